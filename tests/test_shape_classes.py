@@ -202,8 +202,26 @@ IN_PALLAS = {
     },
 }
 #: Of kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything, some of
-#: them twice; few entries.
+#: them twice; few entries, or some hundred of a few elements. Products of few columns: of short
+#: rows that no packs fill, and of longer ones, of which several lie alike and share what is read,
+#: alone and in parts; small tiles, whole, over an edge and in parts.
 NATIVE = {
+    "matmul": [
+        {"m": 601, "n": 1, "k": 11},
+        {"m": 270, "n": 3, "k": 15},
+        {"m": 77, "n": 1, "k": 133},
+        {"m": 70, "n": 2, "k": 4002},
+        {"m": 33, "n": 1, "k": 9001},
+        {"m": 75, "n": 4, "k": 264},
+        {"m": 40, "n": 72, "k": 136},
+        {"m": 37, "n": 65, "k": 67},
+        {"m": 16, "n": 64, "k": 1100},
+    ],
+    "bmm": [
+        {"batch": 3, "m": 150, "n": 1, "k": 13},
+        {"batch": 2, "m": 45, "n": 1, "k": 701},
+        {"batch": 3, "m": 70, "n": 2, "k": 64},
+    ],
     "topk": [
         {"rows": 2, "cols": 70001, "k": 3},
         {"rows": 1, "cols": 150000, "k": 200},
@@ -212,6 +230,8 @@ NATIVE = {
         {"rows": 8200, "dim": 128, "n": 2040},
         {"rows": 10000, "dim": 105, "n": 30},
         {"rows": 7, "dim": 33, "n": 5},
+        {"rows": 3, "dim": 50, "n": 500},
+        {"rows": 40, "dim": 240, "n": 70},
         {"rows": 3, "dim": 64, "n": 8},
     ],
 }

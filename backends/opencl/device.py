@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from portkern.errors import BuildError
+from portkern.spec.backend import Device
 from portkern.spec.op import ITEMSIZE
 from portkern.spec.target import Target
 from portkern.toolchain.source_tree import SourceTree
@@ -60,7 +61,7 @@ kernel void read(global uint4 *x) {
 """
 
 
-class ClDevice:
+class ClDevice(Device):
     """Opened by its address, ``opencl:<platform>:<index>``.
 
     ``cpu`` says that kernels take the shape that suits a CPU, which an emulated GPU's do not.

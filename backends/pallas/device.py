@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from portkern.toolchain.torch_device import FLUSH_BYTES
+from portkern.spec.backend import Device
+from portkern.toolchain.torch_device import FLUSH_BYTES, copied
 
 if TYPE_CHECKING:
     import jax
     import torch
 
 
-class JaxDevice:
+class JaxDevice(Device):
     """Buffers are jax arrays. JAX tells no time of its own: torch's events do on a GPU that torch
-    opens too, the host's clock elsewhere.
+    opens too, the host's clock elsewhere. There torch's tensors on that GPU become arrays, and are
+    made of arrays, by DLPack where they lie.
 
     Its integers have 32 bits, unless all programs are to have 64: ``upload`` makes int64 int32,
     and with ``widens`` ``download`` does the reverse.
@@ -23,7 +25,8 @@ class JaxDevice:
 
     def __init__(self, device: str, *, widens: bool = False) -> None:
         import jax
-        import torch
+        import numpy as np
+        import torch.utils.dlpack
 
         kind, _, index = device.partition(":")
         self.gpu = kind != "cpu"
@@ -31,22 +34,28 @@ class JaxDevice:
         self.widens = widens
         self._last: Sequence[jax.Array] = ()
         # Made here, before the candidate is there.
-        timed = self.gpu and torch.cuda.is_available()
-        self._events = Events(self.device) if timed else None
-
-    @property
-    def method(self) -> str:
+        shared = self.gpu and torch.cuda.is_available()
+        self._torch = f"cuda:{self.device.local_hardware_id}" if shared else "cpu"
+        self._events = Events(self.device) if shared else None
+        self._from_torch: Any = jax.dlpack.from_dlpack
+        self._to_torch: Any = torch.utils.dlpack.from_dlpack
+        self._capsule: Any = type(jax.device_put(np.zeros(1), self.device)).__dlpack__
         if not self.gpu:
-            return "host clock, caches warm"
-        if self._events:
-            return "cuda events behind JAX's stream, L2 flushed clean"
-        return "host clock over batches of asynchronous calls, caches warm"
+            self.method = "host clock, caches warm"
+        elif self._events:
+            self.method = "cuda events behind JAX's stream, L2 flushed clean"
+        else:
+            self.method = "host clock over batches of asynchronous calls, caches warm"
 
     def upload(self, host: torch.Tensor) -> jax.Array:
         import jax
         import ml_dtypes
         import torch
 
+        if host.is_cuda and host.numel():
+            shared: jax.Array = self._from_torch(host.contiguous())
+            return shared
+        host = host.cpu()
         if host.dtype == torch.bfloat16:  # numpy has no such type, ml_dtypes brings it
             array = host.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
         else:
@@ -63,6 +72,8 @@ class JaxDevice:
         import numpy as np
         import torch
 
+        if self._events and buffer.size:
+            return copied(self.view(buffer), "cpu")
         array = np.array(buffer)
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
@@ -70,14 +81,35 @@ class JaxDevice:
             array = array.astype(np.int64)
         return torch.from_numpy(array)
 
+    def keep(self, host: torch.Tensor) -> torch.Tensor:
+        return copied(host, self._torch)
+
+    def view(self, buffer: jax.Array) -> torch.Tensor:
+        import torch
+
+        if not self._events or not buffer.size:
+            return self.download(buffer)
+        buffer.block_until_ready()
+        there: torch.Tensor = self._to_torch(self._capsule(buffer))
+        return there.long() if self.widens and there.dtype == torch.int32 else there
+
+    def release(self) -> None:
+        import torch
+
+        if self._events:
+            torch.cuda.empty_cache()
+
     def enqueued(self, results: Sequence[jax.Array]) -> None:
         """Remember what :meth:`synchronize` has to wait for."""
         self._last = results
 
     def synchronize(self) -> None:
         import jax
+        import torch
 
         jax.block_until_ready(self._last)  # type: ignore[no-untyped-call]
+        if self._events:
+            torch.cuda.synchronize(self._torch)  # what arrays are made from
 
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         if not self.gpu:

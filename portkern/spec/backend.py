@@ -174,6 +174,9 @@ class Call:
 class Device(Protocol):
     """Where a loaded kernel's buffers live and its time passes. Host tensors are torch's."""
 
+    #: How ``time`` measures, for the record: ``"cuda events, L2 flushed clean"``.
+    method: str
+
     def upload(self, host: torch.Tensor) -> Buffer: ...
     def refill(self, buffer: Buffer, host: torch.Tensor) -> Buffer:
         """``host`` in the memory of ``buffer``, which has its form, where the framework's buffers
@@ -183,6 +186,19 @@ class Device(Protocol):
     def download(self, buffer: Buffer) -> torch.Tensor: ...
     def synchronize(self) -> None: ...
 
+    def keep(self, host: torch.Tensor) -> torch.Tensor:
+        """A copy that torch makes the tensors of timed calls from, which ``upload`` and ``refill``
+        take too: where the buffers live, if torch opens that device, else on the host."""
+        return host.clone()
+
+    def view(self, buffer: Buffer) -> torch.Tensor:
+        """What the buffer holds: where it lies, if torch can read it there, else downloaded."""
+        return self.download(buffer)
+
+    def release(self) -> None:
+        """Memory that the framework keeps for later, for other processes to have."""
+        return
+
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         """Microseconds of each call; caches are cold where the device allows it."""
         ...
@@ -190,11 +206,6 @@ class Device(Protocol):
     def idle_call(self) -> None:
         """What says how long timing takes by itself, timed in place of a launch: nothing, or as
         little as a launch's surroundings need to be there."""
-        ...
-
-    @property
-    def method(self) -> str:
-        """How ``time`` measures, for the record: ``"cuda events, L2 flushed clean"``."""
         ...
 
 

@@ -62,8 +62,13 @@ class TorchDevice:
         if self.gpu:
             torch.cuda.synchronize(self.device)
 
+    def keep(self, host: torch.Tensor) -> torch.Tensor:
+        return self.upload(host)
+
+    def view(self, buffer: torch.Tensor) -> torch.Tensor:
+        return buffer
+
     def release(self) -> None:
-        """What torch keeps for later, for other processes to have."""
         import torch
 
         if self.gpu:

@@ -222,21 +222,17 @@ class Worker:
         return tuple(self._snapshot.changes()) if self._snapshot else ()
 
     def base(self, asked: protocol.Base) -> Done:
-        """Kept where torch can work on it."""
         device = self._loaded().device
-        keep = device.upload if isinstance(device, TorchDevice) else _cloned
         self._staged, self._returned = [], []  # their memory first
         self._bases = [
-            [keep(self._memory.tensor(slot)) for slot in slots] for slots in asked.inputs
+            [device.keep(self._memory.tensor(slot)) for slot in slots] for slots in asked.inputs
         ]
-        self._poisons = [keep(self._memory.tensor(slot)) for slot in asked.outputs]
+        self._poisons = [device.keep(self._memory.tensor(slot)) for slot in asked.outputs]
         return Done()
 
     def forget(self) -> Done:
         self._staged, self._returned, self._bases, self._poisons = [], [], [], []
-        device = self._loaded().device
-        if isinstance(device, TorchDevice):
-            device.release()
+        self._loaded().device.release()
         return Done()
 
     def stage(self, asked: protocol.Stage) -> Done:
@@ -308,8 +304,7 @@ class Worker:
             for row, call in zip(rows, asked.calls, strict=True):
                 buffer = self._returned[call + 1][number]
                 if self._is_plain(buffer):
-                    there = buffer if isinstance(device, TorchDevice) else device.download(buffer)
-                    row.copy_(there.reshape(-1)[list(places)])
+                    row.copy_(device.view(buffer).reshape(-1)[list(places)])
         return Done()
 
     def _is_plain(self, buffer: Buffer) -> bool:
@@ -377,10 +372,6 @@ def _trace(profile: CallProfile, kernel: Kernel) -> Trace:
     if not _gpu(kernel.device) and not trace.missing:
         return replace(trace, missing="this venue counts no launches")
     return trace
-
-
-def _cloned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.clone()
 
 
 def _within(block: torch.Tensor, slot: Slot) -> torch.Tensor:

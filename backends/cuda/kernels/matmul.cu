@@ -2,7 +2,8 @@
 // or on Hopper three products of halves that keep its precision. float16 and bfloat16: tensor cores
 // (mma.sync), fed by cp.async; on Hopper wgmma, fed by the bulk tensor copy engine. Too few tiles to
 // fill a GPU: several blocks share a tile's depth. Rows that are no whole packs: the operands are
-// copied with rows that are, where the product costs more than that. Thin ones: thin_product.h.
+// copied with rows that are, where the product costs more than that. Thin ones: thin_product.h. Tiles of
+// 16 bits are small where large ones would be few, or mostly beyond the last row or column.
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
 #define BAND 8  // knob: 4 8 16 32
@@ -10,7 +11,9 @@
 #define PIPELINE 4  // knob: 2 3 4
 #define SPLIT_FROM 500  // knob: 100 500 2000
 #define PAD_FROM 64  // knob: 16 64 256
-#define DENSE 400  // knob: 200 400 800
+#define HALVE_FROM 50  // knob: 50 100 200 400
+#define PAD_DENSE 200  // knob: 100 200 400
+#define SMALL_BELOW 256  // knob: 0 128 256 512
 #include <portkern/thin_product.h>
 #ifdef PORTKERN_HOPPER
 #include <cuda_fp16.h>
@@ -24,14 +27,16 @@ constexpr int64_t LEAST_DEPTH = 256;  // of a block's, where several share a til
 struct Depths {
     int64_t splits, each;
 
-    Depths(int64_t tiles, int64_t k, int64_t step) {
-        splits = splits_for(tiles, k, 2 * FEW_TILES, LEAST_DEPTH);
+    Depths(int64_t tiles, int64_t k, int64_t step, int64_t wanted = 2 * FEW_TILES,
+           int64_t least = LEAST_DEPTH) {
+        splits = splits_for(tiles, k, wanted, least);
         each = (k + splits * step - 1) / (splits * step) * step;
         splits = k > 0 ? (k + each - 1) / each : 1;
     }
 };
 
-// How often an element of the operands and the result is worth preparing it.
+// How often an element of the operands is used, and of operands and result, if all are prepared.
+inline double uses_of_operands(int64_t m, int64_t n) { return double(m) * n / (m + n); }
 inline double products_per_element(int64_t m, int64_t n, int64_t k) {
     return double(m) * n * k / (double(m) * k + double(k) * n + double(m) * n);
 }
@@ -180,23 +185,31 @@ __device__ __forceinline__ int shift(unsigned most) {
     const float largest = __uint_as_float(most);
     return isfinite(largest) && largest > 0.0f ? 13 - ilogbf(largest) : 0;
 }
+// x * 2^e, which takes one instruction where 2^e is a normal float.
+__device__ __forceinline__ float scale(float x, int e) {
+    return e >= -126 && e <= 127 ? x * __int_as_float((e + 127) << 23) : scalbnf(x, e);
+}
 __device__ __forceinline__ void widen(unsigned& most, unsigned& least, float x) {
     const unsigned bits = __float_as_uint(x) & 0x7fffffff;
     most = max(most, bits);
     if (bits) least = min(least, bits);
 }
 
-__global__ __launch_bounds__(256) void range_of_rows(const float* x, int64_t columns, Range range) {
+// `wide` threads to a row, whole warps.
+__global__ __launch_bounds__(256) void range_of_rows(const float* x, int64_t rows, int64_t columns,
+                                                     int wide, Range range) {
     unsigned most = 0, least = ~0u;
-    const float4* row = reinterpret_cast<const float4*>(x + blockIdx.x * columns);
-    for (int64_t i = threadIdx.x; i < columns / 4; i += 256) {
-        const float4 v = row[i];
+    const int64_t row = (int64_t)blockIdx.x * (256 / wide) + threadIdx.x / wide;
+    if (row >= rows) return;
+    const float4* packs = reinterpret_cast<const float4*>(x + row * columns);
+    for (int64_t i = threadIdx.x % wide; i < columns / 4; i += wide) {
+        const float4 v = packs[i];
         widen(most, least, v.x), widen(most, least, v.y), widen(most, least, v.z), widen(most, least, v.w);
     }
     most = __reduce_max_sync(~0u, most), least = __reduce_min_sync(~0u, least);
     if (threadIdx.x % 32 == 0) {
-        atomicMax(range.most + blockIdx.x, most);
-        atomicMin(range.least + blockIdx.x, least);
+        atomicMax(range.most + row, most);
+        atomicMin(range.least + row, least);
     }
 }
 
@@ -271,6 +284,7 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
                                                        int steps, int splits) {
     extern __shared__ unsigned char raw[];
     __shared__ Barriers pipe;
+    __shared__ int of_columns[2][COLUMNS];  // shifts, of each group's tile
     half* tiles = reinterpret_cast<half*>(raw + (-hopper::address(raw) & 1023));
     const int group = threadIdx.x / 128, lane = threadIdx.x % 128;
     if (threadIdx.x == 0) {
@@ -301,6 +315,9 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
     for (int t = blockIdx.x; t < count * splits; t += gridDim.x) {
         const int2 at = place(t % count, down, across);
         const int todo = first(t + count) - first(t);
+        asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");  // the tile before is stored
+        of_columns[group - 1][lane] = at.y + lane < n ? shift(most_b[at.y + lane]) : 0;
+        asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
         float* to = c + t / count * m * n;
         float total[64] = {}, part[64], small[64];
         for (int step = 0, last = 0; step < todo; ++step, last = slot, advance()) {
@@ -338,13 +355,14 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
             const int of_row = shift(most_a[row]);
 #pragma unroll
             for (int j = 0; j < 16; ++j) {
-                const int64_t column = at.y + j * 8 + lane % 4 * 2;
+                const int place = j * 8 + lane % 4 * 2;
+                const int64_t column = at.y + place;
                 if (column >= n) continue;
                 float both[2];
                 for (int e = 0; e < 2; ++e) {
                     const int i = j * 4 + r * 2 + e;
-                    both[e] = scalbnf(total[i] + small[i] * (1.0f / (1 << EXTRA)),
-                                      -of_row - shift(most_b[column + e]));
+                    both[e] = scale(total[i] + small[i] * (1.0f / (1 << EXTRA)),
+                                    -of_row - of_columns[group - 1][place + e]);
                 }
                 *reinterpret_cast<float2*>(to + row * n + column) = make_float2(both[0], both[1]);
             }
@@ -365,7 +383,8 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
     const Odd odd = {{most, least}, {most + m, least + m}};
     cudaMemsetAsync(most, 0, (m + n) * sizeof(unsigned), stream);
     cudaMemsetAsync(least, 0xff, (m + n) * sizeof(unsigned), stream);
-    range_of_rows<<<(unsigned)m, 256, 0, stream>>>(a, k, odd.rows);
+    const int wide = k <= 128 ? 32 : k <= 512 ? 64 : 256;
+    range_of_rows<<<(unsigned)((m * wide + 255) / 256), 256, 0, stream>>>(a, m, k, wide, odd.rows);
     const int64_t bands = (n + 127) / 128 * ((k + 63) / 64);
     range_of_columns<<<(unsigned)bands, 256, 0, stream>>>(b, k, n, odd.columns);
     halve<true><<<(unsigned)((of_a / 8 + 255) / 256), 256, 0, stream>>>(a, m, k, odd.rows, high_a, low_a);
@@ -398,7 +417,7 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
            cudaStream_t stream) {
 #ifdef PORTKERN_HOPPER
     if (ALIGNED && k % 8 == 0 && n % 8 == 0 && double(m) * n * k >= SPLIT_FROM * 1e6 &&
-        products_per_element(m, n, k) >= DENSE)
+        uses_of_operands(m, n) >= HALVE_FROM)
         return split::launch(a, b, c, m, n, k, stream);
 #endif
     return launch_tiles<8, ALIGNED>(a, b, c, m, n, k, stream);
@@ -416,11 +435,28 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
 #define KIND CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
 #endif
 
-// A block computes 128 x 128, its 8 warps 64 x 32 each. Rows in shared memory are padded by 16
-// bytes, so that the 8 rows an ldmatrix touches at once lie in different banks.
-constexpr int SIDE = 128, DEPTH = 32, PITCH_A = DEPTH + 8, PITCH_B = SIDE + 8;
-constexpr int STAGE = SIDE * PITCH_A + DEPTH * PITCH_B;  // elements
-constexpr int SHARED_BYTES = STAGES * STAGE * sizeof(scalar_t);
+// What a block computes, its 8 warps 2 x 4 parts of it. Rows in shared memory are padded by 16 bytes,
+// so that the 8 rows an ldmatrix touches at once lie in different banks.
+template <int R, int C, int D>
+struct Tile {
+    static constexpr int ROWS = R, COLUMNS = C, DEPTH = D, PITCH_A = D + 8, PITCH_B = C + 8;
+    static constexpr int WARP_ROWS = R / 2, WARP_COLUMNS = C / 4;
+    static constexpr int STAGE = R * PITCH_A + D * PITCH_B;  // elements
+    static constexpr bool SMALL = R < 128;
+    static constexpr int SLOTS = SMALL ? STAGES + 1 : STAGES;
+    static constexpr int SHARED_BYTES = SLOTS * STAGE * sizeof(scalar_t);
+
+    static int64_t across(int64_t n) { return (n + C - 1) / C; }
+    static int64_t count(int64_t m, int64_t n) { return (m + R - 1) / R * across(n); }
+    // Of small tiles, which bring in more for each product, more blocks are to be under way; where they
+    // are many, adding the parts takes longer than a shallow one's steps.
+    static Depths depths(int64_t tiles, int64_t k) {
+        if (!SMALL || tiles < FEW_TILES / 4) return Depths(tiles, k, D, 2 * FEW_TILES, 8 * D);
+        return Depths(tiles, k, D, 4 * FEW_TILES, 16 * D);
+    }
+};
+using Large = Tile<128, 128, 32>;
+using Small = Tile<32, 64, 64>;
 
 __device__ __forceinline__ unsigned shared_address(const scalar_t* p) {
     return (unsigned)__cvta_generic_to_shared(p);
@@ -441,19 +477,21 @@ __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ 
 }
 
 // A 16 x 16 piece of A: lane l points at row l % 16, half l / 16.
+template <int PITCH>
 __device__ __forceinline__ void load_left(unsigned (&r)[4], const scalar_t* tile) {
     const int lane = threadIdx.x % 32;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(tile + lane % 16 * PITCH_A + lane / 16 * 8)) : "memory");
+                 : "r"(shared_address(tile + lane % 16 * PITCH + lane / 16 * 8)) : "memory");
 }
 
 // A 16 x 16 piece of B, transposed on the way: r[0], r[1] are its left 8 columns.
+template <int PITCH>
 __device__ __forceinline__ void load_right(unsigned (&r)[4], const scalar_t* tile) {
     const int lane = threadIdx.x % 32;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(tile + lane % 16 * PITCH_B + lane / 16 * 8)) : "memory");
+                 : "r"(shared_address(tile + lane % 16 * PITCH + lane / 16 * 8)) : "memory");
 }
 
 __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) {
@@ -480,7 +518,7 @@ __device__ __forceinline__ void store(Out* __restrict__ c, float first, float se
 }
 
 // Out: float for sums that are a part of the depth, of C one after another.
-template <bool ALIGNED, class Out>
+template <class T, bool ALIGNED, class Out>
 __global__ __launch_bounds__(THREADS) void matmul_mma(const scalar_t* __restrict__ a,
                                                       const scalar_t* __restrict__ b,
                                                       Out* __restrict__ c, int64_t m, int64_t n,
@@ -489,51 +527,54 @@ __global__ __launch_bounds__(THREADS) void matmul_mma(const scalar_t* __restrict
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
     const int64_t tile = blockIdx.x % count, split = blockIdx.x / count, from = split * each;
-    const int64_t row0 = tile / across * SIDE, column0 = tile % across * SIDE;
+    const int64_t row0 = tile / across * T::ROWS, column0 = tile % across * T::COLUMNS;
     c += split * m * n;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warp_row = warp / 4 * 64, warp_column = warp % 4 * 32;
-    const int steps = (int)((min(each, k - from) + DEPTH - 1) / DEPTH);
+    const int warp_row = warp / 4 * T::WARP_ROWS, warp_column = warp % 4 * T::WARP_COLUMNS;
+    const int steps = (int)((min(each, k - from) + T::DEPTH - 1) / T::DEPTH);
     const auto fetch = [&](int step) {
-        scalar_t* tile_a = tiles + step % STAGES * STAGE;
-        scalar_t* tile_b = tile_a + SIDE * PITCH_A;
-        const int64_t depth = from + (int64_t)step * DEPTH;
+        scalar_t* tile_a = tiles + step % T::SLOTS * T::STAGE;
+        scalar_t* tile_b = tile_a + T::ROWS * T::PITCH_A;
+        const int64_t depth = from + (int64_t)step * T::DEPTH;
 #pragma unroll
-        for (int i = 0; step < steps && i < SIDE * DEPTH / 8 / THREADS; ++i) {
-            const int p = i * THREADS + threadIdx.x;
-            const int r = p / (DEPTH / 8), d = p % (DEPTH / 8) * 8;
-            copy<ALIGNED>(tile_a + r * PITCH_A + d, a, row0 + r, depth + d, m, k);
-            const int e = p / (SIDE / 8), q = p % (SIDE / 8) * 8;
-            copy<ALIGNED>(tile_b + e * PITCH_B + q, b, depth + e, column0 + q, k, n);
+        for (int i = 0; step < steps && i < T::ROWS * T::DEPTH / 8 / THREADS; ++i) {
+            const int p = i * THREADS + threadIdx.x, r = p / (T::DEPTH / 8), d = p % (T::DEPTH / 8) * 8;
+            copy<ALIGNED>(tile_a + r * T::PITCH_A + d, a, row0 + r, depth + d, m, k);
+        }
+#pragma unroll
+        for (int i = 0; step < steps && i < T::DEPTH * T::COLUMNS / 8 / THREADS; ++i) {
+            const int p = i * THREADS + threadIdx.x, e = p / (T::COLUMNS / 8), q = p % (T::COLUMNS / 8) * 8;
+            copy<ALIGNED>(tile_b + e * T::PITCH_B + q, b, depth + e, column0 + q, k, n);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");  // an empty one keeps the count right
     };
-    float sums[4][4][4] = {};
+    constexpr int I = T::WARP_ROWS / 16, J = T::WARP_COLUMNS / 8;
+    float sums[I][J][4] = {};
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; ++s) fetch(s);
+    for (int s = 0; s < T::SLOTS - 1; ++s) fetch(s);
     for (int step = 0; step < steps; ++step) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        asm volatile("cp.async.wait_group %0;" ::"n"(T::SLOTS - 2) : "memory");
         __syncthreads();  // this step's tile is whole, and everybody is done with the last one
-        fetch(step + STAGES - 1);
-        const scalar_t* tile_a = tiles + step % STAGES * STAGE + warp_row * PITCH_A;
-        const scalar_t* tile_b = tiles + step % STAGES * STAGE + SIDE * PITCH_A + warp_column;
+        fetch(step + T::SLOTS - 1);
+        const scalar_t* tile_a = tiles + step % T::SLOTS * T::STAGE + warp_row * T::PITCH_A;
+        const scalar_t* tile_b = tiles + step % T::SLOTS * T::STAGE + T::ROWS * T::PITCH_A + warp_column;
 #pragma unroll
-        for (int d = 0; d < DEPTH; d += 16) {
-            unsigned left[4][4], right[2][4];
+        for (int d = 0; d < T::DEPTH; d += 16) {
+            unsigned left[I][4], right[J / 2][4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) load_left(left[i], tile_a + i * 16 * PITCH_A + d);
+            for (int i = 0; i < I; ++i) load_left<T::PITCH_A>(left[i], tile_a + i * 16 * T::PITCH_A + d);
 #pragma unroll
-            for (int j = 0; j < 2; ++j) load_right(right[j], tile_b + d * PITCH_B + j * 16);
+            for (int j = 0; j < J / 2; ++j) load_right<T::PITCH_B>(right[j], tile_b + d * T::PITCH_B + j * 16);
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
+            for (int i = 0; i < I; ++i)
 #pragma unroll
-                for (int j = 0; j < 4; ++j) multiply(sums[i][j], left[i], right[j / 2] + j % 2 * 2);
+                for (int j = 0; j < J; ++j) multiply(sums[i][j], left[i], right[j / 2] + j % 2 * 2);
         }
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < I; ++i)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < J; ++j) {
             const int64_t row = row0 + warp_row + i * 16 + lane / 4;
             const int64_t column = column0 + warp_column + j * 8 + lane % 4 * 2;
             store<ALIGNED>(c, sums[i][j][0], sums[i][j][1], row, column, m, n);
@@ -671,6 +712,28 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 }  // namespace wide
 #endif
 
+template <class T, bool ALIGNED>
+int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
+                 cudaStream_t stream) {
+    const int64_t tiles = T::count(m, n);
+    const Depths depths = T::depths(tiles, k);
+    const auto start = [&](auto kernel, auto* to) {
+        // More than 48 KB of shared memory is dynamic and has to be asked for.
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::SHARED_BYTES);
+        kernel<<<(unsigned)(tiles * depths.splits), THREADS, T::SHARED_BYTES, stream>>>(
+            a, b, to, m, n, k, T::across(n), tiles, depths.each);
+    };
+    if (depths.splits == 1) {
+        start(matmul_mma<T, ALIGNED, scalar_t>, c);
+        return (int)cudaGetLastError();
+    }
+    Scratch<float> parts(depths.splits * m * n, stream);
+    if (parts.error) return (int)parts.error;
+    start(matmul_mma<T, ALIGNED, float>, parts.data);
+    thin::launch_add(parts.data, c, m * n, depths.splits, stream);
+    return (int)cudaGetLastError();
+}
+
 template <bool ALIGNED>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
@@ -678,23 +741,11 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
     if (ALIGNED && k > 0 && m * n >= (int64_t)WIDE_FROM * 128 * 128)
         return wide::launch(a, b, c, m, n, k, stream);
 #endif
-    const int64_t across = (n + SIDE - 1) / SIDE, tiles = (m + SIDE - 1) / SIDE * across;
-    const Depths depths(tiles, k, DEPTH);
-    const auto start = [&](auto kernel, auto* to) {
-        // More than 48 KB of shared memory is dynamic and has to be asked for.
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
-        kernel<<<(unsigned)(tiles * depths.splits), THREADS, SHARED_BYTES, stream>>>(
-            a, b, to, m, n, k, across, tiles, depths.each);
-    };
-    if (depths.splits == 1) {
-        start(matmul_mma<ALIGNED, scalar_t>, c);
-        return (int)cudaGetLastError();
-    }
-    Scratch<float> parts(depths.splits * m * n, stream);
-    if (parts.error) return (int)parts.error;
-    start(matmul_mma<ALIGNED, float>, parts.data);
-    thin::launch_add(parts.data, c, m * n, depths.splits, stream);
-    return (int)cudaGetLastError();
+    const int64_t tiles = Large::count(m, n);
+    const bool narrow = m <= Large::ROWS / 2 || n <= Large::COLUMNS / 2;
+    if (SMALL_BELOW > 0 && (narrow || tiles * Large::depths(tiles, k).splits < SMALL_BELOW))
+        return launch_tiles<Small, ALIGNED>(a, b, c, m, n, k, stream);
+    return launch_tiles<Large, ALIGNED>(a, b, c, m, n, k, stream);
 }
 
 #endif
@@ -739,7 +790,7 @@ extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
     if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, 1, m, n, k}, stream);
     if (aligned) return launch<true>(a, b, c, m, n, k, stream);
-    const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= DENSE / 2;
+    const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= PAD_DENSE;
     if (k > 0 && dense && double(m) * n * k >= PAD_FROM * 1e6)
         return launch_padded(a, b, c, m, n, k, stream);
     return launch<false>(a, b, c, m, n, k, stream);

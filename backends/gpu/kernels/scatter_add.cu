@@ -328,10 +328,13 @@ int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, sc
 
 // ---- A few entries
 
-// Or some more, of so few elements that holding each against each takes less than sorting them.
+// Or some hundred, of so few elements that holding each against each takes less than sorting them.
 bool is_few(int64_t rows, int64_t dim, int64_t n) {
-    return rows * dim < (int64_t)1 << 31 && (n <= 8 || (n <= 256 && rows * dim * n <= 1 << 20));
+    return rows * dim < (int64_t)1 << 31 && (n <= 8 || (n <= 512 && rows * dim * n <= 1 << 20));
 }
+
+// Of fewer elements a thread has one: packs would leave most of a GPU idle.
+constexpr int64_t ALONE = 2048;
 
 // LANES have a pack, and hold each entry against its row, SCAN of each lane under way: nothing else has
 // to be known.
@@ -372,10 +375,12 @@ __global__ __launch_bounds__(COPY) void scatter_add_few(const scalar_t* __restri
 template <int V>
 int launch_few(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
                int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
-    constexpr int MORE = 8;
-    const int lanes = n > MORE ? MORE : 1;
+    constexpr int MORE = 8, MOST = 32;
+    const int lanes = n > MORE * SCAN ? MOST : n > MORE ? MORE : 1;
     const unsigned packs = (unsigned)(rows * dim / V);
-    const auto kernel = lanes > 1 ? scatter_add_few<V, MORE> : scatter_add_few<V, 1>;
+    const auto kernel = lanes == MOST   ? scatter_add_few<V, MOST>
+                        : lanes == MORE ? scatter_add_few<V, MORE>
+                                        : scatter_add_few<V, 1>;
     kernel<<<(unsigned)(((int64_t)packs * lanes + COPY - 1) / COPY), COPY, 0, stream>>>(
         x, index, src, y, packs, (unsigned)(dim / V), (int)n);
     return (int)cudaGetLastError();
@@ -401,12 +406,13 @@ extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar
     if (rows == 0 || dim == 0) return 0;
     constexpr int FEW = 4;  // elements of an access: more would leave a thread fewer rows
     const bool aligned = ((uintptr_t)x | (uintptr_t)src | (uintptr_t)y) % 16 == 0;
+    const bool packed = aligned && dim % VEC == 0;
+    if (is_few(rows, dim, n))
+        return (packed && rows * dim > ALONE ? launch_few<VEC> : launch_few<1>)(x, index, src, y, rows,
+                                                                             dim, n, stream);
     if (is_crowded(rows, n))
         return (aligned && dim % FEW == 0 ? launch_crowded<FEW> : launch_crowded<1>)(
             x, index, src, y, rows, dim, n, stream);
-    const bool packed = aligned && dim % VEC == 0;
-    if (is_few(rows, dim, n))
-        return (packed ? launch_few<VEC> : launch_few<1>)(x, index, src, y, rows, dim, n, stream);
     if (is_sparse(rows, dim, n))
         return (packed ? launch_sparse<VEC> : launch_sparse<1>)(x, index, src, y, rows, dim, n,
                                                                 stream);

@@ -24,7 +24,7 @@ from portkern.simt.execute.build import Source, build_library
 from portkern.simt.execute.machine import Language, settings
 from portkern.simt.execute.options import IN_CHECKED_BUILD, SCHEDULES, ExecutorOptions, Mode, spell
 from portkern.spec import abi
-from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing, Venue
+from portkern.spec.backend import Artifact, Build, Call, Device, Kernel, Missing, Venue
 from portkern.spec.target import Target
 from portkern.toolchain import source_tree
 
@@ -179,7 +179,7 @@ class Buffer:
         _runtime().simt_release(self._address)
 
 
-class SimtDevice:
+class SimtDevice(Device):
     """Buffers in the executor's memory. It has no time of its own."""
 
     method = "emulated: no timing"

@@ -125,56 +125,109 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
 
 // ---- Few columns: lanes go along rows of A.
 
+// ROWS of A that lie alike, `stride` apart, so that what is read of B serves all of them.
+template <int N>
+constexpr int ALIKE = N == 1 ? 4 : 2;
+
 template <int N, class R, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
-                                                               int lanes, unsigned splits) {
-    const int64_t rows = all.batch * all.m, group = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / lanes;
+                                                               int lanes, int stride, unsigned splits) {
+    constexpr int ROWS = ALIKE<N>;
+    const int64_t together = (int64_t)stride * ROWS, groups = (all.m + together - 1) / together * stride;
+    const int64_t number = group_of_lanes(lanes) / splits, split = group_of_lanes(lanes) % splits;
+    const bool active = number < all.batch * groups;
+    const int64_t batch = active ? number / groups : 0, group = active ? number % groups : 0;
+    const int64_t row0 = group / stride * together + group % stride, left_rows = all.m - row0;
     const int lane = threadIdx.x % lanes;
-    const int64_t row = group / splits < rows ? group / splits : rows - 1, split = group % splits;
-    const R a(all.a, row, all.k);
+    const R a(all.a, batch * all.m + (left_rows > 0 ? row0 : 0), all.k);
     const Part part(a.packs, splits, split);
-    const T* b = all.b + row / all.m * all.k * all.n;
-    float total[N] = {};
-    each_pack<2>(a, part, lane, lanes, scalar_t(0.0f), [&](const auto& values, int64_t i) {
-        for (const Pack& left : values) {
+    const T* b = all.b + batch * all.k * all.n;
+    const auto is_there = [&](int u) { return active && u * stride < left_rows; };
+    float total[ROWS][N] = {};
+    const auto take = [&](int64_t i, bool edge) {
+        Pack left[ROWS];
 #pragma unroll
-            for (int j = 0; j < VEC; ++j) {
-                const bool own = a.has(i, j);  // else 0, whatever stands beside the row
-                const T* right = b + (own ? a.column(i, j) : 0) * all.n;
-#pragma unroll
-                for (int e = 0; e < N; ++e) {
-                    if (e >= all.n) continue;
-                    const float factor = own ? float(right[e]) : 0.0f;
-                    total[e] = fmaf(float(left.at[j]), factor, total[e]);
-                }
-            }
-            i += lanes;
+        for (int u = 0; u < ROWS; ++u) {
+            const scalar_t* from = a.start + (is_there(u) ? u * stride * all.k : 0) + i * VEC;
+            if (!edge) left[u] = *reinterpret_cast<const Pack*>(from);
+            for (int j = 0; edge && j < VEC; ++j) left[u].at[j] = a.has(i, j) ? from[j] : scalar_t(0.0f);
         }
-    });
-    for (int d = lanes / 2; d > 0; d /= 2)
 #pragma unroll
-        for (int e = 0; e < N; ++e) total[e] += warp_shuffle_xor(total[e], d);
+        for (int j = 0; j < VEC; ++j) {
+            const bool own = !edge || a.has(i, j);  // else 0, whatever stands beside the row
+            const T* right = b + (own ? a.column(i, j) : 0) * all.n;
 #pragma unroll
-    for (int e = 0; e < N; ++e) {
-        if (lane > 0 || group >= rows * splits || e >= all.n) continue;
-        const int64_t place = row * all.n + e;
-        if (parts) parts[split * rows * all.n + place] = total[e];
-        else all.c[place] = all.scaled(total[e], e);
-    }
+            for (int e = 0; e < N; ++e) {
+                const float factor = own && e < all.n ? float(right[e]) : 0.0f;
+#pragma unroll
+                for (int u = 0; u < ROWS; ++u) total[u][e] = fmaf(float(left[u].at[j]), factor, total[u][e]);
+            }
+        }
+    };
+    const int64_t first = R::WHOLE ? part.first : max(part.first, (int64_t)1);
+    const int64_t last = R::WHOLE ? part.last : min(part.last, a.packs - 1);
+#pragma unroll 2
+    for (int64_t i = first + lane; i < last; i += lanes) take(i, false);
+    if (!R::WHOLE && lane == 0 && part.first == 0) take(0, true);
+    if (!R::WHOLE && lane == lanes - 1 && part.last == a.packs && a.packs > 1) take(a.packs - 1, true);
+#pragma unroll
+    for (int u = 0; u < ROWS; ++u)
+#pragma unroll
+        for (int e = 0; e < N; ++e) {
+            const float sum = lane_reduce<Sum>(total[u][e], lanes);
+            if (lane > 0 || !is_there(u) || e >= all.n) continue;
+            const int64_t place = (batch * all.m + row0 + u * stride) * all.n + e;
+            if (parts) parts[split * all.batch * all.m * all.n + place] = sum;
+            else all.c[place] = all.scaled(sum, e);
+        }
 }
 
 template <int N, class R, class T>
 int launch_columns(const Product<T>& all, cudaStream_t stream) {
     if constexpr (N < MOST_COLUMNS)
         if (all.n > N) return launch_columns<2 * N, R>(all, stream);
-    const int64_t packs = R::most(all.k), rows = all.batch * all.m;
+    int stride = 1;  // rows from one that lies alike to the next
+    while (!R::WHOLE && stride * all.k % VEC) stride *= 2;
+    const int64_t packs = R::most(all.k), together = (int64_t)stride * ALIKE<N>;
+    const int64_t groups = all.batch * ((all.m + together - 1) / together) * stride;
     const int lanes = lanes_for(packs, 2);
-    const int64_t splits = splits_for((rows * lanes + THREADS - 1) / THREADS, packs, FILLING, 4 * 32);
-    const int64_t blocks = (rows * splits * lanes + THREADS - 1) / THREADS;
-    Scratch<float> parts(splits > 1 ? splits * rows * all.n : 0, stream);
+    const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 2 * FILLING, 4 * 32);
+    const int64_t blocks = (groups * splits * lanes + THREADS - 1) / THREADS, count = all.batch * all.m * all.n;
+    Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
     if (parts.error) return (int)parts.error;
-    few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, splits);
-    if (parts.data) launch_add(parts.data, all.c, rows * all.n, splits, stream, all.scale, all.n);
+    few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, stride, splits);
+    if (parts.data) launch_add(parts.data, all.c, count, splits, stream, all.scale, all.n);
+    return (int)cudaGetLastError();
+}
+
+// Rows of A that are short: a thread has one, of those that its block brings in side by side.
+constexpr int SHORT = 64 / (int)sizeof(scalar_t);
+
+template <int N, class T>
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void short_rows(const Product<T> all) {
+    __shared__ Image<THREADS, SHORT / VEC> image;
+    const int64_t rows = all.batch * all.m, first = (int64_t)blockIdx.x * THREADS;
+    const int count = (int)min((int64_t)THREADS, rows - first), k = (int)all.k;
+    const scalar_t* left = image.fetch(all.a, first * k, count * k, rows * k) + threadIdx.x * k;
+    if (threadIdx.x >= count) return;
+    const int64_t row = first + threadIdx.x;
+    const T* right = all.b + row / all.m * k * all.n;
+    float total[N] = {};
+#pragma unroll 4
+    for (int u = 0; u < k; ++u)
+#pragma unroll
+        for (int e = 0; e < N; ++e)
+            if (e < all.n) total[e] = fmaf(float(left[u]), float(right[u * all.n + e]), total[e]);
+#pragma unroll
+    for (int e = 0; e < N; ++e)
+        if (e < all.n) all.c[row * all.n + e] = all.scaled(total[e], e);
+}
+
+template <int N, class T>
+int launch_short(const Product<T>& all, cudaStream_t stream) {
+    if constexpr (N < MOST_COLUMNS)
+        if (all.n > N) return launch_short<2 * N>(all, stream);
+    short_rows<N><<<(unsigned)((all.batch * all.m + THREADS - 1) / THREADS), THREADS, 0, stream>>>(all);
     return (int)cudaGetLastError();
 }
 
@@ -232,9 +285,10 @@ template <class T>
 int launch(const Product<T>& all, cudaStream_t stream) {
     constexpr int WIDE = sizeof(T) == 1 ? 4 : VEC;  // sums of a thread, of each row
     if (all.k <= MOST_DEPTH) return launch_shallow<1>(all, stream);
-    if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m))
-        return are_whole((uintptr_t)all.a, all.k) ? launch_columns<1, Whole>(all, stream)
-                                                  : launch_columns<1, Ragged>(all, stream);
+    if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m)) {
+        if (are_whole((uintptr_t)all.a, all.k)) return launch_columns<1, Whole>(all, stream);
+        return all.k <= SHORT ? launch_short<1>(all, stream) : launch_columns<1, Ragged>(all, stream);
+    }
     const bool packed = (uintptr_t)all.b % (WIDE * sizeof(T)) == 0 && all.n % WIDE == 0;
     return packed ? launch_rows<1, WIDE>(all, stream) : launch_rows<1, 1>(all, stream);
 }
