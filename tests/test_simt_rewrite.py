@@ -261,6 +261,12 @@ def test_the_name_shown_is_the_kernel_as_written() -> None:
     assert ', "f(\\"a\\")", [=]' in rewritten('f("a")<<<1, 2>>>();')
 
 
+def test_members_in_braces_are_read_once_whatever_owns_them() -> None:
+    text = rewritten("void f() { k<<<g, b>>>({c, own.data, {1, p->n * 2}}, {.x = a.y}, N); }")
+    assert "[=, simt_a0_0 = (own.data), simt_a0_1 = (p->n * 2), simt_a2 = (N)]" in text
+    assert "k({c, simt_a0_0, {1, simt_a0_1}}, {.x = a.y}, simt_a2);" in text
+
+
 def test_a_launch_keeps_every_piece_on_its_line() -> None:
     source = (
         "k<A,\n  B><<<grid, // of blocks\n  block>>>(\n    a, // first\n\n    /* no */ b + // c\n"

@@ -1,9 +1,11 @@
 // Matrix products of a batch: tiles of A and B come into shared memory by cp.async, and warps
-// multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync).
+// multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync). Too few tiles to
+// fill a GPU: several blocks share a tile's depth.
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
 #include <portkern/thin_product.h>
 
+constexpr int LEAST_DEPTH = 512;            // of a block's, where several share a tile
 constexpr int DEPTH = 4 * VEC;              // rows of B in shared memory, columns of A
 constexpr int PITCH_A = DEPTH + VEC;        // 8 neighbouring rows lie in different banks
 
@@ -120,20 +122,22 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar
 template <int SIDE, bool ALIGNED>
 __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
-    scalar_t* __restrict__ every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down) {
+    const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t count,
+    int64_t each) {
     constexpr int PITCH_B = Tile<SIDE>::pitch_b, COLUMNS = SIDE / 8;
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
-    const int64_t batch = blockIdx.x / across / down;
-    const int64_t row0 = blockIdx.x / across % down * SIDE, column0 = blockIdx.x % across * SIDE;
+    const int64_t number = blockIdx.x % count, split = blockIdx.x / count, from = split * each;
+    const int64_t batch = number / across / down;
+    const int64_t row0 = number / across % down * SIDE, column0 = number % across * SIDE;
     const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
-    scalar_t* c = every_c + batch * m * n;
+    const Output c = every_c.from(split, batch * m * n);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp / 2 * 32, warp_column = warp % 2 * (SIDE / 2);
-    const int steps = (int)((k + DEPTH - 1) / DEPTH);
+    const int steps = (int)((min(each, k - from) + DEPTH - 1) / DEPTH);
     const auto fetch = [&](int step) {
         scalar_t* tile = tiles + step % STAGES * Tile<SIDE>::stage;
-        const int64_t depth = (int64_t)step * DEPTH;
+        const int64_t depth = from + (int64_t)step * DEPTH;
 #pragma unroll 1
         for (int i = 0; step < steps && i < 2; ++i) {
             const int p = i * Tile<SIDE>::threads + threadIdx.x;
@@ -167,10 +171,13 @@ __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
             Group group;
 #pragma unroll
             for (int e = 0; e < GROUP; ++e) group.at[e] = scalar_t(sums[i][j + e]);
-            if (ALIGNED) *reinterpret_cast<Group*>(c + row * n + column) = group;
+            if (ALIGNED && !c.parts) {
+                *reinterpret_cast<Group*>(c.whole + row * n + column) = group;
+                continue;
+            }
 #pragma unroll
             for (int e = 0; e < GROUP; ++e)
-                if (!ALIGNED && column + e < n) c[row * n + column + e] = group.at[e];
+                if (column + e < n) c.store(row * n + column + e, sums[i][j + e]);
         }
 }
 
@@ -186,7 +193,13 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
     const auto kernel = bmm_kernel<SIDE, ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    kernel<<<(unsigned)blocks, T::threads, T::bytes, stream>>>(a, b, c, m, n, k, across, down);
+    const Depths depths(blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
+    Scratch<float> parts(depths.splits > 1 ? depths.splits * batch * m * n : 0, stream);
+    if (parts.error) return (int)parts.error;
+    const Output to = {c, parts.data, batch * m * n};
+    kernel<<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
+        a, b, to, m, n, k, across, down, blocks, depths.each);
+    if (parts.data) thin::launch_add(parts.data, c, batch * m * n, depths.splits, stream);
     return (int)cudaGetLastError();
 }
 

@@ -23,18 +23,6 @@
 constexpr int THREADS = 256;
 constexpr int64_t LEAST_DEPTH = 256;  // of a block's, where several share a tile
 
-// Blocks that share the depth of a tile, and what each of them has of it: a multiple of `step`.
-struct Depths {
-    int64_t splits, each;
-
-    Depths(int64_t tiles, int64_t k, int64_t step, int64_t wanted = 2 * FEW_TILES,
-           int64_t least = LEAST_DEPTH) {
-        splits = splits_for(tiles, k, wanted, least);
-        each = (k + splits * step - 1) / (splits * step) * step;
-        splits = k > 0 ? (k + each - 1) / each : 1;
-    }
-};
-
 // How often an element of the operands is used, and of operands and result, if all are prepared.
 inline double uses_of_operands(int64_t m, int64_t n) { return double(m) * n / (m + n); }
 inline double products_per_element(int64_t m, int64_t n, int64_t k) {
@@ -161,7 +149,7 @@ int launch_tiles(const float* a, const float* b, float* c, int64_t m, int64_t n,
     const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
     if (T == 8 && across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
         return launch_tiles<4, ALIGNED>(a, b, c, m, n, k, stream, odd);
-    Depths depths(odd.rows.most ? FEW_TILES * 2 : across * down, k, 64 / T);
+    Depths depths(odd.rows.most ? FEW_TILES * 2 : across * down, k, 64 / T, 2 * FEW_TILES, LEAST_DEPTH);
     Scratch<float> parts(depths.splits > 1 ? depths.splits * m * n : 0, stream);
     if (parts.error) return (int)parts.error;
     matmul_fma<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
@@ -442,20 +430,21 @@ struct Tile {
     static constexpr int ROWS = R, COLUMNS = C, DEPTH = D, PITCH_A = D + 8, PITCH_B = C + 8;
     static constexpr int WARP_ROWS = R / 2, WARP_COLUMNS = C / 4;
     static constexpr int STAGE = R * PITCH_A + D * PITCH_B;  // elements
-    static constexpr bool SMALL = R < 128;
-    static constexpr int SLOTS = SMALL ? STAGES + 1 : STAGES;
+    static constexpr int SLOTS = R == 128 ? STAGES : STAGES + 1;
     static constexpr int SHARED_BYTES = SLOTS * STAGE * sizeof(scalar_t);
 
     static int64_t across(int64_t n) { return (n + C - 1) / C; }
     static int64_t count(int64_t m, int64_t n) { return (m + R - 1) / R * across(n); }
-    // Of small tiles, which bring in more for each product, more blocks are to be under way; where they
-    // are many, adding the parts takes longer than a shallow one's steps.
+    // Of the smallest tiles, which bring in most for each product, more blocks are to be under way; where
+    // they are many, adding the parts takes longer than a shallow one's steps.
     static Depths depths(int64_t tiles, int64_t k) {
-        if (!SMALL || tiles < FEW_TILES / 4) return Depths(tiles, k, D, 2 * FEW_TILES, 8 * D);
-        return Depths(tiles, k, D, 4 * FEW_TILES, 16 * D);
+        const bool few = R == 32 && tiles < FEW_TILES / 4;
+        const int64_t wanted = (R == 32 && !few ? 4 : 2) * FEW_TILES;
+        return Depths(tiles, k, D, wanted, R == 128 ? LEAST_DEPTH : few ? 512 : 1024);
     }
 };
 using Large = Tile<128, 128, 32>;
+using Middle = Tile<64, 128, 32>;
 using Small = Tile<32, 64, 64>;
 
 __device__ __forceinline__ unsigned shared_address(const scalar_t* p) {
@@ -743,8 +732,12 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 #endif
     const int64_t tiles = Large::count(m, n);
     const bool narrow = m <= Large::ROWS / 2 || n <= Large::COLUMNS / 2;
-    if (SMALL_BELOW > 0 && (narrow || tiles * Large::depths(tiles, k).splits < SMALL_BELOW))
+    if (SMALL_BELOW > 0 && (narrow || tiles * Large::depths(tiles, k).splits < SMALL_BELOW)) {
+        const int64_t middle = Middle::count(m, n);
+        if (m > Small::ROWS && n > Small::COLUMNS && middle * Middle::depths(middle, k).splits >= FEW_TILES)
+            return launch_tiles<Middle, ALIGNED>(a, b, c, m, n, k, stream);
         return launch_tiles<Small, ALIGNED>(a, b, c, m, n, k, stream);
+    }
     return launch_tiles<Large, ALIGNED>(a, b, c, m, n, k, stream);
 }
 

@@ -1,9 +1,11 @@
 // Matrix products of a batch, accumulated in float32: a block computes a square of one product,
-// each quarter of its threads a quarter of that, by FMA or, for halves on CDNA, on matrix cores.
+// each quarter of its threads a quarter of that, by FMA or, for halves on CDNA, on matrix cores. Too
+// few tiles to fill a GPU: several blocks share a tile's depth.
 #define FEW_TILES 256  // knob: 64 128 256 512
 #include <portkern/thin_product.h>
 
 constexpr int THREADS = 256, DEPTH = 4 * VEC;
+constexpr int LEAST_DEPTH = 512;  // of a block's, where several share a tile
 
 struct Matrix {
     const scalar_t* at;
@@ -133,14 +135,17 @@ struct Product {
 template <int SIDE, bool ALIGNED>
 __global__ __launch_bounds__(THREADS) void bmm_kernel(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
-    scalar_t* __restrict__ every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down) {
+    const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t tiles,
+    int64_t each) {
     using Quarter = Product<SIDE / 2>;
     constexpr int SHARE = SIDE * DEPTH / VEC / THREADS;  // packs of each matrix per thread and step
     __shared__ alignas(16) typename Quarter::Staged tile_a[Quarter::a], tile_b[Quarter::b];
-    const int64_t batch = blockIdx.x / across / down;
-    const int64_t row0 = blockIdx.x / across % down * SIDE, column0 = blockIdx.x % across * SIDE;
+    const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;
+    const int64_t from = split * each, to = k - from < each ? k : from + each;
+    const int64_t batch = tile / across / down;
+    const int64_t row0 = tile / across % down * SIDE, column0 = tile % across * SIDE;
     const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
-    scalar_t* c = every_c + batch * m * n;
+    const Output c = every_c.from(split, batch * m * n);
     const int t = threadIdx.x, at_row = t / 128 * (SIDE / 2), at_column = t / 64 % 2 * (SIDE / 2);
     Pack next_a[SHARE], next_b[SHARE];
     const auto fetch = [&](int64_t depth) {
@@ -153,8 +158,8 @@ __global__ __launch_bounds__(THREADS) void bmm_kernel(
         }
     };
     Quarter product;
-    fetch(0);
-    for (int64_t depth = 0; depth < k; depth += DEPTH) {
+    fetch(from);
+    for (int64_t depth = from; depth < to; depth += DEPTH) {
 #pragma unroll
         for (int i = 0; i < SHARE; ++i) {
             const int p = i * THREADS + t;
@@ -162,7 +167,7 @@ __global__ __launch_bounds__(THREADS) void bmm_kernel(
             Quarter::stage_b(tile_b, Quarter::b_depth(p), Quarter::b_column(p), next_b[i]);
         }
         __syncthreads();
-        if (depth + DEPTH < k) fetch(depth + DEPTH);
+        if (depth + DEPTH < to) fetch(depth + DEPTH);
         product.add(tile_a, tile_b, at_row, at_column);
         __syncthreads();
     }
@@ -170,7 +175,7 @@ __global__ __launch_bounds__(THREADS) void bmm_kernel(
     for (int e = 0; e < SIDE * SIDE / THREADS; ++e) {
         const int64_t row = row0 + at_row + product.row(e);
         const int64_t column = column0 + at_column + product.column(e);
-        if (row < m && column < n) c[row * n + column] = scalar_t(product.value(e));
+        if (row < m && column < n) c.store(row * n + column, product.value(e));
     }
 }
 
@@ -183,7 +188,13 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
         if (blocks < FEW_TILES || m <= 64 || n <= 64)
             return launch<64, ALIGNED>(a, b, c, batch, m, n, k, stream);
     const auto kernel = bmm_kernel<SIDE, ALIGNED>;
-    kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(a, b, c, m, n, k, across, down);
+    const Depths depths(blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
+    Scratch<float> parts(depths.splits > 1 ? depths.splits * batch * m * n : 0, stream);
+    if (parts.error) return (int)parts.error;
+    const Output to = {c, parts.data, batch * m * n};
+    kernel<<<(unsigned)(blocks * depths.splits), THREADS, 0, stream>>>(
+        a, b, to, m, n, k, across, down, blocks, depths.each);
+    if (parts.data) thin::launch_add(parts.data, c, batch * m * n, depths.splits, stream);
     return (int)hipGetLastError();
 }
 

@@ -1,10 +1,13 @@
 // Matrix product, accumulated in float32: register tiles of FMA, which every target has, and for
-// float16 and bfloat16 the matrix cores of CDNA.
+// float16 and bfloat16 the matrix cores of CDNA. Too few tiles to fill a GPU: several blocks share a
+// tile's depth.
 #define FEW_TILES 256  // knob: 64 128 256 512
 #include <portkern/thin_product.h>
 
 constexpr int THREADS = 256;
 constexpr bool SMALL_TYPE = sizeof(scalar_t) == 2;
+// Of the depth of a block's, where several share a tile: its least, and what it is a multiple of.
+constexpr int LEAST_DEPTH = 512, STEP = 32;
 
 // A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED>
@@ -27,8 +30,8 @@ __device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t 
 // rows and 4 columns that lie 64 apart. DEPTH makes the tiles of A and B 1024 elements each.
 template <int T, bool ALIGNED>
 __device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
-                             scalar_t* __restrict__ c, int64_t m, int64_t n, int64_t k,
-                             int64_t row0, int64_t column0) {
+                             const Output& c, int64_t m, int64_t n, int64_t k, int64_t row0,
+                             int64_t column0, int64_t from, int64_t to) {
     constexpr int SIDE = 16 * T, DEPTH = 64 / T;
     __shared__ alignas(16) float tile_a[2][DEPTH][SIDE + 4];  // transposed: columns of A
     __shared__ alignas(16) float tile_b[2][DEPTH][SIDE];
@@ -50,12 +53,12 @@ __device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __r
         for (int j = 0; j < VEC; ++j) tile_b[s][b_depth][b_column + j] = float(next_b.at[j]);
     };
     float sums[T][T] = {};
-    fetch(0);
+    fetch(from);
     stage(0);
     __syncthreads();
     int turn = 0;
-    for (int64_t depth = 0; depth < k; depth += DEPTH, turn ^= 1) {
-        if (depth + DEPTH < k) fetch(depth + DEPTH);
+    for (int64_t depth = from; depth < to; depth += DEPTH, turn ^= 1) {
+        if (depth + DEPTH < to) fetch(depth + DEPTH);
 #pragma unroll 2  // all of them at once would take twice the registers
         for (int d = 0; d < DEPTH; ++d) {
             float left[T], right[T];
@@ -69,7 +72,7 @@ __device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __r
 #pragma unroll
                 for (int j = 0; j < T; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
         }
-        if (depth + DEPTH < k) stage(turn ^ 1);
+        if (depth + DEPTH < to) stage(turn ^ 1);
         __syncthreads();
     }
 #pragma unroll
@@ -78,7 +81,7 @@ __device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __r
         for (int j = 0; j < T; ++j) {
             const int64_t row = row0 + i / 4 * 64 + ty + i % 4;
             const int64_t column = column0 + j / 4 * 64 + tx + j % 4;
-            if (row < m && column < n) c[row * n + column] = scalar_t(sums[i][j]);
+            if (row < m && column < n) c.store(row * n + column, sums[i][j]);
         }
 }
 
@@ -100,8 +103,8 @@ typedef short Four __attribute__((ext_vector_type(4)));
 // l % 16. Both tiles lie with the depth inside, padded by 16 bytes against bank conflicts.
 template <bool ALIGNED>
 __device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
-                              scalar_t* __restrict__ c, int64_t m, int64_t n, int64_t k,
-                              int64_t row0, int64_t column0) {
+                              const Output& c, int64_t m, int64_t n, int64_t k, int64_t row0,
+                              int64_t column0, int64_t from, int64_t to) {
     constexpr int SIDE = 128, DEPTH = 32, PITCH = DEPTH + 8, SHARE = SIDE * DEPTH / 8 / THREADS;
     __shared__ alignas(16) scalar_t tile_a[SIDE * PITCH];
     __shared__ alignas(16) scalar_t tile_b[SIDE * PITCH];
@@ -127,11 +130,11 @@ __device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __
     const scalar_t* left_of = tile_a + (wave_row + lane % 16) * PITCH + lane / 16 * 4;
     const scalar_t* right_of = tile_b + (wave_column + lane % 16) * PITCH + lane / 16 * 4;
     Sums sums[4][4] = {};
-    fetch(0);
-    for (int64_t depth = 0; depth < k; depth += DEPTH) {
+    fetch(from);
+    for (int64_t depth = from; depth < to; depth += DEPTH) {
         stage();
         __syncthreads();
-        if (depth + DEPTH < k) fetch(depth + DEPTH);
+        if (depth + DEPTH < to) fetch(depth + DEPTH);
 #pragma unroll
         for (int d = 0; d < DEPTH; d += 16) {
             Four left[4], right[4];
@@ -156,7 +159,7 @@ __device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __
             for (int e = 0; e < 4; ++e) {
                 const int64_t row = row0 + wave_row + i * 16 + lane / 16 * 4 + e;
                 const int64_t column = column0 + wave_column + j * 16 + lane % 16;
-                if (row < m && column < n) c[row * n + column] = scalar_t(sums[i][j][e]);
+                if (row < m && column < n) c.store(row * n + column, sums[i][j][e]);
             }
 }
 #endif
@@ -164,13 +167,17 @@ __device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __
 template <int T, bool ALIGNED>
 __global__ __launch_bounds__(THREADS) void matmul_kernel(const scalar_t* __restrict__ a,
                                                          const scalar_t* __restrict__ b,
-                                                         scalar_t* __restrict__ c, int64_t m,
-                                                         int64_t n, int64_t k, int64_t across) {
-    const int64_t row0 = blockIdx.x / across * (16 * T), column0 = blockIdx.x % across * (16 * T);
+                                                         const Output all, int64_t m, int64_t n,
+                                                         int64_t k, int64_t across, int64_t tiles,
+                                                         int64_t each) {
+    const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;
+    const int64_t row0 = tile / across * (16 * T), column0 = tile % across * (16 * T);
+    const int64_t from = split * each, to = k - from < each ? k : from + each;
+    const Output c = all.from(split, 0);
 #ifdef MATRIX_CORES
-    multiply_mfma<ALIGNED>(a, b, c, m, n, k, row0, column0);
+    multiply_mfma<ALIGNED>(a, b, c, m, n, k, row0, column0, from, to);
 #else
-    multiply_fma<T, ALIGNED>(a, b, c, m, n, k, row0, column0);
+    multiply_fma<T, ALIGNED>(a, b, c, m, n, k, row0, column0, from, to);
 #endif
 }
 
@@ -181,8 +188,13 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
     if constexpr (T == 8 && !SMALL_TYPE)
         if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
             return launch<4, ALIGNED>(a, b, c, m, n, k, stream);
-    const unsigned blocks = (unsigned)(across * down);
-    matmul_kernel<T, ALIGNED><<<blocks, THREADS, 0, stream>>>(a, b, c, m, n, k, across);
+    const Depths depths(across * down, k, STEP, 2 * FEW_TILES, LEAST_DEPTH);
+    Scratch<float> parts(depths.splits > 1 ? depths.splits * m * n : 0, stream);
+    if (parts.error) return (int)parts.error;
+    const Output to = {c, parts.data, m * n};
+    matmul_kernel<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
+        a, b, to, m, n, k, across, across * down, depths.each);
+    if (parts.data) thin::launch_add(parts.data, c, m * n, depths.splits, stream);
     return (int)hipGetLastError();
 }
 

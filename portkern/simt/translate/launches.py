@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from portkern.simt.translate.asm_statement import literal
@@ -237,7 +238,10 @@ def _write(w: Writer, code: SourceCode, launch: LaunchSyntax, macro: Macro | Non
     passed = []
     for n, (a, b) in enumerate(code.split(first, last)):
         if _stays(code, a, b, macro):
-            passed.append(code.flat(a, b))
+            members = _members(code, a, b) if macro is None else []
+            for k, member in enumerate(members):
+                w.put(f", simt_a{n}_{k} = ({code.flat(*member)})")
+            passed.append(_with_members(code, a, b, members, f"simt_a{n}_"))
             continue
         w.put(f", simt_a{n} = (")
         w.reach(a)
@@ -265,6 +269,32 @@ def _stays(code: SourceCode, first: int, last: int, macro: Macro | None) -> bool
         tokens = tokens[1:]
     constant = all(t.kind in (Kind.NUMBER, Kind.CHAR, Kind.STRING) for t in tokens)
     return constant or (len(tokens) == 1 and tokens[0].text in _CONSTANTS)
+
+
+def _members(code: SourceCode, first: int, last: int) -> list[Range]:
+    """Elements of a braced argument that are members of something, such as ``buffer.data``: else
+    the kernel's threads would have a copy of the whole, which frees what it owns when it goes. What
+    may be a constant stays: as a variable it could not be narrowed."""
+    if first >= last or code.text[first] != "{" or code.partner[first] != last - 1:
+        return []
+    found = []
+    for a, b in code.split(first + 1, last - 1):
+        if code.text[a] == "{":
+            found += _members(code, a, b)
+        elif code.text[a] != "." and not {".", "->"}.isdisjoint(code.text[a:b]):
+            found.append((a, b))
+    return found
+
+
+def _with_members(
+    code: SourceCode, first: int, last: int, members: Sequence[Range], name: str
+) -> str:
+    """The argument with names in place of its members."""
+    parts, at = [], first
+    for k, (a, b) in enumerate(members):
+        parts += [code.flat(at, a), f" {name}{k}"]
+        at = b
+    return "".join([*parts, code.flat(at, last)])
 
 
 def display(code: SourceCode, kernel: Range, macro: Macro | None) -> str:

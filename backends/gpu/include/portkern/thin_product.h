@@ -5,6 +5,33 @@
 #pragma once
 #include <portkern/rows.h>
 
+// Blocks that share the depth of a tile, of which there are `tiles`, and what each of them has of it: a
+// multiple of `step`, `least` at the least. So many that there are `wanted` blocks, if it is deep enough.
+struct Depths {
+    int64_t splits, each;
+
+    Depths(int64_t tiles, int64_t k, int64_t step, int64_t wanted, int64_t least) {
+        splits = splits_for(tiles, k, wanted, least);
+        each = (k + splits * step - 1) / (splits * step) * step;
+        splits = k > 0 ? (k + each - 1) / each : 1;
+    }
+};
+
+// Where sums go: into C, or into a part of them, of which each has all.
+struct Output {
+    scalar_t* whole;
+    float* parts;
+    int64_t count;
+
+    __device__ __forceinline__ Output from(int64_t split, int64_t first) const {
+        return {whole + first, parts ? parts + split * count + first : nullptr, count};
+    }
+    __device__ __forceinline__ void store(int64_t at, float sum) const {
+        if (parts) parts[at] = sum;
+        else whole[at] = scalar_t(sum);
+    }
+};
+
 namespace thin {
 
 // More rows than these are worth a tile of the matrix units, or of registers.
@@ -86,8 +113,11 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all
     for (int64_t group = part.first + y; column < width && group < part.last; group += tall) {
         const int64_t row = group * DEEP;
         if (row + DEEP <= all.k) add_rows<DEEP>(total, all, a, b, width, row);
-        else
-            for (int64_t one = row; one < all.k; ++one) add_rows<1>(total, all, a, b, width, one);
+        else {
+            int64_t rest = row;
+            for (; rest + 4 <= all.k; rest += 4) add_rows<4>(total, all, a, b, width, rest);
+            for (; rest < all.k; ++rest) add_rows<1>(total, all, a, b, width, rest);
+        }
     }
 #pragma unroll
     for (int i = 0; i < M; ++i)
@@ -111,14 +141,17 @@ template <int M, int V, class T>
 int launch_rows(const Product<T>& all, cudaStream_t stream) {
     if constexpr (M < MOST_ROWS)
         if (all.m > M) return launch_rows<2 * M, V>(all, stream);
-    int wide = 32;  // fewer where there are fewer columns: the others take rows instead
+    constexpr int DEEP = Deep<V, T>::rows;
+    int wide = 32;  // fewer where there are fewer columns: the others take rows instead; more where k is small
     while (wide > 1 && wide / 2 * V >= all.n) wide /= 2;
+    while (wide >= 32 && wide < THREADS && (int64_t)THREADS / wide * DEEP >= 2 * all.k) wide *= 2;
     const int64_t tiles = (all.n / V + wide - 1) / wide, count = all.batch * all.m * all.n;
-    const int64_t splits = splits_for(all.batch * tiles, all.k, FILLING, 2 * THREADS / wide * Deep<V, T>::rows);
+    const int64_t splits = splits_for(all.batch * tiles, all.k, FILLING, 2 * THREADS / wide * DEEP);
     Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
     if (parts.error) return (int)parts.error;
     const dim3 block(wide, THREADS / wide);
-    few_rows<M, V><<<(unsigned)(all.batch * tiles * splits), block, 0, stream>>>(all, parts.data, tiles, splits);
+    const unsigned blocks = (unsigned)(all.batch * tiles * splits);
+    few_rows<M, V><<<blocks, block, 0, stream>>>(all, parts.data, tiles, splits);
     if (parts.data) launch_add(parts.data, all.c, count, splits, stream, all.scale, all.n);
     return (int)cudaGetLastError();
 }
@@ -192,7 +225,8 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     const int64_t groups = all.batch * ((all.m + together - 1) / together) * stride;
     const int lanes = lanes_for(packs, 2);
     const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 2 * FILLING, 4 * 32);
-    const int64_t blocks = (groups * splits * lanes + THREADS - 1) / THREADS, count = all.batch * all.m * all.n;
+    const int64_t blocks = (groups * splits * lanes + THREADS - 1) / THREADS;
+    const int64_t count = all.batch * all.m * all.n;
     Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
     if (parts.error) return (int)parts.error;
     few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, stride, splits);
