@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test test-full lint readme docs clean
+.PHONY: setup demo test test-full test-all lint readme docs clean
 
 setup:
 	@sh tools/setup.sh
@@ -18,14 +18,16 @@ lint: setup
 
 # Whatever the environment says: else each worker of pytest compiles all tests anew, and each process
 # that a test starts all of portkern.
-test test-full: export PYTHONDONTWRITEBYTECODE :=
+test test-full test-all: export PYTHONDONTWRITEBYTECODE :=
 
-# By what rule a test is full: tests/tiers.py. Properties are tried in both, in full on more examples.
+# By what rule a test is full, and which of them a commit draws: tests/tiers.py. Properties are tried in
+# both tiers, in full on more examples. test-all: without the draw.
 test: lint
 	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 --dist worksteal -m "not full"
 
-test-full: setup
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist worksteal --durations=25 -m "full or hypothesis"
+test-full: DRAW := --drawn
+test-full test-all: setup
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist worksteal --durations=25 -m "full or hypothesis" $(DRAW)
 
 readme: setup
 	$(BIN)/python -m tools.readme

@@ -65,10 +65,23 @@ def private_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTKERN_CACHE_DIR", str(session_cache))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--drawn",
+        action="store_true",
+        help="of tests that are full because there are many, the half that this commit draws",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before ``-m`` chooses."""
     tiers.assign(items)
+    if config.getoption("--drawn"):
+        left = tiers.left_out(items, tiers.commit(config.rootpath))
+        config.hook.pytest_deselected(items=left)
+        others = set(left)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -267,6 +267,7 @@ CHANNELS_LAST = [
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(
     ("op", "pooling"),
@@ -286,6 +287,7 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("op", "pooling", "dtype"),
     [
@@ -309,6 +311,7 @@ def test_a_convolution_of_a_few_filters_is_right(
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize("where", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(
     ("op", "pooling"),
@@ -330,6 +333,7 @@ EMULATED = {**NATIVE_ON, "triton": "sm_90"}
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize(("op", "backend", "dtype"), turns(product(SHAPES, EMULATED)))
 def test_a_shape_of_another_class_is_right(
     op: str, backend: str, dtype: str, tmp_path: Path
@@ -347,6 +351,7 @@ FEW = (
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize(("backend", "op", "dtype"), turns(product(NATIVE_ON, FEW)))
 def test_the_way_of_many_elements_is_right_for_few(
     op: str, backend: str, dtype: str, tmp_path: Path
@@ -357,6 +362,7 @@ def test_the_way_of_many_elements_is_right_for_few(
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize(("op", "dtype"), turns(product(IN_OPENCL)))
 def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
     op: str, dtype: str, tmp_path: Path
@@ -402,6 +408,7 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     ("backend", "op", "dtype"),
     [
@@ -417,6 +424,7 @@ def test_a_way_of_many_elements_is_right(op: str, backend: str, dtype: str, tmp_
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize(("op", "dtype"), turns(product(IN_PALLAS)))
 def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_path: Path) -> None:
     compiled, to = _ready("pallas", "sm_90")
@@ -424,6 +432,7 @@ def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_pa
 
 
 @pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize("op", ["matmul", "int8_matmul", "conv2d", "attention"])
 def test_opencl_is_right_for_16_bits_where_no_tensor_cores_are(op: str, tmp_path: Path) -> None:
     compiled, to = _ready("opencl", "gfx942")

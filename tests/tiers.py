@@ -7,13 +7,21 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled("case", by="caught_by")    # a value of the parameter has the kind
     @pytest.mark.sampled("backend")                 # the parameter is the kind
     @pytest.mark.sampled()                          # all cases are of one kind
+
+Of those that are full because there are many a commit draws a half, by its hash, and the next one
+others. `make test-all` runs them all, as does pytest without `--drawn`.
+
+    @pytest.mark.drawn                              # full by itself, and one of many
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
 from collections.abc import Hashable, Iterable
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +43,24 @@ def assign(items: Iterable[pytest.Item]) -> None:
             continue
         if kind in seen:
             item.add_marker("full")
+            item.add_marker("drawn")
         seen.add(kind)
+
+
+def left_out(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
+    """Of those that are marked ``drawn``, the half that is another commit's."""
+    return [
+        item
+        for item in items
+        if item.get_closest_marker("drawn")
+        and hashlib.sha256(f"{commit} {item.nodeid}".encode()).digest()[0] % 2
+    ]
+
+
+def commit(root: Path) -> str:
+    """The hash of the checkout's commit; empty where there is none."""
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _kind(item: pytest.Item) -> Hashable | None:

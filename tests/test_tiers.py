@@ -1,0 +1,38 @@
+"""Which tests of many a commit draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests import tiers
+
+
+def items(count: int, *markers: str) -> list[pytest.Item]:
+    made: list[Any] = [
+        SimpleNamespace(nodeid=f"tests/test_x.py::test[{n}]", get_closest_marker=markers.count)
+        for n in range(count)
+    ]
+    return cast("list[pytest.Item]", made)
+
+
+def test_a_commit_draws_about_half_always_the_same_and_the_next_one_others() -> None:
+    many = items(400, "full", "drawn")
+    left = [{one.nodeid for one in tiers.left_out(many, commit)} for commit in ("a", "a", "b")]
+    assert 160 < len(left[0]) < 240
+    assert left[0] == left[1]
+    assert 60 < len(left[0] & left[2]) < 140
+    ever = set.union(*({one.nodeid for one in many} - left[k] for k in (0, 2)))
+    assert len(ever) > 260
+
+
+def test_what_is_not_one_of_many_is_never_left_out() -> None:
+    assert not tiers.left_out(items(400, "full"), "a")
+
+
+def test_without_git_there_is_no_commit_and_the_draw_is_still_one(tmp_path: Path) -> None:
+    assert tiers.commit(tmp_path) == ""
+    assert len(tiers.commit(Path(__file__).parent)) in (0, 40)
