@@ -5,6 +5,8 @@
 .venv/bin/python -m benchmarks.speed --setup     also `make demo` cold, with uv and with pip
                                                  (downloads everything again)
 .venv/bin/python -m benchmarks.speed --busy      what a user types, beside two busy loops
+
+--out=FILE writes another record, such as another machine's: one record is of one machine.
 """
 
 from __future__ import annotations
@@ -40,9 +42,19 @@ MATRIX = ["matrix", "ops=basic", "targets=all", "workloads=ci", "run=speed", "tr
 
 
 def main() -> None:
-    target = ROOT / "benchmarks" / "results" / "speed.json"
+    usual = ROOT / "benchmarks" / "results" / "speed.json"
+    named = [Path(word.removeprefix("--out=")) for word in sys.argv if word.startswith("--out=")]
+    target = named[-1] if named else usual
     known = json.loads(target.read_text()) if target.exists() else {}
-    measured = beside_loops() if "--busy" in sys.argv else alone()
+    machine = {"machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}"}
+    if known and known["machine"] != machine["machine"]:
+        if {"--commands", "--busy"} & {*sys.argv}:
+            raise SystemExit(
+                f"{target} is of {known['machine']}, this is {machine['machine']}: measure all of "
+                "it anew (without --commands and --busy), or name another record by --out=FILE"
+            )
+        known = {}
+    measured = machine | (beside_loops() if "--busy" in sys.argv else alone())
     target.write_text(json.dumps(known | measured, indent=1) + "\n")
     for name, value in measured.items():
         print(f"{name:28} {value}")
@@ -53,9 +65,8 @@ def beside_loops() -> dict[str, float]:
         return {f"busy_{name}": value for name, value in commands().items()}
 
 
-def alone() -> dict[str, float | str]:
-    measured: dict[str, float | str] = {
-        "machine": f"{os.cpu_count()} CPUs, {host.cpu_name()}",
+def alone() -> dict[str, float]:
+    measured = {
         "help_s": median(lambda: seconds([PORTKERN, "--help"]), 7),
         **commands(),
     }

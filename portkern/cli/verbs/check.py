@@ -52,7 +52,7 @@ class CheckOptions:
     reports: str = "reports"
     run: str = "check"
     rounds: int = 5
-    budget_s: float = 2.0
+    budget_s: float = 0.25
     timeout_s: float = 120.0
     json: bool = False
 
