@@ -127,19 +127,19 @@ __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
     constexpr int PITCH_B = Tile<SIDE>::pitch_b, COLUMNS = SIDE / 8;
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
-    const int64_t number = blockIdx.x % count, split = blockIdx.x / count, from = split * each;
+    const int64_t number = blockIdx.x % count, split = blockIdx.x / count;
     const int64_t batch = number / across / down;
     const int64_t row0 = number / across % down * SIDE, column0 = number % across * SIDE;
     const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
-    const Output c = every_c.from(split, batch * m * n);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp / 2 * 32, warp_column = warp % 2 * (SIDE / 2);
-    const int steps = (int)((min(each, k - from) + DEPTH - 1) / DEPTH);
+    const int first = (int)(split * each / DEPTH);
+    const int end = (int)((min(k, (split + 1) * each) + DEPTH - 1) / DEPTH);
     const auto fetch = [&](int step) {
         scalar_t* tile = tiles + step % STAGES * Tile<SIDE>::stage;
-        const int64_t depth = from + (int64_t)step * DEPTH;
+        const int64_t depth = (int64_t)step * DEPTH;
 #pragma unroll 1
-        for (int i = 0; step < steps && i < 2; ++i) {
+        for (int i = 0; step < end && i < 2; ++i) {
             const int p = i * Tile<SIDE>::threads + threadIdx.x;
             const int r = p / 4, d = p % 4 * VEC, e = p * VEC / SIDE, q = p * VEC % SIDE;
             copy<ALIGNED>(tile + r * PITCH_A + d, a, row0 + r, depth + d);
@@ -149,8 +149,8 @@ __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
     };
     float sums[4][COLUMNS] = {};
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; ++s) fetch(s);
-    for (int step = 0; step < steps; ++step) {
+    for (int s = 0; s < STAGES - 1; ++s) fetch(first + s);
+    for (int step = first; step < end; ++step) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();  // this step's tile is whole, and everybody is done with the last one
         fetch(step + STAGES - 1);
@@ -158,6 +158,7 @@ __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
         multiply<COLUMNS, PITCH_B>(sums, tile + warp_row * PITCH_A,
                                       tile + SIDE * PITCH_A + warp_column);
     }
+    const Output c = every_c.from(split, batch * m * n);
     struct alignas(GROUP * sizeof(scalar_t)) Group {
         scalar_t at[GROUP];
     };

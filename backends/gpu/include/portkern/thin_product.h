@@ -158,9 +158,11 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
 
 // ---- Few columns: lanes go along rows of A.
 
-// ROWS of A that lie alike, `stride` apart, so that what is read of B serves all of them.
+// ROWS of A that lie alike, `stride` apart, so that what is read of B serves all of them. A thread has
+// registers for four sums.
 template <int N>
-constexpr int ALIKE = N == 1 ? 4 : 2;
+constexpr int ALIKE = 4 / N;
+constexpr int AHEAD = PORTKERN_HIP ? 1 : 2;  // of their packs at once: clang gives more too few registers
 
 template <int N, class R, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
@@ -177,32 +179,33 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> 
     const T* b = all.b + batch * all.k * all.n;
     const auto is_there = [&](int u) { return active && u * stride < left_rows; };
     float total[ROWS][N] = {};
-    const auto take = [&](int64_t i, bool edge) {
-        Pack left[ROWS];
+    const auto start_of = [&](int u) { return a.start + (is_there(u) ? u * stride * all.k : 0); };
+    const auto add = [&](int64_t column, const auto& left) {
+        const T* right = b + column * all.n;
 #pragma unroll
-        for (int u = 0; u < ROWS; ++u) {
-            const scalar_t* from = a.start + (is_there(u) ? u * stride * all.k : 0) + i * VEC;
-            if (!edge) left[u] = *reinterpret_cast<const Pack*>(from);
-            for (int j = 0; edge && j < VEC; ++j) left[u].at[j] = a.has(i, j) ? from[j] : scalar_t(0.0f);
+        for (int e = 0; e < N; ++e) {
+            const float factor = e < all.n ? float(right[e]) : 0.0f;
+#pragma unroll
+            for (int u = 0; u < ROWS; ++u) total[u][e] = fmaf(float(left(u)), factor, total[u][e]);
         }
-#pragma unroll
-        for (int j = 0; j < VEC; ++j) {
-            const bool own = !edge || a.has(i, j);  // else 0, whatever stands beside the row
-            const T* right = b + (own ? a.column(i, j) : 0) * all.n;
-#pragma unroll
-            for (int e = 0; e < N; ++e) {
-                const float factor = own && e < all.n ? float(right[e]) : 0.0f;
-#pragma unroll
-                for (int u = 0; u < ROWS; ++u) total[u][e] = fmaf(float(left[u].at[j]), factor, total[u][e]);
-            }
-        }
+    };
+    const auto take_edge = [&](int64_t i) {
+#pragma unroll 1
+        for (int j = 0; j < VEC; ++j)
+            if (a.has(i, j)) add(a.column(i, j), [&](int u) { return start_of(u)[i * VEC + j]; });
     };
     const int64_t first = R::WHOLE ? part.first : max(part.first, (int64_t)1);
     const int64_t last = R::WHOLE ? part.last : min(part.last, a.packs - 1);
-#pragma unroll 2
-    for (int64_t i = first + lane; i < last; i += lanes) take(i, false);
-    if (!R::WHOLE && lane == 0 && part.first == 0) take(0, true);
-    if (!R::WHOLE && lane == lanes - 1 && part.last == a.packs && a.packs > 1) take(a.packs - 1, true);
+#pragma unroll AHEAD
+    for (int64_t i = first + lane; i < last; i += lanes) {
+        Pack packs[ROWS];
+#pragma unroll
+        for (int u = 0; u < ROWS; ++u) packs[u] = reinterpret_cast<const Pack*>(start_of(u))[i];
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) add(a.column(i, j), [&](int u) { return packs[u].at[j]; });
+    }
+    if (!R::WHOLE && lane == 0 && part.first == 0) take_edge(0);
+    if (!R::WHOLE && lane == lanes - 1 && part.last == a.packs && a.packs > 1) take_edge(a.packs - 1);
 #pragma unroll
     for (int u = 0; u < ROWS; ++u)
 #pragma unroll
