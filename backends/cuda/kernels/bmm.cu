@@ -1,13 +1,23 @@
 // Matrix products of a batch: tiles of A and B come into shared memory by cp.async, and warps
-// multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync). Too few tiles to
-// fill a GPU: several blocks share a tile's depth.
+// multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync); on Hopper wgmma,
+// fed by the bulk tensor copy engine, for halves whose rows are whole packs. Too few tiles to fill a GPU:
+// several blocks share a tile's depth.
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
+#define BAND 8  // knob: 4 8 16 32
+#define WIDE_FROM 96  // knob: 48 96 192
+#define PIPELINE 4  // knob: 2 3 4
 #include <portkern/thin_product.h>
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+#include <portkern/tile_product.h>
+#include <portkern/wide_product.h>
+#endif
 
-constexpr int LEAST_DEPTH = 512;            // of a block's, where several share a tile
-constexpr int DEPTH = 4 * VEC;              // rows of B in shared memory, columns of A
-constexpr int PITCH_A = DEPTH + VEC;        // 8 neighbouring rows lie in different banks
+// Of a block's depth, where several share a tile: of float32 so little, because FMAs take longer than
+// adding the parts.
+constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512;
+constexpr int DEPTH = 4 * VEC;        // rows of B in shared memory, columns of A
+constexpr int PITCH_A = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
 
 // A block computes SIDE x SIDE, a warp 32 x SIDE / 2 of it.
 template <int SIDE>
@@ -195,13 +205,10 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
     const Depths depths(blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
-    Scratch<float> parts(depths.splits > 1 ? depths.splits * batch * m * n : 0, stream);
-    if (parts.error) return (int)parts.error;
-    const Output to = {c, parts.data, batch * m * n};
-    kernel<<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
-        a, b, to, m, n, k, across, down, blocks, depths.each);
-    if (parts.data) thin::launch_add(parts.data, c, batch * m * n, depths.splits, stream);
-    return (int)cudaGetLastError();
+    return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
+        kernel<<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
+            a, b, to, m, n, k, across, down, blocks, depths.each);
+    });
 }
 
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
@@ -210,6 +217,12 @@ extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, batch, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+    if (aligned && batch * m * n >= (int64_t)WIDE_FROM * 128 * 128 && n > 128 && wide::suits(batch, m, n, k))
+        return wide::launch(a, b, c, batch, m, n, k, stream);
+    const tile::Product all = {batch, m, n, k};
+    if (aligned && tile::suits(all)) return tile::launch(a, b, c, all, stream);
+#endif
     return aligned ? launch<128, true>(a, b, c, batch, m, n, k, stream)
                    : launch<128, false>(a, b, c, batch, m, n, k, stream);
 }

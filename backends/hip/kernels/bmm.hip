@@ -5,7 +5,8 @@
 #include <portkern/thin_product.h>
 
 constexpr int THREADS = 256, DEPTH = 4 * VEC;
-constexpr int LEAST_DEPTH = 512;  // of a block's, where several share a tile
+// Of a block's depth, where several share a tile: FMAs take longer than adding the parts.
+constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 128 : 512;
 
 struct Matrix {
     const scalar_t* at;
@@ -189,13 +190,10 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
             return launch<64, ALIGNED>(a, b, c, batch, m, n, k, stream);
     const auto kernel = bmm_kernel<SIDE, ALIGNED>;
     const Depths depths(blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
-    Scratch<float> parts(depths.splits > 1 ? depths.splits * batch * m * n : 0, stream);
-    if (parts.error) return (int)parts.error;
-    const Output to = {c, parts.data, batch * m * n};
-    kernel<<<(unsigned)(blocks * depths.splits), THREADS, 0, stream>>>(
-        a, b, to, m, n, k, across, down, blocks, depths.each);
-    if (parts.data) thin::launch_add(parts.data, c, batch * m * n, depths.splits, stream);
-    return (int)hipGetLastError();
+    return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
+        kernel<<<(unsigned)(blocks * depths.splits), THREADS, 0, stream>>>(
+            a, b, to, m, n, k, across, down, blocks, depths.each);
+    });
 }
 
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,

@@ -6,8 +6,9 @@
 
 constexpr int THREADS = 256;
 constexpr bool SMALL_TYPE = sizeof(scalar_t) == 2;
-// Of the depth of a block's, where several share a tile: its least, and what it is a multiple of.
-constexpr int LEAST_DEPTH = 512, STEP = 32;
+// Of a block's depth, where several share a tile: its least, since FMAs take longer than adding the parts,
+// and what it is a multiple of.
+constexpr int LEAST_DEPTH = SMALL_TYPE ? 512 : 128, STEP = 32;
 
 // A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED>
@@ -189,13 +190,10 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
         if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
             return launch<4, ALIGNED>(a, b, c, m, n, k, stream);
     const Depths depths(across * down, k, STEP, 2 * FEW_TILES, LEAST_DEPTH);
-    Scratch<float> parts(depths.splits > 1 ? depths.splits * m * n : 0, stream);
-    if (parts.error) return (int)parts.error;
-    const Output to = {c, parts.data, m * n};
-    matmul_kernel<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
-        a, b, to, m, n, k, across, across * down, depths.each);
-    if (parts.data) thin::launch_add(parts.data, c, m * n, depths.splits, stream);
-    return (int)hipGetLastError();
+    return share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
+        matmul_kernel<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
+            a, b, to, m, n, k, across, across * down, depths.each);
+    });
 }
 
 extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,

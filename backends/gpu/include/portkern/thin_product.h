@@ -3,34 +3,7 @@
 // several share a sum. Accumulated in float32. B may have elements of its own type, and its columns a
 // scale each.
 #pragma once
-#include <portkern/rows.h>
-
-// Blocks that share the depth of a tile, of which there are `tiles`, and what each of them has of it: a
-// multiple of `step`, `least` at the least. So many that there are `wanted` blocks, if it is deep enough.
-struct Depths {
-    int64_t splits, each;
-
-    Depths(int64_t tiles, int64_t k, int64_t step, int64_t wanted, int64_t least) {
-        splits = splits_for(tiles, k, wanted, least);
-        each = (k + splits * step - 1) / (splits * step) * step;
-        splits = k > 0 ? (k + each - 1) / each : 1;
-    }
-};
-
-// Where sums go: into C, or into a part of them, of which each has all.
-struct Output {
-    scalar_t* whole;
-    float* parts;
-    int64_t count;
-
-    __device__ __forceinline__ Output from(int64_t split, int64_t first) const {
-        return {whole + first, parts ? parts + split * count + first : nullptr, count};
-    }
-    __device__ __forceinline__ void store(int64_t at, float sum) const {
-        if (parts) parts[at] = sum;
-        else whole[at] = scalar_t(sum);
-    }
-};
+#include <portkern/shared_depth.h>
 
 namespace thin {
 
@@ -50,24 +23,6 @@ struct Product {
         return scalar_t(scale ? sum * float(scale[column]) : sum);
     }
 };
-
-// What several blocks summed of the elements of C, side by side.
-__global__ __launch_bounds__(THREADS) void add_parts(const float* __restrict__ parts, scalar_t* c,
-                                                     int64_t count, int64_t splits,
-                                                     const scalar_t* __restrict__ scale, int64_t n) {
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    float total = 0.0f;
-#pragma unroll 8
-    for (int64_t s = 0; s < splits; ++s) total += parts[s * count + i];
-    c[i] = scalar_t(scale ? total * float(scale[i % n]) : total);
-}
-
-inline void launch_add(const float* parts, scalar_t* c, int64_t count, int64_t splits,
-                       cudaStream_t stream, const scalar_t* scale = nullptr, int64_t n = 1) {
-    add_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(parts, c, count, splits,
-                                                                               scale, n);
-}
 
 // ---- Few rows: threads have columns of B, and meet with those that have other rows of it.
 
@@ -147,13 +102,11 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
     while (wide >= 32 && wide < THREADS && (int64_t)THREADS / wide * DEEP >= 2 * all.k) wide *= 2;
     const int64_t tiles = (all.n / V + wide - 1) / wide, count = all.batch * all.m * all.n;
     const int64_t splits = splits_for(all.batch * tiles, all.k, FILLING, 2 * THREADS / wide * DEEP);
-    Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
-    if (parts.error) return (int)parts.error;
     const dim3 block(wide, THREADS / wide);
     const unsigned blocks = (unsigned)(all.batch * tiles * splits);
-    few_rows<M, V><<<blocks, block, 0, stream>>>(all, parts.data, tiles, splits);
-    if (parts.data) launch_add(parts.data, all.c, count, splits, stream, all.scale, all.n);
-    return (int)cudaGetLastError();
+    return share_depth(splits, all.c, count, stream, [&](const Output& to) {
+        few_rows<M, V><<<blocks, block, 0, stream>>>(all, to.parts, tiles, splits);
+    }, all.scale, all.n);
 }
 
 // ---- Few columns: lanes go along rows of A.
@@ -230,11 +183,9 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 2 * FILLING, 4 * 32);
     const int64_t blocks = (groups * splits * lanes + THREADS - 1) / THREADS;
     const int64_t count = all.batch * all.m * all.n;
-    Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
-    if (parts.error) return (int)parts.error;
-    few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, parts.data, lanes, stride, splits);
-    if (parts.data) launch_add(parts.data, all.c, count, splits, stream, all.scale, all.n);
-    return (int)cudaGetLastError();
+    return share_depth(splits, all.c, count, stream, [&](const Output& to) {
+        few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, to.parts, lanes, stride, splits);
+    }, all.scale, all.n);
 }
 
 // Rows of A that are short: a thread has one, of those that its block brings in side by side.

@@ -40,6 +40,13 @@ __device__ __forceinline__ void wait(uint64_t* barrier, int parity) {
         "@!done bra again;\n}" ::"r"(address(barrier)), "r"(parity) : "memory");
 }
 
+inline int multiprocessors() {
+    int device = 0, count = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
 // ---- clusters
 
 // Which block of its cluster this is, and the others' shared memory.
@@ -202,33 +209,30 @@ __device__ __forceinline__ void settle(float (&sums)[N]) {
 #define HOPPER_64(s, i) \
     HOPPER_8(s, i), HOPPER_8(s, i + 8), HOPPER_8(s, i + 16), HOPPER_8(s, i + 24), \
         HOPPER_8(s, i + 32), HOPPER_8(s, i + 40), HOPPER_8(s, i + 48), HOPPER_8(s, i + 56)
-#define HOPPER_MULTIPLY(KIND)                                                                       \
+#define HOPPER_0TO29 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," HOPPER_TEN(1) HOPPER_TEN(2)
+#define HOPPER_32(s, i) HOPPER_8(s, i), HOPPER_8(s, i + 8), HOPPER_8(s, i + 16), HOPPER_8(s, i + 24)
+#define HOPPER_FROM_SHARED(KIND, N, LIST, A, B, ACROSS, KEEP, ...)                                  \
     template <bool B_ALONG = false>                                                                 \
-    __device__ __forceinline__ void multiply_##KIND(float (&s)[64], uint64_t a, uint64_t b,         \
+    __device__ __forceinline__ void multiply_##KIND(float (&s)[N / 2], uint64_t a, uint64_t b,      \
                                                     bool keep = true) {                             \
-        asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %67, 0;\n"                             \
-                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." #KIND "." #KIND " {"            \
-                     HOPPER_0TO59 "%60,%61,%62,%63}, %64, %65, keep, 1, 1, 0, %66;\n}"              \
-                     : HOPPER_64(s, 0) : "l"(a), "l"(b), "n"(!B_ALONG), "r"((int)keep));            \
-    }                                                                                               \
-    template <bool B_ALONG = false>                                                                 \
-    __device__ __forceinline__ void multiply_##KIND(float (&s)[128], uint64_t a, uint64_t b,        \
-                                                    bool keep = true) {                             \
-        asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %131, 0;\n"                            \
-                     "wgmma.mma_async.sync.aligned.m64n256k16.f32." #KIND "." #KIND " {"            \
-                     HOPPER_0TO59 HOPPER_TEN(6) HOPPER_TEN(7) HOPPER_TEN(8) HOPPER_TEN(9)           \
-                     HOPPER_TEN(10) HOPPER_TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127}, "     \
-                     "%128, %129, keep, 1, 1, 0, %130;\n}"                                          \
-                     : HOPPER_64(s, 0), HOPPER_64(s, 64)                                            \
-                     : "l"(a), "l"(b), "n"(!B_ALONG), "r"((int)keep));                              \
+        asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP ", 0;\n"                        \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #KIND "." #KIND " {" LIST     \
+                     "}, " A ", " B ", keep, 1, 1, 0, " ACROSS ";\n}"                               \
+                     : __VA_ARGS__ : "l"(a), "l"(b), "n"(!B_ALONG), "r"((int)keep));                \
     }
-HOPPER_MULTIPLY(f16)
-HOPPER_MULTIPLY(bf16)
+#define HOPPER_FROM_SHARED_OF(KIND)                                                                 \
+    HOPPER_FROM_SHARED(KIND, 64, HOPPER_0TO29 "%30,%31", "%32", "%33", "%34", "%35", HOPPER_32(s, 0)) \
+    HOPPER_FROM_SHARED(KIND, 128, HOPPER_0TO59 "%60,%61,%62,%63", "%64", "%65", "%66", "%67",        \
+                       HOPPER_64(s, 0))                                                             \
+    HOPPER_FROM_SHARED(KIND, 256, HOPPER_0TO59 HOPPER_TEN(6) HOPPER_TEN(7) HOPPER_TEN(8)             \
+                       HOPPER_TEN(9) HOPPER_TEN(10) HOPPER_TEN(11)                                  \
+                       "%120,%121,%122,%123,%124,%125,%126,%127", "%128", "%129", "%130", "%131",   \
+                       HOPPER_64(s, 0), HOPPER_64(s, 64))
+HOPPER_FROM_SHARED_OF(f16)
+HOPPER_FROM_SHARED_OF(bf16)
 
 // The same, 64 x 64, 64 x 96 or 64 x 128, with A in registers: pairs of neighbours, of columns t % 4 * 2
 // on in rows r and r + 8, then of the columns 8 further on.
-#define HOPPER_0TO29 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," HOPPER_TEN(1) HOPPER_TEN(2)
-#define HOPPER_32(s, i) HOPPER_8(s, i), HOPPER_8(s, i + 8), HOPPER_8(s, i + 16), HOPPER_8(s, i + 24)
 #define HOPPER_FROM_REGISTERS(KIND, N, LIST, A, B, ACROSS, KEEP, ...)                               \
     template <bool B_ALONG = false>                                                                 \
     __device__ __forceinline__ void multiply_##KIND(float (&s)[N / 2], const unsigned (&a)[4],      \
@@ -249,6 +253,21 @@ HOPPER_MULTIPLY(bf16)
                           "%70", HOPPER_64(s, 0))
 HOPPER_FROM_REGISTERS_OF(f16)
 HOPPER_FROM_REGISTERS_OF(bf16)
+
+// Of the source's own type, where that has 16 bits.
+#ifndef PORTKERN_FLOAT32
+#ifdef PORTKERN_FLOAT16
+#define HOPPER_OWN(NAME) NAME##f16
+constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+#else
+#define HOPPER_OWN(NAME) NAME##bf16
+constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+#endif
+template <int N, class Left>
+__device__ __forceinline__ void multiply(float (&s)[N], const Left& a, uint64_t b, bool keep = true) {
+    HOPPER_OWN(multiply_)(s, a, b, keep);
+}
+#endif
 
 // A warpgroup's registers; all of its warps call it. Needs __launch_bounds__(threads, 1).
 template <int COUNT>

@@ -1,0 +1,245 @@
+// Strict float32 on tensor cores: x = (high + low / 2^11) / 2^s with halves high and low, which keep
+// 22 bits and their signs, so that a product of two x takes three of halves (low * low is below the
+// rounding). s is one number per row of A and column of B, so that halves have room for the largest
+// element; what is 2^-26 times as large still has all its bits. Tensor cores round sums towards zero,
+// so they add 64 products at most before an ordinary addition takes over.
+// BAND, FEW_TILES and LEAST_DEPTH are the including source's.
+#pragma once
+#include <cuda_fp16.h>
+#include <portkern/hopper.h>
+#include <portkern/odd_rows.h>
+#include <portkern/thin_product.h>
+
+namespace split {
+constexpr int ROWS = 128, COLUMNS = 128, DEPTH = 64, SLOTS = 3, EXTRA = 11;
+constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, B_TILE = 2 * B_PIECE;
+constexpr int TILE = 2 * (A_TILE + B_TILE), SHARED = SLOTS * TILE * (int)sizeof(half) + 1024;
+
+__device__ __forceinline__ int shift(unsigned most) {
+    const float largest = __uint_as_float(most);
+    return isfinite(largest) && largest > 0.0f ? 13 - ilogbf(largest) : 0;
+}
+// x * 2^e, which takes one instruction where 2^e is a normal float.
+__device__ __forceinline__ float scale(float x, int e) {
+    return e >= -126 && e <= 127 ? x * __int_as_float((e + 127) << 23) : scalbnf(x, e);
+}
+__device__ __forceinline__ void widen(unsigned& most, unsigned& least, float x) {
+    const unsigned bits = __float_as_uint(x) & 0x7fffffff;
+    most = max(most, bits);
+    if (bits) least = min(least, bits);
+}
+
+// `wide` threads to a row, whole warps.
+__global__ __launch_bounds__(256) void range_of_rows(const float* x, int64_t rows, int64_t columns,
+                                                     int wide, Range range) {
+    unsigned most = 0, least = ~0u;
+    const int64_t row = (int64_t)blockIdx.x * (256 / wide) + threadIdx.x / wide;
+    if (row >= rows) return;
+    const float4* packs = reinterpret_cast<const float4*>(x + row * columns);
+    for (int64_t i = threadIdx.x % wide; i < columns / 4; i += wide) {
+        const float4 v = packs[i];
+        widen(most, least, v.x), widen(most, least, v.y), widen(most, least, v.z), widen(most, least, v.w);
+    }
+    most = __reduce_max_sync(~0u, most), least = __reduce_min_sync(~0u, least);
+    if (threadIdx.x % 32 == 0) {
+        atomicMax(range.most + row, most);
+        atomicMin(range.least + row, least);
+    }
+}
+
+// 128 columns and 64 rows to a block: 32 threads of four columns, 8 rows at once.
+__global__ __launch_bounds__(256) void range_of_columns(const float* x, int64_t rows, int64_t columns,
+                                                        Range range) {
+    const int64_t bands = (columns + 127) / 128;
+    const int64_t column = blockIdx.x % bands * 128 + threadIdx.x % 32 * 4, top = blockIdx.x / bands * 64;
+    if (column >= columns) return;
+    unsigned most[4] = {}, least[4] = {~0u, ~0u, ~0u, ~0u};
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+        const int64_t row = top + r * 8 + threadIdx.x / 32;
+        if (row >= rows) break;
+        const float4 v = *reinterpret_cast<const float4*>(x + row * columns + column);
+        widen(most[0], least[0], v.x), widen(most[1], least[1], v.y);
+        widen(most[2], least[2], v.z), widen(most[3], least[3], v.w);
+    }
+    for (int j = 0; j < 4; ++j) {
+        atomicMax(range.most + column + j, most[j]);
+        atomicMin(range.least + column + j, least[j]);
+    }
+}
+
+template <bool BY_ROW>
+__global__ __launch_bounds__(256) void halve(const float* x, int64_t rows, int64_t columns, Range range,
+                                             half* high, half* low) {
+    const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
+    if (at >= rows * columns) return;
+    const int64_t row = at / columns, column = at - row * columns;
+    alignas(16) float v[8];
+    alignas(16) half h[8], l[8];
+    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x + at);
+    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + at + 4);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        const float scaled = scalbnf(v[j], shift(range.most[BY_ROW ? row : column + j]));
+        h[j] = __float2half_rn(scaled);
+        l[j] = __float2half_rn((scaled - __half2float(h[j])) * (1 << EXTRA));
+    }
+    *reinterpret_cast<uint4*>(high + at) = *reinterpret_cast<uint4*>(h);
+    *reinterpret_cast<uint4*>(low + at) = *reinterpret_cast<uint4*>(l);
+}
+
+struct Maps {
+    CUtensorMap high_a, low_a, high_b, low_b;
+};
+struct Barriers {
+    uint64_t full[SLOTS], empty[SLOTS];
+};
+
+__device__ __forceinline__ int2 place(int number, int down, int across) {
+    const int band = number / (BAND * across), first = band * BAND;
+    const int height = min(BAND, down - first), within = number - first * across;
+    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
+}
+
+__device__ __forceinline__ void load(const Maps& maps, half* tile, int2 at, int depth, uint64_t* full) {
+    hopper::expect_bytes(full, TILE * sizeof(half));
+    hopper::load_box(tile, &maps.high_a, depth, at.x, full);
+    hopper::load_box(tile + A_TILE, &maps.low_a, depth, at.x, full);
+    for (int p = 0; p < 2; ++p) {
+        half* to = tile + 2 * A_TILE + p * B_PIECE;
+        hopper::load_box(to, &maps.high_b, at.y + p * 64, depth, full);
+        hopper::load_box(to + B_TILE, &maps.low_b, at.y + p * 64, depth, full);
+    }
+}
+
+__global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ Maps maps, const Output c,
+                                                       const unsigned* most_a, const unsigned* most_b,
+                                                       int64_t m, int64_t n, int down, int across,
+                                                       int steps, int each, int splits) {
+    extern __shared__ unsigned char raw[];
+    __shared__ Barriers pipe;
+    __shared__ int of_columns[2][COLUMNS];  // shifts, of each group's tile
+    half* tiles = reinterpret_cast<half*>(raw + (-hopper::address(raw) & 1023));
+    const int group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < SLOTS; ++s) {
+            hopper::init(&pipe.full[s], 1);
+            hopper::init(&pipe.empty[s], 2);
+        }
+        hopper::fence_barriers();
+    }
+    __syncthreads();
+    int slot = 0, phase = 0;
+    const auto advance = [&] {
+        if (++slot == SLOTS) slot = 0, phase ^= 1;
+    };
+    // Tiles come `splits` times, each time with another part of the depth.
+    const int count = down * across;
+    const auto first = [&](int t) { return min(steps, each * (t / count)); };
+    if (group == 0) {
+        hopper::fewer_registers<40>();
+        for (int t = blockIdx.x; lane == 0 && t < count * splits; t += gridDim.x)
+            for (int step = first(t); step < first(t + count); ++step, advance()) {
+                hopper::wait(&pipe.empty[slot], phase ^ 1);
+                load(maps, tiles + slot * TILE, place(t % count, down, across), step * DEPTH, &pipe.full[slot]);
+            }
+        return;
+    }
+    hopper::more_registers<232>();
+    for (int t = blockIdx.x; t < count * splits; t += gridDim.x) {
+        const int2 at = place(t % count, down, across);
+        const int todo = first(t + count) - first(t);
+        asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");  // the tile before is stored
+        of_columns[group - 1][lane] = at.y + lane < n ? shift(most_b[at.y + lane]) : 0;
+        asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
+        float* to = c.parts ? c.parts + t / count * m * n : c.whole;
+        float total[64] = {}, part[64], small[64];
+        for (int step = 0, last = 0; step < todo; ++step, last = slot, advance()) {
+            hopper::wait(&pipe.full[slot], phase);
+            const half* left = tiles + slot * TILE + (group - 1) * 64 * DEPTH;
+            const half* right = tiles + slot * TILE + 2 * A_TILE;
+            const auto of_a = [&](int d, int which) { return hopper::operand(left + which * A_TILE + d, 1024); };
+            const auto of_b = [&](int d, int which) {
+                return hopper::operand(right + which * B_TILE + d * 64, 1024, B_PIECE * sizeof(half));
+            };
+            hopper::begin_products();
+#pragma unroll
+            for (int d = 0; d < DEPTH; d += 16) hopper::multiply_f16(part, of_a(d, 0), of_b(d, 0), d > 0);
+            hopper::commit_products();
+            hopper::wait_products<1>();  // what was left of the step before: its tile is free
+            if (step > 0 && lane == 0) hopper::arrive(&pipe.empty[last]);
+#pragma unroll
+            for (int d = 0; d < DEPTH; d += 16) {
+                hopper::multiply_f16(small, of_a(d, 0), of_b(d, 1), step + d > 0);
+                hopper::multiply_f16(small, of_a(d, 1), of_b(d, 0));
+            }
+            hopper::commit_products();
+            hopper::wait_products<1>();
+            hopper::settle(part);
+#pragma unroll
+            for (int i = 0; i < 64; ++i) total[i] += part[i];
+        }
+        hopper::wait_products<0>();
+        hopper::settle(small);
+        if (lane == 0) hopper::arrive(&pipe.empty[(slot + SLOTS - 1) % SLOTS]);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const int64_t row = at.x + (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4 + r * 8;
+            if (row >= m) continue;
+            const int of_row = shift(most_a[row]);
+#pragma unroll
+            for (int j = 0; j < 16; ++j) {
+                const int place = j * 8 + lane % 4 * 2;
+                const int64_t column = at.y + place;
+                if (column >= n) continue;
+                float both[2];
+                for (int e = 0; e < 2; ++e) {
+                    const int i = j * 4 + r * 2 + e;
+                    both[e] = scale(total[i] + small[i] * (1.0f / (1 << EXTRA)),
+                                    -of_row - of_columns[group - 1][place + e]);
+                }
+                *reinterpret_cast<float2*>(to + row * n + column) = make_float2(both[0], both[1]);
+            }
+        }
+    }
+}
+
+// And what is odd, for `launch_odd` to compute anew.
+template <class Launch>
+int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+           cudaStream_t stream, Launch launch_odd) {
+    const int64_t of_a = m * k, of_b = k * n, halves = 2 * (of_a + of_b);
+    Scratch<unsigned char> work(halves * sizeof(half) + 2 * (m + n) * sizeof(unsigned), stream);
+    if (work.error) return (int)work.error;
+    half *high_a = (half*)work.data, *low_a = high_a + of_a, *high_b = low_a + of_a, *low_b = high_b + of_b;
+    unsigned* most = (unsigned*)(work.data + halves * sizeof(half));
+    unsigned* least = most + m + n;
+    const Odd odd = {{most, least}, {most + m, least + m}};
+    cudaMemsetAsync(most, 0, (m + n) * sizeof(unsigned), stream);
+    cudaMemsetAsync(least, 0xff, (m + n) * sizeof(unsigned), stream);
+    const int wide = k <= 128 ? 32 : k <= 512 ? 64 : 256;
+    range_of_rows<<<(unsigned)((m * wide + 255) / 256), 256, 0, stream>>>(a, m, k, wide, odd.rows);
+    const int64_t bands = (n + 127) / 128 * ((k + 63) / 64);
+    range_of_columns<<<(unsigned)bands, 256, 0, stream>>>(b, k, n, odd.columns);
+    halve<true><<<(unsigned)((of_a / 8 + 255) / 256), 256, 0, stream>>>(a, m, k, odd.rows, high_a, low_a);
+    halve<false><<<(unsigned)((of_b / 8 + 255) / 256), 256, 0, stream>>>(b, k, n, odd.columns, high_b, low_b);
+    Maps maps;
+    constexpr auto KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    int wrong = hopper::map_matrix(&maps.high_a, KIND, 2, high_a, m, k, ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_a, KIND, 2, low_a, m, k, ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.high_b, KIND, 2, high_b, k, n, DEPTH, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_b, KIND, 2, low_b, k, n, DEPTH, 64);
+    if (wrong) return wrong;
+    const int down = (int)((m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    const int64_t tiles = (int64_t)down * across;
+    const Depths depths(tiles, k, DEPTH, FEW_TILES, LEAST_DEPTH);
+    cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    wrong = share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
+        const unsigned blocks = (unsigned)min((int64_t)hopper::multiprocessors(), tiles * depths.splits);
+        matmul_split<<<blocks, 384, SHARED, stream>>>(
+            maps, to, odd.rows.most, odd.columns.most, m, n, down, across,
+            (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);
+    });
+    return wrong ? wrong : launch_odd(odd);
+}
+}  // namespace split

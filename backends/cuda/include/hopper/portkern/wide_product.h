@@ -1,0 +1,138 @@
+// Large products of float16 or bfloat16 on Hopper.
+//
+// Persistent blocks of three warpgroups: one has the copy engine bring tiles of A and B in, two
+// multiply 64 rows each. A tile of C leaves through shared memory, also by the copy engine, while
+// the next one's operands arrive.
+// BAND and PIPELINE are the including source's.
+#pragma once
+#include <portkern/hopper.h>
+#include <portkern/packs.h>
+
+namespace wide {
+constexpr int ROWS = 128, COLUMNS = 256, DEPTH = 64, PIECES = COLUMNS / 64;
+constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, TILE = A_TILE + PIECES * B_PIECE;
+constexpr int BUFFER = 64 * 128;  // of C: half the columns of one warpgroup's tile
+constexpr int SHARED = (PIPELINE * TILE + 2 * BUFFER) * (int)sizeof(scalar_t) + 1024;
+
+// The n-th tile: bands of BAND rows of tiles are walked column by column, so that what they share
+// stays in the L2.
+__device__ __forceinline__ int2 place(int number, int down, int across) {
+    const int band = number / (BAND * across), first = band * BAND;
+    const int height = min(BAND, down - first), within = number - first * across;
+    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
+}
+
+struct Pipeline {
+    uint64_t full[PIPELINE], empty[PIPELINE];
+};
+
+__global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ CUtensorMap of_a,
+                                                       const __grid_constant__ CUtensorMap of_b,
+                                                       const __grid_constant__ CUtensorMap of_c,
+                                                       int m, int k, int down, int across, int steps) {
+    extern __shared__ unsigned char raw[];
+    __shared__ Pipeline pipe;
+    scalar_t* tiles = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
+    const int group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < PIPELINE; ++s) {
+            hopper::init(&pipe.full[s], 1);
+            hopper::init(&pipe.empty[s], 2);
+        }
+        hopper::fence_barriers();
+    }
+    __syncthreads();
+    int slot = 0, phase = 0;
+    const auto advance = [&] {
+        if (++slot == PIPELINE) slot = 0, phase ^= 1;
+    };
+    if (group == 0) {
+        hopper::fewer_registers<40>();
+        for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x) {
+            const int2 at = place(t, down, across);
+            const int top = at.x / m * k;  // of this product's rows of B
+            for (int step = 0; step < steps; ++step, advance()) {
+                hopper::wait(&pipe.empty[slot], phase ^ 1);
+                scalar_t* tile = tiles + slot * TILE;
+                hopper::expect_bytes(&pipe.full[slot], TILE * sizeof(scalar_t));
+                hopper::load_box(tile, &of_a, step * DEPTH, at.x, &pipe.full[slot]);
+                for (int p = 0; p < PIECES; ++p)
+                    hopper::load_box(tile + A_TILE + p * B_PIECE, &of_b, at.y + p * 64,
+                                     top + step * DEPTH, &pipe.full[slot]);
+            }
+        }
+        return;
+    }
+    hopper::more_registers<232>();
+    scalar_t* buffer = tiles + PIPELINE * TILE + (group - 1) * BUFFER;
+    for (int t = blockIdx.x; t < down * across; t += gridDim.x) {
+        const int2 at = place(t, down, across);
+        float sums[128] = {};
+        hopper::begin_products();
+        for (int step = 0, last = 0; step < steps; ++step, last = slot, advance()) {
+            hopper::wait(&pipe.full[slot], phase);
+            const scalar_t* left = tiles + slot * TILE + (group - 1) * 64 * DEPTH;
+            const scalar_t* right = tiles + slot * TILE + A_TILE;
+#pragma unroll
+            for (int d = 0; d < DEPTH; d += 16) {
+                const uint64_t a = hopper::operand(left + d, 1024);
+                const uint64_t b = hopper::operand(right + d * 64, 1024, B_PIECE * sizeof(scalar_t));
+                hopper::multiply(sums, a, b);
+            }
+            hopper::commit_products();
+            hopper::wait_products<1>();  // the products of the step before: its tile is free
+            if (step > 0 && lane == 0) hopper::arrive(&pipe.empty[last]);
+        }
+        hopper::wait_products<0>();
+        hopper::settle(sums);
+        if (lane == 0) hopper::arrive(&pipe.empty[(slot + PIPELINE - 1) % PIPELINE]);
+        const int row = lane / 32 * 16 + lane % 32 / 4;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            if (lane == 0) hopper::wait_stores();
+            asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
+#pragma unroll
+            for (int j = 0; j < 16; ++j)
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    struct alignas(4) Pair {
+                        scalar_t at[2];
+                    };
+                    const float* from = sums + half * 64 + j * 4 + r * 2;
+                    // Swizzled as the copy engine reads it: piece j of a row lies at j ^ row % 8.
+                    const int to = (j / 8 * 64 + row + r * 8) * 64 + ((j ^ row) & 7) * 8 + lane % 4 * 2;
+                    *reinterpret_cast<Pair*>(buffer + to) = {scalar_t(from[0]), scalar_t(from[1])};
+                }
+            hopper::fence_async();
+            asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
+            if (lane == 0) {
+                for (int p = 0; p < 2; ++p)
+                    hopper::store_box(&of_c, buffer + p * 64 * 64, at.y + half * 128 + p * 64,
+                                      at.x + (group - 1) * 64);
+                hopper::commit_stores();
+            }
+        }
+    }
+    if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+// Whether a batch can be walked as one product: no tile may have rows of two, and no step their depth.
+inline bool suits(int64_t batch, int64_t m, int64_t n, int64_t k) {
+    const int64_t rows = batch * (m > k ? m : k), most = 1 << 30;
+    return k > 0 && (batch == 1 || (m % ROWS == 0 && k % DEPTH == 0)) && rows < most && n < most;
+}
+
+inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
+                  int64_t k, cudaStream_t stream) {
+    CUtensorMap of_a, of_b, of_c;
+    int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, batch * m, k, ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, batch * k, n, DEPTH, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_c, hopper::KIND, 2, c, batch * m, n, 64, 64);
+    if (wrong) return wrong;
+    const int down = (int)((batch * m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    const int blocks = min(hopper::multiprocessors(), down * across), steps = (int)((k + DEPTH - 1) / DEPTH);
+    cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    matmul_wgmma<<<blocks, 384, SHARED, stream>>>(of_a, of_b, of_c, (int)m, (int)k, down, across, steps);
+    return (int)cudaGetLastError();
+}
+}  // namespace wide
