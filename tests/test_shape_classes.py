@@ -328,8 +328,26 @@ def test_a_float32_convolution_whose_depth_blocks_share_is_right(
     assert ["sum_parts" in names for names in seen] in ([], [True, True, False])
 
 
+#: So many short rows that each is a thread's, of few and of more elements.
+SHORT_ROWS: dict[str, list[dict[str, int]]] = {
+    op: [{"rows": 65800, width: 3}, {"rows": 65537, width: 13}]
+    for op, width in [
+        *((op, "cols") for op in ("argmax", "cumsum", "layernorm", "rmsnorm", "softmax")),
+        ("cross_entropy", "classes"),
+    ]
+} | {"sum": [{"outer": 65800, "reduce": 9, "inner": 1}, {"outer": 65537, "reduce": 13, "inner": 1}]}
 NATIVE_ON = {"cuda": "sm_90", "hip": "gfx942"}
 EMULATED = {**NATIVE_ON, "triton": "sm_90"}
+
+
+@pytest.mark.full
+@pytest.mark.drawn
+@pytest.mark.parametrize(("op", "backend", "dtype"), turns(product(SHORT_ROWS, NATIVE_ON)))
+def test_many_short_rows_are_right(op: str, backend: str, dtype: str, tmp_path: Path) -> None:
+    compiled, to = _ready(backend, NATIVE_ON[backend])
+    results = _all_right(op, compiled, to, SHORT_ROWS[op], dtype, tmp_path)
+    seen = [one.name for result in results for one in result.launches]
+    assert all("short" in name for name in seen)
 
 
 @pytest.mark.full

@@ -1,6 +1,7 @@
 // Index of each row's largest element. A thread finds its first pack with its largest element, and
 // who shares the row the first pack of all, by keys of which no two are equal; only there is looked
-// for the element. Narrow rows are a few lanes' each, a few very wide ones several blocks' each.
+// for the element. Short rows are a thread's each, narrow ones a few lanes', a few very wide ones several
+// blocks'.
 #include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -60,6 +61,18 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void argmax_narrow(const scalar_t* _
     if (threadIdx.x % lanes == 0 && row < rows) index[row] = element(in, key);
 }
 
+// Rows of at most SHORT_ROW elements.
+__global__ __launch_bounds__(SHORT_BLOCK) void argmax_short(const scalar_t* __restrict__ x,
+                                                      int64_t* __restrict__ index, int64_t rows,
+                                                      int64_t cols) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(rows, SHORT_BLOCK);
+    const scalar_t* here = image.fetch(x, own.first * cols, (int)(own.count * cols), rows * cols);
+    if (threadIdx.x >= own.count) return;
+    const Single in(here, threadIdx.x, cols);
+    index[own.first + threadIdx.x] = element(in, highest(in, Part(in.packs, 1, 0), 0, 1));
+}
+
 template <class R>
 __global__ __launch_bounds__(threads_most<R>(BLOCK)) void argmax_wide(
     const scalar_t* __restrict__ x, int64_t* __restrict__ index, Key* partial, int64_t cols,
@@ -101,6 +114,10 @@ __global__ __launch_bounds__(BLOCK) void argmax_single(int64_t* __restrict__ ind
 template <class R>
 int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaStream_t stream) {
     const int64_t packs = R::most(cols);
+    if (!R::WHOLE && are_short(rows, cols)) {
+        argmax_short<<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, index, rows, cols);
+        return (int)cudaGetLastError();
+    }
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;

@@ -1,6 +1,6 @@
 // Cross-entropy of each row of logits, the row read once: a thread keeps the maximum of what it has
-// seen and the sum of exponentials relative to it, and who shares the row joins them. Narrow rows are a
-// few lanes' each, a few very wide ones several blocks' each.
+// seen and the sum of exponentials relative to it, and who shares the row joins them. Short rows are a
+// thread's each, narrow ones a few lanes', a few very wide ones several blocks'.
 #include <portkern/rows.h>
 
 #define BLOCK 512  // knob: 256 512 1024
@@ -68,6 +68,17 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all,
     if (threadIdx.x % lanes == 0 && row < all.rows) all.write(row, seen);
 }
 
+// Rows of at most SHORT_ROW elements.
+__global__ __launch_bounds__(SHORT_BLOCK) void cross_entropy_short(const Tensors all) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(all.rows, SHORT_BLOCK);
+    const scalar_t* here = image.fetch(all.logits, own.first * all.classes, (int)(own.count * all.classes),
+                                       all.rows * all.classes);
+    if (threadIdx.x >= own.count) return;
+    const Single in(here, threadIdx.x, all.classes);
+    all.write(own.first + threadIdx.x, look(in, Part(in.packs, 1, 0), 0, 1));
+}
+
 // `parts`: where several blocks share a row, else null.
 template <class R>
 __global__ __launch_bounds__(threads_most<R>(BLOCK)) void cross_entropy_wide(const Tensors all,
@@ -102,6 +113,10 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors al
 template <class R>
 int launch(const Tensors& all, cudaStream_t stream) {
     const int64_t packs = R::most(all.classes);
+    if (!R::WHOLE && are_short(all.rows, all.classes)) {
+        cross_entropy_short<<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
+        return (int)cudaGetLastError();
+    }
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
         const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;

@@ -7,10 +7,8 @@
 #define BLOCK 256  // knob: 128 256 512
 #define FILL 512  // knob: 256 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
-#define MANY 65536  // knob: 0 65536 262144
 
 constexpr int NARROW_MOST = 4;  // packs of a lane, one after the other
-constexpr int SHORT = 16;  // elements of a row that a thread has
 
 // A carry with the part of it that its own last digit cannot hold.
 struct Carry {
@@ -88,11 +86,11 @@ __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restric
     }
 }
 
-// Rows of less than a few packs that begin anywhere, and so many that each is a thread's.
-__global__ __launch_bounds__(BLOCK) void cumsum_short(const scalar_t* __restrict__ x,
+// Rows of at most SHORT_ROW elements.
+__global__ __launch_bounds__(SHORT_BLOCK) void cumsum_short(const scalar_t* __restrict__ x,
                                                       scalar_t* __restrict__ y, int64_t rows, int cols) {
-    __shared__ Image<BLOCK, SHORT / VEC> image;
-    const BlockRows own(rows, BLOCK);
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(rows, SHORT_BLOCK);
     const int count = own.count * cols;
     scalar_t* here = image.fetch(x, own.first * cols, count, rows * cols);
     if (threadIdx.x < own.count) {
@@ -171,9 +169,8 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     const int64_t packs = R::most(cols);
     const bool alike = lie_alike(x, y);
     if (packs <= NARROW_MOST * WARP_SIZE_MIN) {
-        if (Near<R>::LOCAL && cols <= SHORT && rows >= MANY) {
-            const unsigned blocks = (unsigned)((rows + BLOCK - 1) / BLOCK);
-            cumsum_short<<<blocks, BLOCK, 0, stream>>>(x, y, rows, (int)cols);
+        if (Near<R>::LOCAL && are_short(rows, cols)) {
+            cumsum_short<<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, (int)cols);
             return (int)cudaGetLastError();
         }
         const int lanes = lanes_for(packs, 1);

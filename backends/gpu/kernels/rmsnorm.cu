@@ -1,6 +1,6 @@
 // Root-mean-square normalisation over the last axis. A row that fits is read once and kept in registers,
-// of a few lanes where it is narrow, else of a block. A wider one is read twice; a few very wide ones
-// are several blocks' each.
+// of one thread where it is short, of a few lanes where it is narrow, else of a block. A wider one is read
+// twice; a few very wide ones are several blocks' each.
 #include <portkern/rows.h>
 
 #define BLOCK 512  // knob: 128 256 512
@@ -69,14 +69,30 @@ struct Held {
 };
 
 template <int LANES, int SHARE, class R>
-__global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all) {
-    const int64_t row = group_of_lanes(LANES);
-    const int lane = threadIdx.x % LANES;
-    const R in(all.x, row < all.rows ? row : all.rows - 1, all.cols);
-    const int packs = row < all.rows ? (int)in.packs : 0;
+__device__ __forceinline__ void normalise(const Tensors& all, const R& in, bool there) {
+    const int lane = threadIdx.x % LANES, packs = there ? (int)in.packs : 0;
     Held<SHARE, R> held;
     const float total = lane_reduce<Sum>(held.read(in, lane, packs, LANES), LANES);
     held.scale(all, in, lane, packs, LANES, scale_of(total, all));
+}
+
+template <int LANES, int SHARE, class R>
+__global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all) {
+    const int64_t row = group_of_lanes(LANES);
+    normalise<LANES, SHARE>(all, R(all.x, row < all.rows ? row : all.rows - 1, all.cols), row < all.rows);
+}
+
+// Rows of at most N elements.
+template <int N>
+__global__ __launch_bounds__(SHORT_BLOCK) void rmsnorm_short(const Tensors all) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(all.rows, SHORT_BLOCK);
+    const int count = (int)(own.count * all.cols), row = threadIdx.x;
+    Tensors here = all;
+    here.y = image.fetch(all.x, own.first * all.cols, count, all.rows * all.cols);
+    const Single in(here.y, min(row, own.count - 1), all.cols);
+    normalise<1, N>(here, in, row < own.count);
+    image.store(all.y, here.y, own.first * all.cols, count);
 }
 
 template <class R>
@@ -147,9 +163,19 @@ int launch_narrow(const Tensors& all, cudaStream_t stream) {
     return (int)cudaGetLastError();
 }
 
+template <int N>
+int launch_short(const Tensors& all, cudaStream_t stream) {
+    if constexpr (N < SHORT_ROW)
+        if (all.cols > N) return launch_short<2 * N>(all, stream);
+    rmsnorm_short<N><<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
+    return (int)cudaGetLastError();
+}
+
 template <class R>
 int launch(const Tensors& all, cudaStream_t stream) {
     const int64_t packs = R::most(all.cols), threads = (packs + ITEMS - 1) / ITEMS;
+    if constexpr (!R::WHOLE)
+        if (are_short(all.rows, all.cols)) return launch_short<4>(all, stream);
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(all, stream);
     const unsigned rows = (unsigned)all.rows;
     if (threads <= threads_most<R>(BLOCK)) {

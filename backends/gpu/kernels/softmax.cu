@@ -1,7 +1,7 @@
-// Softmax over the last axis. A row that fits is read once and kept in registers, of a few lanes where
-// it is narrow, else of a block. A wider one is read twice, its maximum and sum found together in the
-// first pass; a few very wide ones are several blocks' each. On Hopper a block keeps a row of a quarter
-// of a megabyte, and a cluster of blocks a wider one.
+// Softmax over the last axis. A row that fits is read once and kept in registers, of one thread where it
+// is short, of a few lanes where it is narrow, else of a block. A wider one is read twice, its maximum and
+// sum found together in the first pass; a few very wide ones are several blocks' each. On Hopper a block
+// keeps a row of a quarter of a megabyte, and a cluster of blocks a wider one.
 #include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512 (hip: 512)
@@ -91,6 +91,19 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void softmax_narrow(const scalar_t* 
         const int64_t row = group_of_lanes(LANES);
         normalise<LANES, SHARE>(R(x, row < rows ? row : rows - 1, cols), row < rows, y, alike);
     }
+}
+
+// Rows of at most N elements.
+template <int N>
+__global__ PORTABLE_LAUNCH_BOUNDS(SHORT_BLOCK, 2) void softmax_short(const scalar_t* __restrict__ x,
+                                                              scalar_t* __restrict__ y, int64_t rows,
+                                                              int64_t cols) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(rows, SHORT_BLOCK);
+    const int count = (int)(own.count * cols), row = threadIdx.x;
+    scalar_t* here = image.fetch(x, own.first * cols, count, rows * cols);
+    normalise<1, N>(Single(here, min(row, own.count - 1), cols), row < own.count, here, true);
+    image.store(y, here, own.first * cols, count);
 }
 
 // THREADS: BLOCK, or as many as a block can have, for rows that would be read twice otherwise.
@@ -196,11 +209,21 @@ int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bo
     return (int)cudaGetLastError();
 }
 
+template <int N>
+int launch_short(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
+    if constexpr (N < SHORT_ROW)
+        if (cols > N) return launch_short<2 * N>(x, y, rows, cols, stream);
+    softmax_short<N><<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, cols);
+    return (int)cudaGetLastError();
+}
+
 template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     constexpr int SHARE = share_most<R>(ITEMS);  // packs per thread
     const int64_t packs = R::most(cols), threads = (packs + SHARE - 1) / SHARE;
     const bool alike = lie_alike(x, y);
+    if constexpr (!R::WHOLE)
+        if (are_short(rows, cols)) return launch_short<4>(x, y, rows, cols, stream);
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, Near<R>>(x, y, rows, cols, alike, stream);
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {

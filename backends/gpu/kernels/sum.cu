@@ -1,7 +1,7 @@
-// Sum over the middle axis of three. inner == 1: rows; narrow ones by a few lanes each, wide ones by a
-// block, a few very wide ones by several blocks. inner > 1: columns; a block takes 128 bytes of them
-// and all rows, or a part of the rows where that makes too few blocks; narrow columns are read in the
-// order of memory, and short sums are a thread's each.
+// Sum over the middle axis of three. inner == 1: rows; short ones by a thread each, narrow ones by a few
+// lanes, wide ones by a block, a few very wide ones by several blocks. inner > 1: columns; a block takes
+// 128 bytes of them and all rows, or a part of the rows where that makes too few blocks; narrow columns
+// are read in the order of memory, and short sums are a thread's each.
 #include <portkern/copy.h>
 
 #define BLOCK 256  // knob: 128 256 512 (hip: 512)
@@ -39,6 +39,18 @@ __global__ __launch_bounds__(BLOCK) void sum_narrow(const scalar_t* __restrict__
     if (threadIdx.x % lanes == 0 && row < rows) y[row] = scalar_t(total);
 }
 
+// Rows of at most SHORT_ROW elements.
+__global__ __launch_bounds__(SHORT_BLOCK) void sum_short_rows(const scalar_t* __restrict__ x,
+                                                        scalar_t* __restrict__ y, int64_t rows,
+                                                        int64_t length) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(rows, SHORT_BLOCK);
+    const scalar_t* here = image.fetch(x, own.first * length, (int)(own.count * length), rows * length);
+    if (threadIdx.x >= own.count) return;
+    const Single in(here, threadIdx.x, length);
+    y[own.first + threadIdx.x] = scalar_t(row_sum(in, Part(in.packs, 1, 0), 0, 1));
+}
+
 template <class R>
 __global__ __launch_bounds__(threads_most<R>(BLOCK)) void sum_wide(const scalar_t* __restrict__ x,
                                                                    scalar_t* __restrict__ y,
@@ -57,6 +69,10 @@ void launch_rows(const scalar_t* x, scalar_t* y, float* partial, int64_t rows, i
                  unsigned splits, cudaStream_t stream) {
     const int64_t packs = R::most(length);
     const int lanes = lanes_for(packs, 2);
+    if (!R::WHOLE && are_short(rows, length)) {
+        sum_short_rows<<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, length);
+        return;
+    }
     if (splits == 1 && packs <= (int64_t)WARP_SIZE_MIN * UNROLL) {
         const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
         sum_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, length, lanes);

@@ -86,6 +86,12 @@ struct NearOf<Ragged> {
 template <class R>
 using Near = typename NearOf<R>::Rows;
 
+// Rows that may begin anywhere, of so few elements and so many that each is one thread's, which takes them
+// from shared memory, where its block brings its rows in side by side.
+constexpr int SHORT_ROW = 16, SHORT_BLOCK = 256, MANY_ROWS = 65536;
+inline bool are_short(int64_t rows, int64_t length) { return length <= SHORT_ROW && rows >= MANY_ROWS; }
+inline unsigned short_blocks(int64_t rows) { return (unsigned)((rows + SHORT_BLOCK - 1) / SHORT_BLOCK); }
+
 // Rows of a block that follow one another, at most SHARE packs for each of its THREADS: what lies in
 // memory from the first one's first pack to the last one's last, which come and go whole.
 template <int THREADS, int SHARE>
