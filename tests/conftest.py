@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--drawn",
         action="store_true",
-        help="of tests that are full because there are many, the half that this commit draws",
+        help="of tests that are full because there are many, the quarter that this commit draws",
     )
 
 

@@ -8,8 +8,8 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled("backend")                 # the parameter is the kind
     @pytest.mark.sampled()                          # all cases are of one kind
 
-Of those that are full because there are many a commit draws a half, by its hash, and the next one
-others. `make test-all` runs them all, as does pytest without `--drawn`.
+Of those that are full because there are many a commit draws a quarter, by its hash, and the next
+one others. `make test-all` runs them all, as does pytest without `--drawn`.
 
     @pytest.mark.drawn                              # full by itself, and one of many
 """
@@ -30,6 +30,8 @@ from portkern.testing import BackendContract
 
 #: All kernels in all dtypes and on all architectures. Without it they take turns.
 EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
+#: A commit draws one of so many.
+DRAWN_OF = 4
 #: The fixture of the contract's tests that run kernels; those without it are cheap.
 _RUNS = "running"
 
@@ -48,12 +50,12 @@ def assign(items: Iterable[pytest.Item]) -> None:
 
 
 def left_out(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
-    """Of those that are marked ``drawn``, the half that is another commit's."""
+    """Of those that are marked ``drawn``, what other commits draw."""
     return [
         item
         for item in items
         if item.get_closest_marker("drawn")
-        and hashlib.sha256(f"{commit} {item.nodeid}".encode()).digest()[0] % 2
+        and hashlib.sha256(f"{commit} {item.nodeid}".encode()).digest()[0] % DRAWN_OF
     ]
 
 
