@@ -65,12 +65,9 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void argmax_narrow(const scalar_t* _
 __global__ __launch_bounds__(SHORT_BLOCK) void argmax_short(const scalar_t* __restrict__ x,
                                                       int64_t* __restrict__ index, int64_t rows,
                                                       int64_t cols) {
-    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
-    const BlockRows own(rows, SHORT_BLOCK);
-    const scalar_t* here = image.fetch(x, own.first * cols, (int)(own.count * cols), rows * cols);
-    if (threadIdx.x >= own.count) return;
-    const Single in(here, threadIdx.x, cols);
-    index[own.first + threadIdx.x] = element(in, highest(in, Part(in.packs, 1, 0), 0, 1));
+    each_short_row(x, rows, cols, [&](int64_t row, const Single& in) {
+        index[row] = element(in, highest(in, Part(in.packs, 1, 0), 0, 1));
+    });
 }
 
 template <class R>

@@ -70,13 +70,9 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all,
 
 // Rows of at most SHORT_ROW elements.
 __global__ __launch_bounds__(SHORT_BLOCK) void cross_entropy_short(const Tensors all) {
-    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
-    const BlockRows own(all.rows, SHORT_BLOCK);
-    const scalar_t* here = image.fetch(all.logits, own.first * all.classes, (int)(own.count * all.classes),
-                                       all.rows * all.classes);
-    if (threadIdx.x >= own.count) return;
-    const Single in(here, threadIdx.x, all.classes);
-    all.write(own.first + threadIdx.x, look(in, Part(in.packs, 1, 0), 0, 1));
+    each_short_row(all.logits, all.rows, all.classes, [&](int64_t row, const Single& in) {
+        all.write(row, look(in, Part(in.packs, 1, 0), 0, 1));
+    });
 }
 
 // `parts`: where several blocks share a row, else null.

@@ -85,14 +85,11 @@ __global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all) {
 // Rows of at most N elements.
 template <int N>
 __global__ __launch_bounds__(SHORT_BLOCK) void rmsnorm_short(const Tensors all) {
-    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
-    const BlockRows own(all.rows, SHORT_BLOCK);
-    const int count = (int)(own.count * all.cols), row = threadIdx.x;
-    Tensors here = all;
-    here.y = image.fetch(all.x, own.first * all.cols, count, all.rows * all.cols);
-    const Single in(here.y, min(row, own.count - 1), all.cols);
-    normalise<1, N>(here, in, row < own.count);
-    image.store(all.y, here.y, own.first * all.cols, count);
+    change_short_rows(all.x, all.y, all.rows, all.cols, [&](const Single& in, scalar_t* here) {
+        Tensors there = all;
+        there.y = here;
+        normalise<1, N>(there, in, true);
+    });
 }
 
 template <class R>
@@ -163,19 +160,16 @@ int launch_narrow(const Tensors& all, cudaStream_t stream) {
     return (int)cudaGetLastError();
 }
 
-template <int N>
-int launch_short(const Tensors& all, cudaStream_t stream) {
-    if constexpr (N < SHORT_ROW)
-        if (all.cols > N) return launch_short<2 * N>(all, stream);
-    rmsnorm_short<N><<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
-    return (int)cudaGetLastError();
-}
-
 template <class R>
 int launch(const Tensors& all, cudaStream_t stream) {
     const int64_t packs = R::most(all.cols), threads = (packs + ITEMS - 1) / ITEMS;
     if constexpr (!R::WHOLE)
-        if (are_short(all.rows, all.cols)) return launch_short<4>(all, stream);
+        if (are_short(all.rows, all.cols)) {
+            with_most(all.cols, [&](auto most) {
+                rmsnorm_short<decltype(most)::count><<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
+            });
+            return (int)cudaGetLastError();
+        }
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(all, stream);
     const unsigned rows = (unsigned)all.rows;
     if (threads <= threads_most<R>(BLOCK)) {

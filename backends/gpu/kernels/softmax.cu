@@ -98,12 +98,9 @@ template <int N>
 __global__ PORTABLE_LAUNCH_BOUNDS(SHORT_BLOCK, 2) void softmax_short(const scalar_t* __restrict__ x,
                                                               scalar_t* __restrict__ y, int64_t rows,
                                                               int64_t cols) {
-    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
-    const BlockRows own(rows, SHORT_BLOCK);
-    const int count = (int)(own.count * cols), row = threadIdx.x;
-    scalar_t* here = image.fetch(x, own.first * cols, count, rows * cols);
-    normalise<1, N>(Single(here, min(row, own.count - 1), cols), row < own.count, here, true);
-    image.store(y, here, own.first * cols, count);
+    change_short_rows(x, y, rows, cols, [](const Single& in, scalar_t* here) {
+        normalise<1, N>(in, true, here, true);
+    });
 }
 
 // THREADS: BLOCK, or as many as a block can have, for rows that would be read twice otherwise.
@@ -209,21 +206,18 @@ int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bo
     return (int)cudaGetLastError();
 }
 
-template <int N>
-int launch_short(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
-    if constexpr (N < SHORT_ROW)
-        if (cols > N) return launch_short<2 * N>(x, y, rows, cols, stream);
-    softmax_short<N><<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, cols);
-    return (int)cudaGetLastError();
-}
-
 template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     constexpr int SHARE = share_most<R>(ITEMS);  // packs per thread
     const int64_t packs = R::most(cols), threads = (packs + SHARE - 1) / SHARE;
     const bool alike = lie_alike(x, y);
     if constexpr (!R::WHOLE)
-        if (are_short(rows, cols)) return launch_short<4>(x, y, rows, cols, stream);
+        if (are_short(rows, cols)) {
+            with_most(cols, [&](auto most) {
+                softmax_short<decltype(most)::count><<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, cols);
+            });
+            return (int)cudaGetLastError();
+        }
     if (threads <= WARP_SIZE_MIN) return launch_narrow<1, Near<R>>(x, y, rows, cols, alike, stream);
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {

@@ -43,12 +43,9 @@ __global__ __launch_bounds__(BLOCK) void sum_narrow(const scalar_t* __restrict__
 __global__ __launch_bounds__(SHORT_BLOCK) void sum_short_rows(const scalar_t* __restrict__ x,
                                                         scalar_t* __restrict__ y, int64_t rows,
                                                         int64_t length) {
-    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
-    const BlockRows own(rows, SHORT_BLOCK);
-    const scalar_t* here = image.fetch(x, own.first * length, (int)(own.count * length), rows * length);
-    if (threadIdx.x >= own.count) return;
-    const Single in(here, threadIdx.x, length);
-    y[own.first + threadIdx.x] = scalar_t(row_sum(in, Part(in.packs, 1, 0), 0, 1));
+    each_short_row(x, rows, length, [&](int64_t row, const Single& in) {
+        y[row] = scalar_t(row_sum(in, Part(in.packs, 1, 0), 0, 1));
+    });
 }
 
 template <class R>

@@ -8,6 +8,7 @@
 // their sums, in float32, are added in a fixed order.
 #pragma once
 #ifndef PORTKERN_FLOAT32
+#include <portkern/multiprocessors.h>
 #include <portkern/rows.h>
 #include <portkern/tensor_cores.h>
 
@@ -276,13 +277,6 @@ struct Division {
         }
     }
 };
-
-inline int multiprocessors() {
-    int device = 0, count = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-}
 
 template <class Shape>
 Images images(const Shape& s, const scalar_t* x, Pack* to) {

@@ -230,6 +230,14 @@ void with_lanes(int lanes, Launch launch) {
     if (lanes == 32) launch(Lanes<32>());
 }
 
+// The same with the least of 4, 8 and 16 that a short row's elements are no more than.
+template <int N = 4, class Launch>
+void with_most(int64_t length, Launch launch) {
+    if constexpr (N < SHORT_ROW)
+        if (length > N) return with_most<2 * N>(length, launch);
+    launch(Lanes<N>());
+}
+
 // Blocks that share a row: as many as bring `wanted` blocks in all, and `least` packs or more to each.
 inline int64_t splits_for(int64_t rows, int64_t packs, int64_t wanted, int64_t least) {
     const int64_t by_blocks = (wanted + rows - 1) / rows, by_packs = packs / least;
@@ -255,6 +263,27 @@ struct BlockRows {
     __device__ __forceinline__ BlockRows(int64_t rows, int most)
         : first((int64_t)blockIdx.x * most), count((int)min((int64_t)most, rows - first)) {}
 };
+
+// Gives `take` the short row of a thread of SHORT_BLOCK, where its block has one, and its number.
+template <class Take>
+__device__ __forceinline__ void each_short_row(const scalar_t* x, int64_t rows, int64_t length, Take take) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(rows, SHORT_BLOCK);
+    const scalar_t* here = image.fetch(x, own.first * length, (int)(own.count * length), rows * length);
+    if (threadIdx.x < own.count) take(own.first + threadIdx.x, Single(here, threadIdx.x, length));
+}
+
+// Gives `change` such a row and where all of its block's lie, to be written over: they go to y then.
+template <class Change>
+__device__ __forceinline__ void change_short_rows(const scalar_t* x, scalar_t* y, int64_t rows,
+                                                  int64_t length, Change change) {
+    __shared__ Image<SHORT_BLOCK, SHORT_ROW / VEC> image;
+    const BlockRows own(rows, SHORT_BLOCK);
+    const int count = (int)(own.count * length);
+    scalar_t* here = image.fetch(x, own.first * length, count, rows * length);
+    if (threadIdx.x < own.count) change(Single(here, threadIdx.x, length), here);
+    image.store(y, here, own.first * length, count);
+}
 
 // The part of `packs` that block `part` of `splits` has. Divided in 32 bits where that does: a division
 // in 64 is a hundred instructions.

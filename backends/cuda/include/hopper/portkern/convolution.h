@@ -54,10 +54,7 @@ inline bool wide(int64_t f) { return (f + 95) / 96 * 96 <= (f + 63) / 64 * 64; }
 
 // One block per multiprocessor, as many for each group of filters.
 inline int blocks(int groups) {
-    int device = 0, multiprocessors = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    return max(multiprocessors / groups, 1) * groups;
+    return max(multiprocessors() / groups, 1) * groups;
 }
 
 // A convolution's sizes; whether they suit, as far as they do not depend on its division.

@@ -7,6 +7,7 @@
 #ifdef PORTKERN_HOPPER
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <portkern/multiprocessors.h>
 #include <stdint.h>
 
 namespace hopper {
@@ -38,13 +39,6 @@ __device__ __forceinline__ void wait(uint64_t* barrier, int parity) {
         "{\n.reg .pred done;\nagain:\n"
         "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         "@!done bra again;\n}" ::"r"(address(barrier)), "r"(parity) : "memory");
-}
-
-inline int multiprocessors() {
-    int device = 0, count = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
 }
 
 // ---- clusters
@@ -160,6 +154,17 @@ inline int map_matrix(CUtensorMap* map, CUtensorMapDataType kind, int element_by
     return (int)encode(map, kind, 2, const_cast<void*>(base), sizes, pitch, box, steps,
                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+// ---- tiles
+
+// The rows' and columns' first of the n-th tile of `down` x `across`: WALKED rows of tiles are walked column
+// by column, so that what they share stays in the L2.
+template <int WALKED, int ROWS, int COLUMNS>
+__device__ __forceinline__ int2 place(int number, int down, int across) {
+    const int band = number / (WALKED * across), first = band * WALKED;
+    const int height = min(WALKED, down - first), within = number - first * across;
+    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
 }
 
 // ---- warpgroup products

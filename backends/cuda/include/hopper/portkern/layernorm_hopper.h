@@ -139,12 +139,10 @@ __global__ __launch_bounds__(THREADS, 1) void layernorm_shared(
 // Whether it did: blocks must all fit at once, and a slice into the registers of one.
 bool launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scalar_t* y,
             int64_t rows, int64_t packs, float eps, cudaStream_t stream) {
-    int device = 0, multiprocessors = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    int64_t slice = (packs + multiprocessors - 1) / multiprocessors;
+    const int most = multiprocessors();
+    int64_t slice = (packs + most - 1) / most;
     const int64_t blocks = (packs + slice - 1) / slice;
-    if (rows >= multiprocessors || slice > PACKS * THREADS || blocks > MOST_BLOCKS) return false;
+    if (rows >= most || slice > PACKS * THREADS || blocks > MOST_BLOCKS) return false;
     const int bytes = (int)(slice + KEPT * THREADS) * 16;
     cudaFuncSetAttribute(layernorm_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     void* arguments[] = {&x, &weight, &bias, &y, &rows, &packs, &slice, &eps};

@@ -8,7 +8,7 @@
 #include <cuda_fp16.h>
 #include <portkern/hopper.h>
 #include <portkern/odd_rows.h>
-#include <portkern/thin_product.h>
+#include <portkern/shared_depth.h>
 
 namespace split {
 constexpr int ROWS = 128, COLUMNS = 128, DEPTH = 64, SLOTS = 3, EXTRA = 11;
@@ -95,12 +95,6 @@ struct Barriers {
     uint64_t full[SLOTS], empty[SLOTS];
 };
 
-__device__ __forceinline__ int2 place(int number, int down, int across) {
-    const int band = number / (BAND * across), first = band * BAND;
-    const int height = min(BAND, down - first), within = number - first * across;
-    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
-}
-
 __device__ __forceinline__ void load(const Maps& maps, half* tile, int2 at, int depth, uint64_t* full) {
     hopper::expect_bytes(full, TILE * sizeof(half));
     hopper::load_box(tile, &maps.high_a, depth, at.x, full);
@@ -141,13 +135,14 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
         for (int t = blockIdx.x; lane == 0 && t < count * splits; t += gridDim.x)
             for (int step = first(t); step < first(t + count); ++step, advance()) {
                 hopper::wait(&pipe.empty[slot], phase ^ 1);
-                load(maps, tiles + slot * TILE, place(t % count, down, across), step * DEPTH, &pipe.full[slot]);
+                const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t % count, down, across);
+                load(maps, tiles + slot * TILE, at, step * DEPTH, &pipe.full[slot]);
             }
         return;
     }
     hopper::more_registers<232>();
     for (int t = blockIdx.x; t < count * splits; t += gridDim.x) {
-        const int2 at = place(t % count, down, across);
+        const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t % count, down, across);
         const int todo = first(t + count) - first(t);
         asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");  // the tile before is stored
         of_columns[group - 1][lane] = at.y + lane < n ? shift(most_b[at.y + lane]) : 0;
@@ -235,7 +230,7 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
     const Depths depths(tiles, k, DEPTH, FEW_TILES, LEAST_DEPTH);
     cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     wrong = share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
-        const unsigned blocks = (unsigned)min((int64_t)hopper::multiprocessors(), tiles * depths.splits);
+        const unsigned blocks = (unsigned)min((int64_t)multiprocessors(), tiles * depths.splits);
         matmul_split<<<blocks, 384, SHARED, stream>>>(
             maps, to, odd.rows.most, odd.columns.most, m, n, down, across,
             (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);

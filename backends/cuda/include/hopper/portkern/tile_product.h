@@ -107,9 +107,9 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Produc
     if (wrong) return wrong;
     // One more block than all multiprocessors take at once would take as long as as many again. Alone on
     // its multiprocessor, a block has more on its way; of little depth, many blocks share one.
-    const int64_t tiles = all.tiles(COLUMNS), multiprocessors = hopper::multiprocessors();
-    const bool alone = tiles <= multiprocessors;
-    const Depths depths(tiles, all.k, DEPTH, alone ? multiprocessors - tiles + 1 : 1, LEAST);
+    const int64_t tiles = all.tiles(COLUMNS), at_once = multiprocessors();
+    const bool alone = tiles <= at_once;
+    const Depths depths(tiles, all.k, DEPTH, alone ? at_once - tiles + 1 : 1, LEAST);
     const int64_t each = depths.each / DEPTH, most = alone ? MOST_SLOTS : COLUMNS == 64 ? 6 : 4;
     const int slots = (int)(each < most ? each : most);
     const int bytes = T::SHARED_BYTES + (slots - 1) * T::SIZE * (int)sizeof(scalar_t);
@@ -130,7 +130,7 @@ inline bool suits(const Product& all) {
 }
 
 inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, cudaStream_t stream) {
-    return all.tiles(128) >= hopper::multiprocessors() ? launch_tiles<128>(a, b, c, all, stream)
+    return all.tiles(128) >= multiprocessors() ? launch_tiles<128>(a, b, c, all, stream)
                                                        : launch_tiles<64>(a, b, c, all, stream);
 }
 }  // namespace tile

@@ -14,14 +14,6 @@ constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, TILE = A_TILE + PIECE
 constexpr int BUFFER = 64 * 128;  // of C: half the columns of one warpgroup's tile
 constexpr int SHARED = (PIPELINE * TILE + 2 * BUFFER) * (int)sizeof(scalar_t) + 1024;
 
-// The n-th tile: bands of BAND rows of tiles are walked column by column, so that what they share
-// stays in the L2.
-__device__ __forceinline__ int2 place(int number, int down, int across) {
-    const int band = number / (BAND * across), first = band * BAND;
-    const int height = min(BAND, down - first), within = number - first * across;
-    return make_int2((first + within % height) * ROWS, within / height * COLUMNS);
-}
-
 struct Pipeline {
     uint64_t full[PIPELINE], empty[PIPELINE];
 };
@@ -49,7 +41,7 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
     if (group == 0) {
         hopper::fewer_registers<40>();
         for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x) {
-            const int2 at = place(t, down, across);
+            const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t, down, across);
             const int top = at.x / m * k;  // of this product's rows of B
             for (int step = 0; step < steps; ++step, advance()) {
                 hopper::wait(&pipe.empty[slot], phase ^ 1);
@@ -66,7 +58,7 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
     hopper::more_registers<232>();
     scalar_t* buffer = tiles + PIPELINE * TILE + (group - 1) * BUFFER;
     for (int t = blockIdx.x; t < down * across; t += gridDim.x) {
-        const int2 at = place(t, down, across);
+        const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t, down, across);
         float sums[128] = {};
         hopper::begin_products();
         for (int step = 0, last = 0; step < steps; ++step, last = slot, advance()) {
@@ -130,7 +122,7 @@ inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t bat
     wrong = wrong ? wrong : hopper::map_matrix(&of_c, hopper::KIND, 2, c, batch * m, n, 64, 64);
     if (wrong) return wrong;
     const int down = (int)((batch * m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
-    const int blocks = min(hopper::multiprocessors(), down * across), steps = (int)((k + DEPTH - 1) / DEPTH);
+    const int blocks = min(multiprocessors(), down * across), steps = (int)((k + DEPTH - 1) / DEPTH);
     cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     matmul_wgmma<<<blocks, 384, SHARED, stream>>>(of_a, of_b, of_c, (int)m, (int)k, down, across, steps);
     return (int)cudaGetLastError();
