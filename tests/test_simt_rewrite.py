@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from portkern.errors import ConfigError
 from portkern.simt.translate.asm_statement import Asm, Operand
 from portkern.simt.translate.lexer import Kind, SourceCode, tokenize
-from portkern.simt.translate.rewrite import INCLUDE, rewrite, rewrite_tree
+from portkern.simt.translate.rewrite import INCLUDE, includes_device_code, rewrite, rewrite_tree
 from portkern.simt.translate.unmodelled import unmodelled
 
 GXX = shutil.which("g++")
@@ -1001,6 +1001,25 @@ def test_a_tree_keeps_its_shape_and_its_includes(tmp_path: Path) -> None:
     first = (tmp_path / "out/lib/a.cuh").read_text().split("\n")[0]
     assert first == f'#line 1 "{tmp_path}/in/lib/a.cuh"'
     assert not (tmp_path / "out/extra/plain.h").exists()
+
+
+def test_a_header_with_device_code_is_reached_by_way_of_one_without(tmp_path: Path) -> None:
+    source = "#include <outer.h>\n#include <other.h>\n"
+    write(
+        tmp_path,
+        {
+            "k.cu": source,
+            "lib/outer.h": '#include <middle.h>\n#include "outer.h"\n',
+            "lib/middle.h": '#include "parts/inner.h"\n',
+            "lib/parts/inner.h": "__device__ void f() { __shared__ int x; }\n",
+            "lib/other.h": "#include <outer_of_nothing.h>\nint other;\n",
+        },
+    )
+    tree = rewrite_tree(tmp_path / "k.cu", tmp_path / "out", search=[tmp_path / "lib"])
+    assert [path.name for path in tree.sources] == ["k.cu", "outer.h", "middle.h", "inner.h"]
+    assert shared("x", "int") in (tmp_path / "out/lib/parts/inner.h").read_text()
+    assert includes_device_code(source, [tmp_path / "lib"])
+    assert not includes_device_code("#include <other.h>\n", [tmp_path / "lib"])
 
 
 def test_files_of_a_tree_know_each_other_s_macros(tmp_path: Path) -> None:

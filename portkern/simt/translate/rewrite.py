@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -575,6 +575,7 @@ class _Plan:
     used: dict[Path, None] = field(default_factory=dict)  # of ``search``
     diagnostics: list[Diagnostic] = field(default_factory=list)
     world: World = field(default_factory=World)
+    device_code: dict[Path, bool] = field(default_factory=dict)  # of headers in angle brackets
 
     def visit(self, file: Path, name: str, *, library: bool, depth: int) -> None:
         if depth > DEEPEST_INCLUDE:
@@ -597,7 +598,7 @@ class _Plan:
         searched = [(folder, self._shown(folder)) for folder in self.search]
         for folder, shown in [*beside, *searched]:
             file = _normal(folder / target)
-            if not file.is_file() or not (quoted or _is_device_code(file)):
+            if not file.is_file() or not (quoted or self._is_device_code(file)):
                 continue
             if folder in self.search:
                 self.used[folder] = None
@@ -622,23 +623,45 @@ class _Plan:
             folder = folder / part
             self.folders[_normal(folder)] = None
 
+    def _is_device_code(self, file: Path) -> bool:
+        """Whether a header included in angle brackets must be rewritten; a library's need not."""
+        if file not in self.device_code:
+            self.device_code[file] = _reaches(file, _DEVICE_CODE, self.search, set())
+        return self.device_code[file]
+
 
 _DEVICE_CODE = re.compile(rb"__(shared|global|launch_bounds)__|<<<|\basm\b")
-
-
 _KERNELS = re.compile(rb"__(shared|global)__|<<<")
-_ANGLED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>]+)>", re.MULTILINE)
+_INCLUDES = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
 
 
 def includes_device_code(source: str, search: Sequence[Path]) -> bool:
     """Whether a header of the folders ``search`` that it names must be rewritten with it."""
-    named = [folder / target for target in _ANGLED.findall(source) for folder in search]
-    return any(_KERNELS.search(file.read_bytes()) for file in named if file.is_file())
+    seen: set[Path] = set()
+    text = source.encode("utf-8", "surrogateescape")
+    return any(_reaches(file, _KERNELS, search, seen) for file in _included(text, search, None))
 
 
-def _is_device_code(file: Path) -> bool:
-    """Whether a header included in angle brackets must be rewritten; a library's need not."""
+def _reaches(file: Path, code: re.Pattern[bytes], search: Sequence[Path], seen: set[Path]) -> bool:
+    """Whether ``code`` is in the file or in one that it includes, by way of others or not."""
+    if file in seen:
+        return False
+    seen.add(file)
     try:
-        return _DEVICE_CODE.search(file.read_bytes()) is not None
+        text = file.read_bytes()
     except OSError:
         return False
+    if code.search(text):
+        return True
+    return any(
+        _reaches(next_, code, search, seen) for next_ in _included(text, search, file.parent)
+    )
+
+
+def _included(text: bytes, search: Sequence[Path], beside: Path | None) -> Iterator[Path]:
+    """The files that includes in ``text`` name: of ``search``, and of the includer's own folder."""
+    for bracket, target in _INCLUDES.findall(text):
+        own = [beside] if beside and bracket == b'"' else []
+        places = (_normal(folder / os.fsdecode(target)) for folder in [*own, *search])
+        if file := next(filter(Path.is_file, places), None):
+            yield file
