@@ -36,7 +36,7 @@ static int sum_rows(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, 
                   (rows - row) * cols);
     return 0;
   }
-  const bool few = in_registers(cols, [=](auto vectors) {
+  const bool few = in_registers<8>(cols, [=](auto vectors) {
 #pragma omp parallel for schedule(static) if (parallel)
     for (int64_t row = 0; row < rows; ++row) y[row] = short_row<vectors.count>(x + row * cols, cols);
   });
@@ -176,6 +176,10 @@ static int sum_tiles(const scalar_t* x, scalar_t* y, int64_t outer, int64_t redu
 
 extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner) {
   const bool parallel = outer * reduce * inner >= PARALLEL_FROM;
+  if (reduce == 1) {
+    copy(x, y, outer * inner, parallel);
+    return 0;
+  }
   if (inner == 1) return sum_rows(x, y, outer, reduce, parallel);
   if (reduce > 0 && reduce <= FEW && inner >= 2 * LANES) {
     const Parts parts(outer, inner);

@@ -215,7 +215,7 @@ PORTKERN_INLINE void store_columns(T* y, int64_t rows, int64_t cols, vec* column
 // A row of V vectors stays in registers; the last may end before its lanes do.
 template <int V, typename T>
 PORTKERN_INLINE void load_row(const T* x, int64_t cols, float fill, vec* row) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i + 1 < V; ++i) row[i] = load(x + i * LANES);
   row[V - 1] = load(x + (V - 1) * LANES, cols - (V - 1) * LANES, fill);
 }
@@ -239,11 +239,17 @@ template <int V>
 struct Vectors {
   static constexpr int count = V;
 };
-template <class Run>
+template <int MOST = 4, class Run>
 PORTKERN_INLINE bool in_registers(int64_t cols, Run run) {
   const int64_t vectors = (cols + LANES - 1) / LANES;
   if (vectors == 2) run(Vectors<2>());
   if (vectors == 3) run(Vectors<3>());
   if (vectors == 4) run(Vectors<4>());
-  return vectors >= 2 && vectors <= 4;
+  if constexpr (MOST == 8) {
+    if (vectors == 5) run(Vectors<5>());
+    if (vectors == 6) run(Vectors<6>());
+    if (vectors == 7) run(Vectors<7>());
+    if (vectors == 8) run(Vectors<8>());
+  }
+  return vectors >= 2 && vectors <= MOST;
 }
