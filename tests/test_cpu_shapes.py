@@ -72,7 +72,7 @@ def test_a_pooling_of_drawn_sizes_is_the_frameworks(where: str, dtype: str, tmp_
 
 
 @pytest.mark.sampled("op")
-@pytest.mark.parametrize("op", ["cumsum", "matmul"])
+@pytest.mark.parametrize("op", ["cumsum", "matmul", "sum", "transpose", "embedding"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("where", HERE[::-1])
 def test_narrow_rows_take_nothing_from_their_neighbours_and_write_nothing_behind(
@@ -80,22 +80,36 @@ def test_narrow_rows_take_nothing_from_their_neighbours_and_write_nothing_behind
 ) -> None:
     draw, kernel, kind = random.Random(f"{where} {dtype} {op}"), None, getattr(torch, dtype)
     for _ in range(60):
-        rows, cols, n = draw.randint(1, 700), draw.randint(1, 70), draw.randint(1, 4)
+        rows, cols = draw.randint(1, 700), draw.choice((draw.randint(1, 9), draw.randint(1, 150)))
         x = torch.randn(rows, cols).to(kind)
         x[draw.randrange(rows), draw.randrange(cols)] = torch.inf
-        if op == "cumsum":
-            dims, inputs, wanted = {"rows": rows, "cols": cols}, [x], x.double().cumsum(-1)
-        else:
-            b = torch.rand(cols, n).add(0.5).to(kind)
-            dims, inputs = {"m": rows, "n": n, "k": cols}, [x, b]
-            wanted = x.double() @ b.double()
+        dims, inputs, wanted = _of_rows(op, x, draw)
         kernel = kernel or _built(op, dtype, where, dims, tmp_path)
         memory = torch.full((wanted.numel() + 64,), 7.0, dtype=kind)
         y = memory[: wanted.numel()].view(wanted.shape)
         kernel.launch(Call(inputs, [y], dims, {}))
         assert memory[wanted.numel() :].eq(7.0).all(), dims
-        near = NEAR[dtype] * (1 + wanted[wanted.isfinite()].abs().max().item())
+        near = NEAR[dtype] * (1 + wanted.nan_to_num(posinf=0.0).abs().max().item())
         assert torch.allclose(y.double(), wanted, rtol=0.0, atol=near), dims
+
+
+def _of_rows(
+    op: str, x: torch.Tensor, draw: random.Random
+) -> tuple[dict[str, int], list[torch.Tensor], torch.Tensor]:
+    """Axes, inputs and what is wanted, in float64, of an operator that takes rows."""
+    rows, cols = x.shape
+    if op == "cumsum":
+        return {"rows": rows, "cols": cols}, [x], x.double().cumsum(-1)
+    if op == "sum":
+        return {"outer": rows, "reduce": cols, "inner": 1}, [x], x.double().sum(-1, keepdim=True)
+    if op == "transpose":
+        return {"rows": rows, "cols": cols}, [x], x.double().t()
+    if op == "embedding":
+        index = torch.randint(rows, (draw.randint(1, 300),))
+        dims = {"vocab": rows, "dim": cols, "n": len(index)}
+        return dims, [x, index], x.double()[index]
+    b = torch.rand(cols, draw.randint(1, 4)).add(0.5).to(x.dtype)
+    return {"m": rows, "n": b.shape[1], "k": cols}, [x, b], x.double() @ b.double()
 
 
 def _convolution(draw: random.Random, *, pooled: bool) -> tuple[dict[str, int], dict[str, int]]:
