@@ -76,9 +76,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before ``-m`` chooses."""
-    tiers.assign(items)
+    commit = tiers.commit(config.rootpath)
+    tiers.assign(items, commit)
     if config.getoption("--drawn"):
-        left = tiers.left_out(items, tiers.commit(config.rootpath))
+        left = tiers.left_out(items, commit)
         config.hook.pytest_deselected(items=left)
         others = set(left)
         items[:] = [item for item in items if item not in others]

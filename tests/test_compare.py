@@ -122,6 +122,7 @@ def server() -> Iterator[Server]:
 # ---- a sample
 
 
+@pytest.mark.full
 def test_a_row_says_who_wrote_what_for_how_much_and_how_it_ended(
     tmp_path: Path, server: Server, scripted: object
 ) -> None:
@@ -236,6 +237,7 @@ def test_a_cheat_is_in_the_words_of_the_evaluator(
 # ---- a sweep goes on
 
 
+@pytest.mark.full
 def test_a_sweep_that_is_done_asks_nothing_again_and_more_samples_are_added(
     tmp_path: Path, server: Server, scripted: object
 ) -> None:

@@ -40,7 +40,7 @@ def _cheats() -> Iterator[object]:
         yield pytest.param(case, id=case.name, marks=marks)
 
 
-@pytest.mark.sampled("case", by="caught_by")
+@pytest.mark.sampled("case", by="caught_by", quick=2)
 @pytest.mark.parametrize("case", list(_cheats()))
 def test_a_cheat_is_caught_for_its_own_reason(case: suite.Case, folder: Path) -> None:
     ending = suite.evaluate(case, folder)

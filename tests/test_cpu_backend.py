@@ -143,6 +143,7 @@ def test_each_instruction_set_computes_softmax(
     assert torch.allclose(y.double(), wanted, atol=torch.finfo(kind).eps)
 
 
+@pytest.mark.sampled("where")
 @pytest.mark.parametrize("where", HERE)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("offset", [0, 1, 8])
@@ -402,7 +403,7 @@ print(y.tolist())
 """
 
 
-@pytest.mark.sampled()
+@pytest.mark.full
 @pytest.mark.parametrize("again", ["build", "load"])
 def test_a_kernel_is_compiled_anew_when_a_function_that_it_shares_has_changed(
     again: str, backend: Backend, tmp_path: Path

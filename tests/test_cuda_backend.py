@@ -91,6 +91,7 @@ def test_every_catalogue_kernel_builds_without_spills(
     assert candidate.knobs
 
 
+@pytest.mark.full
 def test_a_source_with_many_kernels_gets_the_same_registers_every_time(
     backend: Backend, needs_nvcc: None, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_the_host_code_is_checked_even_for_the_device_alone(
         backend.build(request(RELU + "static int y = undeclared;"), tmp_path)
 
 
+@pytest.mark.full
 def test_nvrtc_builds_every_launched_kernel_where_nvcc_cannot(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

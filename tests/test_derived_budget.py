@@ -140,6 +140,7 @@ def test_an_imported_matmul_in_order_of_its_terms_passes_with_every_seed() -> No
         assert needed or op is MATMUL
 
 
+@pytest.mark.full
 def test_an_imported_matmul_that_adds_in_halves_passes_with_none() -> None:
     for _ in range(5):
         case = make_case(MATMUL, WORK, "float32", "normal")

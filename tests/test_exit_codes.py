@@ -63,6 +63,7 @@ def test_there_are_numeric_options() -> None:
     assert {("matrix", "rounds"), ("check", "budget_s"), ("run", "timeout_s")} <= set(NUMERIC)
 
 
+@pytest.mark.sampled("verb")
 @pytest.mark.parametrize(("verb", "name"), NUMERIC)
 def test_a_number_out_of_its_range_is_a_usage_error(
     verb: str, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

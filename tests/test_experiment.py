@@ -329,6 +329,7 @@ def test_arms_are_compared_seed_by_seed() -> None:
     ]
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -628,7 +628,7 @@ def tracking_uri(request: pytest.FixtureRequest) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.sampled()
+@pytest.mark.full
 def test_a_run_outlives_its_tracking_server(tracking_uri: str, tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
     done = portkern(tmp_path, tmp_path, MLFLOW_TRACKING_URI=tracking_uri)

@@ -310,6 +310,7 @@ def test_products_are_counted_as_torch_counts_them(name: str) -> None:
     assert counter.get_total_flops() <= op.flops(dims) <= 1.2 * counter.get_total_flops()
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_least_traffic_is_every_tensor_once(name: str) -> None:
     op = op_of(name)
@@ -939,6 +940,7 @@ TWINS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize(
     "name", ["log_softmax", *(pytest.param(n, marks=pytest.mark.full) for n in PROBLEMS[1:])]
 )
@@ -950,6 +952,7 @@ def test_honest_kernels_for_the_cpu_pass(name: str, files: Path) -> None:
     assert code == 0 and len(records) > 4
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [TWINS[0], *(pytest.param(*twin, marks=pytest.mark.full) for twin in TWINS[1:])],

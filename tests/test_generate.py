@@ -137,6 +137,7 @@ def test_two_runs_from_one_recording_are_identical_with_the_server_gone(tmp_path
     assert asked == len((tmp_path / "first" / "calls.jsonl").read_text().splitlines())
 
 
+@pytest.mark.full
 def test_a_run_that_was_killed_goes_on_and_pays_nothing_twice(tmp_path: Path) -> None:
     def answer(asked: Mapping[str, Any], count: int) -> Say:
         return Say(code(GOOD % f"try {count}"), delay_s=0.3)

@@ -77,6 +77,7 @@ def test_matmul_in_bfloat16_builds_for_every_amd_architecture(
     assert {kernel.spills for kernel in artifact.resources} == {0}
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("name", ["softmax", "cumsum", "matmul"])
 def test_the_same_sources_build_for_nvidia(backend: Backend, name: str, tmp_path: Path) -> None:
     artifact = build_catalogue(ready(backend, "sm_90"), name, "bfloat16", "sm_90", tmp_path)
@@ -84,6 +85,7 @@ def test_the_same_sources_build_for_nvidia(backend: Backend, name: str, tmp_path
     assert {kernel.spills for kernel in artifact.resources} == {0}
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("arch", AMD)
 def test_a_code_object_tells_registers_lds_and_block_size(

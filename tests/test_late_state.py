@@ -55,6 +55,7 @@ def _set_on_self(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
                     yield part.attr, note
 
 
+@pytest.mark.full
 def test_the_devices_are_found() -> None:
     assert {name for name, _ in devices()} >= {"TorchDevice", "ClDevice", "JaxDevice", "SimtDevice"}
 

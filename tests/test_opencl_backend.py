@@ -84,6 +84,7 @@ def test_probe_names_the_driver_and_leaves_the_checker_out(backend: Backend) -> 
 
 
 # Both shapes of a kernel: what a CPU gets, and what a GPU gets, run by a CPU.
+@pytest.mark.sampled("where")
 @pytest.mark.parametrize("where", ["opencl_generic", "gfx942"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("size", [(0, 8), (3, 1000), (2, 131)], ids=str)

@@ -76,6 +76,7 @@ def refused(tmp_path: Path, text: str, arch: str = "gfx942") -> NotBuilt:
     return answer
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("arch", AMD)
 def test_a_program_with_host_code_builds_for_every_target(tmp_path: Path, arch: str) -> None:
     (kernel,) = built(tmp_path, PROGRAM, arch).kernels

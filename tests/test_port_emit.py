@@ -174,6 +174,7 @@ def test_a_kernel_with_a_barrier_is_proven(tmp_path: Path, way: str) -> None:
     assert proof.coverage is not None and proof.coverage.lines == proof.coverage.lines_total
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", WAYS)
 def test_what_differs_is_found_wrong(tmp_path: Path, way: str) -> None:
     """The emitted file is changed by hand."""

@@ -119,6 +119,7 @@ def judged(
     return [Judged(r["verdict"], r["evidence"], r["detail"]) for r in records]
 
 
+@pytest.mark.sampled()
 @needs_executor
 @everywhere
 @pytest.mark.parametrize("source", [sized("BLOCK"), LAUNCHER], ids=["warps", "launcher"])

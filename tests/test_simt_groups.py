@@ -59,7 +59,7 @@ def test_results_are_the_devices_in_every_order(name: str, warp: int, built: Bui
         assert not outcome.findings, order
 
 
-@pytest.mark.sampled("name")
+@pytest.mark.sampled()
 @pytest.mark.parametrize("warp", [32, 64])
 @pytest.mark.parametrize("name", RIGHT)
 def test_checkers_find_nothing_in_correct_programs(name: str, warp: int, built: Build) -> None:

@@ -37,3 +37,26 @@ def test_without_git_there_is_no_commit_and_the_draw_is_still_one(tmp_path: Path
     assert tiers.commit(tmp_path) == ""
     assert 260 < len(tiers.left_out(items(400, "full", "drawn"), "")) < 340
     assert len(tiers.commit(Path(__file__).parent)) in (0, 40)
+
+
+def test_of_two_kinds_a_commit_tries_one_first_and_the_others_in_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiers, "_kind", lambda item: item.nodeid)
+    halved = pytest.mark.sampled("case", quick=2).mark
+    late = []
+    for commit in ("a", "a", "b"):
+        marked: dict[str, list[str]] = {f"test[{n}]": [] for n in range(200)}
+        for_commit: list[Any] = [
+            SimpleNamespace(
+                nodeid=nodeid,
+                get_closest_marker={"sampled": halved}.get,
+                add_marker=markers.append,
+            )
+            for nodeid, markers in marked.items()
+        ]
+        tiers.assign(for_commit, commit)
+        assert all(markers in ([], ["full"]) for markers in marked.values())  # none is left out
+        late.append({nodeid for nodeid, markers in marked.items() if markers})
+    assert 70 < len(late[0]) < 130
+    assert late[0] == late[1] != late[2]

@@ -290,6 +290,7 @@ def hold(seeds: Sequence[int]) -> None:
     assert len(seeds) < 50 or {Verdict.PASSED, Verdict.CRASHED} <= verdicts
 
 
+@pytest.mark.full
 def test_a_worker_that_misbehaves_at_any_message_gets_a_result_and_never_passes() -> None:
     hold(range(100))
 

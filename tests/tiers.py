@@ -7,6 +7,7 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled("case", by="caught_by")    # a value of the parameter has the kind
     @pytest.mark.sampled("backend")                 # the parameter is the kind
     @pytest.mark.sampled()                          # all cases are of one kind
+    @pytest.mark.sampled("case", quick=2)           # of two kinds a commit tries one in `make test`
 
 Of those that are full because there are many a commit draws a quarter, by its hash, and the next
 one others. `make test-all` runs them all, as does pytest without `--drawn`.
@@ -36,7 +37,7 @@ DRAWN_OF = 4
 _RUNS = "running"
 
 
-def assign(items: Iterable[pytest.Item]) -> None:
+def assign(items: Iterable[pytest.Item], commit: str) -> None:
     """Mark as full what is not the first case of its kind. The order is the files' own."""
     seen: set[Hashable] = set()
     for item in items:
@@ -46,6 +47,8 @@ def assign(items: Iterable[pytest.Item]) -> None:
         if kind in seen:
             item.add_marker("full")
             item.add_marker("drawn")
+        elif not _draws(commit, item, _quick_of(item)):
+            item.add_marker("full")
         seen.add(kind)
 
 
@@ -54,9 +57,18 @@ def left_out(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
     return [
         item
         for item in items
-        if item.get_closest_marker("drawn")
-        and hashlib.sha256(f"{commit} {item.nodeid}".encode()).digest()[0] % DRAWN_OF
+        if item.get_closest_marker("drawn") and not _draws(commit, item, DRAWN_OF)
     ]
+
+
+def _draws(commit: str, item: pytest.Item, of: int) -> bool:
+    """Whether the item is one of those that the commit draws, which are one of ``of``."""
+    return hashlib.sha256(f"{commit} {item.nodeid}".encode()).digest()[0] % of == 0
+
+
+def _quick_of(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("sampled")
+    return int(mark.kwargs.get("quick", 1)) if mark else 1
 
 
 def commit(root: Path) -> str:
