@@ -52,8 +52,8 @@ class Stage:
         kind = next((kind for kind in kinds if kind == venue), None)
         if kind is None:
             raise no_such("venue", venue, kinds)
-        if set(sanitize) <= {"none"}:  # to know all checkers, all backends are imported
-            return cls(kind)
+        if set(sanitize) <= {"none", *LOOKED_FOR}:  # to know all, all backends are imported
+            return cls(kind, tuple(name for name in dict.fromkeys(sanitize) if name != "none"))
         known = {name for b in map(registry.load, registry.names()) for name in b.checkers}
         chosen: dict[str, None] = {}
         for name in sanitize:
