@@ -84,6 +84,16 @@ def _multiply_terms(a, b, top, left, begin, end, buffers):
 
 
 # Sums of a vector's lanes, which no order is asked of.
+@numba.njit(fastmath={"contract", "reassoc"}, forceinline=True)
+def dot_at(a, here, b, there, count):
+    """The sum of ``count`` products, of a from ``here`` and b from ``there`` on: slices would cost
+    as much as a short sum does."""
+    total = ZERO
+    for p in range(count):
+        total += a[np.uint64(here + p)] * b[np.uint64(there + p)]
+    return total
+
+
 @numba.njit(fastmath={"contract", "reassoc"})
 def _dot(a, b):
     total = ZERO
