@@ -5,8 +5,12 @@ import numba
 import numpy as np
 
 from .rows import copy, fill
+from .thin_product import few_columns_and_terms, few_rows_or_terms
+from .threads import sharing
 
 ZERO = np.float32(0.0)
+NARROW, FLAT, THIN = 4, 8, 16  # so few columns, rows and terms that operands are read in place
+PARALLEL_FROM = 65536  # multiplications
 
 
 @numba.njit
@@ -84,46 +88,45 @@ def _multiply_terms(a, b, top, left, begin, end, buffers):
 
 
 # Sums of a vector's lanes, which no order is asked of.
-@numba.njit(fastmath={"contract", "reassoc"})
-def _dot(a, b):
+@numba.njit(fastmath={"contract", "reassoc"}, forceinline=True)
+def dot_at(a, here, b, there, count):
+    """The sum of ``count`` products, of a from ``here`` and b from ``there`` on: slices would cost
+    as much as a short sum does."""
     total = ZERO
-    for p in range(a.size):
-        total += a[p] * b[p]
+    for p in range(count):
+        total += a[np.uint64(here + p)] * b[np.uint64(there + p)]
     return total
 
 
-@numba.njit
-def _sum_of_products(a, b, run):
+@numba.njit(forceinline=True)
+def _sum_of_products(a, here, b, there, count, run):
     """In float32 over ``run`` terms at a time."""
     total = 0.0
-    for p in range(0, a.size, run):
-        total += _dot(a[p : p + run], b[p : p + run])
+    for p in range(0, count, run):
+        total += dot_at(a, here + p, b, there + p, min(run, count - p))
     return np.float32(total)
 
 
 @numba.njit
 def _columns_of_rows(a, columns, c, first, last, run):
     """c = a @ columns.T from row ``first`` to ``last``; each result is summed by itself."""
+    n, k = columns.shape
+    x, y = a.reshape(a.size), columns.reshape(columns.size)
     for i in range(first, last):
-        for j in range(c.shape[1]):
-            c[i, j] = _sum_of_products(a[i], columns[j], run)
+        for j in range(n):
+            c[i, j] = _sum_of_products(x, i * k, y, j * k, k, run)
 
 
-@numba.njit(parallel=True)
-def _few_columns(a, columns, c, stretch, run):
-    """``stretch`` rows a thread."""
-    m = c.shape[0]
-    for job in numba.prange((m + stretch - 1) // stretch):
-        first = job * stretch
-        _columns_of_rows(a, columns, c, first, min(first + stretch, m), run)
+@numba.njit
+def _rows_of_few(begin, end, a, columns, c, run):
+    _columns_of_rows(a, columns, c, begin, end, run)
 
 
-@numba.njit(parallel=True)
-def _few_columns_each(a, b, c, run):
-    """The same of many products, of which threads take whole ones."""
-    for one in numba.prange(c.shape[0]):
-        columns = b[one].reshape(1, b.shape[1]) if b.shape[2] == 1 else _turned(b[one])
-        _columns_of_rows(a[one], columns, c[one], 0, c.shape[1], run)
+@numba.njit
+def _products_of_few(begin, end, a, b, c, run):
+    """Whole ones of many products of few columns."""
+    for one in range(begin, end):
+        _columns_of_rows(a[one], _turned(b[one]), c[one], 0, c.shape[1], run)
 
 
 @numba.njit(parallel=True)
@@ -131,12 +134,14 @@ def _few_results(a, columns, c, part, run):
     """The same of few rows with many terms: threads share these, ``part`` at a time."""
     (m, n), k = c.shape, a.shape[1]
     parts = (k + part - 1) // part
+    x, y = a.reshape(a.size), columns.reshape(columns.size)
     sums = np.empty((parts, m, n), np.float32)
     for job in numba.prange(parts):
-        first, last = job * part, min((job + 1) * part, k)
+        first, count = job * part, min(part, k - job * part)
         for i in range(m):
             for j in range(n):
-                sums[job, i, j] = _sum_of_products(a[i][first:last], columns[j][first:last], run)
+                at, other = i * k + first, j * k + first
+                sums[job, i, j] = _sum_of_products(x, at, y, other, count, run)
     for i in range(m):
         for j in range(n):
             total = 0.0
@@ -191,54 +196,65 @@ def buffers_for(m, n, k, sizes):
     )
 
 
+_share_rows = sharing(_rows_of_few, PARALLEL_FROM)
+_share_products = sharing(_products_of_few, PARALLEL_FROM)
+
+
 def multiplying(mc, kc, nc, few):
     """A function ``multiply(a, b, c)`` that makes c = a @ b of a batch by tiles of mc x nc results
     and kc terms, or by the way that suits its shape: ``few`` columns, one tile with many terms."""
     part, run = 16384, 1024  # terms of a thread, and of a sum in float32
     deep = 8 * kc  # terms that are worth a thread
 
-    @numba.njit(parallel=True)
-    def in_tiles(a, b, c):
-        batch, m, n = c.shape
-        down, across = (m + mc - 1) // mc, (n + nc - 1) // nc
-        jobs = batch * down * across
-        shares = min(jobs, 8 * numba.get_num_threads())
-        for share in numba.prange(shares):
-            buffers = buffers_for(m, n, a.shape[2], (mc, kc, nc))
-            for job in range(share * jobs // shares, (share + 1) * jobs // shares):
-                one, tile = job // (down * across), job % (down * across)
-                top, left = tile // across * mc, tile % across * nc
-                rows, width = multiply_tile(a[one], b[one], top, left, buffers)
-                for i in range(rows):
-                    copy(buffers[2][i], c[one][top + i][left : left + width])
+    @numba.njit
+    def tiles(begin, end, a, b, c):
+        """Of a batch; the buffers are made once."""
+        _, m, n = c.shape
+        across = (n + nc - 1) // nc
+        each = (m + mc - 1) // mc * across
+        buffers = buffers_for(m, n, a.shape[2], (mc, kc, nc))
+        for job in range(begin, end):
+            one, top, left = job // each, job % each // across * mc, job % across * nc
+            rows, width = multiply_tile(a[one], b[one], top, left, buffers)
+            for i in range(rows):
+                copy(buffers[2][i], c[one][top + i][left : left + width])
+
+    share_tiles = sharing(tiles, PARALLEL_FROM)
 
     @numba.njit
-    def multiply_one(a, b, c):
-        """Whether threads share the product by few columns or by parts of the terms."""
-        (m, n), k = c.shape, a.shape[1]
-        threads = numba.get_num_threads()
-        if n <= few:
-            columns = b.reshape(1, k) if n == 1 else _turned(b)
-            if m < 4 * threads and k >= 2 * part:
-                _few_results(a, columns, c, part, run)
-            else:
-                _few_columns(a, columns, c, max(part // (k + 1), 1), run)
-            return True
-        if m <= mc and n <= nc and k >= 2 * deep:
-            c[:] = few_tiles(a, b, (mc, kc, nc), min(k // deep, 2 * threads))
-            return True
-        return False
+    def by_columns(a, columns, c):
+        """Of few columns, in one product: threads share rows, or the terms of few results."""
+        m, k = a.shape
+        if m < 4 * numba.get_num_threads() and k >= 2 * part:
+            _few_results(a, columns, c, part, run)
+        else:
+            _share_rows(m, c.size * k, a, columns, c, run)
 
     @numba.njit
     def multiply(a, b, c):
-        if c.shape[0] >= numba.get_num_threads():
-            if c.shape[2] <= few:
-                _few_columns_each(a, b, c, run)
-            else:
-                in_tiles(a, b, c)
-            return
-        for one in range(c.shape[0]):
-            if not multiply_one(a[one], b[one], c[one]):
-                in_tiles(a[one : one + 1], b[one : one + 1], c[one : one + 1])
+        batch, m, n = c.shape
+        k = a.shape[2]
+        one_tile = m <= mc and n <= nc and k >= 2 * deep
+        if n <= NARROW and k <= THIN:
+            few_columns_and_terms(a, b, c)
+        elif k <= THIN:
+            few_rows_or_terms(a, b, c)
+        elif n <= few and batch >= numba.get_num_threads():
+            _share_products(batch, c.size * k, a, b, c, run)
+        elif n <= few:
+            for one in range(batch):
+                if n == 1:
+                    by_columns(a[one], b[one].reshape(1, k), c[one])
+                else:
+                    by_columns(a[one], _turned(b[one]), c[one])
+        elif one_tile and batch < numba.get_num_threads():
+            parts = min(k // deep, 2 * numba.get_num_threads())
+            for one in range(batch):
+                c[one] = few_tiles(a[one], b[one], (mc, kc, nc), parts)
+        elif m <= FLAT:
+            few_rows_or_terms(a, b, c)
+        else:
+            jobs = batch * ((m + mc - 1) // mc) * ((n + nc - 1) // nc)
+            share_tiles(jobs, c.size * k, a, b, c)
 
     return multiply

@@ -11,38 +11,26 @@ def _itself(v):
     return v
 
 
-def summing(lanes, block, term=_itself):
-    """A function ``total(x, *given)``: the sum of ``term(v, *given)`` over the elements v of x.
+def summing(block, term=_itself):
+    """A function ``total(x, *given)``: the sum of ``term(v, *given)`` over the elements v of x,
+    in float32 over ``block`` of them at a time and in float64 over blocks."""
 
-    ``lanes`` (a power of two) running sums stay in registers, since their number is a constant of
-    the function that is made; they are folded after every ``block`` elements each.
-    """
+    # Sums of a vector's lanes, which no order is asked of; the terms' own arithmetic is kept.
+    @numba.njit(fastmath={"reassoc", "contract"}, forceinline=True)
+    def of_block(x, *given):
+        total = np.float32(0.0)
+        for i in range(x.size):
+            total += term(x[i], *given)
+        return total
 
-    @numba.njit
-    def fold(sums):
-        """The sum of all lanes, in pairs of halves."""
-        width = lanes // 2
-        while width > 0:
-            for k in range(width):
-                sums[k] += sums[k + width]
-            width //= 2
-        return sums[0]
-
-    @numba.njit
+    @numba.njit(forceinline=True)  # a call takes as long as a short row
     def total(x, *given):
-        sums = np.zeros(lanes, np.float32)
-        result = np.float32(0.0)
-        for start in range(0, x.size, block * lanes):
-            stop = min(start + block * lanes, x.size)
-            whole = start + (stop - start) // lanes * lanes
-            sums[:] = 0.0
-            for i in range(start, whole, lanes):
-                for k in range(lanes):
-                    sums[k] += term(x[i + k], *given)
-            for i in range(whole, stop):
-                sums[i - whole] += term(x[i], *given)
-            result += fold(sums)
-        return result
+        if x.size <= block:
+            return of_block(x, *given)
+        total = 0.0
+        for start in range(0, x.size, block):
+            total += of_block(x[start : start + block], *given)
+        return np.float32(total)
 
     return total
 

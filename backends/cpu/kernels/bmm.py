@@ -9,7 +9,7 @@ from portkern.backends.cpu.include.product import multiplying
 MC = 64  # knob: 16 32 64 128
 KC = 128  # knob: 64 128 256
 NC = 256  # knob: 128 256 512
-FEW = 4  # knob: 1 2 4 8
+FEW = 16  # knob: 4 8 16 32
 multiply = multiplying(MC, KC, NC, FEW)
 
 

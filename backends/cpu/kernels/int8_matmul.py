@@ -1,45 +1,31 @@
-"""Blocks of both matrices are copied to buffers, weights as floats; four rows of sums stay in the
-L1 cache while four rows of weights at a time are added to them. Of one tile with many terms threads
-share these."""
+"""The product as matmul makes it, weights as floats in its buffers; then its columns are scaled."""
 
 import numba
 
-from portkern.backends.cpu.include.product import buffers_for, few_tiles, multiply_tile
+from portkern.backends.cpu.include.product import multiplying
+from portkern.backends.cpu.include.threads import sharing
 
 MC = 64  # knob: 16 32 64 128
 KC = 128  # knob: 64 128 256
 NC = 256  # knob: 128 256 512
-DEEP = 8 * KC  # terms that are worth a thread
+FEW = 16  # knob: 4 8 16 32
+PARALLEL_FROM = 65536  # knob: 16384 65536
+multiply = multiplying(MC, KC, NC, FEW)
 
 
 @numba.njit
-def scaled(sums, scale, to):
-    for j in range(to.size):
-        to[j] = sums[j] * scale[j]
+def scale_rows(begin, end, scale, c):
+    for i in range(begin, end):
+        row = c[i]
+        for j in range(row.size):
+            row[j] *= scale[j]
 
 
-@numba.njit(parallel=True)
-def in_tiles(a, weight, scale, c):
-    m, n = c.shape
-    down, across = (m + MC - 1) // MC, (n + NC - 1) // NC
-    jobs = down * across
-    shares = min(jobs, 8 * numba.get_num_threads())
-    for share in numba.prange(shares):
-        buffers = buffers_for(m, n, a.shape[1], (MC, KC, NC))
-        for job in range(share * jobs // shares, (share + 1) * jobs // shares):
-            top, left = job // across * MC, job % across * NC
-            rows, width = multiply_tile(a, weight, top, left, buffers)
-            for i in range(rows):
-                scaled(buffers[2][i], scale[left : left + width], c[top + i][left : left + width])
+share_rows = sharing(scale_rows, PARALLEL_FROM)
 
 
 @numba.njit
 def int8_matmul(a, weight, scale, c):
     (m, n), k = c.shape, a.shape[1]
-    if m <= MC and n <= NC and k >= 2 * DEEP:
-        parts = min(k // DEEP, 2 * numba.get_num_threads())
-        total = few_tiles(a, weight, (MC, KC, NC), parts)
-        for i in range(m):
-            scaled(total[i], scale, c[i])
-    else:
-        in_tiles(a, weight, scale, c)
+    multiply(a.reshape(1, m, k), weight.reshape(1, k, n), c.reshape(1, m, n))
+    share_rows(m, c.size, scale, c)

@@ -1,16 +1,21 @@
 """Elements above the least of the best so far are gathered; a full buffer is cut down to k.
 
 An element and its index become one integer, so that no two are equal and ties go to the first. The
-one largest is searched for, and in a narrow row each element's place is counted.
+one largest is searched for, and in narrow rows each element's place is counted,
+many rows at once.
 """
 
 import numba
 import numpy as np
 
 from portkern.backends.cpu.include.ordering import first_largest, ordered
+from portkern.backends.cpu.include.rows import turn
+from portkern.backends.cpu.include.threads import sharing
 
 BLOCK = 32  # knob: 16 32 64 128
 NARROW = 16  # knob: 8 16 32
+TALL = 128  # knob: 64 128 256
+PARALLEL_FROM = 8192  # knob: 2048 8192 32768
 LEAST = np.int32(-(2**31))
 LOW = np.int64(2**32 - 1)
 
@@ -82,42 +87,69 @@ def best(x, k, keys, integers):
     sort(keys, k)
 
 
-@numba.njit(parallel=True)
-def largest_alone(x, values, indices):
-    for row in numba.prange(x.shape[0]):
+@numba.njit
+def largest_alone(begin, end, x, values, indices):
+    for row in range(begin, end):
         place = first_largest(x[row], 8 * BLOCK)
         indices[row, 0], values[row, 0] = place, x[row, place]
 
 
-@numba.njit(parallel=True)
-def narrow_rows(x, values, indices, k):
-    rows, cols = x.shape
-    for row in numba.prange(rows):
+@numba.njit
+def order_columns(columns, to):
+    for j in range(to.shape[0]):
+        order(columns[j], to[j])
+
+
+@numba.njit
+def count_above(other, own, least, place):
+    """Adds one to the place where another is more than ``own`` by ``least``, 0 or 1."""
+    for r in range(place.size):
+        place[r] += np.int32(other[r] - least >= own[r])
+
+
+@numba.njit
+def narrow_rows(begin, end, x, values, indices, k):
+    """TALL rows at once, element by element: each one's place is how many come before it."""
+    cols = x.shape[1]
+    columns, keys = np.empty((cols, TALL), np.float32), np.empty((cols, TALL), np.int32)
+    place, found = np.empty(TALL, np.int32), np.empty((TALL, cols), np.int64)
+    for block in range(begin, end):
+        first = block * TALL
+        count = turn(x, first, columns)
+        order_columns(columns, keys)
         for i in range(cols):
-            own, place = ordered(x[row, i]), 0
+            place[:] = 0
             for j in range(cols):
-                other = ordered(x[row, j])
-                place += (other > own) | ((other == own) & (j < i))
-            if place < k:
-                indices[row, place], values[row, place] = i, x[row, i]
+                count_above(keys[j], keys[i], np.int32(j >= i), place)
+            for r in range(count):
+                found[r, place[r]] = i
+        for r in range(count):
+            for i in range(k):
+                indices[first + r, i] = found[r, i]
+                values[first + r, i] = x[first + r, found[r, i]]
 
 
-@numba.njit(parallel=True)
-def wide_rows(x, values, indices, k):
-    for row in numba.prange(x.shape[0]):
-        keys = np.empty(2 * (k + BLOCK), np.int64)
-        integers = np.empty(BLOCK, np.int32)
+@numba.njit
+def wide_rows(begin, end, x, values, indices, k):
+    keys, integers = np.empty(2 * (k + BLOCK), np.int64), np.empty(BLOCK, np.int32)
+    for row in range(begin, end):
         best(x[row], k, keys, integers)
         for i in range(k):
             indices[row, i] = LOW - (keys[i] & LOW)
             values[row, i] = x[row, indices[row, i]]
 
 
+share_alone = sharing(largest_alone, PARALLEL_FROM)
+share_narrow = sharing(narrow_rows, PARALLEL_FROM)
+share_wide = sharing(wide_rows, PARALLEL_FROM)
+
+
 @numba.njit
 def topk(x, values, indices, k):
-    if x.shape[1] <= NARROW:
-        narrow_rows(x, values, indices, k)
+    rows, cols = x.shape
+    if cols <= NARROW:
+        share_narrow((rows + TALL - 1) // TALL, x.size, x, values, indices, k)
     elif k == 1:
-        largest_alone(x, values, indices)
+        share_alone(rows, x.size, x, values, indices)
     else:
-        wide_rows(x, values, indices, k)
+        share_wide(rows, x.size, x, values, indices, k)
