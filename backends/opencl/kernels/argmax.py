@@ -147,6 +147,7 @@ def argmax(queue, program, x, index, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, rows * cols)
         program.argmax_cpu(queue, (rows,), (1,), x, index, cols)
         return
     if cols == 1:  # which need not be read

@@ -221,6 +221,7 @@ def attention(queue, program, q, k, v, y, *, batch, heads, length, dim):
         return
     arguments = (q, k, v, y, length, numpy.int32(dim))
     if program.cpu:
+        queue = program.nearby(queue, batch * heads * length * (length + 8) * dim // 4)
         program.attention_cpu(queue, (batch * heads * -(-length // 4),), (1,), *arguments)
         return
     fast = [columns for columns in (32, 48, 64, 80, 96, 128) if dim <= columns]

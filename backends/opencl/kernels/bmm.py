@@ -48,6 +48,7 @@ def bmm(queue, program, a, b, c, *, batch, m, n, k):
     if batch == 0 or m == 0 or n == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, batch * m * n * k // 4)
         size = (-(-m // ROWS), -(-n // (2 * program.vec)), batch)
         program.bmm_cpu(queue, size, (1, 1, 1), a, b, c, m, n, k)
         return

@@ -161,6 +161,7 @@ def conv2d(queue, program, x, weight, bias, y, *, n, c, h, w, f, kh, kw, oh, ow,
     sizes = (n, c, small(h), small(w), f, small(kh), small(kw), small(oh), small(ow))
     sizes = (*sizes, small(stride), small(padding))
     if program.cpu:
+        queue = program.nearby(queue, count * c * kh * kw // 8)
         size = (-(-ow // (2 * program.vec)), oh, n * -(-f // FILTERS))
         program.conv2d_cpu(queue, size, (1, 1, 1), x, weight, bias, y, *sizes)
         return

@@ -201,6 +201,8 @@ def conv2d_relu_maxpool(
     steps = map(numpy.int32, (stride, padding, window, pool_stride))
     arguments = (x, weight, bias, y, *sizes, *steps)
     if program.cpu:
+        pooled = n * f * oh * ow * window * window
+        queue = program.nearby(queue, pooled * c * kh * kw // 8)
         pw = numpy.int32(max(1, (2 * program.vec - window) // pool_stride + 1))
         size = (-(-ow // pw), oh, n * -(-f // FILTERS))
         program.conv2d_relu_maxpool_cpu(queue, size, (1, 1, 1), *arguments, pw)

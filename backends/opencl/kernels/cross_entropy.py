@@ -106,6 +106,7 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
     if rows == 0 or classes == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, 4 * rows * classes)
         program.cross_entropy_cpu(queue, (rows,), (1,), logits, target, loss, classes)
         return
     if classes <= NARROW:

@@ -147,6 +147,7 @@ def cumsum(queue, program, x, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, 2 * rows * cols)
         program.cumsum_cpu(queue, (rows,), (1,), x, y, cols)
         return
     if cols <= NARROW:

@@ -36,6 +36,7 @@ kernel void embedding(global const bits_t* restrict table, global const long* re
 def embedding(queue, program, table, index, y, *, vocab, dim, n):
     if n == 0 or dim == 0:
         return
+    queue = program.nearby(queue, n * dim)
     items = int(-(-dim // (AHEAD * program.vec)))
     across = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
     down = WG // across

@@ -35,5 +35,6 @@ kernel void gelu(global const storage_t* x, global storage_t* y, long n) {
 def gelu(queue, program, x, y, *, n):
     if n == 0:
         return
+    queue = program.nearby(queue, 4 * n)
     groups = -(-n // (WG * program.vec))
     program.gelu(queue, (groups * WG,), (WG,), x, y, n)

@@ -60,6 +60,7 @@ def int8_matmul(queue, program, a, weight, scale, c, *, m, n, k):
     if m == 0 or n == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, m * n * k // 4)
         size = (-(-m // ROWS), -(-n // (2 * program.vec)))
         program.int8_matmul_cpu(queue, size, (1, 1), a, weight, scale, c, m, n, k)
         return

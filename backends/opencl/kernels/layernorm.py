@@ -214,6 +214,7 @@ def layernorm(queue, program, x, weight, bias, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, 2 * rows * cols)
         size = (rows, 1), (1, 1)
         program.layernorm_cpu(queue, *size, x, weight, bias, y, rows, cols, eps)
         return

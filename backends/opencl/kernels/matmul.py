@@ -47,6 +47,7 @@ def matmul(queue, program, a, b, c, *, m, n, k):
     if m == 0 or n == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, m * n * k // 4)
         size = (-(-m // ROWS), -(-n // (2 * program.vec)))
         program.matmul_cpu(queue, size, (1, 1), a, b, c, m, n, k)
         return

@@ -84,6 +84,7 @@ def maxpool2d(queue, program, x, y, *, n, c, h, w, oh, ow, window, stride, paddi
         return
     sizes = tuple(map(numpy.int32, (h, w, oh, ow, window, stride, padding)))
     if program.cpu:
+        queue = program.nearby(queue, count * window * window)
         size = (-(-(planes * oh) // WG), WG)
         program.maxpool2d_cpu(queue, size, (1, WG), x, y, planes, *sizes)
         return

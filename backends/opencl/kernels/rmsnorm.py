@@ -153,6 +153,7 @@ def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, 2 * rows * cols)
         program.rmsnorm_cpu(queue, (rows, 1), (1, 1), x, weight, y, rows, cols, eps)
         return
     if cols <= NARROW:

@@ -35,6 +35,7 @@ kernel void rope(global const storage_t* x, global const float* cosines, global 
 def rope(queue, program, x, cos, sin, y, *, tokens, heads, half):
     if tokens == 0 or heads == 0 or half == 0:
         return
+    queue = program.nearby(queue, 2 * tokens * heads * half)
     chunks = int(-(-half // program.vec))
     across = 1 if program.cpu else min(WG, 1 << (chunks - 1).bit_length())
     down = WG // across

@@ -187,6 +187,7 @@ def scatter_add(queue, program, x, index, src, y, *, rows, dim, n):
     # Few enough rows that the list has room for theirs; a CPU's groups are fewer and larger.
     block = min(MOST_ROWS if program.cpu else ROWS, int(ROOM * rows // (4 * n + 1)))
     if program.cpu:
+        queue = program.nearby(queue, (rows + n) * dim + rows // max(block, 1) * n)
         block = numpy.int32(max(block, 1))
         size = (-(-rows // block), 1, 1), (1, 1, 1)
         program.scatter_add(queue, *size, x, index, src, y, rows, dim, n, block)

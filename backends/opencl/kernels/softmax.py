@@ -137,6 +137,7 @@ def softmax(queue, program, x, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, 4 * rows * cols)
         program.softmax_cpu(queue, (rows,), (1,), x, y, cols)
         return
     if cols <= NARROW:

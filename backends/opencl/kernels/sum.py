@@ -255,6 +255,7 @@ def sum(queue, program, x, y, *, outer, reduce, inner):
     sums = outer * inner
     if sums == 0:
         return
+    queue = program.nearby(queue, sums + sums * reduce)
     if program.cpu and inner == 1:
         program.sum_runs_cpu(queue, (outer, 1), (1, 1), x, y, outer, reduce)
     elif program.cpu:

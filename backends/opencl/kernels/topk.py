@@ -217,6 +217,7 @@ def topk(queue, program, x, values, indices, *, rows, cols, kept, k):
     if rows == 0 or k == 0:
         return
     if program.cpu:
+        queue = program.nearby(queue, 4 * rows * cols)
         program.topk_cpu(queue, (rows,), (1,), x, values, indices, cols, k)
         return
     if cols <= NARROW:

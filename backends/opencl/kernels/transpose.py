@@ -139,6 +139,7 @@ def transpose(queue, program, x, y, *, rows, cols):
         return
     thin, length = sorted((rows, cols))
     if program.cpu:
+        queue = program.nearby(queue, 2 * rows * cols)
         size = (-(-cols // CPU_TILE), -(-rows // CPU_TILE))
         program.transpose_cpu(queue, size, (1, 1), x, y, rows, cols)
     elif thin == 1:
