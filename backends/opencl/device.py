@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Device
@@ -261,7 +261,7 @@ class Program:
         """Where a kernel that does so much goes, told in elements of a copy: little of it in the
         thread that calls, as PoCL takes 20 µs to wake its own. That is after all that was enqueued
         before, and done on return. On a GPU, ``queue``."""
-        near = self._device.nearby
+        near: pyopencl.CommandQueue | None = self._device.nearby
         if near is None or work > NEARBY:
             return queue
         queue.finish()
@@ -284,9 +284,9 @@ def _typed(kernel: pyopencl.Kernel) -> Callable[..., object]:
 
     def launch(
         queue: pyopencl.CommandQueue,
-        global_size: Sequence[int],
-        local_size: Sequence[int],
-        *arguments: object,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        *arguments: Any,
     ) -> object:
         nonlocal typed
         if not typed:
