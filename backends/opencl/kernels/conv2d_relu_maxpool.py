@@ -1,9 +1,9 @@
 import numpy
 
-from portkern.backends.opencl.include.cpu_product import ENOUGH, TALL, TILE, even
+from portkern.backends.opencl.include.cpu_convolution import pools_of
 
 BN = 128
-REGION, LINE = 24576, 4096  # on a CPU: elements of a work-item's convolution, and of an image's
+REGION = 24576  # on a CPU: elements of the convolution that a work-item makes for its pools
 
 SOURCE = r"""
 #ifndef PORTKERN_CPU
@@ -163,7 +163,7 @@ def conv2d_relu_maxpool(
     steps = map(numpy.int32, (stride, padding, window, pool_stride))
     arguments = (x, weight, bias, y, *sizes, *steps)
     if program.cpu:
-        pools, tall = pools_of(*map(int, (n, f, oh, ow, window, pool_stride)))
+        pools, tall = pools_of(REGION, *map(int, (n, f, oh, ow, window, pool_stride)))
         area = n * f * oh * ow * min(window, pool_stride) ** 2
         queue = program.nearby(queue, area * (4 + c * kh * kw // 8))
         size = (-(-f // tall), -(-ow // pools[1]) * -(-oh // pools[0]), n)
@@ -180,16 +180,3 @@ def conv2d_relu_maxpool(
     pools = map(numpy.int32, (ph, pw))
     kernel = getattr(program, f"pooled_{high}")
     kernel(queue, (groups * 128,), (128,), *arguments, *pools)
-
-
-def pools_of(n, f, oh, ow, window, pool_stride):
-    """What a work-item makes on a CPU: lines and columns of pools, and of how many filters."""
-    if window * window > LINE:
-        raise ValueError(f"Got pools of {window} x {window}, expected at most {LINE} elements")
-    tall = min(even(f, TALL, TILE[0]), REGION // (window * window))
-    most = min(REGION // tall, LINE)
-    pw = min(ow, (most // window - window) // pool_stride + 1)
-    ph = min(oh, (most // ((pw - 1) * pool_stride + window) - window) // pool_stride + 1)
-    while ph > 1 and n * -(-f // tall) * -(-ow // pw) * -(-oh // ph) < ENOUGH:
-        ph = -(-ph // 2)
-    return (ph, pw), tall
