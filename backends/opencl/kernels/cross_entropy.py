@@ -78,8 +78,9 @@ kernel void cross_entropy_narrow(global const storage_t* restrict logits,
 // the largest, then it adds the powers. The rest of a row is apart: loops without branches keep
 // their constants in registers.
 kernel void cross_entropy_cpu(global const storage_t* logits, global const long* target,
-                              global storage_t* loss, long classes) {
+                              global storage_t* loss, long rows, long classes) {
   const long row = get_global_id(0), start = row * classes, whole = classes / VEC * VEC;
+  if (row >= rows) return;
   const vec_t rest = LOADROW(logits, start, whole, classes, -INFINITY);
   vec_t tops = rest > -FLT_MAX ? rest : (vec_t)(-FLT_MAX);
   float top = max_of(tops), sum = sum_of(EXPV(rest - top));
@@ -107,7 +108,8 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
         return
     if program.cpu:
         queue = program.nearby(queue, 4 * rows * classes)
-        program.cross_entropy_cpu(queue, (rows,), (1,), logits, target, loss, classes)
+        size = program.rows_on_cpu(rows, classes)
+        program.cross_entropy_cpu(queue, *size, logits, target, loss, rows, classes)
         return
     if classes <= NARROW:
         sizes, shape = program.tiles(rows, classes)

@@ -124,7 +124,8 @@ kernel void cumsum_narrow(global const storage_t* restrict x, global storage_t* 
 
 #else
 // On a CPU a work-item does a row, a vector at a time: three rounds scan its eight elements.
-kernel void cumsum_cpu(global const storage_t* x, global storage_t* y, long cols) {
+kernel void cumsum_cpu(global const storage_t* x, global storage_t* y, long rows, long cols) {
+  if (get_global_id(0) >= rows) return;
   const long start = get_global_id(0) * cols;
   float carry = 0.0f, error = 0.0f;
   for (long first = 0; first < cols; first += VEC) {
@@ -148,7 +149,7 @@ def cumsum(queue, program, x, y, *, rows, cols):
         return
     if program.cpu:
         queue = program.nearby(queue, 2 * rows * cols)
-        program.cumsum_cpu(queue, (rows,), (1,), x, y, cols)
+        program.cumsum_cpu(queue, *program.rows_on_cpu(rows, cols), x, y, rows, cols)
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)

@@ -100,7 +100,8 @@ kernel void softmax_narrow(global const storage_t* restrict x, global storage_t*
 // half would round them. The rest of a row is apart: loops without branches keep their constants in
 // registers.
 kernel void softmax_cpu(global const storage_t* restrict x, global storage_t* restrict y,
-                        long cols) {
+                        long rows, long cols) {
+  if (get_global_id(0) >= rows) return;
   const long start = get_global_id(0) * cols, whole = cols / VEC * VEC;
   const bool kept = sizeof(storage_t) == sizeof(float);
   const vec_t rest = LOADROW(x, start, whole, cols, -INFINITY);
@@ -138,7 +139,7 @@ def softmax(queue, program, x, y, *, rows, cols):
         return
     if program.cpu:
         queue = program.nearby(queue, 4 * rows * cols)
-        program.softmax_cpu(queue, (rows,), (1,), x, y, cols)
+        program.softmax_cpu(queue, *program.rows_on_cpu(rows, cols), x, y, rows, cols)
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)
