@@ -4,8 +4,8 @@ import numpy
 
 TALL, BROAD = 72, 96  # at most, as in cpu_tile.h
 TILE = 12, 32  # what sides of a block are multiples of
-FEW_COLUMNS, FEW_ROWS, SHALLOW = 8, 3, 8
-STRIP = 12  # vectors that a row of few has in registers, together with the others
+FEW_COLUMNS, SHALLOW = 8, 8
+FEW_ROWS, STRIP = 12, 512  # as in cpu_product.h
 #: Work-items that keep the cores of most machines busy, and the least terms of a part of a sum.
 ENOUGH, LEAST = 32, 1024
 
@@ -25,8 +25,8 @@ def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k):
         tall = max(1, min(TALL, m, -(-batch * m // ENOUGH)))
         kernel, blocks, shape = program.few_columns_cpu, (-(-m // tall), 1), (tall,)
     elif m <= FEW_ROWS:
-        kernel = getattr(program, f"few_rows_cpu_{m}")
-        blocks = (-(-n // (STRIP // m * program.vec)), 1)
+        broad = even(n, STRIP, 32)
+        kernel, blocks, shape = program.few_rows_cpu, (-(-n // broad), 1), (broad,)
     else:
         kernel = program.product_cpu
         tall, broad = sides(batch, m, n)

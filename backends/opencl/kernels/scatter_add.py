@@ -227,7 +227,9 @@ def scatter_add(queue, program, x, index, src, y, *, rows, dim, n):
 def add_on_cpu(queue, program, x, index, src, y, rows, dim, n):
     """Blocks as large as sums have room for, or smaller ones where there would be few."""
     tall, broad = max(1, SUMS // int(dim)), min(SUMS, int(dim))
-    tall = min(tall, max(1, -(-int(rows) // 32), 1024 // int(dim)))
+    # Each looks at all of the index, which is to take no longer than the sums do.
+    enough = min(32, max(4, int((rows + n) * dim // max(n, 1))))
+    tall = min(tall, max(1, -(-int(rows) // enough), 1024 // int(dim)))
     if tall == 1:
         broad = min(broad, max(128, -(-int(rows * dim) // 32)))
     size = -(-rows // tall), -(-dim // broad)

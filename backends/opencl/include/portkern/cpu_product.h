@@ -20,7 +20,9 @@ INLINE vec_t LOADBV(global const storage_t* b, long i) { return LOADV(b, i); }
 #define SCALEDV(v, j) (v)
 #define SCALED(v, j) (v)
 #endif
-#define STRIP 12  // vectors of a row that few_rows_cpu has in registers
+#define FEW_ROWS 12  // and the most columns of a strip of few rows
+#define STRIP 512
+#define AHEAD 4
 
 // VEC columns from j on, of a row that begins at `row`; zeros beyond its end.
 INLINE vec_t right_at(global const right_t* b, long row, long j, long n) {
@@ -69,45 +71,43 @@ kernel void product_cpu(global const storage_t* a, global const right_t* b,
           j + l, *(local const vec_t*)sums_of(sums, i, l));
 }
 
-// The sums of `rows` rows, a constant: so many vectors of each as make STRIP of them, in registers.
-// `whole`: all of them are of C.
-INLINE void strip(global const storage_t* a, global const right_t* b,
-                  global const storage_t* scale, global storage_t* c, global float* parts, long m,
-                  long n, long k, long share, int splits, const int rows, const bool whole) {
-  const int wide = STRIP / rows;
-  const long j = get_global_id(0) * wide * VEC;
+// Few rows: B is read in the order of memory, a strip of `broad` columns of AHEAD rows at a time,
+// and sums come from the nearest cache for as many terms.
+kernel void few_rows_cpu(global const storage_t* a, global const right_t* b,
+                         global const storage_t* scale, global storage_t* c, global float* parts,
+                         long m, long n, long k, long share, int splits, int broad) {
+  local vec_t sums[FEW_ROWS * STRIP / VEC];
+  float x[FEW_ROWS][AHEAD];
+  const long j = get_global_id(0) * broad;
+  const int cols = min((long)broad, n - j), across = (cols + VEC - 1) / VEC;
   const long batch = get_global_id(2) / splits, part = get_global_id(2) % splits;
   const long last = min((part + 1) * share, k), all = get_global_size(2) / splits * m;
   a += batch * m * k;
   b += batch * k * n;
-  vec_t sums[STRIP];
+  for (int i = 0; i < m * across; ++i) sums[i] = 0.0f;
+  for (long p = part * share; p < last; p += AHEAD) {
+    const int there = min((long)AHEAD, last - p);
+    for (int i = 0; i < m; ++i)
 #pragma unroll
-  for (int i = 0; i < STRIP; ++i) sums[i] = 0.0f;
-  for (long p = part * share; p < last; ++p) {
+      for (int u = 0; u < AHEAD; ++u) x[i][u] = u < there ? LOAD(a, i * k + p + u) : 0.0f;
+    for (int l = 0; l < across; ++l) {
+      vec_t v[AHEAD];
 #pragma unroll
-    for (int l = 0; l < wide; ++l) {
-      const vec_t v = whole ? LOADBV(b, p * n + j + l * VEC) : right_at(b, p * n, j + l * VEC, n);
+      for (int u = 0; u < AHEAD; ++u)
+        v[u] = u < there ? right_at(b, (p + u) * n, j + l * VEC, n) : (vec_t)(0.0f);
+      for (int i = 0; i < m; ++i) {
+        vec_t sum = sums[i * across + l];
 #pragma unroll
-      for (int i = 0; i < rows; ++i) sums[i * wide + l] += LOAD(a, min((long)i, m - 1) * k + p) * v;
+        for (int u = 0; u < AHEAD; ++u) sum += x[i][u] * v[u];
+        sums[i * across + l] = sum;
+      }
     }
   }
-#pragma unroll
-  for (int i = 0; i < STRIP; ++i)
-    if (i / wide < m && j + i % wide * VEC < n)
-      put(c, scale, parts, part, splits, all, n, batch * m + i / wide, j + i % wide * VEC, sums[i]);
+  for (int i = 0; i < m; ++i)
+    for (int l = 0; l < across; ++l)
+      put(c, scale, parts, part, splits, all, n, batch * m + i, j + l * VEC,
+          sums[i * across + l]);
 }
-#define FEW_ROWS(M)                                                                             \
-  kernel void few_rows_cpu_##M(global const storage_t* a, global const right_t* b,              \
-                               global const storage_t* scale, global storage_t* c,              \
-                               global float* parts, long m, long n, long k, long share,         \
-                               int splits) {                                                    \
-    const bool whole = (get_global_id(0) + 1) * (STRIP / M) * VEC <= n;                         \
-    if (whole) strip(a, b, scale, c, parts, m, n, k, share, splits, M, true);                   \
-    else strip(a, b, scale, c, parts, m, n, k, share, splits, M, false);                        \
-  }
-FEW_ROWS(1)
-FEW_ROWS(2)
-FEW_ROWS(3)
 
 // Few columns: a work-item has `tall` rows, against columns of B that it first lays out one after
 // the other, DEPTH terms at a time.
