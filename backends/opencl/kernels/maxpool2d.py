@@ -45,6 +45,7 @@ INLINE void pool_row(global const storage_t* x, global storage_t* y, long planes
     tops_of(tops, image, top, left, (count - 1) * stride + side, h, w, window);
     for (int c = 0; c < count; c += VEC) {
       vec_t most = -INFINITY;
+      const int most_far = (count - 1 - c) * stride;
 #pragma unroll
       for (int q = 0; q < side; ++q) {
         const float* from = tops + c * stride + q;
@@ -54,7 +55,8 @@ INLINE void pool_row(global const storage_t* x, global storage_t* y, long planes
         } else if (stride == 2) {
           v = (vec_t)(((floats_t*)from)->v.even, ((floats_t*)(from + VEC))->v.even);
         } else {
-          for (int l = 0; l < VEC; ++l) ((float*)&v)[l] = from[min(l, count - 1 - c) * stride];
+#pragma unroll
+          for (int l = 0; l < VEC; ++l) ((float*)&v)[l] = from[min(l * stride, most_far)];
         }
         most = larger(most, v);
       }
