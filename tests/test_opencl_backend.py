@@ -257,3 +257,34 @@ def test_timing_leaves_the_device_of_a_gpu_as_the_worker_found_it(
     [took_us] = device.time([lambda: device.upload(torch.zeros(1 << 20))])
     assert took_us > 0
     assert vars(device) == before
+
+
+TURNS = """
+SOURCE = '''
+kernel void copy(global const float* x, global float* y) {
+  y[get_global_id(0)] = x[get_global_id(0)];
+}
+kernel void advance(global float* y, float times, float more) {
+  y[get_global_id(0)] = y[get_global_id(0)] * times + more;
+}
+'''
+
+def relu(queue, program, x, y, *, n):
+    import numpy
+    near = program.nearby(queue, 1)
+    assert program.nearby(queue, 1 << 30) is queue
+    assert (near is queue) != program.cpu
+    program.copy(queue, (n,), (1,), x, y)
+    for _ in range(5):
+        program.advance(program.nearby(queue, 1), (n,), (1,), y, numpy.float32(1), numpy.float32(1))
+        program.advance(queue, (n,), (1,), y, numpy.float32(2), numpy.float32(0))
+"""
+
+
+@pytest.mark.parametrize("where", ["opencl_generic", "gfx942"])
+def test_little_work_is_done_nearby_on_a_cpu_alone_and_in_its_turn(
+    backend: Backend, where: str, tmp_path: Path
+) -> None:
+    kernel = loaded(backend, request(TURNS, where=where), tmp_path)
+    y = call(kernel, "relu", {"n": 100000}, [torch.zeros(100000)])
+    assert (y == 62).all()  # 2 + 4 + 8 + 16 + 32

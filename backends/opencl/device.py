@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Device
@@ -21,6 +21,8 @@ from portkern.spec.op import ITEMSIZE
 from portkern.spec.target import Target
 from portkern.toolchain.source_tree import SourceTree
 from portkern.toolchain.torch_device import FLUSH_BYTES
+
+from . import platforms
 
 if TYPE_CHECKING:
     import numpy
@@ -33,6 +35,11 @@ HARNESS = Path(__file__).parent / "harness.cl"
 #: Groups that fill a large GPU, and what ``portkern/rows.h`` says of narrow rows.
 FILL_GROUPS = 512
 TILE_WG, TILE_MOST, TILE_SHARE = 128, 16, 24
+#: Elements that a CPU copies in the time in which PoCL wakes its threads and is told that they are
+#: done: with more cores than two, more threads.
+NEARBY = 1 << 16
+#: On a CPU: elements that make a group worth its launch, and how many groups are always wanted.
+CPU_GROUP, CPU_GROUPS = 4096, 32
 #: Of headers that SOURCE may include, such as ``portkern/tile.h``.
 INCLUDE = Path(__file__).parent / "include"
 _HEADER = re.compile(r"^#include <(portkern/\w+\.h)>$", re.MULTILINE)
@@ -72,12 +79,14 @@ class ClDevice(Device):
         _, number, index = address.split(":")
         self.cl = cl
         device = cl.get_platforms()[int(number)].get_devices()[int(index)]
-        self.context = cl.Context([device])
         self.gpu = device.type == cl.device_type.GPU
         self._nvidia = device.compute_capability_major_nv if _is_nvidia(device) else 0
         self.cpu = not self.gpu and not emulated
+        caller = platforms.caller_of(device) if self.cpu else None
+        self.context = cl.Context([device, *[caller] * (caller is not None)])
         profiling = cl.command_queue_properties.PROFILING_ENABLE if self.gpu else 0
-        self.queue = cl.CommandQueue(self.context, properties=profiling)
+        self.queue = cl.CommandQueue(self.context, device, properties=profiling)
+        self.nearby = cl.CommandQueue(self.context, caller) if caller is not None else None
         self.method = (
             "OpenCL profiling markers, L2 flushed clean"
             if self.gpu
@@ -122,6 +131,8 @@ class ClDevice(Device):
 
     def synchronize(self) -> None:
         self.queue.finish()
+        if self.nearby is not None:
+            self.nearby.finish()
 
     def time(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         return self._time_gpu(calls) if self.gpu else self._time_host(calls)
@@ -134,7 +145,7 @@ class ClDevice(Device):
         for call in calls:
             start = time.perf_counter_ns()
             call()
-            self.queue.finish()
+            self.synchronize()
             samples.append((time.perf_counter_ns() - start) / 1e3)
         return samples
 
@@ -212,6 +223,12 @@ class Program:
         tall = max(1, fill // lanes)
         return (-(-rows // tall) * lanes, tall), (lanes, tall)
 
+    def rows_on_cpu(self, rows: int, cols: int) -> tuple[tuple[int], tuple[int]]:
+        """Global and local size of a kernel that gives each work-item a row: a group costs PoCL's
+        threads 13 ns, so that short rows share one, as far as there are enough."""
+        tall = min(max(1, CPU_GROUP // int(cols)), 64, -(-int(rows) // CPU_GROUPS))
+        return (-(-int(rows) // tall) * tall,), (tall,)
+
     def tiles(
         self, rows: int, cols: int
     ) -> tuple[tuple[tuple[int], tuple[int]], tuple[numpy.int32, ...]]:
@@ -248,11 +265,45 @@ class Program:
             self._scratch = cl.Buffer(self._device.context, cl.mem_flags.READ_WRITE, size)
         return self._scratch
 
-    def __getattr__(self, name: str) -> pyopencl.Kernel:
+    def nearby(self, queue: pyopencl.CommandQueue, work: int) -> pyopencl.CommandQueue:
+        """Where a kernel that does so much goes, told in elements of a copy: little of it in the
+        thread that calls, as PoCL takes 20 µs to wake its own. That is after all that was enqueued
+        before, and done on return. On a GPU, ``queue``."""
+        near: pyopencl.CommandQueue | None = self._device.nearby
+        if near is None or work > NEARBY:
+            return queue
+        queue.finish()
+        return near
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
         # Each retrieval from pyopencl makes a new kernel, so one is kept.
         kernel: pyopencl.Kernel = getattr(self._program, name)
-        setattr(self, name, kernel)
-        return kernel
+        launch = _typed(kernel) if self.cpu else kernel
+        setattr(self, name, launch)
+        return launch
+
+
+def _typed(kernel: pyopencl.Kernel) -> Callable[..., object]:
+    """A kernel that takes its arguments' types from its first call: to find them out at each takes
+    pyopencl 7 µs, more than a small kernel."""
+    import numpy
+
+    typed = False
+
+    def launch(
+        queue: pyopencl.CommandQueue,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        *arguments: Any,
+    ) -> object:
+        nonlocal typed
+        if not typed:
+            scalars = [type(a) if isinstance(a, numpy.generic) else None for a in arguments]
+            kernel.set_scalar_arg_dtypes(scalars)
+            typed = True
+        return kernel(queue, global_size, local_size, *arguments)
+
+    return launch
 
 
 def _with_headers(source: str) -> str:
@@ -284,6 +335,7 @@ def load_pyopencl() -> ModuleType:
     twice as long."""
     os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="pocl-")
     os.environ.setdefault("POCL_AFFINITY", "1")
+    os.environ.update(platforms.pocl_devices())
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     import pyopencl
 

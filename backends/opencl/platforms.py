@@ -30,6 +30,9 @@ LINKER = "install binutils and gcc, or 'pip install ziglang'"
 #: What pip's PoCL of 2022 says of processors that came after it.
 UNKNOWN_CPU = "unknown target CPU"
 ANOTHER = "apt install pocl-opencl-icd (its LLVM knows more processors)"
+#: The device of pip's PoCL that has a thread for each core, and the one that runs a kernel in the
+#: thread that enqueues it, where small ones are soonest done. It shows the first unless asked.
+PIPS_POCL, POCL_DEVICES, CALLER = "pocl-binary-distribution", "pthread basic", "basic"
 #: Lists the devices, then runs a kernel on each: PoCL links one when it is first launched, and
 #: aborts the process if it cannot.
 _ASK = """
@@ -68,7 +71,8 @@ class ClDescription:
 
 
 def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
-    """Every device of this process with its description, except Oclgrind's: it is a checker."""
+    """Every device of this process with its description, except Oclgrind's, which is a checker, and
+    PoCL's that stands beside another."""
     import pyopencl as cl
 
     kinds: dict[int, DeviceKind] = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
@@ -76,7 +80,10 @@ def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
     for number, driver in enumerate(cl.get_platforms()):
         if "oclgrind" in driver.name.lower():
             continue
-        for index, device in enumerate(driver.get_devices()):
+        devices = driver.get_devices()
+        for index, device in enumerate(devices):
+            if len(devices) > 1 and device.name.startswith(CALLER):
+                continue
             description = ClDescription(
                 number,
                 index,
@@ -87,6 +94,19 @@ def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
             )
             visible_devices.append((description, device))
     return visible_devices
+
+
+def pocl_devices() -> dict[str, str]:
+    """POCL_DEVICES for pip's PoCL, unless it is set: others may have a GPU's driver, too."""
+    if "POCL_DEVICES" in os.environ or package_version(PIPS_POCL) is None:
+        return {}
+    return {"POCL_DEVICES": POCL_DEVICES}
+
+
+def caller_of(device: pyopencl.Device) -> pyopencl.Device | None:
+    """PoCL's device that runs kernels in the thread that enqueues them, beside another of its."""
+    others = [other for other in device.platform.get_devices() if other != device]
+    return next((other for other in others if other.name.startswith(CALLER)), None)
 
 
 def trial(device: pyopencl.Device) -> None:
@@ -172,7 +192,7 @@ def _icd_remedy(target: Target) -> str:
 def environment() -> dict[str, str]:
     """What a process needs before it loads pyopencl."""
     # pyopencl's cache of binaries is keyed by source and lies outside of the jail
-    settings = {"PYOPENCL_NO_CACHE": "1"}
+    settings = {"PYOPENCL_NO_CACHE": "1", **pocl_devices()}
     shim = _linker_shim()
     return settings | ({"PATH": f"{shim}{os.pathsep}{os.environ['PATH']}"} if shim else {})
 

@@ -18,6 +18,7 @@ kernel void add(global const storage_t* a, global const storage_t* b, global sto
 def add(queue, program, a, b, c, *, m, n):
     if m == 0 or n == 0:
         return
+    queue = program.nearby(queue, m * n)
     chunks = -(-n // program.vec)
     across = min(WG, 1 << int(chunks - 1).bit_length())
     down = WG // across

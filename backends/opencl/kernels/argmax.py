@@ -122,9 +122,28 @@ kernel void argmax_narrow(global const storage_t* restrict x, global long* restr
 }
 
 #else
+#define BLOCK 1024
+
+kernel void argmax_single_cpu(global long* index, long rows) {
+  const long first = get_global_id(0) * BLOCK;
+  for (long i = first; i < min(first + BLOCK, rows); ++i) index[i] = 0;
+}
+
 // On a CPU a work-item does a row, AHEAD vectors at a time.
-kernel void argmax_cpu(global const storage_t* x, global long* index, long cols) {
+kernel void argmax_cpu(global const storage_t* x, global long* index, long rows, long cols) {
   const long row = get_global_id(0), start = row * cols;
+  if (row >= rows) return;
+  if (cols < 2 * VEC) {
+    float best = LOAD(x, start);
+    int at = 0;
+    for (int i = 1; i < cols && best == best; ++i) {  // a NaN is the largest, but only the first
+      const float v = LOAD(x, start + i);
+      at = v <= best ? at : i;
+      best = v <= best ? best : v;
+    }
+    index[row] = at;
+    return;
+  }
   vec_t best = -INFINITY;
   uvec_t at = (uint)0;  // the first: a row may be all -infinity
   uint number = 0;
@@ -147,7 +166,11 @@ def argmax(queue, program, x, index, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
-        program.argmax_cpu(queue, (rows,), (1,), x, index, cols)
+        queue = program.nearby(queue, rows * cols)
+        if cols == 1:  # which need not be read
+            program.argmax_single_cpu(queue, (-(-rows // 1024),), (1,), index, rows)
+            return
+        program.argmax_cpu(queue, *program.rows_on_cpu(rows, cols), x, index, rows, cols)
         return
     if cols == 1:  # which need not be read
         program.argmax_single(queue, (-(-rows // WG) * WG,), (WG,), index, rows)

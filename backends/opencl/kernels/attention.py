@@ -145,14 +145,17 @@ kernel void attention_cpu(global const storage_t* q, global const storage_t* k,
   for (int i = 0; i < ROWS; ++i) {  // a query beyond the last repeats it
     tops[i] = -FLT_MAX;
     totals[i] = 0.0f;
-    for (int d = 0; d < MOST; d += VEC) {
+    for (int d = 0; d < min(dim + VEC, MOST); d += VEC) {  // two vectors are added at a time
       const vec_t one = LOADROW(q, head + min(first + i, length - 1) * dim, d, dim, 0.0f);
       queries[i][d / VEC] = one * scale;
       sums[i][d / VEC] = 0.0f;
     }
   }
   for (long key = 0; key < end; key += KEYS) {
-    for (int j = 0; j < KEYS; j += 2) {
+    const int here = min((long)KEYS, end - key);
+    for (int i = 0; i < ROWS && here < KEYS; ++i)
+      for (int j = 0; j < KEYS / VEC; ++j) weights[i][j] = -INFINITY;
+    for (int j = 0; j < here; j += 2) {
       const long key0 = key + j < end ? key + j : end - 1, key1 = key0 + 1 < end ? key0 + 1 : key0;
       vec_t dots0[ROWS], dots1[ROWS];
 #pragma unroll
@@ -179,7 +182,7 @@ kernel void attention_cpu(global const storage_t* q, global const storage_t* k,
       shrink[i] = exp(tops[i] - top);
       tops[i] = top;
       vec_t total = 0.0f;
-      for (int j = 0; j < KEYS / VEC; ++j) total += weights[i][j] = exp(weights[i][j] - top);
+      for (int j = 0; j < KEYS / VEC; ++j) total += weights[i][j] = EXPV(weights[i][j] - top);
       totals[i] = totals[i] * shrink[i] + sum_of(total);
     }
     for (int d = 0; d < dim; d += 2 * VEC) {
@@ -189,8 +192,8 @@ kernel void attention_cpu(global const storage_t* q, global const storage_t* k,
         s0[i] = sums[i][d / VEC] * shrink[i];
         s1[i] = sums[i][d / VEC + 1] * shrink[i];
       }
-      for (int j = 0; j < KEYS; ++j) {
-        const long row = head + (key + j < end ? key + j : end - 1) * dim;
+      for (int j = 0; j < here; ++j) {
+        const long row = head + (key + j) * dim;
         const vec_t one = LOADROW(v, row, d, dim, 0.0f);
         const vec_t other = LOADROW(v, row, d + VEC, dim, 0.0f);
 #pragma unroll
@@ -221,6 +224,7 @@ def attention(queue, program, q, k, v, y, *, batch, heads, length, dim):
         return
     arguments = (q, k, v, y, length, numpy.int32(dim))
     if program.cpu:
+        queue = program.nearby(queue, batch * heads * length * (length + 8) * dim // 4)
         program.attention_cpu(queue, (batch * heads * -(-length // 4),), (1,), *arguments)
         return
     fast = [columns for columns in (32, 48, 64, 80, 96, 128) if dim <= columns]

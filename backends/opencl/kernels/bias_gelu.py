@@ -1,26 +1,15 @@
+import numpy
+
 WG = 256  # knob: 64 128 256 512
 
 SOURCE = r"""
-// The normal distribution's integral up to x, as 0.5 * erfc(t / sqrt(2)) in both tails: erf of a
-// vector is a library call per element on a CPU.
-inline vec_t normal_cdf(vec_t x) {
-  const vec_t t = fabs(x), q = 1.0f / (1.0f + 0.3f * t);
-  vec_t p = q * 0.0384076119f - 0.169308459f;
-  p = p * q + 0.228953688f;
-  p = p * q - 0.0768416565f;
-  p = p * q + 0.142766514f;
-  p = p * q + 0.0945853974f;
-  p = p * q + 0.121945366f;
-  p = p * q + 0.119484195f;
-  p = p * q + 7.37298224e-6f;
-  const vec_t tail = p * EXPV(-0.5f * t * t);
-  return x > 0.0f ? 1.0f - tail : tail;
-}
+#include <portkern/normal.h>
 
 inline vec_t gelu(vec_t x) {
   return x < -15.0f ? (vec_t)(0.0f) : x * normal_cdf(x);  // -infinity * 0 would be NaN
 }
 
+#ifndef PORTKERN_CPU
 // Local rows are rows of x; along a row work-items make a vector each, then those `step` later.
 kernel void bias_gelu(global const storage_t* x, global const storage_t* bias, global storage_t* y,
                       long rows, long cols) {
@@ -32,11 +21,46 @@ kernel void bias_gelu(global const storage_t* x, global const storage_t* bias, g
     STOREROW(y, start, i, cols, gelu(sum));
   }
 }
+#else
+#define SLIM 64
+
+// On a CPU a work-item has `each` elements, whatever rows they are of. Of rows that are slim enough
+// the bias is written down so often that a vector can be read at any of its elements.
+kernel void bias_gelu_cpu(global const storage_t* x, global const storage_t* bias,
+                          global storage_t* y, long count, long cols, long each) {
+  const long first = get_global_id(0) * each, last = min(first + each, count);
+  long at = first % cols;
+  if (cols < SLIM) {
+    float again[2 * SLIM + VEC];
+    const int period = SLIM / (int)cols * (int)cols;
+    for (int i = 0; i < period + VEC; ++i) again[i] = LOAD(bias, i % (int)cols);
+    for (long i = first; i < last; i += VEC, at += at + VEC < period ? VEC : VEC - period)
+      STOREROW(y, 0, i, last, gelu(LOADROW(x, 0, i, last, 0.0f) + ((floats_t*)(again + at))->v));
+    return;
+  }
+  for (long i = first; i < last;) {
+    const long stop = min(i + cols - at, last), begin = i;
+    for (; i + VEC <= stop; i += VEC)
+      STOREV(y, i, gelu(LOADV(x, i) + LOADV(bias, at + i - begin)));
+    if (i < stop)
+      STOREROW(y, 0, i, stop,
+               gelu(LOADROW(x, 0, i, stop, 0.0f) + LOADROW(bias, 0, at + i - begin, cols, 0.0f)));
+    i = stop;
+    at = 0;
+  }
+}
+#endif
 """
 
 
 def bias_gelu(queue, program, x, bias, y, *, rows, cols):
     if rows == 0 or cols == 0:
+        return
+    if program.cpu:
+        count = rows * cols
+        queue = program.nearby(queue, 4 * count)
+        each = numpy.int64(2048 if count > 1 << 17 else 512)
+        program.bias_gelu_cpu(queue, (-(-count // each),), (1,), x, bias, y, count, cols, each)
         return
     chunks = int(-(-cols // program.vec))
     across = min(WG, 1 << (chunks - 1).bit_length())

@@ -1,10 +1,8 @@
 import numpy
 
+from portkern.backends.opencl.include.cpu_product import sides
 from portkern.backends.opencl.include.product import parts_of
 
-FILTERS = 96  # knob: 48 96
-DEPTH = 128  # knob: 64 128 256
-ROWS = 6
 FULL = 264  # knob: 132 264 528
 THREADS = 256
 
@@ -72,82 +70,26 @@ kernel void conv2d_add(global const float* parts, global const storage_t* bias,
 #endif
 
 #ifdef PORTKERN_CPU
-// The elements at column `left` of a line of x and each `stride` after it; 0 outside of it.
-inline vec_t spaced(global const storage_t* line, int left, int stride, int w) {
-  if (stride == 1 && left >= 0 && left + VEC <= w) return LOADV(line, left);
-  const bool inside = left >= 0 && left + (VEC - 1) * stride < w;
-  vec_t v;
-#pragma unroll
-  for (int l = 0; l < VEC; ++l) {
-    const int ix = left + l * stride;
-    ((float*)&v)[l] = inside || (ix >= 0 && ix < w) ? LOAD(line, ix) : 0.0f;
-  }
-  return v;
-}
+#include <portkern/cpu_tile.h>
+#include <portkern/cpu_convolution.h>
 
-// Adds the products of `count` filters with the windows at `top`, `left` and each `stride` to the
-// right of it, two vectors of them: DEPTH elements of the windows at a time are gathered for all
-// filters, ROWS of which are then in registers.
-inline void convolve(global const storage_t* image, global const storage_t* filters, int count,
-                     long c, int h, int w, int kh, int kw, int top, int left, int stride,
-                     vec_t (*sums)[2]) {
-  const long k = c * kh * kw;
-  vec_t windows[DEPTH][2];
-  int r = 0, s = 0;
-  for (long p = 0; p < k; p += DEPTH) {
-    const int depth = k - p < DEPTH ? k - p : DEPTH;
-    for (int q = 0; q < depth; ++q) {
-      const bool inside = top + r >= 0 && top + r < h;
-      global const storage_t* line = image + (top + r) * (long)w;
-      windows[q][0] = inside ? spaced(line, left + s, stride, w) : 0.0f;
-      windows[q][1] = inside ? spaced(line, left + s + VEC * stride, stride, w) : 0.0f;
-      if (++s < kw) continue;
-      s = 0;
-      if (++r < kh) continue;
-      r = 0;
-      image += h * (long)w;
-    }
-    for (int i = 0; i < count; i += ROWS) {
-      vec_t s0[ROWS], s1[ROWS];
-      long from[ROWS];
-#pragma unroll
-      for (int j = 0; j < ROWS; ++j) {
-        from[j] = (i + j < count ? i + j : count - 1) * k + p;  // the last is repeated
-        s0[j] = sums[i + j][0];
-        s1[j] = sums[i + j][1];
-      }
-      for (int q = 0; q < depth; ++q) {
-#pragma unroll
-        for (int j = 0; j < ROWS; ++j) {
-          const vec_t weight = LOAD(filters, from[j] + q);
-          s0[j] += weight * windows[q][0];
-          s1[j] += weight * windows[q][1];
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < ROWS; ++j) {
-        sums[i + j][0] = s0[j];
-        sums[i + j][1] = s1[j];
-      }
-    }
-  }
-}
-
-// On a CPU: two vectors of a line of y, of FILTERS filters, per work-item.
+// On a CPU: a block of `tall` filters and `broad` windows of an image per work-item.
 kernel void conv2d_cpu(global const storage_t* x, global const storage_t* weight,
                        global const storage_t* bias, global storage_t* y, long n, long c, int h,
-                       int w, long f, int kh, int kw, int oh, int ow, int stride, int padding) {
-  const int ox = get_global_id(0) * 2 * VEC, oy = get_global_id(1);
-  const long blocks = (f + FILTERS - 1) / FILTERS, image = get_global_id(2) / blocks;
-  const long first = get_global_id(2) % blocks * FILTERS;
-  const int count = min((long)FILTERS, f - first);
-  vec_t sums[FILTERS][2];
-  for (int i = 0; i < FILTERS; ++i) sums[i][0] = sums[i][1] = i < count ? LOAD(bias, first + i) : 0;
-  convolve(x + image * c * h * w, weight + first * c * kh * kw, count, c, h, w, kh, kw,
-           oy * stride - padding, ox * stride - padding, stride, sums);
-  for (int i = 0; i < count; ++i)
-    for (int v = 0; v < 2; ++v)
-      STOREROW(y, ((image * f + first + i) * oh + oy) * ow, ox + v * VEC, ow, sums[i][v]);
+                       int w, long f, int kh, int kw, int oh, int ow, int stride, int padding,
+                       int tall, int broad) {
+  local float left[TALL * PITCH];
+  local wide_t right[BROAD * DEPTH / WIDE], sums[TALL * BROAD / WIDE];
+  const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};
+  const long top = get_global_id(0) * tall, image = get_global_id(2);
+  const int first = get_global_id(1) * broad, plane = oh * ow;
+  const int rows = min((long)tall, f - top), cols = min(broad, plane - first);
+  convolve(left, right, sums, x + image * c * h * w, weight + top * c * kh * kw, s, rows, cols,
+           first, ow, 0, 0);
+  for (int i = 0; i < rows; ++i)
+    for (int l = 0; l < cols; l += VEC)
+      STOREROW(y, (image * f + top + i) * plane, first + l, plane,
+               *(local const vec_t*)sums_of(sums, i, l) + LOAD(bias, top + i));
 }
 #endif
 """
@@ -161,8 +103,14 @@ def conv2d(queue, program, x, weight, bias, y, *, n, c, h, w, f, kh, kw, oh, ow,
     sizes = (n, c, small(h), small(w), f, small(kh), small(kw), small(oh), small(ow))
     sizes = (*sizes, small(stride), small(padding))
     if program.cpu:
-        size = (-(-ow // (2 * program.vec)), oh, n * -(-f // FILTERS))
-        program.conv2d_cpu(queue, size, (1, 1, 1), x, weight, bias, y, *sizes)
+        queue = program.nearby(queue, count * c * kh * kw // 8)
+        if kh == kw == stride == 1 and padding == 0:  # lines follow one another
+            sizes = (n, c, small(1), small(h * w), f, *sizes[5:7], small(1), small(oh * ow))
+            sizes = (*sizes, small(1), small(0))
+        tall, broad = sides(int(n), int(f), int(oh * ow))
+        size = (-(-f // tall), -(-oh * ow // broad), n)
+        blocks = small(tall), small(broad)
+        program.conv2d_cpu(queue, size, (1, 1, 1), x, weight, bias, y, *sizes, *blocks)
         return
     if max(c * h * w, c * kh * kw) >= 1 << 31:
         raise ValueError(f"conv2d: got an image of {c} x {h} x {w}, expected below 2^31 elements")

@@ -1,9 +1,9 @@
 import numpy
 
+from portkern.backends.opencl.include.cpu_convolution import pools_of
+
 BN = 128
-FILTERS = 96  # knob: 48 96
-DEPTH = 128  # knob: 64 128 256
-ROWS = 6
+REGION = 24576  # on a CPU: elements of the convolution that a work-item makes for its pools
 
 SOURCE = r"""
 #ifndef PORTKERN_CPU
@@ -76,97 +76,59 @@ POOLED(64, 64)
 #endif
 
 #ifdef PORTKERN_CPU
-// The elements at column `left` of a line of x and each `stride` after it; 0 outside of it.
-inline vec_t spaced(global const storage_t* line, int left, int stride, int w) {
-  if (stride == 1 && left >= 0 && left + VEC <= w) return LOADV(line, left);
-  const bool inside = left >= 0 && left + (VEC - 1) * stride < w;
-  vec_t v;
-#pragma unroll
-  for (int l = 0; l < VEC; ++l) {
-    const int ix = left + l * stride;
-    ((float*)&v)[l] = inside || (ix >= 0 && ix < w) ? LOAD(line, ix) : 0.0f;
-  }
-  return v;
-}
+#include <portkern/cpu_tile.h>
+#include <portkern/cpu_convolution.h>
 
-// Adds the products of `count` filters with the windows at `top`, `left` and each `stride` to the
-// right of it, two vectors of them: DEPTH elements of the windows at a time are gathered for all
-// filters, ROWS of which are then in registers.
-inline void convolve(global const storage_t* image, global const storage_t* filters, int count,
-                     long c, int h, int w, int kh, int kw, int top, int left, int stride,
-                     vec_t (*sums)[2]) {
-  const long k = c * kh * kw;
-  vec_t windows[DEPTH][2];
-  int r = 0, s = 0;
-  for (long p = 0; p < k; p += DEPTH) {
-    const int depth = k - p < DEPTH ? k - p : DEPTH;
-    for (int q = 0; q < depth; ++q) {
-      const bool inside = top + r >= 0 && top + r < h;
-      global const storage_t* line = image + (top + r) * (long)w;
-      windows[q][0] = inside ? spaced(line, left + s, stride, w) : 0.0f;
-      windows[q][1] = inside ? spaced(line, left + s + VEC * stride, stride, w) : 0.0f;
-      if (++s < kw) continue;
-      s = 0;
-      if (++r < kh) continue;
-      r = 0;
-      image += h * (long)w;
-    }
-    for (int i = 0; i < count; i += ROWS) {
-      vec_t s0[ROWS], s1[ROWS];
-      long from[ROWS];
-#pragma unroll
-      for (int j = 0; j < ROWS; ++j) {
-        from[j] = (i + j < count ? i + j : count - 1) * k + p;  // the last is repeated
-        s0[j] = sums[i + j][0];
-        s1[j] = sums[i + j][1];
-      }
-      for (int q = 0; q < depth; ++q) {
-#pragma unroll
-        for (int j = 0; j < ROWS; ++j) {
-          const vec_t weight = LOAD(filters, from[j] + q);
-          s0[j] += weight * windows[q][0];
-          s1[j] += weight * windows[q][1];
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < ROWS; ++j) {
-        sums[i + j][0] = s0[j];
-        sums[i + j][1] = s1[j];
-      }
-    }
-  }
-}
-
-// On a CPU: the elements of a line of y that two vectors of the convolution reach, of FILTERS
-// filters, per work-item; larger pools take more vectors, one after the other.
+// On a CPU: `tall` filters and the pools of `ph` lines and `pw` columns of an image per work-item.
+// It makes the convolution below them block by block, and brings each element to those pools that
+// have it; a pool begins with 0, which is what relu makes of less.
 kernel void conv2d_relu_maxpool_cpu(global const storage_t* x, global const storage_t* weight,
                                     global const storage_t* bias, global storage_t* y, long n,
                                     long c, int h, int w, long f, int kh, int kw, int oh, int ow,
-                                    int stride, int padding, int pool, int pool_stride, int pw) {
-  const int ox = get_global_id(0) * pw, oy = get_global_id(1), reach = min(pw, ow - ox);
-  const long blocks = (f + FILTERS - 1) / FILTERS, image = get_global_id(2) / blocks;
-  const long first = get_global_id(2) % blocks * FILTERS;
-  const int count = min((long)FILTERS, f - first);
-  for (int at = 0; at < (reach - 1) * pool_stride + pool; at += 2 * VEC) {
-    vec_t most[FILTERS][2], sums[FILTERS][2];
-    for (int i = 0; i < FILTERS; ++i) most[i][0] = most[i][1] = 0.0f;
-    for (int line = oy * pool_stride; line < oy * pool_stride + pool; ++line) {
-      for (int i = 0; i < FILTERS; ++i)
-        sums[i][0] = sums[i][1] = i < count ? LOAD(bias, first + i) : 0;
-      convolve(x + image * c * h * w, weight + first * c * kh * kw, count, c, h, w, kh, kw,
-               line * stride - padding, (ox * pool_stride + at) * stride - padding, stride, sums);
-      for (int i = 0; i < count; ++i)
-        for (int v = 0; v < 2; ++v) most[i][v] = sums[i][v] > most[i][v] ? sums[i][v] : most[i][v];
-    }
-    for (int i = 0; i < count; ++i)
-      for (int j = 0; j < reach; ++j) {
-        const long to = ((image * f + first + i) * oh + oy) * ow + ox + j;
-        const int from = max(j * pool_stride - at, 0);
-        const int end = min(j * pool_stride + pool - at, 2 * VEC);
-        float largest = at == 0 ? 0.0f : LOAD(y, to);
-        for (int l = from; l < end; ++l) largest = fmax(largest, ((const float*)most[i])[l]);
-        STORE(y, to, largest);
+                                    int stride, int padding, int pool, int pool_stride, int ph,
+                                    int pw, int tall) {
+  local float left[TALL * PITCH], line[REGION + 8];
+  local wide_t right[BROAD * DEPTH / WIDE], sums[TALL * BROAD / WIDE];
+  const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};
+  const int across = (ow + pw - 1) / pw;
+  const int ox = get_global_id(1) % across * pw, oy = get_global_id(1) / across * ph;
+  const long top = get_global_id(0) * tall, image = get_global_id(2);
+  const int rows = min((long)tall, f - top), pools = min(pw, ow - ox), lines = min(ph, oh - oy);
+  const int width = (pools - 1) * pool_stride + pool, height = (lines - 1) * pool_stride + pool;
+  const int all = width * height;
+  for (int first = 0; first < all; first += BROAD) {
+    const int cols = min(BROAD, all - first);
+    convolve(left, right, sums, x + image * c * h * w, weight + top * c * kh * kw, s, rows, cols,
+             first, width, oy * pool_stride, ox * pool_stride);
+    for (int i = 0; i < rows; ++i)
+      for (int l = 0; l < cols; l += VEC) {
+        const vec_t v = *(local const vec_t*)sums_of(sums, i, l);
+        if (l + VEC <= cols) *(local floats_t*)(line + i * all + first + l) = (floats_t){v};
+        else
+          for (int e = 0; l + e < cols; ++e) line[i * all + first + l + e] = ((float*)&v)[e];
       }
+  }
+  local float* tops = left;  // of a line's columns, over the lines of a pool
+  for (int e = 0; e < rows * lines; ++e) {
+    const int i = e / lines, py = e % lines;
+    local const float* from = line + i * all + py * pool_stride * width;
+    for (int j = 0; j < width; j += VEC) {
+      vec_t most = 0.0f;
+      for (int r = 0; r < pool; ++r) {
+        const vec_t v = ((local const floats_t*)(from + r * width + j))->v + LOAD(bias, top + i);
+        most = (most != most) | (v <= most) ? most : v;  // a NaN is the largest
+      }
+      *(local floats_t*)(tops + j) = (floats_t){most};
+    }
+    const long to = ((image * f + top + i) * oh + oy + py) * ow + ox;
+    for (int px = 0; px < pools; ++px) {
+      float most = 0.0f;
+      for (int q = 0; q < pool; ++q) {
+        const float v = tops[px * pool_stride + q];
+        most = v > most || v != v ? v : most;
+      }
+      STORE(y, to + px, most);
+    }
   }
 }
 #endif
@@ -201,9 +163,12 @@ def conv2d_relu_maxpool(
     steps = map(numpy.int32, (stride, padding, window, pool_stride))
     arguments = (x, weight, bias, y, *sizes, *steps)
     if program.cpu:
-        pw = numpy.int32(max(1, (2 * program.vec - window) // pool_stride + 1))
-        size = (-(-ow // pw), oh, n * -(-f // FILTERS))
-        program.conv2d_relu_maxpool_cpu(queue, size, (1, 1, 1), *arguments, pw)
+        pools, tall = pools_of(REGION, *map(int, (n, f, oh, ow, window, pool_stride)))
+        area = n * f * oh * ow * min(window, pool_stride) ** 2
+        queue = program.nearby(queue, area * (4 + c * kh * kw // 8))
+        size = (-(-f // tall), -(-ow // pools[1]) * -(-oh // pools[0]), n)
+        blocks = map(numpy.int32, (*pools, tall))
+        program.conv2d_relu_maxpool_cpu(queue, size, (1, 1, 1), *arguments, *blocks)
         return
     if max(c * h * w, c * kh * kw) >= 1 << 31:
         raise ValueError(f"Got an image of {c} x {h} x {w}, expected below 2^31 elements")

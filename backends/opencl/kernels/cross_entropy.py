@@ -72,14 +72,32 @@ kernel void cross_entropy_narrow(global const storage_t* restrict logits,
 }
 
 #else
+#include <portkern/slim_rows.h>
+kernel void cross_entropy_slim_cpu(global const storage_t* logits, global const long* target,
+                                   global storage_t* loss, long rows, long classes) {
+  const slim_t s = {get_global_id(0) * VEC, rows, classes};
+  if (s.first >= rows) return;
+  vec_t v[VEC], top = -FLT_MAX, sum = 0.0f;
+  for (int j = 0; j < classes; ++j) {
+    v[j] = take_column(logits, s, j);
+    top = v[j] > top ? v[j] : top;
+  }
+  for (int j = 0; j < classes; ++j) sum += EXPV(v[j] - top);
+  for (int l = 0; l < VEC && s.first + l < rows; ++l) {
+    const float logit = ((float*)&v[target[s.first + l]])[l];
+    STORE(loss, s.first + l, (((float*)&top)[l] - logit) + log(((float*)&sum)[l]));
+  }
+}
+
 #define BLOCK 2048
 
 // On a CPU a work-item does a row. Of each block, which stays in the nearest cache, it first finds
 // the largest, then it adds the powers. The rest of a row is apart: loops without branches keep
 // their constants in registers.
 kernel void cross_entropy_cpu(global const storage_t* logits, global const long* target,
-                              global storage_t* loss, long classes) {
+                              global storage_t* loss, long rows, long classes) {
   const long row = get_global_id(0), start = row * classes, whole = classes / VEC * VEC;
+  if (row >= rows) return;
   const vec_t rest = LOADROW(logits, start, whole, classes, -INFINITY);
   vec_t tops = rest > -FLT_MAX ? rest : (vec_t)(-FLT_MAX);
   float top = max_of(tops), sum = sum_of(EXPV(rest - top));
@@ -106,7 +124,13 @@ def cross_entropy(queue, program, logits, target, loss, *, rows, classes):
     if rows == 0 or classes == 0:
         return
     if program.cpu:
-        program.cross_entropy_cpu(queue, (rows,), (1,), logits, target, loss, classes)
+        queue = program.nearby(queue, 4 * rows * classes)
+        if classes <= program.vec:
+            size = program.rows_on_cpu(-(-rows // program.vec), program.vec * classes)
+            program.cross_entropy_slim_cpu(queue, *size, logits, target, loss, rows, classes)
+            return
+        size = program.rows_on_cpu(rows, classes)
+        program.cross_entropy_cpu(queue, *size, logits, target, loss, rows, classes)
         return
     if classes <= NARROW:
         sizes, shape = program.tiles(rows, classes)

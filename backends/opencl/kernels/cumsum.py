@@ -123,8 +123,17 @@ kernel void cumsum_narrow(global const storage_t* restrict x, global storage_t* 
 }
 
 #else
+#include <portkern/slim_rows.h>
+kernel void cumsum_slim_cpu(global const storage_t* x, global storage_t* y, long rows, long cols) {
+  const slim_t s = {get_global_id(0) * VEC, rows, cols};
+  if (s.first >= rows) return;
+  vec_t sum = 0.0f;
+  for (long j = 0; j < cols; ++j) put_column(y, s, j, sum += take_column(x, s, j));
+}
+
 // On a CPU a work-item does a row, a vector at a time: three rounds scan its eight elements.
-kernel void cumsum_cpu(global const storage_t* x, global storage_t* y, long cols) {
+kernel void cumsum_cpu(global const storage_t* x, global storage_t* y, long rows, long cols) {
+  if (get_global_id(0) >= rows) return;
   const long start = get_global_id(0) * cols;
   float carry = 0.0f, error = 0.0f;
   for (long first = 0; first < cols; first += VEC) {
@@ -147,7 +156,12 @@ def cumsum(queue, program, x, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
-        program.cumsum_cpu(queue, (rows,), (1,), x, y, cols)
+        queue = program.nearby(queue, 2 * rows * cols)
+        if cols < program.vec:
+            size = program.rows_on_cpu(-(-rows // program.vec), program.vec * cols)
+            program.cumsum_slim_cpu(queue, *size, x, y, rows, cols)
+            return
+        program.cumsum_cpu(queue, *program.rows_on_cpu(rows, cols), x, y, rows, cols)
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)

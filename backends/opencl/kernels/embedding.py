@@ -36,8 +36,13 @@ kernel void embedding(global const bits_t* restrict table, global const long* re
 def embedding(queue, program, table, index, y, *, vocab, dim, n):
     if n == 0 or dim == 0:
         return
+    if program.cpu:
+        queue = program.nearby(queue, n * dim)
+        [rows], [tall] = program.rows_on_cpu(n, dim)
+        program.embedding(queue, (rows // tall, tall), (1, tall), table, index, y, dim, n)
+        return
     items = int(-(-dim // (AHEAD * program.vec)))
-    across = 1 if program.cpu else min(WG, 1 << (items - 1).bit_length())
+    across = min(WG, 1 << (items - 1).bit_length())
     down = WG // across
     size = (-(-n // down) * across, down)
     program.embedding(queue, size, (across, down), table, index, y, dim, n)

@@ -157,53 +157,67 @@ kernel void layernorm_narrow(global const storage_t* restrict x,
 }
 
 #else
+#include <portkern/slim_rows.h>
+kernel void layernorm_slim_cpu(global const storage_t* x, global const storage_t* weight,
+                               global const storage_t* bias, global storage_t* y, long rows,
+                               long cols, float eps) {
+  const slim_t s = {get_global_id(0) * VEC, rows, cols};
+  if (s.first >= rows) return;
+  const vec_t first = take_column(x, s, 0);
+  vec_t sum = 0.0f, squares = 0.0f;
+  for (long j = 1; j < cols; ++j) sum += take_column(x, s, j) - first;
+  const vec_t mean = first + sum / (float)cols;
+  for (long j = 0; j < cols; ++j) {
+    const vec_t off = take_column(x, s, j) - mean;
+    squares += off * off;
+  }
+  const vec_t scale = 1.0f / sqrt(squares / (float)cols + eps);
+  for (long j = 0; j < cols; ++j)
+    put_column(y, s, j, (take_column(x, s, j) - mean) * scale * LOAD(weight, j) + LOAD(bias, j));
+}
+
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 #define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
 
 // The sums of x - shift and of its square, over a row. E[x^2] - E[x]^2 would lose every digit where
 // the mean is large, so the variance takes a pass of its own, with the mean as its shift.
-inline float moment(global const storage_t* x, long start, long cols, float shift, bool square,
-                    local float* scratch) {
-  const long me = get_local_id(0), step = get_local_size(0);
-  const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
+inline float moment(global const storage_t* x, long start, long cols, float shift, bool square) {
+  const long whole = cols / VEC * VEC;
   vec_t sums = 0.0f;
   float sum = 0.0f;
-  for (long i = me * VEC; i < whole;) {
+  for (long i = 0; i < whole;) {
     vec_t part = 0.0f;
-    for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC) {
+    for (int k = 0; k < BLOCK && i < whole; ++k, i += VEC) {
       const vec_t v = LOADV(x, start + i) - shift;
       part += square ? v * v : v;
     }
     sums += part;
   }
-  for (long i = whole + me; i < cols;) {
+  for (long i = whole; i < cols;) {
     float part = 0.0f;
-    for (int k = 0; k < CHAIN && i < cols; ++k, i += step) {
+    for (int k = 0; k < CHAIN && i < cols; ++k, ++i) {
       const float v = LOAD(x, start + i) - shift;
       part += square ? v * v : v;
     }
     sum += part;
   }
-  return group_sum(sum + sum_of(sums), scratch);
+  return sum + sum_of(sums);
 }
 
-// On a CPU a group is one work-item.
+// On a CPU a work-item has a row.
 kernel void layernorm_cpu(global const storage_t* x, global const storage_t* weight,
                           global const storage_t* bias, global storage_t* y, long rows,
                           long cols, float eps) {
-  local float scratch[1];
-  const long row = row_of(), start = min(row, rows - 1) * cols;
-  const long me = get_local_id(0), step = get_local_size(0);
-  const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
+  const long row = get_global_id(0), start = row * cols, whole = cols / VEC * VEC;
+  if (row >= rows) return;
   // Shifted by one of its elements, a row's sum keeps the digits in which they differ.
   const float first = LOAD(x, start);
-  const float mean = first + moment(x, start, cols, first, false, scratch) / (float)cols;
-  const float variance = moment(x, start, cols, mean, true, scratch) / (float)cols;
+  const float mean = first + moment(x, start, cols, first, false) / (float)cols;
+  const float variance = moment(x, start, cols, mean, true) / (float)cols;
   const float scale = 1.0f / sqrt(variance + eps);
-  if (row >= rows) return;
-  for (long i = me * VEC; i < whole; i += step * VEC)
+  for (long i = 0; i < whole; i += VEC)
     STOREV(y, start + i, (LOADV(x, start + i) - mean) * scale * LOADV(weight, i) + LOADV(bias, i));
-  for (long i = whole + me; i < cols; i += step)
+  for (long i = whole; i < cols; ++i)
     STORE(y, start + i, (LOAD(x, start + i) - mean) * scale * LOAD(weight, i) + LOAD(bias, i));
 }
 #endif
@@ -214,7 +228,12 @@ def layernorm(queue, program, x, weight, bias, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
-        size = (rows, 1), (1, 1)
+        queue = program.nearby(queue, 2 * rows * cols)
+        if cols < program.vec:
+            size = program.rows_on_cpu(-(-rows // program.vec), program.vec * cols)
+            program.layernorm_slim_cpu(queue, *size, x, weight, bias, y, rows, cols, eps)
+            return
+        size = program.rows_on_cpu(rows, cols)
         program.layernorm_cpu(queue, *size, x, weight, bias, y, rows, cols, eps)
         return
     if cols <= NARROW:

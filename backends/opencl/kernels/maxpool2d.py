@@ -4,39 +4,75 @@ WG = 256  # knob: 64 128 256 512
 
 SOURCE = r"""
 #ifdef PORTKERN_CPU
-// On a CPU one work-item makes a row, and VEC elements at once where their windows are inside of x.
-kernel void maxpool2d_cpu(global const storage_t* x, global storage_t* y, long planes, int h,
-                          int w, int oh, int ow, int window, int stride, int padding) {
+#define LINE 1024  // elements of a line of windows at a time
+
+inline vec_t larger(vec_t most, vec_t v) {  // a NaN is the largest
+  return (most != most) | (v <= most) ? most : v;
+}
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Columns `left` to `left + span` of `window` lines of an image from `top` on: the largest of each,
+// and -infinity where there is none. An edge is seen twice instead of what is beyond it.
+INLINE void tops_of(float* tops, global const storage_t* image, int top, int left, int span, int h,
+                    int w, const int window) {
+  for (int j = left; j < 0 && j < left + span; ++j) tops[j - left] = -INFINITY;
+  const int first = max(left, 0), last = min(left + span, w);
+  for (int j = first; j < last; j += VEC) {
+    if (j + VEC > w && w - VEC >= first) j = w - VEC;  // some again, rather than one by one
+    vec_t most = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < window; ++i)
+      most = larger(most, LOADROW(image, (long)clamp(top + i, 0, h - 1) * w, j, w, -INFINITY));
+    *(floats_t*)(tops + j - left) = (floats_t){most};
+  }
+  for (int j = max(w - left, 0); j < span; ++j) tops[j] = -INFINITY;
+}
+
+// On a CPU one work-item makes a row, a stretch at a time: first the largest of each column of the
+// windows, then the largest of their neighbours, both as vectors.
+INLINE void pool_row(global const storage_t* x, global storage_t* y, long planes, int h, int w,
+                     int oh, int ow, const int window, int stride, int padding) {
   const long row = (long)get_group_id(0) * get_local_size(1) + get_local_id(1);
   if (row >= planes * oh) return;
   const long plane = row / oh;
   const int top = (int)(row - plane * oh) * stride - padding;
-  const int above = max(top, 0), below = min(top + window, h);
+  const int side = min(window, LINE), each = (LINE - side) / stride + 1;
   global const storage_t* image = x + plane * h * w;
-  for (int column = 0; column < ow; ++column) {
-    const int left = column * stride - padding;
-    const bool inside = left >= 0 && left + window + 2 * VEC - 2 < w && column + VEC <= ow;
-    if (inside && stride <= 2) {
+  float tops[LINE + 3 * VEC];
+  for (int column = 0; column < ow; column += each) {
+    const int count = min(each, ow - column), left = column * stride - padding;
+    tops_of(tops, image, top, left, (count - 1) * stride + side, h, w, window);
+    for (int c = 0; c < count; c += VEC) {
       vec_t most = -INFINITY;
-      for (int i = above; i < below; ++i)
-        for (int j = left; j < left + window; ++j) {
-          const vec_t v = LOADV(image, (long)i * w + j), next = LOADV(image, (long)i * w + j + VEC);
-          const vec_t each = stride == 1 ? v : (vec_t)(v.even, next.even);
-          most = each > most | each != each ? each : most;  // a NaN is the largest
+      const int most_far = (count - 1 - c) * stride;
+#pragma unroll
+      for (int q = 0; q < side; ++q) {
+        const float* from = tops + c * stride + q;
+        vec_t v;
+        if (stride == 1) {
+          v = ((floats_t*)from)->v;
+        } else if (stride == 2) {
+          v = (vec_t)(((floats_t*)from)->v.even, ((floats_t*)(from + VEC))->v.even);
+        } else {
+#pragma unroll
+          for (int l = 0; l < VEC; ++l) ((float*)&v)[l] = from[min(l * stride, most_far)];
         }
-      STOREV(y, row * ow + column, most);
-      column += VEC - 1;
-      continue;
-    }
-    const int from = max(left, 0), to = min(left + window, w);
-    float most = -INFINITY;
-    for (int i = above; i < below; ++i)
-      for (int j = from; j < to; ++j) {
-        const float v = LOAD(image, (long)i * w + j);
-        most = v > most || v != v ? v : most;
+        most = larger(most, v);
       }
-    STORE(y, row * ow + column, most);
+      for (int q = side; q < window; q += LINE) {  // then it is one column
+        tops_of(tops, image, top, left + q, min(LINE, window - q), h, w, window);
+        for (int l = 0; l < min(LINE, window - q); ++l) most = larger(most, (vec_t)(tops[l]));
+      }
+      STOREROW(y, row * ow + column, c, count, most);
+    }
   }
+}
+kernel void maxpool2d_cpu(global const storage_t* x, global storage_t* y, long planes, int h,
+                          int w, int oh, int ow, int window, int stride, int padding) {
+  if (window == 2) pool_row(x, y, planes, h, w, oh, ow, 2, stride, padding);
+  else if (window == 3) pool_row(x, y, planes, h, w, oh, ow, 3, stride, padding);
+  else pool_row(x, y, planes, h, w, oh, ow, window, stride, padding);
 }
 
 #else
@@ -84,6 +120,7 @@ def maxpool2d(queue, program, x, y, *, n, c, h, w, oh, ow, window, stride, paddi
         return
     sizes = tuple(map(numpy.int32, (h, w, oh, ow, window, stride, padding)))
     if program.cpu:
+        queue = program.nearby(queue, count * window * window)
         size = (-(-(planes * oh) // WG), WG)
         program.maxpool2d_cpu(queue, size, (1, WG), x, y, planes, *sizes)
         return

@@ -19,5 +19,6 @@ kernel void relu(global const storage_t* x, global storage_t* y, long n) {
 def relu(queue, program, x, y, *, n):
     if n == 0:
         return
+    queue = program.nearby(queue, n)
     groups = -(-n // (WG * program.vec))
     program.relu(queue, (groups * WG,), (WG,), x, y, n)

@@ -109,40 +109,49 @@ kernel void rmsnorm_narrow(global const storage_t* restrict x,
 }
 
 #else
+#include <portkern/slim_rows.h>
+kernel void rmsnorm_slim_cpu(global const storage_t* x, global const storage_t* weight,
+                             global storage_t* y, long rows, long cols, float eps) {
+  const slim_t s = {get_global_id(0) * VEC, rows, cols};
+  if (s.first >= rows) return;
+  vec_t squares = 0.0f;
+  for (long j = 0; j < cols; ++j) squares += take_column(x, s, j) * take_column(x, s, j);
+  const vec_t scale = 1.0f / sqrt(squares / (float)cols + eps);
+  for (long j = 0; j < cols; ++j)
+    put_column(y, s, j, take_column(x, s, j) * scale * LOAD(weight, j));
+}
+
 #define BLOCK 64  // terms in a chain of additions; the error grows with the number of blocks
 #define CHAIN 16  // the same where elements come one by one: few values, so roundings repeat
 
-// On a CPU a group is one work-item.
+// On a CPU a work-item has a row.
 kernel void rmsnorm_cpu(global const storage_t* x, global const storage_t* weight,
                         global storage_t* y, long rows, long cols, float eps) {
-  local float scratch[1];
-  const long row = row_of(), start = min(row, rows - 1) * cols;
-  const long me = get_local_id(0), step = get_local_size(0);
-  const long whole = VECTORS(cols) ? cols / VEC * VEC : 0;
+  const long row = get_global_id(0), start = row * cols, whole = cols / VEC * VEC;
+  if (row >= rows) return;
   vec_t squares = 0.0f;
   float square = 0.0f;
-  for (long i = me * VEC; i < whole;) {
+  for (long i = 0; i < whole;) {
     vec_t part = 0.0f;
-    for (int k = 0; k < BLOCK && i < whole; ++k, i += step * VEC) {
+    for (int k = 0; k < BLOCK && i < whole; ++k, i += VEC) {
       const vec_t v = LOADV(x, start + i);
       part += v * v;
     }
     squares += part;
   }
-  for (long i = whole + me; i < cols;) {
+  for (long i = whole; i < cols;) {
     float part = 0.0f;
-    for (int k = 0; k < CHAIN && i < cols; ++k, i += step) {
+    for (int k = 0; k < CHAIN && i < cols; ++k, ++i) {
       const float v = LOAD(x, start + i);
       part += v * v;
     }
     square += part;
   }
-  square = group_sum(square + sum_of(squares), scratch);
+  square += sum_of(squares);
   const float scale = 1.0f / sqrt(square / (float)cols + eps);
-  if (row >= rows) return;
-  for (long i = me * VEC; i < whole; i += step * VEC)
+  for (long i = 0; i < whole; i += VEC)
     STOREV(y, start + i, LOADV(x, start + i) * scale * LOADV(weight, i));
-  for (long i = whole + me; i < cols; i += step)
+  for (long i = whole; i < cols; ++i)
     STORE(y, start + i, LOAD(x, start + i) * scale * LOAD(weight, i));
 }
 #endif
@@ -153,7 +162,13 @@ def rmsnorm(queue, program, x, weight, y, *, rows, cols, eps):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
-        program.rmsnorm_cpu(queue, (rows, 1), (1, 1), x, weight, y, rows, cols, eps)
+        queue = program.nearby(queue, 2 * rows * cols)
+        if cols < program.vec:
+            size = program.rows_on_cpu(-(-rows // program.vec), program.vec * cols)
+            program.rmsnorm_slim_cpu(queue, *size, x, weight, y, rows, cols, eps)
+            return
+        size = program.rows_on_cpu(rows, cols)
+        program.rmsnorm_cpu(queue, *size, x, weight, y, rows, cols, eps)
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)

@@ -35,8 +35,14 @@ kernel void rope(global const storage_t* x, global const float* cosines, global 
 def rope(queue, program, x, cos, sin, y, *, tokens, heads, half):
     if tokens == 0 or heads == 0 or half == 0:
         return
+    arguments = (x, cos, sin, y, tokens, heads, half)
+    if program.cpu:
+        queue = program.nearby(queue, 2 * tokens * heads * half)
+        [rows], [tall] = program.rows_on_cpu(tokens * heads, 2 * half)
+        program.rope(queue, (rows // tall, tall), (1, tall), *arguments)
+        return
     chunks = int(-(-half // program.vec))
-    across = 1 if program.cpu else min(WG, 1 << (chunks - 1).bit_length())
+    across = min(WG, 1 << (chunks - 1).bit_length())
     down = WG // across
     size = (-(-(tokens * heads) // down) * across, down)
-    program.rope(queue, size, (across, down), x, cos, sin, y, tokens, heads, half)
+    program.rope(queue, size, (across, down), *arguments)

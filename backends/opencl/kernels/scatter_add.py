@@ -5,13 +5,11 @@ ROWS = 16  # knob: 8 16 32
 ROOM = 512  # knob: 512 1024
 CROWD = 128  # knob: 64 128
 MOST_ROWS, TALL, GROUPS, FILL, FEW = 64, 64, 1024, 512, 16
+SUMS = 16384  # of a block, on a CPU
 
 SOURCE = r"""
-#ifdef PORTKERN_CPU
-#define SCAN 1
-#else
+#ifndef PORTKERN_CPU
 #define SCAN 8  // indices on their way at once
-#endif
 
 // A group owns a block of rows of y, or a band of their columns. It lists the src rows that go
 // there, in their order, and makes each element in one register: no atomic addition, and the same
@@ -74,7 +72,6 @@ kernel void scatter_add(global const storage_t* x, global const long* index,
   }
 }
 
-#ifndef PORTKERN_CPU
 // A few entries: a work-item has a vector of x, wherever rows begin, and holds each entry's row
 // against it.
 kernel void scatter_add_few(global const storage_t* restrict x, global const long* index,
@@ -177,6 +174,33 @@ kernel void scatter_add_narrow(global const float* restrict sums, global storage
   const long i = get_global_id(0);
   if (i < count) STORE(y, i, sums[i]);
 }
+
+#else
+// On a CPU a work-item makes `tall` rows, or columns of one, as floats that stay in a near cache.
+// It looks at all of the index, so that rows get their entries in order.
+kernel void scatter_add_cpu(global const storage_t* x, global const long* index,
+                            global const storage_t* src, global storage_t* y, long rows, long dim,
+                            long n, long tall, long broad) {
+  local float sums[SUMS + VEC];
+  const long top = get_global_id(0) * tall, left = get_global_id(1) * broad;
+  const long here = min(tall, rows - top), wide = min(broad, dim - left);
+  const long count = here * wide, start = top * dim + left;  // in a row, if rows are not whole
+  for (long i = 0; i < count; i += VEC)
+    *(local floats_t*)(sums + i) = (floats_t){LOADROW(x, start, i, count, 0.0f)};
+  for (long e = 0; e < n; ++e) {
+    const long at = index[e] - top;
+    if (at < 0 || at >= here) continue;
+    local float* to = sums + at * wide;
+    const long from = e * dim + left;
+    long c = 0;
+    for (; c + VEC <= wide; c += VEC)
+      *(local floats_t*)(to + c) =
+          (floats_t){((local floats_t*)(to + c))->v + LOADV(src, from + c)};
+    for (; c < wide; ++c) to[c] += LOAD(src, from + c);
+  }
+  for (long i = 0; i < count; i += VEC)
+    STOREROW(y, start, i, count, ((local floats_t*)(sums + i))->v);
+}
 #endif
 """
 
@@ -184,13 +208,11 @@ kernel void scatter_add_narrow(global const float* restrict sums, global storage
 def scatter_add(queue, program, x, index, src, y, *, rows, dim, n):
     if rows == 0 or dim == 0:
         return
-    # Few enough rows that the list has room for theirs; a CPU's groups are fewer and larger.
-    block = min(MOST_ROWS if program.cpu else ROWS, int(ROOM * rows // (4 * n + 1)))
     if program.cpu:
-        block = numpy.int32(max(block, 1))
-        size = (-(-rows // block), 1, 1), (1, 1, 1)
-        program.scatter_add(queue, *size, x, index, src, y, rows, dim, n, block)
+        add_on_cpu(queue, program, x, index, src, y, rows, dim, n)
         return
+    # Few enough rows that the list has room for theirs.
+    block = min(ROWS, int(ROOM * rows // (4 * n + 1)))
     if take_another_way(queue, program, x, index, src, y, rows, dim, n, block):
         return
     block = numpy.int32(min(block, -(-int(rows) // FILL)))
@@ -200,6 +222,20 @@ def scatter_add(queue, program, x, index, src, y, *, rows, dim, n):
     bands = min(-(-chunks // across), -(-FILL // groups))
     size = (groups * across, WG // across, bands), (across, WG // across, 1)
     program.scatter_add(queue, *size, x, index, src, y, rows, dim, n, block)
+
+
+def add_on_cpu(queue, program, x, index, src, y, rows, dim, n):
+    """Blocks as large as sums have room for, or smaller ones where there would be few."""
+    tall, broad = max(1, SUMS // int(dim)), min(SUMS, int(dim))
+    # Each looks at all of the index, which is to take no longer than the sums do.
+    enough = min(32, max(4, int((rows + n) * dim // max(n, 1))))
+    tall = min(tall, max(1, -(-int(rows) // enough), 1024 // int(dim)))
+    if tall == 1:
+        broad = min(broad, max(128, -(-int(rows * dim) // 32)))
+    size = -(-rows // tall), -(-dim // broad)
+    queue = program.nearby(queue, (rows + n) * dim + size[0] * size[1] * n)
+    blocks = numpy.int64(tall), numpy.int64(broad)
+    program.scatter_add_cpu(queue, size, (1, 1), x, index, src, y, rows, dim, n, *blocks)
 
 
 def take_another_way(queue, program, x, index, src, y, rows, dim, n, block):

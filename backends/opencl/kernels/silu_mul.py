@@ -15,5 +15,6 @@ kernel void silu_mul(global const storage_t* gate, global const storage_t* up, g
 def silu_mul(queue, program, gate, up, y, *, n):
     if n == 0:
         return
+    queue = program.nearby(queue, 2 * n)
     groups = -(-n // (WG * program.vec))
     program.silu_mul(queue, (groups * WG,), (WG,), gate, up, y, n)

@@ -96,11 +96,25 @@ kernel void softmax_narrow(global const storage_t* restrict x, global storage_t*
 }
 
 #else
+#include <portkern/slim_rows.h>
+kernel void softmax_slim_cpu(global const storage_t* x, global storage_t* y, long rows, long cols) {
+  const slim_t s = {get_global_id(0) * VEC, rows, cols};
+  if (s.first >= rows) return;
+  vec_t v[VEC], top = -INFINITY, sum = 0.0f;
+  for (int j = 0; j < cols; ++j) {
+    v[j] = take_column(x, s, j);
+    top = v[j] > top ? v[j] : top;
+  }
+  for (int j = 0; j < cols; ++j) sum += v[j] = EXPV(v[j] - top);
+  for (int j = 0; j < cols; ++j) put_column(y, s, j, v[j] / sum);
+}
+
 // On a CPU a work-item does a row. A float32's output keeps the terms until their sum is known; a
 // half would round them. The rest of a row is apart: loops without branches keep their constants in
 // registers.
 kernel void softmax_cpu(global const storage_t* restrict x, global storage_t* restrict y,
-                        long cols) {
+                        long rows, long cols) {
+  if (get_global_id(0) >= rows) return;
   const long start = get_global_id(0) * cols, whole = cols / VEC * VEC;
   const bool kept = sizeof(storage_t) == sizeof(float);
   const vec_t rest = LOADROW(x, start, whole, cols, -INFINITY);
@@ -137,7 +151,12 @@ def softmax(queue, program, x, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
     if program.cpu:
-        program.softmax_cpu(queue, (rows,), (1,), x, y, cols)
+        queue = program.nearby(queue, 4 * rows * cols)
+        if cols <= program.vec:
+            size = program.rows_on_cpu(-(-rows // program.vec), program.vec * cols)
+            program.softmax_slim_cpu(queue, *size, x, y, rows, cols)
+            return
+        program.softmax_cpu(queue, *program.rows_on_cpu(rows, cols), x, y, rows, cols)
         return
     if cols <= NARROW:
         sizes, shape = program.tiles(rows, cols)

@@ -192,34 +192,24 @@ kernel void sum_partials(global const float* restrict partial, global storage_t*
 #else
 // On a CPU: one work-item per contiguous run.
 kernel void sum_runs_cpu(global const storage_t* x, global storage_t* y, long runs, long count) {
-  local float scratch[1];
-  const long run = row_of(), start = min(run, runs - 1) * count;
-  const long step = get_local_size(0);
+  const long run = get_global_id(0), start = run * count;
+  if (run >= runs) return;
   float total = 0.0f;
-  long i = get_local_id(0) * VEC;
-  if (VECTORS(count)) {
-    while (i + VEC <= count) {
-      vec_t part0 = 0.0f, part1 = 0.0f;
-      for (int k = 0; k < BLOCK && i + step * VEC + VEC <= count; k += 2, i += 2 * step * VEC) {
-        part0 += LOADV(x, start + i);
-        part1 += LOADV(x, start + i + step * VEC);
-      }
-      if (i + VEC <= count) {
-        part0 += LOADV(x, start + i);
-        i += step * VEC;
-      }
-      total += sum_of(part0 + part1);
+  long i = 0;
+  while (i + VEC <= count) {
+    vec_t part0 = 0.0f, part1 = 0.0f;
+    for (int k = 0; k < BLOCK && i + 2 * VEC <= count; k += 2, i += 2 * VEC) {
+      part0 += LOADV(x, start + i);
+      part1 += LOADV(x, start + i + VEC);
     }
-    for (i = count / VEC * VEC + get_local_id(0); i < count; i += step) total += LOAD(x, start + i);
-  } else {
-    for (i = get_local_id(0); i < count;) {
-      float part = 0.0f;
-      for (int k = 0; k < BLOCK && i < count; ++k, i += step) part += LOAD(x, start + i);
-      total += part;
+    if (i + VEC <= count) {
+      part0 += LOADV(x, start + i);
+      i += VEC;
     }
+    total += sum_of(part0 + part1);
   }
-  total = group_sum(total, scratch);
-  if (get_local_id(0) == 0 && run < runs) STORE(y, run, total);
+  for (; i < count; ++i) total += LOAD(x, start + i);
+  STORE(y, run, total);
 }
 
 // On a CPU: VEC columns per work-item, whole cache lines of them.
@@ -255,11 +245,13 @@ def sum(queue, program, x, y, *, outer, reduce, inner):
     sums = outer * inner
     if sums == 0:
         return
+    queue = program.nearby(queue, sums + sums * reduce)
     if program.cpu and inner == 1:
-        program.sum_runs_cpu(queue, (outer, 1), (1, 1), x, y, outer, reduce)
+        program.sum_runs_cpu(queue, *program.rows_on_cpu(outer, reduce + 1), x, y, outer, reduce)
     elif program.cpu:
         chunks = int(-(-inner // program.vec))
-        program.sum_columns_cpu(queue, (chunks, outer), (1, 1), x, y, reduce, inner)
+        [across], [wide] = program.rows_on_cpu(chunks, program.vec * (reduce + 1))
+        program.sum_columns_cpu(queue, (across, outer), (wide, 1), x, y, reduce, inner)
     elif reduce == 1:
         program.sum_copy(queue, *over(-(-sums // program.vec)), x, y, sums)
     elif reduce == 0 or (inner > 1 and (reduce <= SHORT or (inner >= 32 and sums >= MANY))):

@@ -176,8 +176,9 @@ inline void sink(global ulong* heap, long at, long count) {
 // On a CPU: one work-item per row keeps the k best keys in a heap, which lies where the indices
 // will be, and passes over all vectors that hold nothing larger than its top.
 kernel void topk_cpu(global const storage_t* from, global storage_t* values, global long* indices,
-                     long cols, long k) {
+                     long rows, long cols, long k) {
   const long row = get_global_id(0);
+  if (row >= rows) return;
   global const storage_t* x = from + row * cols;
   global ulong* heap = (global ulong*)(indices + row * k);
   for (long i = 0; i < k; ++i) heap[i] = key_of(LOAD(x, i), i);
@@ -217,7 +218,9 @@ def topk(queue, program, x, values, indices, *, rows, cols, kept, k):
     if rows == 0 or k == 0:
         return
     if program.cpu:
-        program.topk_cpu(queue, (rows,), (1,), x, values, indices, cols, k)
+        queue = program.nearby(queue, 4 * rows * cols)
+        size = program.rows_on_cpu(rows, cols)
+        program.topk_cpu(queue, *size, x, values, indices, rows, cols, k)
         return
     if cols <= NARROW:
         lanes = 1 << (int(cols) - 1).bit_length()

@@ -119,19 +119,59 @@ kernel void transpose_vector(global const raw_t* restrict x, global raw_t* restr
   else for (long j = i; j < n; ++j) y[j] = x[j];
 }
 #else
-// On a CPU local memory is memory: a work-item moves one tile.
+typedef struct __attribute__((packed)) { bits_v v; } loose_t;  // at any address
+
+inline bits_v low(bits_v a, bits_v b) {
+  return (bits_v)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3);
+}
+inline bits_v high(bits_v a, bits_v b) {
+  return (bits_v)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7);
+}
+
+// A block of 8 x 8 in registers: each of three rounds interleaves the first four with the others.
+inline void turn(global const raw_t* x, global raw_t* y, long rows, long cols) {
+  bits_v a[VEC], b[VEC];
+#pragma unroll
+  for (int i = 0; i < VEC; ++i) a[i] = ((global const loose_t*)(x + i * cols))->v;
+#pragma unroll
+  for (int round = 0; round < 3; ++round) {
+#pragma unroll
+    for (int i = 0; i < VEC / 2; ++i) {
+      b[2 * i] = low(a[i], a[i + VEC / 2]);
+      b[2 * i + 1] = high(a[i], a[i + VEC / 2]);
+    }
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) a[i] = b[i];
+  }
+#pragma unroll
+  for (int i = 0; i < VEC; ++i) ((global loose_t*)(y + i * rows))->v = a[i];
+}
+
+// On a CPU a work-item moves one tile, whose lines stay in the nearest cache.
 kernel void transpose_cpu(global const raw_t* x, global raw_t* y, long rows, long cols) {
   const long left = (long)get_global_id(0) * CPU_TILE, top = (long)get_global_id(1) * CPU_TILE;
   const long right = min(left + CPU_TILE, cols), bottom = min(top + CPU_TILE, rows);
-  raw_t tile[CPU_TILE][CPU_TILE];
-  for (long i = top; i < bottom; ++i)
-    for (long j = left; j < right; ++j) tile[i - top][j - left] = x[i * cols + j];
-  for (long j = left; j < right; ++j)
-    for (long i = top; i < bottom; ++i) y[j * rows + i] = tile[i - top][j - left];
+  for (long i = top; i < bottom; i += VEC)
+    for (long j = left; j < right; j += VEC) {
+      if (i + VEC <= bottom && j + VEC <= right) {
+        turn(x + i * cols + j, y + j * rows + i, rows, cols);
+        continue;
+      }
+      for (long q = j; q < min(j + VEC, right); ++q)
+        for (long p = i; p < min(i + VEC, bottom); ++p) y[q * rows + p] = x[p * cols + q];
+    }
+}
+kernel void transpose_vector_cpu(global const raw_t* x, global raw_t* y, long n) {
+  const long first = (long)get_global_id(0) * STRETCH, last = min(first + STRETCH, n);
+  long i = first;
+  for (; i + VEC <= last; i += VEC)
+    ((global loose_t*)(y + i))->v = ((global const loose_t*)(x + i))->v;
+  for (; i < last; ++i) y[i] = x[i];
 }
 #endif
 """
 CPU_TILE = 32  # knob: 16 32 64
+STRETCH = 4096  # of a vector, on a CPU
 
 
 def transpose(queue, program, x, y, *, rows, cols):
@@ -139,6 +179,10 @@ def transpose(queue, program, x, y, *, rows, cols):
         return
     thin, length = sorted((rows, cols))
     if program.cpu:
+        queue = program.nearby(queue, 2 * rows * cols)
+        if thin == 1:
+            program.transpose_vector_cpu(queue, (-(-length // STRETCH),), (1,), x, y, length)
+            return
         size = (-(-cols // CPU_TILE), -(-rows // CPU_TILE))
         program.transpose_cpu(queue, size, (1, 1), x, y, rows, cols)
     elif thin == 1:

@@ -1,0 +1,20 @@
+"""What a work-item makes of a convolution with pools on a CPU."""
+
+from .cpu_product import ENOUGH, TALL, TILE, even
+
+#: Elements of one plane of the convolution: its lines' maxima take the place of packed filters.
+PLANE = 4096
+
+
+def pools_of(region, n, f, oh, ow, window, pool_stride):
+    """Lines and columns of pools, and of how many filters: ``region`` elements of the convolution
+    at most, whole lines if they fit, and fewer lines where there would be too few work-items."""
+    if window * window > PLANE:
+        raise ValueError(f"Got pools of {window} x {window}, expected at most {PLANE} elements")
+    tall = min(even(f, TALL, TILE[0]), region // (window * window))
+    most = min(region // tall, PLANE)
+    pw = min(ow, (most // window - window) // pool_stride + 1)
+    ph = min(oh, (most // ((pw - 1) * pool_stride + window) - window) // pool_stride + 1)
+    while ph > 1 and n * -(-f // tall) * -(-ow // pw) * -(-oh // ph) < ENOUGH:
+        ph = -(-ph // 2)
+    return (ph, pw), tall
