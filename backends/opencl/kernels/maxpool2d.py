@@ -10,18 +10,15 @@ inline vec_t larger(vec_t most, vec_t v) {  // a NaN is the largest
   return (most != most) | (v <= most) ? most : v;
 }
 
-#define INLINE static inline __attribute__((always_inline))
-
 // Columns `left` to `left + span` of `window` lines of an image from `top` on: the largest of each,
 // and -infinity where there is none. An edge is seen twice instead of what is beyond it.
-INLINE void tops_of(float* tops, global const storage_t* image, int top, int left, int span, int h,
-                    int w, const int window) {
+inline void tops_of(float* tops, global const storage_t* image, int top, int left, int span, int h,
+                    int w, int window) {
   for (int j = left; j < 0 && j < left + span; ++j) tops[j - left] = -INFINITY;
   const int first = max(left, 0), last = min(left + span, w);
   for (int j = first; j < last; j += VEC) {
     if (j + VEC > w && w - VEC >= first) j = w - VEC;  // some again, rather than one by one
     vec_t most = -INFINITY;
-#pragma unroll
     for (int i = 0; i < window; ++i)
       most = larger(most, LOADROW(image, (long)clamp(top + i, 0, h - 1) * w, j, w, -INFINITY));
     *(floats_t*)(tops + j - left) = (floats_t){most};
@@ -31,8 +28,8 @@ INLINE void tops_of(float* tops, global const storage_t* image, int top, int lef
 
 // On a CPU one work-item makes a row, a stretch at a time: first the largest of each column of the
 // windows, then the largest of their neighbours, both as vectors.
-INLINE void pool_row(global const storage_t* x, global storage_t* y, long planes, int h, int w,
-                     int oh, int ow, const int window, int stride, int padding) {
+kernel void maxpool2d_cpu(global const storage_t* x, global storage_t* y, long planes, int h,
+                          int w, int oh, int ow, int window, int stride, int padding) {
   const long row = (long)get_group_id(0) * get_local_size(1) + get_local_id(1);
   if (row >= planes * oh) return;
   const long plane = row / oh;
@@ -46,7 +43,6 @@ INLINE void pool_row(global const storage_t* x, global storage_t* y, long planes
     for (int c = 0; c < count; c += VEC) {
       vec_t most = -INFINITY;
       const int most_far = (count - 1 - c) * stride;
-#pragma unroll
       for (int q = 0; q < side; ++q) {
         const float* from = tops + c * stride + q;
         vec_t v;
@@ -68,13 +64,6 @@ INLINE void pool_row(global const storage_t* x, global storage_t* y, long planes
     }
   }
 }
-kernel void maxpool2d_cpu(global const storage_t* x, global storage_t* y, long planes, int h,
-                          int w, int oh, int ow, int window, int stride, int padding) {
-  if (window == 2) pool_row(x, y, planes, h, w, oh, ow, 2, stride, padding);
-  else if (window == 3) pool_row(x, y, planes, h, w, oh, ow, 3, stride, padding);
-  else pool_row(x, y, planes, h, w, oh, ow, window, stride, padding);
-}
-
 #else
 // A window that reaches into the padding sees the edge twice instead, which changes no maximum: so
 // all loads are without conditions, and in flight together where `window` is a constant.
