@@ -148,7 +148,7 @@ ROWS = "portkern.backends.cpu.include.rows"
     [
         f"from {ROWS} import copy, fill\n@numba.njit\ndef op(x, y): copy(x, y); fill(x, y)",
         f"@numba.njit\ndef op(x, y):\n    from {ROWS} import copy as move\n    move(x, y)",
-        "from portkern.backends.cpu.include.sums import summing\ntotal = summing(8, 8)\n"
+        "from portkern.backends.cpu.include.sums import summing\ntotal = summing(8)\n"
         "@numba.njit\ndef op(x, y): y[0] = total(x)",
     ],
 )

@@ -7,32 +7,32 @@ import numpy as np
 
 from portkern.backends.cpu.include.exponential import exp_beside_one
 from portkern.backends.cpu.include.ordering import row_max
+from portkern.backends.cpu.include.sums import summing
+from portkern.backends.cpu.include.threads import sharing
 
 BLOCK = 1024  # knob: 256 1024 4096
+PARALLEL_FROM = 16384  # knob: 4096 16384 65536
 
 
 @numba.njit
-def sum_exp(x, top, powers):
-    """Halves are added to each other: this is vectorised, and its error does not grow much."""
-    for i in range(x.size):
-        powers[i] = exp_beside_one(x[i] - top)
-    count = x.size
-    while count > 1:
-        rest = count // 2
-        low, high = powers[:rest], powers[count - rest : count]
-        for i in range(rest):
-            low[i] += high[i]
-        count -= rest
-    return powers[0]
+def power(v, top):
+    return exp_beside_one(v - top)
 
 
-@numba.njit(parallel=True)
-def cross_entropy(logits, target, loss):
-    rows, classes = logits.shape
-    for row in numba.prange(rows):
-        powers = np.empty(BLOCK, np.float32)
-        x, total = logits[row], np.float32(0.0)
+sum_of_powers = summing(BLOCK, power)
+
+
+@numba.njit
+def rows(begin, end, logits, target, loss):
+    for row in range(begin, end):
+        x = logits[row]
         top = row_max(x)
-        for start in range(0, classes, BLOCK):
-            total += sum_exp(x[start : start + BLOCK], top, powers)
-        loss[row] = np.float32(math.log(total)) + (top - x[target[row]])
+        loss[row] = np.float32(math.log(sum_of_powers(x, top))) + (top - x[target[row]])
+
+
+share_rows = sharing(rows, PARALLEL_FROM)
+
+
+@numba.njit
+def cross_entropy(logits, target, loss):
+    share_rows(loss.size, logits.size, logits, target, loss)

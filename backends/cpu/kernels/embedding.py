@@ -3,13 +3,20 @@
 import numba
 
 from portkern.backends.cpu.include.rows import copy
+from portkern.backends.cpu.include.threads import sharing
 
-ROWS = 8  # knob: 2 8 32
+PARALLEL_FROM = 32768  # knob: 8192 32768 131072
 
 
-@numba.njit(parallel=True)
+@numba.njit
+def rows(begin, end, table, index, y):
+    for i in range(begin, end):
+        copy(table[index[i]], y[i])
+
+
+share_rows = sharing(rows, PARALLEL_FROM)
+
+
+@numba.njit
 def embedding(table, index, y):
-    n = y.shape[0]
-    for job in numba.prange((n + ROWS - 1) // ROWS):
-        for i in range(job * ROWS, min(job * ROWS + ROWS, n)):
-            copy(table[index[i]], y[i])
+    share_rows(y.shape[0], y.size, table, index, y)

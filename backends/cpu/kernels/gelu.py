@@ -2,17 +2,25 @@ import numba
 import numpy as np
 
 from portkern.backends.cpu.include.exponential import normal_cdf
+from portkern.backends.cpu.include.threads import sharing
 
-BLOCK = 16384  # knob: 4096 16384 65536
+PARALLEL_FROM = 8192  # knob: 2048 8192 32768
 ZERO = np.float32(0.0)
 LOWEST_X = np.float32(-15.0)
 
 
-@numba.njit(parallel=True, error_model="numpy")
+@numba.njit(error_model="numpy")
+def weigh(begin, end, x, y):
+    here, there = x[begin:end], y[begin:end]
+    for i in range(here.size):
+        v = here[i]
+        z = v * normal_cdf(v)
+        there[i] = ZERO if v < LOWEST_X else z  # -infinity * 0 would be NaN
+
+
+share = sharing(weigh, PARALLEL_FROM)
+
+
+@numba.njit
 def gelu(x, y):
-    for job in numba.prange((x.size + BLOCK - 1) // BLOCK):
-        here, there = x[job * BLOCK : (job + 1) * BLOCK], y[job * BLOCK : (job + 1) * BLOCK]
-        for i in range(here.size):
-            v = here[i]
-            z = v * normal_cdf(v)
-            there[i] = ZERO if v < LOWEST_X else z  # -infinity * 0 would be NaN
+    share(x.size, x.size, x, y)

@@ -8,9 +8,10 @@ PLANE = 4096
 
 def pools_of(region, n, f, oh, ow, window, pool_stride):
     """Lines and columns of pools, and of how many filters: ``region`` elements of the convolution
-    at most, whole lines if they fit, and fewer lines where there would be too few work-items."""
+    at most, whole lines if they fit, and fewer lines where there would be too few work-items.
+    None where a pool is larger than that."""
     if window * window > PLANE:
-        raise ValueError(f"Got pools of {window} x {window}, expected at most {PLANE} elements")
+        return None
     tall = min(even(f, TALL, TILE[0]), region // (window * window))
     most = min(region // tall, PLANE)
     pw = min(ow, (most // window - window) // pool_stride + 1)

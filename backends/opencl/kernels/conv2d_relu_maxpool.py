@@ -131,6 +131,32 @@ kernel void conv2d_relu_maxpool_cpu(global const storage_t* x, global const stor
     }
   }
 }
+
+// Pools too large to be kept: one of each of `tall` filters, block by block of what it has.
+kernel void large_pools_cpu(global const storage_t* x, global const storage_t* weight,
+                            global const storage_t* bias, global storage_t* y, long n, long c,
+                            int h, int w, long f, int kh, int kw, int oh, int ow, int stride,
+                            int padding, int pool, int pool_stride, int tall) {
+  local float left[TALL * PITCH], tops[TALL];
+  local wide_t right[BROAD * DEPTH / WIDE], sums[TALL * BROAD / WIDE];
+  const shape_t s = {n, c, f, h, w, kh, kw, oh, ow, stride, padding};
+  const int ox = get_global_id(1) % ow, oy = get_global_id(1) / ow, all = pool * pool;
+  const long top = get_global_id(0) * tall, image = get_global_id(2);
+  const int rows = min((long)tall, f - top);
+  for (int i = 0; i < rows; ++i) tops[i] = 0.0f;
+  for (int first = 0; first < all; first += BROAD) {
+    const int cols = min(BROAD, all - first);
+    convolve(left, right, sums, x + image * c * h * w, weight + top * c * kh * kw, s, rows, cols,
+             first, pool, oy * pool_stride, ox * pool_stride);
+    for (int i = 0; i < rows; ++i)
+      for (int l = 0; l < cols; ++l) {
+        const float v = *sums_of(sums, i, l) + LOAD(bias, top + i);
+        tops[i] = v > tops[i] || v != v ? v : tops[i];
+      }
+  }
+  for (int i = 0; i < rows; ++i)
+    STORE(y, ((image * f + top + i) * oh + oy) * ow + ox, tops[i]);
+}
 #endif
 """
 
@@ -163,7 +189,12 @@ def conv2d_relu_maxpool(
     steps = map(numpy.int32, (stride, padding, window, pool_stride))
     arguments = (x, weight, bias, y, *sizes, *steps)
     if program.cpu:
-        pools, tall = pools_of(REGION, *map(int, (n, f, oh, ow, window, pool_stride)))
+        chosen = pools_of(REGION, *map(int, (n, f, oh, ow, window, pool_stride)))
+        if chosen is None:
+            size = (-(-f // TALL), ow * oh, n)
+            program.large_pools_cpu(queue, size, (1, 1, 1), *arguments, numpy.int32(TALL))
+            return
+        pools, tall = chosen
         area = n * f * oh * ow * min(window, pool_stride) ** 2
         queue = program.nearby(queue, area * (4 + c * kh * kw // 8))
         size = (-(-f // tall), -(-ow // pools[1]) * -(-oh // pools[0]), n)
