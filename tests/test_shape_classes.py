@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from portkern import ops
+from portkern.cells.selection import default_target
 from portkern.evaluator.result import Result
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
@@ -451,6 +452,34 @@ def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_pa
 
 @pytest.mark.full
 @pytest.mark.drawn
+@pytest.mark.parametrize(("op", "dtype"), turns(product(IN_OPENCL)))
+def test_a_shape_of_another_class_is_right_in_opencl_on_a_cpu(
+    op: str, dtype: str, tmp_path: Path
+) -> None:
+    compiled, to = _ready("opencl", "opencl_generic")
+    _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.drawn
+@pytest.mark.parametrize("op", IN_OPENCL)
+def test_a_shape_of_another_class_is_right_in_numba(op: str, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    compiled = registry.load("cpu")
+    to = default_target(compiled)
+    _all_right(op, compiled, to, IN_OPENCL[op], "float32", tmp_path, language="numba")
+
+
+@pytest.mark.full
+def test_pools_of_any_size_are_right_in_opencl_on_a_cpu(tmp_path: Path) -> None:
+    compiled, to = _ready("opencl", "opencl_generic")
+    sizes = {"n": 1, "c": 2, "h": 70, "w": 71, "f": 75, "kh": 3, "kw": 3}
+    scalars = {"stride": 1, "padding": 1, "window": 66, "pool_stride": 2}
+    _all_right("conv2d_relu_maxpool", compiled, to, [sizes | scalars], "float32", tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.parametrize("op", ["matmul", "int8_matmul", "conv2d", "attention"])
 def test_opencl_is_right_for_16_bits_where_no_tensor_cores_are(op: str, tmp_path: Path) -> None:
     compiled, to = _ready("opencl", "gfx942")
@@ -473,9 +502,10 @@ def _all_right(
     dtype: str,
     folder: Path,
     settings: Mapping[str, int] = MappingProxyType({}),
+    language: str = "",
 ) -> list[Result]:
     workloads = [_workload(op, f"class/{number}", dims) for number, dims in enumerate(shapes)]
-    return _all_pass(op, compiled, to, workloads, dtype, folder, settings)
+    return _all_pass(op, compiled, to, workloads, dtype, folder, settings, language)
 
 
 def _all_pass(
@@ -486,8 +516,11 @@ def _all_pass(
     dtype: str,
     folder: Path,
     settings: Mapping[str, int],
+    language: str = "",
 ) -> list[Result]:
-    [shipped] = catalogue.candidates(op, compiled)
+    """Of the kernels of the backend that of the ``language``, where it has several."""
+    kernels = catalogue.candidates(op, compiled)
+    [shipped] = [kernel for kernel in kernels if language in ("", kernel.language)]
     candidate, own = shipped.turn(settings), ops.load(op)
     results = evaluate(candidate, own, compiled, to, workloads, dtype=dtype, folder=folder)
     assert isinstance(results, list), results

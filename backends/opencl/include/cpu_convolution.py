@@ -9,9 +9,9 @@ PLANE = 4096
 def pools_of(region, n, f, oh, ow, window, pool_stride):
     """Lines and columns of pools, and of how many filters: ``region`` elements of the convolution
     at most, whole lines if they fit, and fewer lines where there would be too few work-items.
-    None where a pool is larger than that."""
+    No lines where a pool is larger than that."""
     if window * window > PLANE:
-        return None
+        return (0, 0), TALL
     tall = min(even(f, TALL, TILE[0]), region // (window * window))
     most = min(region // tall, PLANE)
     pw = min(ow, (most // window - window) // pool_stride + 1)

@@ -10,8 +10,9 @@ FEW_ROWS, STRIP = 12, 512  # as in cpu_product.h
 ENOUGH, LEAST = 32, 1024
 
 
-def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k):
-    """C = A B of each of a batch; ``scale`` is read where SOURCE defines INT8_WEIGHTS."""
+def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k, enough):
+    """C = A B of each of a batch by ``enough`` work-items or more, where there are so many; ``scale``
+    is read where SOURCE defines INT8_WEIGHTS."""
     batch, m, n, k = map(int, (batch, m, n, k))
     queue = program.nearby(queue, batch * (m * n * k // 8 + m * n + m * k + n * k))
     operands, sizes = (a, b, scale, c), map(numpy.int64, (m, n, k))
@@ -22,17 +23,17 @@ def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k):
         return
     shape = ()
     if n <= FEW_COLUMNS and (m > n or n == 1):
-        tall = max(1, min(TALL, m, -(-batch * m // ENOUGH)))
+        tall = max(1, min(TALL, m, -(-batch * m // enough)))
         kernel, blocks, shape = program.few_columns_cpu, (-(-m // tall), 1), (tall,)
     elif m <= FEW_ROWS:
         broad = even(n, STRIP, 32)
         kernel, blocks, shape = program.few_rows_cpu, (-(-n // broad), 1), (broad,)
     else:
         kernel = program.product_cpu
-        tall, broad = sides(batch, m, n)
+        tall, broad = sides(batch, m, n, enough)
         blocks, shape = (-(-m // tall), -(-n // broad)), (tall, broad)
     groups = batch * blocks[0] * blocks[1]
-    splits = max(1, min(ENOUGH // groups, k // LEAST))
+    splits = max(1, min(enough // groups, k // LEAST))
     share = -(-k // splits)
     parts = program.scratch(4 * splits * batch * m * n) if splits > 1 else c
     size = (*blocks, batch * splits)
@@ -45,10 +46,10 @@ def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k):
         program.add_parts_cpu(queue, size, (1,), parts, scale, c, *shape)
 
 
-def sides(batch, m, n):
+def sides(batch, m, n, enough=ENOUGH):
     """A block's: as even as whole tiles allow, and smaller where there would be too few."""
     tall, broad = even(m, TALL, TILE[0]), even(n, BROAD, TILE[1])
-    while batch * -(-m // tall) * -(-n // broad) < ENOUGH and max(tall, broad) > 36:
+    while batch * -(-m // tall) * -(-n // broad) < enough and max(tall, broad) > 36:
         if broad >= tall:
             broad = even(n, broad - TILE[1], TILE[1])
         else:

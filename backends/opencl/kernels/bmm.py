@@ -1,6 +1,8 @@
 from portkern.backends.opencl.include.cpu_product import multiply_cpu
 from portkern.backends.opencl.include.product import multiply
 
+ENOUGH = 32  # knob: 8 32 128
+
 SOURCE = r"""
 #ifndef PORTKERN_CPU
 #include <portkern/operands.h>
@@ -18,6 +20,6 @@ def bmm(queue, program, a, b, c, *, batch, m, n, k):
     if batch == 0 or m == 0 or n == 0:
         return
     if program.cpu:
-        multiply_cpu(queue, program, a, b, a, c, batch=batch, m=m, n=n, k=k)
+        multiply_cpu(queue, program, a, b, a, c, batch=batch, m=m, n=n, k=k, enough=ENOUGH)
         return
     multiply(queue, program, a, b, a, c, batch=batch, m=m, n=n, k=k)

@@ -3,7 +3,8 @@ import numpy
 from portkern.backends.opencl.include.cpu_convolution import pools_of
 
 BN = 128
-REGION = 24576  # on a CPU: elements of the convolution that a work-item makes for its pools
+# On a CPU: elements of the convolution that a work-item makes for its pools.
+REGION = 24576  # knob: 8192 16384 24576
 
 SOURCE = r"""
 #ifndef PORTKERN_CPU
@@ -189,12 +190,11 @@ def conv2d_relu_maxpool(
     steps = map(numpy.int32, (stride, padding, window, pool_stride))
     arguments = (x, weight, bias, y, *sizes, *steps)
     if program.cpu:
-        chosen = pools_of(REGION, *map(int, (n, f, oh, ow, window, pool_stride)))
-        if chosen is None:
-            size = (-(-f // TALL), ow * oh, n)
-            program.large_pools_cpu(queue, size, (1, 1, 1), *arguments, numpy.int32(TALL))
+        pools, tall = pools_of(REGION, *map(int, (n, f, oh, ow, window, pool_stride)))
+        if pools == (0, 0):
+            size = (-(-f // tall), ow * oh, n)
+            program.large_pools_cpu(queue, size, (1, 1, 1), *arguments, numpy.int32(tall))
             return
-        pools, tall = chosen
         area = n * f * oh * ow * min(window, pool_stride) ** 2
         queue = program.nearby(queue, area * (4 + c * kh * kw // 8))
         size = (-(-f // tall), -(-ow // pools[1]) * -(-oh // pools[0]), n)
