@@ -22,8 +22,9 @@ test test-full test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # By what rule a test is full, and which of them a commit draws: tests/tiers.py. Properties are tried in
 # both tiers, in full on more examples. test-all: without the draw.
+# Three workers: much of the quick tests' time is waiting for processes that they start.
 test: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 --dist worksteal -m "not full"
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 3 --dist worksteal -m "not full"
 
 test-full: DRAW := --drawn
 test-full test-all: setup
