@@ -11,7 +11,7 @@ ENOUGH, LEAST = 32, 1024
 
 
 def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k, enough):
-    """C = A B of each of a batch, by ``enough`` work-items where it can be divided so far; ``scale``
+    """C = A B of each of a batch, by ``enough`` work-items where it divides so far; ``scale``
     is read where SOURCE defines INT8_WEIGHTS."""
     batch, m, n, k = map(int, (batch, m, n, k))
     queue = program.nearby(queue, batch * (m * n * k // 8 + m * n + m * k + n * k))
