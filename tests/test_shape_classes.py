@@ -382,11 +382,12 @@ def test_the_way_of_many_elements_is_right_for_few(
 
 @pytest.mark.full
 @pytest.mark.drawn
+@pytest.mark.parametrize("where", ["sm_90", "opencl_generic"], ids=["as on a GPU", "on a CPU"])
 @pytest.mark.parametrize(("op", "dtype"), turns(product(IN_OPENCL)))
-def test_a_shape_of_another_class_is_right_in_opencl_as_on_a_gpu(
-    op: str, dtype: str, tmp_path: Path
+def test_a_shape_of_another_class_is_right_in_opencl(
+    op: str, dtype: str, where: str, tmp_path: Path
 ) -> None:
-    compiled, to = _ready("opencl", "sm_90")
+    compiled, to = _ready("opencl", where)
     _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
 
 
@@ -453,16 +454,6 @@ def test_a_way_of_many_elements_is_right(op: str, backend: str, dtype: str, tmp_
 def test_a_shape_of_another_class_is_right_in_pallas(op: str, dtype: str, tmp_path: Path) -> None:
     compiled, to = _ready("pallas", "sm_90")
     _all_right(op, compiled, to, IN_PALLAS[op], dtype, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.drawn
-@pytest.mark.parametrize(("op", "dtype"), turns(product(IN_OPENCL)))
-def test_a_shape_of_another_class_is_right_in_opencl_on_a_cpu(
-    op: str, dtype: str, tmp_path: Path
-) -> None:
-    compiled, to = _ready("opencl", "opencl_generic")
-    _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
 
 
 @pytest.mark.full

@@ -83,7 +83,7 @@ class ClDevice(Device):
         self._nvidia = device.compute_capability_major_nv if _is_nvidia(device) else 0
         self.cpu = not self.gpu and not emulated
         caller = platforms.caller_of(device) if self.cpu else None
-        self.context = cl.Context([device, *[caller] * (caller is not None)])
+        self.context = cl.Context([device] if caller is None else [device, caller])
         profiling = cl.command_queue_properties.PROFILING_ENABLE if self.gpu else 0
         self.queue = cl.CommandQueue(self.context, device, properties=profiling)
         self.nearby = cl.CommandQueue(self.context, caller) if caller is not None else None
