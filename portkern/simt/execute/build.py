@@ -18,6 +18,7 @@ from portkern.simt.execute.machine import Language, macros
 from portkern.simt.execute.options import Mode
 from portkern.simt.execute.runtime_library import INCLUDE, Toolbox
 from portkern.simt.translate import rewrite
+from portkern.simt.translate.includes import includes_device_code, reaches
 from portkern.simt.translate.unmodelled import undefined, unmodelled
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import run_tool
@@ -75,7 +76,7 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     """
     box = runtime_library.ready()
     tree = source.tree
-    with_kernels = rewrite.includes_device_code(source.text, source.search)
+    with_kernels = includes_device_code(source.text, source.search)
     if tree is not None and (tree.search or with_kernels):
         object_ = _compile_unit(box, source, tree, target, mode, workdir)
     else:
@@ -149,24 +150,13 @@ def build_extension(
 
 def language_of(*paths: Path) -> Language:
     """HIP where a file is called so or includes HIP: hipcc takes ``.cu`` and ``.cpp`` as well."""
-    hip = any(path.suffix == ".hip" or _includes_hip(path, set()) for path in paths)
+    hip = any(path.suffix == ".hip" or reaches(path, _OF_HIP) for path in paths)
     return "hip" if hip else "cuda"
 
 
-def _includes_hip(path: Path, seen: set[Path]) -> bool:
-    """By itself, or through files beside it."""
-    if path in seen or not path.is_file():
-        return False
-    seen.add(path)
-    text = _joined([path])
-    beside = (path.parent / name for name in _BESIDE.findall(text))
-    return bool(_OF_HIP.search(text)) or any(_includes_hip(other, seen) for other in beside)
-
-
 _OF_HIP = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*[<\"](hip|hipcub|rocprim|hipblas|rocblas)/", re.MULTILINE
+    rb"^[ \t]*#[ \t]*include[ \t]*[<\"](hip|hipcub|rocprim|hipblas|rocblas)/", re.MULTILINE
 )
-_BESIDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _OF_DEVICES = re.compile(r"\b__(global|device)__\b|<<<|\bhipLaunchKernelGGL\b")
 
 

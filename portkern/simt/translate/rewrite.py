@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, literal, parse
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
+from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
 from portkern.simt.translate.launches import is_spread_out, rewrite_chevrons, rewrite_ggl
 from portkern.simt.translate.lexer import ELSES, IFS, Directive, Kind, SourceCode
@@ -545,8 +546,8 @@ def rewrite_tree(
     An include is looked for beside its includer and in ``search``. Every file keeps its place
     relative to the others, so that includes resolve as they did.
     """
-    main = _normal(path)
-    plan = _Plan(tuple(map(_normal, search)), project.root if project else None)
+    main = normal(path)
+    plan = _Plan(tuple(map(normal, search)), project.root if project else None)
     plan.visit(main, project.path if project else str(path), library=library, depth=0)
     root = Path(os.path.commonpath([main.parent, *(f.parent for f in plan.texts), *plan.folders]))
     for folder in plan.folders:
@@ -555,13 +556,8 @@ def rewrite_tree(
         copy = out / file.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(text.encode("utf-8", "surrogateescape"))
-    includes = tuple(out / folder.relative_to(root) for folder in plan.used)
-    return Tree(out / main.relative_to(root), includes, tuple(plan.diagnostics), tuple(plan.texts))
-
-
-def _normal(path: Path) -> Path:
-    """Absolute and without "..", but through symbolic links, as compilers look for includes."""
-    return Path(os.path.normpath(path.absolute()))
+    used = tuple(out / folder.relative_to(root) for folder in plan.used)
+    return Tree(out / main.relative_to(root), used, tuple(plan.diagnostics), tuple(plan.texts))
 
 
 @dataclass
@@ -597,7 +593,7 @@ class _Plan:
         beside = [(includer.parent, str(Path(name).parent))] if quoted else []
         searched = [(folder, self._shown(folder)) for folder in self.search]
         for folder, shown in [*beside, *searched]:
-            file = _normal(folder / target)
+            file = normal(folder / target)
             if not file.is_file() or not (quoted or self._is_device_code(file)):
                 continue
             if folder in self.search:
@@ -621,47 +617,10 @@ class _Plan:
         self.folders[folder] = None
         for part in Path(target).parts[:-1]:
             folder = folder / part
-            self.folders[_normal(folder)] = None
+            self.folders[normal(folder)] = None
 
     def _is_device_code(self, file: Path) -> bool:
         """Whether a header included in angle brackets must be rewritten; a library's need not."""
         if file not in self.device_code:
-            self.device_code[file] = _reaches(file, _DEVICE_CODE, self.search, set())
+            self.device_code[file] = is_device_code(file, self.search)
         return self.device_code[file]
-
-
-_DEVICE_CODE = re.compile(rb"__(shared|global|launch_bounds)__|<<<|\basm\b")
-_KERNELS = re.compile(rb"__(shared|global)__|<<<")
-_INCLUDES = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
-
-
-def includes_device_code(source: str, search: Sequence[Path]) -> bool:
-    """Whether a header of the folders ``search`` that it names must be rewritten with it."""
-    seen: set[Path] = set()
-    text = source.encode("utf-8", "surrogateescape")
-    return any(_reaches(file, _KERNELS, search, seen) for file in _included(text, search, None))
-
-
-def _reaches(file: Path, code: re.Pattern[bytes], search: Sequence[Path], seen: set[Path]) -> bool:
-    """Whether ``code`` is in the file or in one that it includes, by way of others or not."""
-    if file in seen:
-        return False
-    seen.add(file)
-    try:
-        text = file.read_bytes()
-    except OSError:
-        return False
-    if code.search(text):
-        return True
-    return any(
-        _reaches(next_, code, search, seen) for next_ in _included(text, search, file.parent)
-    )
-
-
-def _included(text: bytes, search: Sequence[Path], beside: Path | None) -> Iterator[Path]:
-    """The files that includes in ``text`` name: of ``search``, and of the includer's own folder."""
-    for bracket, target in _INCLUDES.findall(text):
-        own = [beside] if beside and bracket == b'"' else []
-        places = (_normal(folder / os.fsdecode(target)) for folder in [*own, *search])
-        if file := next(filter(Path.is_file, places), None):
-            yield file
