@@ -8,16 +8,21 @@ static void rows_of(const scalar_t* table, const int64_t* index, scalar_t* y, in
   for (int64_t i = 0; i < n; ++i) memcpy(y + i * dim, table + index[i] * dim, BYTES);
 }
 
+// Those of at most MOST bytes; whether `bytes` are so many.
+template <size_t BYTES = sizeof(scalar_t), size_t MOST = 32>
+static bool short_rows(const scalar_t* table, const int64_t* index, scalar_t* y, int64_t n,
+                       size_t bytes) {
+  if (bytes == BYTES) return rows_of<BYTES>(table, index, y, n), true;
+  if constexpr (BYTES < MOST)
+    return short_rows<BYTES + sizeof(scalar_t)>(table, index, y, n, bytes);
+  return false;
+}
+
 extern "C" int embedding(const scalar_t* table, const int64_t* index, scalar_t* y, int64_t vocab,
                          int64_t dim, int64_t n) {
   const size_t bytes = size_t(dim) * sizeof(scalar_t);
-  switch (bytes) {
-    case sizeof(scalar_t): rows_of<sizeof(scalar_t)>(table, index, y, n); return 0;
-    case 8: rows_of<8>(table, index, y, n); return 0;
-    case 16: rows_of<16>(table, index, y, n); return 0;
-    case 32: rows_of<32>(table, index, y, n); return 0;
-    case 64: rows_of<64>(table, index, y, n); return 0;
-  }
+  if (short_rows(table, index, y, n, bytes)) return 0;
+  if (bytes == 64) return rows_of<64>(table, index, y, n), 0;
 #pragma omp parallel for schedule(static) if (n * dim >= PARALLEL_FROM)
   for (int64_t i = 0; i < n; ++i) memcpy(y + i * dim, table + index[i] * dim, bytes);
   return 0;

@@ -244,15 +244,11 @@ __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
     finish(all, in, Part(in.packs, splits, blockIdx.x % splits), near, normal);
 }
 
-template <int SHARE, class R>
+template <class R>
 int launch_narrow(const Tensors& all, cudaStream_t stream) {
-    const int64_t packs = R::most(all.cols);
-    if constexpr (2 * SHARE <= share_most<R>(ITEMS))  // as few as do: what has no element costs as much
-        if (packs > SHARE * WARP_SIZE_MIN) return launch_narrow<2 * SHARE, R>(all, stream);
-    const int lanes = lanes_for(packs, SHARE);
-    const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
-    with_lanes(lanes, [&](auto lanes) {
-        const auto kernel = layernorm_narrow<decltype(lanes)::count, SHARE, R>;
+    with_lanes<share_most<R>(ITEMS)>(R::most(all.cols), [&](auto share, auto lanes) {
+        const auto kernel = layernorm_narrow<decltype(lanes)::value, decltype(share)::value, R>;
+        const int64_t blocks = (all.rows * decltype(lanes)::value + BLOCK - 1) / BLOCK;
         kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(all);
     });
     return (int)cudaGetLastError();
@@ -265,11 +261,11 @@ int launch(const Tensors& all, cudaStream_t stream) {
     if constexpr (!R::WHOLE)
         if (are_short(all.rows, all.cols)) {
             with_most(all.cols, [&](auto most) {
-                layernorm_short<decltype(most)::count><<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
+                layernorm_short<decltype(most)::value><<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
             });
             return (int)cudaGetLastError();
         }
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, R>(all, stream);
+    if (threads <= WARP_SIZE_MIN) return launch_narrow<R>(all, stream);
     const unsigned rows = (unsigned)all.rows;
     if (threads <= threads_most<R>(BLOCK)) {
         const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;

@@ -190,17 +190,12 @@ __global__ __launch_bounds__(BLOCK) void softmax_finish(const scalar_t* __restri
     finish(in, Part(in.packs, splits, blockIdx.x % splits), y, joined(mine), alike);
 }
 
-template <int SHARE, class R>
+template <class R>
 int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bool alike,
                   cudaStream_t stream) {
-    const int64_t packs = R::most(cols);
-    if constexpr (2 * SHARE <= share_most<R>(ITEMS))  // as few as do: what has no element costs as much
-        if (packs > SHARE * WARP_SIZE_MIN)
-            return launch_narrow<2 * SHARE, R>(x, y, rows, cols, alike, stream);
-    const int lanes = lanes_for(packs, SHARE);
-    const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-    with_lanes(lanes, [&](auto lanes) {
-        const auto kernel = softmax_narrow<decltype(lanes)::count, SHARE, R>;
+    with_lanes<share_most<R>(ITEMS)>(R::most(cols), [&](auto share, auto lanes) {
+        const auto kernel = softmax_narrow<decltype(lanes)::value, decltype(share)::value, R>;
+        const int64_t blocks = (rows * decltype(lanes)::value + BLOCK - 1) / BLOCK;
         kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, alike);
     });
     return (int)cudaGetLastError();
@@ -214,11 +209,11 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     if constexpr (!R::WHOLE)
         if (are_short(rows, cols)) {
             with_most(cols, [&](auto most) {
-                softmax_short<decltype(most)::count><<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, cols);
+                softmax_short<decltype(most)::value><<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, cols);
             });
             return (int)cudaGetLastError();
         }
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<1, Near<R>>(x, y, rows, cols, alike, stream);
+    if (threads <= WARP_SIZE_MIN) return launch_narrow<Near<R>>(x, y, rows, cols, alike, stream);
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {
         const unsigned whole = (unsigned)((threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX) * WARP_SIZE_MAX;

@@ -23,6 +23,7 @@ PROGRAMS = 256  # knob: 128 256 512
 PROGRAMS_THIN = 1024  # knob: 512 1024 2048
 LEAST_DEPTH = 512  # knob: 256 512 1024
 THIN_TILE = 8192  # knob: 4096 8192
+THIN_LEAST = 1024  # knob: 512 1024 2048
 THIN_COLS = 64  # knob: 32 64 128
 # The most rows or columns that go without a dot; in 16 bits a dot's multipliers are much faster.
 THIN_F32 = 8
@@ -147,11 +148,23 @@ def _in_parts(c, k, tiles, programs, block, launch):
     _add[(triton.cdiv(c.numel(), 512),)](sums, c, c.numel(), parts, BLOCK=512)
 
 
+def _thin_tile(m, n, k, batch=1):
+    """Rows, columns and depth of a program: as much of the longer side as there is room for beside
+    the depth, of a smaller tile where programs are few."""
+    deep = triton.next_power_of_2(max(k, 1))
+    share = max(1, batch * m * n * k // PROGRAMS)
+    tile = max(THIN_LEAST, min(THIN_TILE, triton.next_power_of_2(share)))
+    few, long = (m, n) if m <= n else (n, m)
+    few = min(triton.next_power_of_2(few), 8)
+    most = max(THIN_COLS if m <= n else 8, tile // (few * deep))
+    long = min(triton.next_power_of_2(long), most)
+    depth = min(deep, THIN_TILE // (few * long))
+    return (few, long, depth) if m <= n else (long, few, depth)
+
+
 def _without_dot(a, b, c):
     (batch, m, k), n = a.shape, b.shape[2]
-    rows = min(triton.next_power_of_2(m), 8)
-    cols = min(triton.next_power_of_2(n), THIN_COLS if m <= n else 8)
-    depth = min(THIN_TILE // (rows * cols), triton.next_power_of_2(k))
+    rows, cols, depth = _thin_tile(m, n, k, batch)
     tiles = batch * triton.cdiv(m, rows) * triton.cdiv(n, cols)
     warps = max(1, min(8, rows * cols * depth // 1024))
 
@@ -166,14 +179,14 @@ def bmm(a, b, c):
     if c.numel() == 0:
         return
     strict = a.dtype == torch.float32
-    if k > DEEP and min(m, n) <= (THIN_F32 if strict else THIN_16):
-        _without_dot(a, b, c)
-        return
     if m < 16 and n < 16 and k <= DEEP:
         block_m, block_n = triton.next_power_of_2(m), triton.next_power_of_2(n)
         batches = TILE_SMALL // (block_m * block_n)
         grid = (triton.cdiv(batch, batches),)
         _small[grid](a, b, c, batch, m, n, k, BATCHES=batches, M=block_m, N=block_n)
+        return
+    if min(m, n) <= (THIN_F32 if strict else THIN_16):
+        _without_dot(a, b, c)
         return
     block_m = _fit(m, BLOCK_F32 if strict else BLOCK_M)
     block_n = _fit(n, BLOCK_F32 if strict else BLOCK_N)

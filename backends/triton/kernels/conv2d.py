@@ -1,6 +1,10 @@
 """Convolution as a product: the weights, (f, c * kh * kw), times what each pixel's window holds,
 which is gathered tile by tile as it is multiplied; accumulated in float32. Inputs of float32 keep
-their precision, but for TF32 = 1."""
+their precision, but for TF32 = 1.
+
+Of many channels, a tile's depth is channels of one tap of the filter: what of it lies inside the
+image is asked once for all of them.
+"""
 
 import torch
 import triton
@@ -13,6 +17,7 @@ NUM_WARPS = 8  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
+PROGRAMS = 128  # knob: 0 128 256
 TF32 = 0  # knob: 0 1
 
 
@@ -33,6 +38,7 @@ def _conv2d(
     padding,
     KH: tl.constexpr,
     KW: tl.constexpr,
+    BY_TAP: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -49,22 +55,38 @@ def _conv2d(
     top = pixel // ow * stride - padding
     left = pixel % ow * stride - padding
     corner = x + image * c * h * w + top * w + left
+    w_row = weight + feature.to(tl.int64)[:, None] * (c * KH * KW)
     total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-    for first in range(0, c * KH * KW, BLOCK_K):
-        depth = first + tl.arange(0, BLOCK_K)
-        in_depth = depth < c * KH * KW
-        channel, tap = depth // (KH * KW), depth % (KH * KW)
-        down, across = tap // KW, tap % KW
-        row = top[None, :] + down[:, None]
-        col = left[None, :] + across[:, None]
-        inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
-        inside = inside & in_depth[:, None] & (image < n)[None, :]
-        offset = (channel.to(tl.int64) * h + down) * w + across
-        window = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
-        w_tile = weight + feature.to(tl.int64)[:, None] * (c * KH * KW) + depth[None, :]
-        w_mask = (feature < f)[:, None] & in_depth[None, :]
-        w_value = tl.load(w_tile, mask=w_mask, other=0.0)
-        total = tl.dot(w_value, window, total, input_precision=PRECISION)
+    if BY_TAP:
+        for tap in range(KH * KW):
+            down, across = tap // KW, tap % KW
+            row, col = top + down, left + across
+            inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
+            first_channel = corner + down * w + across
+            for first in range(0, c, BLOCK_K):
+                channel = first + tl.arange(0, BLOCK_K)
+                there = first_channel[None, :] + channel.to(tl.int64)[:, None] * (h * w)
+                in_window = inside[None, :] & (channel < c)[:, None]
+                window = tl.load(there, mask=in_window, other=0.0)
+                w_mask = (feature < f)[:, None] & (channel < c)[None, :]
+                w_tile = w_row + channel[None, :] * (KH * KW) + tap
+                w_value = tl.load(w_tile, mask=w_mask, other=0.0)
+                total = tl.dot(w_value, window, total, input_precision=PRECISION)
+    else:
+        for first in range(0, c * KH * KW, BLOCK_K):
+            depth = first + tl.arange(0, BLOCK_K)
+            in_depth = depth < c * KH * KW
+            channel, tap = depth // (KH * KW), depth % (KH * KW)
+            down, across = tap // KW, tap % KW
+            row = top[None, :] + down[:, None]
+            col = left[None, :] + across[:, None]
+            inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
+            inside = inside & in_depth[:, None] & (image < n)[None, :]
+            offset = (channel.to(tl.int64) * h + down) * w + across
+            window = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
+            w_mask = (feature < f)[:, None] & in_depth[None, :]
+            w_value = tl.load(w_row + depth[None, :], mask=w_mask, other=0.0)
+            total = tl.dot(w_value, window, total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
     target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
@@ -83,14 +105,27 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
+def _by_tap(channels, block):
+    """Whether tiles of a depth of so many channels are at most a third larger than these are."""
+    return 4 * channels >= 3 * triton.cdiv(channels, block) * block
+
+
+def _blocks(features, pixels, most_features, most_pixels):
+    """Smaller tiles where there are few."""
+    block_f, block_p = _fit(features, most_features), _fit(pixels, most_pixels)
+    while triton.cdiv(features, block_f) * triton.cdiv(pixels, block_p) < PROGRAMS and block_p > 16:
+        block_p //= 2
+    return block_f, block_p
+
+
 def conv2d(x, weight, bias, y, stride, padding):
     (n, c, h, w), (f, _, kh, kw) = x.shape, weight.shape
     oh, ow = y.shape[2:]
     if y.numel() == 0:
         return
     strict = x.dtype == torch.float32
-    block_f = _fit(f, BLOCK_F32 if strict else BLOCK_F)
-    block_p = _fit(n * oh * ow, BLOCK_F32 if strict else BLOCK_P)
+    most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
+    block_f, block_p = _blocks(f, n * oh * ow, most_f, most_p)
     block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (triton.cdiv(f, block_f) * triton.cdiv(n * oh * ow, block_p),)
     _conv2d[grid](
@@ -109,6 +144,7 @@ def conv2d(x, weight, bias, y, stride, padding):
         padding,
         KH=kh,
         KW=kw,
+        BY_TAP=_by_tap(c, block_k),
         BLOCK_F=block_f,
         BLOCK_P=block_p,
         BLOCK_K=block_k,

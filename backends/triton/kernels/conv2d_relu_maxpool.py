@@ -1,7 +1,11 @@
 """Convolution as a product of the weights, (f, c * kh * kw), and what each pixel's window holds,
 once for each place in a pool's window: the largest is kept in registers. Where pools overlap that
 would convolve pixels again, so the rectified convolution goes through scratch memory, which the L2
-holds much of, and is pooled from there."""
+holds much of, and is pooled from there.
+
+Of many channels, a tile's depth is channels of one tap of the filter: what of it lies inside the
+image is asked once for all of them.
+"""
 
 import torch
 import triton
@@ -14,6 +18,7 @@ NUM_WARPS = 8  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
+PROGRAMS = 128  # knob: 0 128 256
 TF32 = 0  # knob: 0 1
 TILE_POOL = 1024  # knob: 512 1024 2048
 
@@ -37,6 +42,7 @@ def _convolve(
     pool_stride,
     KH: tl.constexpr,
     KW: tl.constexpr,
+    BY_TAP: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -53,27 +59,43 @@ def _convolve(
     image = start // plane + pixel // plane
     pixel = pixel % plane
     shift = tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
+    w_row = weight + feature.to(tl.int64)[:, None] * (c * KH * KW)
     best = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
     for place in range(window * window):
         top = (pixel // ow * pool_stride + place // window) * stride - padding
         left = (pixel % ow * pool_stride + place % window) * stride - padding
         corner = x + image * c * h * w + top * w + left
         total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-        for first in range(0, c * KH * KW, BLOCK_K):
-            depth = first + tl.arange(0, BLOCK_K)
-            in_depth = depth < c * KH * KW
-            channel, tap = depth // (KH * KW), depth % (KH * KW)
-            down, across = tap // KW, tap % KW
-            row = top[None, :] + down[:, None]
-            col = left[None, :] + across[:, None]
-            inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
-            inside = inside & in_depth[:, None] & (image < n)[None, :]
-            offset = (channel.to(tl.int64) * h + down) * w + across
-            patch = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
-            w_tile = weight + feature.to(tl.int64)[:, None] * (c * KH * KW) + depth[None, :]
-            w_mask = (feature < f)[:, None] & in_depth[None, :]
-            w_value = tl.load(w_tile, mask=w_mask, other=0.0)
-            total = tl.dot(w_value, patch, total, input_precision=PRECISION)
+        if BY_TAP:
+            for tap in range(KH * KW):
+                down, across = tap // KW, tap % KW
+                row, col = top + down, left + across
+                inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
+                first_channel = corner + down * w + across
+                for first in range(0, c, BLOCK_K):
+                    channel = first + tl.arange(0, BLOCK_K)
+                    there = first_channel[None, :] + channel.to(tl.int64)[:, None] * (h * w)
+                    in_patch = inside[None, :] & (channel < c)[:, None]
+                    patch = tl.load(there, mask=in_patch, other=0.0)
+                    w_mask = (feature < f)[:, None] & (channel < c)[None, :]
+                    w_tile = w_row + channel[None, :] * (KH * KW) + tap
+                    w_value = tl.load(w_tile, mask=w_mask, other=0.0)
+                    total = tl.dot(w_value, patch, total, input_precision=PRECISION)
+        else:
+            for first in range(0, c * KH * KW, BLOCK_K):
+                depth = first + tl.arange(0, BLOCK_K)
+                in_depth = depth < c * KH * KW
+                channel, tap = depth // (KH * KW), depth % (KH * KW)
+                down, across = tap // KW, tap % KW
+                row = top[None, :] + down[:, None]
+                col = left[None, :] + across[:, None]
+                inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
+                inside = inside & in_depth[:, None] & (image < n)[None, :]
+                offset = (channel.to(tl.int64) * h + down) * w + across
+                patch = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
+                w_mask = (feature < f)[:, None] & in_depth[None, :]
+                w_value = tl.load(w_row + depth[None, :], mask=w_mask, other=0.0)
+                total = tl.dot(w_value, patch, total, input_precision=PRECISION)
         best = tl.maximum(best, total + shift)
     target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
@@ -120,12 +142,25 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
+def _by_tap(channels, block):
+    """Whether tiles of a depth of so many channels are at most a third larger than these are."""
+    return 4 * channels >= 3 * triton.cdiv(channels, block) * block
+
+
+def _blocks(features, pixels, most_features, most_pixels):
+    """Smaller tiles where there are few."""
+    block_f, block_p = _fit(features, most_features), _fit(pixels, most_pixels)
+    while triton.cdiv(features, block_f) * triton.cdiv(pixels, block_p) < PROGRAMS and block_p > 16:
+        block_p //= 2
+    return block_f, block_p
+
+
 def _launch(x, weight, bias, y, stride, padding, window, pool_stride):
     (n, c, h, w), (f, _, kh, kw) = x.shape, weight.shape
     oh, ow = y.shape[2:]
     strict = x.dtype == torch.float32
-    block_f = _fit(f, BLOCK_F32 if strict else BLOCK_F)
-    block_p = _fit(n * oh * ow, BLOCK_F32 if strict else BLOCK_P)
+    most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
+    block_f, block_p = _blocks(f, n * oh * ow, most_f, most_p)
     block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (triton.cdiv(f, block_f) * triton.cdiv(n * oh * ow, block_p),)
     _convolve[grid](
@@ -146,6 +181,7 @@ def _launch(x, weight, bias, y, stride, padding, window, pool_stride):
         pool_stride,
         KH=kh,
         KW=kw,
+        BY_TAP=_by_tap(c, block_k),
         BLOCK_F=block_f,
         BLOCK_P=block_p,
         BLOCK_K=block_k,

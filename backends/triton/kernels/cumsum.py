@@ -1,9 +1,9 @@
 """Inclusive scan of each row in float32: block by block, carrying the sum of those before.
 
 A block is scanned in pieces of 32 and the pieces' sums after that, so that no rounding error is
-carried through more than a few dozen additions whatever order the scan is done in. Few long rows
-are shared out: a first launch sums their parts, and each part's scan begins with the sum of those
-before it, for one more reading of the row.
+carried through more than a few dozen additions whatever order the scan is done in. A row no longer
+than a piece is scanned as it is. Few long rows are shared out: a first launch sums their parts, and
+each part's scan begins with the sum of those before it, for one more reading of the row.
 """
 
 import torch
@@ -13,6 +13,7 @@ import triton.language as tl
 BLOCK_COLS = 2048  # knob: 512 1024 2048 4096
 TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
+LONGEST_PIECE = 32
 FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 512  # knob: 256 512 1024
 LEAST_PART = 8192  # knob: 4096 8192 16384
@@ -60,6 +61,18 @@ def _cumsum(
 
 
 @triton.jit
+def _short(x, y, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+    start_row = tl.program_id(0) * ROWS
+    start = start_row.to(tl.int64) * cols
+    row = tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, COLS)[None, :]
+    mask = (row < rows - start_row) & (col < cols)
+    value = tl.load(x + start + row * cols + col, mask=mask, other=0.0).to(tl.float32)
+    result = tl.cumsum(value, axis=1).to(y.dtype.element_ty)
+    tl.store(y + start + row * cols + col, result, mask=mask)
+
+
+@triton.jit
 def _part(x, sums, cols, span, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     begin = tl.program_id(1) * span
@@ -77,7 +90,7 @@ def cumsum(x, y):
     if x.numel() == 0:
         return
     block = min(BLOCK_COLS, triton.next_power_of_2(cols))
-    piece = min(32, block)
+    piece = min(LONGEST_PIECE, block)
     parts = max(1, min(PROGRAMS // rows, cols // LEAST_PART))
     span = triton.cdiv(triton.cdiv(cols, parts), block) * block
     parts = triton.cdiv(cols, span)
@@ -85,6 +98,10 @@ def cumsum(x, y):
     tile, per_thread = (512, 4) if x.numel() <= FEW else (TILE, PER_THREAD)
     tile_rows = max(1, tile // block) if parts == 1 else 1
     warps = max(1, min(16, tile_rows * block // (32 * per_thread)))
+    if cols <= piece:
+        grid = (triton.cdiv(rows, tile_rows),)
+        _short[grid](x, y, rows, cols, ROWS=tile_rows, COLS=block, num_warps=warps)
+        return
     sums = x
     if parts > 1:
         sums = torch.empty(rows * parts, dtype=torch.float32, device=x.device)

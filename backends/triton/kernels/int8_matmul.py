@@ -20,9 +20,11 @@ NARROW_N = 32  # knob: 16 32 64
 NARROW_K = 128  # knob: 64 128 256
 ENOUGH = 256  # knob: 128 256 512
 GROUP = 8  # knob: 1 4 8 16
+PROGRAMS = 256  # knob: 128 256 512
 PROGRAMS_THIN = 1024  # knob: 512 1024 2048
 LEAST_DEPTH = 512  # knob: 256 512 1024
 THIN_TILE = 8192  # knob: 4096 8192
+THIN_LEAST = 1024  # knob: 512 1024 2048
 THIN_COLS = 64  # knob: 32 64 128
 # The most rows or columns that go without a dot; in 16 bits a dot's multipliers are much faster.
 THIN_F32 = 8
@@ -102,11 +104,23 @@ def _add(parts, scale, c, n, count, many, BLOCK: tl.constexpr):
     tl.store(c + at, total.to(c.dtype.element_ty), mask=at < count)
 
 
+def _thin_tile(m, n, k):
+    """Rows, columns and depth of a program: as much of the longer side as there is room for beside
+    the depth, of a smaller tile where programs are few."""
+    deep = triton.next_power_of_2(max(k, 1))
+    share = max(1, m * n * k // PROGRAMS)
+    tile = max(THIN_LEAST, min(THIN_TILE, triton.next_power_of_2(share)))
+    few, long = (m, n) if m <= n else (n, m)
+    few = min(triton.next_power_of_2(few), 8)
+    most = max(THIN_COLS if m <= n else 8, tile // (few * deep))
+    long = min(triton.next_power_of_2(long), most)
+    depth = min(deep, THIN_TILE // (few * long))
+    return (few, long, depth) if m <= n else (long, few, depth)
+
+
 def _without_dot(a, weight, scale, c):
     (m, k), n = a.shape, weight.shape[1]
-    rows = min(triton.next_power_of_2(m), 8)
-    cols = min(triton.next_power_of_2(n), THIN_COLS if m <= n else 8)
-    depth = THIN_TILE // (rows * cols)
+    rows, cols, depth = _thin_tile(m, n, k)
     tiles = triton.cdiv(m, rows) * triton.cdiv(n, cols)
     parts = max(1, min(PROGRAMS_THIN // tiles, k // max(depth, LEAST_DEPTH)))
     span = max(1, triton.cdiv(triton.cdiv(k, parts), depth) * depth)
@@ -125,7 +139,7 @@ def _without_dot(a, weight, scale, c):
         M=rows,
         N=cols,
         K=depth,
-        num_warps=8,
+        num_warps=max(1, min(8, rows * cols * depth // 1024)),
     )
     if not one:
         _add[(triton.cdiv(c.numel(), 512),)](sums, scale, c, n, c.numel(), parts, BLOCK=512)

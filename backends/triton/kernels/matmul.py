@@ -22,12 +22,14 @@ PROGRAMS = 256  # knob: 128 256 512
 PROGRAMS_THIN = 1024  # knob: 512 1024 2048
 LEAST_DEPTH = 512  # knob: 256 512 1024
 THIN_TILE = 8192  # knob: 4096 8192
+THIN_LEAST = 1024  # knob: 512 1024 2048
 THIN_COLS = 64  # knob: 32 64 128
 # The most rows or columns that go without a dot; in 16 bits a dot's multipliers are much faster.
 THIN_F32 = 8
 THIN_16 = 2
 # Of so little depth a dot would be empty too, and writing is what takes time.
 SHALLOW = 4
+SHALLOW_COLS = 256
 # Multiplications from which a copy of 16-bit operands is cheap beside the product.
 ALIGN_FROM = 1 << 30
 WIDTH = 16
@@ -148,17 +150,31 @@ def _in_parts(c, k, tiles, programs, block, launch):
     _add[(triton.cdiv(c.numel(), 512),)](sums, c, c.numel(), parts, BLOCK=512)
 
 
+def _thin_tile(m, n, k):
+    """Rows, columns and depth of a program: as much of the longer side as there is room for beside
+    the depth, of a smaller tile where programs are few."""
+    deep = triton.next_power_of_2(max(k, 1))
+    share = max(1, m * n * k // PROGRAMS)
+    tile = max(THIN_LEAST, min(THIN_TILE, triton.next_power_of_2(share)))
+    if k <= SHALLOW:
+        cols = min(triton.next_power_of_2(n), SHALLOW_COLS)
+        return min(triton.next_power_of_2(m), tile // (cols * deep)), cols, deep
+    few, long = (m, n) if m <= n else (n, m)
+    few = min(triton.next_power_of_2(few), 8)
+    most = max(THIN_COLS if m <= n else 8, tile // (few * deep))
+    long = min(triton.next_power_of_2(long), most)
+    depth = min(deep, THIN_TILE // (few * long))
+    return (few, long, depth) if m <= n else (long, few, depth)
+
+
 def _without_dot(a, b, c):
     (m, k), n = a.shape, b.shape[1]
-    rows = min(triton.next_power_of_2(m), 8)
-    shallow = k <= SHALLOW
-    most = THIN_TILE // (rows * SHALLOW) if shallow else THIN_COLS if m <= n else 8
-    cols = min(triton.next_power_of_2(n), most)
-    depth = triton.next_power_of_2(max(k, 1)) if shallow else THIN_TILE // (rows * cols)
+    rows, cols, depth = _thin_tile(m, n, k)
     tiles = triton.cdiv(m, rows) * triton.cdiv(n, cols)
+    warps = max(1, min(8, rows * cols * depth // 1024))
 
     def launch(target, parts, span):
-        _thin[(tiles, parts)](a, b, target, m, n, k, span, M=rows, N=cols, K=depth, num_warps=8)
+        _thin[(tiles, parts)](a, b, target, m, n, k, span, M=rows, N=cols, K=depth, num_warps=warps)
 
     _in_parts(c, k, tiles, PROGRAMS_THIN, depth, launch)
 

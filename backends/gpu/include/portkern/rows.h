@@ -215,19 +215,26 @@ inline unsigned threads_for(int64_t packs, int share, unsigned most) {
     return threads;
 }
 
-// Calls `launch` with the lanes as a constant.
-template <int LANES>
-struct Lanes {
-    static constexpr int count = LANES;
+// A number of instantiation, given to a call as an argument.
+template <int N>
+struct Constant {
+    static constexpr int value = N;
 };
-template <class Launch>
-void with_lanes(int lanes, Launch launch) {
-    if (lanes == 1) launch(Lanes<1>());
-    if (lanes == 2) launch(Lanes<2>());
-    if (lanes == 4) launch(Lanes<4>());
-    if (lanes == 8) launch(Lanes<8>());
-    if (lanes == 16) launch(Lanes<16>());
-    if (lanes == 32) launch(Lanes<32>());
+
+// Calls `launch` with the packs that a lane takes of a row of so many, and with the lanes of a row: as few
+// packs as do, up to MOST, since what has no element costs as much. Lanes with two or more are a warp.
+template <int MOST, int SHARE = 1, class Launch>
+void with_lanes(int64_t packs, Launch launch) {
+    if constexpr (2 * SHARE <= MOST)
+        if (packs > SHARE * WARP_SIZE_MIN) return with_lanes<MOST, 2 * SHARE>(packs, launch);
+    if constexpr (SHARE == 1) {
+        if (packs <= 1) return launch(Constant<1>(), Constant<1>());
+        if (packs <= 2) return launch(Constant<1>(), Constant<2>());
+        if (packs <= 4) return launch(Constant<1>(), Constant<4>());
+        if (packs <= 8) return launch(Constant<1>(), Constant<8>());
+        if (packs <= 16) return launch(Constant<1>(), Constant<16>());
+    }
+    launch(Constant<SHARE>(), Constant<WARP_SIZE_MIN>());
 }
 
 // The same with the least of 4, 8 and 16 that a short row's elements are no more than.
@@ -235,7 +242,7 @@ template <int N = 4, class Launch>
 void with_most(int64_t length, Launch launch) {
     if constexpr (N < SHORT_ROW)
         if (length > N) return with_most<2 * N>(length, launch);
-    launch(Lanes<N>());
+    launch(Constant<N>());
 }
 
 // Blocks that share a row: as many as bring `wanted` blocks in all, and `least` packs or more to each.
