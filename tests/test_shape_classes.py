@@ -265,6 +265,12 @@ CHANNELS_LAST = [
     {"n": 3, "c": 2, "h": 53, "w": 55, "f": 50, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
     {"n": 3, "c": 9, "h": 53, "w": 55, "f": 120, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
 ]
+#: The same in Triton: channels that are whole tiles of the depth, and others; over edges.
+MANY_CHANNELS = [
+    {"n": 1, "c": 64, "h": 7, "w": 6, "f": 19, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+    {"n": 2, "c": 37, "h": 13, "w": 12, "f": 5, "kh": 2, "kw": 5, "stride": 3, "padding": 3},
+    {"n": 3, "c": 130, "h": 9, "w": 5, "f": 70, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
+]
 
 
 @pytest.mark.full
@@ -285,6 +291,28 @@ def test_a_convolution_that_is_copied_with_its_channels_innermost_is_right(
     seen = [{one.name for one in result.launches} for result in results if result.launches]
     assert all("reorder" in names for names in seen)
     assert not seen or "add" in seen[1]
+
+
+@pytest.mark.full
+@pytest.mark.drawn
+@pytest.mark.parametrize("where", ["sm_90", "gfx942"])
+@pytest.mark.parametrize(
+    ("op", "pooling", "dtype"),
+    [
+        ("conv2d", {}, "bfloat16"),
+        ("conv2d", {}, "float32"),
+        ("conv2d_relu_maxpool", {"window": 3, "pool_stride": 2}, "float32"),
+        ("conv2d_relu_maxpool", {"window": 2, "pool_stride": 3}, "bfloat16"),
+    ],
+    ids=["alone-bfloat16", "alone-float32", "pooled-float32", "pooled-bfloat16"],
+)
+def test_a_convolution_with_its_channels_innermost_is_right_in_triton(
+    op: str, pooling: dict[str, int], dtype: str, where: str, tmp_path: Path
+) -> None:
+    """Also where that would not pay."""
+    compiled, to = _ready("triton", where)
+    shapes = [{**sizes, **pooling} for sizes in MANY_CHANNELS]
+    _all_right(op, compiled, to, shapes, dtype, tmp_path, {"LAST_FROM": 0})
 
 
 @pytest.mark.full

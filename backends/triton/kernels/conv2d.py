@@ -2,8 +2,8 @@
 which is gathered tile by tile as it is multiplied; accumulated in float32. Inputs of float32 keep
 their precision, but for TF32 = 1.
 
-Of many channels, a tile's depth is channels of one tap of the filter: what of it lies inside the
-image is asked once for all of them.
+Of many channels, image and weights are copied with channels last before: a tile's depth is channels
+of one tap of the filter then, which come 16 bytes at a time while others are multiplied.
 """
 
 import torch
@@ -13,12 +13,16 @@ import triton.language as tl
 BLOCK_F = 64  # knob: 32 64 128
 BLOCK_P = 128  # knob: 64 128
 BLOCK_K = 32  # knob: 32 64
+BLOCK_K_LAST = 64  # knob: 32 64 128
 NUM_WARPS = 8  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
 PROGRAMS = 128  # knob: 0 128 256
 TF32 = 0  # knob: 0 1
+MANY = 16  # knob: 8 16 32
+# Multiplications from which copying pays.
+LAST_FROM = 16777216  # knob: 0 4194304 16777216
 
 
 @triton.jit
@@ -38,7 +42,6 @@ def _conv2d(
     padding,
     KH: tl.constexpr,
     KW: tl.constexpr,
-    BY_TAP: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -55,38 +58,88 @@ def _conv2d(
     top = pixel // ow * stride - padding
     left = pixel % ow * stride - padding
     corner = x + image * c * h * w + top * w + left
-    w_row = weight + feature.to(tl.int64)[:, None] * (c * KH * KW)
     total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-    if BY_TAP:
-        for tap in range(KH * KW):
-            down, across = tap // KW, tap % KW
-            row, col = top + down, left + across
-            inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
-            first_channel = corner + down * w + across
-            for first in range(0, c, BLOCK_K):
-                channel = first + tl.arange(0, BLOCK_K)
-                there = first_channel[None, :] + channel.to(tl.int64)[:, None] * (h * w)
-                in_window = inside[None, :] & (channel < c)[:, None]
-                window = tl.load(there, mask=in_window, other=0.0)
-                w_mask = (feature < f)[:, None] & (channel < c)[None, :]
-                w_tile = w_row + channel[None, :] * (KH * KW) + tap
-                w_value = tl.load(w_tile, mask=w_mask, other=0.0)
-                total = tl.dot(w_value, window, total, input_precision=PRECISION)
-    else:
-        for first in range(0, c * KH * KW, BLOCK_K):
-            depth = first + tl.arange(0, BLOCK_K)
-            in_depth = depth < c * KH * KW
-            channel, tap = depth // (KH * KW), depth % (KH * KW)
-            down, across = tap // KW, tap % KW
-            row = top[None, :] + down[:, None]
-            col = left[None, :] + across[:, None]
-            inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
-            inside = inside & in_depth[:, None] & (image < n)[None, :]
-            offset = (channel.to(tl.int64) * h + down) * w + across
-            window = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
-            w_mask = (feature < f)[:, None] & in_depth[None, :]
-            w_value = tl.load(w_row + depth[None, :], mask=w_mask, other=0.0)
-            total = tl.dot(w_value, window, total, input_precision=PRECISION)
+    for first in range(0, c * KH * KW, BLOCK_K):
+        depth = first + tl.arange(0, BLOCK_K)
+        in_depth = depth < c * KH * KW
+        channel, tap = depth // (KH * KW), depth % (KH * KW)
+        down, across = tap // KW, tap % KW
+        row = top[None, :] + down[:, None]
+        col = left[None, :] + across[:, None]
+        inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
+        inside = inside & in_depth[:, None] & (image < n)[None, :]
+        offset = (channel.to(tl.int64) * h + down) * w + across
+        window = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
+        w_tile = weight + feature.to(tl.int64)[:, None] * (c * KH * KW) + depth[None, :]
+        w_mask = (feature < f)[:, None] & in_depth[None, :]
+        w_value = tl.load(w_tile, mask=w_mask, other=0.0)
+        total = tl.dot(w_value, window, total, input_precision=PRECISION)
+    total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
+    target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
+    mask = (feature < f)[:, None] & (image < n)[None, :]
+    tl.store(target, total.to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _channels_last(x, y, channels, pixels, width, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr):
+    """(..., channels, pixels) as (..., pixels, width), zeros for channels that x does not have."""
+    tiles_p = tl.cdiv(pixels, BLOCK_P)
+    tiles = tl.cdiv(width, BLOCK_C) * tiles_p
+    image = (tl.program_id(0) // tiles).to(tl.int64)
+    tile = tl.program_id(0) % tiles
+    channel = tile // tiles_p * BLOCK_C + tl.arange(0, BLOCK_C)
+    pixel = tile % tiles_p * BLOCK_P + tl.arange(0, BLOCK_P)
+    source = x + image * channels * pixels + channel.to(tl.int64)[:, None] * pixels + pixel[None, :]
+    mask = (channel < channels)[:, None] & (pixel < pixels)[None, :]
+    value = tl.load(source, mask=mask, other=0.0)
+    target = y + image * pixels * width + pixel.to(tl.int64)[:, None] * width + channel[None, :]
+    mask = (pixel < pixels)[:, None] & (channel < width)[None, :]
+    tl.store(target, tl.trans(value), mask=mask)
+
+
+@triton.jit
+def _conv2d_last(
+    x,
+    weight,
+    bias,
+    y,
+    n,
+    h,
+    w,
+    width,
+    f,
+    oh,
+    ow,
+    stride,
+    padding,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    BLOCK_F: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Of images (n, h, w, width) and weights (f, kh, kw, width)."""
+    tiles_f = tl.cdiv(f, BLOCK_F)
+    plane = oh * ow
+    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
+    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
+    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
+    image = start // plane + pixel // plane
+    pixel = pixel % plane
+    top = pixel // ow * stride - padding
+    left = pixel % ow * stride - padding
+    channel = tl.arange(0, BLOCK_K)
+    w_row = weight + feature.to(tl.int64)[:, None] * (KH * KW * width) + channel[None, :]
+    total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
+    for first in range(0, KH * KW * width, BLOCK_K):
+        tap = first // width
+        row, col = top + tap // KW, left + tap % KW
+        inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
+        place = x + ((image * h + row) * w + col) * width + first % width
+        window = tl.load(place[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
+        w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
+        total = tl.dot(w_value, tl.trans(window), total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
     target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
@@ -105,9 +158,19 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
-def _by_tap(channels, block):
-    """Whether tiles of a depth of so many channels are at most a third larger than these are."""
-    return 4 * channels >= 3 * triton.cdiv(channels, block) * block
+def _with_channels_last(x, width):
+    images, channels = x.shape[:2]
+    pixels = x.shape[2] * x.shape[3]
+    y = torch.empty((images, pixels, width), dtype=x.dtype, device=x.device)
+    block_c, block_p = (
+        min(64, triton.next_power_of_2(width)),
+        min(64, triton.next_power_of_2(pixels)),
+    )
+    tiles = triton.cdiv(width, block_c) * triton.cdiv(pixels, block_p)
+    _channels_last[(images * tiles,)](
+        x, y, channels, pixels, width, BLOCK_C=block_c, BLOCK_P=block_p
+    )
+    return y
 
 
 def _blocks(features, pixels, most_features, most_pixels):
@@ -126,29 +189,22 @@ def conv2d(x, weight, bias, y, stride, padding):
     strict = x.dtype == torch.float32
     most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
     block_f, block_p = _blocks(f, n * oh * ow, most_f, most_p)
-    block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
     grid = (triton.cdiv(f, block_f) * triton.cdiv(n * oh * ow, block_p),)
-    _conv2d[grid](
-        x,
-        weight,
-        bias,
-        y,
-        n,
-        c,
-        h,
-        w,
-        f,
-        oh,
-        ow,
-        stride,
-        padding,
-        KH=kh,
-        KW=kw,
-        BY_TAP=_by_tap(c, block_k),
-        BLOCK_F=block_f,
-        BLOCK_P=block_p,
-        BLOCK_K=block_k,
-        PRECISION=_precision(x),
-        num_warps=min(NUM_WARPS, max(4, block_f * block_p // 1024)),
-        num_stages=NUM_STAGES,
-    )
+    options = {
+        "KH": kh,
+        "KW": kw,
+        "BLOCK_F": block_f,
+        "BLOCK_P": block_p,
+        "PRECISION": _precision(x),
+        "num_warps": min(NUM_WARPS, max(4, block_f * block_p // 1024)),
+        "num_stages": NUM_STAGES,
+    }
+    sizes = (f, oh, ow, stride, padding)
+    if c >= MANY and y.numel() * c * kh * kw >= LAST_FROM:
+        block_k = _fit(c, BLOCK_K_F32 if strict else BLOCK_K_LAST)
+        width = triton.cdiv(c, block_k) * block_k
+        x, weight = _with_channels_last(x, width), _with_channels_last(weight, width)
+        _conv2d_last[grid](x, weight, bias, y, n, h, w, width, *sizes, BLOCK_K=block_k, **options)
+        return
+    block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
+    _conv2d[grid](x, weight, bias, y, n, c, h, w, *sizes, BLOCK_K=block_k, **options)
