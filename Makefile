@@ -22,13 +22,13 @@ test test-full test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # By what rule a test is full, and which of them a commit draws: tests/tiers.py. Properties are tried in
 # both tiers, in full on more examples. test-all: without the draw.
-# Three workers: much of the quick tests' time is waiting for processes that they start.
+# Three workers: much of the tests' time is waiting for processes that they start.
 test: lint
 	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 3 --dist worksteal -m "not full"
 
 test-full: DRAW := --drawn
 test-full test-all: setup
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist worksteal --durations=25 -m "full or hypothesis" $(DRAW)
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 3 --dist worksteal --durations=25 -m "full or hypothesis" $(DRAW)
 
 readme: setup
 	$(BIN)/python -m tools.readme

@@ -136,8 +136,9 @@ def _conv2d_last(
         tap = first // width
         row, col = top + tap // KW, left + tap % KW
         inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
-        place = x + ((image * h + row) * w + col) * width + first % width
-        window = tl.load(place[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
+        # Triton 3.6 does not see by itself that this is a multiple.
+        begin = tl.multiple_of(((image * h + row) * w + col) * width + first % width, 16)
+        window = tl.load(x + begin[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
         w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
         total = tl.dot(w_value, tl.trans(window), total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]

@@ -150,8 +150,9 @@ def _convolve_last(
             tap = first // width
             row, col = top + tap // KW, left + tap % KW
             inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
-            corner = x + ((image * h + row) * w + col) * width + first % width
-            patch = tl.load(corner[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
+            # Triton 3.6 does not see by itself that this is a multiple.
+            begin = tl.multiple_of(((image * h + row) * w + col) * width + first % width, 16)
+            patch = tl.load(x + begin[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
             w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
             total = tl.dot(w_value, tl.trans(patch), total, input_precision=PRECISION)
         best = tl.maximum(best, total + shift)
