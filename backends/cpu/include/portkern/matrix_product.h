@@ -23,8 +23,8 @@ template <typename T>
 static int multiply(const Product<T>& all) {
   if (all.batch == 0 || all.m == 0 || all.n == 0) return 0;
   if (all.n <= MOST_COLUMNS) return few_columns(all);
-  if (all.k <= MOST_TERMS && all.n >= LANES) return few_terms(all);
-  if (all.m <= MOST_ROWS && all.n >= LANES) return few_rows(all);
+  if (all.k <= MOST_TERMS) return few_terms(all);
+  if (all.m <= MOST_ROWS) return few_rows(all);
   return by_fastest([&](auto* way) { return in_blocks(way, all); });
 }
 
