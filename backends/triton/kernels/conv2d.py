@@ -163,10 +163,8 @@ def _with_channels_last(x, width):
     images, channels = x.shape[:2]
     pixels = x.shape[2] * x.shape[3]
     y = torch.empty((images, pixels, width), dtype=x.dtype, device=x.device)
-    block_c, block_p = (
-        min(64, triton.next_power_of_2(width)),
-        min(64, triton.next_power_of_2(pixels)),
-    )
+    block_c = min(64, triton.next_power_of_2(width))
+    block_p = min(64, triton.next_power_of_2(pixels))
     tiles = triton.cdiv(width, block_c) * triton.cdiv(pixels, block_p)
     _channels_last[(images * tiles,)](
         x, y, channels, pixels, width, BLOCK_C=block_c, BLOCK_P=block_p
