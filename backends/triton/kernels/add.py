@@ -10,8 +10,8 @@ FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
-def _add(a, b, c, m, n, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
-    tiles = 1 if WHOLE else tl.cdiv(n, BLOCK)
+def _add(a, b, c, m, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    tiles = tl.cdiv(n, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     start_col = tl.program_id(0) % tiles * BLOCK
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
@@ -35,4 +35,4 @@ def add(a, b, c):
     block = min(tile, BLOCK_N, triton.next_power_of_2(n))
     rows = tile // block
     grid = (triton.cdiv(m, rows) * triton.cdiv(n, block),)
-    _add[grid](a, b, c, m, n, ROWS=rows, BLOCK=block, WHOLE=n <= block, num_warps=warps)
+    _add[grid](a, b, c, m, n, ROWS=rows, BLOCK=block, num_warps=warps)

@@ -10,10 +10,8 @@ FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
-def _bias_gelu(
-    x, bias, y, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
-):
-    tiles = 1 if WHOLE else tl.cdiv(cols, BLOCK)
+def _bias_gelu(x, bias, y, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    tiles = tl.cdiv(cols, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     start_col = tl.program_id(0) % tiles * BLOCK
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
@@ -38,6 +36,4 @@ def bias_gelu(x, bias, y):
     block = min(tile, BLOCK_COLS, triton.next_power_of_2(cols))
     tile_rows = tile // block
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(cols, block),)
-    _bias_gelu[grid](
-        x, bias, y, rows, cols, ROWS=tile_rows, BLOCK=block, WHOLE=cols <= block, num_warps=warps
-    )
+    _bias_gelu[grid](x, bias, y, rows, cols, ROWS=tile_rows, BLOCK=block, num_warps=warps)

@@ -16,10 +16,8 @@ FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
-def _embedding(
-    table, index, y, n, dim, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
-):
-    tiles = 1 if WHOLE else tl.cdiv(dim, BLOCK)
+def _embedding(table, index, y, n, dim, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    tiles = tl.cdiv(dim, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     start_col = tl.program_id(0) % tiles * BLOCK
     row = tl.arange(0, ROWS)[:, None]
@@ -58,6 +56,4 @@ def embedding(table, index, y):
     block = min(tile, BLOCK_COLS, triton.next_power_of_2(dim))
     rows = tile // block
     grid = (triton.cdiv(n, rows) * triton.cdiv(dim, block),)
-    _embedding[grid](
-        table, index, y, n, dim, ROWS=rows, BLOCK=block, WHOLE=dim <= block, num_warps=warps
-    )
+    _embedding[grid](table, index, y, n, dim, ROWS=rows, BLOCK=block, num_warps=warps)

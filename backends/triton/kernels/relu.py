@@ -16,11 +16,11 @@ def _relu_of(value):
 
 
 @triton.jit
-def _relu(x, y, n, BLOCK: tl.constexpr, SMALL: tl.constexpr):
+def _relu(x, y, n, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
     # The block's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
-    start = tl.program_id(0) * BLOCK if SMALL else tl.program_id(0).to(tl.int64) * BLOCK
+    start = tl.program_id(0).to(tl.int64) * BLOCK
     offset = tl.arange(0, BLOCK)
-    if not SMALL and start + BLOCK <= n:  # without a mask, 16 bytes at a time whatever n is
+    if WHOLE and start + BLOCK <= n:  # without a mask, 16 bytes at a time whatever n is
         value = tl.load(x + start + offset)
         tl.store(y + start + offset, _relu_of(value).to(y.dtype.element_ty))
     else:
@@ -35,4 +35,4 @@ def relu(x, y):
     few = n <= FEW
     block, warps = (512, 4) if few else (BLOCK, NUM_WARPS)
     if n:
-        _relu[(triton.cdiv(n, block),)](x, y, n, BLOCK=block, SMALL=few, num_warps=warps)
+        _relu[(triton.cdiv(n, block),)](x, y, n, BLOCK=block, WHOLE=not few, num_warps=warps)

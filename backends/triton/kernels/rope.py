@@ -10,11 +10,9 @@ FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
-def _rope(
-    x, cos, sin, y, lines, heads, half, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
-):
+def _rope(x, cos, sin, y, lines, heads, half, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """``lines`` are the heads of all tokens."""
-    tiles = 1 if WHOLE else tl.cdiv(half, BLOCK)
+    tiles = tl.cdiv(half, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     start_col = tl.program_id(0) % tiles * BLOCK
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
@@ -43,15 +41,5 @@ def rope(x, cos, sin, y):
     rows = (TILE if y.numel() > FEW else max(256, block)) // block
     grid = (triton.cdiv(tokens * heads, rows) * triton.cdiv(half, block),)
     _rope[grid](
-        x,
-        cos,
-        sin,
-        y,
-        tokens * heads,
-        heads,
-        half,
-        ROWS=rows,
-        BLOCK=block,
-        WHOLE=half <= block,
-        num_warps=NUM_WARPS,
+        x, cos, sin, y, tokens * heads, heads, half, ROWS=rows, BLOCK=block, num_warps=NUM_WARPS
     )

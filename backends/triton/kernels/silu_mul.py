@@ -16,11 +16,11 @@ def _gated(gate, up):
 
 
 @triton.jit
-def _silu_mul(gate, up, y, n, BLOCK: tl.constexpr, SMALL: tl.constexpr):
+def _silu_mul(gate, up, y, n, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
     # The block's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
-    start = tl.program_id(0) * BLOCK if SMALL else tl.program_id(0).to(tl.int64) * BLOCK
+    start = tl.program_id(0).to(tl.int64) * BLOCK
     offset = tl.arange(0, BLOCK)
-    if not SMALL and start + BLOCK <= n:  # without a mask, 16 bytes at a time whatever n is
+    if WHOLE and start + BLOCK <= n:  # without a mask, 16 bytes at a time whatever n is
         value, factor = tl.load(gate + start + offset), tl.load(up + start + offset)
         tl.store(y + start + offset, _gated(value, factor).to(y.dtype.element_ty))
     else:
@@ -37,4 +37,4 @@ def silu_mul(gate, up, y):
     block, warps = (512, 4) if few else (BLOCK, NUM_WARPS)
     if n:
         grid = (triton.cdiv(n, block),)
-        _silu_mul[grid](gate, up, y, n, BLOCK=block, SMALL=few, num_warps=warps)
+        _silu_mul[grid](gate, up, y, n, BLOCK=block, WHOLE=not few, num_warps=warps)

@@ -10,16 +10,8 @@ FEW = 1 << 20  # elements: larger tiles would be fewer than a GPU wants
 
 
 @triton.jit
-def _transpose(
-    x,
-    y,
-    rows,
-    cols,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-    WHOLE: tl.constexpr,
-):
-    tiles = 1 if WHOLE else tl.cdiv(cols, BLOCK_COLS)
+def _transpose(x, y, rows, cols, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr):
+    tiles = tl.cdiv(cols, BLOCK_COLS)
     start_row = tl.program_id(0) // tiles * BLOCK_ROWS
     start_col = tl.program_id(0) % tiles * BLOCK_COLS
     row = tl.arange(0, BLOCK_ROWS)
@@ -44,12 +36,5 @@ def transpose(x, y):
     block_rows = min(side * side // block_cols, triton.next_power_of_2(rows))
     grid = (triton.cdiv(rows, block_rows) * triton.cdiv(cols, block_cols),)
     _transpose[grid](
-        x,
-        y,
-        rows,
-        cols,
-        BLOCK_ROWS=block_rows,
-        BLOCK_COLS=block_cols,
-        WHOLE=cols <= block_cols,
-        num_warps=warps,
+        x, y, rows, cols, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=warps
     )
