@@ -26,6 +26,18 @@ LAST_FROM = 16777216  # knob: 0 4194304 16777216
 
 
 @triton.jit
+def _tile(f, oh, ow, BLOCK_F: tl.constexpr, BLOCK_P: tl.constexpr):
+    """The program's features, and its pixels with their images."""
+    tiles_f = tl.cdiv(f, BLOCK_F)
+    plane = oh * ow
+    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
+    # Pixels are counted through all images in 64 bits; within an image, 32 are quicker to divide.
+    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
+    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
+    return feature, start // plane + pixel // plane, pixel % plane
+
+
+@triton.jit
 def _conv2d(
     x,
     weight,
@@ -47,14 +59,7 @@ def _conv2d(
     BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    tiles_f = tl.cdiv(f, BLOCK_F)
-    plane = oh * ow
-    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
-    # Pixels are counted through all images in 64 bits; within an image, 32 are quicker to divide.
-    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
-    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
-    image = start // plane + pixel // plane
-    pixel = pixel % plane
+    feature, image, pixel = _tile(f, oh, ow, BLOCK_F, BLOCK_P)
     top = pixel // ow * stride - padding
     left = pixel % ow * stride - padding
     corner = x + image * c * h * w + top * w + left
@@ -75,7 +80,7 @@ def _conv2d(
         w_value = tl.load(w_tile, mask=w_mask, other=0.0)
         total = tl.dot(w_value, window, total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
-    target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
+    target = y + (image[None, :] * f + feature[:, None]) * (oh * ow) + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=mask)
 
@@ -120,13 +125,7 @@ def _conv2d_last(
     PRECISION: tl.constexpr,
 ):
     """Of images (n, h, w, width) and weights (f, kh, kw, width)."""
-    tiles_f = tl.cdiv(f, BLOCK_F)
-    plane = oh * ow
-    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
-    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
-    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
-    image = start // plane + pixel // plane
-    pixel = pixel % plane
+    feature, image, pixel = _tile(f, oh, ow, BLOCK_F, BLOCK_P)
     top = pixel // ow * stride - padding
     left = pixel % ow * stride - padding
     channel = tl.arange(0, BLOCK_K)
@@ -142,7 +141,7 @@ def _conv2d_last(
         w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
         total = tl.dot(w_value, tl.trans(window), total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
-    target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
+    target = y + (image[None, :] * f + feature[:, None]) * (oh * ow) + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=mask)
 

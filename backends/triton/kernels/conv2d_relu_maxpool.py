@@ -28,6 +28,18 @@ TILE_POOL = 1024  # knob: 512 1024 2048
 
 
 @triton.jit
+def _tile(f, oh, ow, BLOCK_F: tl.constexpr, BLOCK_P: tl.constexpr):
+    """The program's features, and its pixels with their images."""
+    tiles_f = tl.cdiv(f, BLOCK_F)
+    plane = oh * ow
+    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
+    # Pixels are counted through all images in 64 bits; within an image, 32 are quicker to divide.
+    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
+    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
+    return feature, start // plane + pixel // plane, pixel % plane
+
+
+@triton.jit
 def _convolve(
     x,
     weight,
@@ -53,14 +65,7 @@ def _convolve(
 ):
     """The largest of a window by window square of convolved pixels, or 0: for a window of 1 that
     is the rectified convolution itself."""
-    tiles_f = tl.cdiv(f, BLOCK_F)
-    plane = oh * ow
-    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
-    # Pixels are counted through all images in 64 bits; within an image, 32 are quicker to divide.
-    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
-    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
-    image = start // plane + pixel // plane
-    pixel = pixel % plane
+    feature, image, pixel = _tile(f, oh, ow, BLOCK_F, BLOCK_P)
     shift = tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
     best = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
     for place in range(window * window):
@@ -84,7 +89,7 @@ def _convolve(
             w_value = tl.load(w_tile, mask=w_mask, other=0.0)
             total = tl.dot(w_value, patch, total, input_precision=PRECISION)
         best = tl.maximum(best, total + shift)
-    target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
+    target = y + (image[None, :] * f + feature[:, None]) * (oh * ow) + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
     tl.store(target, best.to(y.dtype.element_ty), mask=mask)
 
@@ -131,13 +136,7 @@ def _convolve_last(
     PRECISION: tl.constexpr,
 ):
     """As above, of images (n, h, w, width) and weights (f, kh, kw, width)."""
-    tiles_f = tl.cdiv(f, BLOCK_F)
-    plane = oh * ow
-    feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
-    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
-    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
-    image = start // plane + pixel // plane
-    pixel = pixel % plane
+    feature, image, pixel = _tile(f, oh, ow, BLOCK_F, BLOCK_P)
     channel = tl.arange(0, BLOCK_K)
     w_row = weight + feature.to(tl.int64)[:, None] * (KH * KW * width) + channel[None, :]
     shift = tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
@@ -156,7 +155,7 @@ def _convolve_last(
             w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
             total = tl.dot(w_value, tl.trans(patch), total, input_precision=PRECISION)
         best = tl.maximum(best, total + shift)
-    target = y + (image[None, :] * f + feature[:, None]) * plane + pixel[None, :]
+    target = y + (image[None, :] * f + feature[:, None]) * (oh * ow) + pixel[None, :]
     mask = (feature < f)[:, None] & (image < n)[None, :]
     tl.store(target, best.to(y.dtype.element_ty), mask=mask)
 
