@@ -50,6 +50,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Kernels in a folder of it: right, not building, wrong from the fourth commit on."""
     kernels = tmp_path / "kernels"
     kernels.mkdir()
+    (kernels / "json.py").write_text("raise SystemExit('not the module of this name')")
     git(tmp_path, "init", "--quiet")
     wrong = RELU.replace("scalar_t(0)", "scalar_t(1)")
     texts = [RELU, f"// more\n{RELU}", RELU.replace("return 0;", "return"), wrong, f"//\n{wrong}"]

@@ -294,6 +294,48 @@ def test_overflow_to_infinity_is_right_where_rounding_says_so() -> None:
     assert problems(odd, output) == ""
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("exact", "got", "problem"),
+    [
+        (65519, math.inf, ""),  # 65520 rounds to infinity
+        (65519, 65504, ""),
+        (65519, -math.inf, "NaN or infinity"),
+        (65519, math.nan, "NaN or infinity"),
+        (60000, math.inf, "NaN or infinity"),
+        (65521, 65504, ""),
+        (65521, math.inf, ""),
+        (65521, 60000, "elements are off"),
+        (1e6, 65504, "elements are off"),
+        (1e6, -math.inf, "NaN or infinity"),
+        (math.inf, 65504, "NaN or infinity"),
+    ],
+)
+def test_at_the_edge_of_infinity_an_element_may_err_as_others_do(
+    sign: int, exact: float, got: float, problem: str
+) -> None:
+    wide = torch.randn(64, dtype=torch.float64).mul_(20000).clamp_(-60000, 60000)
+    wide[5] = sign * exact
+    case = Case("made", (), (wide,), (wide.half(),))
+    output = wide.half()
+    output[5] = sign * got
+    assert problem in problems(case, output) and bool(problem) == bool(problems(case, output))
+
+
+@pytest.mark.parametrize(("factor", "right"), [(1, True), (1 + 2**-10, True), (1.05, False)])
+def test_where_only_the_framework_overflows_on_its_way_float64_decides(
+    factor: float, right: bool
+) -> None:
+    exact = torch.linspace(100, 200, 64, dtype=torch.float64)
+    own = exact.half()
+    own[9] = math.inf
+    case = Case("made", (), (exact,), (own,))
+    output = exact.half()
+    output[9] *= factor
+    assert (problems(case, output) == "") == right
+    assert problems(case, own) == ""
+
+
 def test_a_long_sum_that_cancels_may_err_as_one_chain_of_additions_does() -> None:
     """A float32 product summed in order is strict arithmetic; a library sums in blocks."""
     op = ops.load("matmul")

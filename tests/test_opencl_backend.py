@@ -221,6 +221,37 @@ def test_a_driver_that_ends_its_process_is_a_reason_and_not_a_crash(
     assert isinstance(state, Missing) and expected in state.reason
 
 
+def test_what_keeps_pyopencl_from_listing_devices_is_said_and_no_driver_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("pyopencl")
+    monkeypatch.setattr(platforms, "_ASK", "import a_module_that_pyopencl_needs")
+    monkeypatch.setattr(platforms, "find_library", lambda name: f"lib{name}.so.1")
+    platforms.devices.cache_clear()
+    try:
+        state = platforms.devices()
+    finally:
+        platforms.devices.cache_clear()
+    assert isinstance(state, Missing) and "a_module_that_pyopencl_needs" in state.reason
+    assert "ICD" not in str(state)
+
+
+def test_devices_are_found_from_a_folder_with_modules_of_any_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as a checkout of portkern, whose own folder has no backends."""
+    pytest.importorskip("pyopencl")
+    for name in ("json.py", "portkern.py", "numpy.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    platforms.devices.cache_clear()
+    try:
+        state = platforms.devices()
+    finally:
+        platforms.devices.cache_clear()
+    assert not isinstance(state, Missing), state
+
+
 def test_pocl_works_without_binutils_by_zigs_linker(tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
     pytest.importorskip("pyopencl")

@@ -218,8 +218,16 @@ print(sys.argv[1:], (y - 2 * x).unique().tolist())
 @COMPILES
 @pytest.mark.parametrize(("limit", "code"), [("<", 0), ("<=", 1)])
 def test_a_python_script_runs_its_extension_on_the_executor(
-    limit: str, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    limit: str,
+    code: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "json.py").write_text("raise SystemExit('not the module of this name')")
+    monkeypatch.chdir(elsewhere)
     script = tmp_path / "test_it.py"
     script.write_text(SCRIPT.replace("LIMIT", limit), encoding="utf-8")
     options = ["target=gfx942", "build_timeout_s=300", *(["sanitize=bounds"] if code else [])]

@@ -33,6 +33,8 @@ ANOTHER = "apt install pocl-opencl-icd (its LLVM knows more processors)"
 #: The device of pip's PoCL that has a thread for each core, and the one that runs a kernel in the
 #: thread that enqueues it, where small ones are soonest done. It shows the first unless asked.
 PIPS_POCL, POCL_DEVICES, CALLER = "pocl-binary-distribution", "pthread basic", "basic"
+#: What the loader says where no driver has an entry, or none of those has a device.
+NO_PLATFORM = "PLATFORM_NOT_FOUND"
 #: Lists the devices, then runs a kernel on each: PoCL links one when it is first launched, and
 #: aborts the process if it cannot.
 _ASK = """
@@ -130,7 +132,7 @@ def devices() -> tuple[ClDescription, ...] | Missing:
     """The devices that ran a kernel, or why there are none. Asked once per process."""
     if package_version("pyopencl") is None:
         return Missing("pyopencl is not installed", PIP)
-    argv = [sys.executable, "-W", "ignore", "-c", _ASK]
+    argv = [sys.executable, "-P", "-W", "ignore", "-c", _ASK]
     try:
         child = subprocess.run(
             argv,
@@ -151,11 +153,13 @@ def devices() -> tuple[ClDescription, ...] | Missing:
 
 
 def _why_none(listed: list[ClDescription], log: str) -> Missing:
-    lines = log.strip().splitlines() or ["no message"]
+    lines = log.strip().splitlines() or [NO_PLATFORM]
     said = next((line for line in lines if line.startswith("error:")), lines[-1])
     if listed:
         remedy = ANOTHER if UNKNOWN_CPU in said else LINKER if _lacks_linker() else ""
         return Missing(f"{listed[0].driver} cannot run a kernel: {said}", remedy)
+    if NO_PLATFORM not in said:
+        return Missing(f"pyopencl cannot list the devices: {said}")
     nvidia = find_library("nvidia-opencl")
     if nvidia:
         entry = "/etc/OpenCL/vendors/nvidia.icd"

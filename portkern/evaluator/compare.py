@@ -21,6 +21,7 @@ from portkern.evaluator.reference import (
     all_finite,
     allowance,
     alone,
+    as_numbers,
 )
 from portkern.records.record import Tolerance
 from portkern.rounding.derived_budget import DerivedBudget
@@ -127,16 +128,21 @@ class _Sums:
     worst: str = ""
 
     def add(self, block: ReferenceBlock, budget: ErrorBudget, precision: Precision) -> bool:
-        """Whether all that is there is finite."""
+        """Whether what is there is finite, or infinite by no more than it may err."""
         got = block.outputs[0].double()
         error = (got - block.want).abs_()
-        largest = float(error.max())
+        largest, infinite = float(error.max()), None
         if not math.isfinite(largest) and not all_finite(got):
-            return False
+            infinite = got.isinf()
+            got = as_numbers(got, block.want, budget.answer.dtype)
+            error = (got - block.want).abs_()
+            largest = float(error.max())
         scale = block.want.abs() + (budget.rms or 1e-300)
         slack, own = allowance(block, budget, scale, precision)
         allowed = own.add_(slack)
         excess = error - allowed
+        if infinite is not None and (got.isnan().any() or (excess[infinite] > 0).any()):
+            return False
         place = int(excess.argmax())  # a NaN is the largest
         self.count += len(got)
         self.largest = max(self.largest, largest)
@@ -221,7 +227,8 @@ def _repeated(
         spread, too_far = 0.0, False
         for block in budget.answer.blocks(output, again):
             if len(block.want):
-                apart = (block.outputs[0].double() - block.outputs[1].double()).abs_()
+                pair = [as_numbers(each, block.want, budget.answer.dtype) for each in block.outputs]
+                apart = (pair[0] - pair[1]).abs_()
                 scale = block.want.abs() + budget.rms
                 allowed = sum(allowance(block, budget, scale, precision))
                 spread = max(spread, float(apart.max()))

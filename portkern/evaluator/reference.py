@@ -138,8 +138,9 @@ class ReferenceOutput:
 
 @dataclass(frozen=True)
 class ReferenceBlock:
-    """The finite elements of a part of an output. ``odd``: one of the others is not what the
-    reference has there. What ``outputs`` have at finite ones need not be finite."""
+    """The finite elements of a part of an output, and those that are finite in an output where the
+    framework's or the rounded answer is not, by float64 nevertheless. ``odd``: one of the others is
+    not what the reference has there. What ``outputs`` have at finite ones need not be finite."""
 
     want: torch.Tensor
     own: torch.Tensor
@@ -159,12 +160,15 @@ class ReferenceBlock:
 
         rounded = exact.to(own.dtype)
         finite = torch.isfinite(rounded).logical_and_(torch.isfinite(own))
-        odd = False
+        odd, judged = False, finite
         for output in outputs:
             strange = ~finite & ~_same(output, rounded) & ~_same(output, own)
-            odd = odd or bool(strange.any())
-        chain = None if chain is None else chain[finite]
-        return cls(exact[finite], own[finite], chain, [output[finite] for output in outputs], odd)
+            # Where the framework rounds between two steps, its own may be all that overflowed.
+            ours = strange & torch.isfinite(output) & torch.isfinite(exact)
+            odd = odd or bool((strange & ~ours).any())
+            judged = judged | ours
+        chain = None if chain is None else chain[judged]
+        return cls(exact[judged], own[judged], chain, [output[judged] for output in outputs], odd)
 
 
 @dataclass(frozen=True)
@@ -323,6 +327,16 @@ def allowance(
         slack += block.chain
     own = (scale * (OWN_FACTOR * budget.own_share)).clamp_(max=OWN_FACTOR * budget.own_worst)
     return slack, own
+
+
+def as_numbers(got: torch.Tensor, want: torch.Tensor, kind: str) -> torch.Tensor:
+    """At float64, infinity as the least number that ``kind`` rounds to it, or ``want`` where that
+    is larger: an error that an element may have can take it over the edge."""
+    import torch
+
+    wide, limits = got.double(), torch.finfo(getattr(torch, kind))
+    edge = limits.max * ((2 - limits.eps / 2) / (2 - limits.eps))
+    return torch.where(wide.isinf(), want.abs().clamp_(min=edge).copysign_(wide), wide)
 
 
 def all_finite(tensor: torch.Tensor) -> bool:

@@ -78,7 +78,7 @@ def _ended(status: int, each_s: int) -> dict[str, object]:
 
 
 def _execute(worker: str, file: Path, target: str, timeout_s: float) -> Execute:
-    argv = (sys.executable, "-m", worker, str(file))
+    argv = (sys.executable, "-P", "-m", worker, str(file))
     return Execute(argv, str(file.parent), target, "hip", (), timeout_s)
 
 

@@ -10,31 +10,40 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK_F = 64  # knob: 32 64 128
+BLOCK_F = 128  # knob: 32 64 128
 BLOCK_P = 128  # knob: 64 128
 BLOCK_K = 32  # knob: 32 64
 BLOCK_K_LAST = 64  # knob: 32 64 128
-NUM_WARPS = 8  # knob: 4 8
+NUM_WARPS = 4  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
 PROGRAMS = 128  # knob: 0 128 256
 TF32 = 0  # knob: 0 1
+LEAST = 16  # that every dot unit takes
 MANY = 16  # knob: 8 16 32
 # Multiplications from which copying pays.
 LAST_FROM = 16777216  # knob: 0 4194304 16777216
 
 
 @triton.jit
-def _tile(f, oh, ow, BLOCK_F: tl.constexpr, BLOCK_P: tl.constexpr):
-    """The program's features, and its pixels with their images."""
+def _tile(f, pixels, BLOCK_F: tl.constexpr, BLOCK_P: tl.constexpr, ACROSS: tl.constexpr):
+    """The program's features, and its pixels with their images: of one image, so that what is
+    written lies together, or (ACROSS) of as many as it takes, where they have few pixels."""
     tiles_f = tl.cdiv(f, BLOCK_F)
-    plane = oh * ow
     feature = tl.program_id(0) % tiles_f * BLOCK_F + tl.arange(0, BLOCK_F)
-    # Pixels are counted through all images in 64 bits; within an image, 32 are quicker to divide.
-    start = (tl.program_id(0) // tiles_f).to(tl.int64) * BLOCK_P
-    pixel = (start % plane).to(tl.int32) + tl.arange(0, BLOCK_P)
-    return feature, start // plane + pixel // plane, pixel % plane
+    tile = tl.program_id(0) // tiles_f
+    if ACROSS:
+        # All images' pixels are counted in 64 bits; within an image, 32 are quicker to divide.
+        start = tile.to(tl.int64) * BLOCK_P
+        pixel = (start % pixels).to(tl.int32) + tl.arange(0, BLOCK_P)
+        image = start // pixels + pixel // pixels
+        pixel %= pixels
+    else:
+        tiles_p = tl.cdiv(pixels, BLOCK_P)
+        image = tl.zeros((BLOCK_P,), tl.int64) + tile // tiles_p
+        pixel = tile % tiles_p * BLOCK_P + tl.arange(0, BLOCK_P)
+    return feature, image, pixel
 
 
 @triton.jit
@@ -48,8 +57,8 @@ def _conv2d(
     h,
     w,
     f,
-    oh,
     ow,
+    pixels,
     stride,
     padding,
     KH: tl.constexpr,
@@ -57,9 +66,11 @@ def _conv2d(
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    ACROSS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    feature, image, pixel = _tile(f, oh, ow, BLOCK_F, BLOCK_P)
+    feature, image, pixel = _tile(f, pixels, BLOCK_F, BLOCK_P, ACROSS)
+    there = (image < n) & (pixel < pixels)
     top = pixel // ow * stride - padding
     left = pixel % ow * stride - padding
     corner = x + image * c * h * w + top * w + left
@@ -72,7 +83,7 @@ def _conv2d(
         row = top[None, :] + down[:, None]
         col = left[None, :] + across[:, None]
         inside = (row >= 0) & (row < h) & (col >= 0) & (col < w)
-        inside = inside & in_depth[:, None] & (image < n)[None, :]
+        inside = inside & in_depth[:, None] & there[None, :]
         offset = (channel.to(tl.int64) * h + down) * w + across
         window = tl.load(corner[None, :] + offset[:, None], mask=inside, other=0.0)
         w_tile = weight + feature.to(tl.int64)[:, None] * (c * KH * KW) + depth[None, :]
@@ -80,8 +91,8 @@ def _conv2d(
         w_value = tl.load(w_tile, mask=w_mask, other=0.0)
         total = tl.dot(w_value, window, total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
-    target = y + (image[None, :] * f + feature[:, None]) * (oh * ow) + pixel[None, :]
-    mask = (feature < f)[:, None] & (image < n)[None, :]
+    target = y + (image[None, :] * f + feature[:, None]) * pixels + pixel[None, :]
+    mask = (feature < f)[:, None] & there[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=mask)
 
 
@@ -113,8 +124,8 @@ def _conv2d_last(
     w,
     width,
     f,
-    oh,
     ow,
+    pixels,
     stride,
     padding,
     KH: tl.constexpr,
@@ -122,10 +133,12 @@ def _conv2d_last(
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    ACROSS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Of images (n, h, w, width) and weights (f, kh, kw, width)."""
-    feature, image, pixel = _tile(f, oh, ow, BLOCK_F, BLOCK_P)
+    feature, image, pixel = _tile(f, pixels, BLOCK_F, BLOCK_P, ACROSS)
+    there = (image < n) & (pixel < pixels)
     top = pixel // ow * stride - padding
     left = pixel % ow * stride - padding
     channel = tl.arange(0, BLOCK_K)
@@ -134,15 +147,15 @@ def _conv2d_last(
     for first in range(0, KH * KW * width, BLOCK_K):
         tap = first // width
         row, col = top + tap // KW, left + tap % KW
-        inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & (image < n)
+        inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & there
         # Triton 3.6 does not see by itself that this is a multiple.
         begin = tl.multiple_of(((image * h + row) * w + col) * width + first % width, 16)
         window = tl.load(x + begin[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
         w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
         total = tl.dot(w_value, tl.trans(window), total, input_precision=PRECISION)
     total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
-    target = y + (image[None, :] * f + feature[:, None]) * (oh * ow) + pixel[None, :]
-    mask = (feature < f)[:, None] & (image < n)[None, :]
+    target = y + (image[None, :] * f + feature[:, None]) * pixels + pixel[None, :]
+    mask = (feature < f)[:, None] & there[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=mask)
 
 
@@ -154,8 +167,8 @@ def _precision(x):
 
 
 def _fit(length, block):
-    """A smaller block for a smaller side; 16 is the least that every dot unit takes."""
-    return max(16, min(block, triton.next_power_of_2(length)))
+    """A smaller block for a smaller side."""
+    return max(LEAST, min(block, triton.next_power_of_2(length)))
 
 
 def _with_channels_last(x, width):
@@ -171,12 +184,20 @@ def _with_channels_last(x, width):
     return y
 
 
-def _blocks(features, pixels, most_features, most_pixels):
-    """Smaller tiles where there are few."""
+def _tiles(features, images, pixels, most_features, most_pixels):
+    """Features and pixels of a tile, whether it has those of several images, how many there are.
+    Tiles are smaller where they are few."""
+    across = 2 * pixels <= LEAST
+    if across:
+        images, pixels = 1, images * pixels
     block_f, block_p = _fit(features, most_features), _fit(pixels, most_pixels)
-    while triton.cdiv(features, block_f) * triton.cdiv(pixels, block_p) < PROGRAMS and block_p > 16:
+
+    def count():
+        return triton.cdiv(features, block_f) * images * triton.cdiv(pixels, block_p)
+
+    while count() < PROGRAMS and block_p > LEAST:
         block_p //= 2
-    return block_f, block_p
+    return block_f, block_p, across, count()
 
 
 def conv2d(x, weight, bias, y, stride, padding):
@@ -186,23 +207,25 @@ def conv2d(x, weight, bias, y, stride, padding):
         return
     strict = x.dtype == torch.float32
     most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
-    block_f, block_p = _blocks(f, n * oh * ow, most_f, most_p)
-    grid = (triton.cdiv(f, block_f) * triton.cdiv(n * oh * ow, block_p),)
+    block_f, block_p, across, programs = _tiles(f, n, oh * ow, most_f, most_p)
     options = {
         "KH": kh,
         "KW": kw,
         "BLOCK_F": block_f,
         "BLOCK_P": block_p,
+        "ACROSS": across,
         "PRECISION": _precision(x),
-        "num_warps": min(NUM_WARPS, max(4, block_f * block_p // 1024)),
+        "num_warps": NUM_WARPS,
         "num_stages": NUM_STAGES,
     }
-    sizes = (f, oh, ow, stride, padding)
+    sizes = (f, ow, oh * ow, stride, padding)
     if c >= MANY and y.numel() * c * kh * kw >= LAST_FROM:
         block_k = _fit(c, BLOCK_K_F32 if strict else BLOCK_K_LAST)
         width = triton.cdiv(c, block_k) * block_k
         x, weight = _with_channels_last(x, width), _with_channels_last(weight, width)
-        _conv2d_last[grid](x, weight, bias, y, n, h, w, width, *sizes, BLOCK_K=block_k, **options)
+        _conv2d_last[(programs,)](
+            x, weight, bias, y, n, h, w, width, *sizes, BLOCK_K=block_k, **options
+        )
         return
     block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
-    _conv2d[grid](x, weight, bias, y, n, c, h, w, *sizes, BLOCK_K=block_k, **options)
+    _conv2d[(programs,)](x, weight, bias, y, n, c, h, w, *sizes, BLOCK_K=block_k, **options)

@@ -153,7 +153,7 @@ class Bisection:
         if not folder.is_dir():
             return Seen(None, said=f"{folder.name} is not there")
         with tempfile.TemporaryDirectory() as reports:
-            command = [sys.executable, "-m", "portkern.cli", "check", *self.asked]
+            command = [sys.executable, "-P", "-m", "portkern.cli", "check", *self.asked]
             done = subprocess.run(
                 [*command, f"reports={reports}", f"run={RUN}"],
                 cwd=folder,

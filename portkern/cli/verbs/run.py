@@ -188,7 +188,7 @@ def _run_script(
             "include": list(map(str, include)),
             "build_timeout_s": options.build_timeout_s,
         }
-        own = [sys.executable, "-m", script_runner.__name__, json.dumps(asked)]
+        own = [sys.executable, "-P", "-m", script_runner.__name__, json.dumps(asked)]
         execute = Execute(
             (*own, str(beside / script.name), *arguments),
             str(here),
