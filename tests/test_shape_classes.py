@@ -210,6 +210,7 @@ NATIVE = {
     "matmul": [
         {"m": 601, "n": 1, "k": 11},
         {"m": 270, "n": 3, "k": 15},
+        {"m": 170, "n": 1, "k": 61},
         {"m": 77, "n": 1, "k": 133},
         {"m": 70, "n": 2, "k": 4002},
         {"m": 33, "n": 1, "k": 9001},
@@ -222,6 +223,7 @@ NATIVE = {
     ],
     "bmm": [
         {"batch": 3, "m": 150, "n": 1, "k": 13},
+        {"batch": 2, "m": 95, "n": 2, "k": 37},
         {"batch": 2, "m": 45, "n": 1, "k": 701},
         {"batch": 3, "m": 70, "n": 2, "k": 64},
         {"batch": 2, "m": 36, "n": 40, "k": 1100},
@@ -271,6 +273,11 @@ MANY_CHANNELS = [
     {"n": 2, "c": 37, "h": 13, "w": 12, "f": 5, "kh": 2, "kw": 5, "stride": 3, "padding": 3},
     {"n": 3, "c": 130, "h": 9, "w": 5, "f": 70, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
 ]
+#: Of so few pixels that a tile has several images', copied so and not; each stride leaves four.
+SMALL_IMAGES = [
+    {"n": 9, "c": channels, "h": 5, "w": 6, "f": 6, "kh": 1, "kw": 1, "padding": 0}
+    for channels in (20, 5)
+]
 
 
 @pytest.mark.full
@@ -311,7 +318,8 @@ def test_a_convolution_with_its_channels_innermost_is_right_in_triton(
 ) -> None:
     """Also where that would not pay."""
     compiled, to = _ready("triton", where)
-    shapes = [{**sizes, **pooling} for sizes in MANY_CHANNELS]
+    small = [{**sizes, "stride": 1 if pooling else 3} for sizes in SMALL_IMAGES]
+    shapes = [{**sizes, **pooling} for sizes in [*MANY_CHANNELS, *small]]
     _all_right(op, compiled, to, shapes, dtype, tmp_path, {"LAST_FROM": 0})
 
 

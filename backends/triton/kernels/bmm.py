@@ -19,6 +19,7 @@ BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 8 16 32
 TF32 = 0  # knob: 0 1
 TILE_SMALL = 1024  # knob: 512 1024 2048
+TILES = 192  # knob: 64 128 192 256
 PROGRAMS = 256  # knob: 128 256 512
 PROGRAMS_THIN = 1024  # knob: 512 1024 2048
 LEAST_DEPTH = 512  # knob: 256 512 1024
@@ -135,6 +136,19 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
+def _blocks(m, n, most_m, most_n, batch):
+    """Of a smaller matrix smaller blocks, and of 64 at least where there would be few."""
+    block_m, block_n = _fit(m, most_m), _fit(n, most_n)
+    while (
+        max(block_m, block_n) > 64
+        and batch * triton.cdiv(m, block_m) * triton.cdiv(n, block_n) < TILES
+    ):
+        block_m, block_n = (
+            (block_m, block_n // 2) if block_n >= block_m else (block_m // 2, block_n)
+        )
+    return block_m, block_n
+
+
 def _in_parts(c, k, tiles, programs, block, launch):
     """``launch(target, parts, span)``, into parts of the depth where there are few tiles."""
     parts = max(1, min(programs // tiles, k // max(block, LEAST_DEPTH)))
@@ -188,8 +202,8 @@ def bmm(a, b, c):
     if min(m, n) <= (THIN_F32 if strict else THIN_16):
         _without_dot(a, b, c)
         return
-    block_m = _fit(m, BLOCK_F32 if strict else BLOCK_M)
-    block_n = _fit(n, BLOCK_F32 if strict else BLOCK_N)
+    most_m, most_n = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_M, BLOCK_N)
+    block_m, block_n = _blocks(m, n, most_m, most_n, batch)
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
     tiles = batch * triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
 

@@ -19,6 +19,7 @@ NUM_WARPS = 4  # knob: 4 8
 NUM_STAGES = 3  # knob: 2 3 4
 BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
+NUM_WARPS_F32 = 2  # knob: 2 4
 PROGRAMS = 128  # knob: 0 128 256
 TF32 = 0  # knob: 0 1
 LEAST = 16  # that every dot unit takes
@@ -255,7 +256,7 @@ def _launch(x, weight, bias, y, stride, padding, window, pool_stride):
         "BLOCK_P": block_p,
         "ACROSS": across,
         "PRECISION": _precision(x),
-        "num_warps": NUM_WARPS,
+        "num_warps": NUM_WARPS_F32 if strict else NUM_WARPS,
         "num_stages": NUM_STAGES,
     }
     sizes = (f, ow, oh * ow, stride, padding, window, pool_stride)

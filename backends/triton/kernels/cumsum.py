@@ -16,7 +16,9 @@ PER_THREAD = 16  # knob: 8 16 32
 LONGEST_PIECE = 32
 FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 512  # knob: 256 512 1024
-LEAST_PART = 8192  # knob: 4096 8192 16384
+LEAST_PART = 1024  # knob: 1024 4096 8192
+# Where there are so many rows, a part must be eight times as long to pay.
+ROWS_ENOUGH = 128
 
 
 @triton.jit
@@ -91,7 +93,8 @@ def cumsum(x, y):
         return
     block = min(BLOCK_COLS, triton.next_power_of_2(cols))
     piece = min(LONGEST_PIECE, block)
-    parts = max(1, min(PROGRAMS // rows, cols // LEAST_PART))
+    least_part = LEAST_PART if rows < ROWS_ENOUGH else 8 * LEAST_PART
+    parts = max(1, min(PROGRAMS // rows, cols // least_part))
     span = triton.cdiv(triton.cdiv(cols, parts), block) * block
     parts = triton.cdiv(cols, span)
     # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.

@@ -20,6 +20,7 @@ NARROW_N = 32  # knob: 16 32 64
 NARROW_K = 128  # knob: 64 128 256
 ENOUGH = 256  # knob: 128 256 512
 GROUP = 8  # knob: 1 4 8 16
+TILES = 192  # knob: 64 128 192 256
 PROGRAMS = 256  # knob: 128 256 512
 PROGRAMS_THIN = 1024  # knob: 512 1024 2048
 LEAST_DEPTH = 512  # knob: 256 512 1024
@@ -150,6 +151,16 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
+def _blocks(m, n, most_m, most_n):
+    """Of a smaller matrix smaller blocks, and of 64 at least where there would be few."""
+    block_m, block_n = _fit(m, most_m), _fit(n, most_n)
+    while max(block_m, block_n) > 64 and triton.cdiv(m, block_m) * triton.cdiv(n, block_n) < TILES:
+        block_m, block_n = (
+            (block_m, block_n // 2) if block_n >= block_m else (block_m // 2, block_n)
+        )
+    return block_m, block_n
+
+
 def int8_matmul(a, weight, scale, c):
     (m, k), n = a.shape, weight.shape[1]
     if c.numel() == 0:
@@ -159,8 +170,11 @@ def int8_matmul(a, weight, scale, c):
         _without_dot(a, weight, scale, c)
         return
     narrow = m <= 32 and n <= ENOUGH * BLOCK_N
-    block_m = _fit(m, BLOCK_F32 if strict else BLOCK_M)
-    block_n = _fit(n, NARROW_N if narrow else BLOCK_F32 if strict else BLOCK_N)
+    if narrow:
+        block_m, block_n = _fit(m, BLOCK_F32 if strict else BLOCK_M), _fit(n, NARROW_N)
+    else:
+        most_m, most_n = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_M, BLOCK_N)
+        block_m, block_n = _blocks(m, n, most_m, most_n)
     block_k = _fit(k, BLOCK_K_F32 if strict else NARROW_K if narrow else BLOCK_K)
     grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _int8_matmul[grid](

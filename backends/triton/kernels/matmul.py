@@ -18,6 +18,7 @@ BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 8 16 32
 TF32 = 0  # knob: 0 1
 GROUP = 8  # knob: 1 4 8 16
+TILES = 192  # knob: 64 128 192 256
 PROGRAMS = 256  # knob: 128 256 512
 PROGRAMS_THIN = 1024  # knob: 512 1024 2048
 LEAST_DEPTH = 512  # knob: 256 512 1024
@@ -137,6 +138,16 @@ def _fit(length, block):
     return max(16, min(block, triton.next_power_of_2(length)))
 
 
+def _blocks(m, n, most_m, most_n):
+    """Of a smaller matrix smaller blocks, and of 64 at least where there would be few."""
+    block_m, block_n = _fit(m, most_m), _fit(n, most_n)
+    while max(block_m, block_n) > 64 and triton.cdiv(m, block_m) * triton.cdiv(n, block_n) < TILES:
+        block_m, block_n = (
+            (block_m, block_n // 2) if block_n >= block_m else (block_m // 2, block_n)
+        )
+    return block_m, block_n
+
+
 def _in_parts(c, k, tiles, programs, block, launch):
     """``launch(target, parts, span)``, into parts of the depth where there are few tiles."""
     parts = max(1, min(programs // tiles, k // max(block, LEAST_DEPTH)))
@@ -197,8 +208,8 @@ def matmul(a, b, c):
     if not strict and (k % 8 or n % 8) and m * n * k >= ALIGN_FROM:
         k = triton.cdiv(k, WIDTH) * WIDTH
         a, b = _aligned(a, m, k), _aligned(b, k, triton.cdiv(n, WIDTH) * WIDTH)
-    block_m = _fit(m, BLOCK_F32 if strict else BLOCK_M)
-    block_n = _fit(n, BLOCK_F32 if strict else BLOCK_N)
+    most_m, most_n = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_M, BLOCK_N)
+    block_m, block_n = _blocks(m, n, most_m, most_n)
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
     tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
 

@@ -188,14 +188,14 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     }, all.scale, all.n);
 }
 
-// Rows of A that are short: a thread has one, of those that its block brings in side by side.
-constexpr int SHORT = 64 / (int)sizeof(scalar_t);
+// Rows of A that are short: a thread has one, of as many as its block brings in side by side.
+constexpr int SHORT = 256 / (int)sizeof(scalar_t), SHARE = 4;
 
 template <int N, class T>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void short_rows(const Product<T> all) {
-    __shared__ Image<THREADS, SHORT / VEC> image;
-    const int64_t rows = all.batch * all.m, first = (int64_t)blockIdx.x * THREADS;
-    const int count = (int)min((int64_t)THREADS, rows - first), k = (int)all.k;
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void short_rows(const Product<T> all, int together) {
+    __shared__ Image<THREADS, SHARE> image;
+    const int64_t rows = all.batch * all.m, first = (int64_t)blockIdx.x * together;
+    const int count = (int)min((int64_t)together, rows - first), k = (int)all.k;
     const scalar_t* left = image.fetch(all.a, first * k, count * k, rows * k) + threadIdx.x * k;
     if (threadIdx.x >= count) return;
     const int64_t row = first + threadIdx.x;
@@ -215,7 +215,9 @@ template <int N, class T>
 int launch_short(const Product<T>& all, cudaStream_t stream) {
     if constexpr (N < MOST_COLUMNS)
         if (all.n > N) return launch_short<2 * N>(all, stream);
-    short_rows<N><<<(unsigned)((all.batch * all.m + THREADS - 1) / THREADS), THREADS, 0, stream>>>(all);
+    const int together = min(THREADS, SHARE * THREADS * VEC / (int)all.k);
+    const int64_t blocks = (all.batch * all.m + together - 1) / together;
+    short_rows<N><<<(unsigned)blocks, THREADS, 0, stream>>>(all, together);
     return (int)cudaGetLastError();
 }
 
