@@ -339,3 +339,19 @@ def test_a_target_that_is_not_here_is_not_tuned_and_the_reason_is_told(
 def test_a_search_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "ops=relu", "trials=0"]) == 2
     assert "Got trials=0, expected a number from 1" in capsys.readouterr().err
+
+
+def test_settings_that_ship_are_of_kernels_that_ship() -> None:
+    """A kernel that was changed has another family: what was found for the old one is dropped."""
+    kernels = {
+        kernel.family: kernel
+        for name in ops.names()
+        for backend in map(registry.load, registry.BUILTIN)
+        for kernel in catalogue.candidates(name, backend)
+    }
+    for entry in tuned.shipped().entries.values():
+        kernel = kernels[entry.family]
+        assert (kernel.op, kernel.language) == (entry.op, entry.language)
+        assert entry.gain is None or entry.gain >= search.LEAST_GAIN
+        for name, value in entry.settings.items():
+            assert value in kernel.knobs[name].choices

@@ -20,7 +20,7 @@ from portkern.spec.backend import Device
 from portkern.spec.op import ITEMSIZE
 from portkern.spec.target import Target
 from portkern.toolchain.source_tree import SourceTree
-from portkern.toolchain.torch_device import FLUSH_BYTES
+from portkern.toolchain.torch_device import FLUSH_BYTES, FLUSHES
 
 from . import platforms
 
@@ -153,7 +153,8 @@ class ClDevice(Device):
         cl, marks = self.cl, []
         assert self._read is not None
         for call in calls:
-            self._read(self.queue, (FLUSH_BYTES // 16,), (256,), self._flush)
+            for _ in range(FLUSHES):
+                self._read(self.queue, (FLUSH_BYTES // 16,), (256,), self._flush)
             start = cl.enqueue_marker(self.queue)
             call()
             marks.append((start, cl.enqueue_marker(self.queue)))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 #: Twice the largest L2 or last-level cache in targets/, in bytes. Four times a small L2 would flush
 #: as well, and be read before a slow launch is enqueued, which then was timed as the kernel's.
 FLUSH_BYTES = 512 * 2**20
+#: Times that this is read before a call: one of three launches from Python takes the host longer
+#: than one read takes a fast GPU, which then stood still between them.
+FLUSHES = 2
 
 
 class TorchDevice:
@@ -104,7 +107,8 @@ class TorchDevice:
         marks = [[event(enable_timing=True) for _ in range(2)] for _ in calls]
         for call, (start, end) in zip(calls, marks, strict=True):
             # Read, not written: the timed call would pay for writing back what a fill leaves there.
-            self._sum(self._flush, dim=0, out=self._read)
+            for _ in range(FLUSHES):
+                self._sum(self._flush, dim=0, out=self._read)
             _release_persisting_lines()
             start.record()
             call()
