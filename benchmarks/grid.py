@@ -4,11 +4,12 @@ the framework, prints a table and writes results/grid-<target>.json.
 .venv/bin/python -m benchmarks.grid target=gpu|cpu seed=N|commit [ops=NAME,NAME] [count=6]
     [backends=cuda,triton] [dtypes=float32,bfloat16] [folder=FOLDER] [minutes=N] [out=NAME.json]
 
-Shapes: a third of odd lengths, a third of powers of two, a third with lengths that layers of
-published models have. The largest tensor has 10³ to 2·10⁸ elements, log-uniform; the ratio of each
-two lengths is log-uniform from 1:10⁷ to 10⁷:1, as far as the lengths allow. Shapes whose arithmetic
-would take longer than `WORK` allows are drawn again. Seeds 0 to 9 are for development; the
-committed result is of `seed=commit`, taken from the hash of the commit that the kernels are in.
+Shapes, by turns: of odd lengths, of powers of two, with lengths that layers of published models
+have; a third of each where count is a multiple of three, and odd ones alone where it is 1. The
+largest tensor has 10³ to 2·10⁸ elements, log-uniform; the ratio of each two lengths is log-uniform
+from 1:10⁷ to 10⁷:1, as far as the lengths allow. Shapes whose arithmetic would take longer than
+`WORK` allows are drawn again. Seeds 0 to 9 are for development; the committed result is of
+`seed=commit`, taken from the hash of the commit that the kernels are in.
 
 A cell is one run: all backends, eager and torch.compile in turns, on the same inputs. Its ratio is
 the better baseline's time over the kernel's. With folder= the records stay there, and a run that
