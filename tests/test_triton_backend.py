@@ -134,7 +134,7 @@ def test_a_source_that_does_not_compile_is_told_why(
 def test_more_shared_memory_than_the_target_has_fails_the_build(tmp_path: Path) -> None:
     wide = shipped("matmul").turn({"BLOCK_N": 256, "NUM_STAGES": 4})
     op = ops.load("matmul")
-    dims = {"m": 1024, "n": 1024, "k": 1024}
+    dims = {"m": 4096, "n": 4096, "k": 1024}  # enough for tiles of full size
     with pytest.raises(BuildError, match="shared memory"):
         TRITON.build(Build(wide, op.signature, "float16", target.load("sm_89"), dims, {}), tmp_path)
 
