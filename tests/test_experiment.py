@@ -22,7 +22,7 @@ from matplotlib.image import imread
 
 from portkern import experiment
 from portkern.agent import pace
-from portkern.agent.attempt import Attempt, Status
+from portkern.agent.attempt import UNTIMED, Attempt, Status
 from portkern.agent.axes import Reply
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
@@ -1002,7 +1002,9 @@ def test_a_search_on_this_machine_has_real_curves(
         assert len(curve) == 2
         assert curve == sorted(v for v in curve if v)
         assert one["raced"]["value"] > 0
-    assert found["repeated"] >= 1  # both begin with the kernel that ships
+    firsts = [values(one["curve"])[0] for one in found["strategies"].values()]
+    timed = UNTIMED not in firsts  # beside other processes it may be too noisy
+    assert found["repeated"] >= timed  # both begin with the kernel that ships
     assert told["facts"]["device"] != "none"
     out = capsys.readouterr().out
     assert "# 2 of 2: relu-best_of_n-0" in out
