@@ -625,6 +625,7 @@ def test_search_tells_curves_areas_and_how_soon_the_best_was_near(
     assert "relu: refine has the best curve" in told["answer"]
     assert "overlaps no other's" in told["answer"]
     assert found["noise"] == 0.0  # the very same kernels were written in both jobs
+    assert found["repeated"] == 5  # three of best_of_n, the first and last of refine
     assert "> 4 (0 of 2)" in (tmp_path / "it" / "experiment.md").read_text()
 
 

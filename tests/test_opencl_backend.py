@@ -201,6 +201,15 @@ def test_a_gpus_absence_leaves_the_cpu_as_its_emulator(backend: Backend) -> None
     assert isinstance(backend.venues(targets.load("x86_64")).emulator, Missing)
 
 
+def devices_anew() -> object:
+    """Asked now, and again by whoever asks next."""
+    platforms.devices.cache_clear()
+    try:
+        return platforms.devices()
+    finally:
+        platforms.devices.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [("raise SystemExit('a driver died')", "a driver died"), ("pass", "no OpenCL platform")],
@@ -213,11 +222,7 @@ def test_a_driver_that_ends_its_process_is_a_reason_and_not_a_crash(
     found = f"import json; print(json.dumps({listed}))\n" if "died" in expected else ""
     monkeypatch.setattr(platforms, "_ASK", found + answer)
     monkeypatch.setattr(platforms, "find_library", lambda name: None)
-    platforms.devices.cache_clear()
-    try:
-        state = platforms.devices()
-    finally:
-        platforms.devices.cache_clear()
+    state = devices_anew()
     assert isinstance(state, Missing) and expected in state.reason
 
 
@@ -227,11 +232,7 @@ def test_what_keeps_pyopencl_from_listing_devices_is_said_and_no_driver_blamed(
     pytest.importorskip("pyopencl")
     monkeypatch.setattr(platforms, "_ASK", "import a_module_that_pyopencl_needs")
     monkeypatch.setattr(platforms, "find_library", lambda name: f"lib{name}.so.1")
-    platforms.devices.cache_clear()
-    try:
-        state = platforms.devices()
-    finally:
-        platforms.devices.cache_clear()
+    state = devices_anew()
     assert isinstance(state, Missing) and "a_module_that_pyopencl_needs" in state.reason
     assert "ICD" not in str(state)
 
@@ -244,11 +245,7 @@ def test_devices_are_found_from_a_folder_with_modules_of_any_name(
     for name in ("json.py", "portkern.py", "numpy.py"):
         (tmp_path / name).write_text("raise SystemExit('the wrong module')")
     monkeypatch.chdir(tmp_path)
-    platforms.devices.cache_clear()
-    try:
-        state = platforms.devices()
-    finally:
-        platforms.devices.cache_clear()
+    state = devices_anew()
     assert not isinstance(state, Missing), state
 
 

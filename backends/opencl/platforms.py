@@ -153,12 +153,12 @@ def devices() -> tuple[ClDescription, ...] | Missing:
 
 
 def _why_none(listed: list[ClDescription], log: str) -> Missing:
-    lines = log.strip().splitlines() or [NO_PLATFORM]
+    lines = log.strip().splitlines() or ["no message"]
     said = next((line for line in lines if line.startswith("error:")), lines[-1])
     if listed:
         remedy = ANOTHER if UNKNOWN_CPU in said else LINKER if _lacks_linker() else ""
         return Missing(f"{listed[0].driver} cannot run a kernel: {said}", remedy)
-    if NO_PLATFORM not in said:
+    if log.strip() and NO_PLATFORM not in said:
         return Missing(f"pyopencl cannot list the devices: {said}")
     nvidia = find_library("nvidia-opencl")
     if nvidia:

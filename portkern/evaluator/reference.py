@@ -334,7 +334,10 @@ def as_numbers(got: torch.Tensor, want: torch.Tensor, kind: str) -> torch.Tensor
     is larger: an error that an element may have can take it over the edge."""
     import torch
 
-    wide, limits = got.double(), torch.finfo(getattr(torch, kind))
+    wide = got.double()
+    if all_finite(wide):
+        return wide
+    limits = torch.finfo(getattr(torch, kind))
     edge = limits.max * ((2 - limits.eps / 2) / (2 - limits.eps))
     return torch.where(wide.isinf(), want.abs().clamp_(min=edge).copysign_(wide), wide)
 
