@@ -1,30 +1,42 @@
 // Causal attention in one pass: a block keeps some queries and the sums of their values, and goes
 // over the keys up to the last of them, a tile at a time. As a row's maximum grows, what was summed
-// before is scaled down. Products are FMA in strict float32 or, for halves, mma.sync. Where there are
-// too few queries to fill a GPU, blocks share the keys of a tile of queries.
+// before is scaled down. Products are mma.sync of halves; a float32 is the sum of three bfloat16, which
+// have all of its bits and its range. Where there are too few queries to fill a GPU, blocks share the
+// keys of a tile of queries.
 #define WARPS 4  // knob: 2 4
 #define FLASH_FROM 256  // knob: 128 256 1024
 #define LARGE_FROM 800  // knob: 400 800 1600
 #define SPLIT_BELOW 264  // knob: 132 264 528
 #define PART_FROM 256  // knob: 128 256 512
 #include <portkern/rows.h>
-#ifdef PORTKERN_HOPPER
-#include <portkern/hopper.h>
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+#include <portkern/flash_attention.h>
+#endif
+#ifdef PORTKERN_FLOAT32
+#include <cuda_bf16.h>
 #endif
 
 constexpr int THREADS = 32 * WARPS;
 constexpr bool HALVES = sizeof(scalar_t) == 2;
 
+// What is multiplied, and of how many of them an element is the sum: each has what those before left.
+#ifdef PORTKERN_FLOAT32
+using slice_t = __nv_bfloat16;
+constexpr int SLICES = 3;
+#else
+using slice_t = scalar_t;
+constexpr int SLICES = 1;
+#endif
+
 // D: the dimension, padded with zeros. ROWS: a lane's queries, which lie 8 apart, lane / 4 the first.
 // The wider rows are, and the more of them, the fewer keys have room in registers and shared memory.
 template <int D, int ROWS>
 struct Tile {
-    static constexpr int row_bytes = D * sizeof(scalar_t), queries = WARPS * 8 * ROWS;
+    static constexpr int slice = D + 16 / sizeof(slice_t);  // 8 neighbouring rows lie in different banks
+    static constexpr int pitch = slice * SLICES, queries = WARPS * 8 * ROWS;
+    static constexpr int row_bytes = D * SLICES * sizeof(slice_t);
     static constexpr int keys = ROWS * row_bytes <= 512 ? 64 : ROWS * row_bytes <= 1536 ? 32 : 16;
-    static constexpr int pitch = D + VEC;  // 8 neighbouring rows lie in different banks
-    // The products of halves are too short to hide a copy: values come a tile ahead of their use.
-    static constexpr bool ahead = HALVES;
-    static constexpr int bytes = (queries + (ahead ? 3 : 2) * keys) * pitch * sizeof(scalar_t);
+    static constexpr int bytes = (queries + (HALVES ? 3 : 2) * keys) * pitch * sizeof(slice_t);
 };
 
 // The keys of a query in parts of `keys` each, which leave what they sum up, and the highest score and
@@ -42,6 +54,185 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
+// score() multiplies queries and keys, sum_up() weights and values. A lane has columns in pairs: lane % 4
+// is the first pair, the others lie 4 pairs apart. This is how mma.sync gives its results.
+constexpr int GROUP = 2;
+#ifdef PORTKERN_FLOAT16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#else
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#endif
+
+// Four pieces of 8 x 8, of whose rows each lane points at one.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const slice_t* row) {
+    const unsigned at = shared_address(row);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+
+// Two columns each of rows that lie 8 apart.
+__device__ __forceinline__ void multiply(float* upper, float* lower, const unsigned (&a)[4],
+                                         const unsigned* b) {
+    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+struct alignas(4) Pair {
+    slice_t at[2];
+};
+__device__ __forceinline__ unsigned bits(const Pair& pair) { return *reinterpret_cast<const unsigned*>(&pair); }
+
+#ifdef PORTKERN_FLOAT32
+__device__ __forceinline__ float weight(float score, float highest, float scale) {
+    return exp2f((score - highest) * scale);
+}
+__device__ __forceinline__ float quotient(float sum, float total) { return sum / total; }
+
+// Slices of two neighbours. The first is the nearest bfloat16 that is finite, so that the largest floats
+// have slices too; of an infinity they are no numbers.
+__device__ __forceinline__ void split(unsigned (&slices)[SLICES], float first, float second) {
+    constexpr float MOST = 3.3895314e38f;
+    Pair head = {slice_t(fminf(fmaxf(first, -MOST), MOST)), slice_t(fminf(fmaxf(second, -MOST), MOST))};
+#pragma unroll
+    for (int s = 0; s < SLICES; ++s) {
+        slices[s] = bits(head);
+        first -= float(head.at[0]);
+        second -= float(head.at[1]);
+        head = {slice_t(first), slice_t(second)};
+    }
+}
+
+// COUNT rows of a head on their way through a thread's registers, where they become slices.
+template <int D, int COUNT>
+struct Rows {
+    static constexpr int SHARE = (COUNT * D / VEC + THREADS - 1) / THREADS;
+    Pack packs[SHARE];
+
+    __device__ __forceinline__ void load(const float* __restrict__ from, int row, int64_t length, int dim,
+                                         int access) {
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            const int p = (i * THREADS + threadIdx.x) * VEC, column = p % D;
+            const int left = p < COUNT * D && row + p / D < length ? dim - column : 0;
+            const float* at = from + (int64_t)(row + p / D) * dim + column;
+            packs[i] = {};
+            if (access == 16 && left > 0) packs[i] = *reinterpret_cast<const Pack*>(at);
+#pragma unroll
+            for (int j = 0; j < VEC; ++j)
+                if (access < 16 && j < left) packs[i].at[j] = at[j];
+        }
+    }
+    __device__ __forceinline__ void store(slice_t* to) const {
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            const int p = (i * THREADS + threadIdx.x) * VEC;
+            if (p >= COUNT * D) break;
+            unsigned low[SLICES], high[SLICES];
+            split(low, packs[i].at[0], packs[i].at[1]);
+            split(high, packs[i].at[2], packs[i].at[3]);
+            slice_t* at = to + p / D * Tile<D, 2>::pitch + p % D;
+#pragma unroll
+            for (int s = 0; s < SLICES; ++s)
+                *reinterpret_cast<uint2*>(at + s * Tile<D, 2>::slice) = make_uint2(low[s], high[s]);
+        }
+    }
+};
+
+// Of a product of two sums of slices those terms that float32 can tell. Tensor cores round sums towards
+// zero, so they add few products before an ordinary addition takes over.
+constexpr int DEEP = 64;
+
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const slice_t* q, const slice_t* k) {
+    using T = Tile<D, ROWS>;
+    const int lane = threadIdx.x % 32;
+    q += lane % 16 * T::pitch + lane / 16 * 8;
+    k += (lane / 16 * 8 + lane % 8) * T::pitch + lane / 8 % 2 * 8;
+#pragma unroll 1
+    for (int from = 0; from < D; from += DEEP) {
+        float sums[ROWS][COLUMNS] = {};
+#pragma unroll 2
+        for (int d = from; d < min(D, from + DEEP); d += 16) {
+            unsigned left[SLICES][ROWS / 2][4], right[COLUMNS / 4][4];
+#pragma unroll
+            for (int s = 0; s < SLICES; ++s)
+#pragma unroll
+                for (int i = 0; i < ROWS / 2; ++i)
+                    load_pieces<false>(left[s][i], q + i * 16 * T::pitch + s * T::slice + d);
+#pragma unroll
+            for (int s = SLICES - 1; s >= 0; --s) {
+#pragma unroll
+                for (int j = 0; j < COLUMNS; j += 4)
+                    load_pieces<false>(right[j / 4], k + j * 4 * T::pitch + s * T::slice + d);
+#pragma unroll
+                for (int t = SLICES - 1 - s; t >= 0; --t)
+#pragma unroll
+                    for (int j = 0; j < COLUMNS; j += 2)
+#pragma unroll
+                        for (int i = 0; i < ROWS; i += 2)
+                            multiply(sums[i] + j, sums[i + 1] + j, left[t][i / 2], right[j / 4] + j % 4);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS * COLUMNS; ++i) scores[i / COLUMNS][i % COLUMNS] += sums[i / COLUMNS][i % COLUMNS];
+    }
+}
+
+// The scores of 16 keys lie in a lane just as mma.sync wants them on the left.
+template <int D, int ROWS, int COLUMNS>
+__device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4], const float (&weights)[ROWS][COLUMNS],
+                                       const slice_t* v) {
+    using T = Tile<D, ROWS>;
+    constexpr int WIDE = D % 32 == 0 ? 8 : 4;  // columns at once: more products that do not wait for another
+    v += threadIdx.x % 16 * T::pitch + threadIdx.x % 32 / 16 * 8;
+    unsigned left[COLUMNS / 4][ROWS * 2][SLICES];
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j += 4)
+#pragma unroll
+        for (int i = 0; i < ROWS * 2; ++i) {
+            const float* two = weights[i / 4 * 2 + i % 2] + j + i % 4 / 2 * 2;
+            split(left[j / 4][i], two[0], two[1]);
+        }
+#pragma unroll
+    for (int c = 0; c < D / 4; c += WIDE) {
+        float own[ROWS][WIDE] = {};
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 4)
+#pragma unroll
+            for (int s = SLICES - 1; s >= 0; --s) {
+                unsigned right[WIDE / 4][4];
+#pragma unroll
+                for (int e = 0; e < WIDE; e += 4)
+                    load_pieces<true>(right[e / 4], v + j * 4 * T::pitch + s * T::slice + (c + e) * 4);
+#pragma unroll
+                for (int t = SLICES - 1 - s; t >= 0; --t)
+#pragma unroll
+                    for (int e = 0; e < WIDE; e += 2)
+#pragma unroll
+                        for (int i = 0; i < ROWS; i += 2) {
+                            const auto& of = left[j / 4];
+                            const unsigned a[4] = {of[i * 2][t], of[i * 2 + 1][t], of[i * 2 + 2][t], of[i * 2 + 3][t]};
+                            multiply(own[i] + e, own[i + 1] + e, a, right[e / 4] + e % 4);
+                        }
+            }
+#pragma unroll
+        for (int i = 0; i < ROWS * WIDE; ++i) sums[i / WIDE][c + i % WIDE] += own[i / WIDE][i % WIDE];
+    }
+}
+#else
+// One instruction instead of six, which also lets the product of a row's maximum be shared.
+__device__ __forceinline__ float weight(float score, float highest, float scale) {
+    float power = fmaf(score, scale, -highest * scale);
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(power));
+    return power;
+}
+__device__ __forceinline__ float quotient(float sum, float total) { return sum * (1.0f / total); }
 template <int BYTES>  // of which `read` are read; the rest is zeroed
 __device__ __forceinline__ void copy_async(scalar_t* to, const scalar_t* from, int read) {
     if constexpr (BYTES == 16)
@@ -63,7 +254,7 @@ __device__ __forceinline__ void copy_pack(scalar_t* to, const scalar_t* from, in
 #pragma unroll
         for (int j = 0; j < VEC; j += FOUR)
             copy_async<4>(to + j, j < left ? source + j : from, j < left ? 4 : 0);
-    } else if (HALVES) {
+    } else {
 #pragma unroll
         for (int j = 0; j < VEC; ++j) to[j] = j < left ? source[j] : scalar_t(0.0f);
     }
@@ -89,98 +280,6 @@ __device__ __forceinline__ void wait_copies() {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-// score() multiplies queries and keys, sum_up() weights and values. A lane has columns in groups:
-// lane % 4 is the first group, the others lie 4 groups apart.
-#ifdef PORTKERN_FLOAT32
-constexpr int KEY_GROUP = 1, GROUP = 4;
-
-__device__ __forceinline__ float weight(float score, float highest, float scale) {
-    return exp2f((score - highest) * scale);
-}
-__device__ __forceinline__ float quotient(float sum, float total) { return sum / total; }
-
-template <int D, int ROWS, int COLUMNS>
-__device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const float* q,
-                                      const float* k) {
-    constexpr int PITCH = D + VEC;
-    q += threadIdx.x % 32 / 4 * PITCH;
-    k += threadIdx.x % 4 * PITCH;
-#pragma unroll 1  // more at once would take more registers
-    for (int d = 0; d < D; d += 4) {
-        alignas(16) float left[ROWS][4], right[4];
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) *(float4*)left[i] = *(const float4*)(q + i * 8 * PITCH + d);
-#pragma unroll
-        for (int j = 0; j < COLUMNS; ++j) {
-            *(float4*)right = *(const float4*)(k + j * 4 * PITCH + d);
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-#pragma unroll
-                for (int i = 0; i < ROWS; ++i)
-                    scores[i][j] = fmaf(left[i][e], right[e], scores[i][j]);
-        }
-    }
-}
-
-template <int D, int ROWS, int COLUMNS>
-__device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
-                                       const float (&weights)[ROWS][COLUMNS], const float* v) {
-    v += threadIdx.x % 4 * GROUP;
-#pragma unroll
-    for (int j = 0; j < COLUMNS; ++j)
-#pragma unroll 1
-        for (int owner = 0; owner < 4; ++owner) {  // of the weight of key j * 4 + owner
-            alignas(16) float left[ROWS], right[4];
-#pragma unroll
-            for (int i = 0; i < ROWS; ++i)
-                left[i] = __shfl_sync(0xffffffffu, weights[i][j], owner, 4);
-#pragma unroll
-            for (int c = 0; c < D / 4; c += 4) {
-                *(float4*)right = *(const float4*)(v + (j * 4 + owner) * (D + VEC) + c * 4);
-#pragma unroll
-                for (int e = 0; e < 4; ++e)
-#pragma unroll
-                    for (int i = 0; i < ROWS; ++i)
-                        sums[i][c + e] = fmaf(left[i], right[e], sums[i][c + e]);
-            }
-        }
-}
-#else
-constexpr int KEY_GROUP = 2, GROUP = 2;
-
-// One instruction instead of six, which also lets the product of a row's maximum be shared.
-__device__ __forceinline__ float weight(float score, float highest, float scale) {
-    float power = fmaf(score, scale, -highest * scale);
-    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(power));
-    return power;
-}
-__device__ __forceinline__ float quotient(float sum, float total) { return sum * (1.0f / total); }
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
-// Four pieces of 8 x 8, of whose rows each lane points at one.
-template <bool TRANSPOSED>
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
-    const unsigned at = shared_address(row);
-    if (TRANSPOSED)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-
-// Two columns each of rows that lie 8 apart.
-__device__ __forceinline__ void multiply(float* upper, float* lower, const unsigned (&a)[4],
-                                         const unsigned* b) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 template <int D, int ROWS, int COLUMNS>
 __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const scalar_t* q,
                                       const scalar_t* k) {
@@ -203,13 +302,6 @@ __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const scal
     }
 }
 
-__device__ __forceinline__ unsigned pack(const float* two) {
-    struct alignas(4) Pair {
-        scalar_t at[2];
-    } pair = {scalar_t(two[0]), scalar_t(two[1])};
-    return *reinterpret_cast<unsigned*>(&pair);
-}
-
 // The scores of 16 keys lie in a lane just as mma.sync wants them on the left.
 template <int D, int ROWS, int COLUMNS>
 __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
@@ -219,8 +311,10 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
     for (int j = 0; j < COLUMNS; j += 4) {
         unsigned left[ROWS / 2][4], right[4];
 #pragma unroll
-        for (int i = 0; i < ROWS * 2; ++i)
-            left[i / 4][i % 4] = pack(weights[i / 4 * 2 + i % 2] + j + i % 4 / 2 * 2);
+        for (int i = 0; i < ROWS * 2; ++i) {
+            const float* two = weights[i / 4 * 2 + i % 2] + j + i % 4 / 2 * 2;
+            left[i / 4][i % 4] = bits({scalar_t(two[0]), scalar_t(two[1])});
+        }
 #pragma unroll
         for (int c = 0; c < D / 4; c += 2) {
             if (c % 4 == 0) load_pieces<true>(right, v + j * 4 * (D + VEC) + c * 4);
@@ -248,8 +342,8 @@ __device__ __forceinline__ void weigh(float (&scores)[ROWS][COLUMNS], float (&su
         if (diagonal)
 #pragma unroll
             for (int j = 0; j < COLUMNS; ++j) {
-                const int group = j / KEY_GROUP * 4 + lane % 4;
-                const int key = key0 + group * KEY_GROUP + j % KEY_GROUP;
+                const int group = j / GROUP * 4 + lane % 4;
+                const int key = key0 + group * GROUP + j % GROUP;
                 if (key > first + lane / 4 + i * 8) scores[i][j] = unseen();
             }
 #pragma unroll
@@ -305,9 +399,9 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     using T = Tile<D, ROWS>;
     constexpr int QUERIES = T::queries, KEYS = T::keys, VALUES = KEYS * T::pitch;
     extern __shared__ __align__(128) unsigned char shared[];
-    scalar_t* tile_q = reinterpret_cast<scalar_t*>(shared);
-    scalar_t* tile_k = tile_q + QUERIES * T::pitch;
-    scalar_t* tile_v = tile_k + KEYS * T::pitch;
+    slice_t* tile_q = reinterpret_cast<slice_t*>(shared);
+    slice_t* tile_k = tile_q + QUERIES * T::pitch;
+    slice_t* tile_v = tile_k + KEYS * T::pitch;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t head = blockIdx.x % heads * length;
     // The last queries, which have the most keys, come first.
@@ -316,31 +410,44 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     const int to = (int)min(min(length, (int64_t)query0 + QUERIES), from + parts.keys);
     if (from >= to) return;
     const int first = query0 + warp * 8 * ROWS, rows = (int)min(length - first, (int64_t)8 * ROWS);
-    scalar_t* own = tile_q + warp * 8 * ROWS * T::pitch;
+    slice_t* own = tile_q + warp * 8 * ROWS * T::pitch;
+    scalar_t* result = reinterpret_cast<scalar_t*>(own);  // takes less room than the queries
     float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) top[i] = unseen();
+    q += head * dim;
     k += head * dim;
     v += head * dim;
-    const auto copy_values = [&](int key0) { copy<D, KEYS, 1>({tile_v}, {v}, key0, length, dim, access); };
-    const auto copy_keys = [&](int key0, int turn) {
-        if constexpr (T::ahead)
-            copy<D, KEYS, 2>({tile_k, tile_v + turn * VALUES}, {k, v}, key0, length, dim, access);
-        else
-            copy<D, KEYS, 1>({tile_k}, {k}, key0, length, dim, access);
+#ifdef PORTKERN_FLOAT32
+    Rows<D, KEYS> held;
+    const auto fetch_keys = [&](int key0, int) { held.load(k, key0, length, dim, access); };
+    const auto put_keys = [&] { held.store(tile_k); };
+    const auto fetch_values = [&](int key0) { held.load(v, key0, length, dim, access); };
+    const auto put_values = [&] { held.store(tile_v); };
+    for (int row = 0; row < QUERIES; row += KEYS) {
+        held.load(q, query0 + row, length, dim, access);
+        held.store(tile_q + row * T::pitch);
+    }
+#else  // the products of halves are too short to hide a copy: values come a tile ahead of their use
+    const auto fetch_keys = [&](int key0, int turn) {
+        copy<D, KEYS, 2>({tile_k, tile_v + turn * VALUES}, {k, v}, key0, length, dim, access);
     };
-    copy<D, QUERIES, 1>({tile_q}, {q + head * dim}, query0, length, dim, access);
-    copy_keys(from, 0);
-    for (int key0 = from, turn = 0; key0 < to; key0 += KEYS, turn ^= T::ahead) {
-        wait_copies();
+    const auto put_keys = [&] { wait_copies(); };
+    const auto fetch_values = [&](int) {};
+    const auto put_values = [&] {};
+    copy<D, QUERIES, 1>({tile_q}, {q}, query0, length, dim, access);
+#endif
+    fetch_keys(from, 0);
+    for (int key0 = from, turn = 0; key0 < to; key0 += KEYS, turn ^= HALVES) {
+        put_keys();
         __syncthreads();  // the keys are there, and everybody is done with the last values
-        if (!T::ahead) copy_values(key0);
+        fetch_values(key0);
         const bool sees = rows > 0 && key0 < first + 8 * ROWS;  // whether the warp does, of these keys
         float scores[ROWS][KEYS / 4] = {};
         if (sees) score<D>(scores, own, tile_k);
-        if (!T::ahead) wait_copies();
+        put_values();
         __syncthreads();  // the values are there, and everybody is done with the keys
-        if (key0 + KEYS < to) copy_keys(key0 + KEYS, turn ^ 1);
+        if (key0 + KEYS < to) fetch_keys(key0 + KEYS, turn ^ 1);
         if (!sees) continue;
         weigh<D>(scores, sums, top, total, first, key0, scale);
         sum_up<D>(sums, scores, tile_v + turn * VALUES);
@@ -351,14 +458,14 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
         const int row = lane / 4 + i * 8;
         if (!parts.sums) {  // the warp alone has read its queries, and is done with them
             const auto mean = [&](int c) { return quotient(sums[i][c], total[i]); };
-            put<D>(own + row * T::pitch, mean);
+            put<D>(result + row * (D + VEC), mean);
         } else if (row < rows && from <= first + row) {
             const int64_t at = blockIdx.y * parts.rows + head + first + row;
             put<D>(parts.sums + at * D, [&](int c) { return sums[i][c]; });
             if (lane % 4 == 0) parts.seen[at] = {top[i], total[i]};
         }
     }
-    if (!parts.sums) store<D, 8 * ROWS>(y + (head + first) * dim, own, rows, dim, access);
+    if (!parts.sums) store<D, 8 * ROWS>(y + (head + first) * dim, result, rows, dim, access);
 }
 
 // Puts the parts of a query's keys together, in their order. A lane of a warp has one of the parts, and
@@ -426,219 +533,12 @@ int run(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, in
 template <int D>
 int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
            int64_t length, int64_t dim, cudaStream_t stream) {
-    constexpr int MOST = D * sizeof(scalar_t) <= (HALVES ? 256 : 384) ? 4 : 2;
+    constexpr int MOST = Tile<D, 4>::row_bytes <= (HALVES ? 256 : 384) ? 4 : 2;
     constexpr int QUERIES = Tile<D, MOST>::queries, FROM = HALVES ? LARGE_FROM : LARGE_FROM / 2;
     const bool large = heads * ((length + QUERIES - 1) / QUERIES) >= FROM;
     return large ? run<D, MOST>(q, k, v, y, heads, length, dim, stream)
                  : run<D, 2>(q, k, v, y, heads, length, dim, stream);
 }
-
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
-// On Hopper wgmma, fed by the bulk tensor copy engine: one warpgroup has it bring tiles of keys and
-// values in, two compute 64 queries each. Scores become powers, and these the left operand of the
-// second product, without leaving their registers; a tile's first product runs beside the last
-// tile's second one.
-namespace flash {
-constexpr int QUERIES = 128, KEYS = 128, SLOTS = 2;
-#ifdef PORTKERN_FLOAT16
-constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-#define MULTIPLY hopper::multiply_f16
-__device__ __forceinline__ unsigned pair(float low, float high) {
-    unsigned both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-#else
-constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-#define MULTIPLY hopper::multiply_bf16
-__device__ __forceinline__ unsigned pair(float low, float high) {
-    unsigned both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-#endif
-constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
-
-__device__ __forceinline__ float power(float of) {  // of 2, in one instruction
-    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(of));
-    return of;
-}
-
-struct Ring {
-    uint64_t full[SLOTS], empty[SLOTS];
-};
-
-// A tile of 128 rows lies in pieces of 64 columns.
-template <int D>
-__device__ __forceinline__ void fetch(scalar_t* tile, const CUtensorMap* map, int row,
-                                      uint64_t* full) {
-    hopper::expect_bytes(full, 128 * D * sizeof(scalar_t));
-    for (int p = 0; p < D / 64; ++p) hopper::load_box(tile + p * 128 * 64, map, p * 64, row, full);
-}
-
-__device__ __forceinline__ float quad_max(float value) {
-    value = fmaxf(value, __shfl_xor_sync(~0u, value, 1));
-    return fmaxf(value, __shfl_xor_sync(~0u, value, 2));
-}
-__device__ __forceinline__ float quad_sum(float value) {
-    value += __shfl_xor_sync(~0u, value, 1);
-    return value + __shfl_xor_sync(~0u, value, 2);
-}
-
-template <int D>
-__global__ __launch_bounds__(384, 1) void attention_flash(
-    const __grid_constant__ CUtensorMap of_q, const __grid_constant__ CUtensorMap of_k,
-    const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, int length, float scale) {
-    extern __shared__ unsigned char raw[];
-    __shared__ Ring of_keys, of_values;
-    __shared__ uint64_t queries_there;
-    constexpr int TILE = 128 * D;
-    scalar_t* queries = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
-    scalar_t *keys = queries + TILE, *values = keys + SLOTS * TILE;
-    const int tiles = length / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
-    const int tile = tiles - 1 - blockIdx.x % tiles;  // those with most keys come first
-    const int head = blockIdx.x / tiles * length, steps = tile + 1;
-    if (threadIdx.x == 0) {
-        hopper::init(&queries_there, 1);
-        for (int s = 0; s < SLOTS; ++s) {
-            hopper::init(&of_keys.full[s], 1);
-            hopper::init(&of_keys.empty[s], 2);
-            hopper::init(&of_values.full[s], 1);
-            hopper::init(&of_values.empty[s], 2);
-        }
-        hopper::fence_barriers();
-    }
-    __syncthreads();
-    if (group == 0) {
-        hopper::fewer_registers<24>();
-        if (lane > 0) return;
-        fetch<D>(queries, &of_q, head + tile * QUERIES, &queries_there);
-        for (int n = 0; n < steps; ++n) {  // from the diagonal on
-            const int slot = n % SLOTS, parity = n / SLOTS % 2 ^ 1, row = head + (tile - n) * KEYS;
-            hopper::wait(&of_keys.empty[slot], parity);
-            fetch<D>(keys + slot * TILE, &of_k, row, &of_keys.full[slot]);
-            hopper::wait(&of_values.empty[slot], parity);
-            fetch<D>(values + slot * TILE, &of_v, row, &of_values.full[slot]);
-        }
-        return;
-    }
-    hopper::more_registers<240>();
-    const int first = (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4;  // and the row 8 below
-    const scalar_t* mine = queries + (group - 1) * 64 * 64;
-    float scores[64], sums[D / 2] = {}, top[2] = {LOWEST, LOWEST}, total[2] = {}, shrink[2];
-    unsigned powers[KEYS / 16][4];
-    const auto multiply_keys = [&](int n) {
-        hopper::wait(&of_keys.full[n % SLOTS], n / SLOTS % 2);
-        const scalar_t* tile_k = keys + n % SLOTS * TILE;
-        hopper::begin_products();
-#pragma unroll
-        for (int d = 0; d < D; d += 16) {
-            const int at = d / 64 * 128 * 64 + d % 64;
-            MULTIPLY<true>(scores, hopper::operand(mine + at, 1024), hopper::operand(tile_k + at, 1024),
-                           d > 0);
-        }
-        hopper::commit_products();
-    };
-    const auto multiply_values = [&](int n) {
-        hopper::wait(&of_values.full[n % SLOTS], n / SLOTS % 2);
-        const scalar_t* tile_v = values + n % SLOTS * TILE;
-        hopper::begin_products();
-#pragma unroll
-        for (int d = 0; d < KEYS / 16; ++d)
-            MULTIPLY(sums, powers[d],
-                     hopper::operand(tile_v + d * 16 * 64, 1024, 128 * 64 * sizeof(scalar_t)));
-        hopper::commit_products();
-    };
-    // Scores become powers of 2; `shrink` is what earlier ones are too large by.
-    const auto weigh = [&](bool diagonal) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            float highest = top[r];
-#pragma unroll
-            for (int j = 0; j < 32; ++j) {
-                float& score = scores[j / 2 * 4 + r * 2 + j % 2];
-                const int key = j / 2 * 8 + lane % 4 * 2 + j % 2;
-                if (diagonal && key > first + r * 8) score = __int_as_float(0xff800000);  // -inf
-                highest = fmaxf(highest, score);
-            }
-            highest = quad_max(highest);
-            shrink[r] = power((top[r] - highest) * scale);
-            top[r] = highest;
-            const float base = highest * scale;
-            float sum = 0.0f;
-#pragma unroll
-            for (int j = 0; j < 32; ++j) {
-                float& score = scores[j / 2 * 4 + r * 2 + j % 2];
-                score = power(score * scale - base);
-                sum += score;
-            }
-            total[r] = total[r] * shrink[r] + sum;
-        }
-    };
-    const auto pack = [&] {
-#pragma unroll
-        for (int d = 0; d < KEYS / 16; ++d)
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-                powers[d][i] = pair(scores[d * 8 + i * 2], scores[d * 8 + i * 2 + 1]);
-    };
-    hopper::wait(&queries_there, 0);
-    multiply_keys(0);
-    hopper::wait_products<0>();
-    hopper::settle(scores);
-    if (lane == 0) hopper::arrive(&of_keys.empty[0]);
-    weigh(true);
-    pack();
-    for (int n = 1; n < steps; ++n) {
-        multiply_keys(n);
-        multiply_values(n - 1);
-        hopper::wait_products<1>();
-        hopper::settle(scores);
-        if (lane == 0) hopper::arrive(&of_keys.empty[n % SLOTS]);
-        weigh(false);
-        hopper::wait_products<0>();
-        hopper::settle(sums);
-        if (lane == 0) hopper::arrive(&of_values.empty[(n - 1) % SLOTS]);
-#pragma unroll
-        for (int i = 0; i < D / 2; ++i) sums[i] *= shrink[i / 2 % 2];
-        pack();
-    }
-    multiply_values(steps - 1);
-    hopper::wait_products<0>();
-    hopper::settle(sums);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        const float share = 1.0f / quad_sum(total[r]);
-        unsigned* to = reinterpret_cast<unsigned*>(y + (int64_t)(head + tile * QUERIES + first + r * 8) * D);
-#pragma unroll
-        for (int j = 0; j < D / 8; ++j)
-            to[j * 4 + lane % 4] = pair(sums[j * 4 + r * 2] * share, sums[j * 4 + r * 2 + 1] * share);
-    }
-}
-
-template <int D>
-int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
-           int64_t length, cudaStream_t stream) {
-    constexpr int bytes = (1 + 2 * SLOTS) * 128 * D * (int)sizeof(scalar_t) + 1024;
-    CUtensorMap of_q, of_k, of_v;
-    int wrong = hopper::map_matrix(&of_q, KIND, 2, q, heads * length, D, 128, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_k, KIND, 2, k, heads * length, D, 128, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_v, KIND, 2, v, heads * length, D, 128, 64);
-    if (wrong) return wrong;
-    cudaFuncSetAttribute(attention_flash<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    attention_flash<D><<<(unsigned)(heads * (length / QUERIES)), 384, bytes, stream>>>(
-        of_q, of_k, of_v, y, (int)length, 1.44269504f / sqrtf((float)D));
-    return (int)cudaGetLastError();
-}
-
-bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t rows,
-           int64_t length, int64_t dim) {
-    const uintptr_t pointers = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y;
-    return pointers % 16 == 0 && (dim == 64 || dim == 128) && length % QUERIES == 0 &&
-           length >= FLASH_FROM && rows < (1ll << 31);
-}
-}  // namespace flash
-#endif
 
 extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
                          int64_t batch, int64_t heads, int64_t length, int64_t dim,

@@ -1,31 +1,45 @@
 // Matrix products of a batch: tiles of A and B come into shared memory by cp.async, and warps
-// multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync); on Hopper wgmma,
-// fed by the bulk tensor copy engine, for halves whose rows are whole packs. Too few tiles to fill a GPU:
-// several blocks share a tile's depth.
+// multiply them, by FMA in strict float32 or, for halves, on tensor cores (mma.sync). On Hopper, where
+// rows are whole packs, wgmma, fed by the bulk tensor copy engine: of halves, or, in large products, of
+// float32 as three of halves. Too few tiles to fill a GPU: several blocks share a tile's depth.
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
 #define BAND 8  // knob: 4 8 16 32
 #define WIDE_FROM 96  // knob: 48 96 192
 #define PIPELINE 4  // knob: 2 3 4
+#define SPLIT_FROM 500  // knob: 100 500 2000
+#define HALVE_FROM 50  // knob: 50 100 200 400
+#include <portkern/odd_rows.h>
 #include <portkern/thin_product.h>
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+
+// Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
+// the parts.
+constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512;
+
+#ifdef PORTKERN_HOPPER
+#ifdef PORTKERN_FLOAT32
+#include <portkern/split_product.h>
+#else
 #include <portkern/tile_product.h>
 #include <portkern/wide_product.h>
 #endif
+#endif
 
-// Of a block's depth, where several share a tile: of float32 so little, because FMAs take longer than
-// adding the parts.
-constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512;
 constexpr int DEPTH = 4 * VEC;        // rows of B in shared memory, columns of A
 constexpr int PITCH_A = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
 
-// A block computes SIDE x SIDE, a warp 32 x SIDE / 2 of it.
-template <int SIDE>
+// What a block computes, and how many of its warps lie abreast; each has 32 rows.
+template <int ROWS, int COLUMNS, int ABREAST>
 struct Tile {
-    static constexpr int threads = 2 * SIDE, pitch_b = SIDE + VEC;
-    static constexpr int stage = SIDE * PITCH_A + DEPTH * pitch_b;  // elements
+    static constexpr int rows = ROWS, columns = COLUMNS, abreast = ABREAST, threads = ROWS * ABREAST;
+    static constexpr int warp_columns = COLUMNS / ABREAST, pitch_b = COLUMNS + VEC;
+    static constexpr int stage = ROWS * PITCH_A + DEPTH * pitch_b;  // elements
     static constexpr int bytes = STAGES * stage * sizeof(scalar_t);
 };
+using Large = Tile<128, 128, 2>;
+using Small = Tile<64, 64, 2>;
+using Narrow = Tile<128, 32, 1>;
+using Flat = Tile<32, 128, 4>;
 
 struct Matrix {
     const scalar_t* at;
@@ -48,8 +62,14 @@ __device__ __forceinline__ void copy(scalar_t* to, const Matrix& from, int64_t r
                      "l"(inside ? from.at + at : from.at), "r"(inside ? 16 : 0) : "memory");
     } else {
 #pragma unroll 4
-        for (int j = 0; j < VEC; ++j)
-            to[j] = row < from.rows && column + j < from.columns ? from.at[at + j] : scalar_t(0.0f);
+        for (int j = 0; j < VEC; ++j) {
+            const bool inside = row < from.rows && column + j < from.columns;
+            if constexpr (sizeof(scalar_t) == 4)
+                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to + j)),
+                             "l"(inside ? from.at + at + j : from.at), "r"(inside ? 4 : 0) : "memory");
+            else
+                to[j] = inside ? from.at[at + j] : scalar_t(0.0f);
+        }
     }
 }
 
@@ -129,31 +149,34 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar
 }
 #endif
 
-template <int SIDE, bool ALIGNED>
-__global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
+template <class T, bool ALIGNED>
+__global__ __launch_bounds__(T::threads, 2) void bmm_kernel(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
     const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t count,
-    int64_t each) {
-    constexpr int PITCH_B = Tile<SIDE>::pitch_b, COLUMNS = SIDE / 8;
+    int64_t each, const Odd odd) {
+    constexpr int PITCH_B = T::pitch_b, COLUMNS = T::warp_columns / 4;
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
     const int64_t number = blockIdx.x % count, split = blockIdx.x / count;
     const int64_t batch = number / across / down;
-    const int64_t row0 = number / across % down * SIDE, column0 = number % across * SIDE;
+    const int64_t row0 = number / across % down * T::rows, column0 = number % across * T::columns;
+    if (T::rows == T::columns && !odd.of(batch, m, n).in(row0, column0, T::rows, m, n)) return;
     const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warp_row = warp / 2 * 32, warp_column = warp % 2 * (SIDE / 2);
+    const int warp_row = warp / T::abreast * 32, warp_column = warp % T::abreast * T::warp_columns;
     const int first = (int)(split * each / DEPTH);
     const int end = (int)((min(k, (split + 1) * each) + DEPTH - 1) / DEPTH);
     const auto fetch = [&](int step) {
-        scalar_t* tile = tiles + step % STAGES * Tile<SIDE>::stage;
+        scalar_t *tile = tiles + step % STAGES * T::stage, *right = tile + T::rows * PITCH_A;
         const int64_t depth = (int64_t)step * DEPTH;
+        if (step < end) {
 #pragma unroll 1
-        for (int i = 0; step < end && i < 2; ++i) {
-            const int p = i * Tile<SIDE>::threads + threadIdx.x;
-            const int r = p / 4, d = p % 4 * VEC, e = p * VEC / SIDE, q = p * VEC % SIDE;
-            copy<ALIGNED>(tile + r * PITCH_A + d, a, row0 + r, depth + d);
-            copy<ALIGNED>(tile + SIDE * PITCH_A + e * PITCH_B + q, b, depth + e, column0 + q);
+            for (int p = threadIdx.x; p < T::rows * DEPTH / VEC; p += T::threads)
+                copy<ALIGNED>(tile + p / 4 * PITCH_A + p % 4 * VEC, a, row0 + p / 4, depth + p % 4 * VEC);
+#pragma unroll 1
+            for (int p = threadIdx.x * VEC; p < DEPTH * T::columns; p += T::threads * VEC)
+                copy<ALIGNED>(right + p / T::columns * PITCH_B + p % T::columns, b, depth + p / T::columns,
+                              column0 + p % T::columns);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");  // an empty one keeps the count right
     };
@@ -164,9 +187,8 @@ __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();  // this step's tile is whole, and everybody is done with the last one
         fetch(step + STAGES - 1);
-        const scalar_t* tile = tiles + step % STAGES * Tile<SIDE>::stage;
-        multiply<COLUMNS, PITCH_B>(sums, tile + warp_row * PITCH_A,
-                                      tile + SIDE * PITCH_A + warp_column);
+        const scalar_t* tile = tiles + step % STAGES * T::stage;
+        multiply<COLUMNS, PITCH_B>(sums, tile + warp_row * PITCH_A, tile + T::rows * PITCH_A + warp_column);
     }
     const Output c = every_c.from(split, batch * m * n);
     struct alignas(GROUP * sizeof(scalar_t)) Group {
@@ -192,23 +214,31 @@ __global__ __launch_bounds__(Tile<SIDE>::threads, 2) void bmm_kernel(
         }
 }
 
-template <int SIDE, bool ALIGNED>
+template <class T, bool ALIGNED>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
-           int64_t k, cudaStream_t stream) {
-    const int64_t across = (n + SIDE - 1) / SIDE, down = (m + SIDE - 1) / SIDE;
+           int64_t k, cudaStream_t stream, const Odd& odd = {}) {
+    const int64_t across = (n + T::columns - 1) / T::columns, down = (m + T::rows - 1) / T::rows;
     const int64_t blocks = batch * across * down;
-    if constexpr (SIDE == 128)  // small products, or too few blocks to fill a GPU: smaller tiles
-        if (blocks < FEW_TILES || m <= 64 || n <= 64)
-            return launch<64, ALIGNED>(a, b, c, batch, m, n, k, stream);
-    using T = Tile<SIDE>;
-    const auto kernel = bmm_kernel<SIDE, ALIGNED>;
+    const auto kernel = bmm_kernel<T, ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    const Depths depths(blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
+    const Depths depths(odd.rows.most ? 2 * FEW_TILES : blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
     return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
         kernel<<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
-            a, b, to, m, n, k, across, down, blocks, depths.each);
+            a, b, to, m, n, k, across, down, blocks, depths.each, odd);
     });
+}
+
+// Small products, or too few blocks to fill a GPU: smaller tiles. Few columns or rows: not half of one.
+template <bool ALIGNED>
+int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
+                 int64_t k, cudaStream_t stream) {
+    if (n <= Narrow::columns && m > n) return launch<Narrow, ALIGNED>(a, b, c, batch, m, n, k, stream);
+    if (m <= Flat::rows) return launch<Flat, ALIGNED>(a, b, c, batch, m, n, k, stream);
+    const int64_t large = batch * ((m + 127) / 128) * ((n + 127) / 128);
+    if (large < FEW_TILES || m <= 64 || n <= 64)
+        return launch<Small, ALIGNED>(a, b, c, batch, m, n, k, stream);
+    return launch<Large, ALIGNED>(a, b, c, batch, m, n, k, stream);
 }
 
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
@@ -217,12 +247,19 @@ extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, batch, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+#ifdef PORTKERN_HOPPER
+#ifdef PORTKERN_FLOAT32
+    if (aligned && split::suits(batch, m, n, k) && double(batch) * m * n * k >= SPLIT_FROM * 1e6)
+        return split::launch(a, b, c, batch, m, n, k, stream, [&](const Odd& odd) {
+            return launch<Large, true>(a, b, c, batch, m, n, k, stream, odd);
+        });
+#else
     if (aligned && batch * m * n >= (int64_t)WIDE_FROM * 128 * 128 && n > 128 && wide::suits(batch, m, n, k))
         return wide::launch(a, b, c, batch, m, n, k, stream);
     const tile::Product all = {batch, m, n, k};
     if (aligned && tile::suits(all)) return tile::launch(a, b, c, all, stream);
 #endif
-    return aligned ? launch<128, true>(a, b, c, batch, m, n, k, stream)
-                   : launch<128, false>(a, b, c, batch, m, n, k, stream);
+#endif
+    return aligned ? launch_tiles<true>(a, b, c, batch, m, n, k, stream)
+                   : launch_tiles<false>(a, b, c, batch, m, n, k, stream);
 }

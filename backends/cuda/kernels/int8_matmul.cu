@@ -2,11 +2,27 @@
 // thread widens the weights that it copied itself, and warps multiply by FMA in strict float32 or,
 // for halves, on tensor cores (mma.sync), which hold every int8 exactly. A few rows or columns go
 // without tiles. Where rows are no whole packs, a long product has them copied to where they are.
-#include <portkern/thin_product.h>
-
+// On Hopper, of many rows and columns, all weights are widened first, once instead of for each tile, and
+// the product is one of halves by wgmma, or of float32 by three of halves, as matmul's is.
 #define FEW_TILES 128  // knob: 64 128 256
+#define SMALL_BELOW 32  // knob: 16 32 64 128
 #define STAGES 4  // knob: 3 4 5
 #define PAD_FROM 67108864  // knob: 0 16777216 67108864
+#define WIDEN_FROM 128  // knob: 64 128 256 512
+#define HALVE_FROM 50  // knob: 50 100 200 400
+#define WIDE_FROM 96  // knob: 48 96 192
+#define PIPELINE 4  // knob: 2 3 4
+#define BAND 8  // knob: 4 8 16
+#include <portkern/odd_rows.h>
+#include <portkern/thin_product.h>
+#ifdef PORTKERN_HOPPER
+#ifdef PORTKERN_FLOAT32
+#include <portkern/split_product.h>
+#else
+#include <portkern/tile_product.h>
+#include <portkern/wide_product.h>
+#endif
+#endif
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 
@@ -48,6 +64,14 @@ __device__ __forceinline__ void copy(T* to, const Matrix<T>& from, int64_t row, 
 #pragma unroll 4
         for (int j = 0; j < 16 / (int)sizeof(T); ++j)
             to[j] = row < from.rows && column + j < from.columns ? from.at[at + j] : T(0.0f);
+    }
+}
+
+__device__ __forceinline__ void widen_bytes(scalar_t (&wide)[16], const int4& bytes) {
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+        const int word = j < 8 ? j < 4 ? bytes.x : bytes.y : j < 12 ? bytes.z : bytes.w;
+        wide[j] = scalar_t(float(int8_t(word >> j % 4 * 8)));
     }
 }
 
@@ -130,11 +154,12 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const sca
 template <class T, bool ALIGNED>
 __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
     Matrix<scalar_t> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale,
-    scalar_t* __restrict__ c, int64_t n, int64_t across) {
+    scalar_t* __restrict__ c, int64_t n, int64_t across, const Odd odd) {
     constexpr int ROWS = T::warp_rows / 8, COLUMNS = T::warp_columns / 4;
     extern __shared__ __align__(128) unsigned char shared[];
     const int64_t row0 = blockIdx.x / across * T::rows, column0 = blockIdx.x % across * T::columns;
     const int64_t m = a.rows;
+    if (T::rows == T::columns && !odd.in(row0, column0, T::rows, m, n)) return;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp * T::warp_rows % T::rows;
     const int warp_column = warp * T::warp_rows / T::rows * T::warp_columns % T::columns;
@@ -165,14 +190,9 @@ __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
             reinterpret_cast<scalar_t*>(shared + STAGES * T::stage + step % 2 * T::b);
         const int p = threadIdx.x * 16;
         if (p < T::depth * T::columns) {  // needs no barrier: these are bytes of its own
-            const int4 bytes = *reinterpret_cast<const int4*>(stage + T::a + p);
             scalar_t* to = tile_b + p / T::columns * T::pitch_b + p % T::columns;
             alignas(16) scalar_t wide[16];
-#pragma unroll
-            for (int j = 0; j < 16; ++j) {
-                const int word = j < 8 ? j < 4 ? bytes.x : bytes.y : j < 12 ? bytes.z : bytes.w;
-                wide[j] = scalar_t(float(int8_t(word >> j % 4 * 8)));
-            }
+            widen_bytes(wide, *reinterpret_cast<const int4*>(stage + T::a + p));
 #pragma unroll
             for (int j = 0; j < 16; j += VEC)
                 *reinterpret_cast<int4*>(to + j) = *reinterpret_cast<const int4*>(wide + j);
@@ -210,17 +230,62 @@ __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
 
 template <class T, bool ALIGNED>
 int launch(const Matrix<scalar_t>& a, const Matrix<int8_t>& weight, const scalar_t* scale, scalar_t* c,
-           int64_t n, cudaStream_t stream) {
+           int64_t n, cudaStream_t stream, const Odd& odd = {}) {
     const int64_t across = (n + T::columns - 1) / T::columns, down = (a.rows + T::rows - 1) / T::rows;
-    if constexpr (T::rows > Small::rows)
-        if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
+    if constexpr (T::rows > Small::rows)  // too few blocks, or rows of one: smaller ones
+        if (!odd.rows.most && a.rows * n < (int64_t)SMALL_BELOW * T::rows * T::columns)
             return launch<Small, ALIGNED>(a, weight, scale, c, n, stream);
     const auto kernel = int8_matmul_kernel<T, ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    kernel<<<(unsigned)(across * down), THREADS, T::bytes, stream>>>(a, weight, scale, c, n, across);
+    kernel<<<(unsigned)(across * down), THREADS, T::bytes, stream>>>(a, weight, scale, c, n, across, odd);
     return (int)cudaGetLastError();
 }
+
+#ifdef PORTKERN_HOPPER
+// Float32 takes the scale along, which halves could not hold.
+__global__ __launch_bounds__(THREADS) void widen(const int8_t* __restrict__ from,
+                                                 const scalar_t* __restrict__ scale,
+                                                 scalar_t* __restrict__ to, int64_t count, int64_t n) {
+    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 16;
+    if (at >= count) return;
+    alignas(16) scalar_t wide[16];
+    widen_bytes(wide, *reinterpret_cast<const int4*>(from + at));
+#pragma unroll
+    for (int j = 0; j < 16; j += VEC) {
+        if (sizeof(scalar_t) == 4) {
+            const Pack factors = reinterpret_cast<const Pack*>(scale + at % n)[j / VEC];
+#pragma unroll
+            for (int e = 0; e < VEC; ++e) wide[j + e] *= factors.at[e];
+        }
+        *reinterpret_cast<int4*>(to + at + j) = *reinterpret_cast<const int4*>(wide + j);
+    }
+}
+
+// Whether widening all weights, which takes as long as reading them three times, is the smaller part.
+bool is_large(int64_t m, int64_t n, int64_t k) {
+    const int64_t least = m < n ? m : n;
+    const bool rows_suit = sizeof(scalar_t) == 2 || double(m) * n / (m + n) >= HALVE_FROM;
+    return least >= WIDEN_FROM && rows_suit && m * n >= (1 << 29) / k && k % 8 == 0;
+}
+
+int launch_widened(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scalar_t* c, int64_t m,
+                   int64_t n, int64_t k, cudaStream_t stream) {
+    Scratch<scalar_t> wide(k * n, stream);
+    if (wide.error) return (int)wide.error;
+    const int64_t blocks = (k * n / 16 + THREADS - 1) / THREADS;
+    widen<<<(unsigned)blocks, THREADS, 0, stream>>>(weight, scale, wide.data, k * n, n);
+#ifdef PORTKERN_FLOAT32
+    return split::launch(a, wide.data, c, 1, m, n, k, stream, [&](const Odd& odd) {
+        return launch<Large, true>({a, m, k}, {weight, k, n}, scale, c, n, stream, odd);
+    });
+#else
+    if (m * n >= (int64_t)WIDE_FROM * 128 * 128 && wide::suits(1, m, n, k))
+        return wide::launch(a, wide.data, c, 1, m, n, k, stream, scale);
+    return tile::launch(a, wide.data, c, {1, m, n, k, scale}, stream);
+#endif
+}
+#endif
 
 // Rows of `pitch` elements, with zeros behind the matrix's own: a thread has 4 bytes.
 template <class T>
@@ -265,6 +330,10 @@ extern "C" int int8_matmul(const scalar_t* a, const int8_t* weight, const scalar
     const Matrix<scalar_t> left = {a, m, k};
     const Matrix<int8_t> right = {weight, k, n};
     const bool aligned = Padded<scalar_t>::is_aligned(left) && Padded<int8_t>::is_aligned(right);
+#ifdef PORTKERN_HOPPER
+    if (aligned && ((uintptr_t)c | (uintptr_t)scale) % 16 == 0 && is_large(m, n, k))
+        return launch_widened(a, weight, scale, c, m, n, k, stream);
+#endif
     if (aligned) return launch<Large, true>(left, right, scale, c, n, stream);
     if (m * n < PAD_FROM / k) return launch<Large, false>(left, right, scale, c, n, stream);
     const Padded<scalar_t> of_a(left, stream);

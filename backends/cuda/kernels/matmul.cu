@@ -22,8 +22,7 @@ constexpr int THREADS = 256;
 // the parts.
 constexpr int64_t LEAST_DEPTH = 256, LEAST_DEPTH_FMA = 64;
 
-// How often an element of the operands is used, and of operands and result, if all are prepared.
-inline double uses_of_operands(int64_t m, int64_t n) { return double(m) * n / (m + n); }
+// How often an element of the operands and the result is used, if all are prepared.
 inline double products_per_element(int64_t m, int64_t n, int64_t k) {
     return double(m) * n * k / (double(m) * k + double(k) * n + double(m) * n);
 }
@@ -137,9 +136,8 @@ template <bool ALIGNED>
 int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
 #ifdef PORTKERN_HOPPER
-    if (ALIGNED && k % 8 == 0 && n % 8 == 0 && double(m) * n * k >= SPLIT_FROM * 1e6 &&
-        uses_of_operands(m, n) >= HALVE_FROM)
-        return split::launch(a, b, c, m, n, k, stream, [&](const Odd& odd) {
+    if (ALIGNED && double(m) * n * k >= SPLIT_FROM * 1e6 && split::suits(1, m, n, k))
+        return split::launch(a, b, c, 1, m, n, k, stream, [&](const Odd& odd) {
             return launch_tiles<8, true>(a, b, c, m, n, k, stream, odd);
         });
 #endif

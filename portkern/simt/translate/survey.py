@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from portkern.simt.translate.lexer import OPEN, Branches, Directive, Kind, Macro, SourceCode
+from portkern.simt.translate.lexer import (
+    ELSES,
+    IFS,
+    OPEN,
+    Branches,
+    Directive,
+    Kind,
+    Macro,
+    SourceCode,
+)
 
 ASM = frozenset(["asm", "__asm__", "__asm"])
 #: What a macro may consist of to be the same as what it stands for, wherever it is used.
@@ -125,7 +134,8 @@ class Survey:
         self._watched = set(watched) | set(world.words) | {"{", "}", ";"}
         self._open: _Open | None = None
         self._head = 0  # where the present declaration or statement begins
-        self._branches = Branches[tuple[_Open | None, int]]()
+        # What is open, the head, and whether a declaration had begun there.
+        self._branches = Branches[tuple[_Open | None, int, bool]]()
         self._guard = int(_has_guard(code))
         self._walk()
 
@@ -134,8 +144,11 @@ class Survey:
         for d in code.directives:
             self._range(at, d.begin)
             operands = code.text[d.begin + 2 : d.end]
-            state = self._branches.pass_by(d, operands, (self._open, self._head))
-            self._open, self._head = state
+            begun = d.name in IFS and bool(code.outside_directives(self._head, d.begin))
+            now = self._branches.pass_by(d, operands, (self._open, self._head, begun))
+            self._open, self._head, begun = now
+            if d.name in ELSES and not begun:  # else it would begin with what the other branch has
+                self._head = d.end
             if d.name == "define":
                 self._define(d)
             elif d.name in ("include", "include_next", "import"):

@@ -7,6 +7,8 @@
 // not zero: of floats without their signs, they are ordered as the numbers are.
 struct Range {
     unsigned *most, *least;
+
+    __device__ __forceinline__ Range from(int64_t first) const { return {most + first, least + first}; }
 };
 
 // Where halves do not do: at an infinity or NaN, or where something is lost beside the largest.
@@ -18,6 +20,11 @@ __device__ __forceinline__ bool is_odd(Range range, int64_t i) {
 // Which tiles are to be computed: all, or those with a row or column of this kind.
 struct Odd {
     Range rows = {}, columns = {};
+
+    // Of one product of a batch, whose ranges follow one another.
+    __device__ __forceinline__ Odd of(int64_t batch, int64_t m, int64_t n) const {
+        return rows.most ? Odd{rows.from(batch * m), columns.from(batch * n)} : Odd{};
+    }
 
     __device__ bool in(int64_t row0, int64_t column0, int side, int64_t m, int64_t n) const {
         if (!rows.most) return true;

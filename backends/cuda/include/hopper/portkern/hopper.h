@@ -112,12 +112,25 @@ __device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, int c
         "[%0], [%1, {%3, %4}], [%2];" ::"r"(address(to)), "l"(map), "r"(address(barrier)),
         "r"(column), "r"(row) : "memory");
 }
+// The same of one matrix of a batch.
+__device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, int column, int row, int batch,
+                                         uint64_t* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(address(to)), "l"(map), "r"(address(barrier)),
+        "r"(column), "r"(row), "r"(batch) : "memory");
+}
 // A box back to memory, cut off at the matrix' edges. One thread stores, commits and waits; those
 // who wrote it call fence_async() first.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, const void* from, int column,
                                           int row) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
                      map), "r"(address(from)), "r"(column), "r"(row) : "memory");
+}
+__device__ __forceinline__ void store_box(const CUtensorMap* map, const void* from, int column, int row,
+                                          int batch) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+                     map), "r"(address(from)), "r"(column), "r"(row), "r"(batch) : "memory");
 }
 __device__ __forceinline__ void commit_stores() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -132,10 +145,11 @@ __device__ __forceinline__ void fence_async() {
 }
 
 // A row-major matrix of 2-byte elements (or 4-byte: `kind`), copied in boxes of box_rows x box_columns
-// that span 128 bytes, whose 16-byte pieces are swizzled as wgmma reads them. Its address and rows
-// must be multiples of 16 bytes. Returns 0, or what cuTensorMapEncodeTiled said.
+// that span 128 bytes, whose 16-byte pieces are swizzled as wgmma reads them; with `batch`, so many
+// matrices, at whose edges a box is cut off. Its address and rows must be multiples of 16 bytes. Returns
+// 0, or what cuTensorMapEncodeTiled said.
 inline int map_matrix(CUtensorMap* map, CUtensorMapDataType kind, int element_bytes, const void* base,
-                      int64_t rows, int64_t columns, int box_rows, int box_columns) {
+                      int64_t rows, int64_t columns, int box_rows, int box_columns, int64_t batch = 0) {
     using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                             const cuuint64_t*, const cuuint32_t*, const cuuint32_t*,
                             CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
@@ -148,10 +162,11 @@ inline int map_matrix(CUtensorMap* map, CUtensorMapDataType kind, int element_by
         return reinterpret_cast<Encode*>(found);
     }();
     if (!encode) return (int)cudaErrorSymbolNotFound;
-    const cuuint64_t sizes[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
-    const cuuint64_t pitch[1] = {(cuuint64_t)columns * element_bytes};
-    const cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows}, steps[2] = {1, 1};
-    return (int)encode(map, kind, 2, const_cast<void*>(base), sizes, pitch, box, steps,
+    const cuuint64_t row_bytes = (cuuint64_t)columns * element_bytes;
+    const cuuint64_t sizes[3] = {(cuuint64_t)columns, (cuuint64_t)rows, (cuuint64_t)batch};
+    const cuuint64_t pitch[2] = {row_bytes, rows * row_bytes};
+    const cuuint32_t box[3] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows, 1}, steps[3] = {1, 1, 1};
+    return (int)encode(map, kind, batch ? 3 : 2, const_cast<void*>(base), sizes, pitch, box, steps,
                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }

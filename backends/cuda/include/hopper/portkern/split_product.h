@@ -1,9 +1,9 @@
-// Strict float32 on tensor cores: x = (high + low / 2^11) / 2^s with halves high and low, which keep
+// Strict float32 on tensor cores, alone or in a batch: x = (high + low / 2^11) / 2^s with halves high and low, which keep
 // 22 bits and their signs, so that a product of two x takes three of halves (low * low is below the
 // rounding). s is one number per row of A and column of B, so that halves have room for the largest
 // element; what is 2^-26 times as large still has all its bits. Tensor cores round sums towards zero,
 // so they add 64 products at most before an ordinary addition takes over.
-// BAND, FEW_TILES and LEAST_DEPTH are the including source's.
+// BAND, FEW_TILES and HALVE_FROM are the including source's.
 #pragma once
 #include <cuda_fp16.h>
 #include <portkern/hopper.h>
@@ -13,6 +13,7 @@
 namespace split {
 constexpr int ROWS = 128, COLUMNS = 128, DEPTH = 64, SLOTS = 3, EXTRA = 11;
 constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, B_TILE = 2 * B_PIECE;
+constexpr int64_t LEAST = 256;  // of a block's depth, where several share a tile
 constexpr int TILE = 2 * (A_TILE + B_TILE), SHARED = SLOTS * TILE * (int)sizeof(half) + 1024;
 
 __device__ __forceinline__ int shift(unsigned most) {
@@ -47,9 +48,11 @@ __global__ __launch_bounds__(256) void range_of_rows(const float* x, int64_t row
     }
 }
 
-// 128 columns and 64 rows to a block: 32 threads of four columns, 8 rows at once.
+// 128 columns and 64 rows to a block: 32 threads of four columns, 8 rows at once. blockIdx.y: of a batch.
 __global__ __launch_bounds__(256) void range_of_columns(const float* x, int64_t rows, int64_t columns,
                                                         Range range) {
+    x += blockIdx.y * rows * columns;
+    range = range.from(blockIdx.y * columns);
     const int64_t bands = (columns + 127) / 128;
     const int64_t column = blockIdx.x % bands * 128 + threadIdx.x % 32 * 4, top = blockIdx.x / bands * 64;
     if (column >= columns) return;
@@ -68,19 +71,21 @@ __global__ __launch_bounds__(256) void range_of_columns(const float* x, int64_t 
     }
 }
 
+// `each`: the rows of one matrix of the batch that has so many in all.
 template <bool BY_ROW>
-__global__ __launch_bounds__(256) void halve(const float* x, int64_t rows, int64_t columns, Range range,
-                                             half* high, half* low) {
+__global__ __launch_bounds__(256) void halve(const float* x, int64_t rows, int64_t each, int64_t columns,
+                                             Range range, half* high, half* low) {
     const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
     if (at >= rows * columns) return;
     const int64_t row = at / columns, column = at - row * columns;
+    const unsigned* most = range.most + (BY_ROW ? row : row / each * columns + column);
     alignas(16) float v[8];
     alignas(16) half h[8], l[8];
     *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x + at);
     *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + at + 4);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-        const float scaled = scalbnf(v[j], shift(range.most[BY_ROW ? row : column + j]));
+        const float scaled = scalbnf(v[j], shift(most[BY_ROW ? 0 : j]));
         h[j] = __float2half_rn(scaled);
         l[j] = __float2half_rn((scaled - __half2float(h[j])) * (1 << EXTRA));
     }
@@ -95,21 +100,22 @@ struct Barriers {
     uint64_t full[SLOTS], empty[SLOTS];
 };
 
-__device__ __forceinline__ void load(const Maps& maps, half* tile, int2 at, int depth, uint64_t* full) {
+__device__ __forceinline__ void load(const Maps& maps, half* tile, int row, int column, int depth, int batch,
+                                     uint64_t* full) {
     hopper::expect_bytes(full, TILE * sizeof(half));
-    hopper::load_box(tile, &maps.high_a, depth, at.x, full);
-    hopper::load_box(tile + A_TILE, &maps.low_a, depth, at.x, full);
+    hopper::load_box(tile, &maps.high_a, depth, row, batch, full);
+    hopper::load_box(tile + A_TILE, &maps.low_a, depth, row, batch, full);
     for (int p = 0; p < 2; ++p) {
         half* to = tile + 2 * A_TILE + p * B_PIECE;
-        hopper::load_box(to, &maps.high_b, at.y + p * 64, depth, full);
-        hopper::load_box(to + B_TILE, &maps.low_b, at.y + p * 64, depth, full);
+        hopper::load_box(to, &maps.high_b, column + p * 64, depth, batch, full);
+        hopper::load_box(to + B_TILE, &maps.low_b, column + p * 64, depth, batch, full);
     }
 }
 
 __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ Maps maps, const Output c,
                                                        const unsigned* most_a, const unsigned* most_b,
-                                                       int64_t m, int64_t n, int down, int across,
-                                                       int steps, int each, int splits) {
+                                                       int64_t m, int64_t n, int padded, int down,
+                                                       int across, int steps, int each, int splits) {
     extern __shared__ unsigned char raw[];
     __shared__ Barriers pipe;
     __shared__ int of_columns[2][COLUMNS];  // shifts, of each group's tile
@@ -136,18 +142,19 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
             for (int step = first(t); step < first(t + count); ++step, advance()) {
                 hopper::wait(&pipe.empty[slot], phase ^ 1);
                 const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t % count, down, across);
-                load(maps, tiles + slot * TILE, at, step * DEPTH, &pipe.full[slot]);
+                load(maps, tiles + slot * TILE, at.x % padded, at.y, step * DEPTH, at.x / padded,
+                     &pipe.full[slot]);
             }
         return;
     }
     hopper::more_registers<232>();
     for (int t = blockIdx.x; t < count * splits; t += gridDim.x) {
         const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t % count, down, across);
-        const int todo = first(t + count) - first(t);
+        const int todo = first(t + count) - first(t), batch = at.x / padded;
         asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");  // the tile before is stored
-        of_columns[group - 1][lane] = at.y + lane < n ? shift(most_b[at.y + lane]) : 0;
+        of_columns[group - 1][lane] = at.y + lane < n ? shift(most_b[batch * n + at.y + lane]) : 0;
         asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
-        float* to = c.parts ? c.parts + t / count * m * n : c.whole;
+        float* to = (c.parts ? c.parts + t / count * c.count : c.whole) + batch * m * n;
         float total[64] = {}, part[64], small[64];
         for (int step = 0, last = 0; step < todo; ++step, last = slot, advance()) {
             hopper::wait(&pipe.full[slot], phase);
@@ -179,9 +186,9 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
         if (lane == 0) hopper::arrive(&pipe.empty[(slot + SLOTS - 1) % SLOTS]);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const int64_t row = at.x + (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4 + r * 8;
+            const int64_t row = at.x % padded + (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4 + r * 8;
             if (row >= m) continue;
-            const int of_row = shift(most_a[row]);
+            const int of_row = shift(most_a[batch * m + row]);
 #pragma unroll
             for (int j = 0; j < 16; ++j) {
                 const int place = j * 8 + lane % 4 * 2;
@@ -199,40 +206,57 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
     }
 }
 
+// The rows of a product's tiles.
+inline int64_t padded_rows(int64_t m) { return (m + ROWS - 1) / ROWS * ROWS; }
+
+// Whether it is right, of operands whose rows are whole packs, and pays: elements are used often enough to
+// be prepared, and tiles have their rows.
+inline bool suits(int64_t batch, int64_t m, int64_t n, int64_t k) {
+    const int64_t most = 1 << 30;
+    return k % 8 == 0 && n % 8 == 0 && double(m) * n / (m + n) >= HALVE_FROM && k < most && n < most &&
+           (batch == 1 || (k >= 2 * DEPTH && padded_rows(m) <= m + m / 4)) && batch < 1 << 16 &&
+           batch * padded_rows(m) < most;
+}
+
 // And what is odd, for `launch_odd` to compute anew.
 template <class Launch>
-int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+int launch(const float* a, const float* b, float* c, int64_t batch, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream, Launch launch_odd) {
-    const int64_t of_a = m * k, of_b = k * n, halves = 2 * (of_a + of_b);
-    Scratch<unsigned char> work(halves * sizeof(half) + 2 * (m + n) * sizeof(unsigned), stream);
+    const int64_t of_a = batch * m * k, of_b = batch * k * n, halves = 2 * (of_a + of_b);
+    const int64_t lines = batch * (m + n);
+    Scratch<unsigned char> work(halves * sizeof(half) + 2 * lines * sizeof(unsigned), stream);
     if (work.error) return (int)work.error;
     half *high_a = (half*)work.data, *low_a = high_a + of_a, *high_b = low_a + of_a, *low_b = high_b + of_b;
     unsigned* most = (unsigned*)(work.data + halves * sizeof(half));
-    unsigned* least = most + m + n;
-    const Odd odd = {{most, least}, {most + m, least + m}};
-    cudaMemsetAsync(most, 0, (m + n) * sizeof(unsigned), stream);
-    cudaMemsetAsync(least, 0xff, (m + n) * sizeof(unsigned), stream);
+    unsigned* least = most + lines;
+    const Odd odd = {{most, least}, {most + batch * m, least + batch * m}};
+    cudaMemsetAsync(most, 0, lines * sizeof(unsigned), stream);
+    cudaMemsetAsync(least, 0xff, lines * sizeof(unsigned), stream);
     const int wide = k <= 128 ? 32 : k <= 512 ? 64 : 256;
-    range_of_rows<<<(unsigned)((m * wide + 255) / 256), 256, 0, stream>>>(a, m, k, wide, odd.rows);
+    range_of_rows<<<(unsigned)((batch * m * wide + 255) / 256), 256, 0, stream>>>(a, batch * m, k, wide,
+                                                                                 odd.rows);
     const int64_t bands = (n + 127) / 128 * ((k + 63) / 64);
-    range_of_columns<<<(unsigned)bands, 256, 0, stream>>>(b, k, n, odd.columns);
-    halve<true><<<(unsigned)((of_a / 8 + 255) / 256), 256, 0, stream>>>(a, m, k, odd.rows, high_a, low_a);
-    halve<false><<<(unsigned)((of_b / 8 + 255) / 256), 256, 0, stream>>>(b, k, n, odd.columns, high_b, low_b);
+    range_of_columns<<<dim3((unsigned)bands, (unsigned)batch), 256, 0, stream>>>(b, k, n, odd.columns);
+    halve<true><<<(unsigned)((of_a / 8 + 255) / 256), 256, 0, stream>>>(a, batch * m, m, k, odd.rows, high_a,
+                                                                      low_a);
+    halve<false><<<(unsigned)((of_b / 8 + 255) / 256), 256, 0, stream>>>(b, batch * k, k, n, odd.columns,
+                                                                       high_b, low_b);
     Maps maps;
     constexpr auto KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    int wrong = hopper::map_matrix(&maps.high_a, KIND, 2, high_a, m, k, ROWS, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_a, KIND, 2, low_a, m, k, ROWS, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&maps.high_b, KIND, 2, high_b, k, n, DEPTH, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_b, KIND, 2, low_b, k, n, DEPTH, 64);
+    int wrong = hopper::map_matrix(&maps.high_a, KIND, 2, high_a, m, k, ROWS, 64, batch);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_a, KIND, 2, low_a, m, k, ROWS, 64, batch);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.high_b, KIND, 2, high_b, k, n, DEPTH, 64, batch);
+    wrong = wrong ? wrong : hopper::map_matrix(&maps.low_b, KIND, 2, low_b, k, n, DEPTH, 64, batch);
     if (wrong) return wrong;
-    const int down = (int)((m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    const int padded = (int)padded_rows(m), down = (int)batch * (padded / ROWS);
+    const int across = (int)((n + COLUMNS - 1) / COLUMNS);
     const int64_t tiles = (int64_t)down * across;
-    const Depths depths(tiles, k, DEPTH, FEW_TILES, LEAST_DEPTH);
+    const Depths depths(tiles, k, DEPTH, FEW_TILES, LEAST);
     cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
-    wrong = share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
+    wrong = share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
         const unsigned blocks = (unsigned)min((int64_t)multiprocessors(), tiles * depths.splits);
         matmul_split<<<blocks, 384, SHARED, stream>>>(
-            maps, to, odd.rows.most, odd.columns.most, m, n, down, across,
+            maps, to, odd.rows.most, odd.columns.most, m, n, padded, down, across,
             (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);
     });
     return wrong ? wrong : launch_odd(odd);

@@ -18,6 +18,7 @@ struct Tile {
 
 struct Product {
     int64_t batch, m, n, k;
+    const scalar_t* scale = nullptr;  // of each column of C
 
     int64_t across(int columns) const { return (n + columns - 1) / columns; }
     int64_t down() const { return (m + ROWS - 1) / ROWS; }
@@ -44,8 +45,7 @@ __global__ __launch_bounds__(THREADS) void tile_product(const __grid_constant__ 
         hopper::expect_bytes(&full[slot], T::SIZE * sizeof(scalar_t));
         hopper::load_box(to, &of_a, depth, batch * (int)all.m + row0, &full[slot]);
         for (int p = 0; p < T::PIECES; ++p)
-            hopper::load_box(to + T::A + p * PIECE, &of_b, column0 + p * 64, batch * (int)all.k + depth,
-                             &full[slot]);
+            hopper::load_box(to + T::A + p * PIECE, &of_b, column0 + p * 64, depth, batch, &full[slot]);
     };
     if (lane == 0) {
         for (int s = 0; s < slots; ++s) hopper::init(&full[s], 1);
@@ -82,6 +82,12 @@ __global__ __launch_bounds__(THREADS) void tile_product(const __grid_constant__ 
         }
         return;
     }
+    if (all.scale)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; ++i) {
+            const int64_t column = column0 + i / 4 * 8 + own_column + i % 2;
+            sums[i] *= column < all.n ? float(all.scale[column]) : 0.0f;
+        }
     // By way of shared memory, so that neighbouring threads write whole packs.
     __syncthreads();
     const Output here = {held, nullptr, 0};
@@ -103,7 +109,7 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Produc
     using T = Tile<COLUMNS>;
     CUtensorMap of_a, of_b;
     int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, all.batch * all.m, all.k, ROWS, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, all.batch * all.k, all.n, DEPTH, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, all.k, all.n, DEPTH, 64, all.batch);
     if (wrong) return wrong;
     // One more block than all multiprocessors take at once would take as long as as many again. Alone on
     // its multiprocessor, a block has more on its way; of little depth, many blocks share one.
@@ -118,15 +124,13 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Produc
     return share_depth(depths.splits, c, all.batch * all.m * all.n, stream, [&](const Output& to) {
         kernel<<<(unsigned)(tiles * depths.splits), THREADS, bytes, stream>>>(
             of_a, of_b, to, all, (int)all.across(COLUMNS), (int)all.down(), (int)tiles, (int)each, slots);
-    });
+    }, all.scale, all.n);
 }
 
-// Whether it is right, of operands whose rows are whole packs: what of a last step is beyond one product's
-// depth belongs to the batch's next one.
+// Whether it is right, of operands whose rows are whole packs.
 inline bool suits(const Product& all) {
-    const int64_t rows = all.batch * (all.m > all.k ? all.m : all.k), most = 1 << 30;
-    return all.k > 0 && (all.batch == 1 || all.k % DEPTH == 0) && rows < most && all.n < most &&
-           all.tiles(64) < most;
+    const int64_t most = 1 << 30;
+    return all.k > 0 && all.batch * all.m < most && all.k < most && all.n < most && all.tiles(64) < most;
 }
 
 inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-// Large products of float16 or bfloat16 on Hopper.
+// Large products of float16 or bfloat16 on Hopper, alone or in a batch.
 //
 // Persistent blocks of three warpgroups: one has the copy engine bring tiles of A and B in, two
 // multiply 64 rows each. A tile of C leaves through shared memory, also by the copy engine, while
@@ -21,7 +21,8 @@ struct Pipeline {
 __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ CUtensorMap of_a,
                                                        const __grid_constant__ CUtensorMap of_b,
                                                        const __grid_constant__ CUtensorMap of_c,
-                                                       int m, int k, int down, int across, int steps) {
+                                                       const scalar_t* __restrict__ scale, int n, int each,
+                                                       int down, int across, int steps) {
     extern __shared__ unsigned char raw[];
     __shared__ Pipeline pipe;
     scalar_t* tiles = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
@@ -42,15 +43,15 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
         hopper::fewer_registers<40>();
         for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x) {
             const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t, down, across);
-            const int top = at.x / m * k;  // of this product's rows of B
+            const int batch = at.x / each, row = at.x % each;
             for (int step = 0; step < steps; ++step, advance()) {
                 hopper::wait(&pipe.empty[slot], phase ^ 1);
                 scalar_t* tile = tiles + slot * TILE;
                 hopper::expect_bytes(&pipe.full[slot], TILE * sizeof(scalar_t));
-                hopper::load_box(tile, &of_a, step * DEPTH, at.x, &pipe.full[slot]);
+                hopper::load_box(tile, &of_a, step * DEPTH, row, batch, &pipe.full[slot]);
                 for (int p = 0; p < PIECES; ++p)
-                    hopper::load_box(tile + A_TILE + p * B_PIECE, &of_b, at.y + p * 64,
-                                     top + step * DEPTH, &pipe.full[slot]);
+                    hopper::load_box(tile + A_TILE + p * B_PIECE, &of_b, at.y + p * 64, step * DEPTH, batch,
+                                     &pipe.full[slot]);
             }
         }
         return;
@@ -79,6 +80,12 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
         hopper::settle(sums);
         if (lane == 0) hopper::arrive(&pipe.empty[(slot + PIPELINE - 1) % PIPELINE]);
         const int row = lane / 32 * 16 + lane % 32 / 4;
+        if (scale)
+#pragma unroll
+            for (int i = 0; i < 128; ++i) {
+                const int column = at.y + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                sums[i] *= column < n ? float(scale[column]) : 0.0f;
+            }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             if (lane == 0) hopper::wait_stores();
@@ -100,7 +107,7 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
             if (lane == 0) {
                 for (int p = 0; p < 2; ++p)
                     hopper::store_box(&of_c, buffer + p * 64 * 64, at.y + half * 128 + p * 64,
-                                      at.x + (group - 1) * 64);
+                                      at.x % each + (group - 1) * 64, at.x / each);
                 hopper::commit_stores();
             }
         }
@@ -108,23 +115,29 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
     if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// Whether a batch can be walked as one product: no tile may have rows of two, and no step their depth.
+inline int64_t rows_of_tiles(int64_t m) { return (m + ROWS - 1) / ROWS * ROWS; }
+
+// Whether it is right, of operands whose rows are whole packs, and its tiles have their rows.
 inline bool suits(int64_t batch, int64_t m, int64_t n, int64_t k) {
-    const int64_t rows = batch * (m > k ? m : k), most = 1 << 30;
-    return k > 0 && (batch == 1 || (m % ROWS == 0 && k % DEPTH == 0)) && rows < most && n < most;
+    const int64_t most = 1 << 30;
+    return k > 0 && (batch == 1 || rows_of_tiles(m) <= m + m / 4) && batch * (m + ROWS) < most && k < most &&
+           n < most;
 }
 
+// `scale`: of each column of C, where there is one.
 inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
-                  int64_t k, cudaStream_t stream) {
+                  int64_t k, cudaStream_t stream, const scalar_t* scale = nullptr) {
     CUtensorMap of_a, of_b, of_c;
-    int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, batch * m, k, ROWS, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, batch * k, n, DEPTH, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_c, hopper::KIND, 2, c, batch * m, n, 64, 64);
+    int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, m, k, ROWS, 64, batch);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, k, n, DEPTH, 64, batch);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_c, hopper::KIND, 2, c, m, n, 64, 64, batch);
     if (wrong) return wrong;
-    const int down = (int)((batch * m + ROWS - 1) / ROWS), across = (int)((n + COLUMNS - 1) / COLUMNS);
+    const int each = (int)rows_of_tiles(m), down = (int)batch * each / ROWS;
+    const int across = (int)((n + COLUMNS - 1) / COLUMNS);
     const int blocks = min(multiprocessors(), down * across), steps = (int)((k + DEPTH - 1) / DEPTH);
     cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
-    matmul_wgmma<<<blocks, 384, SHARED, stream>>>(of_a, of_b, of_c, (int)m, (int)k, down, across, steps);
+    matmul_wgmma<<<blocks, 384, SHARED, stream>>>(of_a, of_b, of_c, scale, (int)n, each, down, across,
+                                                     steps);
     return (int)cudaGetLastError();
 }
 }  // namespace wide
