@@ -9,12 +9,14 @@
 #define PIPELINE 4  // knob: 2 3 4
 #define SPLIT_FROM 500  // knob: 100 500 2000
 #define HALVE_FROM 50  // knob: 50 100 200 400
+#define PAD_FROM 64  // knob: 16 64 256
 #include <portkern/odd_rows.h>
+#include <portkern/padded.h>
 #include <portkern/thin_product.h>
 
 // Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
-// the parts.
-constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512;
+// the parts; but where tiles nearly fill a GPU, a second kernel takes longer than what it spares.
+constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512, LEAST_DEPTH_FILLED = 1024;
 
 #ifdef PORTKERN_HOPPER
 #ifdef PORTKERN_FLOAT32
@@ -222,7 +224,9 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
     const auto kernel = bmm_kernel<T, ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    const Depths depths(odd.rows.most ? 2 * FEW_TILES : blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
+    const int64_t wanted = T::threads > 128 ? 2 * FEW_TILES : 4 * FEW_TILES;
+    const Depths depths(odd.rows.most ? wanted : blocks, k, DEPTH, wanted,
+                        blocks < FEW_TILES ? LEAST_DEPTH : LEAST_DEPTH_FILLED);
     return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
         kernel<<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
             a, b, to, m, n, k, across, down, blocks, depths.each, odd);
@@ -241,25 +245,36 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batc
     return launch<Large, ALIGNED>(a, b, c, batch, m, n, k, stream);
 }
 
+// Operands whose rows are whole packs.
+int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
+                   int64_t k, cudaStream_t stream) {
+#ifdef PORTKERN_HOPPER
+#ifdef PORTKERN_FLOAT32
+    if (split::suits(batch, m, n, k) && double(batch) * m * n * k >= SPLIT_FROM * 1e6)
+        return split::launch(a, b, c, batch, m, n, k, stream, [&](const Odd& odd) {
+            return launch<Large, true>(a, b, c, batch, m, n, k, stream, odd);
+        });
+#else
+    if (batch * m * n >= (int64_t)WIDE_FROM * 128 * 128 && n > 128 && wide::suits(batch, m, n, k))
+        return wide::launch(a, b, c, batch, m, n, k, stream);
+    const tile::Product all = {batch, m, n, k};
+    if (tile::suits(all)) return tile::launch(a, b, c, all, stream);
+#endif
+#endif
+    return launch_tiles<true>(a, b, c, batch, m, n, k, stream);
+}
+
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
                    int64_t n, int64_t k, cudaStream_t stream) {
     if (batch == 0 || m == 0 || n == 0) return 0;
     if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, batch, m, n, k}, stream);
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
-    const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
-#ifdef PORTKERN_HOPPER
-#ifdef PORTKERN_FLOAT32
-    if (aligned && split::suits(batch, m, n, k) && double(batch) * m * n * k >= SPLIT_FROM * 1e6)
-        return split::launch(a, b, c, batch, m, n, k, stream, [&](const Odd& odd) {
-            return launch<Large, true>(a, b, c, batch, m, n, k, stream, odd);
+    if (pointers && n % VEC == 0 && k % VEC == 0) return launch_aligned(a, b, c, batch, m, n, k, stream);
+    // Copies with rows of whole packs, where the products take longer than them.
+    if (sizeof(scalar_t) == 2 && double(batch) * m * n * k >= PAD_FROM * 1e6)
+        return padded::product(a, b, c, batch, m, n, k, stream,
+                               [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
+            return launch_aligned(a, b, c, batch, m, wide, deep, stream);
         });
-#else
-    if (aligned && batch * m * n >= (int64_t)WIDE_FROM * 128 * 128 && n > 128 && wide::suits(batch, m, n, k))
-        return wide::launch(a, b, c, batch, m, n, k, stream);
-    const tile::Product all = {batch, m, n, k};
-    if (aligned && tile::suits(all)) return tile::launch(a, b, c, all, stream);
-#endif
-#endif
-    return aligned ? launch_tiles<true>(a, b, c, batch, m, n, k, stream)
-                   : launch_tiles<false>(a, b, c, batch, m, n, k, stream);
+    return launch_tiles<false>(a, b, c, batch, m, n, k, stream);
 }

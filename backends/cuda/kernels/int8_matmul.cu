@@ -5,7 +5,7 @@
 // On Hopper, of many rows and columns, all weights are widened first, once instead of for each tile, and
 // the product is one of halves by wgmma, or of float32 by three of halves, as matmul's is.
 #define FEW_TILES 128  // knob: 64 128 256
-#define SMALL_BELOW 32  // knob: 16 32 64 128
+#define SMALL_BELOW 64  // knob: 32 64 128
 #define STAGES 4  // knob: 3 4 5
 #define PAD_FROM 67108864  // knob: 0 16777216 67108864
 #define WIDEN_FROM 128  // knob: 64 128 256 512

@@ -15,12 +15,13 @@
 #define HALVE_FROM 50  // knob: 50 100 200 400
 #define PAD_DENSE 200  // knob: 100 200 400
 #define SMALL_BELOW 256  // knob: 0 128 256 512
+#include <portkern/padded.h>
 #include <portkern/thin_product.h>
 
 constexpr int THREADS = 256;
 // Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
-// the parts.
-constexpr int64_t LEAST_DEPTH = 256, LEAST_DEPTH_FMA = 64;
+// the parts; but where tiles nearly fill a GPU, a second kernel takes longer than what it spares.
+constexpr int64_t LEAST_DEPTH = 256, LEAST_DEPTH_FMA = 64, LEAST_DEPTH_FILLED = 1024;
 
 // How often an element of the operands and the result is used, if all are prepared.
 inline double products_per_element(int64_t m, int64_t n, int64_t k) {
@@ -124,7 +125,8 @@ int launch_tiles(const float* a, const float* b, float* c, int64_t m, int64_t n,
     const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
     if (T == 8 && across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
         return launch_tiles<4, ALIGNED>(a, b, c, m, n, k, stream, odd);
-    Depths depths(odd.rows.most ? FEW_TILES * 2 : across * down, k, 64 / T, 2 * FEW_TILES, LEAST_DEPTH_FMA);
+    const int64_t tiles = across * down, least = tiles < FEW_TILES ? LEAST_DEPTH_FMA : LEAST_DEPTH_FILLED;
+    Depths depths(odd.rows.most ? FEW_TILES * 2 : tiles, k, 64 / T, 2 * FEW_TILES, least);
     return share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
         matmul_fma<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
             a, b, to, m, n, k, across, across * down, depths.each, odd);
@@ -336,39 +338,6 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 
 #endif
 
-// Rows of `wide` elements, from rows of `columns`: as many of them as both have, then zeros.
-__global__ __launch_bounds__(THREADS) void copy_rows(const scalar_t* __restrict__ from,
-                                                     scalar_t* __restrict__ to, int64_t rows,
-                                                     int64_t columns, int64_t wide) {
-    constexpr int ABREAST = 4, ACROSS = THREADS / ABREAST;
-    for (int64_t row = blockIdx.x * ABREAST + threadIdx.x / ACROSS; row < rows; row += gridDim.x * ABREAST)
-#pragma unroll 4
-        for (int64_t i = threadIdx.x % ACROSS; i < wide; i += ACROSS)
-            to[row * wide + i] = i < columns ? from[row * columns + i] : scalar_t(0.0f);
-}
-
-void launch_copy(const scalar_t* from, scalar_t* to, int64_t rows, int64_t columns, int64_t wide,
-                 cudaStream_t stream) {
-    const unsigned blocks = (unsigned)(rows < 1 << 18 ? (rows + 3) / 4 : 1 << 16);
-    copy_rows<<<blocks, THREADS, 0, stream>>>(from, to, rows, columns, wide);
-}
-
-// With rows of whole packs, in memory of its own.
-int launch_padded(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
-                  cudaStream_t stream) {
-    const int64_t wide = (n + 7) / 8 * 8, deep = (k + 7) / 8 * 8;
-    Scratch<scalar_t> own_a(m * deep, stream), own_b(deep * wide, stream), own_c(m * wide, stream);
-    for (const cudaError_t error : {own_a.error, own_b.error, own_c.error})
-        if (error) return (int)error;
-    launch_copy(a, own_a.data, m, k, deep, stream);
-    launch_copy(b, own_b.data, k, n, wide, stream);
-    if (deep > k)
-        cudaMemsetAsync(own_b.data + k * wide, 0, (deep - k) * wide * sizeof(scalar_t), stream);
-    const int wrong = launch<true>(own_a.data, own_b.data, own_c.data, m, wide, deep, stream);
-    launch_copy(own_c.data, c, m, wide, n, stream);
-    return wrong ? wrong : (int)cudaGetLastError();
-}
-
 extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
                       int64_t k, cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
@@ -378,6 +347,9 @@ extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t
     if (aligned) return launch<true>(a, b, c, m, n, k, stream);
     const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= PAD_DENSE;
     if (k > 0 && dense && double(m) * n * k >= PAD_FROM * 1e6)
-        return launch_padded(a, b, c, m, n, k, stream);
+        return padded::product(a, b, c, 1, m, n, k, stream,
+                               [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
+            return launch<true>(a, b, c, m, wide, deep, stream);
+        });
     return launch<false>(a, b, c, m, n, k, stream);
 }

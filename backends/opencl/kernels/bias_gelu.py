@@ -10,16 +10,19 @@ inline vec_t gelu(vec_t x) {
 }
 
 #ifndef PORTKERN_CPU
-// Local rows are rows of x; along a row work-items make a vector each, then those `step` later.
+// A work-item has a vector of x, whatever rows it is of.
 kernel void bias_gelu(global const storage_t* x, global const storage_t* bias, global storage_t* y,
-                      long rows, long cols) {
-  const long row = (long)get_group_id(0) * get_local_size(1) + get_local_id(1);
-  if (row >= rows) return;
-  const long start = row * cols, step = get_local_size(0) * VEC;
-  for (long i = get_local_id(0) * VEC; i < cols; i += step) {
-    const vec_t sum = LOADROW(x, start, i, cols, 0.0f) + LOADROW(bias, 0, i, cols, 0.0f);
-    STOREROW(y, start, i, cols, gelu(sum));
+                      long count, long cols) {
+  const long i = (long)get_global_id(0) * VEC;
+  if (i >= count) return;
+  long at = count <= UINT_MAX ? (uint)i % (uint)cols : i % cols;
+  float own[VEC];
+  for (int j = 0; j < VEC && !VECTORS(cols); ++j) {
+    own[j] = LOAD(bias, at);
+    at = at + 1 < cols ? at + 1 : 0;
   }
+  const vec_t shift = VECTORS(cols) ? LOADV(bias, at) : PORTKERN_JOIN(vload, VEC)(0, own);
+  STOREROW(y, 0, i, count, gelu(LOADROW(x, 0, i, count, 0.0f) + shift));
 }
 #else
 #define SLIM 64
@@ -56,14 +59,11 @@ kernel void bias_gelu_cpu(global const storage_t* x, global const storage_t* bia
 def bias_gelu(queue, program, x, bias, y, *, rows, cols):
     if rows == 0 or cols == 0:
         return
+    count = rows * cols
     if program.cpu:
-        count = rows * cols
         queue = program.nearby(queue, 4 * count)
         each = numpy.int64(2048 if count > 1 << 17 else 512)
         program.bias_gelu_cpu(queue, (-(-count // each),), (1,), x, bias, y, count, cols, each)
         return
-    chunks = int(-(-cols // program.vec))
-    across = min(WG, 1 << (chunks - 1).bit_length())
-    down = WG // across
-    size = (-(-rows // down) * across, down)
-    program.bias_gelu(queue, size, (across, down), x, bias, y, rows, cols)
+    groups = -(-count // (WG * program.vec))
+    program.bias_gelu(queue, (groups * WG,), (WG,), x, bias, y, count, cols)

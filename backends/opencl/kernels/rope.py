@@ -15,19 +15,33 @@ inline vec_t angles(global const float* p, long start, long i, long n) {
   return PORTKERN_JOIN(vload, VEC)(0, v);
 }
 
-// Local rows are heads, of one token after the other; a work-item turns a vector of both halves.
+// Of a row, which is a head of a token, a vector of both halves.
+inline void turn(global const storage_t* x, global const float* cosines, global const float* sines,
+                 global storage_t* y, long row, long i, long heads, long half_) {
+  const long token = row <= UINT_MAX ? (uint)row / (uint)heads : row / heads;
+  const long first = row * 2 * half_, second = first + half_, table = token * half_;
+  const vec_t a = LOADROW(x, first, i, half_, 0.0f), b = LOADROW(x, second, i, half_, 0.0f);
+  const vec_t c = angles(cosines, table, i, half_), s = angles(sines, table, i, half_);
+  STOREROW(y, first, i, half_, a * c - b * s);
+  STOREROW(y, second, i, half_, b * c + a * s);
+}
+
+// A work-item has a vector, of whatever row: `chunks` to a row.
 kernel void rope(global const storage_t* x, global const float* cosines, global const float* sines,
-                 global storage_t* y, long tokens, long heads, long half_) {
+                 global storage_t* y, long rows, long heads, long half_, long chunks) {
+  const long item = get_global_id(0);
+  const long row = rows * chunks <= UINT_MAX ? (uint)item / (uint)chunks : item / chunks;
+  if (row < rows)
+    turn(x, cosines, sines, y, row, (item - row * chunks) * VEC, heads, half_);
+}
+
+// A work-item of a CPU has a row.
+kernel void rope_cpu(global const storage_t* x, global const float* cosines,
+                     global const float* sines, global storage_t* y, long rows, long heads,
+                     long half_) {
   const long row = (long)get_group_id(0) * get_local_size(1) + get_local_id(1);
-  if (row >= tokens * heads) return;
-  const long step = get_local_size(0) * VEC;
-  const long first = row * 2 * half_, second = first + half_, table = row / heads * half_;
-  for (long i = get_local_id(0) * VEC; i < half_; i += step) {
-    const vec_t a = LOADROW(x, first, i, half_, 0.0f), b = LOADROW(x, second, i, half_, 0.0f);
-    const vec_t c = angles(cosines, table, i, half_), s = angles(sines, table, i, half_);
-    STOREROW(y, first, i, half_, a * c - b * s);
-    STOREROW(y, second, i, half_, b * c + a * s);
-  }
+  for (long i = 0; row < rows && i < half_; i += VEC)
+    turn(x, cosines, sines, y, row, i, heads, half_);
 }
 """
 
@@ -35,14 +49,13 @@ kernel void rope(global const storage_t* x, global const float* cosines, global 
 def rope(queue, program, x, cos, sin, y, *, tokens, heads, half):
     if tokens == 0 or heads == 0 or half == 0:
         return
-    arguments = (x, cos, sin, y, tokens, heads, half)
+    rows = tokens * heads
     if program.cpu:
-        queue = program.nearby(queue, 2 * tokens * heads * half)
-        [rows], [tall] = program.rows_on_cpu(tokens * heads, 2 * half)
-        program.rope(queue, (rows // tall, tall), (1, tall), *arguments)
+        queue = program.nearby(queue, 2 * rows * half)
+        [items], [tall] = program.rows_on_cpu(rows, 2 * half)
+        size = (items // tall, tall)
+        program.rope_cpu(queue, size, (1, tall), x, cos, sin, y, rows, heads, half)
         return
-    chunks = int(-(-half // program.vec))
-    across = min(WG, 1 << (chunks - 1).bit_length())
-    down = WG // across
-    size = (-(-(tokens * heads) // down) * across, down)
-    program.rope(queue, size, (across, down), *arguments)
+    chunks = -(-half // program.vec)
+    groups = -(-rows * chunks // WG)
+    program.rope(queue, (groups * WG,), (WG,), x, cos, sin, y, rows, heads, half, chunks)

@@ -214,7 +214,7 @@ inline int64_t padded_rows(int64_t m) { return (m + ROWS - 1) / ROWS * ROWS; }
 inline bool suits(int64_t batch, int64_t m, int64_t n, int64_t k) {
     const int64_t most = 1 << 30;
     return k % 8 == 0 && n % 8 == 0 && double(m) * n / (m + n) >= HALVE_FROM && k < most && n < most &&
-           (batch == 1 || (k >= 2 * DEPTH && padded_rows(m) <= m + m / 4)) && batch < 1 << 16 &&
+           (batch == 1 || (k >= 4 * DEPTH && n >= 4 * COLUMNS && padded_rows(m) <= m + m / 4)) && batch < 1 << 16 &&
            batch * padded_rows(m) < most;
 }
 

@@ -2,15 +2,17 @@
 //
 // Persistent blocks of three warpgroups: one has the copy engine bring tiles of A and B in, two
 // multiply 64 rows each. A tile of C leaves through shared memory, also by the copy engine, while
-// the next one's operands arrive.
+// the next one's operands arrive. Where tiles are too few for all multiprocessors and deep, several blocks
+// share the depth of each.
 // BAND and PIPELINE are the including source's.
 #pragma once
 #include <portkern/hopper.h>
-#include <portkern/packs.h>
+#include <portkern/shared_depth.h>
 
 namespace wide {
 constexpr int ROWS = 128, COLUMNS = 256, DEPTH = 64, PIECES = COLUMNS / 64;
 constexpr int A_TILE = ROWS * DEPTH, B_PIECE = DEPTH * 64, TILE = A_TILE + PIECES * B_PIECE;
+constexpr int64_t LEAST = 2048;  // of a block's depth: adding parts of large tiles takes long
 constexpr int BUFFER = 64 * 128;  // of C: half the columns of one warpgroup's tile
 constexpr int SHARED = (PIPELINE * TILE + 2 * BUFFER) * (int)sizeof(scalar_t) + 1024;
 
@@ -21,8 +23,9 @@ struct Pipeline {
 __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ CUtensorMap of_a,
                                                        const __grid_constant__ CUtensorMap of_b,
                                                        const __grid_constant__ CUtensorMap of_c,
-                                                       const scalar_t* __restrict__ scale, int n, int each,
-                                                       int down, int across, int steps) {
+                                                       const scalar_t* __restrict__ scale,
+                                                       const Output c, int m, int n, int padded, int down,
+                                                       int across, int steps, int each, int splits) {
     extern __shared__ unsigned char raw[];
     __shared__ Pipeline pipe;
     scalar_t* tiles = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
@@ -39,12 +42,15 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
     const auto advance = [&] {
         if (++slot == PIPELINE) slot = 0, phase ^= 1;
     };
+    // Tiles come `splits` times, each time with another part of the depth.
+    const int count = down * across;
+    const auto first = [&](int t) { return min(steps, each * (t / count)); };
     if (group == 0) {
         hopper::fewer_registers<40>();
-        for (int t = blockIdx.x; lane == 0 && t < down * across; t += gridDim.x) {
-            const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t, down, across);
-            const int batch = at.x / each, row = at.x % each;
-            for (int step = 0; step < steps; ++step, advance()) {
+        for (int t = blockIdx.x; lane == 0 && t < count * splits; t += gridDim.x) {
+            const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t % count, down, across);
+            const int batch = at.x / padded, row = at.x % padded;
+            for (int step = first(t); step < first(t + count); ++step, advance()) {
                 hopper::wait(&pipe.empty[slot], phase ^ 1);
                 scalar_t* tile = tiles + slot * TILE;
                 hopper::expect_bytes(&pipe.full[slot], TILE * sizeof(scalar_t));
@@ -58,11 +64,13 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
     }
     hopper::more_registers<232>();
     scalar_t* buffer = tiles + PIPELINE * TILE + (group - 1) * BUFFER;
-    for (int t = blockIdx.x; t < down * across; t += gridDim.x) {
-        const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t, down, across);
+    for (int t = blockIdx.x; t < count * splits; t += gridDim.x) {
+        const int2 at = hopper::place<BAND, ROWS, COLUMNS>(t % count, down, across);
+        const int todo = first(t + count) - first(t), batch = at.x / padded;
+        const int top = at.x % padded + (group - 1) * 64;
         float sums[128] = {};
         hopper::begin_products();
-        for (int step = 0, last = 0; step < steps; ++step, last = slot, advance()) {
+        for (int step = 0, last = 0; step < todo; ++step, last = slot, advance()) {
             hopper::wait(&pipe.full[slot], phase);
             const scalar_t* left = tiles + slot * TILE + (group - 1) * 64 * DEPTH;
             const scalar_t* right = tiles + slot * TILE + A_TILE;
@@ -80,6 +88,16 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
         hopper::settle(sums);
         if (lane == 0) hopper::arrive(&pipe.empty[(slot + PIPELINE - 1) % PIPELINE]);
         const int row = lane / 32 * 16 + lane % 32 / 4;
+        if (c.parts) {
+            float* to = c.parts + t / count * c.count + (int64_t)batch * m * n;
+#pragma unroll
+            for (int i = 0; i < 128; i += 2) {
+                const int own = top + row + i / 2 % 2 * 8, column = at.y + i / 4 * 8 + lane % 4 * 2;
+                if (own < m && column < n)
+                    *reinterpret_cast<float2*>(to + (int64_t)own * n + column) = make_float2(sums[i], sums[i + 1]);
+            }
+            continue;
+        }
         if (scale)
 #pragma unroll
             for (int i = 0; i < 128; ++i) {
@@ -107,7 +125,7 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
             if (lane == 0) {
                 for (int p = 0; p < 2; ++p)
                     hopper::store_box(&of_c, buffer + p * 64 * 64, at.y + half * 128 + p * 64,
-                                      at.x % each + (group - 1) * 64, at.x / each);
+                                      top, batch);
                 hopper::commit_stores();
             }
         }
@@ -132,12 +150,16 @@ inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t bat
     wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, k, n, DEPTH, 64, batch);
     wrong = wrong ? wrong : hopper::map_matrix(&of_c, hopper::KIND, 2, c, m, n, 64, 64, batch);
     if (wrong) return wrong;
-    const int each = (int)rows_of_tiles(m), down = (int)batch * each / ROWS;
-    const int across = (int)((n + COLUMNS - 1) / COLUMNS);
-    const int blocks = min(multiprocessors(), down * across), steps = (int)((k + DEPTH - 1) / DEPTH);
+    const int padded = (int)rows_of_tiles(m), down = (int)batch * padded / ROWS;
+    const int across = (int)((n + COLUMNS - 1) / COLUMNS), tiles = down * across, at_once = multiprocessors();
+    // One more block than all multiprocessors take at once would take as long as as many again.
+    const Depths depths(tiles, k, DEPTH, tiles < at_once ? at_once - tiles + 1 : 1, LEAST);
+    const int blocks = (int)min((int64_t)at_once, tiles * depths.splits);
     cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
-    matmul_wgmma<<<blocks, 384, SHARED, stream>>>(of_a, of_b, of_c, scale, (int)n, each, down, across,
-                                                     steps);
-    return (int)cudaGetLastError();
+    return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
+        matmul_wgmma<<<blocks, 384, SHARED, stream>>>(
+            of_a, of_b, of_c, scale, to, (int)m, (int)n, padded, down, across,
+            (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);
+    }, scale, n);
 }
 }  // namespace wide

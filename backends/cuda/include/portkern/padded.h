@@ -1,0 +1,50 @@
+// Copies of matrices with rows of another length, and with more or fewer of them: operands whose rows are
+// no whole packs, to where they are.
+#pragma once
+#include <portkern/rows.h>
+
+namespace padded {
+constexpr int THREADS = 256, ABREAST = 4, ACROSS = THREADS / ABREAST;  // rows at once, and threads of one
+
+// One matrix of a batch, as it lies in memory.
+struct Shape {
+    int64_t rows, columns;
+};
+
+// What is in both shapes; the rest becomes zeros.
+__global__ __launch_bounds__(THREADS) void copy_matrices(const scalar_t* __restrict__ from, const Shape of,
+                                                         scalar_t* __restrict__ to, const Shape wanted,
+                                                         int64_t batch) {
+    for (int64_t line = blockIdx.x * ABREAST + threadIdx.x / ACROSS; line < batch * wanted.rows;
+         line += gridDim.x * ABREAST) {
+        const int64_t row = line % wanted.rows, there = row < of.rows ? of.columns : 0;
+        const scalar_t* source = from + (line / wanted.rows * of.rows + row) * of.columns;
+#pragma unroll 4
+        for (int64_t i = threadIdx.x % ACROSS; i < wanted.columns; i += ACROSS)
+            to[line * wanted.columns + i] = i < there ? source[i] : scalar_t(0.0f);
+    }
+}
+
+inline void copy(const scalar_t* from, const Shape& of, scalar_t* to, const Shape& wanted, int64_t batch,
+                 cudaStream_t stream) {
+    const int64_t lines = batch * wanted.rows;
+    const unsigned blocks = (unsigned)(lines < 1 << 18 ? (lines + ABREAST - 1) / ABREAST : 1 << 16);
+    copy_matrices<<<blocks, THREADS, 0, stream>>>(from, of, to, wanted, batch);
+}
+
+// The product of A and B by `launch(a, b, c, n, k)`, which gets copies with rows of whole packs.
+template <class Launch>
+int product(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n, int64_t k,
+            cudaStream_t stream, Launch launch) {
+    const int64_t wide = (n + 7) / 8 * 8, deep = (k + 7) / 8 * 8;
+    Scratch<scalar_t> own_a(batch * m * deep, stream), own_b(batch * deep * wide, stream);
+    Scratch<scalar_t> own_c(wide > n ? batch * m * wide : 0, stream);
+    for (const cudaError_t error : {own_a.error, own_b.error, own_c.error})
+        if (error) return (int)error;
+    copy(a, {m, k}, own_a.data, {m, deep}, batch, stream);
+    copy(b, {k, n}, own_b.data, {deep, wide}, batch, stream);
+    const int wrong = launch(own_a.data, own_b.data, own_c.data ? own_c.data : c, wide, deep);
+    if (own_c.data) copy(own_c.data, {m, wide}, c, {m, n}, batch, stream);
+    return wrong ? wrong : (int)cudaGetLastError();
+}
+}  // namespace padded
