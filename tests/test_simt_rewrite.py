@@ -521,6 +521,23 @@ def test_extern_shared_memory_is_the_launch_s(declaration: str, expected: str) -
     assert in_kernel(declaration) == expected
 
 
+def test_a_function_after_else_does_not_begin_with_what_the_other_branch_has() -> None:
+    text = rewritten(
+        "#ifdef A\nconstexpr int N = 4;\n__device__ int f() { return N; }\n"
+        "constexpr int M = 5;\nstruct P { int a = M; };\n__device__ int g() { return M; }\n"
+        "#else\n__device__ void f() { extern __shared__ float x[]; }\n#endif\n"
+    )
+    assert "float* x = ::simt::dynamic_shared<float>();" in text
+
+
+def test_a_function_whose_head_differs_by_branch_is_one() -> None:
+    text = rewritten(
+        "__device__ void\n#ifdef A\nf(int a) {\n#else\nf() {\n#endif\n"
+        "extern __shared__ float x[]; }\n"
+    )
+    assert "float* x = ::simt::dynamic_shared<float>();" in text
+
+
 def test_in_a_macro_the_name_may_be_a_parameter_or_pasted() -> None:
     text = rewritten("#define A(T, NAME) __shared__ T NAME[4], pre_##NAME\n")
     assert "simt_v_##NAME; using simt_t_##NAME = T [4]; simt_t_##NAME& NAME = " in text

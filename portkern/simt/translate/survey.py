@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from portkern.simt.translate.lexer import (
     ELSES,
-    IFS,
     OPEN,
     Branches,
     Directive,
@@ -140,11 +139,11 @@ class Survey:
         self._walk()
 
     def _walk(self) -> None:
-        at, code = 0, self._code
+        at, code, begun = 0, self._code, False
         for d in code.directives:
             self._range(at, d.begin)
+            begun = d.begin > max(at, self._head) or (begun and self._head < at)
             operands = code.text[d.begin + 2 : d.end]
-            begun = d.name in IFS and bool(code.outside_directives(self._head, d.begin))
             now = self._branches.pass_by(d, operands, (self._open, self._head, begun))
             self._open, self._head, begun = now
             if d.name in ELSES and not begun:  # else it would begin with what the other branch has
