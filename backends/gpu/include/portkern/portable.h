@@ -50,8 +50,8 @@ typedef unsigned warp_mask_t;
 #endif
 
 // ---- Kernels -----------------------------------------------------------------------------------
-// __launch_bounds__ with blocks per multiprocessor, which HIP would take for waves per SIMD.
-#if PORTKERN_HIP
+// __launch_bounds__ with blocks per multiprocessor, which HIP takes for waves per SIMD on AMD's GPUs.
+#if PORTKERN_HIP && !defined(__HIP_PLATFORM_NVIDIA__)
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads)
 #else
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
