@@ -1,11 +1,16 @@
 // Convolution as a matrix product: a block gathers the patches of 128 output pixels, a slice of
 // their depth at a time, and multiplies some filters with them, by FMA or, for halves on CDNA and
 // NVIDIA, on matrix units. Each quarter of the threads computes 64 pixels of half of the filters. Where
-// there are few tiles, blocks share the depth.
+// there are few tiles, blocks share the depth. On NVIDIA, where there is enough to do, halves are copied with
+// their channels innermost (see portkern/channels_last.h).
 #define AT_ONCE 512  // knob: 256 512 1024
 #define FEW_FILTERS 8  // knob: 0 4 8
+#define REORDER_FROM 150  // knob: 0 150 300
 #include <portkern/few_filters.h>
 #include <portkern/filter_product.h>
+#ifdef TENSOR_CORES
+#include <portkern/channels_last.h>
+#endif
 
 #ifdef TENSOR_CORES
 constexpr int FULL = AT_ONCE / 2, WIDEST = 3;  // blocks that fill a GPU, and Q of the largest
@@ -129,6 +134,10 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
     constexpr int64_t MOST = 1ll << 31;  // of an image's and a filter's elements: int counts them
     if (c * h * w >= MOST || c * kh * kw >= MOST) return (int)hipErrorInvalidValue;
     const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding};
+#ifdef TENSOR_CORES
+    if (channels_last::pays(shape, REORDER_FROM, 32 * WIDEST))
+        return channels_last::launch(x, weight, bias, y, shape, stream);
+#endif
     if (few_filters::suit(shape)) return few_filters::launch(x, weight, bias, y, shape, stream);
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     return aligned ? launch<true>(x, weight, bias, y, shape, stream)

@@ -37,7 +37,7 @@ __device__ __forceinline__ void stage(Staged* tile, int row, int depth, const Pa
 template <int Q>
 struct Product {
     static constexpr int ACROSS = matrix_unit::LANES / 16;  // pieces
-    static constexpr int FILTERS = matrix_unit::LANE_ROWS * Q;   // of this lane, and its pixels
+    static constexpr int FILTERS = matrix_unit::LANE_ROWS * Q;  // of this lane, and its pixels
     static constexpr int COUNT = matrix_unit::LANE_COLUMNS * ACROSS;
     matrix_unit::Sums sums[Q][ACROSS] = {};
 
@@ -64,13 +64,16 @@ struct Product {
     }
     __device__ __forceinline__ float value(int i, int j) const {
         using namespace matrix_unit;
-        return sums[i / LANE_ROWS][j / LANE_COLUMNS][element_at(i % LANE_ROWS, j % LANE_COLUMNS)];
+        const int e = element_at(i % LANE_ROWS, j % LANE_COLUMNS);
+        return sums[i / LANE_ROWS][j / LANE_COLUMNS][e];
     }
     __device__ __forceinline__ int filter(int i) const {
-        return i / matrix_unit::LANE_ROWS * 16 + matrix_unit::row_at(i % matrix_unit::LANE_ROWS);
+        using namespace matrix_unit;
+        return i / LANE_ROWS * 16 + row_at(i % LANE_ROWS);
     }
     __device__ __forceinline__ int pixel(int j) const {
-        return own() + j / matrix_unit::LANE_COLUMNS * 16 + matrix_unit::column_at(j % matrix_unit::LANE_COLUMNS);
+        using namespace matrix_unit;
+        return own() + j / LANE_COLUMNS * 16 + column_at(j % LANE_COLUMNS);
     }
 };
 

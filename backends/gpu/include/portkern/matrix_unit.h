@@ -14,6 +14,7 @@
 #elif defined(__HIP_PLATFORM_NVIDIA__)
 #define MATRIX_UNIT 1
 #define TENSOR_CORES 1
+#include <portkern/tensor_cores.h>
 #endif
 #endif
 
@@ -22,11 +23,6 @@ namespace matrix_unit {
 
 #ifdef TENSOR_CORES
 constexpr int LANES = 32;
-#ifdef PORTKERN_FLOAT16
-#define MATRIX_UNIT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MATRIX_UNIT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
 
 struct Fragment {
     unsigned pair[4];
@@ -41,17 +37,9 @@ struct Sums {
 __device__ __forceinline__ int row(int e) { return threadIdx.x % 32 / 4 + e / 2 % 2 * 8; }
 __device__ __forceinline__ int column(int e) { return threadIdx.x % 4 * 2 + e % 2 + e / 4 * 8; }
 
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-    uint64_t address;  // by PTX: __cvta_generic_to_shared is none of HIP's functions
-    asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(p));
-    return (unsigned)address;
-}
 __device__ __forceinline__ Fragment fragment(const scalar_t* tile, int pitch) {
-    const scalar_t* from = tile + threadIdx.x % 16 * pitch + threadIdx.x % 32 / 16 * 8;
     Fragment f;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.pair[0]), "=r"(f.pair[1]), "=r"(f.pair[2]), "=r"(f.pair[3])
-                 : "r"(shared_address(from)) : "memory");
+    load_pieces(f.pair, tile + threadIdx.x % 16 * pitch + threadIdx.x % 32 / 16 * 8);
     return f;
 }
 // Of a tile with the depth outside, whose depths lie `pitch` apart.
@@ -67,13 +55,10 @@ __device__ __forceinline__ Fragment fragment_turned(const scalar_t* tile, int pi
 
 __device__ __forceinline__ void multiply(Sums& sums, const Fragment& left, const Fragment& right) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j)
-        asm volatile(MATRIX_UNIT_MMA
-                     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(sums.at[j * 4]), "+f"(sums.at[j * 4 + 1]), "+f"(sums.at[j * 4 + 2]),
-                       "+f"(sums.at[j * 4 + 3])
-                     : "r"(left.pair[0]), "r"(left.pair[1]), "r"(left.pair[2]), "r"(left.pair[3]),
-                       "r"(right.pair[j]), "r"(right.pair[j + 2]));
+    for (int j = 0; j < 2; ++j) {
+        const unsigned columns[2] = {right.pair[j], right.pair[j + 2]};
+        mma(sums.at + j * 4, sums.at + j * 4 + 2, left.pair, columns);
+    }
 }
 
 __device__ __forceinline__ float power_of_2(float of) {  // in one instruction, good enough for halves

@@ -57,6 +57,13 @@ typedef unsigned warp_mask_t;
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 #endif
 
+// Of a kernel's argument that device code has references to; HIP knows no such word, but nvcc does.
+#if PORTKERN_HIP && !defined(__NVCC__)
+#define PORTABLE_GRID_CONSTANT
+#else
+#define PORTABLE_GRID_CONSTANT __grid_constant__
+#endif
+
 // The larger of two, a NaN being larger than all. CUDA has an instruction of halves for that.
 template <class T>
 __device__ __forceinline__ T max_nan(T a, T b) {
