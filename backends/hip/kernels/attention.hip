@@ -1,9 +1,12 @@
 // Causal attention in one pass: a block keeps the sums of the values of 128 queries, or 64, and goes
 // over the keys up to the last of them, a tile at a time. As a query's maximum grows, what was summed
-// before is scaled down. Products are FMA or, for halves on CDNA and NVIDIA, of the matrix units.
+// before is scaled down. Products are FMA or, for halves on CDNA and NVIDIA, of the matrix units. On
+// NVIDIA, where there are too few queries to fill a GPU, blocks share the keys of a tile of queries.
 #define SLICE 32  // knob: 16 32
 #define LARGE_FROM 800  // knob: 400 800 1600
+#define SPLIT_BELOW 264  // knob: 132 264 528
 #include <portkern/matrix_unit.h>
+#include <portkern/rows.h>
 
 // With tensor cores, 4 warps of 16 queries or twice 16; else a block of 256 has 128 queries.
 #ifdef TENSOR_CORES
@@ -21,9 +24,17 @@ struct Head {
     int dim;
     float scale;
     bool aligned;
+#ifdef TENSOR_CORES
+    // Keys of a part, and what the parts leave of `rows` queries of all heads, for combine(): sums, and the
+    // highest score and total weight that they have seen. Without `sums` there is one part.
+    int64_t part, rows;
+    float* sums;
+    float2* seen;
+#endif
 };
 
-__device__ __forceinline__ float lowest() { return __int_as_float(0xff800000); }  // -inf
+// The score of a key that a query does not see: -inf.
+__device__ __forceinline__ float unseen() { return __int_as_float(0xff800000); }
 
 // A pack of one row, with zeros for what lies outside.
 __device__ __forceinline__ Pack load(const Head& head, const scalar_t* __restrict__ from,
@@ -131,8 +142,13 @@ __device__ __forceinline__ void attend(const Head& head, int query0) {
     __shared__ alignas(16) scalar_t room[Tiles<D, KEYS>::ROOM];
     Tiles<D, KEYS> tiles{room};
     const int first = query0 + threadIdx.x / LANES * (16 * GROUPS);
-    const int keys = (int)min(head.length, (int64_t)query0 + ROWS * GROUPS);
-    tiles.fetch(head, 0);
+    int begin = 0, keys = (int)min(head.length, (int64_t)query0 + ROWS * GROUPS);
+#ifdef TENSOR_CORES
+    begin = (int)(blockIdx.y * head.part);
+    keys = (int)min((int64_t)keys, begin + head.part);
+    if (begin >= keys) return;
+#endif
+    tiles.fetch(head, begin);
     Fragment queries[GROUPS][D / 16];
 #pragma unroll
     for (int g = 0; g < GROUPS; ++g)
@@ -159,8 +175,8 @@ __device__ __forceinline__ void attend(const Head& head, int query0) {
     Sums sums[GROUPS][D / 16] = {};
     float top[GROUPS][OWNED], total[GROUPS][OWNED] = {};
 #pragma unroll
-    for (int q = 0; q < GROUPS * OWNED; ++q) top[q / OWNED][q % OWNED] = lowest();
-    for (int key0 = 0; key0 < keys; key0 += KEYS) {
+    for (int q = 0; q < GROUPS * OWNED; ++q) top[q / OWNED][q % OWNED] = unseen();
+    for (int key0 = begin; key0 < keys; key0 += KEYS) {
         tiles.settle();
         __syncthreads();
         if (key0 + KEYS < keys) tiles.fetch(head, key0 + KEYS);
@@ -187,7 +203,7 @@ __device__ __forceinline__ void attend(const Head& head, int query0) {
 #pragma unroll
                     for (int i = 0; i < KEYS / 4; ++i)
                         if (key0 + i / 4 * 16 + other_row(i % 4) > query)
-                            scores[g][i / 4][element(h, i % 4)] = lowest();
+                            scores[g][i / 4][element(h, i % 4)] = unseen();
 #pragma unroll
                 for (int i = 0; i < KEYS / 4; ++i)
                     highest = fmaxf(highest, scores[g][i / 4][element(h, i % 4)]);
@@ -221,7 +237,20 @@ __device__ __forceinline__ void attend(const Head& head, int query0) {
 #pragma unroll
     for (int q = 0; q < GROUPS * OWNED; ++q) {
         const int g = q / OWNED, h = q % OWNED, query = first + g * 16 + own_row(h);
-        const float share = 1.0f / sum_of_row(total[g][h]);
+        const float all = sum_of_row(total[g][h]), share = 1.0f / all;
+#ifdef TENSOR_CORES
+        if (head.sums) {
+            if (query >= head.length || query < begin) continue;
+#pragma unroll
+            for (int c = 0; c < D / 4; ++c) {
+                const int depth = c / 4 * 16 + other_row(c % 4);
+                if (depth < head.dim)
+                    head.sums[(int64_t)query * head.dim + depth] = sums[g][c / 4][element(h, c % 4)];
+            }
+            if (other_row(0) == 0) head.seen[query] = make_float2(top[g][h], all);
+            continue;
+        }
+#endif
 #pragma unroll
         for (int c = 0; c < D / 4; c += RUN) {
             const int depth = c / 4 * 16 + other_row(c % 4);
@@ -269,7 +298,7 @@ __device__ __forceinline__ void attend(const Head& head, int query0) {
     const int keys = (int)min(head.length, (int64_t)query0 + QUERIES);
     float sums[8][OWN] = {}, top[8], total[8] = {};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) top[i] = lowest();
+    for (int i = 0; i < 8; ++i) top[i] = unseen();
     for (int key0 = 0; key0 < keys; key0 += KEYS) {
         float scores[8][4] = {};
         for (int depth = 0; depth < head.dim; depth += SLICE) {
@@ -303,7 +332,7 @@ __device__ __forceinline__ void attend(const Head& head, int query0) {
             float highest = top[i];
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                if (key0 + j * 16 + across > first + i * 16) scores[i][j] = lowest();
+                if (key0 + j * 16 + across > first + i * 16) scores[i][j] = unseen();
                 highest = fmaxf(highest, scores[i][j]);
             }
 #pragma unroll
@@ -361,14 +390,62 @@ template <int D, int GROUPS>
 __global__ __launch_bounds__(THREADS) void attention_kernel(Head head, int64_t heads) {
     const int64_t skipped = blockIdx.x % heads * head.length * head.dim;
     head.q += skipped, head.k += skipped, head.v += skipped, head.y += skipped;
+#ifdef TENSOR_CORES
+    if (head.sums) {
+        head.seen += blockIdx.y * head.rows + blockIdx.x % heads * head.length;
+        head.sums += blockIdx.y * head.rows * head.dim + skipped;
+    }
+#endif
     // The last queries, which have the most keys, come first.
     attend<D, GROUPS>(head, (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * (ROWS * GROUPS));
 }
 
+#ifdef TENSOR_CORES
+// Puts the parts of a query's keys together, in their order.
+__global__ __launch_bounds__(THREADS) void combine(Head head) {
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / head.dim;
+    if (row >= head.rows) return;
+    const int parts = (int)(row % head.length / head.part) + 1;  // which the query sees keys of
+    float highest = unseen(), sum = 0.0f, total = 0.0f;
+    for (int part = 0; part < parts; ++part) highest = fmaxf(highest, head.seen[part * head.rows + row].x);
+#pragma unroll 4
+    for (int part = 0; part < parts; ++part) {
+        const float2 seen = head.seen[part * head.rows + row];
+        const float share = weight(seen.x, highest, head.scale);
+        total = fmaf(seen.y, share, total);
+        sum = fmaf(head.sums[part * head.rows * head.dim + i], share, sum);
+    }
+    head.y[i] = scalar_t(sum / total);
+}
+
+// Keys of a part: all, unless there are too few tiles of queries to fill a GPU. Then about as many as give
+// SPLIT_BELOW blocks alike shares of the work, which is half a square for each head; but not so few that
+// putting parts together takes longer.
+int64_t keys_of_part(int64_t heads, int64_t length) {
+    constexpr int64_t LEAST = 256, TILE = 64;
+    const int64_t tiles = (length + ROWS - 1) / ROWS;
+    if (heads * tiles >= SPLIT_BELOW) return length;
+    const int64_t pairs = heads * tiles * (tiles + 1) / 2 * ROWS, alike = pairs / SPLIT_BELOW;
+    return ((alike > LEAST ? alike : LEAST) + TILE - 1) / TILE * TILE;
+}
+#endif
+
 template <int D, int GROUPS>
-int run(const Head& head, int64_t heads, hipStream_t stream) {
+int run(Head head, int64_t heads, hipStream_t stream) {
     const int64_t blocks = (head.length + ROWS * GROUPS - 1) / (ROWS * GROUPS) * heads;
+#ifdef TENSOR_CORES
+    head.rows = heads * head.length, head.part = GROUPS > 1 ? head.length : keys_of_part(heads, head.length);
+    const int64_t parts = (head.length + head.part - 1) / head.part, left = parts > 1 ? parts * head.rows : 0;
+    Scratch<float> sums(left * head.dim, stream);
+    Scratch<float2> seen(left, stream);
+    if (sums.error || seen.error) return (int)(sums.error ? sums.error : seen.error);
+    head.sums = sums.data, head.seen = seen.data;
+    attention_kernel<D, GROUPS><<<dim3((unsigned)blocks, (unsigned)parts), THREADS, 0, stream>>>(head, heads);
+    if (left > 0)
+        combine<<<(unsigned)((head.rows * head.dim + THREADS - 1) / THREADS), THREADS, 0, stream>>>(head);
+#else
     attention_kernel<D, GROUPS><<<(unsigned)blocks, THREADS, 0, stream>>>(head, heads);
+#endif
     return (int)hipGetLastError();
 }
 
