@@ -1,57 +1,25 @@
 // Matrix products of a batch, accumulated in float32: a block computes a square of one product,
-// each quarter of its threads a quarter of that, by FMA or, for halves on CDNA, on matrix cores. Too
-// few tiles to fill a GPU: several blocks share a tile's depth.
+// each quarter of its threads a quarter of that, by FMA or, for halves on CDNA and NVIDIA, on matrix
+// units. Too few tiles to fill a GPU: several blocks share a tile's depth.
 #define FEW_TILES 256  // knob: 64 128 256 512
 #include <portkern/thin_product.h>
+#include <portkern/unit_product.h>
 
 constexpr int THREADS = 256, DEPTH = 4 * VEC;
 // Of a block's depth, where several share a tile: FMAs take longer than adding the parts.
 constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 128 : 512;
 
-struct Matrix {
-    const scalar_t* at;
-    int64_t rows, columns;
-};
-
-// A pack of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
-template <bool ALIGNED>
-__device__ __forceinline__ Pack load(const Matrix& from, int64_t row, int64_t column) {
-    const int64_t at = row * from.columns + column;
-    if (ALIGNED) {
-        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
-        if (row < from.rows && column < from.columns)
-            bits = reinterpret_cast<const uint4*>(from.at)[at / VEC];
-        return __builtin_bit_cast(Pack, bits);
-    }
-    Pack pack;
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) {
-        const bool inside = row < from.rows && column + j < from.columns;
-        pack.at[j] = inside ? from.at[at + j] : scalar_t(0.0f);
-    }
-    return pack;
-}
-
-// These macros exist in the device's pass only, so the host launches the same grid either way.
-#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
-
-typedef float Sums __attribute__((ext_vector_type(4)));
-#ifdef PORTKERN_FLOAT16
-typedef _Float16 Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
+#ifdef TENSOR_CORES
+constexpr int FILLING = FEW_TILES / 2;  // tiles
 #else
-typedef short Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
-#endif
+constexpr int FILLING = FEW_TILES;
 
-// One wave's SIDE x SIDE, in pieces of 16 x 16. A lane gives row (column) l % 16 of A (B) at 4
-// neighbouring depths from l / 16 * 4, and gets 4 rows of column l % 16. So both tiles lie with the
-// depth inside, padded by 16 bytes against bank conflicts.
+#ifdef MATRIX_UNIT
+// One wave's SIDE x SIDE. Both tiles lie with the depth inside, padded by 16 bytes against bank conflicts.
 template <int SIDE>
-struct Product {
-    static constexpr int N = SIDE / 16, pitch = DEPTH + 8, a = 2 * SIDE * pitch, b = a;
+struct Product : matrix_unit::Quarter<SIDE, SIDE> {
+    static constexpr int pitch = DEPTH + 8, a = 2 * SIDE * pitch, b = a;
     typedef scalar_t Staged;
-    Sums sums[N][N] = {};
 
     static __device__ void stage_a(Staged* tile, int row, int depth, const Pack& pack) {
         *reinterpret_cast<Pack*>(tile + row * pitch + depth) = pack;
@@ -64,27 +32,9 @@ struct Product {
     static __device__ int b_depth(int p) { return p % DEPTH; }
     static __device__ int b_column(int p) { return p / DEPTH * VEC; }
     __device__ void add(const Staged* tile_a, const Staged* tile_b, int row, int column) {
-        const int own = threadIdx.x % 16 * pitch + threadIdx.x % 64 / 16 * 4;
-#pragma unroll
-        for (int d = 0; d < DEPTH; d += 16) {
-            Four left[N], right[N];
-#pragma unroll
-            for (int i = 0; i < N; ++i) {
-                const int there = i * 16 * pitch + own + d;
-                left[i] = *reinterpret_cast<const Four*>(tile_a + row * pitch + there);
-                right[i] = *reinterpret_cast<const Four*>(tile_b + column * pitch + there);
-            }
-#pragma unroll
-            for (int i = 0; i < N; ++i)
-#pragma unroll
-                for (int j = 0; j < N; ++j)
-                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
-        }
+        matrix_unit::Quarter<SIDE, SIDE>::template add<DEPTH, pitch, pitch>(tile_a + row * pitch,
+                                                                            tile_b + column * pitch);
     }
-    // Element e of this lane: its value, row and column.
-    __device__ float value(int e) const { return sums[e / 4 / N][e / 4 % N][e % 4]; }
-    __device__ int row(int e) const { return e / 4 / N * 16 + threadIdx.x % 64 / 16 * 4 + e % 4; }
-    __device__ int column(int e) const { return e / 4 % N * 16 + threadIdx.x % 16; }
 };
 
 #else
@@ -132,21 +82,25 @@ struct Product {
 };
 
 #endif
+#endif
 
 template <int SIDE, bool ALIGNED>
-__global__ __launch_bounds__(THREADS) void bmm_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, sizeof(scalar_t) == 2 ? 2 : 1) void bmm_kernel(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
     const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t tiles,
     int64_t each) {
-    using Quarter = Product<SIDE / 2>;
-    constexpr int SHARE = SIDE * DEPTH / VEC / THREADS;  // packs of each matrix per thread and step
-    __shared__ alignas(16) typename Quarter::Staged tile_a[Quarter::a], tile_b[Quarter::b];
     const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;
     const int64_t from = split * each, to = k - from < each ? k : from + each;
     const int64_t batch = tile / across / down;
     const int64_t row0 = tile / across % down * SIDE, column0 = tile % across * SIDE;
-    const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
+    const Matrix<> a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
     const Output c = every_c.from(split, batch * m * n);
+#ifdef TENSOR_CORES
+    matrix_unit::Pipeline<SIDE>::template multiply<ALIGNED>(a, b, c, row0, column0, from, to);
+#else
+    using Quarter = Product<SIDE / 2>;
+    constexpr int SHARE = SIDE * DEPTH / VEC / THREADS;  // packs of each matrix per thread and step
+    __shared__ alignas(16) typename Quarter::Staged tile_a[Quarter::a], tile_b[Quarter::b];
     const int t = threadIdx.x, at_row = t / 128 * (SIDE / 2), at_column = t / 64 % 2 * (SIDE / 2);
     Pack next_a[SHARE], next_b[SHARE];
     const auto fetch = [&](int64_t depth) {
@@ -178,6 +132,7 @@ __global__ __launch_bounds__(THREADS) void bmm_kernel(
         const int64_t column = column0 + at_column + product.column(e);
         if (row < m && column < n) c.store(row * n + column, product.value(e));
     }
+#endif
 }
 
 template <int SIDE, bool ALIGNED>
@@ -186,12 +141,18 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
     const int64_t across = (n + SIDE - 1) / SIDE, down = (m + SIDE - 1) / SIDE;
     const int64_t blocks = batch * across * down;
     if constexpr (SIDE == 128)  // small products, or too few blocks to fill a GPU: smaller tiles
-        if (blocks < FEW_TILES || m <= 64 || n <= 64)
+        if (blocks < FILLING || m <= 64 || n <= 64)
             return launch<64, ALIGNED>(a, b, c, batch, m, n, k, stream);
     const auto kernel = bmm_kernel<SIDE, ALIGNED>;
-    const Depths depths(blocks, k, DEPTH, 2 * FEW_TILES, LEAST_DEPTH);
+#ifdef TENSOR_CORES  // more than 48 KB of shared memory has to be asked for
+    constexpr int BYTES = matrix_unit::Pipeline<SIDE>::bytes;
+    hipFuncSetAttribute(kernel, hipFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+#else
+    constexpr int BYTES = 0;
+#endif
+    const Depths depths(blocks, k, DEPTH, 2 * FILLING, LEAST_DEPTH);
     return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
-        kernel<<<(unsigned)(blocks * depths.splits), THREADS, 0, stream>>>(
+        kernel<<<(unsigned)(blocks * depths.splits), THREADS, BYTES, stream>>>(
             a, b, to, m, n, k, across, down, blocks, depths.each);
     });
 }

@@ -1,127 +1,30 @@
 // Convolution as a matrix product: a block gathers the patches of 128 output pixels, a slice of
-// their depth at a time, and multiplies some filters with them, by FMA or, for halves on CDNA, on
-// the matrix cores. Each quarter of the threads computes 64 pixels of half of the filters.
+// their depth at a time, and multiplies some filters with them, by FMA or, for halves on CDNA and
+// NVIDIA, on matrix units. Each quarter of the threads computes 64 pixels of half of the filters. Where
+// there are few tiles, blocks share the depth. On NVIDIA, where there is enough to do, halves are copied with
+// their channels innermost (see portkern/channels_last.h).
 #define AT_ONCE 512  // knob: 256 512 1024
 #define FEW_FILTERS 8  // knob: 0 4 8
+#define REORDER_FROM 150  // knob: 0 150 300
 #include <portkern/few_filters.h>
-
-constexpr int THREADS = 256, PIXELS = 128;
-constexpr int DEPTH = 4 * VEC;  // channels times places in the filter, per step
-
-// A pack of a filter, of which `there` elements exist. ALIGNED: all or none.
-template <bool ALIGNED>
-__device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int there) {
-    if (ALIGNED) {
-        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
-        if (there > 0) bits = *reinterpret_cast<const uint4*>(from);
-        return __builtin_bit_cast(Pack, bits);
-    }
-    Pack pack;
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) pack.at[j] = j < there ? from[j] : scalar_t(0.0f);
-    return pack;
-}
-
-// These macros exist in the device's pass only, so the host launches the same grid either way.
-#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
-
-typedef float Sums __attribute__((ext_vector_type(4)));
-#ifdef PORTKERN_FLOAT16
-typedef _Float16 Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
-#else
-typedef short Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
+#include <portkern/filter_product.h>
+#ifdef TENSOR_CORES
+#include <portkern/channels_last.h>
 #endif
 
-// Filters and patches lie with the depth inside, padded by 16 bytes against bank conflicts.
-typedef scalar_t Staged;
-template <int ROWS>
-constexpr int TILE = ROWS * (DEPTH + 8);
-
-template <int ROWS>
-__device__ __forceinline__ void stage(Staged* tile, int row, int depth, const Pack& pack) {
-    *reinterpret_cast<Pack*>(tile + row * (DEPTH + 8) + depth) = pack;
-}
-
-// One wave's part, in pieces of 16 x 16. A lane gives filter (pixel) l % 16 at 4 neighbouring
-// depths from l / 16 * 4, and gets 4 filters of pixel l % 16.
-template <int Q>
-struct Product {
-    static constexpr int FILTERS = 4 * Q, COUNT = 4;  // of filters and pixels of this lane
-    Sums sums[Q][4] = {};
-
-    __device__ void add(const Staged* filters, const Staged* patches, int filter, int pixel) {
-        const int own = threadIdx.x % 16 * (DEPTH + 8) + threadIdx.x % 64 / 16 * 4;
-#pragma unroll
-        for (int d = 0; d < DEPTH; d += 16) {
-            const auto four = [&](const Staged* tile, int row) {
-                return *reinterpret_cast<const Four*>(tile + row * (DEPTH + 8) + own + d);
-            };
-            Four left[Q], right[4];
-#pragma unroll
-            for (int i = 0; i < Q; ++i) left[i] = four(filters, filter + i * 16);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) right[j] = four(patches, pixel + j * 16);
-#pragma unroll
-            for (int i = 0; i < Q; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
-        }
-    }
-    __device__ float value(int i, int j) const { return sums[i / 4][j][i % 4]; }
-    __device__ int filter(int i) const { return i / 4 * 16 + threadIdx.x % 64 / 16 * 4 + i % 4; }
-    __device__ int pixel(int j) const { return j * 16 + threadIdx.x % 16; }
-};
-
+#ifdef TENSOR_CORES
+constexpr int FULL = AT_ONCE / 2, WIDEST = 3;  // blocks that fill a GPU, and Q of the largest
 #else
-
-// Filters and patches lie with the depth outside.
-typedef float Staged;
-template <int ROWS>
-constexpr int TILE = DEPTH * (ROWS + 4);
-
-template <int ROWS>
-__device__ __forceinline__ void stage(Staged* tile, int row, int depth, const Pack& pack) {
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) tile[(depth + j) * (ROWS + 4) + row] = float(pack.at[j]);
-}
-
-// The part of 8 x 8 threads: each has 2 Q filters, in neighbouring pairs, and 8 pixels.
-template <int Q>
-struct Product {
-    static constexpr int FILTERS = 2 * Q, COUNT = 8;  // of filters and pixels of this thread
-    float sums[FILTERS][COUNT] = {};
-
-    __device__ void add(const Staged* filters, const Staged* patches, int at_filter, int at_pixel) {
-#pragma unroll 2  // all of them at once would take twice the registers
-        for (int d = 0; d < DEPTH; ++d) {
-            float left[FILTERS], right[COUNT];
-#pragma unroll
-            for (int i = 0; i < FILTERS; ++i)
-                left[i] = filters[d * (32 * Q + 4) + at_filter + filter(i)];
-#pragma unroll
-            for (int j = 0; j < COUNT; ++j)
-                right[j] = patches[d * (PIXELS + 4) + at_pixel + pixel(j)];
-#pragma unroll
-            for (int i = 0; i < FILTERS; ++i)
-#pragma unroll
-                for (int j = 0; j < COUNT; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
-        }
-    }
-    __device__ float value(int i, int j) const { return sums[i][j]; }
-    __device__ int filter(int i) const { return i / 2 * 16 + threadIdx.x % 64 / 8 * 2 + i % 2; }
-    __device__ int pixel(int j) const { return j * 8 + threadIdx.x % 8; }
-};
-
+constexpr int FULL = AT_ONCE, WIDEST = 4;
 #endif
 
-// A block computes 128 pixels of 32 Q filters.
+// A block computes 128 pixels of 32 Q filters, of `each` steps of the depth. Sums go to `parts`, one such
+// output after another, or with the bias to y.
 template <int Q, bool ALIGNED>
-__global__ __launch_bounds__(THREADS) void conv2d_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 4 ? 2 : 1) void conv2d_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
-    const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles) {
+    const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles, int each,
+    float* __restrict__ parts) {
     constexpr int FILTERS = 32 * Q, SHARE = (Q + 1) / 2;  // packs of filters per thread and step
     __shared__ alignas(16) Staged filters[TILE<FILTERS>], patches[TILE<PIXELS>];
     __shared__ Tap taps[2][DEPTH];
@@ -130,7 +33,8 @@ __global__ __launch_bounds__(THREADS) void conv2d_kernel(
     const int64_t filter0 = blockIdx.x / tiles * FILTERS;
     const int64_t at = blockIdx.x % tiles * PIXELS + pixel, plane = s.oh * s.ow;
     const int64_t image = at / plane, rest = at % plane;
-    const int depth_all = (int)(s.c * s.kh * s.kw), steps = (depth_all + DEPTH - 1) / DEPTH;
+    const int depth_all = (int)(s.c * s.kh * s.kw), begin = blockIdx.y * each;
+    const int steps = min(begin + each, (depth_all + DEPTH - 1) / DEPTH);
     const bool exists = image < s.n;
     const int top = exists ? (int)(rest / s.ow * s.stride - s.padding) : OUTSIDE;
     const int left = (int)(rest % s.ow * s.stride - s.padding);
@@ -157,10 +61,10 @@ __global__ __launch_bounds__(THREADS) void conv2d_kernel(
     };
     const int at_filter = t / 128 * (FILTERS / 2), at_pixel = t / 64 % 2 * 64;
     Product<Q> product;
-    list(0);
+    list(begin);
     __syncthreads();
-    fetch(0);
-    for (int step = 0; step < steps; ++step) {
+    fetch(begin);
+    for (int step = begin; step < steps; ++step) {
         stage<PIXELS>(patches, pixel, first, next[0]);
         stage<PIXELS>(patches, pixel, first + VEC, next[1]);
 #pragma unroll
@@ -181,8 +85,10 @@ __global__ __launch_bounds__(THREADS) void conv2d_kernel(
 #pragma unroll
         for (int i = 0; i < product.FILTERS; ++i) {
             const int64_t filter = filter0 + at_filter + product.filter(i);
-            if (filter < s.f)
-                y[to + filter * plane] = scalar_t(product.value(i, j) + float(bias[filter]));
+            if (filter >= s.f) continue;
+            const float sum = product.value(i, j);
+            if (parts) parts[blockIdx.y * (s.n * s.f * plane) + to + filter * plane] = sum;
+            else y[to + filter * plane] = scalar_t(sum + float(bias[filter]));
         }
     }
 }
@@ -193,16 +99,30 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
     const int64_t tiles = (s.n * s.oh * s.ow + PIXELS - 1) / PIXELS;
     // Blocks come in rounds; one takes as long as its filters and, alike for all, its patches.
     int64_t q = 0, blocks = 0, least = 0;
-    for (int64_t each = 1; each <= 4; ++each) {
-        const int64_t all = tiles * ((s.f + 32 * each - 1) / (32 * each));
-        const int64_t cost = (all + AT_ONCE - 1) / AT_ONCE * (each + 1);
-        if (q == 0 || cost <= least) least = cost, q = each, blocks = all;
+    for (int64_t wide = 1; wide <= WIDEST; ++wide) {
+        const int64_t all = tiles * ((s.f + 32 * wide - 1) / (32 * wide));
+        const int64_t cost = (all + FULL - 1) / FULL * (wide + 1);
+        if (q == 0 || cost <= least) least = cost, q = wide, blocks = all;
     }
+    // All steps, unless there are too few blocks. Then so many that adding the parts does not take longer
+    // than what is gained.
+    constexpr int LEAST = 8;
+    const int64_t steps = (s.c * s.kh * s.kw + DEPTH - 1) / DEPTH, wanted = FULL / blocks;
+    const int64_t most = wanted < steps / LEAST ? wanted : steps / LEAST;
+    const int each = (int)(most > 1 ? (steps + most - 1) / most : steps);
+    const int splits = each > 0 ? (int)((steps + each - 1) / each) : 1;
+    const int64_t plane = s.oh * s.ow, count = s.n * s.f * plane;
+    Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
+    if (parts.error) return (int)parts.error;
     const auto kernel = q == 1   ? conv2d_kernel<1, ALIGNED>
                         : q == 2 ? conv2d_kernel<2, ALIGNED>
                         : q == 3 ? conv2d_kernel<3, ALIGNED>
-                                 : conv2d_kernel<4, ALIGNED>;
-    kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(x, weight, bias, y, s, tiles);
+                                 : conv2d_kernel<WIDEST, ALIGNED>;
+    kernel<<<dim3((unsigned)blocks, splits), THREADS, 0, stream>>>(x, weight, bias, y, s, tiles, each,
+                                                                   parts.data);
+    if (parts.data)
+        few_filters::sum_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+            parts.data, bias, y, count, plane, s.f, splits);
     return (int)hipGetLastError();
 }
 
@@ -214,6 +134,10 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
     constexpr int64_t MOST = 1ll << 31;  // of an image's and a filter's elements: int counts them
     if (c * h * w >= MOST || c * kh * kw >= MOST) return (int)hipErrorInvalidValue;
     const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding};
+#ifdef TENSOR_CORES
+    if (channels_last::pays(shape, REORDER_FROM, 32 * WIDEST))
+        return channels_last::launch(x, weight, bias, y, shape, stream);
+#endif
     if (few_filters::suit(shape)) return few_filters::launch(x, weight, bias, y, shape, stream);
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
     return aligned ? launch<true>(x, weight, bias, y, shape, stream)

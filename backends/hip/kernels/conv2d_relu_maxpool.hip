@@ -1,123 +1,23 @@
 // Convolution, rectified and pooled without its own output in memory: a block computes what a tile
 // of pooled pixels needs, 128 pixels of it and some filters at a time, as a product of filters and
-// gathered patches, by FMA or, for halves on CDNA, on the matrix cores. Each quarter of the threads
-// computes 64 pixels of half of the filters.
+// gathered patches, by FMA or, for halves on CDNA and NVIDIA, on matrix units. Each quarter of the threads
+// computes 64 pixels of half of the filters. On NVIDIA, where there is enough to do, halves are copied with
+// their channels innermost (see portkern/channels_last.h), and the convolution is in memory.
 #define AT_ONCE 512  // knob: 256 512 1024
 #define POOLED_KB 12  // knob: 8 12 16
 #define FEW_FILTERS 8  // knob: 0 4 8
+#define REORDER_FROM 150  // knob: 0 150 300
 #include <portkern/few_filters.h>
+#include <portkern/filter_product.h>
 #include <portkern/pool.h>
-
-constexpr int THREADS = 256, PIXELS = 128;
-constexpr int DEPTH = 4 * VEC;  // channels times places in the filter, per step
-
-// A pack of a filter, of which `there` elements exist. ALIGNED: all or none.
-template <bool ALIGNED>
-__device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int there) {
-    if (ALIGNED) {
-        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
-        if (there > 0) bits = *reinterpret_cast<const uint4*>(from);
-        return __builtin_bit_cast(Pack, bits);
-    }
-    Pack pack;
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) pack.at[j] = j < there ? from[j] : scalar_t(0.0f);
-    return pack;
-}
-
-// These macros exist in the device's pass only, so the host launches the same grid either way.
-#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
-
-typedef float Sums __attribute__((ext_vector_type(4)));
-#ifdef PORTKERN_FLOAT16
-typedef _Float16 Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
-#else
-typedef short Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
+#ifdef TENSOR_CORES
+#include <portkern/channels_last.h>
 #endif
 
-// Filters and patches lie with the depth inside, padded by 16 bytes against bank conflicts.
-typedef scalar_t Staged;
-template <int ROWS>
-constexpr int TILE = ROWS * (DEPTH + 8);
-
-template <int ROWS>
-__device__ __forceinline__ void stage(Staged* tile, int row, int depth, const Pack& pack) {
-    *reinterpret_cast<Pack*>(tile + row * (DEPTH + 8) + depth) = pack;
-}
-
-// One wave's part, in pieces of 16 x 16. A lane gives filter (pixel) l % 16 at 4 neighbouring
-// depths from l / 16 * 4, and gets 4 filters of pixel l % 16.
-template <int Q>
-struct Product {
-    static constexpr int FILTERS = 4 * Q, COUNT = 4;  // of filters and pixels of this lane
-    Sums sums[Q][4] = {};
-
-    __device__ void add(const Staged* filters, const Staged* patches, int filter, int pixel) {
-        const int own = threadIdx.x % 16 * (DEPTH + 8) + threadIdx.x % 64 / 16 * 4;
-#pragma unroll
-        for (int d = 0; d < DEPTH; d += 16) {
-            const auto four = [&](const Staged* tile, int row) {
-                return *reinterpret_cast<const Four*>(tile + row * (DEPTH + 8) + own + d);
-            };
-            Four left[Q], right[4];
-#pragma unroll
-            for (int i = 0; i < Q; ++i) left[i] = four(filters, filter + i * 16);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) right[j] = four(patches, pixel + j * 16);
-#pragma unroll
-            for (int i = 0; i < Q; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
-        }
-    }
-    __device__ float value(int i, int j) const { return sums[i / 4][j][i % 4]; }
-    __device__ int filter(int i) const { return i / 4 * 16 + threadIdx.x % 64 / 16 * 4 + i % 4; }
-    __device__ int pixel(int j) const { return j * 16 + threadIdx.x % 16; }
-};
-
+#ifdef TENSOR_CORES
+constexpr int FULL = AT_ONCE / 2, WIDEST = 2;  // blocks that fill a GPU, and Q of the largest
 #else
-
-// Filters and patches lie with the depth outside.
-typedef float Staged;
-template <int ROWS>
-constexpr int TILE = DEPTH * (ROWS + 4);
-
-template <int ROWS>
-__device__ __forceinline__ void stage(Staged* tile, int row, int depth, const Pack& pack) {
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) tile[(depth + j) * (ROWS + 4) + row] = float(pack.at[j]);
-}
-
-// The part of 8 x 8 threads: each has 2 Q filters, in neighbouring pairs, and 8 pixels.
-template <int Q>
-struct Product {
-    static constexpr int FILTERS = 2 * Q, COUNT = 8;  // of filters and pixels of this thread
-    float sums[FILTERS][COUNT] = {};
-
-    __device__ void add(const Staged* filters, const Staged* patches, int at_filter, int at_pixel) {
-#pragma unroll 2  // all of them at once would take twice the registers
-        for (int d = 0; d < DEPTH; ++d) {
-            float left[FILTERS], right[COUNT];
-#pragma unroll
-            for (int i = 0; i < FILTERS; ++i)
-                left[i] = filters[d * (32 * Q + 4) + at_filter + filter(i)];
-#pragma unroll
-            for (int j = 0; j < COUNT; ++j)
-                right[j] = patches[d * (PIXELS + 4) + at_pixel + pixel(j)];
-#pragma unroll
-            for (int i = 0; i < FILTERS; ++i)
-#pragma unroll
-                for (int j = 0; j < COUNT; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
-        }
-    }
-    __device__ float value(int i, int j) const { return sums[i][j]; }
-    __device__ int filter(int i) const { return i / 2 * 16 + threadIdx.x % 64 / 8 * 2 + i % 2; }
-    __device__ int pixel(int j) const { return j * 8 + threadIdx.x % 8; }
-};
-
+constexpr int FULL = AT_ONCE, WIDEST = 3;
 #endif
 
 // A block's pooled pixels, the convolution's that they need, and how many such blocks an image has.
@@ -126,7 +26,7 @@ struct Region {
 };
 
 template <int Q, bool ALIGNED>
-__global__ __launch_bounds__(THREADS) void conv2d_relu_maxpool_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 3 ? 2 : 1) void conv2d_relu_maxpool_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
     const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, Region region) {
     constexpr int FILTERS = 32 * Q, SHARE = (Q + 1) / 2;  // packs of filters per thread and step
@@ -232,7 +132,7 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
             const int64_t down = (s.oh + rows - 1) / rows, across = (s.ow + columns - 1) / columns;
             const int64_t height = (rows - 1) * s.pool_stride + s.window;
             const int64_t width = (columns - 1) * s.pool_stride + s.window;
-            const int64_t cost = (groups * down * across + AT_ONCE - 1) / AT_ONCE *
+            const int64_t cost = (groups * down * across + FULL - 1) / FULL *
                                  ((height * width + PIXELS - 1) / PIXELS);
             if (best.rows > 0 && cost > least) continue;
             least = cost;
@@ -256,13 +156,22 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
     const Shape shape = {n, c, h, w, f, kh, kw, oh, ow, stride, padding, window, pool_stride};
     Shape unpooled = shape;
     unpooled.oh = (h + 2 * padding - kh) / stride + 1, unpooled.ow = (w + 2 * padding - kw) / stride + 1;
-    if (few_filters::suit(shape) && double(n) * f * unpooled.oh * unpooled.ow < MOST)
+    const double outputs = double(n) * f * unpooled.oh * unpooled.ow;
+#ifdef TENSOR_CORES
+    if (outputs < MOST && channels_last::pays(unpooled, REORDER_FROM, 32 * WIDEST, outputs))
+        return pooling::launch(y, shape, unpooled, stream, [&](scalar_t* to) {
+            return channels_last::launch(x, weight, bias, to, unpooled, stream);
+        });
+#endif
+    if (few_filters::suit(shape) && outputs < MOST)
         return pooling::launch(y, shape, unpooled, stream, [&](scalar_t* to) {
             return few_filters::launch(x, weight, bias, to, unpooled, stream);
         });
     const bool aligned = (uintptr_t)weight % 16 == 0 && c * kh * kw % VEC == 0;
-    const int64_t groups = (f + 95) / 96, each = (f + groups - 1) / groups;  // filters of a block
-    const auto start = each > 64   ? aligned ? launch<3, true> : launch<3, false>
+    constexpr int64_t FILTERS = 32 * WIDEST;
+    const int64_t groups = (f + FILTERS - 1) / FILTERS;
+    const int64_t each = (f + groups - 1) / groups;  // filters of a block
+    const auto start = each > 64   ? aligned ? launch<WIDEST, true> : launch<WIDEST, false>
                        : each > 32 ? aligned ? launch<2, true> : launch<2, false>
                                    : aligned ? launch<1, true> : launch<1, false>;
     return start(x, weight, bias, y, shape, stream);

@@ -1,7 +1,9 @@
 // Matrix product with weights of int8, scaled by column and accumulated in float32. Weights are
-// widened on their way to shared memory; products are FMA or, for halves on CDNA, of the matrix
-// cores, where a half holds every int8 exactly. A few rows or columns go without tiles.
+// widened on their way to shared memory; products are FMA or, for halves on CDNA and NVIDIA, of matrix
+// units, where a half holds every int8 exactly. A few rows or columns go without tiles. Too few tiles to
+// fill a GPU: several blocks share a tile's depth.
 #include <portkern/thin_product.h>
+#include <portkern/unit_product.h>
 
 #define FEW_TILES 256  // knob: 64 128 256 512
 
@@ -10,14 +12,22 @@ constexpr int THREADS = 256;
 // What a block computes. Of a large tile, each quarter of the threads has a quarter; of a small
 // one, all of it at a quarter of the depths, so that a product of a few rows, which waits for its
 // weights only, has more of them under way.
-template <int M, int N, int SPLIT>
+template <int M, int N, int DEPTH, int SPLIT>
 struct Tile {
-    static constexpr int rows = M, columns = N, depth = SPLIT > 1 ? 128 : 4 * VEC;
+    static constexpr int rows = M, columns = N, depth = DEPTH;
     static constexpr int own_rows = SPLIT > 1 ? M : M / 2, own_columns = SPLIT > 1 ? N : N / 2;
     static constexpr int own_depth = depth / SPLIT, count = own_rows * own_columns / 64;
 };
-using Large = Tile<128, 128, 1>;
-using Small = Tile<16, 32, 4>;
+using Large = Tile<128, 128, 4 * VEC, 1>;
+using Middle = Tile<64, 64, 8 * VEC, 1>;
+using Small = Tile<16, 32, 128, 4>;
+// Of a block's depth, where several share a tile: its least, and what it is a multiple of.
+constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 256 : 512, STEP = 128;
+#ifdef TENSOR_CORES
+constexpr int FILLING = FEW_TILES / 2;  // tiles
+#else
+constexpr int FILLING = FEW_TILES;
+#endif
 
 #ifdef PORTKERN_FLOAT32
 typedef uint32_t Bytes;  // VEC weights
@@ -25,31 +35,7 @@ typedef uint32_t Bytes;  // VEC weights
 typedef uint64_t Bytes;
 #endif
 
-template <class T>
-struct Matrix {
-    const T* at;
-    int64_t rows, columns;
-};
-
 // VEC elements of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
-template <bool ALIGNED>
-__device__ __forceinline__ Pack load(const Matrix<scalar_t>& from, int64_t row, int64_t column) {
-    const int64_t at = row * from.columns + column;
-    if (ALIGNED) {
-        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
-        if (row < from.rows && column < from.columns)
-            bits = reinterpret_cast<const uint4*>(from.at)[at / VEC];
-        return __builtin_bit_cast(Pack, bits);
-    }
-    Pack pack;
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) {
-        const bool inside = row < from.rows && column + j < from.columns;
-        pack.at[j] = inside ? from.at[at + j] : scalar_t(0.0f);
-    }
-    return pack;
-}
-
 template <bool ALIGNED>
 __device__ __forceinline__ Bytes load(const Matrix<int8_t>& from, int64_t row, int64_t column) {
     const int64_t at = row * from.columns + column;
@@ -62,31 +48,32 @@ __device__ __forceinline__ Bytes load(const Matrix<int8_t>& from, int64_t row, i
     return bytes;
 }
 
-// These macros exist in the device's pass only, so the host launches the same grid either way.
-#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
-
-typedef float Sums __attribute__((ext_vector_type(4)));
-#ifdef PORTKERN_FLOAT16
-typedef _Float16 Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
-#else
-typedef short Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
-#endif
-
-// One wave's part, in pieces of 16 x 16. A lane gives row (column) l % 16 of A (B) at 4
-// neighbouring depths from l / 16 * 4, and gets 4 rows of column l % 16. So both tiles lie with the
-// depth inside, padded by 16 bytes against bank conflicts.
+#ifdef MATRIX_UNIT
+// Tiles lie with the depth inside, B's for tensor cores with the depth outside; all are padded by 16 bytes
+// against bank conflicts.
 template <class T>
-struct Product {
-    static constexpr int M = T::own_rows / 16, N = T::own_columns / 16, pitch = T::depth + 8;
-    static constexpr int a = T::rows * pitch, b = T::columns * pitch;
+struct Product : matrix_unit::Quarter<T::own_rows, T::own_columns> {
     typedef scalar_t Staged;
-    Sums sums[M][N] = {};
+    static constexpr int pitch = T::depth + 8, a = T::rows * pitch;
 
     static __device__ void stage_a(Staged* tile, int row, int depth, const Pack& pack) {
         *reinterpret_cast<Pack*>(tile + row * pitch + depth) = pack;
     }
+#ifdef TENSOR_CORES
+    static constexpr int pitch_b = T::columns + 8, b = T::depth * pitch_b;
+
+    static __device__ void stage_b(Staged* tile, int depth, int column, Bytes bytes) {
+        Pack pack;
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) pack.at[j] = scalar_t(float(int8_t(bytes >> j * 8)));
+        *reinterpret_cast<Pack*>(tile + depth * pitch_b + column) = pack;
+    }
+    static __device__ int b_depth(int p) { return p * VEC / T::columns; }
+    static __device__ int b_column(int p) { return p * VEC % T::columns; }
+    static __device__ int place_b(int depth, int column) { return depth * pitch_b + column; }
+#else
+    static constexpr int pitch_b = pitch, b = T::columns * pitch;
+
     static __device__ void stage_b(Staged* tile, int depth, int column, Bytes bytes) {
 #pragma unroll
         for (int j = 0; j < VEC; ++j)
@@ -95,30 +82,12 @@ struct Product {
     // Pack p of B: neighbouring lanes write neighbouring depths, which lie in different banks.
     static __device__ int b_depth(int p) { return p % T::depth; }
     static __device__ int b_column(int p) { return p / T::depth * VEC; }
-    __device__ void add(const Staged* tile_a, const Staged* tile_b, int row, int column,
-                        int depth) {
-        const int own = threadIdx.x % 16 * pitch + threadIdx.x % 64 / 16 * 4 + depth;
-#pragma unroll
-        for (int d = 0; d < T::own_depth; d += 16) {
-            const auto four = [&](const Staged* tile, int at) {
-                return *reinterpret_cast<const Four*>(tile + at * pitch + own + d);
-            };
-            Four left[M], right[N];
-#pragma unroll
-            for (int i = 0; i < M; ++i) left[i] = four(tile_a, row + i * 16);
-#pragma unroll
-            for (int j = 0; j < N; ++j) right[j] = four(tile_b, column + j * 16);
-#pragma unroll
-            for (int i = 0; i < M; ++i)
-#pragma unroll
-                for (int j = 0; j < N; ++j)
-                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
-        }
+    static __device__ int place_b(int depth, int column) { return column * pitch + depth; }
+#endif
+    __device__ void add(const Staged* tile_a, const Staged* tile_b, int row, int column, int depth) {
+        matrix_unit::Quarter<T::own_rows, T::own_columns>::template add<T::own_depth, pitch, pitch_b>(
+            tile_a + row * pitch + depth, tile_b + place_b(depth, column));
     }
-    // Element e of this lane: its value, row and column.
-    __device__ float value(int e) const { return sums[e / 4 / N][e / 4 % N][e % 4]; }
-    __device__ int row(int e) const { return e / 4 / N * 16 + threadIdx.x % 64 / 16 * 4 + e % 4; }
-    __device__ int column(int e) const { return e / 4 % N * 16 + threadIdx.x % 16; }
 };
 
 #else
@@ -169,17 +138,25 @@ struct Product {
 
 #endif
 
+// Blocks of a multiprocessor that registers are to be kept for.
 template <class T, bool ALIGNED>
-__global__ __launch_bounds__(THREADS) void int8_matmul_kernel(
-    Matrix<scalar_t> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale,
-    scalar_t* __restrict__ c, int64_t across) {
+constexpr int RESIDENT = sizeof(scalar_t) == 2 && (ALIGNED || T::rows < Large::rows) ? 2 : 1;
+
+// Of the depth, `each` is a block's. Several that share a tile leave it unscaled.
+template <class T, bool ALIGNED>
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, (RESIDENT<T, ALIGNED>)) void int8_matmul_kernel(
+    Matrix<> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale, const Output every,
+    int64_t across, int64_t tiles, int64_t each) {
     using Part = Product<T>;
     constexpr bool SPLIT = T::own_depth < T::depth;
     constexpr int SHARE_B = T::columns * T::depth / VEC / THREADS;  // packs per thread and step
     constexpr int SHARE_A = (T::rows * T::depth / VEC + THREADS - 1) / THREADS;
     __shared__ alignas(16) typename Part::Staged tile_a[Part::a], tile_b[Part::b];
     __shared__ float others[SPLIT ? THREADS * T::count : 1];
-    const int64_t row0 = blockIdx.x / across * T::rows, column0 = blockIdx.x % across * T::columns;
+    const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;
+    const int64_t row0 = tile / across * T::rows, column0 = tile % across * T::columns;
+    const int64_t from = split * each, to = a.columns - from < each ? a.columns : from + each;
+    const Output c = every.from(split, 0);
     const int t = threadIdx.x, quarter = t / 64;
     const int at_row = SPLIT ? 0 : quarter / 2 * T::own_rows;
     const int at_column = SPLIT ? 0 : quarter % 2 * T::own_columns;
@@ -199,8 +176,8 @@ __global__ __launch_bounds__(THREADS) void int8_matmul_kernel(
         }
     };
     Part product;
-    fetch(0);
-    for (int64_t depth = 0; depth < a.columns; depth += T::depth) {
+    fetch(from);
+    for (int64_t depth = from; depth < to; depth += T::depth) {
 #pragma unroll
         for (int i = 0; i < SHARE_A; ++i) {
             const int p = (i * THREADS + t) * VEC, row = p / T::depth;
@@ -212,7 +189,7 @@ __global__ __launch_bounds__(THREADS) void int8_matmul_kernel(
             Part::stage_b(tile_b, Part::b_depth(p), Part::b_column(p), next_b[i]);
         }
         __syncthreads();
-        if (depth + T::depth < a.columns) fetch(depth + T::depth);
+        if (depth + T::depth < to) fetch(depth + T::depth);
         product.add(tile_a, tile_b, at_row, at_column, SPLIT ? quarter * T::own_depth : 0);
         __syncthreads();
     }
@@ -229,7 +206,7 @@ __global__ __launch_bounds__(THREADS) void int8_matmul_kernel(
         const int64_t row = row0 + at_row + product.row(e);
         const int64_t column = column0 + at_column + product.column(e);
         if (row < a.rows && column < weight.columns)
-            c[row * weight.columns + column] = scalar_t(sum * float(scale[column]));
+            c.store(row * weight.columns + column, c.parts ? sum : sum * float(scale[column]));
     }
 }
 
@@ -237,14 +214,22 @@ template <class T, bool ALIGNED>
 int launch(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scalar_t* c, int64_t m,
            int64_t n, int64_t k, hipStream_t stream) {
     const int64_t across = (n + T::columns - 1) / T::columns, down = (m + T::rows - 1) / T::rows;
-    if constexpr (T::rows > Small::rows)
-        if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
-            return launch<Small, ALIGNED>(a, weight, scale, c, m, n, k, stream);
-    const Matrix<scalar_t> left = {a, m, k};
+    const Depths depths(across * down, k, STEP, 2 * FILLING, LEAST_DEPTH);
+    // Too few blocks to fill a GPU, or rows to fill a tile: smaller ones.
+    const bool few = across * down * depths.splits < FILLING || 2 * m <= T::rows;
+    if constexpr (T::rows == Large::rows)
+        if (few) return launch<Middle, ALIGNED>(a, weight, scale, c, m, n, k, stream);
+    if constexpr (T::rows == Middle::rows)
+        if (few) return launch<Small, ALIGNED>(a, weight, scale, c, m, n, k, stream);
+    const Matrix<> left = {a, m, k};
     const Matrix<int8_t> right = {weight, k, n};
-    int8_matmul_kernel<T, ALIGNED>
-        <<<(unsigned)(across * down), THREADS, 0, stream>>>(left, right, scale, c, across);
-    return (int)hipGetLastError();
+    return share_depth(
+        depths.splits, c, m * n, stream,
+        [&](const Output& to) {
+            int8_matmul_kernel<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
+                left, right, scale, to, across, across * down, depths.each);
+        },
+        scale, n);
 }
 
 extern "C" int int8_matmul(const scalar_t* a, const int8_t* weight, const scalar_t* scale,

@@ -1,8 +1,9 @@
 // Matrix product, accumulated in float32: register tiles of FMA, which every target has, and for
-// float16 and bfloat16 the matrix cores of CDNA. Too few tiles to fill a GPU: several blocks share a
-// tile's depth.
+// float16 and bfloat16 the matrix units of CDNA and NVIDIA. Too few tiles to fill a GPU: several blocks
+// share a tile's depth.
 #define FEW_TILES 256  // knob: 64 128 256 512
 #include <portkern/thin_product.h>
+#include <portkern/unit_product.h>
 
 constexpr int THREADS = 256;
 constexpr bool SMALL_TYPE = sizeof(scalar_t) == 2;
@@ -10,29 +11,20 @@ constexpr bool SMALL_TYPE = sizeof(scalar_t) == 2;
 // and what it is a multiple of.
 constexpr int LEAST_DEPTH = SMALL_TYPE ? 512 : 128, STEP = 32;
 
-// A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
-template <bool ALIGNED>
-__device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t row, int64_t column,
-                                     int64_t rows, int64_t columns) {
-    const int64_t at = row * columns + column;
-    if (ALIGNED) {
-        uint4 bits = make_uint4(0, 0, 0, 0);  // as one value: clang puts a struct into scratch here
-        if (row < rows && column < columns) bits = reinterpret_cast<const uint4*>(from)[at / VEC];
-        return __builtin_bit_cast(Pack, bits);
-    }
-    Pack pack;
-#pragma unroll
-    for (int j = 0; j < VEC; ++j)
-        pack.at[j] = row < rows && column + j < columns ? from[at + j] : scalar_t(0.0f);
-    return pack;
-}
+#ifdef TENSOR_CORES
+constexpr int FILLING = FEW_TILES / 2;  // tiles
+constexpr bool SMALLER = true;          // whether few tiles may be smaller ones
+#else
+constexpr int FILLING = FEW_TILES;
+constexpr bool SMALLER = !SMALL_TYPE;
+#endif
 
+#ifndef MATRIX_UNIT
 // A block computes a square of 16 * T; each of its 16 x 16 threads T x T elements, in groups of 4
 // rows and 4 columns that lie 64 apart. DEPTH makes the tiles of A and B 1024 elements each.
 template <int T, bool ALIGNED>
-__device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
-                             const Output& c, int64_t m, int64_t n, int64_t k, int64_t row0,
-                             int64_t column0, int64_t from, int64_t to) {
+__device__ void multiply(const Matrix<>& a, const Matrix<>& b, const Output& c, int64_t row0,
+                         int64_t column0, int64_t from, int64_t to) {
     constexpr int SIDE = 16 * T, DEPTH = 64 / T;
     __shared__ alignas(16) float tile_a[2][DEPTH][SIDE + 4];  // transposed: columns of A
     __shared__ alignas(16) float tile_b[2][DEPTH][SIDE];
@@ -43,8 +35,8 @@ __device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __r
     Pack next_a, next_b;
     const auto fetch = [&](int64_t depth) {
         if (!loads) return;
-        next_a = load<ALIGNED>(a, row0 + a_row, depth + a_depth, m, k);
-        next_b = load<ALIGNED>(b, depth + b_depth, column0 + b_column, k, n);
+        next_a = load<ALIGNED>(a, row0 + a_row, depth + a_depth);
+        next_b = load<ALIGNED>(b, depth + b_depth, column0 + b_column);
     };
     const auto stage = [&](int s) {
         if (!loads) return;
@@ -82,41 +74,35 @@ __device__ void multiply_fma(const scalar_t* __restrict__ a, const scalar_t* __r
         for (int j = 0; j < T; ++j) {
             const int64_t row = row0 + i / 4 * 64 + ty + i % 4;
             const int64_t column = column0 + j / 4 * 64 + tx + j % 4;
-            if (row < m && column < n) c.store(row * n + column, sums[i][j]);
+            if (row < a.rows && column < b.columns) c.store(row * b.columns + column, sums[i][j]);
         }
 }
 
-// These macros exist in the device's pass only, so the host launches the same grid either way.
-#if (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)) && !defined(PORTKERN_FLOAT32)
-#define MATRIX_CORES 1
+#elif defined(TENSOR_CORES)
+template <int T, bool ALIGNED>
+__device__ void multiply(const Matrix<>& a, const Matrix<>& b, const Output& c, int64_t row0,
+                         int64_t column0, int64_t from, int64_t to) {
+    matrix_unit::Pipeline<16 * T>::template multiply<ALIGNED>(a, b, c, row0, column0, from, to);
+}
 
-typedef float Sums __attribute__((ext_vector_type(4)));
-#ifdef PORTKERN_FLOAT16
-typedef _Float16 Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16f16
 #else
-typedef short Four __attribute__((ext_vector_type(4)));
-#define MFMA __builtin_amdgcn_mfma_f32_16x16x16bf16_1k
-#endif
-
-// A block computes 128 x 128, its 4 waves 64 x 64 each, in pieces of 16 x 16. Lane l gives row
-// (column) l % 16 of A (B) at 4 neighbouring depths from l / 16 * 4, and gets 4 rows of column
-// l % 16. Both tiles lie with the depth inside, padded by 16 bytes against bank conflicts.
-template <bool ALIGNED>
-__device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __restrict__ b,
-                              const Output& c, int64_t m, int64_t n, int64_t k, int64_t row0,
-                              int64_t column0, int64_t from, int64_t to) {
-    constexpr int SIDE = 128, DEPTH = 32, PITCH = DEPTH + 8, SHARE = SIDE * DEPTH / 8 / THREADS;
+// A block computes 128 x 128, its 4 waves 64 x 64 each. Both tiles lie with the depth inside, padded by 16
+// bytes against bank conflicts.
+template <int T, bool ALIGNED>
+__device__ void multiply(const Matrix<>& a, const Matrix<>& b, const Output& c, int64_t row0,
+                         int64_t column0, int64_t from, int64_t to) {
+    constexpr int SIDE = 16 * T, DEPTH = 32, PITCH = DEPTH + 8, SHARE = SIDE * DEPTH / 8 / THREADS;
+    static_assert(SIDE == 128, "Packs of B are told by their place in rows of 128");
     __shared__ alignas(16) scalar_t tile_a[SIDE * PITCH];
     __shared__ alignas(16) scalar_t tile_b[SIDE * PITCH];
-    const int t = threadIdx.x, lane = t % 64, wave_row = t / 128 * 64, wave_column = t / 64 % 2 * 64;
+    const int t = threadIdx.x, wave_row = t / 128 * 64, wave_column = t / 64 % 2 * 64;
     Pack next_a[SHARE], next_b[SHARE];
     const auto fetch = [&](int64_t depth) {
 #pragma unroll
         for (int i = 0; i < SHARE; ++i) {
             const int p = i * THREADS + t;
-            next_a[i] = load<ALIGNED>(a, row0 + p / 4, depth + p % 4 * 8, m, k);
-            next_b[i] = load<ALIGNED>(b, depth + p / 16, column0 + p % 16 * 8, k, n);
+            next_a[i] = load<ALIGNED>(a, row0 + p / 4, depth + p % 4 * 8);
+            next_b[i] = load<ALIGNED>(b, depth + p / 16, column0 + p % 16 * 8);
         }
     };
     const auto stage = [&] {
@@ -128,70 +114,53 @@ __device__ void multiply_mfma(const scalar_t* __restrict__ a, const scalar_t* __
             for (int j = 0; j < 8; ++j) tile_b[(p % 16 * 8 + j) * PITCH + p / 16] = next_b[i].at[j];
         }
     };
-    const scalar_t* left_of = tile_a + (wave_row + lane % 16) * PITCH + lane / 16 * 4;
-    const scalar_t* right_of = tile_b + (wave_column + lane % 16) * PITCH + lane / 16 * 4;
-    Sums sums[4][4] = {};
+    matrix_unit::Quarter<64, 64> product;
     fetch(from);
     for (int64_t depth = from; depth < to; depth += DEPTH) {
         stage();
         __syncthreads();
         if (depth + DEPTH < to) fetch(depth + DEPTH);
-#pragma unroll
-        for (int d = 0; d < DEPTH; d += 16) {
-            Four left[4], right[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                left[i] = *reinterpret_cast<const Four*>(left_of + i * 16 * PITCH + d);
-                right[i] = *reinterpret_cast<const Four*>(right_of + i * 16 * PITCH + d);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    sums[i][j] = MFMA(left[i], right[j], sums[i][j], 0, 0, 0);
-        }
+        product.template add<DEPTH, PITCH, PITCH>(tile_a + wave_row * PITCH, tile_b + wave_column * PITCH);
         __syncthreads();
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int64_t row = row0 + wave_row + i * 16 + lane / 16 * 4 + e;
-                const int64_t column = column0 + wave_column + j * 16 + lane % 16;
-                if (row < m && column < n) c.store(row * n + column, sums[i][j][e]);
-            }
+    for (int e = 0; e < product.COUNT; ++e) {
+        const int64_t row = row0 + wave_row + product.row(e);
+        const int64_t column = column0 + wave_column + product.column(e);
+        if (row < a.rows && column < b.columns) c.store(row * b.columns + column, product.value(e));
+    }
 }
 #endif
 
 template <int T, bool ALIGNED>
-__global__ __launch_bounds__(THREADS) void matmul_kernel(const scalar_t* __restrict__ a,
-                                                         const scalar_t* __restrict__ b,
-                                                         const Output all, int64_t m, int64_t n,
-                                                         int64_t k, int64_t across, int64_t tiles,
-                                                         int64_t each) {
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, SMALL_TYPE ? 2 : 1) void matmul_kernel(
+    const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, const Output all, int64_t m, int64_t n,
+    int64_t k, int64_t across, int64_t tiles, int64_t each) {
     const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;
     const int64_t row0 = tile / across * (16 * T), column0 = tile % across * (16 * T);
     const int64_t from = split * each, to = k - from < each ? k : from + each;
     const Output c = all.from(split, 0);
-#ifdef MATRIX_CORES
-    multiply_mfma<ALIGNED>(a, b, c, m, n, k, row0, column0, from, to);
-#else
-    multiply_fma<T, ALIGNED>(a, b, c, m, n, k, row0, column0, from, to);
-#endif
+    multiply<T, ALIGNED>({a, m, k}, {b, k, n}, c, row0, column0, from, to);
 }
 
 template <int T, bool ALIGNED>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
            hipStream_t stream) {
     const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
-    if constexpr (T == 8 && !SMALL_TYPE)
-        if (across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
+    if constexpr (T == 8 && SMALLER)
+        // Small products, or too few blocks to fill a GPU: smaller ones.
+        if (across * down < FILLING || (SMALL_TYPE && (m <= 64 || n <= 64)))
             return launch<4, ALIGNED>(a, b, c, m, n, k, stream);
-    const Depths depths(across * down, k, STEP, 2 * FEW_TILES, LEAST_DEPTH);
+    const auto kernel = matmul_kernel<T, ALIGNED>;
+#ifdef TENSOR_CORES  // more than 48 KB of shared memory has to be asked for
+    constexpr int BYTES = matrix_unit::Pipeline<16 * T>::bytes;
+    hipFuncSetAttribute(kernel, hipFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+#else
+    constexpr int BYTES = 0;
+#endif
+    const Depths depths(across * down, k, STEP, 2 * FILLING, LEAST_DEPTH);
     return share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
-        matmul_kernel<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
+        kernel<<<(unsigned)(across * down * depths.splits), THREADS, BYTES, stream>>>(
             a, b, to, m, n, k, across, across * down, depths.each);
     });
 }

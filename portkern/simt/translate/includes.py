@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _DEVICE_CODE = re.compile(rb"__(shared|global|launch_bounds)__|<<<|\basm\b")
-_KERNELS = re.compile(rb"__(shared|global)__|<<<")
+_KERNELS = re.compile(rb"__(shared|global)__|<<<|\basm\b|__builtin_amdgcn_")
 _INCLUDES = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
 
 

@@ -50,11 +50,18 @@ typedef unsigned warp_mask_t;
 #endif
 
 // ---- Kernels -----------------------------------------------------------------------------------
-// __launch_bounds__ with blocks per multiprocessor, which HIP would take for waves per SIMD.
-#if PORTKERN_HIP
+// __launch_bounds__ with blocks per multiprocessor, which HIP takes for waves per SIMD on AMD's GPUs.
+#if PORTKERN_HIP && !defined(__HIP_PLATFORM_NVIDIA__)
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads)
 #else
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#endif
+
+// Of a kernel's argument that device code has references to; HIP knows no such word, but nvcc does.
+#if PORTKERN_HIP && !defined(__NVCC__)
+#define PORTABLE_GRID_CONSTANT
+#else
+#define PORTABLE_GRID_CONSTANT __grid_constant__
 #endif
 
 // The larger of two, a NaN being larger than all. CUDA has an instruction of halves for that.

@@ -1,6 +1,6 @@
 // How many multiprocessors the current GPU has.
 #pragma once
-#include <cuda_runtime.h>
+#include <portkern/portable.h>
 
 inline int multiprocessors() {
     int device = 0, count = 0;

@@ -1,6 +1,7 @@
 // What kernels that keep both operands along the depth in shared memory need of PTX: pieces of 8 rows
-// of 16 bytes, and products of them on tensor cores (mma.sync), from sm_80 on.
+// of 16 bytes, and products of them on tensor cores (mma.sync), from sm_80 on. For NVIDIA's GPUs.
 #pragma once
+#include <portkern/portable.h>
 
 #if defined(PORTKERN_FLOAT32)
 #define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -11,7 +12,13 @@
 #endif
 
 __device__ __forceinline__ unsigned shared_address(const void* p) {
+#if PORTKERN_HIP && !defined(__NVCC__)  // HIP has no function for it
+    uint64_t address;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(p));
+    return (unsigned)address;
+#else
     return (unsigned)__cvta_generic_to_shared(p);
+#endif
 }
 
 // Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.

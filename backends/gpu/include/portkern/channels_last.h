@@ -41,8 +41,9 @@ struct Images {
 // at a time through shared memory, whose rows of 33 words make both free of conflicts. A thread reads 16
 // channels of one place, without a condition on what it read before.
 constexpr int COPY = 256, SHARE = 8;  // threads, and pairs of channels that each reads
-__global__ __launch_bounds__(COPY) void reorder(const __grid_constant__ Images x,
-                                                const __grid_constant__ Images filters, unsigned first) {
+__global__ __launch_bounds__(COPY) void reorder(const PORTABLE_GRID_CONSTANT Images x,
+                                                const PORTABLE_GRID_CONSTANT Images filters,
+                                                unsigned first) {
     using Two = Some<2>;
     __shared__ Two tile[64][33];
     const bool second = blockIdx.x >= first;
@@ -126,8 +127,8 @@ struct Tap {
 // A block computes 128 pixels of N filters, over `each` steps of the depth; a warp 64 x N / 2, or 32 x 32.
 // Sums go to `parts`, one such output after another, or with the bias to y.
 template <int N>
-__global__ __launch_bounds__(THREADS, N == 128 ? 2 : 3) void multiply(
-    const __grid_constant__ Plan p, const scalar_t* __restrict__ bias, scalar_t* __restrict__ y,
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N == 128 ? 2 : 3) void multiply(
+    const PORTABLE_GRID_CONSTANT Plan p, const scalar_t* __restrict__ bias, scalar_t* __restrict__ y,
     float* __restrict__ parts) {
     constexpr int DOWN = N == 32 ? 4 : 2, ROWS = PIXELS / DOWN / 16, COLUMNS = N / (4 / DOWN) / 16;
     constexpr int STAGE = (PIXELS + N) * DEPTH, SHARE = THREADS / PIECES;  // rows brought at once
