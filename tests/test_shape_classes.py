@@ -161,6 +161,39 @@ IN_OPENCL = {
         {"batch": 1, "heads": 1, "length": 70, "dim": dim} for dim in (31, 40, 64, 80, 96, 112, 136)
     ],
 }
+#: Of kernels in Triton alone. Rows that begin anywhere in a vector, of one part and several, the
+#: last of which is less than a vector. Rows that have programs of their own, with lists of several
+#: steps; small tiles of narrow ones. Few of many that may be among the largest, and more than are
+#: kept. A row for each thread. Deep convolutions of few tiles: of one image and of several, of
+#: pools that overlap, that touch, that leave gaps and of one pixel.
+IN_TRITON = {
+    "cumsum": [
+        {"rows": 7, "cols": 33},
+        {"rows": 5, "cols": 2046},
+        {"rows": 3, "cols": 4097},
+        {"rows": 1, "cols": 9001},
+    ],
+    "cross_entropy": [{"rows": 3, "classes": 16385}, {"rows": 2, "classes": 20482}],
+    "scatter_add": [
+        {"rows": 83, "dim": 13, "n": 1085},
+        {"rows": 300, "dim": 300, "n": 2000},
+        {"rows": 5000, "dim": 3, "n": 900},
+    ],
+    "topk": [{"rows": 2, "cols": 20001, "k": 5}, {"rows": 1, "cols": 9000, "k": 1500}],
+    "argmax": [{"rows": 301, "cols": 7}, {"rows": 9, "cols": 16}],
+    "conv2d": [
+        {"n": 3, "c": 117, "h": 9, "w": 5, "f": 20, "kh": 3, "kw": 3, "stride": 1, "padding": 1},
+        {"n": 1, "c": 600, "h": 7, "w": 7, "f": 24, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
+        {"n": 5, "c": 600, "h": 1, "w": 1, "f": 30, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
+    ],
+    "conv2d_relu_maxpool": [
+        {
+            **{"n": 1, "c": 600, "h": 7, "w": 6, "f": 24, "kh": 1, "kw": 1},
+            **{"stride": 1, "padding": 0, "window": window, "pool_stride": pool_stride},
+        }
+        for window, pool_stride in [(3, 2), (2, 2), (2, 3), (1, 2)]
+    ],
+}
 #: Of kernels in Pallas alone: thin products and few tiles, whose depth is in parts or whole; small
 #: products that share a program; many entries of few rows, few of many; rows of several parts, the
 #: last of them short, and long rows that are many enough to be whole.
@@ -482,6 +515,14 @@ def test_a_way_of_many_elements_is_right(op: str, backend: str, dtype: str, tmp_
     compiled, to = _ready(backend, NATIVE_ON[backend])
     settings, shapes = OF_MANY[op]
     _all_right(op, compiled, to, shapes, dtype, tmp_path, settings)
+
+
+@pytest.mark.full
+@pytest.mark.drawn
+@pytest.mark.parametrize(("op", "dtype"), turns(product(IN_TRITON)))
+def test_a_shape_of_another_class_is_right_in_triton(op: str, dtype: str, tmp_path: Path) -> None:
+    compiled, to = _ready("triton", "sm_90")
+    _all_right(op, compiled, to, IN_TRITON[op], dtype, tmp_path)
 
 
 @pytest.mark.full

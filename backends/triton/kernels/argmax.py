@@ -1,6 +1,7 @@
 """The first largest element's index of each row, in one pass over whole numbers that are ordered
 as the elements are: each lane keeps its best and where that was, and the lanes meet at the end.
-Few long rows are shared out, and a second launch finds the best of each row's parts."""
+Few long rows are shared out, and a second launch finds the best of each row's parts; of short ones
+a thread has a row of its own, since lanes that meet take longer than what they look at."""
 
 import torch
 import triton
@@ -12,6 +13,8 @@ PER_THREAD = 16  # knob: 8 16 32
 FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 1024  # knob: 512 1024 2048
 LEAST_PART = 4096  # knob: 2048 4096 8192
+NARROW_BYTES = 64  # knob: 0 32 64
+NARROW_ROWS = 256  # knob: 128 256 512
 
 
 @triton.jit
@@ -67,6 +70,19 @@ def _argmax(
 
 
 @triton.jit
+def _narrow(x, index, rows, COLS: tl.constexpr, ROWS: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    mask = row < rows
+    best = tl.full((ROWS,), -0x80000000, tl.int32)
+    found = tl.zeros((ROWS,), tl.int32)
+    for col in tl.static_range(COLS):
+        key = _key(tl.load(x + row * COLS + col, mask=mask, other=0.0).to(tl.float32))
+        found = tl.where(key > best, col, found)
+        best = tl.maximum(best, key)
+    tl.store(index + row, found.to(tl.int64), mask=mask)
+
+
+@triton.jit
 def _best(places, keys, index, cols, parts, MANY: tl.constexpr):
     part = tl.arange(0, MANY)
     at = tl.program_id(0).to(tl.int64) * parts + part
@@ -79,6 +95,10 @@ def _best(places, keys, index, cols, parts, MANY: tl.constexpr):
 def argmax(x, index):
     rows, cols = x.shape
     if rows == 0:
+        return
+    if cols * x.element_size() <= NARROW_BYTES:
+        grid = (triton.cdiv(rows, NARROW_ROWS),)
+        _narrow[grid](x, index, rows, COLS=cols, ROWS=NARROW_ROWS, num_warps=4)
         return
     few = x.numel() <= FEW
     block = min(4096 if few else BLOCK_COLS, triton.next_power_of_2(cols))

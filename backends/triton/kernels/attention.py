@@ -10,8 +10,11 @@ BLOCK_N = 64  # knob: 32 64 128
 NUM_WARPS = 4  # knob: 4 8
 NUM_STAGES = 3  # knob: 1 2 3
 # For float32, which runs on the ordinary multipliers: they take a part of the dimensions at a time.
-BLOCK_M_F32 = 64  # knob: 16 32 64
-BLOCK_N_F32 = 32  # knob: 16 32
+# A thread has 16 sums of each product or more, since of few it reads nearly two numbers for each
+# multiplication; of the weighted values not many more, for the registers' sake.
+BLOCK_M_F32 = 64  # knob: 32 64 128
+BLOCK_N_F32 = 64  # knob: 32 64
+MOST_F32 = 8192  # knob: 4096 8192
 PART_F32 = 16  # knob: 16 32
 NUM_WARPS_F32 = 8  # knob: 4 8
 MOST_DIM = 256
@@ -153,9 +156,10 @@ def attention(q, k, v, y):
     fit = max(16, triton.next_power_of_2(length))
     whole = max(16, triton.next_power_of_2(dim))
     # Tiles of many dimensions are shorter, for the registers' sake.
-    most_m, most_n = (4096 // whole, 2048 // whole) if strict else (16384 // whole, 8192 // whole)
+    most_m, most_n = (MOST_F32 // whole,) * 2 if strict else (16384 // whole, 8192 // whole)
     block_m = max(16, min(fit, BLOCK_M_F32 if strict else BLOCK_M, most_m))
     block_n = max(16, min(block_m, BLOCK_N_F32 if strict else BLOCK_N, most_n))
+    warps = max(4, min(NUM_WARPS_F32, block_m * whole // 512)) if strict else NUM_WARPS
     # Powers of two are quicker than of e, so the logarithm of e goes into the scale.
     scale = dim**-0.5 * 1.4426950408889634
     _attention[(batch * heads * triton.cdiv(length, block_m),)](
@@ -170,6 +174,6 @@ def attention(q, k, v, y):
         BLOCK_N=block_n,
         PART=PART_F32 if strict else whole,
         DIM=whole,
-        num_warps=NUM_WARPS_F32 if strict else NUM_WARPS,
+        num_warps=warps,
         num_stages=NUM_STAGES,
     )

@@ -4,6 +4,9 @@ their precision, but for TF32 = 1.
 
 Of many channels, image and weights are copied with channels last before: a tile's depth is channels
 of one tap of the filter then, which come 16 bytes at a time while others are multiplied.
+
+Where tiles are few, programs share their depth out: the parts' sums are scratch, and a last launch
+adds them up.
 """
 
 import torch
@@ -20,6 +23,11 @@ BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
 NUM_WARPS_F32 = 2  # knob: 2 4
 PROGRAMS = 128  # knob: 0 128 256
+# For tiles whose depth is shared out: so many programs, each with so much depth or more.
+PROGRAMS_DEEP = 256  # knob: 128 256 512
+LEAST_DEPTH = 256  # knob: 128 256 512
+LEAST_DEPTH_F32 = 64  # knob: 32 64 128
+NUM_WARPS_DEEP_F32 = 4  # knob: 2 4 8
 TF32 = 0  # knob: 0 1
 LEAST = 16  # that every dot unit takes
 MANY = 16  # knob: 8 16 32
@@ -62,12 +70,14 @@ def _conv2d(
     pixels,
     stride,
     padding,
+    span,
     KH: tl.constexpr,
     KW: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
     ACROSS: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     feature, image, pixel = _tile(f, pixels, BLOCK_F, BLOCK_P, ACROSS)
@@ -76,7 +86,8 @@ def _conv2d(
     left = pixel % ow * stride - padding
     corner = x + image * c * h * w + top * w + left
     total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-    for first in range(0, c * KH * KW, BLOCK_K):
+    begin = tl.program_id(1) * span
+    for first in range(begin, tl.minimum(c * KH * KW, begin + span), BLOCK_K):
         depth = first + tl.arange(0, BLOCK_K)
         in_depth = depth < c * KH * KW
         channel, tap = depth // (KH * KW), depth % (KH * KW)
@@ -91,7 +102,10 @@ def _conv2d(
         w_mask = (feature < f)[:, None] & in_depth[None, :]
         w_value = tl.load(w_tile, mask=w_mask, other=0.0)
         total = tl.dot(w_value, window, total, input_precision=PRECISION)
-    total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
+    if PARTS:
+        y += tl.program_id(1).to(tl.int64) * n * f * pixels
+    else:
+        total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
     target = y + (image[None, :] * f + feature[:, None]) * pixels + pixel[None, :]
     mask = (feature < f)[:, None] & there[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=mask)
@@ -129,15 +143,18 @@ def _conv2d_last(
     pixels,
     stride,
     padding,
+    span,
     KH: tl.constexpr,
     KW: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
     ACROSS: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Of images (n, h, w, width) and weights (f, kh, kw, width)."""
+    """Of images (n, h, w, width) and weights (f, kh, kw, width); both kernels multiply the depth
+    ``[part * span, part * span + span)``, and write the sum as it is where there are PARTS."""
     feature, image, pixel = _tile(f, pixels, BLOCK_F, BLOCK_P, ACROSS)
     there = (image < n) & (pixel < pixels)
     top = pixel // ow * stride - padding
@@ -145,7 +162,8 @@ def _conv2d_last(
     channel = tl.arange(0, BLOCK_K)
     w_row = weight + feature.to(tl.int64)[:, None] * (KH * KW * width) + channel[None, :]
     total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-    for first in range(0, KH * KW * width, BLOCK_K):
+    start = tl.program_id(1) * span
+    for first in range(start, tl.minimum(KH * KW * width, start + span), BLOCK_K):
         tap = first // width
         row, col = top + tap // KW, left + tap % KW
         inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & there
@@ -154,10 +172,24 @@ def _conv2d_last(
         window = tl.load(x + begin[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
         w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
         total = tl.dot(w_value, tl.trans(window), total, input_precision=PRECISION)
-    total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
+    if PARTS:
+        y += tl.program_id(1).to(tl.int64) * n * f * pixels
+    else:
+        total += tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
     target = y + (image[None, :] * f + feature[:, None]) * pixels + pixel[None, :]
     mask = (feature < f)[:, None] & there[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _together(sums, bias, y, count, parts, f, pixels, MANY: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.arange(0, MANY)[:, None]
+    source = sums + part.to(tl.int64) * count + at[None, :]
+    value = tl.load(source, mask=(part < parts) & (at < count)[None, :], other=0.0)
+    shift = tl.load(bias + at // pixels % f, mask=at < count, other=0.0).to(tl.float32)
+    result = tl.sum(value, axis=0) + shift
+    tl.store(y + at, result.to(y.dtype.element_ty), mask=at < count)
 
 
 def _precision(x):
@@ -175,6 +207,8 @@ def _fit(length, block):
 def _with_channels_last(x, width):
     images, channels = x.shape[:2]
     pixels = x.shape[2] * x.shape[3]
+    if pixels == 1 and width == channels:
+        return x
     y = torch.empty((images, pixels, width), dtype=x.dtype, device=x.device)
     block_c = min(64, triton.next_power_of_2(width))
     block_p = min(64, triton.next_power_of_2(pixels))
@@ -185,20 +219,24 @@ def _with_channels_last(x, width):
     return y
 
 
-def _tiles(features, images, pixels, most_features, most_pixels):
-    """Features and pixels of a tile, whether it has those of several images, how many there are.
-    Tiles are smaller where they are few."""
+def _tiles(features, images, pixels, depth, strict):
+    """Features and pixels of a tile, whether it has those of several images, how many there are
+    and in how many parts their depth is. Where tiles are few and not deep, they are smaller."""
+    most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
     across = 2 * pixels <= LEAST
     if across:
         images, pixels = 1, images * pixels
-    block_f, block_p = _fit(features, most_features), _fit(pixels, most_pixels)
+    block_f, block_p = _fit(features, most_f), _fit(pixels, most_p)
 
     def count():
         return triton.cdiv(features, block_f) * images * triton.cdiv(pixels, block_p)
 
+    parts = depth // (LEAST_DEPTH_F32 if strict else LEAST_DEPTH)
+    if 2 * count() <= PROGRAMS and parts > 1:
+        return block_f, block_p, across, count(), min(parts, PROGRAMS_DEEP // count())
     while count() < PROGRAMS and block_p > LEAST:
         block_p //= 2
-    return block_f, block_p, across, count()
+    return block_f, block_p, across, count(), 1
 
 
 def conv2d(x, weight, bias, y, stride, padding):
@@ -207,26 +245,50 @@ def conv2d(x, weight, bias, y, stride, padding):
     if y.numel() == 0:
         return
     strict = x.dtype == torch.float32
-    most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
-    block_f, block_p, across, programs = _tiles(f, n, oh * ow, most_f, most_p)
-    options = {
-        "KH": kh,
-        "KW": kw,
-        "BLOCK_F": block_f,
-        "BLOCK_P": block_p,
-        "ACROSS": across,
-        "PRECISION": _precision(x),
-        "num_warps": NUM_WARPS_F32 if strict else NUM_WARPS,
-        "num_stages": NUM_STAGES,
-    }
-    sizes = (f, ow, oh * ow, stride, padding)
-    if c >= MANY and y.numel() * c * kh * kw >= LAST_FROM:
+    block_f, block_p, across, programs, parts = _tiles(f, n, oh * ow, c * kh * kw, strict)
+    last = c >= MANY and y.numel() * c * kh * kw >= LAST_FROM
+    if last:
         block_k = _fit(c, BLOCK_K_F32 if strict else BLOCK_K_LAST)
         width = triton.cdiv(c, block_k) * block_k
         x, weight = _with_channels_last(x, width), _with_channels_last(weight, width)
-        _conv2d_last[(programs,)](
-            x, weight, bias, y, n, h, w, width, *sizes, BLOCK_K=block_k, **options
+        kernel, sizes, depth = _conv2d_last, (n, h, w, width), width * kh * kw
+    else:
+        block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
+        kernel, sizes, depth = _conv2d, (n, c, h, w), c * kh * kw
+    span = triton.cdiv(triton.cdiv(depth, parts), block_k) * block_k
+    parts = triton.cdiv(depth, span)
+    sums = y
+    warps = NUM_WARPS_F32 if strict else NUM_WARPS
+    if parts > 1:
+        # Programs are few, and leave registers for more warps, which wait less for each other.
+        warps = NUM_WARPS_DEEP_F32 if strict else warps
+        sums = torch.empty((parts, y.numel()), dtype=torch.float32, device=y.device)
+    kernel[(programs, parts)](
+        x,
+        weight,
+        bias,
+        sums,
+        *sizes,
+        f,
+        ow,
+        oh * ow,
+        stride,
+        padding,
+        span,
+        KH=kh,
+        KW=kw,
+        BLOCK_F=block_f,
+        BLOCK_P=block_p,
+        BLOCK_K=block_k,
+        ACROSS=across,
+        PARTS=parts > 1,
+        PRECISION=_precision(x),
+        num_warps=warps,
+        num_stages=NUM_STAGES,
+    )
+    if parts > 1:
+        many = triton.next_power_of_2(parts)
+        block = max(32, 4096 // many)
+        _together[(triton.cdiv(y.numel(), block),)](
+            sums, bias, y, y.numel(), parts, f, oh * ow, MANY=many, BLOCK=block, num_warps=4
         )
-        return
-    block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
-    _conv2d[(programs,)](x, weight, bias, y, n, c, h, w, *sizes, BLOCK_K=block_k, **options)

@@ -1,10 +1,14 @@
 """Convolution as a product of the weights, (f, c * kh * kw), and what each pixel's window holds,
 once for each place in a pool's window: the largest is kept in registers. Where pools overlap that
-would convolve pixels again, so the rectified convolution goes through scratch memory, which the L2
-holds much of, and is pooled from there.
+would convolve pixels again, and where pooled pixels make few tiles one program would convolve all
+places in turn: there the rectified convolution goes through scratch memory, which the L2 holds much
+of, and is pooled from there.
 
 Of many channels, image and weights are copied with channels last before: a tile's depth is channels
 of one tap of the filter then, which come 16 bytes at a time while others are multiplied.
+
+Where tiles are few, programs share their depth out: the parts' sums are scratch, and are added up
+as they are pooled.
 """
 
 import torch
@@ -21,6 +25,11 @@ BLOCK_F32 = 64  # knob: 32 64 128
 BLOCK_K_F32 = 16  # knob: 16 32
 NUM_WARPS_F32 = 2  # knob: 2 4
 PROGRAMS = 128  # knob: 0 128 256
+# For tiles whose depth is shared out: so many programs, each with so much depth or more.
+PROGRAMS_DEEP = 256  # knob: 128 256 512
+LEAST_DEPTH = 256  # knob: 128 256 512
+LEAST_DEPTH_F32 = 64  # knob: 32 64 128
+NUM_WARPS_DEEP_F32 = 4  # knob: 2 4 8
 TF32 = 0  # knob: 0 1
 LEAST = 16  # that every dot unit takes
 MANY = 16  # knob: 8 16 32
@@ -66,16 +75,19 @@ def _convolve(
     padding,
     window,
     pool_stride,
+    span,
     KH: tl.constexpr,
     KW: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
     ACROSS: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """The largest of a window by window square of convolved pixels, or 0: for a window of 1 that
-    is the rectified convolution itself."""
+    is the rectified convolution itself. With PARTS, and a window of 1, it is the sum over the depth
+    ``[part * span, part * span + span)`` as it is."""
     feature, image, pixel = _tile(f, pixels, BLOCK_F, BLOCK_P, ACROSS)
     there = (image < n) & (pixel < pixels)
     shift = tl.load(bias + feature, mask=feature < f, other=0.0).to(tl.float32)[:, None]
@@ -85,7 +97,8 @@ def _convolve(
         left = (pixel % ow * pool_stride + place % window) * stride - padding
         corner = x + image * c * h * w + top * w + left
         total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-        for first in range(0, c * KH * KW, BLOCK_K):
+        begin = tl.program_id(1) * span
+        for first in range(begin, tl.minimum(c * KH * KW, begin + span), BLOCK_K):
             depth = first + tl.arange(0, BLOCK_K)
             in_depth = depth < c * KH * KW
             channel, tap = depth // (KH * KW), depth % (KH * KW)
@@ -100,7 +113,12 @@ def _convolve(
             w_mask = (feature < f)[:, None] & in_depth[None, :]
             w_value = tl.load(w_tile, mask=w_mask, other=0.0)
             total = tl.dot(w_value, patch, total, input_precision=PRECISION)
-        best = tl.maximum(best, total + shift)
+        if PARTS:
+            best = total
+        else:
+            best = tl.maximum(best, total + shift)
+    if PARTS:
+        y += tl.program_id(1).to(tl.int64) * n * f * pixels
     target = y + (image[None, :] * f + feature[:, None]) * pixels + pixel[None, :]
     mask = (feature < f)[:, None] & there[None, :]
     tl.store(target, best.to(y.dtype.element_ty), mask=mask)
@@ -140,12 +158,14 @@ def _convolve_last(
     padding,
     window,
     pool_stride,
+    span,
     KH: tl.constexpr,
     KW: tl.constexpr,
     BLOCK_F: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
     ACROSS: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """As above, of images (n, h, w, width) and weights (f, kh, kw, width)."""
@@ -159,7 +179,8 @@ def _convolve_last(
         top = (pixel // ow * pool_stride + place // window) * stride - padding
         left = (pixel % ow * pool_stride + place % window) * stride - padding
         total = tl.zeros((BLOCK_F, BLOCK_P), tl.float32)
-        for first in range(0, KH * KW * width, BLOCK_K):
+        start = tl.program_id(1) * span
+        for first in range(start, tl.minimum(KH * KW * width, start + span), BLOCK_K):
             tap = first // width
             row, col = top + tap // KW, left + tap % KW
             inside = (row >= 0) & (row < h) & (col >= 0) & (col < w) & there
@@ -168,7 +189,12 @@ def _convolve_last(
             patch = tl.load(x + begin[:, None] + channel[None, :], mask=inside[:, None], other=0.0)
             w_value = tl.load(w_row + first, mask=(feature < f)[:, None], other=0.0)
             total = tl.dot(w_value, tl.trans(patch), total, input_precision=PRECISION)
-        best = tl.maximum(best, total + shift)
+        if PARTS:
+            best = total
+        else:
+            best = tl.maximum(best, total + shift)
+    if PARTS:
+        y += tl.program_id(1).to(tl.int64) * n * f * pixels
     target = y + (image[None, :] * f + feature[:, None]) * pixels + pixel[None, :]
     mask = (feature < f)[:, None] & there[None, :]
     tl.store(target, best.to(y.dtype.element_ty), mask=mask)
@@ -202,6 +228,40 @@ def _pool(
     tl.store(y + plane * oh * ow + pixel, best.to(y.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def _pool_parts(
+    sums,
+    bias,
+    y,
+    count,
+    step,
+    f,
+    h,
+    w,
+    oh,
+    ow,
+    stride,
+    parts,
+    WINDOW: tl.constexpr,
+    MANY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """As above, of sums that are ``step`` apart and lack the bias; all parts come at once."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    plane, pixel = at // (oh * ow), at % (oh * ow)
+    corner = plane * h * w + (pixel // ow * w + pixel % ow) * stride
+    part = tl.arange(0, MANY)[:, None]
+    mask = (part < parts) & (at < count)[None, :]
+    source = sums + part.to(tl.int64) * step + corner[None, :]
+    shift = tl.load(bias + plane % f, mask=at < count, other=0.0).to(tl.float32)
+    best = tl.zeros((BLOCK,), tl.float32)
+    for dy in range(WINDOW):
+        for dx in tl.static_range(WINDOW):
+            value = tl.load(source + dy * w + dx, mask=mask, other=0.0)
+            best = tl.maximum(best, tl.sum(value, axis=0) + shift)
+    tl.store(y + at, best.to(y.dtype.element_ty), mask=at < count)
+
+
 def _precision(x):
     """How a dot multiplies float32: as it is, or as TF32 where that is asked for and NVIDIA's."""
     if not TF32 or x.dtype != torch.float32 or not x.is_cuda:
@@ -217,6 +277,8 @@ def _fit(length, block):
 def _with_channels_last(x, width):
     images, channels = x.shape[:2]
     pixels = x.shape[2] * x.shape[3]
+    if pixels == 1 and width == channels:
+        return x
     y = torch.empty((images, pixels, width), dtype=x.dtype, device=x.device)
     block_c = min(64, triton.next_power_of_2(width))
     block_p = min(64, triton.next_power_of_2(pixels))
@@ -227,76 +289,138 @@ def _with_channels_last(x, width):
     return y
 
 
-def _tiles(features, images, pixels, most_features, most_pixels):
-    """Features and pixels of a tile, whether it has those of several images, how many there are.
-    Tiles are smaller where they are few."""
+def _tiles(features, images, pixels, depth, strict):
+    """Features and pixels of a tile, whether it has those of several images, how many there are
+    and in how many parts their depth is. Where tiles are few and not deep, they are smaller."""
+    most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
     across = 2 * pixels <= LEAST
     if across:
         images, pixels = 1, images * pixels
-    block_f, block_p = _fit(features, most_features), _fit(pixels, most_pixels)
+    block_f, block_p = _fit(features, most_f), _fit(pixels, most_p)
 
     def count():
         return triton.cdiv(features, block_f) * images * triton.cdiv(pixels, block_p)
 
+    parts = depth // (LEAST_DEPTH_F32 if strict else LEAST_DEPTH)
+    if 2 * count() <= PROGRAMS and parts > 1:
+        return block_f, block_p, across, count(), min(parts, PROGRAMS_DEEP // count())
     while count() < PROGRAMS and block_p > LEAST:
         block_p //= 2
-    return block_f, block_p, across, count()
+    return block_f, block_p, across, count(), 1
 
 
-def _launch(x, weight, bias, y, stride, padding, window, pool_stride):
+def _convolved(x, weight, bias, y, tiles, stride, padding, window, pool_stride):
+    """``y`` and 1; or, where the depth is in parts, their sums and how many they are."""
     (n, c, h, w), (f, _, kh, kw) = x.shape, weight.shape
     oh, ow = y.shape[2:]
+    block_f, block_p, across, programs, parts = tiles
     strict = x.dtype == torch.float32
-    most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
-    block_f, block_p, across, programs = _tiles(f, n, oh * ow, most_f, most_p)
-    options = {
-        "KH": kh,
-        "KW": kw,
-        "BLOCK_F": block_f,
-        "BLOCK_P": block_p,
-        "ACROSS": across,
-        "PRECISION": _precision(x),
-        "num_warps": NUM_WARPS_F32 if strict else NUM_WARPS,
-        "num_stages": NUM_STAGES,
-    }
-    sizes = (f, ow, oh * ow, stride, padding, window, pool_stride)
-    if c >= MANY and y.numel() * window**2 * c * kh * kw >= LAST_FROM:
+    last = c >= MANY and y.numel() * window**2 * c * kh * kw >= LAST_FROM
+    if last:
         block_k = _fit(c, BLOCK_K_F32 if strict else BLOCK_K_LAST)
         width = triton.cdiv(c, block_k) * block_k
         x, weight = _with_channels_last(x, width), _with_channels_last(weight, width)
-        _convolve_last[(programs,)](
-            x, weight, bias, y, n, h, w, width, *sizes, BLOCK_K=block_k, **options
+        kernel, sizes, depth = _convolve_last, (n, h, w, width), width * kh * kw
+    else:
+        block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
+        kernel, sizes, depth = _convolve, (n, c, h, w), c * kh * kw
+    span = triton.cdiv(triton.cdiv(depth, parts), block_k) * block_k
+    parts = triton.cdiv(depth, span)
+    warps = NUM_WARPS_F32 if strict else NUM_WARPS
+    if parts > 1:
+        # Programs are few, and leave registers for more warps, which wait less for each other.
+        warps = NUM_WARPS_DEEP_F32 if strict else warps
+        y = torch.empty((parts, y.numel()), dtype=torch.float32, device=y.device)
+    kernel[(programs, parts)](
+        x,
+        weight,
+        bias,
+        y,
+        *sizes,
+        f,
+        ow,
+        oh * ow,
+        stride,
+        padding,
+        window,
+        pool_stride,
+        span,
+        KH=kh,
+        KW=kw,
+        BLOCK_F=block_f,
+        BLOCK_P=block_p,
+        BLOCK_K=block_k,
+        ACROSS=across,
+        PARTS=parts > 1,
+        PRECISION=_precision(x),
+        num_warps=warps,
+        num_stages=NUM_STAGES,
+    )
+    return y, parts
+
+
+def _pooled(x, parts, bias, y, height, width, window, stride):
+    n, f, oh, ow = y.shape
+    if parts > 1:
+        many = triton.next_power_of_2(parts)
+        block = max(32, 4096 // many)
+        _pool_parts[(triton.cdiv(y.numel(), block),)](
+            x,
+            bias,
+            y,
+            y.numel(),
+            n * f * height * width,
+            f,
+            height,
+            width,
+            oh,
+            ow,
+            stride,
+            parts,
+            WINDOW=window,
+            MANY=many,
+            BLOCK=block,
+            num_warps=4,
         )
         return
-    block_k = _fit(c * kh * kw, BLOCK_K_F32 if strict else BLOCK_K)
-    _convolve[(programs,)](x, weight, bias, y, n, c, h, w, *sizes, BLOCK_K=block_k, **options)
-
-
-def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride):
-    n, f, oh, ow = y.shape
-    if y.numel() == 0:
-        return
-    if window <= pool_stride:
-        _launch(x, weight, bias, y, stride, padding, window, pool_stride)
-        return
-    # As many rows and columns as the pools reach.
-    height, width = (oh - 1) * pool_stride + window, (ow - 1) * pool_stride + window
-    scratch = torch.empty((n, f, height, width), dtype=y.dtype, device=y.device)
-    _launch(x, weight, bias, scratch, stride, padding, 1, 1)
     block = min(TILE_POOL, triton.next_power_of_2(oh * ow))
     rows = TILE_POOL // block
     grid = (triton.cdiv(n * f, rows) * triton.cdiv(oh * ow, block),)
     _pool[grid](
-        scratch,
+        x,
         y,
         n * f,
         height,
         width,
         oh,
         ow,
-        pool_stride,
+        stride,
         WINDOW=window,
         ROWS=rows,
         BLOCK=block,
         num_warps=4,
     )
+
+
+def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride):
+    n, f, oh, ow = y.shape
+    if y.numel() == 0:
+        return
+    strict = x.dtype == torch.float32
+    depth = weight[0].numel()
+    if window <= pool_stride:
+        # A pool's maximum cannot be had of parts, so that only a window of 1 has any here.
+        tiles = _tiles(f, n, oh * ow, depth if window == 1 else 0, strict)
+        if window == 1 or window < pool_stride or tiles[3] >= PROGRAMS:
+            result, parts = _convolved(
+                x, weight, bias, y, tiles, stride, padding, window, pool_stride
+            )
+            if parts > 1:
+                _pooled(result, parts, bias, y, oh, ow, 1, 1)
+            return
+    # As many rows and columns as the pools reach.
+    height, width = (oh - 1) * pool_stride + window, (ow - 1) * pool_stride + window
+    scratch = torch.empty((n, f, height, width), dtype=y.dtype, device=y.device)
+    tiles = _tiles(f, n, height * width, depth, strict)
+    scratch, parts = _convolved(x, weight, bias, scratch, tiles, stride, padding, 1, 1)
+    _pooled(scratch, parts, bias, y, height, width, window, pool_stride)

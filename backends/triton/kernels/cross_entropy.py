@@ -1,6 +1,9 @@
 """Each row's log of a sum of powers, less the logit of its class: rows are held in registers when
 they fit; through wider ones goes one pass, in which each lane has a running maximum of its own. Few
-wide rows are shared out, and a second launch puts each row's parts together."""
+wide rows are shared out, and a second launch puts each row's parts together.
+
+A lane reads a vector at a time wherever a row starts: what is before the first whole vector and
+after the last is taken in apart from them."""
 
 import torch
 import triton
@@ -16,7 +19,10 @@ PROGRAMS = 512  # knob: 256 512 1024
 
 
 @triton.jit
-def _resident(logits, target, loss, rows, classes, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _resident(
+    logits, target, loss, rows, classes: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    # Of a length that is a constant the compiler drops lanes beyond the end with their registers.
     start_row = tl.program_id(0) * ROWS
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
     start = start_row.to(tl.int64) * classes
@@ -35,13 +41,20 @@ def _resident(logits, target, loss, rows, classes, ROWS: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
-def _powers(start, length, LANES: tl.constexpr, PER_LANE: tl.constexpr):
-    """The maximum of ``length`` logits, and the sum of their powers over that."""
-    col = tl.arange(0, LANES)[:, None] * PER_LANE + tl.arange(0, PER_LANE)[None, :]
+def _powers(logits, at, length, EDGES: tl.constexpr, LANES: tl.constexpr, PER_LANE: tl.constexpr):
+    """The maximum of ``length`` logits from ``at`` on, and the sum of their powers over that. EDGES
+    where not all of them are in whole vectors."""
+    lead = (at % PER_LANE).to(tl.int32)
+    # Written as a product, from which Triton sees what divides it.
+    logits += at // PER_LANE * PER_LANE
+    end = lead + length
+    lane = tl.arange(0, LANES) * PER_LANE
+    col = lane[:, None] + tl.arange(0, PER_LANE)[None, :]
     top = tl.full((LANES,), -float("inf"), tl.float32)
     total = tl.zeros((LANES,), tl.float32)
-    for first in range(0, length, LANES * PER_LANE):
-        value = tl.load(start + first + col, mask=col < length - first, other=-float("inf"))
+    for first in range(0, end, LANES * PER_LANE):
+        whole = (lane >= lead - first) & (lane <= end - PER_LANE - first)
+        value = tl.load(logits + first + col, mask=whole[:, None], other=-float("inf"))
         value = value.to(tl.float32)
         higher = tl.maximum(top, tl.max(value, axis=1))
         # While a lane has seen only -inf, -inf - -inf would make NaN of it.
@@ -50,26 +63,57 @@ def _powers(start, length, LANES: tl.constexpr, PER_LANE: tl.constexpr):
         total = total * tl.exp(top - shift) + powers
         top = higher
     highest = tl.max(top, axis=0)
+    if EDGES:
+        place = tl.arange(0, 2 * PER_LANE)
+        tail = end // PER_LANE * PER_LANE
+        edge = tl.where(place < PER_LANE, place, tail + place - PER_LANE)
+        before = place < tl.where(lead > 0, PER_LANE, 0)
+        # Few logits may all be in one vector, which is not to be counted twice.
+        after = place >= tl.where((lead == 0) | (tail > 0), PER_LANE, 2 * PER_LANE)
+        there = (before | after) & (edge >= lead) & (edge < end)
+        value = tl.load(logits + edge, mask=there, other=-float("inf")).to(tl.float32)
+        highest = tl.maximum(highest, tl.max(value, axis=0))
     shift = tl.where(highest == -float("inf"), 0.0, highest)
-    return highest, tl.sum(total * tl.exp(top - shift), axis=0)
+    result = tl.sum(total * tl.exp(top - shift), axis=0)
+    if EDGES:
+        result += tl.sum(tl.exp(value - shift), axis=0)
+    return highest, result
 
 
 @triton.jit
-def _looped(logits, target, loss, classes, LANES: tl.constexpr, PER_LANE: tl.constexpr):
+def _looped(
+    logits,
+    target,
+    loss,
+    classes,
+    EDGES: tl.constexpr,
+    LANES: tl.constexpr,
+    PER_LANE: tl.constexpr,
+):
     row = tl.program_id(0)
-    start = logits + row.to(tl.int64) * classes
-    highest, total = _powers(start, classes, LANES, PER_LANE)
-    chosen = tl.load(start + tl.load(target + row)).to(tl.float32)
+    start = row.to(tl.int64) * classes
+    highest, total = _powers(logits, start, classes, EDGES, LANES, PER_LANE)
+    chosen = tl.load(logits + start + tl.load(target + row)).to(tl.float32)
     result = tl.log(total) + (highest - chosen)
     tl.store(loss + row, result.to(loss.dtype.element_ty))
 
 
 @triton.jit
-def _part(logits, tops, totals, classes, parts, span, LANES: tl.constexpr, PER_LANE: tl.constexpr):
+def _part(
+    logits,
+    tops,
+    totals,
+    classes,
+    parts,
+    span,
+    EDGES: tl.constexpr,
+    LANES: tl.constexpr,
+    PER_LANE: tl.constexpr,
+):
     row = (tl.program_id(0) // parts).to(tl.int64)
     first = tl.program_id(0) % parts * span
     left = tl.minimum(classes - first, span)
-    top, total = _powers(logits + row * classes + first, left, LANES, PER_LANE)
+    top, total = _powers(logits, row * classes + first, left, EDGES, LANES, PER_LANE)
     tl.store(tops + tl.program_id(0), top)
     tl.store(totals + tl.program_id(0), total)
 
@@ -93,17 +137,19 @@ def _wide(logits, target, loss):
     step = LANES * PER_LANE
     warps = max(1, min(16, step // (32 * PER_THREAD)))
     parts = max(1, min(PROGRAMS // rows, classes // step))
+    options = {
+        "EDGES": classes % PER_LANE > 0,
+        "LANES": LANES,
+        "PER_LANE": PER_LANE,
+        "num_warps": warps,
+    }
     if parts == 1:
-        _looped[(rows,)](
-            logits, target, loss, classes, LANES=LANES, PER_LANE=PER_LANE, num_warps=warps
-        )
+        _looped[(rows,)](logits, target, loss, classes, **options)
         return
     span = triton.cdiv(triton.cdiv(classes, parts), step) * step
     parts = triton.cdiv(classes, span)
     tops, totals = torch.empty((2, rows * parts), dtype=torch.float32, device=logits.device)
-    _part[(rows * parts,)](
-        logits, tops, totals, classes, parts, span, LANES=LANES, PER_LANE=PER_LANE, num_warps=warps
-    )
+    _part[(rows * parts,)](logits, tops, totals, classes, parts, span, **options)
     many = triton.next_power_of_2(parts)
     _combine[(rows,)](logits, target, loss, tops, totals, classes, parts, MANY=many)
 

@@ -17,7 +17,10 @@ PART = 8192  # knob: 4096 8192 16384
 
 
 @triton.jit
-def _resident(x, weight, bias, y, rows, cols, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _resident(
+    x, weight, bias, y, rows, cols: tl.constexpr, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    # Of a length that is a constant the compiler drops lanes beyond the end with their registers.
     start_row = tl.program_id(0) * ROWS
     # The tile's start is a 64-bit scalar, so that the offsets within it stay 32-bit.
     start = start_row.to(tl.int64) * cols

@@ -10,8 +10,19 @@ FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
-def _rope(x, cos, sin, y, lines, heads, half, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """``lines`` are the heads of all tokens."""
+def _rope(
+    x,
+    cos,
+    sin,
+    y,
+    lines,
+    heads: tl.constexpr,
+    half: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """``lines`` are the heads of all tokens. A head's half is a constant, as a model's is: of a
+    length that it knows the compiler drops lanes beyond the end with their registers."""
     tiles = tl.cdiv(half, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     start_col = tl.program_id(0) % tiles * BLOCK

@@ -1,9 +1,9 @@
 """x with rows of src added, in their order and without atomics, so that equal inputs give equal
 bits. A first launch lists which rows of src go to each span of rows; then a tile of rows looks its
-own up in its span's list, and adds them in float32. Where few rows get much there would be few such
-tiles: there a program has a part of src, and sums of all rows of a tile. Where lists would be long,
-sums are float32 atomics, in the hardware's order: putting so much in order would take many times as
-long."""
+own up in its span's list, and adds them in float32. Where there would be few such tiles, each row
+has programs of its own, which add many of its list's rows at once; where few rows get much, a
+program has a part of src, and sums of all rows of a tile. Where lists would be long, sums are
+float32 atomics, in the hardware's order: putting so much in order would take many times as long."""
 
 import torch
 import triton
@@ -14,6 +14,11 @@ SCAN = 4096  # knob: 2048 4096 8192
 TILE = 2048  # knob: 1024 2048 4096
 LOOK = 256  # knob: 128 256 512
 NUM_WARPS = 4  # knob: 4 8
+# Fewer tiles leave a device idle, and each would add row after row, waiting for every one.
+FEW_TILES = 256  # knob: 128 256 512
+ALONE_TILE = 4096  # knob: 2048 4096 8192
+ALONE_COLS = 256  # knob: 128 256 512
+MOST_ALONE = 4096
 # For few rows that get much each.
 PROGRAMS = 512  # knob: 256 512 1024
 CROWD_ROWS = 8  # knob: 4 8
@@ -83,6 +88,39 @@ def _add(
             total += tl.load(source, mask=(following < n) & in_row, other=0.0).to(tl.float32)
             waiting = waiting & (entry[None, :] > following)
     tl.store(y + target, total.to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _alone(
+    x,
+    index,
+    src,
+    y,
+    listed,
+    bounds,
+    dim,
+    span,
+    LOOK: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Columns of one row. Of LOOK entries those of other rows are not read, so that all that are
+    come at once."""
+    tiles = tl.cdiv(dim, BLOCK)
+    row = tl.program_id(0) // tiles
+    col = tl.program_id(0) % tiles * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.arange(0, LOOK)
+    in_row = col < dim
+    at = row.to(tl.int64) * dim + col
+    total = tl.zeros((LOOK, BLOCK), tl.float32)
+    last = tl.load(bounds + row // span * 2 + 1)
+    for start in range(tl.load(bounds + row // span * 2), last, LOOK):
+        entry = tl.load(listed + start + lane, mask=lane < last - start, other=0)
+        own = tl.load(index + entry, mask=lane < last - start, other=-1) == row
+        source = src + entry.to(tl.int64)[:, None] * dim + col[None, :]
+        mask = own[:, None] & in_row[None, :]
+        total += tl.load(source, mask=mask, other=0.0).to(tl.float32)
+    result = tl.load(x + at, mask=in_row, other=0.0).to(tl.float32) + tl.sum(total, axis=0)
+    tl.store(y + at, result.to(y.dtype.element_ty), mask=in_row)
 
 
 @triton.jit
@@ -190,11 +228,37 @@ def scatter_add(x, index, src, y):
         return
     block = min(TILE, triton.next_power_of_2(dim))
     tile_rows = min(256, TILE // block)
+    few = triton.cdiv(rows, tile_rows) * triton.cdiv(dim, block) < FEW_TILES
+    alone = few and rows * triton.cdiv(dim, ALONE_COLS) <= MOST_ALONE
+    if alone:
+        tile_rows = 1
+    while few and tile_rows > 1 and triton.cdiv(rows, tile_rows) < FEW_TILES:
+        tile_rows //= 2
     span = triton.cdiv(triton.cdiv(rows, SPANS), tile_rows) * tile_rows
     spans = triton.cdiv(rows, span)
     listed = torch.empty((n,), dtype=torch.int32, device=x.device)
     bounds = torch.empty((2 * spans,), dtype=torch.int32, device=x.device)
-    _list[(spans,)](index, listed, bounds, n, span, SCAN=SCAN, num_warps=8)
+    # Of few entries a list takes few instructions: they have to arrive, too.
+    scan = max(256, min(SCAN, triton.next_power_of_2(n)))
+    _list[(spans,)](index, listed, bounds, n, span, SCAN=scan, num_warps=min(8, scan // 256))
+    if alone:
+        block = min(ALONE_COLS, triton.next_power_of_2(dim))
+        # Twice the mean length of a list: most are looked through in one step.
+        look = min(ALONE_TILE // block, triton.next_power_of_2(max(1, 2 * n // spans)))
+        _alone[(rows * triton.cdiv(dim, block),)](
+            x,
+            index,
+            src,
+            y,
+            listed,
+            bounds,
+            dim,
+            span,
+            LOOK=look,
+            BLOCK=block,
+            num_warps=max(1, min(8, look * block // 512)),
+        )
+        return
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(dim, block),)
     _add[grid](
         x,

@@ -1,8 +1,10 @@
 """The k largest of each row, in two launches. The first finds the k-th largest and lists all down
 to it; the second counts for each listed element those above it, which is its place. Short rows are
-kept and their k-th found bit by bit, by counting what is not below a trial; of long ones the digits
-are counted, as many times as it takes. Of few long rows each part lists its own. The largest alone
-is found in one pass, and in one launch where rows have one part."""
+kept and their k-th found bit by bit, by counting what is not below a trial. Of long ones each lane
+finds its largest first, and what is below the k-th of these is none of the k largest: the few that
+are left are kept as a short row is. Where they are many, the digits of all are counted, as many
+times as it takes. Of few long rows each part lists its own. The largest alone is found in one pass,
+and in one launch where rows have one part."""
 
 import torch
 import triton
@@ -14,7 +16,9 @@ LOOP_BLOCK = 4096  # knob: 2048 4096 8192
 DIGITS = {32: 8, 20: 10, 16: 8}
 TILE = 4096  # knob: 1024 2048 4096
 PER_THREAD = 16  # knob: 8 16 32
-PLACES = 256  # knob: 128 256 512
+KEPT = 2048  # knob: 0 1024 2048 4096
+PLACES = 64  # knob: 32 64 128
+ORDER_TILE = 4096  # knob: 2048 4096 8192
 PROGRAMS = 512  # knob: 256 512 1024
 # Of all parts of a row: each is held against all others.
 MOST_LISTED = 2048
@@ -38,6 +42,26 @@ def _pack(key, col):
 
 
 @triton.jit
+def _bar(key, k, BITS: tl.constexpr):
+    """The k-th largest of each row of keys."""
+    bar = tl.zeros((key.shape[0], 1), tl.uint32)
+    unit = tl.full((key.shape[0], 1), 1 << (BITS - 1), tl.uint32)
+    for _ in range(BITS):
+        count = tl.sum((key >= (bar | unit)).to(tl.int32), axis=1)[:, None]
+        bar = tl.where(count >= k, bar | unit, bar)
+        unit = unit >> 1
+    return bar
+
+
+@triton.jit
+def _chosen(key, bar, mask, k):
+    """Of those level with the k-th, as many are listed as there is room for, the first ones."""
+    level = ((key == bar) & mask).to(tl.int32)
+    room = k - tl.sum((key > bar).to(tl.int32), axis=1)[:, None]
+    return ((key > bar) | ((key == bar) & (tl.cumsum(level, axis=1) <= room))) & mask
+
+
+@triton.jit
 def _resident(
     x,
     listed,
@@ -56,16 +80,7 @@ def _resident(
     col = tl.arange(0, BLOCK)[None, :]
     mask = (row < rows - start_row) & (col < cols)
     key = _keys(x + start * cols + row * cols + col, mask, SHIFT)
-    bar = tl.zeros((ROWS, 1), tl.uint32)
-    unit = tl.full((ROWS, 1), 1 << (BITS - 1), tl.uint32)
-    for _ in range(BITS):
-        count = tl.sum((key >= (bar | unit)).to(tl.int32), axis=1)[:, None]
-        bar = tl.where(count >= k, bar | unit, bar)
-        unit = unit >> 1
-    level = (key == bar).to(tl.int32)
-    # Of those level with the k-th, as many are listed as there is room for, the first ones.
-    room = k - tl.sum((key > bar).to(tl.int32), axis=1)[:, None]
-    chosen = ((key > bar) | ((key == bar) & (tl.cumsum(level, axis=1) <= room))) & mask
+    chosen = _chosen(key, _bar(key, k, BITS), mask, k)
     place = tl.cumsum(chosen.to(tl.int32), axis=1) - 1
     tl.store(listed + start * k + row * k + place, _pack(key, col), mask=chosen)
 
@@ -74,19 +89,85 @@ def _resident(
 def _looped(
     x,
     listed,
+    kept,
     cols,
     k,
     span,
     BITS: tl.constexpr,
     SHIFT: tl.constexpr,
     DIGIT: tl.constexpr,
+    KEPT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Columns ``[part * span, part * span + span)`` of a row."""
     begin = tl.program_id(1) * span
     end = begin + tl.minimum(cols - begin, span)
+    part = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
     x += tl.program_id(0).to(tl.int64) * cols
-    listed += (tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * k
+    listed += part * k
+    if KEPT:
+        kept += part * KEPT
+        count = _keep(x, kept, begin, end, k, BITS, SHIFT, KEPT, BLOCK)
+        if count <= KEPT:
+            # Other threads have written what is read.
+            tl.debug_barrier()
+            lane = tl.arange(0, KEPT)[None, :]
+            mask = lane < count
+            packed = tl.load(kept + lane, mask=mask, other=0)
+            key = (packed >> 31).to(tl.uint32)
+            chosen = _chosen(key, _bar(key, k, BITS), mask, k)
+            place = tl.cumsum(chosen.to(tl.int32), axis=1) - 1
+            tl.store(listed + place, packed, mask=chosen)
+        else:
+            _count(x, listed, begin, end, k, BITS, SHIFT, DIGIT, BLOCK)
+    else:
+        _count(x, listed, begin, end, k, BITS, SHIFT, DIGIT, BLOCK)
+
+
+@triton.jit
+def _keep(
+    x,
+    kept,
+    begin,
+    end,
+    k,
+    BITS: tl.constexpr,
+    SHIFT: tl.constexpr,
+    KEPT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """How many are not below the k-th of the lanes' largest; they are listed, KEPT at most."""
+    lane = tl.arange(0, BLOCK)[None, :]
+    best = tl.zeros((1, BLOCK), tl.uint32)
+    for first in range(begin, end, BLOCK):
+        best = tl.maximum(best, _keys(x + first + lane, lane < end - first, SHIFT))
+    bar = _bar(best, k, BITS)
+    count = tl.zeros((), tl.int32)
+    for first in range(begin, end, BLOCK):
+        here = lane < end - first
+        key = _keys(x + first + lane, here, SHIFT)
+        chosen = ((key >= bar) & here).to(tl.int32)
+        found = tl.sum(tl.sum(chosen, axis=1), axis=0)
+        if found > 0:
+            place = count + tl.cumsum(chosen, axis=1) - 1
+            mask = (chosen > 0) & (place < KEPT)
+            tl.store(kept + place, _pack(key, first + lane), mask=mask)
+            count += found
+    return count
+
+
+@triton.jit
+def _count(
+    x,
+    listed,
+    begin,
+    end,
+    k,
+    BITS: tl.constexpr,
+    SHIFT: tl.constexpr,
+    DIGIT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     lane = tl.arange(0, BLOCK)
     BINS: tl.constexpr = 1 << DIGIT
     # Of the k-th largest all bits from ``low`` on are known: in these, ``above`` are larger, and
@@ -172,8 +253,9 @@ def _order(
     k,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OTHERS: tl.constexpr,
 ):
-    """Of ``total`` that are listed of each row."""
+    """Of ``total`` that are listed of each row, OTHERS at a time are held against a program's."""
     tiles = tl.cdiv(total, BLOCK)
     start_row = tl.program_id(0) // tiles * ROWS
     row = tl.arange(0, ROWS)[:, None]
@@ -182,9 +264,13 @@ def _order(
     mask = in_rows & (place < total)
     row = start_row.to(tl.int64) + row
     own = tl.load(listed + row * total + place, mask=mask, other=0)
-    above = tl.zeros((ROWS, BLOCK), tl.int32)
-    for other in range(total):
-        above += (tl.load(listed + row * total + other, mask=in_rows, other=0) > own).to(tl.int32)
+    lane = tl.arange(0, OTHERS)[None, None, :]
+    larger = tl.zeros((ROWS, BLOCK, OTHERS), tl.int32)
+    for first in range(0, total, OTHERS):
+        here = in_rows[:, :, None] & (lane < total - first)
+        other = tl.load(listed + (row * total)[:, :, None] + first + lane, mask=here, other=0)
+        larger += (other > own[:, :, None]).to(tl.int32)
+    above = tl.sum(larger, axis=2)
     mask = mask & (above < k)
     col = 0x7FFFFFFF - (own & 0x7FFFFFFF)
     tl.store(values + row * k + above, tl.load(x + row * cols + col, mask=mask), mask=mask)
@@ -213,9 +299,21 @@ def topk(x, values, indices, k):
     if whole:
         return
     block = min(PLACES, triton.next_power_of_2(total))
-    tile_rows = PLACES // block
+    tile_rows = max(1, ORDER_TILE // block**2)
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(total, block),)
-    _order[grid](x, listed, values, indices, rows, cols, total, k, ROWS=tile_rows, BLOCK=block)
+    _order[grid](
+        x,
+        listed,
+        values,
+        indices,
+        rows,
+        cols,
+        total,
+        k,
+        ROWS=tile_rows,
+        BLOCK=block,
+        OTHERS=block,
+    )
 
 
 def _list(x, listed, values, indices, k, parts, bits):
@@ -243,15 +341,20 @@ def _list(x, listed, values, indices, k, parts, bits):
             num_warps=warps,
         )
     elif cols > RESIDENT:
+        # Of a large k more are left.
+        most = KEPT if k <= KEPT // 2 else 0
+        kept = torch.empty((rows, parts, most), dtype=torch.int64, device=x.device)
         _looped[(rows, parts)](
             x,
             listed,
+            kept,
             cols,
             k,
             span,
             BITS=bits,
             SHIFT=32 - bits,
             DIGIT=DIGITS[bits],
+            KEPT=most,
             BLOCK=LOOP_BLOCK,
             num_warps=8,
         )
