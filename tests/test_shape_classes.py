@@ -63,6 +63,7 @@ SHAPES = {
     "maxpool2d": [
         {"n": 1, "c": 3, "h": 7, "w": 99, "window": 2, "stride": 2, "padding": 0},
         {"n": 2, "c": 5, "h": 40, "w": 8, "window": 3, "stride": 1, "padding": 1},
+        {"n": 2, "c": 3, "h": 33, "w": 47, "window": 5, "stride": 5, "padding": 2},
     ],
     "bmm": [{"batch": 5, "m": 11, "n": 7, "k": 2}, {"batch": 3, "m": 16, "n": 40, "k": 4}],
     "topk": [
@@ -236,15 +237,20 @@ IN_PALLAS = {
     },
 }
 #: Of kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything, some of
-#: them twice; few entries, or some hundred of a few elements. Products of few columns: of short
-#: rows that no packs fill, and of longer ones, of which several lie alike and share what is read,
-#: alone and in parts; small tiles, whole, over an edge and in parts.
+#: them twice; few entries, or some hundred of a few elements; warps that have part of a row.
+#: Products of few columns: of short rows that no packs fill, and of longer ones, a block's each or
+#: of which several lie alike and share what is read, alone and in parts; of few rows in narrow
+#: tiles; small tiles, whole, over an edge and in parts. Sums of few rows for each column.
 NATIVE = {
     "matmul": [
         {"m": 601, "n": 1, "k": 11},
         {"m": 270, "n": 3, "k": 15},
         {"m": 170, "n": 1, "k": 61},
         {"m": 77, "n": 1, "k": 133},
+        {"m": 2101, "n": 1, "k": 133},
+        {"m": 1, "n": 1, "k": 1231},
+        {"m": 1, "n": 165, "k": 615},
+        {"m": 7, "n": 1152, "k": 1024},
         {"m": 70, "n": 2, "k": 4002},
         {"m": 33, "n": 1, "k": 9001},
         {"m": 75, "n": 4, "k": 264},
@@ -273,6 +279,12 @@ NATIVE = {
         {"rows": 3, "dim": 50, "n": 500},
         {"rows": 40, "dim": 240, "n": 70},
         {"rows": 3, "dim": 64, "n": 8},
+        {"rows": 83, "dim": 13, "n": 1085},
+        {"rows": 563, "dim": 175, "n": 2301},
+    ],
+    "sum": [
+        {"outer": 8, "reduce": 16, "inner": 5120},
+        {"outer": 3, "reduce": 197, "inner": 1152},
     ],
 }
 #: Float32 convolutions of a few tiles, whose depth blocks share: of filters that are whole packs
@@ -460,6 +472,9 @@ def test_a_shape_of_another_class_is_right_in_opencl(
     _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
 
 
+#: Of two lanes each, of some, and of a warp, the last with an element fewer than it holds; and in
+#: whole packs, of which a thread has one.
+RAGGED_ROWS = ((33, 17), (70, 103), (37, 231), (19, 637), (11, 1023), (40, 1024))
 #: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
 #: that begin anywhere, of less and of more than a tile; windows that overlap in rows without
 #: packs; narrow rows that begin anywhere, in shared memory; in CUDA alone, operands whose rows are
@@ -483,8 +498,23 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
     ),
     "cumsum": (
         {"FEW": 0},
-        [{"rows": 3301, "cols": 3}, {"rows": 517, "cols": 13}, {"rows": 300, "cols": 8}],
+        [
+            *({"rows": 3301, "cols": 3}, {"rows": 517, "cols": 13}, {"rows": 300, "cols": 8}),
+            *({"rows": rows, "cols": cols} for rows, cols in RAGGED_ROWS),
+        ],
     ),
+    "cross_entropy": (
+        {"FEW": 0},
+        [{"rows": rows, "classes": classes} for rows, classes in RAGGED_ROWS],
+    ),
+    "sum": (
+        {"FEW": 0},
+        [{"outer": rows, "reduce": cols, "inner": 1} for rows, cols in RAGGED_ROWS],
+    ),
+    **{
+        op: ({"FEW": 0}, [{"rows": rows, "cols": cols} for rows, cols in RAGGED_ROWS])
+        for op in ("argmax", "layernorm", "rmsnorm", "softmax")
+    },
     "int8_matmul": (
         {"PAD_FROM": 0},
         [

@@ -9,6 +9,9 @@
 #define FILL 1024  // knob: 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 
+constexpr int LARGE = 1024;  // threads of the largest block
+constexpr int ENOUGH_ROWS = 128;  // where such blocks fill a GPU, and parts would take a second kernel
+
 typedef unsigned long long Key;  // the value, then the pack: of equal values the first is larger
 
 // Rises with the value, a NaN above all.
@@ -61,17 +64,42 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void argmax_narrow(const scalar_t* _
     if (threadIdx.x % lanes == 0 && row < rows) index[row] = element(in, key);
 }
 
+// Of local elements from `first` on, each `step`th: the first of the largest, a NaN being larger than all.
+__device__ __forceinline__ Key highest_of(const scalar_t* row, int first, int length, int step) {
+    float most = first < length ? float(row[first]) : float(lowest());
+    int place = first;
+#pragma unroll 4
+    for (int i = first + step; i < length; i += step) {
+        const float value = float(row[i]);
+        if (!(value <= most) && most == most) most = value, place = i;
+    }
+    return (Key)ordered(most) << 32 | ~(unsigned)place;
+}
+
 // Rows of at most SHORT_ROW elements.
 __global__ __launch_bounds__(SHORT_BLOCK) void argmax_short(const scalar_t* __restrict__ x,
                                                       int64_t* __restrict__ index, int64_t rows,
                                                       int64_t cols) {
     each_short_row(x, rows, cols, [&](int64_t row, const Single& in) {
-        index[row] = element(in, highest(in, Part(in.packs, 1, 0), 0, 1));
+        index[row] = ~(unsigned)highest_of(in.start, 0, (int)cols, 1);
     });
 }
 
+// Narrow ragged rows, of at most LOCAL_MOST elements for each of a warp's lanes.
+__global__ __launch_bounds__(LOCAL_BLOCK) void argmax_local(const scalar_t* __restrict__ x,
+                                                            int64_t* __restrict__ index, int64_t rows,
+                                                            int cols, int lanes) {
+    __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
+    const BlockRows own(rows, blockDim.x / lanes);
+    const scalar_t* here = image.fetch(x, own.first * cols, own.count * cols, rows * cols, blockDim.x);
+    const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    const scalar_t* mine = here + min(row, own.count - 1) * cols;
+    const Key key = lane_highest(highest_of(mine, lane, cols, lanes), lanes);
+    if (lane == 0 && row < own.count) index[own.first + row] = ~(unsigned)key;
+}
+
 template <class R>
-__global__ __launch_bounds__(threads_most<R>(BLOCK)) void argmax_wide(
+__global__ __launch_bounds__(LARGE) void argmax_wide(
     const scalar_t* __restrict__ x, int64_t* __restrict__ index, Key* partial, int64_t cols,
     unsigned splits) {
     __shared__ Key warps[WARPS_MOST];
@@ -82,8 +110,9 @@ __global__ __launch_bounds__(threads_most<R>(BLOCK)) void argmax_wide(
     key = lane_highest(key, WARP_SIZE);
     if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = key;
     __syncthreads();
+    if (threadIdx.x >= WARP_SIZE) return;
+    key = lane_highest(threadIdx.x < blockDim.x / WARP_SIZE ? warps[threadIdx.x] : 0, WARP_SIZE);
     if (threadIdx.x > 0) return;
-    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) key = max(key, warps[w]);
     if (partial) partial[blockIdx.x] = key;
     else index[row] = element(in, key);
 }
@@ -115,16 +144,24 @@ int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaSt
         argmax_short<<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, index, rows, cols);
         return (int)cudaGetLastError();
     }
-    if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
-        const int lanes = lanes_for(packs, UNROLL);
-        const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        argmax_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, index, rows, cols, lanes);
+    if (!R::WHOLE && cols <= LOCAL_MOST * WARP_SIZE_MIN) {
+        const int lanes = local_lanes(cols);
+        const unsigned block = block_for(rows * lanes, LOCAL_BLOCK);
+        const int64_t blocks = (rows * lanes + block - 1) / block;
+        argmax_local<<<(unsigned)blocks, block, 0, stream>>>(x, index, rows, (int)cols, lanes);
         return (int)cudaGetLastError();
     }
-    const int64_t splits = splits_for(rows, packs, FILL, part_least<R>(BLOCK));
+    if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
+        const int lanes = lanes_for(packs, UNROLL);
+        const unsigned block = block_for(rows * lanes, BLOCK);
+        const int64_t blocks = (rows * lanes + block - 1) / block;
+        argmax_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(x, index, rows, cols, lanes);
+        return (int)cudaGetLastError();
+    }
+    const int64_t splits = rows >= ENOUGH_ROWS ? 1 : splits_for(rows, packs, FILL, part_least<R>(BLOCK));
     Scratch<Key> partial(splits > 1 ? rows * splits : 0, stream);
     if (partial.error) return (int)partial.error;
-    const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));
+    const unsigned threads = threads_for(packs / splits, UNROLL, splits > 1 || rows >= FILL ? BLOCK : LARGE);
     argmax_wide<R><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, index, partial.data, cols,
                                                                           splits);
     if (partial.data) {
@@ -143,7 +180,8 @@ extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t c
         argmax_single<<<(unsigned)((rows + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(index, rows);
         return (int)cudaGetLastError();
     }
-    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(x, index, rows, cols, stream);
-    return are_whole((uintptr_t)x, cols) ? launch<Whole>(x, index, rows, cols, stream)
-                                         : launch<Ragged>(x, index, rows, cols, stream);
+    const bool whole = are_whole((uintptr_t)x, cols);
+    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+        return launch<Single>(x, index, rows, cols, stream);
+    return whole ? launch<Whole>(x, index, rows, cols, stream) : launch<Ragged>(x, index, rows, cols, stream);
 }

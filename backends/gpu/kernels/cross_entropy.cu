@@ -8,27 +8,15 @@
 #define FILL 1024  // knob: 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 
-// The exponential of a difference, which is small where it matters, so the product is near enough.
-__device__ __forceinline__ float power(float difference) {
-#if PORTKERN_HIP
-    return exp2f(difference * 1.44269504088896341f);
-#else  // exp2f is this instruction and three for results below 2^-126, which add nothing here
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(difference * 1.44269504088896341f));
-    return result;
-#endif
-}
-
 // x: the maximum, y: the sum of powers relative to it
 __device__ __forceinline__ float2 joined(float2 a, float2 b) {
     const float top = fmaxf(a.x, b.x);
-    return make_float2(top, a.y * power(a.x - top) + b.y * power(b.x - top));
+    return make_float2(top, a.y * exponential(a.x - top) + b.y * exponential(b.x - top));
 }
 
 __device__ __forceinline__ float2 joined_by_lanes(float2 seen, int lanes) {
-    for (int d = lanes / 2; d > 0; d /= 2)
-        seen = joined(seen, make_float2(warp_shuffle_xor(seen.x, d), warp_shuffle_xor(seen.y, d)));
-    return seen;
+    const float top = lane_reduce<Max>(seen.x, lanes);
+    return make_float2(top, lane_reduce<Sum>(seen.y * exponential(seen.x - top), lanes));
 }
 
 // Of what a member of those that share a part of a row has.
@@ -42,8 +30,8 @@ __device__ __forceinline__ float2 look(const R& row, const Part& part, int me, i
             for (int j = 0; j < R::VEC; ++j) top = fmaxf(top, float(pack.at[j]));
         for (const auto& pack : values)
 #pragma unroll
-            for (int j = 0; j < R::VEC; ++j) total += power(float(pack.at[j]) - top);
-        seen = make_float2(top, seen.y * power(seen.x - top) + total);
+            for (int j = 0; j < R::VEC; ++j) total += exponential(float(pack.at[j]) - top);
+        seen = make_float2(top, seen.y * exponential(seen.x - top) + total);
     });
     return seen;
 }
@@ -54,8 +42,10 @@ struct Tensors {
     scalar_t* loss;
     int64_t rows, classes;
 
-    __device__ __forceinline__ void write(int64_t row, float2 seen) const {
-        const float chosen = float(logits[row * classes + target[row]]);
+    __device__ __forceinline__ float chosen(int64_t row) const {
+        return float(logits[row * classes + target[row]]);
+    }
+    __device__ __forceinline__ void write(int64_t row, float2 seen, float chosen) const {
         loss[row] = scalar_t(logf(seen.y) - (chosen - seen.x));
     }
 };
@@ -64,14 +54,37 @@ template <class R>
 __global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all, int lanes) {
     const int64_t row = group_of_lanes(lanes);
     const R in(all.logits, row < all.rows ? row : all.rows - 1, all.classes);
+    const bool writes = threadIdx.x % lanes == 0 && row < all.rows;
+    const float chosen = writes ? all.chosen(row) : 0.0f;  // asked for first, being two loads in turn
     const float2 seen = joined_by_lanes(look(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
-    if (threadIdx.x % lanes == 0 && row < all.rows) all.write(row, seen);
+    if (writes) all.write(row, seen, chosen);
+}
+
+// Narrow ragged rows, of at most LOCAL_MOST elements for each of a warp's lanes.
+__global__ __launch_bounds__(LOCAL_BLOCK) void cross_entropy_local(const Tensors all, int lanes) {
+    __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
+    const int cols = (int)all.classes, lane = threadIdx.x % lanes, me = threadIdx.x / lanes;
+    const BlockRows own(all.rows, blockDim.x / lanes);
+    const bool there = me < own.count;
+    const int64_t row = own.first + me;
+    const scalar_t* here = image.fetch(all.logits, own.first * cols, own.count * cols,
+                                       all.rows * cols, blockDim.x);
+    const int first = me * cols + lane, last = there ? (me + 1) * cols : first;
+    const int64_t target = there && lane == 0 ? all.target[row] : 0;
+    float top = Max::start(), total = 0.0f;
+#pragma unroll 4
+    for (int i = first; i < last; i += lanes) top = fmaxf(top, float(here[i]));
+    top = lane_reduce<Max>(top, lanes);
+#pragma unroll 4
+    for (int i = first; i < last; i += lanes) total += exponential(float(here[i]) - top);
+    total = lane_reduce<Sum>(total, lanes);
+    if (there && lane == 0) all.write(row, make_float2(top, total), float(here[me * cols + target]));
 }
 
 // Rows of at most SHORT_ROW elements.
 __global__ __launch_bounds__(SHORT_BLOCK) void cross_entropy_short(const Tensors all) {
     each_short_row(all.logits, all.rows, all.classes, [&](int64_t row, const Single& in) {
-        all.write(row, look(in, Part(in.packs, 1, 0), 0, 1));
+        all.write(row, look(in, Part(in.packs, 1, 0), 0, 1), all.chosen(row));
     });
 }
 
@@ -84,14 +97,19 @@ __global__ __launch_bounds__(threads_most<R>(BLOCK)) void cross_entropy_wide(con
     const int64_t row = blockIdx.x / splits;
     const R in(all.logits, row, all.classes);
     const Part part(in.packs, splits, blockIdx.x % splits);
+    const float chosen = threadIdx.x == 0 && !parts ? all.chosen(row) : 0.0f;
     float2 seen = look(in, part, threadIdx.x, blockDim.x);
     seen = joined_by_lanes(seen, WARP_SIZE);
     if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = seen;
     __syncthreads();
+    if (threadIdx.x >= WARP_SIZE) return;
+    // A warp's lanes are as many as there are warps, or more.
+    seen = make_float2(Max::start(), 0.0f);
+    if (threadIdx.x < blockDim.x / WARP_SIZE) seen = warps[threadIdx.x];
+    seen = joined_by_lanes(seen, WARP_SIZE);
     if (threadIdx.x > 0) return;
-    for (int w = 1; w < blockDim.x / WARP_SIZE; ++w) seen = joined(seen, warps[w]);
     if (parts) parts[blockIdx.x] = seen;
-    else all.write(row, seen);
+    else all.write(row, seen, chosen);
 }
 
 __global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors all,
@@ -103,7 +121,7 @@ __global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors al
     for (int64_t s = lane; row < all.rows && s < splits; s += lanes)
         seen = joined(seen, parts[row * splits + s]);
     seen = joined_by_lanes(seen, lanes);
-    if (lane == 0 && row < all.rows) all.write(row, seen);
+    if (lane == 0 && row < all.rows) all.write(row, seen, all.chosen(row));
 }
 
 template <class R>
@@ -113,10 +131,18 @@ int launch(const Tensors& all, cudaStream_t stream) {
         cross_entropy_short<<<short_blocks(all.rows), SHORT_BLOCK, 0, stream>>>(all);
         return (int)cudaGetLastError();
     }
+    if (!R::WHOLE && all.classes <= LOCAL_MOST * WARP_SIZE_MIN) {
+        const int lanes = local_lanes(all.classes);
+        const unsigned block = block_for(all.rows * lanes, LOCAL_BLOCK);
+        const int64_t blocks = (all.rows * lanes + block - 1) / block;
+        cross_entropy_local<<<(unsigned)blocks, block, 0, stream>>>(all, lanes);
+        return (int)cudaGetLastError();
+    }
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
-        const int64_t blocks = (all.rows * lanes + BLOCK - 1) / BLOCK;
-        cross_entropy_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(all, lanes);
+        const unsigned block = block_for(all.rows * lanes, BLOCK);
+        const int64_t blocks = (all.rows * lanes + block - 1) / block;
+        cross_entropy_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(all.rows, packs, FILL, part_least<R>(BLOCK));
@@ -135,7 +161,8 @@ extern "C" int cross_entropy(const scalar_t* logits, const int64_t* target, scal
                              int64_t rows, int64_t classes, cudaStream_t stream) {
     if (rows == 0) return 0;
     const Tensors all = {logits, target, loss, rows, classes};
-    if (is_single(rows, classes, SINGLE_MOST, FEW)) return launch<Single>(all, stream);
-    return are_whole((uintptr_t)logits, classes) ? launch<Whole>(all, stream)
-                                                 : launch<Ragged>(all, stream);
+    const bool whole = are_whole((uintptr_t)logits, classes);
+    if (is_single(rows, classes, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+        return launch<Single>(all, stream);
+    return whole ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

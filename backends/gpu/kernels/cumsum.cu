@@ -1,7 +1,8 @@
 // Inclusive running sum along the last axis. Who shares a row takes a pack each, warps scan by
 // shuffles, and a carry joins the chunks, compensated so that long rows lose nothing to it; the next
 // chunk loads meanwhile. Narrow rows are a few lanes' each. A few very wide rows are several blocks'
-// each: these sum their parts first, and begin with what the parts before have.
+// each: these sum their parts first, and begin with what the parts before have. Narrow ragged rows are
+// scanned in shared memory.
 #include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -73,17 +74,31 @@ template <class R>
 __global__ __launch_bounds__(BLOCK) void cumsum_narrow(const scalar_t* __restrict__ x,
                                                        scalar_t* __restrict__ y, int64_t rows,
                                                        int64_t cols, int lanes, bool alike) {
-    if constexpr (R::LOCAL) {
-        __shared__ Image<BLOCK, NARROW_MOST> image;
-        const BlockRows own(rows, BLOCK / lanes);
-        scalar_t* here = image.fetch(x, own.first * cols, (int)(own.count * cols), rows * cols);
-        const int row = threadIdx.x / lanes;
-        scan_row(R(here, min(row, own.count - 1), cols), row < own.count, here, lanes, true);
-        image.store(y, here, own.first * cols, (int)(own.count * cols));
-    } else {
-        const int64_t row = group_of_lanes(lanes);
-        scan_row(R(x, row < rows ? row : rows - 1, cols), row < rows, y, lanes, alike);
-    }
+    const int64_t row = group_of_lanes(lanes);
+    scan_row(R(x, row < rows ? row : rows - 1, cols), row < rows, y, lanes, alike);
+}
+
+// Rows of at most LOCAL_MOST elements for each of a warp's lanes, which sum theirs, and then write over them
+// what their sums come to after those of the lanes before: one scan in all. An odd number each, so that
+// lanes meet in no bank.
+__global__ __launch_bounds__(LOCAL_BLOCK) void cumsum_local(const scalar_t* __restrict__ x,
+                                                            scalar_t* __restrict__ y, int64_t rows,
+                                                            int cols, int lanes) {
+    __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
+    const BlockRows own(rows, blockDim.x / lanes);
+    const int count = own.count * cols, row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    scalar_t* here = image.fetch(x, own.first * cols, count, rows * cols, blockDim.x);
+    const int share = (cols + lanes - 1) / lanes | 1, first = row * cols + min(lane * share, cols);
+    const int last = row < own.count ? row * cols + min((lane + 1) * share, cols) : first;
+    float total = 0.0f;
+#pragma unroll 4
+    for (int i = first; i < last; ++i) total += float(here[i]);
+    total = lane_scan(total, lane, lanes);
+    const float below = warp_shuffle_up(total, 1), before = lane ? below : 0.0f;
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int i = first; i < last; ++i) here[i] = scalar_t(before + (sum += float(here[i])));
+    image.store(y, here, own.first * cols, count, blockDim.x);
 }
 
 // Rows of at most SHORT_ROW elements.
@@ -168,16 +183,25 @@ template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     const int64_t packs = R::most(cols);
     const bool alike = lie_alike(x, y);
-    if (packs <= NARROW_MOST * WARP_SIZE_MIN) {
-        if (Near<R>::LOCAL && are_short(rows, cols)) {
+    if (Near<R>::LOCAL && cols <= LOCAL_MOST * WARP_SIZE_MIN) {
+        if (are_short(rows, cols)) {
             cumsum_short<<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, (int)cols);
             return (int)cudaGetLastError();
         }
-        const int lanes = lanes_for(packs, 1);
-        const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        cumsum_narrow<Near<R>><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, lanes, alike);
+        const int lanes = local_lanes(cols);
+        const unsigned block = block_for(rows * lanes, LOCAL_BLOCK);
+        const int64_t blocks = (rows * lanes + block - 1) / block;
+        cumsum_local<<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, (int)cols, lanes);
         return (int)cudaGetLastError();
     }
+    if constexpr (!Near<R>::LOCAL)
+        if (packs <= NARROW_MOST * WARP_SIZE_MIN && !are_spread(rows, packs, BLOCK)) {
+            const int lanes = lanes_for(packs, 1);
+            const unsigned block = block_for(rows * lanes, BLOCK);
+            const int64_t blocks = (rows * lanes + block - 1) / block;
+            cumsum_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, cols, lanes, alike);
+            return (int)cudaGetLastError();
+        }
     const int64_t splits = splits_for(rows, packs, FILL, 8 * BLOCK);
     Scratch<double> sums(splits > 1 ? rows * splits : 0, stream);
     if (sums.error) return (int)sums.error;

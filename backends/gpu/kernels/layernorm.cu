@@ -72,62 +72,77 @@ template <int SHARE, class R>
 struct Held {
     float at[SHARE][R::VEC];
 
-    __device__ __forceinline__ float read(const R& row, int first, int packs, int step) {
+    __device__ __forceinline__ float read(const R& row, const Mine<R>& mine) {
         typename R::Pack values[SHARE];
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)  // all are on their way before the first is looked at
-            if (first + k * step < packs) values[k] = row.load(first + k * step);
+        for (int k = 0; k < SHARE; ++k) {  // all are on their way before the first is looked at
+            if (mine.ends(k)) break;
+            if (mine.has(k)) values[k] = row.load(mine.at(k));
+        }
         float total = 0.0f;
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)
+        for (int k = 0; k < SHARE; ++k) {
+            if (mine.ends(k)) break;
 #pragma unroll
             for (int j = 0; j < R::VEC; ++j) {
-                const bool inside = first + k * step < packs;
+                const bool inside = mine.has(k);
                 total += at[k][j] = inside ? float(values[k].at[j]) : 0.0f;
             }
+        }
         return total;
     }
-    __device__ __forceinline__ float2 deviate(const R& row, int first, int packs, int step,
-                                              float mean) {
+    __device__ __forceinline__ float2 deviate(const R& row, const Mine<R>& mine, float mean) {
         float2 sums = make_float2(0.0f, 0.0f);
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)
+        for (int k = 0; k < SHARE; ++k) {
+            if (mine.ends(k)) break;
 #pragma unroll
             for (int j = 0; j < R::VEC; ++j) {
-                const bool inside = first + k * step < packs && row.has(first + k * step, j);
+                const bool inside = mine.has(k) && (R::LOCAL || row.has(mine.at(k), j));
                 at[k][j] = inside ? at[k][j] - mean : 0.0f;
                 sums.x += at[k][j];
                 sums.y += at[k][j] * at[k][j];
             }
+        }
         return sums;
     }
-    __device__ __forceinline__ void write(const Tensors& all, const R& row, int first,
-                                          int packs, int step, float2 normal) const {
-#pragma unroll
-        for (int k = 0; k < SHARE; ++k) {
-            const int i = first + k * step;
-            if (i >= packs) continue;
+    __device__ __forceinline__ void write(const Tensors& all, const R& row, const Mine<R>& mine,
+                                          float2 normal) const {
+        mine.template each<SHARE>([&](int k) {
+            const int i = mine.at(k);
             const typename R::Pack result = scaled(at[k], normal.x, normal.y, of_columns(all.weight, row, i),
                                        of_columns(all.bias, row, i));
             row.store(all.y, i, result, all.alike);
-        }
+        });
     }
 };
 
 template <int LANES, int SHARE, class R>
 __device__ __forceinline__ void normalise(const Tensors& all, const R& in, bool there) {
-    const int lane = threadIdx.x % LANES, packs = there ? (int)in.packs : 0;
+    const Mine<R> mine(threadIdx.x % LANES, LANES, there ? (int)in.packs : 0);
     Held<SHARE, R> held;
-    const float mean = lane_reduce<Sum>(held.read(in, lane, packs, LANES), LANES) / all.cols;
-    float2 sums = held.deviate(in, lane, packs, LANES, mean);
+    const float mean = lane_reduce<Sum>(held.read(in, mine), LANES) / all.cols;
+    float2 sums = held.deviate(in, mine, mean);
     sums = make_float2(lane_reduce<Sum>(sums.x, LANES), lane_reduce<Sum>(sums.y, LANES));
-    held.write(all, in, lane, packs, LANES, normal_of(sums, all.cols, all.eps));
+    held.write(all, in, mine, normal_of(sums, all.cols, all.eps));
 }
 
 template <int LANES, int SHARE, class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_narrow(const Tensors all) {
-    const int64_t row = group_of_lanes(LANES);
-    normalise<LANES, SHARE>(all, R(all.x, row < all.rows ? row : all.rows - 1, all.cols), row < all.rows);
+    if constexpr (R::LOCAL) {
+        __shared__ Image<BLOCK, (SHARE + VEC - 1) / VEC> image;
+        const BlockRows own(all.rows, blockDim.x / LANES);
+        const int64_t first = own.first * all.cols;
+        const int count = (int)(own.count * all.cols), row = threadIdx.x / LANES;
+        Tensors there = all;
+        there.y = image.fetch(all.x, first, count, all.rows * all.cols, blockDim.x);
+        normalise<LANES, SHARE>(there, R(there.y, min(row, own.count - 1), all.cols), row < own.count);
+        image.store(all.y, there.y, first, count, blockDim.x);
+    } else {
+        const int64_t row = group_of_lanes(LANES);
+        normalise<LANES, SHARE>(all, R(all.x, row < all.rows ? row : all.rows - 1, all.cols),
+                                row < all.rows);
+    }
 }
 
 // Rows of at most N elements.
@@ -145,11 +160,11 @@ __global__ __launch_bounds__(threads_most<R>(BLOCK)) void layernorm_row(const Te
     __shared__ float partial[WARPS_MOST];
     __shared__ float2 partials[WARPS_MOST];
     const R in(all.x, blockIdx.x, all.cols);
-    const int packs = (int)in.packs, step = blockDim.x;
+    const Mine<R> mine(threadIdx.x, blockDim.x, (int)in.packs);
     Held<SHARE, R> held;
-    const float mean = block_reduce<Sum>(held.read(in, threadIdx.x, packs, step), partial) / all.cols;
-    const float2 sums = block_sum(held.deviate(in, threadIdx.x, packs, step, mean), partials);
-    held.write(all, in, threadIdx.x, packs, step, normal_of(sums, all.cols, all.eps));
+    const float mean = block_reduce<Sum>(held.read(in, mine), partial) / all.cols;
+    const float2 sums = block_sum(held.deviate(in, mine, mean), partials);
+    held.write(all, in, mine, normal_of(sums, all.cols, all.eps));
 }
 
 // ---- Rows that are read three times; the last two find them in the L2
@@ -246,11 +261,14 @@ __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
 
 template <class R>
 int launch_narrow(const Tensors& all, cudaStream_t stream) {
-    with_lanes<share_most<R>(ITEMS)>(R::most(all.cols), [&](auto share, auto lanes) {
+    const auto start = [&](auto share, auto lanes) {
         const auto kernel = layernorm_narrow<decltype(lanes)::value, decltype(share)::value, R>;
-        const int64_t blocks = (all.rows * decltype(lanes)::value + BLOCK - 1) / BLOCK;
-        kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(all);
-    });
+        const int64_t threads = all.rows * decltype(lanes)::value;
+        const unsigned block = block_for(threads, BLOCK);
+        kernel<<<(unsigned)((threads + block - 1) / block), block, 0, stream>>>(all);
+    };
+    if constexpr (R::LOCAL) with_local_lanes<ITEMS>(all.cols, start);
+    else with_lanes<share_most<R>(ITEMS)>(R::most(all.cols), start);
     return (int)cudaGetLastError();
 }
 
@@ -265,11 +283,17 @@ int launch(const Tensors& all, cudaStream_t stream) {
             });
             return (int)cudaGetLastError();
         }
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<R>(all, stream);
     const unsigned rows = (unsigned)all.rows;
+    if constexpr (R::WHOLE && R::VEC > 1)
+        if (are_spread(all.rows, packs, BLOCK)) {
+            layernorm_row<1, R><<<rows, whole_warps(packs), 0, stream>>>(all);
+            return (int)cudaGetLastError();
+        }
+    using Narrow = Near<R>;
+    if (Narrow::most(all.cols) <= WARP_SIZE_MIN * share_most<Narrow>(ITEMS))
+        return launch_narrow<Narrow>(all, stream);
     if (threads <= threads_most<R>(BLOCK)) {
-        const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;
-        layernorm_row<SHARE, R><<<rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(all);
+        layernorm_row<SHARE, R><<<rows, whole_warps(threads), 0, stream>>>(all);
         return (int)cudaGetLastError();
     }
 #ifdef PORTKERN_HOPPER
@@ -295,6 +319,8 @@ extern "C" int layernorm(const scalar_t* x, const scalar_t* weight, const scalar
     if (rows == 0 || cols == 0) return 0;
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)bias | (uintptr_t)y;
     const Tensors all = {x, weight, bias, y, rows, cols, eps, lie_alike(x, y)};
-    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(all, stream);
-    return are_whole(pointers, cols) ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
+    const bool whole = are_whole(pointers, cols);
+    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+        return launch<Single>(all, stream);
+    return whole ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

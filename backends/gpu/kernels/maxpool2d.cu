@@ -8,6 +8,7 @@
 #define FEW 524288  // knob: 0 131072 524288 2097152
 
 constexpr int FILL = 1024;  // blocks
+constexpr int AHEAD = 16;  // elements of a window of any length
 constexpr int THREE = 3, RUN = 4;  // the usual window that overlaps; outputs of a thread in a column
 constexpr int VEC = 16 / sizeof(scalar_t);  // elements per 16-byte access
 
@@ -68,16 +69,30 @@ __global__ __launch_bounds__(BLOCK) void pool_each(const scalar_t* __restrict__ 
                                                    scalar_t* __restrict__ y, Shape s, Count outputs) {
     const Count i = (Count)blockIdx.x * BLOCK + threadIdx.x, row = i / (Count)s.ow;
     if (i >= outputs) return;
-    const int window = WINDOW ? WINDOW : s.window;
+    const int window = s.window;
     const int top = (int)(row % (Count)s.oh) * s.stride - s.padding;
     const int left = (int)(i - row * s.ow) * s.stride - s.padding;
     const scalar_t* plane = x + (int64_t)(row / (Count)s.oh) * s.h * s.w;
     scalar_t best = plane[clamped(top, s.h) * s.w + clamped(left, s.w)];
-#pragma unroll(WINDOW ? WINDOW : 1)
-    for (int r = 0; r < window; ++r)
-#pragma unroll(WINDOW ? WINDOW : 1)
-        for (int c = 0; c < window; ++c)
-            best = max_nan(best, plane[clamped(top + r, s.h) * s.w + clamped(left + c, s.w)]);
+    const auto at = [&](int r, int c) { return plane[clamped(top + r, s.h) * s.w + clamped(left + c, s.w)]; };
+    if constexpr (WINDOW > 0) {
+#pragma unroll
+        for (int r = 0; r < WINDOW; ++r)
+#pragma unroll
+            for (int c = 0; c < WINDOW; ++c) best = max_nan(best, at(r, c));
+    } else {
+        // AHEAD loads in flight, across rows of the window; behind its last row that is read again.
+        for (int r = 0, c = 0; r < window;) {
+            scalar_t values[AHEAD];
+#pragma unroll
+            for (int u = 0; u < AHEAD; ++u) {
+                values[u] = at(min(r, window - 1), c);
+                if (++c == window) c = 0, ++r;
+            }
+#pragma unroll
+            for (int u = 0; u < AHEAD; ++u) best = max_nan(best, values[u]);
+        }
+    }
     y[i] = best;
 }
 

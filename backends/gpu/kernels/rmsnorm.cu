@@ -8,6 +8,8 @@
 #define FILL 1024  // knob: 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 
+constexpr int LOCAL_ITEMS = 4 * VEC;  // elements of a lane
+
 struct Tensors {
     const scalar_t *x, *weight;
     scalar_t* y;
@@ -50,36 +52,50 @@ template <int SHARE, class R>
 struct Held {
     typename R::Pack values[SHARE];
 
-    __device__ __forceinline__ float read(const R& row, int first, int packs, int step) {
+    __device__ __forceinline__ float read(const R& row, const Mine<R>& mine) {
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)
-            if (first + k * step < packs) values[k] = row.load(first + k * step);
+        for (int k = 0; k < SHARE; ++k) {
+            if (mine.ends(k)) break;
+            if (mine.has(k)) values[k] = row.load(mine.at(k));
+        }
         float total = 0.0f;
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)
-            total += squares(first + k * step < packs, values[k]);
+        for (int k = 0; k < SHARE; ++k) {
+            if (mine.ends(k)) break;
+            total += squares(mine.has(k), values[k]);
+        }
         return total;
     }
-    __device__ __forceinline__ void scale(const Tensors& all, const R& row, int first,
-                                          int packs, int step, float scale) const {
-#pragma unroll
-        for (int k = 0; k < SHARE; ++k)
-            if (first + k * step < packs) write(all, row, first + k * step, values[k], scale);
+    __device__ __forceinline__ void scale(const Tensors& all, const R& row, const Mine<R>& mine,
+                                          float scale) const {
+        mine.template each<SHARE>([&](int k) { write(all, row, mine.at(k), values[k], scale); });
     }
 };
 
 template <int LANES, int SHARE, class R>
 __device__ __forceinline__ void normalise(const Tensors& all, const R& in, bool there) {
-    const int lane = threadIdx.x % LANES, packs = there ? (int)in.packs : 0;
+    const Mine<R> mine(threadIdx.x % LANES, LANES, there ? (int)in.packs : 0);
     Held<SHARE, R> held;
-    const float total = lane_reduce<Sum>(held.read(in, lane, packs, LANES), LANES);
-    held.scale(all, in, lane, packs, LANES, scale_of(total, all));
+    const float total = lane_reduce<Sum>(held.read(in, mine), LANES);
+    held.scale(all, in, mine, scale_of(total, all));
 }
 
 template <int LANES, int SHARE, class R>
 __global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all) {
-    const int64_t row = group_of_lanes(LANES);
-    normalise<LANES, SHARE>(all, R(all.x, row < all.rows ? row : all.rows - 1, all.cols), row < all.rows);
+    if constexpr (R::LOCAL) {
+        __shared__ Image<BLOCK, (SHARE + VEC - 1) / VEC> image;
+        const BlockRows own(all.rows, blockDim.x / LANES);
+        const int64_t first = own.first * all.cols;
+        const int count = (int)(own.count * all.cols), row = threadIdx.x / LANES;
+        Tensors there = all;
+        there.y = image.fetch(all.x, first, count, all.rows * all.cols, blockDim.x);
+        normalise<LANES, SHARE>(there, R(there.y, min(row, own.count - 1), all.cols), row < own.count);
+        image.store(all.y, there.y, first, count, blockDim.x);
+    } else {
+        const int64_t row = group_of_lanes(LANES);
+        normalise<LANES, SHARE>(all, R(all.x, row < all.rows ? row : all.rows - 1, all.cols),
+                                row < all.rows);
+    }
 }
 
 // Rows of at most N elements.
@@ -96,10 +112,10 @@ template <class R>
 __global__ __launch_bounds__(threads_most<R>(BLOCK)) void rmsnorm_row(const Tensors all) {
     __shared__ float partial[WARPS_MOST];
     const R in(all.x, blockIdx.x, all.cols);
-    const int packs = (int)in.packs, step = blockDim.x;
+    const Mine<R> mine(threadIdx.x, blockDim.x, (int)in.packs);
     Held<ITEMS, R> held;
-    const float total = block_reduce<Sum>(held.read(in, threadIdx.x, packs, step), partial);
-    held.scale(all, in, threadIdx.x, packs, step, scale_of(total, all));
+    const float total = block_reduce<Sum>(held.read(in, mine), partial);
+    held.scale(all, in, mine, scale_of(total, all));
 }
 
 template <class R>
@@ -148,11 +164,14 @@ __global__ __launch_bounds__(BLOCK) void rmsnorm_finish(const Tensors all, const
 
 template <class R>
 int launch_narrow(const Tensors& all, cudaStream_t stream) {
-    with_lanes<ITEMS>(R::most(all.cols), [&](auto share, auto lanes) {
+    const auto start = [&](auto share, auto lanes) {
         const auto kernel = rmsnorm_narrow<decltype(lanes)::value, decltype(share)::value, R>;
-        const int64_t blocks = (all.rows * decltype(lanes)::value + BLOCK - 1) / BLOCK;
-        kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(all);
-    });
+        const int64_t threads = all.rows * decltype(lanes)::value;
+        const unsigned block = block_for(threads, BLOCK);
+        kernel<<<(unsigned)((threads + block - 1) / block), block, 0, stream>>>(all);
+    };
+    if constexpr (R::LOCAL) with_local_lanes<LOCAL_ITEMS>(all.cols, start);
+    else with_lanes<ITEMS>(R::most(all.cols), start);
     return (int)cudaGetLastError();
 }
 
@@ -166,11 +185,12 @@ int launch(const Tensors& all, cudaStream_t stream) {
             });
             return (int)cudaGetLastError();
         }
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<R>(all, stream);
+    using Narrow = Near<R>;
+    if (Narrow::most(all.cols) <= WARP_SIZE_MIN * (Narrow::LOCAL ? LOCAL_ITEMS : ITEMS))
+        return launch_narrow<Narrow>(all, stream);
     const unsigned rows = (unsigned)all.rows;
     if (threads <= threads_most<R>(BLOCK)) {
-        const int64_t warps = (threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX;
-        rmsnorm_row<R><<<rows, (unsigned)warps * WARP_SIZE_MAX, 0, stream>>>(all);
+        rmsnorm_row<R><<<rows, whole_warps(threads), 0, stream>>>(all);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
@@ -191,6 +211,8 @@ extern "C" int rmsnorm(const scalar_t* x, const scalar_t* weight, scalar_t* y, i
     if (rows == 0 || cols == 0) return 0;
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)y;
     const Tensors all = {x, weight, y, rows, cols, eps, lie_alike(x, y)};
-    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(all, stream);
-    return are_whole(pointers, cols) ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
+    const bool whole = are_whole(pointers, cols);
+    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+        return launch<Single>(all, stream);
+    return whole ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

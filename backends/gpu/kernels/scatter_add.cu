@@ -48,23 +48,27 @@ __device__ int find(const int64_t* __restrict__ index, int64_t n, int64_t row0, 
     return count;
 }
 
-template <int V>
-__global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
+// A warp has PACKS of each lane at once of a row's band of columns, and of the additions to them several on
+// their way together, which are added in their order.
+template <int V, int PACKS>
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void scatter_add_kernel(
     const scalar_t* __restrict__ x, const int64_t* __restrict__ index,
     const scalar_t* __restrict__ src, scalar_t* __restrict__ y, int64_t rows, int64_t dim,
     int64_t n, int64_t tall, int64_t bands) {
-    constexpr int PACKS = ITEMS / V;  // a warp of 64 lanes needs half of them
+    constexpr int AHEAD = PACKS * V > 8 ? 1 : PACKS * V > 4 ? 2 : 8;  // as 64 registers hold
     __shared__ Key list[LIST];
     const int64_t row0 = blockIdx.x / bands * tall;
     const int count = find(index, n, row0, tall, list), lane = threadIdx.x % WARP_SIZE;
     const int64_t length = count <= LIST ? count : n;
     const int64_t width = dim / V, across = (width + bands - 1) / bands;
-    const int64_t column = blockIdx.x % bands * across + lane;  // and others, a warp apart
-    const int columns = min(across, width - blockIdx.x % bands * across) - lane;
-    const Some<V>* terms = reinterpret_cast<const Some<V>*>(src) + column;
-    for (int row = threadIdx.x / WARP_SIZE; row < min(tall, rows - row0);
-         row += BLOCK / WARP_SIZE) {
-        const int64_t start = (row0 + row) * width + column;
+    const int64_t band = blockIdx.x % bands * across;
+    const int at_once = PACKS * WARP_SIZE, own = (int)min(across, width - band);
+    const int chunks = max((own + at_once - 1) / at_once, 0), pieces = (int)min(tall, rows - row0) * chunks;
+    for (int piece = threadIdx.x / WARP_SIZE; piece < pieces; piece += BLOCK / WARP_SIZE) {
+        const int row = piece / chunks, first_column = piece % chunks * at_once + lane;
+        const int columns = own - first_column;
+        const Some<V>* terms = reinterpret_cast<const Some<V>*>(src) + band + first_column;
+        const int64_t start = (row0 + row) * width + band + first_column;
         float total[PACKS][V];
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
@@ -83,16 +87,26 @@ __global__ __launch_bounds__(BLOCK) void scatter_add_kernel(
                 owner = index[at] - row0;
             }
             warp_mask_t hits = warp_ballot(owner == row);
-            for (; hits; hits &= hits - 1) {
-                const Some<V>* from = terms + warp_shuffle(at, warp_first(hits)) * width;
-                Some<V> values[PACKS];
+            while (hits) {
+                Some<V> values[AHEAD][PACKS];
+                const int taken = min((int)warp_count(hits), AHEAD);
 #pragma unroll
-                for (int k = 0; k < PACKS; ++k)
-                    if (k * WARP_SIZE < columns) values[k] = from[k * WARP_SIZE];
+                for (int u = 0; u < AHEAD; ++u) {
+                    if (u >= taken) break;
+                    const Some<V>* from = terms + warp_shuffle(at, warp_first(hits)) * width;
+                    hits &= hits - 1;
 #pragma unroll
-                for (int k = 0; k < PACKS; ++k)
+                    for (int k = 0; k < PACKS; ++k)
+                        if (k * WARP_SIZE < columns) values[u][k] = from[k * WARP_SIZE];
+                }
 #pragma unroll
-                    for (int j = 0; j < V; ++j) total[k][j] += float(values[k].at[j]);
+                for (int u = 0; u < AHEAD; ++u) {
+                    if (u >= taken) break;
+#pragma unroll
+                    for (int k = 0; k < PACKS; ++k)
+#pragma unroll
+                        for (int j = 0; j < V; ++j) total[k][j] += float(values[u][k].at[j]);
+                }
             }
         }
 #pragma unroll
@@ -328,9 +342,12 @@ int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, sc
 
 // ---- A few entries
 
-// Or some hundred, of so few elements that holding each against each takes less than sorting them.
+// Or some hundred, of so few elements that holding each against each takes less than sorting them; or some
+// thousand, if in all they are so few that it does not matter in which order they are read.
 bool is_few(int64_t rows, int64_t dim, int64_t n) {
-    return rows * dim < (int64_t)1 << 31 && (n <= 8 || (n <= 512 && rows * dim * n <= 1 << 20));
+    if (rows * dim >= (int64_t)1 << 31) return false;
+    return n <= 8 || (n <= 512 && rows * dim * n <= 1 << 20) ||
+           (n <= 2048 && n * dim <= 1 << 15 && rows * dim * n <= 1 << 22);
 }
 
 // Of fewer elements a thread has one: packs would leave most of a GPU idle.
@@ -396,8 +413,10 @@ int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_
     const int64_t tall = share < most ? share : most;
     const int64_t owners = (rows + tall - 1) / tall;
     if (n > LIST / 2 * owners) return launch_long(x, index, src, y, rows, dim, n, stream);
-    scatter_add_kernel<V><<<(unsigned)(owners * bands), BLOCK, 0, stream>>>(x, index, src, y, rows,
-                                                                            dim, n, tall, bands);
+    // Of few rows a warp has part of one: it would wait for all of them alone.
+    constexpr int LEAST = V < 4 ? 4 / V : 1, WARPS = BLOCK / WARP_SIZE_MIN;
+    const auto kernel = tall < WARPS ? scatter_add_kernel<V, LEAST> : scatter_add_kernel<V, ITEMS / V>;
+    kernel<<<(unsigned)(owners * bands), BLOCK, 0, stream>>>(x, index, src, y, rows, dim, n, tall, bands);
     return (int)cudaGetLastError();
 }
 

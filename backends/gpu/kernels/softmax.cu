@@ -19,7 +19,7 @@ struct Seen {
 
     __device__ __forceinline__ void add(const Seen& other) {
         const float higher = fmaxf(top, other.top);
-        total = total * expf(top - higher) + other.total * expf(other.top - higher);
+        total = total * exponential(top - higher) + other.total * exponential(other.top - higher);
         top = higher;
     }
 };
@@ -29,50 +29,55 @@ template <int SHARE, class R>
 struct Held {
     float at[SHARE][R::VEC];
 
-    __device__ __forceinline__ float read(const R& row, int64_t first, int64_t packs, int step) {
+    __device__ __forceinline__ float read(const R& row, const Mine<R>& mine) {
         typename R::Pack values[SHARE];
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)  // all are on their way before the first is looked at
-            if (first + k * step < packs) values[k] = row.load(first + k * step, lowest());
+        for (int k = 0; k < SHARE; ++k) {  // all are on their way before the first is looked at
+            if (mine.ends(k)) break;
+            if (R::LOCAL) values[k].at[0] = lowest();
+            if (mine.has(k)) values[k] = row.load(mine.at(k), lowest());
+        }
         float top = Max::start();
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)
+        for (int k = 0; k < SHARE; ++k) {
+            if (mine.ends(k)) break;
 #pragma unroll
             for (int j = 0; j < R::VEC; ++j) {
-                const bool inside = first + k * step < packs;
+                const bool inside = R::LOCAL || mine.has(k);
                 at[k][j] = inside ? float(values[k].at[j]) : float(lowest());
                 top = fmaxf(top, at[k][j]);
             }
+        }
         return top;
     }
-    __device__ __forceinline__ float powers(float top) {
+    __device__ __forceinline__ float powers(float top, const Mine<R>& mine) {
         float total = 0.0f;
 #pragma unroll
-        for (int k = 0; k < SHARE; ++k)
+        for (int k = 0; k < SHARE; ++k) {
+            if (mine.ends(k)) break;
 #pragma unroll
-            for (int j = 0; j < R::VEC; ++j) total += at[k][j] = expf(at[k][j] - top);
+            for (int j = 0; j < R::VEC; ++j) total += at[k][j] = exponential(at[k][j] - top);
+        }
         return total;
     }
-    __device__ __forceinline__ void write(const R& row, scalar_t* y, int64_t first,
-                                          int64_t packs, int step, float scale, bool alike) const {
-#pragma unroll
-        for (int k = 0; k < SHARE; ++k) {
+    __device__ __forceinline__ void write(const R& row, scalar_t* y, const Mine<R>& mine, float scale,
+                                          bool alike) const {
+        mine.template each<SHARE>([&](int k) {
             typename R::Pack result;
 #pragma unroll
             for (int j = 0; j < R::VEC; ++j) result.at[j] = scalar_t(at[k][j] * scale);
-            if (first + k * step < packs) row.store(y, first + k * step, result, alike);
-        }
+            row.store(y, mine.at(k), result, alike);
+        });
     }
 };
 
 template <int LANES, int SHARE, class R>
 __device__ __forceinline__ void normalise(const R& in, bool there, scalar_t* y, bool alike) {
-    const int lane = threadIdx.x % LANES;
-    const int64_t packs = there ? in.packs : 0;
+    const Mine<R> mine(threadIdx.x % LANES, LANES, there ? (int)in.packs : 0);
     Held<SHARE, R> held;
-    const float top = lane_reduce<Max>(held.read(in, lane, packs, LANES), LANES);
-    const float total = lane_reduce<Sum>(held.powers(top), LANES);
-    held.write(in, y, lane, packs, LANES, 1.0f / total, alike);
+    const float top = lane_reduce<Max>(held.read(in, mine), LANES);
+    const float total = lane_reduce<Sum>(held.powers(top, mine), LANES);
+    held.write(in, y, mine, 1.0f / total, alike);
 }
 
 // Bounded only by its threads, it is given too few registers on some architectures.
@@ -81,12 +86,13 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void softmax_narrow(const scalar_t* 
                                                                scalar_t* __restrict__ y, int64_t rows,
                                                                int64_t cols, bool alike) {
     if constexpr (R::LOCAL) {
-        __shared__ Image<BLOCK, SHARE> image;
-        const BlockRows own(rows, BLOCK / LANES);
-        scalar_t* here = image.fetch(x, own.first * cols, (int)(own.count * cols), rows * cols);
+        __shared__ Image<BLOCK, (SHARE + VEC - 1) / VEC> image;
+        const BlockRows own(rows, blockDim.x / LANES);
+        const int count = (int)(own.count * cols);
+        scalar_t* here = image.fetch(x, own.first * cols, count, rows * cols, blockDim.x);
         const int row = threadIdx.x / LANES;
         normalise<LANES, SHARE>(R(here, min(row, own.count - 1), cols), row < own.count, here, true);
-        image.store(y, here, own.first * cols, (int)(own.count * cols));
+        image.store(y, here, own.first * cols, count, blockDim.x);
     } else {
         const int64_t row = group_of_lanes(LANES);
         normalise<LANES, SHARE>(R(x, row < rows ? row : rows - 1, cols), row < rows, y, alike);
@@ -110,11 +116,11 @@ __global__ __launch_bounds__(THREADS) void softmax_row(const scalar_t* __restric
                                                        bool alike) {
     __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
     const R in(x, blockIdx.x, cols);
-    const int64_t packs = in.packs;
+    const Mine<R> mine(threadIdx.x, blockDim.x, (int)in.packs);
     Held<SHARE, R> held;
-    const float top = block_reduce<Max>(held.read(in, threadIdx.x, packs, blockDim.x), tops);
-    const float total = block_reduce<Sum>(held.powers(top), totals);
-    held.write(in, y, threadIdx.x, packs, blockDim.x, 1.0f / total, alike);
+    const float top = block_reduce<Max>(held.read(in, mine), tops);
+    const float total = block_reduce<Sum>(held.powers(top, mine), totals);
+    held.write(in, y, mine, 1.0f / total, alike);
 }
 
 constexpr int AHEAD = 4;  // packs on their way at once
@@ -125,7 +131,7 @@ constexpr int MANY = 4;  // blocks that share a row: with fewer, rows that stay 
 __device__ __forceinline__ Seen joined(const Seen& mine) {
     __shared__ float tops[WARPS_MOST], totals[WARPS_MOST];
     const float top = block_reduce<Max>(mine.top, tops);
-    return {top, block_reduce<Sum>(mine.total * expf(mine.top - top), totals)};
+    return {top, block_reduce<Sum>(mine.total * exponential(mine.top - top), totals)};
 }
 
 // Of a part of a row, by the block.
@@ -139,8 +145,8 @@ __device__ __forceinline__ Seen look(const R& row, const Part& part) {
             for (int j = 0; j < R::VEC; ++j) top = fmaxf(top, float(pack.at[j]));
         for (const auto& pack : values)
 #pragma unroll
-            for (int j = 0; j < R::VEC; ++j) total += expf(float(pack.at[j]) - top);
-        seen = {top, seen.total * expf(seen.top - top) + total};
+            for (int j = 0; j < R::VEC; ++j) total += exponential(float(pack.at[j]) - top);
+        seen = {top, seen.total * exponential(seen.top - top) + total};
     });
     return joined(seen);
 }
@@ -154,7 +160,7 @@ __device__ __forceinline__ void finish(const R& row, const Part& part, scalar_t*
             typename R::Pack result;
 #pragma unroll
             for (int j = 0; j < R::VEC; ++j)
-                result.at[j] = scalar_t(expf(float(pack.at[j]) - seen.top) * scale);
+                result.at[j] = scalar_t(exponential(float(pack.at[j]) - seen.top) * scale);
             row.store(y, i, result, alike);
             i += BLOCK;
         }
@@ -193,11 +199,14 @@ __global__ __launch_bounds__(BLOCK) void softmax_finish(const scalar_t* __restri
 template <class R>
 int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bool alike,
                   cudaStream_t stream) {
-    with_lanes<share_most<R>(ITEMS)>(R::most(cols), [&](auto share, auto lanes) {
+    const auto start = [&](auto share, auto lanes) {
         const auto kernel = softmax_narrow<decltype(lanes)::value, decltype(share)::value, R>;
-        const int64_t blocks = (rows * decltype(lanes)::value + BLOCK - 1) / BLOCK;
-        kernel<<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, cols, alike);
-    });
+        const int64_t threads = rows * decltype(lanes)::value;
+        const unsigned block = block_for(threads, BLOCK);
+        kernel<<<(unsigned)((threads + block - 1) / block), block, 0, stream>>>(x, y, rows, cols, alike);
+    };
+    if constexpr (R::LOCAL) with_local_lanes<ITEMS>(cols, start);
+    else with_lanes<share_most<R>(ITEMS)>(R::most(cols), start);
     return (int)cudaGetLastError();
 }
 
@@ -213,12 +222,18 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
             });
             return (int)cudaGetLastError();
         }
-    if (threads <= WARP_SIZE_MIN) return launch_narrow<Near<R>>(x, y, rows, cols, alike, stream);
+    if constexpr (R::WHOLE && R::VEC > 1)
+        if (are_spread(rows, packs, BLOCK)) {
+            softmax_row<BLOCK, 1, R><<<(unsigned)rows, whole_warps(packs), 0, stream>>>(x, y, cols, alike);
+            return (int)cudaGetLastError();
+        }
+    using Narrow = Near<R>;
+    if (Narrow::most(cols) <= WARP_SIZE_MIN * share_most<Narrow>(ITEMS))
+        return launch_narrow<Narrow>(x, y, rows, cols, alike, stream);
     const int64_t splits = splits_for(rows, packs, FILL, 4 * BLOCK);
     if (threads <= BLOCK || (threads <= LARGE && splits <= MANY)) {
-        const unsigned whole = (unsigned)((threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX) * WARP_SIZE_MAX;
         const auto kernel = threads <= BLOCK ? softmax_row<BLOCK, SHARE, R> : softmax_row<LARGE, SHARE, R>;
-        kernel<<<(unsigned)rows, whole, 0, stream>>>(x, y, cols, alike);
+        kernel<<<(unsigned)rows, whole_warps(threads), 0, stream>>>(x, y, cols, alike);
         return (int)cudaGetLastError();
     }
 #ifdef PORTKERN_HOPPER
@@ -241,7 +256,8 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
 extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols,
                        cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
-    if (is_single(rows, cols, SINGLE_MOST, FEW)) return launch<Single>(x, y, rows, cols, stream);
-    return are_whole((uintptr_t)x | (uintptr_t)y, cols) ? launch<Whole>(x, y, rows, cols, stream)
-                                                        : launch<Ragged>(x, y, rows, cols, stream);
+    const bool whole = are_whole((uintptr_t)x | (uintptr_t)y, cols);
+    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+        return launch<Single>(x, y, rows, cols, stream);
+    return whole ? launch<Whole>(x, y, rows, cols, stream) : launch<Ragged>(x, y, rows, cols, stream);
 }

@@ -48,6 +48,22 @@ __global__ __launch_bounds__(SHORT_BLOCK) void sum_short_rows(const scalar_t* __
     });
 }
 
+// Narrow ragged rows, of at most LOCAL_MOST elements for each of a warp's lanes.
+__global__ __launch_bounds__(LOCAL_BLOCK) void sum_local(const scalar_t* __restrict__ x,
+                                                         scalar_t* __restrict__ y, int64_t rows,
+                                                         int length, int lanes) {
+    __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
+    const BlockRows own(rows, blockDim.x / lanes);
+    const scalar_t* here = image.fetch(x, own.first * length, own.count * length, rows * length, blockDim.x);
+    const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+    const int last = row < own.count ? (row + 1) * length : 0;
+    float total = 0.0f;
+#pragma unroll 4
+    for (int i = row * length + lane; i < last; i += lanes) total += float(here[i]);
+    total = lane_reduce<Sum>(total, lanes);
+    if (lane == 0 && row < own.count) y[own.first + row] = scalar_t(total);
+}
+
 template <class R>
 __global__ __launch_bounds__(threads_most<R>(BLOCK)) void sum_wide(const scalar_t* __restrict__ x,
                                                                    scalar_t* __restrict__ y,
@@ -70,9 +86,17 @@ void launch_rows(const scalar_t* x, scalar_t* y, float* partial, int64_t rows, i
         sum_short_rows<<<short_blocks(rows), SHORT_BLOCK, 0, stream>>>(x, y, rows, length);
         return;
     }
+    if (!R::WHOLE && splits == 1 && length <= LOCAL_MOST * WARP_SIZE_MIN) {
+        const int members = local_lanes(length);
+        const unsigned block = block_for(rows * members, LOCAL_BLOCK);
+        const int64_t blocks = (rows * members + block - 1) / block;
+        sum_local<<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, (int)length, members);
+        return;
+    }
     if (splits == 1 && packs <= (int64_t)WARP_SIZE_MIN * UNROLL) {
-        const int64_t blocks = (rows * lanes + BLOCK - 1) / BLOCK;
-        sum_narrow<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, y, rows, length, lanes);
+        const unsigned block = block_for(rows * lanes, BLOCK);
+        const int64_t blocks = (rows * lanes + block - 1) / block;
+        sum_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, length, lanes);
         return;
     }
     const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));
@@ -88,49 +112,59 @@ __device__ __forceinline__ void add(float (&total)[V], const Some<V>& values) {
 }
 
 template <int V>
-constexpr int ACROSS = V == 1 ? 32 : 8;  // packs of columns per block
+constexpr int ACROSS = V == 1 ? 32 : 8;  // packs of columns per block, or more where there are few rows
 
-// Bounded only by its threads, it is given too few registers.
+// Of 64 registers: bounded only by its threads, it is given fewer or more.
 template <int V>
-__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void sum_columns(const scalar_t* __restrict__ x,
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 1024 / BLOCK) void sum_columns(const scalar_t* __restrict__ x,
                                                             scalar_t* __restrict__ y,
                                                             float* partial, int64_t reduce,
                                                             int64_t inner, unsigned tiles,
                                                             unsigned splits) {
-    constexpr int WIDE = ACROSS<V>, TALL = BLOCK / WIDE;
-    __shared__ float sums[TALL][WIDE * V];
+    __shared__ float sums[BLOCK * V];
+    const int wide = blockDim.x, tall = blockDim.y;
     const int64_t outer = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
-    const int64_t width = inner / V, column = blockIdx.x % tiles * WIDE + threadIdx.x;
+    const int64_t width = inner / V, column = (int64_t)(blockIdx.x % tiles) * wide + threadIdx.x;
     const Part part(reduce, splits, split);
     const Some<V>* in = reinterpret_cast<const Some<V>*>(x + outer * reduce * inner) + column;
+    const int64_t last = column < width ? part.last : 0;
     float total[V] = {};
     int64_t row = part.first + threadIdx.y;
-    // Loads without conditions are on their way together.
-    for (; column < width && row + (UNROLL - 1) * TALL < part.last; row += TALL * UNROLL) {
+    // Loads without conditions are on their way together, and so are the last ones.
+    for (; row + (UNROLL - 1) * tall < last; row += tall * UNROLL) {
         Some<V> values[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) values[u] = in[(row + u * TALL) * width];
+        for (int u = 0; u < UNROLL; ++u) values[u] = in[(row + u * tall) * width];
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) add(total, values[u]);
     }
-    for (; column < width && row < part.last; row += TALL) add(total, in[row * width]);
+    if (row < last) {
+        Some<V> values[UNROLL];
 #pragma unroll
-    for (int j = 0; j < V; ++j) sums[threadIdx.y][threadIdx.x * V + j] = total[j];
-    for (int half = TALL / 2; half > 0; half /= 2) {
+        for (int u = 0; u < UNROLL; ++u)
+            if (row + u * tall < last) values[u] = in[(row + u * tall) * width];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (row + u * tall < last) add(total, values[u]);
+    }
+    float* mine = sums + (threadIdx.y * wide + threadIdx.x) * V;
+#pragma unroll
+    for (int j = 0; j < V; ++j) mine[j] = total[j];
+    for (int half = tall / 2; half > 0; half /= 2) {
         __syncthreads();
         if (threadIdx.y >= half) continue;  // it still meets the others at the next barrier
-        for (int j = 0; j < V; ++j)
-            sums[threadIdx.y][threadIdx.x * V + j] += sums[threadIdx.y + half][threadIdx.x * V + j];
+#pragma unroll
+        for (int j = 0; j < V; ++j) mine[j] += mine[half * wide * V + j];
     }
     if (threadIdx.y > 0 || column >= width) return;
     if (partial) {
         float* to = partial + (outer * splits + split) * inner + column * V;
-        for (int j = 0; j < V; ++j) to[j] = sums[0][threadIdx.x * V + j];
+        for (int j = 0; j < V; ++j) to[j] = mine[j];
         return;
     }
     Some<V> result;
 #pragma unroll
-    for (int j = 0; j < V; ++j) result.at[j] = scalar_t(sums[0][threadIdx.x * V + j]);
+    for (int j = 0; j < V; ++j) result.at[j] = scalar_t(mine[j]);
     reinterpret_cast<Some<V>*>(y + outer * inner)[column] = result;
 }
 
@@ -138,7 +172,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void sum_columns(const scalar_t* __r
 // packs at a time, so that each of a thread's V elements stays in its column. Of short sums a block
 // has several, of `members` threads each.
 template <int V>
-__global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restrict__ x,
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 1024 / BLOCK) void sum_few_columns(const scalar_t* __restrict__ x,
                                                          scalar_t* __restrict__ y, float* partial,
                                                          int64_t outer, int64_t reduce, int inner,
                                                          unsigned splits, int members) {
@@ -158,7 +192,15 @@ __global__ __launch_bounds__(BLOCK) void sum_few_columns(const scalar_t* __restr
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) add(total, values[u]);
     }
-    for (; i < last; i += active) add(total, in[i]);
+    if (i < last) {  // these, too, are on their way together
+        Some<V> values[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (i + u * active < last) values[u] = in[i + u * active];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u)
+            if (i + u * active < last) add(total, values[u]);
+    }
     float* sums = all_sums + first * V;
 #pragma unroll
     for (int j = 0; j < V; ++j) sums[me * V + j] = total[j];
@@ -224,8 +266,14 @@ __global__ __launch_bounds__(BLOCK) void sum_partials(const float* __restrict__ 
 template <int V>
 void launch_columns(const scalar_t* x, scalar_t* y, float* partial, int64_t outer, int64_t reduce,
                     int64_t inner, unsigned splits, cudaStream_t stream) {
-    const int64_t tiles = (inner / V + ACROSS<V> - 1) / ACROSS<V>;
-    const dim3 block(ACROSS<V>, BLOCK / ACROSS<V>);
+    // A thread has half as many rows as it can load at once, or more, if that leaves blocks enough.
+    const auto tiles_of = [&](int wide) { return (inner / V + wide - 1) / wide; };
+    int wide = ACROSS<V>;
+    while (wide < BLOCK && BLOCK / wide * (UNROLL / 2) > reduce / splits &&
+           outer * tiles_of(2 * wide) * splits >= FILL / 4)
+        wide *= 2;
+    const int64_t tiles = tiles_of(wide);
+    const dim3 block(wide, BLOCK / wide);
     sum_columns<V><<<(unsigned)(outer * tiles * splits), block, 0, stream>>>(x, y, partial, reduce,
                                                                              inner, (unsigned)tiles,
                                                                              (unsigned)splits);
@@ -260,7 +308,7 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
     float* partial = scratch.data;
     if (is_short(outer, reduce, inner))
         (whole && inner > 1 ? launch_short<VEC> : launch_short<1>)(x, y, outer, reduce, inner, stream);
-    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST, FEW))
+    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
         launch_rows<Single>(x, y, partial, outer, reduce, splits, stream);
     else if (inner == 1 && whole)
         launch_rows<Whole>(x, y, partial, outer, reduce, splits, stream);

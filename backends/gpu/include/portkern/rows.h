@@ -66,11 +66,49 @@ using Ragged = Row<VEC, false>;
 // to arrive: of these it needs a half to a quarter.
 using Single = Row<1, true>;
 constexpr int SINGLE_SHARE = 4, SINGLE_MOST = 4096;  // of a row: elements that a thread keeps, and all
+constexpr int RAGGED_MORE = 4;  // times as many, where packs would have edges
 
-// A row in shared memory, which a block has for itself.
-struct Local : Ragged {
+// A row in shared memory, which a block has for itself. There an element at a time costs little, and a
+// row that begins anywhere has neither edges nor packs that are partly its own.
+struct Local : Single {
     static constexpr bool LOCAL = true;
-    using Ragged::Ragged;
+    using Single::Single;
+    // Over a pack that the row has: there is no other place.
+    __device__ __forceinline__ void store(scalar_t*, int i, const Pack& pack, bool) const {
+        const_cast<scalar_t*>(start)[i] = pack.at[0];
+    }
+};
+
+// Of so many packs of a row what a thread has: from `first` on each `step`th.
+template <class R>
+struct Mine {
+    int first, step, packs, count;
+
+    __device__ __forceinline__ Mine(int first, int step, int packs)
+        : first(first),
+          step(step),
+          packs(packs),
+          count(R::LOCAL ? (unsigned)(packs - first + step - 1) / step : 0) {}
+    __device__ __forceinline__ int at(int k) const { return first + k * step; }
+    __device__ __forceinline__ bool has(int k) const { return R::LOCAL ? k < count : at(k) < packs; }
+    // Whether nobody has a k-th. Asked of every fourth of a local row's: a branch costs less than four
+    // elements that are none.
+    __device__ __forceinline__ bool ends(int k) const { return R::LOCAL && k % 4 == 0 && k * step >= packs; }
+    // Gives `take` each k of those that it has: four of a local row's at once where all have them, as a
+    // condition for each would cost more than what is done.
+    template <int SHARE, class Take>
+    __device__ __forceinline__ void each(Take take) const {
+#pragma unroll
+        for (int k = 0; k < SHARE; k += 4) {
+            if (ends(k)) break;
+            const bool full = R::LOCAL && (k + 4) * step <= packs;
+#pragma unroll
+            for (int u = k; full && u < k + 4 && u < SHARE; ++u) take(u);
+#pragma unroll
+            for (int u = k; !full && u < k + 4 && u < SHARE; ++u)
+                if (has(u)) take(u);
+        }
+    }
 };
 
 // As what a kernel of narrow rows takes them: of ragged ones the edges, an element at a time, would be
@@ -98,8 +136,10 @@ template <int THREADS, int SHARE>
 struct Image {
     Bits packs[THREADS * SHARE + 1];
 
-    // The first of `count` elements from `first` on, of a tensor of `total`.
-    __device__ __forceinline__ scalar_t* fetch(const scalar_t* x, int64_t first, int count, int64_t total) {
+    // The first of `count` elements from `first` on, of a tensor of `total`. The block may have fewer threads
+    // than there is room for.
+    __device__ __forceinline__ scalar_t* fetch(const scalar_t* x, int64_t first, int count, int64_t total,
+                                               int threads = THREADS) {
         const int skip = (int)skipped(x + first);
         const int used = (skip + count + VEC - 1) / VEC;
         const scalar_t* from = x + first - skip;
@@ -108,36 +148,45 @@ struct Image {
             Bits held[SHARE + 1];
 #pragma unroll
             for (int k = 0; k <= SHARE; ++k) {
-                const int i = k * THREADS + threadIdx.x;
+                const int i = k * threads + threadIdx.x;
                 if (i < used) held[k] = reinterpret_cast<const Bits*>(from)[i];
             }
 #pragma unroll
             for (int k = 0; k <= SHARE; ++k) {
-                const int i = k * THREADS + threadIdx.x;
+                const int i = k * threads + threadIdx.x;
                 if (i < used) packs[i] = held[k];
             }
         } else {
-#pragma unroll 1
-            for (int i = threadIdx.x; i < count; i += THREADS) own[i] = x[first + i];
+            // The tensor has but a part of the first or the last pack, which alone are taken an element at
+            // a time: all others so would be the longest work of any block.
+            const int begin = from < x, end = from + used * VEC > x + total ? used - 1 : used;
+#pragma unroll 4
+            for (int i = begin + threadIdx.x; i < end; i += threads)
+                packs[i] = reinterpret_cast<const Bits*>(from)[i];
+            const int ahead = (int)threadIdx.x - skip, behind = (used - 1) * VEC + ahead;
+            if (threadIdx.x < VEC && begin > 0 && ahead >= 0 && ahead < count) own[ahead] = x[first + ahead];
+            if (threadIdx.x < VEC && end < used && behind >= 0 && behind < count)
+                own[behind] = x[first + behind];
         }
         __syncthreads();
         return own;
     }
     // To the same place of y.
-    __device__ __forceinline__ void store(scalar_t* y, const scalar_t* own, int64_t first, int count) {
+    __device__ __forceinline__ void store(scalar_t* y, const scalar_t* own, int64_t first, int count,
+                                          int threads = THREADS) {
         __syncthreads();
         const int skip = (int)(own - reinterpret_cast<const scalar_t*>(packs));
         const int to = (int)skipped(y + first);
         if (to != skip) {
 #pragma unroll 1
-            for (int i = threadIdx.x; i < count; i += THREADS) y[first + i] = own[i];
+            for (int i = threadIdx.x; i < count; i += threads) y[first + i] = own[i];
             return;
         }
         const int ahead = (VEC - skip) % VEC, whole = max(count - ahead, 0) / VEC, odd = skip > 0;
         Bits* at = reinterpret_cast<Bits*>(y + first + ahead);
 #pragma unroll
         for (int k = 0; k < SHARE; ++k) {
-            const int i = k * THREADS + threadIdx.x;
+            const int i = k * threads + threadIdx.x;
             if (i < whole) at[i] = packs[i + odd];
         }
         const int i = threadIdx.x, behind = ahead + whole * VEC + i;
@@ -149,7 +198,7 @@ struct Image {
 // The packs of a row that a thread keeps at most, of `items` elements.
 template <class R>
 constexpr int share_most(int items) {
-    return R::VEC > 1 ? items / R::VEC : SINGLE_SHARE;
+    return R::LOCAL ? items : R::VEC > 1 ? items / R::VEC : SINGLE_SHARE;
 }
 
 // The threads of the largest block, which is `most` where a thread has packs.
@@ -177,6 +226,17 @@ struct Sum {
     __device__ __forceinline__ static float of(float a, float b) { return a + b; }
 };
 
+// Of a difference, which is small where the result is not, so that the product is near enough.
+__device__ __forceinline__ float exponential(float difference) {
+#if PORTKERN_HIP
+    return exp2f(difference * 1.44269504088896341f);
+#else  // exp2f is this instruction and three for results below 2^-126, which add nothing here
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(difference * 1.44269504088896341f));
+    return result;
+#endif
+}
+
 // Over groups of `lanes` neighbours, a power of two; all lanes of a warp take part.
 template <class Combine>
 __device__ __forceinline__ float lane_reduce(float value, int lanes) {
@@ -200,6 +260,9 @@ __device__ __forceinline__ float block_reduce(float value, float* partial) {
 
 // ---- Shapes --------------------------------------------------------------------------------------
 
+constexpr int BLOCKS_WANTED = 256;  // two of a multiprocessor
+constexpr int64_t SPREAD = 1 << 18;  // threads of a GPU
+
 // Lanes for a row of so many packs where each takes `share`: a power of two.
 inline int lanes_for(int64_t packs, int share) {
     int lanes = 1;
@@ -213,6 +276,11 @@ inline unsigned threads_for(int64_t packs, int share, unsigned most) {
     unsigned threads = WARP_SIZE_MAX;
     while (threads < most && threads * share < packs) threads *= 2;
     return threads;
+}
+
+// Threads of whole warps, so many or more.
+inline unsigned whole_warps(int64_t threads) {
+    return (unsigned)((threads + WARP_SIZE_MAX - 1) / WARP_SIZE_MAX) * WARP_SIZE_MAX;
 }
 
 // A number of instantiation, given to a call as an argument.
@@ -235,6 +303,37 @@ void with_lanes(int64_t packs, Launch launch) {
         if (packs <= 16) return launch(Constant<1>(), Constant<16>());
     }
     launch(Constant<SHARE>(), Constant<WARP_SIZE_MIN>());
+}
+
+// The same of a local row, of so many elements: a lane has up to SHORT_ROW of them, or up to MOST where the
+// row is a warp's.
+template <int MOST, int LANES = 2, class Launch>
+void with_local_lanes(int64_t length, Launch launch) {
+    constexpr int SHARE = MOST < SHORT_ROW ? MOST : SHORT_ROW;
+    if constexpr (LANES < WARP_SIZE_MIN) {
+        if (length > SHARE * LANES) return with_local_lanes<MOST, 2 * LANES>(length, launch);
+    } else if constexpr (SHARE < MOST) {
+        if (length > SHARE * LANES) return launch(Constant<MOST>(), Constant<LANES>());
+    }
+    launch(Constant<SHARE>(), Constant<LANES>());
+}
+
+// The lanes that share a local row where a loop takes what they have of it, up to LOCAL_MOST elements, and
+// the threads of a block, whose rows then have half of what memory an AMD compute unit shares, or less.
+constexpr int LOCAL_MOST = 32, LOCAL_BLOCK = 256;
+inline int local_lanes(int64_t length) { return lanes_for(length, SHORT_ROW); }
+
+// Threads of the blocks that share so many, `most` or fewer of them: where that makes few blocks, smaller
+// ones are on more multiprocessors.
+inline unsigned block_for(int64_t threads, unsigned most) {
+    while (most > WARP_SIZE_MAX && threads < (int64_t)most * BLOCKS_WANTED) most /= 2;
+    return most;
+}
+
+// Of as many packs as a GPU has threads each gets one, and a row a block: what a thread does alone takes
+// longer than what threads tell each other.
+inline bool are_spread(int64_t rows, int64_t packs, int64_t most) {
+    return packs > WARP_SIZE_MIN && packs <= most && rows * packs <= SPREAD;
 }
 
 // The same with the least of 4, 8 and 16 that a short row's elements are no more than.
@@ -337,12 +436,12 @@ __device__ __forceinline__ void each_pack(const R& row, const Part& part, int me
         const Pack value[1] = {packs[i]};
         take(value, i);
     }
-    if (R::WHOLE || me > 0) return;
-    if (part.first == 0 && part.last > 0) {
+    if (R::WHOLE) return;
+    if (me == 0 && part.first == 0 && part.last > 0) {
         const Pack value[1] = {row.load(0, other)};
         take(value, 0);
     }
-    if (part.last == row.packs && row.packs > 1 && part.first < part.last) {
+    if (me == members - 1 && part.last == row.packs && row.packs > 1 && part.first < part.last) {
         const Pack value[1] = {row.load(row.packs - 1, other)};
         take(value, row.packs - 1);
     }

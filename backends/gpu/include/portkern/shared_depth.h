@@ -38,17 +38,19 @@ struct Output {
     }
 };
 
-// What several blocks summed of the elements of C, side by side.
-constexpr int ADDING = 256;
+// What several blocks summed of the elements of C, side by side; of few elements, by several lanes each.
+constexpr int ADDING = 256, FEW_SUMS = 1 << 14;
 __global__ __launch_bounds__(ADDING) void add_parts(const float* __restrict__ parts, scalar_t* c,
-                                                    int64_t count, int64_t splits,
+                                                    int64_t count, int64_t splits, int lanes,
                                                     const scalar_t* __restrict__ scale, int64_t n) {
-    const int64_t i = (int64_t)blockIdx.x * ADDING + threadIdx.x;
-    if (i >= count) return;
+    const int64_t i = group_of_lanes(lanes);
+    const int lane = threadIdx.x % lanes;
     float total = 0.0f;
+    if (i < count)
 #pragma unroll 8
-    for (int64_t s = 0; s < splits; ++s) total += parts[s * count + i];
-    c[i] = scalar_t(scale ? total * float(scale[i % n]) : total);
+        for (int64_t s = lane; s < splits; s += lanes) total += parts[s * count + i];
+    total = lane_reduce<Sum>(total, lanes);
+    if (lane == 0 && i < count) c[i] = scalar_t(scale ? total * float(scale[i % n]) : total);
 }
 
 // C of `count` elements by `start`, whose blocks go to the Output that it gets: where `splits` share a sum,
@@ -59,8 +61,10 @@ int share_depth(int64_t splits, scalar_t* c, int64_t count, cudaStream_t stream,
     Scratch<float> parts(splits > 1 ? splits * count : 0, stream);
     if (parts.error) return (int)parts.error;
     start(Output{c, parts.data, count});
-    if (parts.data)
-        add_parts<<<(unsigned)((count + ADDING - 1) / ADDING), ADDING, 0, stream>>>(parts.data, c, count,
-                                                                                   splits, scale, n);
+    if (parts.data) {
+        const int lanes = count <= FEW_SUMS ? lanes_for(splits, 8) : 1;
+        const int64_t blocks = (count * lanes + ADDING - 1) / ADDING;
+        add_parts<<<(unsigned)blocks, ADDING, 0, stream>>>(parts.data, c, count, splits, lanes, scale, n);
+    }
     return (int)cudaGetLastError();
 }

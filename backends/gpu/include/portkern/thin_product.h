@@ -10,6 +10,9 @@ namespace thin {
 // More rows than these are worth a tile of the matrix units, or of registers.
 constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 4, MOST_DEPTH = 4;
 constexpr int THREADS = 256, FILLING = 512;
+// Elements of a small operand; bytes that memory brings at the least; tiles that nearly fill a GPU, and what
+// one may take of its depth in turn.
+constexpr int SMALL = 1 << 21, SECTOR = 32, MANY_TILES = 96, MOST_STEPS = 8;
 
 template <class T>
 struct Product {
@@ -78,6 +81,15 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all
     for (int i = 0; i < M; ++i)
 #pragma unroll
         for (int j = 0; j < V; ++j) sums[i][(y * wide + x) * V + j] = total[i][j];
+    int left = tall;  // rows of sums
+    for (; left > 8; left /= 2) {
+        __syncthreads();
+        if (y >= left / 2) continue;  // it still meets the others at the next barrier
+        for (int i = 0; i < min(M, (int)all.m); ++i)
+#pragma unroll
+            for (int j = 0; j < V; ++j)
+                sums[i][(y * wide + x) * V + j] += sums[i][((y + left / 2) * wide + x) * V + j];
+    }
     __syncthreads();
     // Now a thread has an element of C, whoever summed it.
     const int columns = wide * V;
@@ -85,7 +97,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all
         const int64_t i = own / columns, at = blockIdx.x % tiles * columns + own % columns;
         if (at >= all.n) continue;
         float one = 0.0f;
-        for (int r = 0; r < tall; ++r) one += sums[i][r * columns + own % columns];
+        for (int r = 0; r < left; ++r) one += sums[i][r * columns + own % columns];
         const int64_t place = (batch * all.m + i) * all.n + at;
         if (parts) parts[split * all.batch * all.m * all.n + place] = one;
         else all.c[place] = all.scaled(one, at);
@@ -100,8 +112,18 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
     int wide = 32;  // fewer where there are fewer columns: the others take rows instead; more where k is small
     while (wide > 1 && wide / 2 * V >= all.n) wide /= 2;
     while (wide >= 32 && wide < THREADS && (int64_t)THREADS / wide * DEEP >= 2 * all.k) wide *= 2;
-    const int64_t tiles = (all.n / V + wide - 1) / wide, count = all.batch * all.m * all.n;
-    const int64_t splits = splits_for(all.batch * tiles, all.k, FILLING, 2 * THREADS / wide * DEEP);
+    const auto tiles_of = [&](int wide) { return (all.n / V + wide - 1) / wide; };
+    const auto step_of = [&](int wide) { return (int64_t)THREADS / wide * DEEP; };  // rows of B at once
+    // To read a small B takes less than a second kernel does: its tiles are narrow, and are parted only if
+    // they are deep.
+    const bool small = all.batch * all.k * all.n <= SMALL;
+    while (small && wide * V * (int)sizeof(T) > SECTOR && all.batch * tiles_of(wide) < MANY_TILES &&
+           step_of(wide) < all.k)
+        wide /= 2;
+    const int64_t tiles = tiles_of(wide), step = step_of(wide), count = all.batch * all.m * all.n;
+    const int64_t splits = small && all.k <= MOST_STEPS * step
+                               ? 1
+                               : splits_for(all.batch * tiles, all.k, FILLING, small ? step : 2 * step);
     const dim3 block(wide, THREADS / wide);
     const unsigned blocks = (unsigned)(all.batch * tiles * splits);
     return share_depth(splits, all.c, count, stream, [&](const Output& to) {
@@ -188,8 +210,62 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     }, all.scale, all.n);
 }
 
+constexpr int SHORT = 256 / (int)sizeof(scalar_t);  // elements of a row of A that a thread takes alone
+
+// A few rows of A, of no great length, are a block's each, an element at a time.
+constexpr int LONE_ROWS = 2048, LONE_DEPTH = 2048, LONE_AHEAD = 4;
+constexpr int64_t LONE_MOST = 1 << 19;  // elements of A
+
+template <int N, class T>
+__global__ __launch_bounds__(THREADS) void lone_rows(const Product<T> all) {
+    __shared__ float partial[N][WARPS_MOST];
+    const int k = (int)all.k, n = (int)all.n, step = blockDim.x;
+    const scalar_t* a = all.a + (int64_t)blockIdx.x * k;
+    const T* b = all.b + blockIdx.x / all.m * k * n;
+    float total[N] = {};
+    for (int first = threadIdx.x; first < k; first += LONE_AHEAD * step) {
+        scalar_t left[LONE_AHEAD];
+        T right[LONE_AHEAD][N];
+#pragma unroll
+        for (int u = 0; u < LONE_AHEAD; ++u) {
+            const int at = first + u * step;
+            if (at < k) left[u] = a[at];
+#pragma unroll
+            for (int e = 0; e < N; ++e)
+                if (at < k && e < n) right[u][e] = b[at * n + e];
+        }
+#pragma unroll
+        for (int u = 0; u < LONE_AHEAD; ++u)
+#pragma unroll
+            for (int e = 0; e < N; ++e)
+                if (first + u * step < k && e < n)
+                    total[e] = fmaf(float(left[u]), float(right[u][e]), total[e]);
+    }
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+        if (e >= n) break;
+        const float sum = block_reduce<Sum>(total[e], partial[e]);
+        if (threadIdx.x == 0) all.c[(int64_t)blockIdx.x * n + e] = all.scaled(sum, e);
+    }
+}
+
+template <class T>
+bool are_lone(const Product<T>& all) {
+    const int64_t rows = all.batch * all.m;
+    return all.n <= all.m && all.n <= MOST_COLUMNS && rows <= LONE_ROWS && all.k > SHORT &&
+           all.k <= LONE_DEPTH && rows * all.k <= LONE_MOST;
+}
+
+template <class T>
+int launch_lone(const Product<T>& all, cudaStream_t stream) {
+    const auto kernel = all.n == 1 ? lone_rows<1, T> : lone_rows<MOST_COLUMNS, T>;
+    const unsigned threads = threads_for(all.k, 1, THREADS);
+    kernel<<<(unsigned)(all.batch * all.m), threads, 0, stream>>>(all);
+    return (int)cudaGetLastError();
+}
+
 // Rows of A that are short: a thread has one, of as many as its block brings in side by side.
-constexpr int SHORT = 256 / (int)sizeof(scalar_t), SHARE = 4;
+constexpr int SHARE = 4;
 
 template <int N, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void short_rows(const Product<T> all, int together) {
@@ -275,6 +351,7 @@ template <class T>
 int launch(const Product<T>& all, cudaStream_t stream) {
     constexpr int WIDE = sizeof(T) == 1 ? 4 : VEC;  // sums of a thread, of each row
     if (all.k <= MOST_DEPTH) return launch_shallow<1>(all, stream);
+    if (are_lone(all)) return launch_lone(all, stream);
     if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m)) {
         if (are_whole((uintptr_t)all.a, all.k)) return launch_columns<1, Whole>(all, stream);
         return all.k <= SHORT ? launch_short<1>(all, stream) : launch_columns<1, Ragged>(all, stream);
