@@ -14,14 +14,20 @@
 
 #ifdef TENSOR_CORES
 constexpr int FULL = AT_ONCE / 2, WIDEST = 3;  // blocks that fill a GPU, and Q of the largest
+constexpr int RESIDENT = 2;  // of them on a multiprocessor; FMAs need the registers
 #else
-constexpr int FULL = AT_ONCE, WIDEST = 4;
+constexpr int FULL = AT_ONCE, WIDEST = 4, RESIDENT = 1;
+#endif
+#ifdef __HIP_PLATFORM_NVIDIA__
+constexpr int FILLING = AT_ONCE / 2;  // blocks from which on sharing the depth gains nothing
+#else
+constexpr int FILLING = AT_ONCE;
 #endif
 
 // A block computes 128 pixels of 32 Q filters, of `each` steps of the depth. Sums go to `parts`, one such
 // output after another, or with the bias to y.
 template <int Q, bool ALIGNED>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 4 ? 2 : 1) void conv2d_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 4 ? RESIDENT : 1) void conv2d_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
     const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles, int each,
     float* __restrict__ parts) {
@@ -107,7 +113,7 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
     // All steps, unless there are too few blocks. Then so many that adding the parts does not take longer
     // than what is gained.
     constexpr int LEAST = 8;
-    const int64_t steps = (s.c * s.kh * s.kw + DEPTH - 1) / DEPTH, wanted = FULL / blocks;
+    const int64_t steps = (s.c * s.kh * s.kw + DEPTH - 1) / DEPTH, wanted = FILLING / blocks;
     const int64_t most = wanted < steps / LEAST ? wanted : steps / LEAST;
     const int each = (int)(most > 1 ? (steps + most - 1) / most : steps);
     const int splits = each > 0 ? (int)((steps + each - 1) / each) : 1;

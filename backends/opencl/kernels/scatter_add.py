@@ -80,13 +80,9 @@ kernel void scatter_add_few(global const storage_t* restrict x, global const lon
   const long i = (long)get_global_id(0) * VEC;
   if (i >= count) return;
   vec_t sum = LOADV(x, i);
-  // 64-bit divisions would take as long as all else.
-  const bool narrow = count + VEC <= UINT_MAX;
-  const long top = narrow ? (uint)i / (uint)dim : i / dim;
-  const long bottom = narrow ? (uint)(i + VEC - 1) / (uint)dim : (i + VEC - 1) / dim;
   for (int e = 0; e < n; ++e) {
-    const long row = index[e], at = i - row * dim;  // in the entry's row
-    if (row < top || row > bottom) continue;
+    const long at = i - index[e] * dim;  // in the entry's row
+    if (at <= -VEC || at >= dim) continue;
 #pragma unroll
     for (int j = 0; j < VEC; ++j)
       if (at + j >= 0 && at + j < dim) ((float*)&sum)[j] += LOAD(src, e * dim + at + j);

@@ -1,8 +1,8 @@
 """Convolution as a product of the weights, (f, c * kh * kw), and what each pixel's window holds,
 once for each place in a pool's window: the largest is kept in registers. Where pools overlap that
-would convolve pixels again, and where pooled pixels make few tiles one program would convolve all
-places in turn: there the rectified convolution goes through scratch memory, which the L2 holds much
-of, and is pooled from there.
+would convolve pixels again, and few tiles of a deep convolution would take all places in turn:
+there the rectified convolution goes through scratch memory, which the L2 holds much of, and is
+pooled from there.
 
 Of many channels, image and weights are copied with channels last before: a tile's depth is channels
 of one tap of the filter then, which come 16 bytes at a time while others are multiplied.
@@ -30,6 +30,8 @@ PROGRAMS_DEEP = 256  # knob: 128 256 512
 LEAST_DEPTH = 256  # knob: 128 256 512
 LEAST_DEPTH_F32 = 64  # knob: 32 64 128
 NUM_WARPS_DEEP_F32 = 4  # knob: 2 4 8
+# Parts for which touching pools give up their one kernel.
+DEEP_PARTS = 4  # knob: 4 8
 TF32 = 0  # knob: 0 1
 LEAST = 16  # that every dot unit takes
 MANY = 16  # knob: 8 16 32
@@ -408,19 +410,16 @@ def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride
         return
     strict = x.dtype == torch.float32
     depth = weight[0].numel()
-    if window <= pool_stride:
-        # A pool's maximum cannot be had of parts, so that only a window of 1 has any here.
-        tiles = _tiles(f, n, oh * ow, depth if window == 1 else 0, strict)
-        if window == 1 or window < pool_stride or tiles[3] >= PROGRAMS:
-            result, parts = _convolved(
-                x, weight, bias, y, tiles, stride, padding, window, pool_stride
-            )
-            if parts > 1:
-                _pooled(result, parts, bias, y, oh, ow, 1, 1)
-            return
     # As many rows and columns as the pools reach.
     height, width = (oh - 1) * pool_stride + window, (ow - 1) * pool_stride + window
-    scratch = torch.empty((n, f, height, width), dtype=y.dtype, device=y.device)
     tiles = _tiles(f, n, height * width, depth, strict)
+    if window < pool_stride or (window == pool_stride and (window == 1 or tiles[4] < DEEP_PARTS)):
+        # A pool's maximum cannot be had of parts, so that only a window of 1 has any here.
+        tiles = _tiles(f, n, oh * ow, depth if window == 1 else 0, strict)
+        result, parts = _convolved(x, weight, bias, y, tiles, stride, padding, window, pool_stride)
+        if parts > 1:
+            _pooled(result, parts, bias, y, oh, ow, 1, 1)
+        return
+    scratch = torch.empty((n, f, height, width), dtype=y.dtype, device=y.device)
     scratch, parts = _convolved(x, weight, bias, scratch, tiles, stride, padding, 1, 1)
     _pooled(scratch, parts, bias, y, height, width, window, pool_stride)
