@@ -51,7 +51,7 @@ struct Tensors {
 };
 
 template <class R>
-__global__ __launch_bounds__(BLOCK) void cross_entropy_narrow(const Tensors all, int lanes) {
+__global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void cross_entropy_narrow(const Tensors all, int lanes) {
     const int64_t row = group_of_lanes(lanes);
     const R in(all.logits, row < all.rows ? row : all.rows - 1, all.classes);
     const bool writes = threadIdx.x % lanes == 0 && row < all.rows;
