@@ -412,7 +412,7 @@ def test_a_float32_convolution_whose_depth_blocks_share_is_right(
 
 #: So many short rows that each is a thread's, of few and of more elements.
 SHORT_ROWS: dict[str, list[dict[str, int]]] = {
-    op: [{"rows": 65800, width: 3}, {"rows": 65537, width: 13}]
+    op: [{"rows": 180001, width: 3}, {"rows": 65537, width: 13}]
     for op, width in [
         *((op, "cols") for op in ("argmax", "cumsum", "layernorm", "rmsnorm", "softmax")),
         ("cross_entropy", "classes"),

@@ -85,7 +85,7 @@ struct Product {
 #endif
 
 template <int SIDE, bool ALIGNED>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, sizeof(scalar_t) == 2 ? 2 : 1) void bmm_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, sizeof(scalar_t) == 2 ? 2 : 0) void bmm_kernel(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
     const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t tiles,
     int64_t each) {

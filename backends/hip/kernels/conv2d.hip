@@ -16,7 +16,7 @@
 constexpr int FULL = AT_ONCE / 2, WIDEST = 3;  // blocks that fill a GPU, and Q of the largest
 constexpr int RESIDENT = 2;  // of them on a multiprocessor; FMAs need the registers
 #else
-constexpr int FULL = AT_ONCE, WIDEST = 4, RESIDENT = 1;
+constexpr int FULL = AT_ONCE, WIDEST = 4, RESIDENT = 0;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
 constexpr int FILLING = AT_ONCE / 2;  // blocks from which on sharing the depth gains nothing
@@ -27,7 +27,7 @@ constexpr int FILLING = AT_ONCE;
 // A block computes 128 pixels of 32 Q filters, of `each` steps of the depth. Sums go to `parts`, one such
 // output after another, or with the bias to y.
 template <int Q, bool ALIGNED>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 4 ? RESIDENT : 1) void conv2d_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 4 ? RESIDENT : 0) void conv2d_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
     const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles, int each,
     float* __restrict__ parts) {

@@ -18,7 +18,7 @@
 constexpr int FULL = AT_ONCE / 2, WIDEST = 2;  // blocks that fill a GPU, and Q of the largest
 constexpr int RESIDENT = 2;  // of them on a multiprocessor; FMAs need the registers
 #else
-constexpr int FULL = AT_ONCE, WIDEST = 3, RESIDENT = 1;
+constexpr int FULL = AT_ONCE, WIDEST = 3, RESIDENT = 0;
 #endif
 
 // A block's pooled pixels, the convolution's that they need, and how many such blocks an image has.
@@ -27,7 +27,7 @@ struct Region {
 };
 
 template <int Q, bool ALIGNED>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 3 ? RESIDENT : 1) void conv2d_relu_maxpool_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, Q < 3 ? RESIDENT : 0) void conv2d_relu_maxpool_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
     const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, Region region) {
     constexpr int FILTERS = 32 * Q, SHARE = (Q + 1) / 2;  // packs of filters per thread and step

@@ -140,7 +140,7 @@ struct Product {
 
 // Blocks of a multiprocessor that registers are to be kept for.
 template <class T, bool ALIGNED>
-constexpr int RESIDENT = sizeof(scalar_t) == 2 && (ALIGNED || T::rows < Large::rows) ? 2 : 1;
+constexpr int RESIDENT = sizeof(scalar_t) == 4 ? 0 : ALIGNED || T::rows < Large::rows ? 2 : 1;
 
 // Of the depth, `each` is a block's. Several that share a tile leave it unscaled.
 template <class T, bool ALIGNED>

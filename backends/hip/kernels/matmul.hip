@@ -133,7 +133,7 @@ __device__ void multiply(const Matrix<>& a, const Matrix<>& b, const Output& c, 
 #endif
 
 template <int T, bool ALIGNED>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, SMALL_TYPE ? 2 : 1) void matmul_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, SMALL_TYPE ? 2 : 0) void matmul_kernel(
     const scalar_t* __restrict__ a, const scalar_t* __restrict__ b, const Output all, int64_t m, int64_t n,
     int64_t k, int64_t across, int64_t tiles, int64_t each) {
     const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;

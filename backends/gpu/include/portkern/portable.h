@@ -50,7 +50,8 @@ typedef unsigned warp_mask_t;
 #endif
 
 // ---- Kernels -----------------------------------------------------------------------------------
-// __launch_bounds__ with blocks per multiprocessor, which HIP takes for waves per SIMD on AMD's GPUs.
+// __launch_bounds__ with blocks per multiprocessor, which HIP takes for waves per SIMD on AMD's GPUs. 0: the
+// compiler chooses, which with 1 would take all registers.
 #if PORTKERN_HIP && !defined(__HIP_PLATFORM_NVIDIA__)
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads)
 #else
