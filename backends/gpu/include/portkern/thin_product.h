@@ -258,9 +258,9 @@ bool are_lone(const Product<T>& all) {
 
 template <class T>
 int launch_lone(const Product<T>& all, cudaStream_t stream) {
-    const auto kernel = all.n == 1 ? lone_rows<1, T> : lone_rows<MOST_COLUMNS, T>;
-    const unsigned threads = threads_for(all.k, 1, THREADS);
-    kernel<<<(unsigned)(all.batch * all.m), threads, 0, stream>>>(all);
+    const unsigned threads = threads_for(all.k, 1, THREADS), rows = (unsigned)(all.batch * all.m);
+    if (all.n == 1) lone_rows<1><<<rows, threads, 0, stream>>>(all);
+    else lone_rows<MOST_COLUMNS><<<rows, threads, 0, stream>>>(all);
     return (int)cudaGetLastError();
 }
 
