@@ -144,7 +144,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
         if (blocks < FILLING || m <= 64 || n <= 64)
             return launch<64, ALIGNED>(a, b, c, batch, m, n, k, stream);
     const auto kernel = bmm_kernel<SIDE, ALIGNED>;
-#ifdef TENSOR_CORES  // more than 48 KB of shared memory has to be asked for
+#ifdef TENSOR_CORES  // so much shared memory has to be asked for on NVIDIA
     constexpr int BYTES = matrix_unit::Pipeline<SIDE>::bytes;
     hipFuncSetAttribute(kernel, hipFuncAttributeMaxDynamicSharedMemorySize, BYTES);
 #else

@@ -152,7 +152,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
         if (across * down < FILLING || (SMALL_TYPE && (m <= 64 || n <= 64)))
             return launch<4, ALIGNED>(a, b, c, m, n, k, stream);
     const auto kernel = matmul_kernel<T, ALIGNED>;
-#ifdef TENSOR_CORES  // more than 48 KB of shared memory has to be asked for
+#ifdef TENSOR_CORES  // so much shared memory has to be asked for on NVIDIA
     constexpr int BYTES = matrix_unit::Pipeline<16 * T>::bytes;
     hipFuncSetAttribute(kernel, hipFuncAttributeMaxDynamicSharedMemorySize, BYTES);
 #else
