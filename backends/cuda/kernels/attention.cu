@@ -14,7 +14,9 @@
 #endif
 #ifdef PORTKERN_FLOAT32
 #include <cuda_bf16.h>
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 #endif
+#include <portkern/tensor_cores.h>
 
 constexpr int THREADS = 32 * WARPS;
 constexpr bool HALVES = sizeof(scalar_t) == 2;
@@ -50,38 +52,9 @@ struct Parts {
 // The score of a key that a query does not see: -inf.
 __device__ __forceinline__ float unseen() { return __int_as_float(0xff800000); }
 
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
-
 // score() multiplies queries and keys, sum_up() weights and values. A lane has columns in pairs: lane % 4
 // is the first pair, the others lie 4 pairs apart. This is how mma.sync gives its results.
 constexpr int GROUP = 2;
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
-// Four pieces of 8 x 8, of whose rows each lane points at one.
-template <bool TRANSPOSED>
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const slice_t* row) {
-    const unsigned at = shared_address(row);
-    if (TRANSPOSED)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
-
-// Two columns each of rows that lie 8 apart.
-__device__ __forceinline__ void multiply(float* upper, float* lower, const unsigned (&a)[4],
-                                         const unsigned* b) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 struct alignas(4) Pair {
     slice_t at[2];
@@ -176,7 +149,7 @@ __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const slic
                     for (int j = 0; j < COLUMNS; j += 2)
 #pragma unroll
                         for (int i = 0; i < ROWS; i += 2)
-                            multiply(sums[i] + j, sums[i + 1] + j, left[t][i / 2], right[j / 4] + j % 4);
+                            mma(sums[i] + j, sums[i + 1] + j, left[t][i / 2], right[j / 4] + j % 4);
             }
         }
 #pragma unroll
@@ -218,7 +191,7 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4], const float (
                         for (int i = 0; i < ROWS; i += 2) {
                             const auto& of = left[j / 4];
                             const unsigned a[4] = {of[i * 2][t], of[i * 2 + 1][t], of[i * 2 + 2][t], of[i * 2 + 3][t]};
-                            multiply(own[i] + e, own[i + 1] + e, a, right[e / 4] + e % 4);
+                            mma(own[i] + e, own[i + 1] + e, a, right[e / 4] + e % 4);
                         }
             }
 #pragma unroll
@@ -233,6 +206,7 @@ __device__ __forceinline__ float weight(float score, float highest, float scale)
     return power;
 }
 __device__ __forceinline__ float quotient(float sum, float total) { return sum * (1.0f / total); }
+
 template <int BYTES>  // of which `read` are read; the rest is zeroed
 __device__ __forceinline__ void copy_async(scalar_t* to, const scalar_t* from, int read) {
     if constexpr (BYTES == 16)
@@ -297,7 +271,7 @@ __device__ __forceinline__ void score(float (&scores)[ROWS][COLUMNS], const scal
             if (j % 4 == 0) load_pieces<false>(right, k + j * 4 * PITCH + d);
 #pragma unroll
             for (int i = 0; i < ROWS; i += 2)
-                multiply(scores[i] + j, scores[i + 1] + j, left[i / 2], right + j % 4);
+                mma(scores[i] + j, scores[i + 1] + j, left[i / 2], right + j % 4);
         }
     }
 }
@@ -320,7 +294,7 @@ __device__ __forceinline__ void sum_up(float (&sums)[ROWS][D / 4],
             if (c % 4 == 0) load_pieces<true>(right, v + j * 4 * (D + VEC) + c * 4);
 #pragma unroll
             for (int i = 0; i < ROWS; i += 2)
-                multiply(sums[i] + c, sums[i + 1] + c, left[i / 2], right + c % 4);
+                mma(sums[i] + c, sums[i + 1] + c, left[i / 2], right + c % 4);
         }
     }
 }

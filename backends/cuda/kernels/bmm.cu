@@ -12,6 +12,7 @@
 #define PAD_FROM 64  // knob: 16 64 256
 #include <portkern/odd_rows.h>
 #include <portkern/padded.h>
+#include <portkern/tensor_cores.h>
 #include <portkern/thin_product.h>
 
 // Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
@@ -47,10 +48,6 @@ struct Matrix {
     const scalar_t* at;
     int64_t rows, columns;
 };
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
 
 // 16 bytes of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED>
@@ -106,23 +103,6 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const float*
 }
 #else
 constexpr int GROUP = 2;
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
-// Four pieces of 8 x 8, of whose rows each lane points at one.
-template <bool TRANSPOSED>
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
-    const unsigned at = shared_address(row);
-    if (TRANSPOSED)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
 
 template <int COLUMNS, int PITCH_B>
 __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar_t* a,
@@ -137,15 +117,8 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar
 #pragma unroll
         for (int j = 0; j < COLUMNS; j += 2) {
             if (j % 4 == 0) load_pieces<true>(right, b + d * PITCH_B + j * 4);
-            const unsigned* r = right + j % 4;
 #pragma unroll
-            for (int i = 0; i < 4; i += 2) {
-                const unsigned* l = left[i / 2];
-                float *upper = sums[i] + j, *lower = sums[i + 1] + j;
-                asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                             : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
-                             : "r"(l[0]), "r"(l[1]), "r"(l[2]), "r"(l[3]), "r"(r[0]), "r"(r[1]));
-            }
+            for (int i = 0; i < 4; i += 2) mma(sums[i] + j, sums[i + 1] + j, left[i / 2], right + j % 4);
         }
     }
 }

@@ -14,6 +14,7 @@
 #define PIPELINE 4  // knob: 2 3 4
 #define BAND 8  // knob: 4 8 16
 #include <portkern/odd_rows.h>
+#include <portkern/tensor_cores.h>
 #include <portkern/thin_product.h>
 #ifdef PORTKERN_HOPPER
 #ifdef PORTKERN_FLOAT32
@@ -46,10 +47,6 @@ struct Matrix {
     const T* at;
     int64_t rows, columns;
 };
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
 
 // 16 bytes of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED, class T>
@@ -106,23 +103,6 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const flo
 }
 #else
 constexpr int GROUP = 2;
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
-// Four pieces of 8 x 8, of whose rows each lane points at one.
-template <bool TRANSPOSED>
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
-    const unsigned at = shared_address(row);
-    if (TRANSPOSED)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
-}
 
 template <class T, int ROWS, int COLUMNS>
 __device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const scalar_t* a,
@@ -137,15 +117,9 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const sca
 #pragma unroll
         for (int j = 0; j < COLUMNS; j += 2) {
             if (j % 4 == 0) load_pieces<true>(right, b + d * T::pitch_b + j * 4);
-            const unsigned* r = right + j % 4;
 #pragma unroll
-            for (int i = 0; i < ROWS; i += 2) {
-                const unsigned* l = left[i / 2];
-                float *upper = sums[i] + j, *lower = sums[i + 1] + j;
-                asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                             : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
-                             : "r"(l[0]), "r"(l[1]), "r"(l[2]), "r"(l[3]), "r"(r[0]), "r"(r[1]));
-            }
+            for (int i = 0; i < ROWS; i += 2)
+                mma(sums[i] + j, sums[i + 1] + j, left[i / 2], right + j % 4);
         }
     }
 }
@@ -264,9 +238,12 @@ __global__ __launch_bounds__(THREADS) void widen(const int8_t* __restrict__ from
 
 // Whether widening all weights, which takes as long as reading them three times, is the smaller part.
 bool is_large(int64_t m, int64_t n, int64_t k) {
-    const int64_t least = m < n ? m : n;
-    const bool rows_suit = sizeof(scalar_t) == 2 || double(m) * n / (m + n) >= HALVE_FROM;
-    return least >= WIDEN_FROM && rows_suit && m * n >= (1 << 29) / k && k % 8 == 0;
+#ifdef PORTKERN_FLOAT32
+    const bool suits = split::suits(1, m, n, k);
+#else
+    const bool suits = tile::suits({1, m, n, k});
+#endif
+    return (m < n ? m : n) >= WIDEN_FROM && m * n >= (1 << 29) / k && suits;
 }
 
 int launch_widened(const scalar_t* a, const int8_t* weight, const scalar_t* scale, scalar_t* c, int64_t m,

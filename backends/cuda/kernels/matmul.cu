@@ -16,6 +16,7 @@
 #define PAD_DENSE 200  // knob: 100 200 400
 #define SMALL_BELOW 256  // knob: 0 128 256 512
 #include <portkern/padded.h>
+#include <portkern/tensor_cores.h>
 #include <portkern/thin_product.h>
 
 constexpr int THREADS = 256;
@@ -152,12 +153,6 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
 #include <portkern/wide_product.h>
 #endif
 
-#ifdef PORTKERN_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#endif
-
 // What a block computes, its 8 warps 2 x 4 parts of it. Rows in shared memory are padded by 16 bytes,
 // so that the 8 rows an ldmatrix touches at once lie in different banks.
 template <int R, int C, int D>
@@ -182,10 +177,6 @@ using Large = Tile<128, 128, 32>;
 using Middle = Tile<64, 128, 32>;
 using Small = Tile<32, 64, 64>;
 
-__device__ __forceinline__ unsigned shared_address(const scalar_t* p) {
-    return (unsigned)__cvta_generic_to_shared(p);
-}
-
 template <bool ALIGNED>
 __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int64_t row,
                                      int64_t column, int64_t rows, int64_t columns) {
@@ -204,24 +195,14 @@ __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ 
 template <int PITCH>
 __device__ __forceinline__ void load_left(unsigned (&r)[4], const scalar_t* tile) {
     const int lane = threadIdx.x % 32;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(tile + lane % 16 * PITCH + lane / 16 * 8)) : "memory");
+    load_pieces<false>(r, tile + lane % 16 * PITCH + lane / 16 * 8);
 }
 
 // A 16 x 16 piece of B, transposed on the way: r[0], r[1] are its left 8 columns.
 template <int PITCH>
 __device__ __forceinline__ void load_right(unsigned (&r)[4], const scalar_t* tile) {
     const int lane = threadIdx.x % 32;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(tile + lane % 16 * PITCH + lane / 16 * 8)) : "memory");
-}
-
-__device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned* b) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    load_pieces<true>(r, tile + lane % 16 * PITCH + lane / 16 * 8);
 }
 
 // Two neighbours of a row; `column` is even.
@@ -287,7 +268,7 @@ __global__ __launch_bounds__(THREADS) void matmul_mma(const scalar_t* __restrict
 #pragma unroll
             for (int i = 0; i < I; ++i)
 #pragma unroll
-                for (int j = 0; j < J; ++j) multiply(sums[i][j], left[i], right[j / 2] + j % 2 * 2);
+                for (int j = 0; j < J; ++j) mma(sums[i][j], sums[i][j] + 2, left[i], right[j / 2] + j % 2 * 2);
         }
     }
 #pragma unroll

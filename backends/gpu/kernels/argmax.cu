@@ -146,16 +146,14 @@ int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaSt
     }
     if (!R::WHOLE && cols <= LOCAL_MOST * WARP_SIZE_MIN) {
         const int lanes = local_lanes(cols);
-        const unsigned block = block_for(rows * lanes, LOCAL_BLOCK);
-        const int64_t blocks = (rows * lanes + block - 1) / block;
-        argmax_local<<<(unsigned)blocks, block, 0, stream>>>(x, index, rows, (int)cols, lanes);
+        const Blocks blocks = blocks_for(rows * lanes, LOCAL_BLOCK);
+        argmax_local<<<blocks.count, blocks.threads, 0, stream>>>(x, index, rows, (int)cols, lanes);
         return (int)cudaGetLastError();
     }
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
-        const unsigned block = block_for(rows * lanes, BLOCK);
-        const int64_t blocks = (rows * lanes + block - 1) / block;
-        argmax_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(x, index, rows, cols, lanes);
+        const Blocks blocks = blocks_for(rows * lanes, BLOCK);
+        argmax_narrow<R><<<blocks.count, blocks.threads, 0, stream>>>(x, index, rows, cols, lanes);
         return (int)cudaGetLastError();
     }
     const int64_t splits = rows >= ENOUGH_ROWS ? 1 : splits_for(rows, packs, FILL, part_least<R>(BLOCK));
@@ -181,7 +179,7 @@ extern "C" int argmax(const scalar_t* x, int64_t* index, int64_t rows, int64_t c
         return (int)cudaGetLastError();
     }
     const bool whole = are_whole((uintptr_t)x, cols);
-    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+    if (is_single(rows, cols, SINGLE_MOST, FEW, whole))
         return launch<Single>(x, index, rows, cols, stream);
     return whole ? launch<Whole>(x, index, rows, cols, stream) : launch<Ragged>(x, index, rows, cols, stream);
 }

@@ -133,16 +133,14 @@ int launch(const Tensors& all, cudaStream_t stream) {
     }
     if (!R::WHOLE && all.classes <= LOCAL_MOST * WARP_SIZE_MIN) {
         const int lanes = local_lanes(all.classes);
-        const unsigned block = block_for(all.rows * lanes, LOCAL_BLOCK);
-        const int64_t blocks = (all.rows * lanes + block - 1) / block;
-        cross_entropy_local<<<(unsigned)blocks, block, 0, stream>>>(all, lanes);
+        const Blocks blocks = blocks_for(all.rows * lanes, LOCAL_BLOCK);
+        cross_entropy_local<<<blocks.count, blocks.threads, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();
     }
     if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
         const int lanes = lanes_for(packs, UNROLL);
-        const unsigned block = block_for(all.rows * lanes, BLOCK);
-        const int64_t blocks = (all.rows * lanes + block - 1) / block;
-        cross_entropy_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(all, lanes);
+        const Blocks blocks = blocks_for(all.rows * lanes, BLOCK);
+        cross_entropy_narrow<R><<<blocks.count, blocks.threads, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();
     }
     const int64_t splits = splits_for(all.rows, packs, FILL, part_least<R>(BLOCK));
@@ -162,7 +160,7 @@ extern "C" int cross_entropy(const scalar_t* logits, const int64_t* target, scal
     if (rows == 0) return 0;
     const Tensors all = {logits, target, loss, rows, classes};
     const bool whole = are_whole((uintptr_t)logits, classes);
-    if (is_single(rows, classes, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+    if (is_single(rows, classes, SINGLE_MOST, FEW, whole))
         return launch<Single>(all, stream);
     return whole ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

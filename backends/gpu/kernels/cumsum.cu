@@ -189,17 +189,15 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
             return (int)cudaGetLastError();
         }
         const int lanes = local_lanes(cols);
-        const unsigned block = block_for(rows * lanes, LOCAL_BLOCK);
-        const int64_t blocks = (rows * lanes + block - 1) / block;
-        cumsum_local<<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, (int)cols, lanes);
+        const Blocks blocks = blocks_for(rows * lanes, LOCAL_BLOCK);
+        cumsum_local<<<blocks.count, blocks.threads, 0, stream>>>(x, y, rows, (int)cols, lanes);
         return (int)cudaGetLastError();
     }
     if constexpr (!Near<R>::LOCAL)
         if (packs <= NARROW_MOST * WARP_SIZE_MIN && !are_spread(rows, packs, BLOCK)) {
             const int lanes = lanes_for(packs, 1);
-            const unsigned block = block_for(rows * lanes, BLOCK);
-            const int64_t blocks = (rows * lanes + block - 1) / block;
-            cumsum_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, cols, lanes, alike);
+            const Blocks blocks = blocks_for(rows * lanes, BLOCK);
+            cumsum_narrow<R><<<blocks.count, blocks.threads, 0, stream>>>(x, y, rows, cols, lanes, alike);
             return (int)cudaGetLastError();
         }
     const int64_t splits = splits_for(rows, packs, FILL, 8 * BLOCK);

@@ -83,14 +83,12 @@ __device__ __forceinline__ void normalise(const Tensors& all, const R& in, bool 
 template <int LANES, int SHARE, class R>
 __global__ __launch_bounds__(BLOCK) void rmsnorm_narrow(const Tensors all) {
     if constexpr (R::LOCAL) {
-        __shared__ Image<BLOCK, (SHARE + VEC - 1) / VEC> image;
-        const BlockRows own(all.rows, blockDim.x / LANES);
-        const int64_t first = own.first * all.cols;
-        const int count = (int)(own.count * all.cols), row = threadIdx.x / LANES;
-        Tensors there = all;
-        there.y = image.fetch(all.x, first, count, all.rows * all.cols, blockDim.x);
-        normalise<LANES, SHARE>(there, R(there.y, min(row, own.count - 1), all.cols), row < own.count);
-        image.store(all.y, there.y, first, count, blockDim.x);
+        const auto change = [&](scalar_t* here, int row, bool there) {
+            Tensors local = all;
+            local.y = here;
+            normalise<LANES, SHARE>(local, R(here, row, all.cols), there);
+        };
+        change_local_rows<BLOCK, SHARE>(all.x, all.y, all.rows, all.cols, LANES, change);
     } else {
         const int64_t row = group_of_lanes(LANES);
         normalise<LANES, SHARE>(all, R(all.x, row < all.rows ? row : all.rows - 1, all.cols),
@@ -166,9 +164,8 @@ template <class R>
 int launch_narrow(const Tensors& all, cudaStream_t stream) {
     const auto start = [&](auto share, auto lanes) {
         const auto kernel = rmsnorm_narrow<decltype(lanes)::value, decltype(share)::value, R>;
-        const int64_t threads = all.rows * decltype(lanes)::value;
-        const unsigned block = block_for(threads, BLOCK);
-        kernel<<<(unsigned)((threads + block - 1) / block), block, 0, stream>>>(all);
+        const Blocks blocks = blocks_for(all.rows * decltype(lanes)::value, BLOCK);
+        kernel<<<blocks.count, blocks.threads, 0, stream>>>(all);
     };
     if constexpr (R::LOCAL) with_local_lanes<LOCAL_ITEMS>(all.cols, start);
     else with_lanes<ITEMS>(R::most(all.cols), start);
@@ -212,7 +209,7 @@ extern "C" int rmsnorm(const scalar_t* x, const scalar_t* weight, scalar_t* y, i
     const uintptr_t pointers = (uintptr_t)x | (uintptr_t)weight | (uintptr_t)y;
     const Tensors all = {x, weight, y, rows, cols, eps, lie_alike(x, y)};
     const bool whole = are_whole(pointers, cols);
-    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+    if (is_single(rows, cols, SINGLE_MOST, FEW, whole))
         return launch<Single>(all, stream);
     return whole ? launch<Whole>(all, stream) : launch<Ragged>(all, stream);
 }

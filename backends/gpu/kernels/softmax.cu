@@ -86,6 +86,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void softmax_narrow(const scalar_t* 
                                                                scalar_t* __restrict__ y, int64_t rows,
                                                                int64_t cols, bool alike) {
     if constexpr (R::LOCAL) {
+        // Not by change_local_rows(): nvcc would ask for the row's place anew at each element.
         __shared__ Image<BLOCK, (SHARE + VEC - 1) / VEC> image;
         const BlockRows own(rows, blockDim.x / LANES);
         const int count = (int)(own.count * cols);
@@ -201,9 +202,8 @@ int launch_narrow(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bo
                   cudaStream_t stream) {
     const auto start = [&](auto share, auto lanes) {
         const auto kernel = softmax_narrow<decltype(lanes)::value, decltype(share)::value, R>;
-        const int64_t threads = rows * decltype(lanes)::value;
-        const unsigned block = block_for(threads, BLOCK);
-        kernel<<<(unsigned)((threads + block - 1) / block), block, 0, stream>>>(x, y, rows, cols, alike);
+        const Blocks blocks = blocks_for(rows * decltype(lanes)::value, BLOCK);
+        kernel<<<blocks.count, blocks.threads, 0, stream>>>(x, y, rows, cols, alike);
     };
     if constexpr (R::LOCAL) with_local_lanes<ITEMS>(cols, start);
     else with_lanes<share_most<R>(ITEMS)>(R::most(cols), start);
@@ -257,7 +257,7 @@ extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t col
                        cudaStream_t stream) {
     if (rows == 0 || cols == 0) return 0;
     const bool whole = are_whole((uintptr_t)x | (uintptr_t)y, cols);
-    if (is_single(rows, cols, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+    if (is_single(rows, cols, SINGLE_MOST, FEW, whole))
         return launch<Single>(x, y, rows, cols, stream);
     return whole ? launch<Whole>(x, y, rows, cols, stream) : launch<Ragged>(x, y, rows, cols, stream);
 }

@@ -88,15 +88,13 @@ void launch_rows(const scalar_t* x, scalar_t* y, float* partial, int64_t rows, i
     }
     if (!R::WHOLE && splits == 1 && length <= LOCAL_MOST * WARP_SIZE_MIN) {
         const int members = local_lanes(length);
-        const unsigned block = block_for(rows * members, LOCAL_BLOCK);
-        const int64_t blocks = (rows * members + block - 1) / block;
-        sum_local<<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, (int)length, members);
+        const Blocks blocks = blocks_for(rows * members, LOCAL_BLOCK);
+        sum_local<<<blocks.count, blocks.threads, 0, stream>>>(x, y, rows, (int)length, members);
         return;
     }
     if (splits == 1 && packs <= (int64_t)WARP_SIZE_MIN * UNROLL) {
-        const unsigned block = block_for(rows * lanes, BLOCK);
-        const int64_t blocks = (rows * lanes + block - 1) / block;
-        sum_narrow<R><<<(unsigned)blocks, block, 0, stream>>>(x, y, rows, length, lanes);
+        const Blocks blocks = blocks_for(rows * lanes, BLOCK);
+        sum_narrow<R><<<blocks.count, blocks.threads, 0, stream>>>(x, y, rows, length, lanes);
         return;
     }
     const unsigned threads = threads_for(packs / splits, UNROLL, threads_most<R>(BLOCK));
@@ -308,7 +306,7 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
     float* partial = scratch.data;
     if (is_short(outer, reduce, inner))
         (whole && inner > 1 ? launch_short<VEC> : launch_short<1>)(x, y, outer, reduce, inner, stream);
-    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST, whole ? FEW : RAGGED_MORE * FEW))
+    else if (inner == 1 && is_single(outer, reduce, SINGLE_MOST, FEW, whole))
         launch_rows<Single>(x, y, partial, outer, reduce, splits, stream);
     else if (inner == 1 && whole)
         launch_rows<Whole>(x, y, partial, outer, reduce, splits, stream);

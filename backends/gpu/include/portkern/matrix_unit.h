@@ -47,9 +47,7 @@ __device__ __forceinline__ Fragment fragment_turned(const scalar_t* tile, int pi
     const int lane = threadIdx.x % 32;
     const scalar_t* from = tile + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8;
     Fragment f;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.pair[0]), "=r"(f.pair[1]), "=r"(f.pair[2]), "=r"(f.pair[3])
-                 : "r"(shared_address(from)) : "memory");
+    load_pieces<true>(f.pair, from);
     return f;
 }
 

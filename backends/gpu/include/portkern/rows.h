@@ -207,9 +207,9 @@ constexpr int threads_most(int most) {
     return R::VEC > 1 ? most : 1024;
 }
 
-// `few`: elements of the tensor, about as many as a GPU has threads.
-inline bool is_single(int64_t rows, int64_t length, int64_t most, int64_t few) {
-    return length <= most && rows * length <= few;
+// `few`: elements of the tensor, about as many as a GPU has threads; more of them where rows are not `whole`.
+inline bool is_single(int64_t rows, int64_t length, int64_t most, int64_t few, bool whole = true) {
+    return length <= most && rows * length <= (whole ? few : RAGGED_MORE * few);
 }
 
 inline bool lie_alike(const void* a, const void* b) { return ((uintptr_t)a ^ (uintptr_t)b) % 16 == 0; }
@@ -323,11 +323,14 @@ void with_local_lanes(int64_t length, Launch launch) {
 constexpr int LOCAL_MOST = 32, LOCAL_BLOCK = 256;
 inline int local_lanes(int64_t length) { return lanes_for(length, SHORT_ROW); }
 
-// Threads of the blocks that share so many, `most` or fewer of them: where that makes few blocks, smaller
+// Blocks that share so many threads, and their own, `most` or fewer: where that makes few blocks, smaller
 // ones are on more multiprocessors.
-inline unsigned block_for(int64_t threads, unsigned most) {
+struct Blocks {
+    unsigned count, threads;
+};
+inline Blocks blocks_for(int64_t threads, unsigned most) {
     while (most > WARP_SIZE_MAX && threads < (int64_t)most * BLOCKS_WANTED) most /= 2;
-    return most;
+    return {(unsigned)((threads + most - 1) / most), most};
 }
 
 // Of as many packs as a GPU has threads each gets one, and a row a block: what a thread does alone takes
@@ -369,6 +372,20 @@ struct BlockRows {
     __device__ __forceinline__ BlockRows(int64_t rows, int most)
         : first((int64_t)blockIdx.x * most), count((int)min((int64_t)most, rows - first)) {}
 };
+
+// Gives `change` where the rows of a block lie, which it brings in and which go to y then, and of a thread,
+// of `lanes` that share each, the row and whether there is one. A lane has up to SHARE elements.
+template <int THREADS, int SHARE, class Change>
+__device__ __forceinline__ void change_local_rows(const scalar_t* x, scalar_t* y, int64_t rows,
+                                                  int64_t length, int lanes, Change change) {
+    __shared__ Image<THREADS, (SHARE + VEC - 1) / VEC> image;
+    const BlockRows own(rows, blockDim.x / lanes);
+    const int64_t first = own.first * length;
+    const int count = (int)(own.count * length), row = threadIdx.x / lanes;
+    scalar_t* here = image.fetch(x, first, count, rows * length, blockDim.x);
+    change(here, min(row, own.count - 1), row < own.count);
+    image.store(y, here, first, count, blockDim.x);
+}
 
 // Gives `take` the short row of a thread of SHORT_BLOCK, where its block has one, and its number.
 template <class Take>

@@ -1,9 +1,11 @@
-// What kernels that keep both operands along the depth in shared memory need of PTX: pieces of 8 rows
-// of 16 bytes, and products of them on tensor cores (mma.sync), from sm_80 on. For NVIDIA's GPUs.
+// What kernels that keep their operands in shared memory need of PTX: pieces of 8 rows of 16 bytes, and
+// products of them on tensor cores (mma.sync), from sm_80 on. For NVIDIA's GPUs. A source whose operands
+// are not the tensors' elements defines MMA before.
 #pragma once
 #include <portkern/portable.h>
 
-#if defined(PORTKERN_FLOAT32)
+#if defined(MMA)
+#elif defined(PORTKERN_FLOAT32)
 #define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 #elif defined(PORTKERN_FLOAT16)
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -22,10 +24,15 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
 }
 
 // Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.
-__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const scalar_t* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row)) : "memory");
+template <bool TRANSPOSED = false>
+__device__ __forceinline__ void load_pieces(unsigned (&r)[4], const void* row) {
+    const unsigned at = shared_address(row);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 
 // Of 16 rows of A and 8 columns of B: a lane has two neighbouring columns, lane % 4 * 2 the first, of

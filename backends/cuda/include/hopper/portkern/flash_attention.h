@@ -1,7 +1,7 @@
-// Causal attention of 16 bits on Hopper by wgmma, fed by the bulk tensor copy engine: one warpgroup has it bring tiles of keys and
-// values in, two compute 64 queries each. Scores become powers, and these the left operand of the
-// second product, without leaving their registers; a tile's first product runs beside the last
-// tile's second one.
+// Causal attention of 16 bits on Hopper by wgmma, fed by the bulk tensor copy engine: one warpgroup has it
+// bring tiles of keys and values in, two compute 64 queries each. Scores become powers, and these the
+// left operand of the second product, without leaving their registers; a tile's first product runs
+// beside the last tile's second one.
 // FLASH_FROM is the including source's.
 #pragma once
 #include <portkern/hopper.h>
@@ -9,22 +9,15 @@
 namespace flash {
 constexpr int QUERIES = 128, KEYS = 128, SLOTS = 2;
 #ifdef PORTKERN_FLOAT16
-constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-#define MULTIPLY hopper::multiply_f16
-__device__ __forceinline__ unsigned pair(float low, float high) {
-    unsigned both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
+#define PAIR "cvt.rn.f16x2.f32 %0, %1, %2;"
 #else
-constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-#define MULTIPLY hopper::multiply_bf16
+#define PAIR "cvt.rn.bf16x2.f32 %0, %1, %2;"
+#endif
 __device__ __forceinline__ unsigned pair(float low, float high) {
     unsigned both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    asm(PAIR : "=r"(both) : "f"(high), "f"(low));
     return both;
 }
-#endif
 constexpr float LOWEST = -3.402823466e38f;  // finite: a maximum of -inf would make inf - inf
 
 __device__ __forceinline__ float power(float of) {  // of 2, in one instruction
@@ -102,8 +95,8 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
 #pragma unroll
         for (int d = 0; d < D; d += 16) {
             const int at = d / 64 * 128 * 64 + d % 64;
-            MULTIPLY<true>(scores, hopper::operand(mine + at, 1024), hopper::operand(tile_k + at, 1024),
-                           d > 0);
+            hopper::multiply<true>(scores, hopper::operand(mine + at, 1024),
+                                   hopper::operand(tile_k + at, 1024), d > 0);
         }
         hopper::commit_products();
     };
@@ -113,8 +106,8 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
         hopper::begin_products();
 #pragma unroll
         for (int d = 0; d < KEYS / 16; ++d)
-            MULTIPLY(sums, powers[d],
-                     hopper::operand(tile_v + d * 16 * 64, 1024, 128 * 64 * sizeof(scalar_t)));
+            hopper::multiply(sums, powers[d],
+                             hopper::operand(tile_v + d * 16 * 64, 1024, 128 * 64 * sizeof(scalar_t)));
         hopper::commit_products();
     };
     // Scores become powers of 2; `shrink` is what earlier ones are too large by.
@@ -189,9 +182,9 @@ int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
            int64_t length, cudaStream_t stream) {
     constexpr int bytes = (1 + 2 * SLOTS) * 128 * D * (int)sizeof(scalar_t) + 1024;
     CUtensorMap of_q, of_k, of_v;
-    int wrong = hopper::map_matrix(&of_q, KIND, 2, q, heads * length, D, 128, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_k, KIND, 2, k, heads * length, D, 128, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_v, KIND, 2, v, heads * length, D, 128, 64);
+    int wrong = hopper::map_matrix(&of_q, hopper::KIND, 2, q, heads * length, D, 128, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_k, hopper::KIND, 2, k, heads * length, D, 128, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_v, hopper::KIND, 2, v, heads * length, D, 128, 64);
     if (wrong) return wrong;
     cudaFuncSetAttribute(attention_flash<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     attention_flash<D><<<(unsigned)(heads * (length / QUERIES)), 384, bytes, stream>>>(

@@ -283,9 +283,9 @@ constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 #define HOPPER_OWN(NAME) NAME##bf16
 constexpr CUtensorMapDataType KIND = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 #endif
-template <int N, class Left>
+template <bool B_ALONG = false, int N, class Left>
 __device__ __forceinline__ void multiply(float (&s)[N], const Left& a, uint64_t b, bool keep = true) {
-    HOPPER_OWN(multiply_)(s, a, b, keep);
+    HOPPER_OWN(multiply_)<B_ALONG>(s, a, b, keep);
 }
 #endif
 
