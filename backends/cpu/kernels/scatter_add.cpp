@@ -4,6 +4,7 @@
 #define TILE 4096            // knob: 1024 4096 16384
 #define NARROW 16            // knob: 4 8 16 32
 #define FEW 4096             // knob: 1024 4096 16384
+#define STREAM_FROM 4194304  // knob: 1048576 4194304 16777216
 
 // All sums are of float32, whatever the elements are.
 
@@ -12,13 +13,22 @@
 
 PORTKERN_INLINE vec up_to(const scalar_t* p, int64_t n) { return n < LANES ? load(p, n) : load(p); }
 
-// A tile of one row; i is the first of its list, -1 ends it.
-static void add_tile(const scalar_t* x, const scalar_t* src, scalar_t* y, const int64_t* next,
-                     int64_t i, int64_t width, int64_t dim) {
-  if (i < 0) {
+// A tile that nothing is added to. `large`: past the caches, in whole vectors; where rows are none, the
+// lines that two of them share would be written in parts, which takes longer than it spares.
+PORTKERN_INLINE void copy_tile(const scalar_t* x, scalar_t* y, int64_t width, bool large) {
+  const int64_t each = sizeof(vec) / sizeof(scalar_t);
+  if (!large || width % each != 0 || uintptr_t(y) % sizeof(vec) != 0) {
     memcpy(y, x, size_t(width) * sizeof(scalar_t));
     return;
   }
+  for (int64_t j = 0; j < width; j += each)
+    put(reinterpret_cast<float*>(y + j), load(reinterpret_cast<const float*>(x + j)));
+}
+
+// A tile of one row; i is the first of its list, -1 ends it.
+static void add_tile(const scalar_t* x, const scalar_t* src, scalar_t* y, const int64_t* next,
+                     int64_t i, int64_t width, int64_t dim, bool large) {
+  if (i < 0) return copy_tile(x, y, width, large);
   float sum[TILE + LANES];
   for (int64_t j = 0; j < width; j += LANES) store(sum + j, up_to(x + j, width - j));
   for (; i >= 0; i = next[i])
@@ -44,12 +54,13 @@ static int by_lists(const scalar_t* x, const int64_t* index, const scalar_t* src
   const int64_t threads = thread_count(), room = (dim + TILE - 1) / TILE;
   const int64_t tiles = rows * room < threads && dim > threads * LANES ? threads : room;
   const int64_t wide = (dim + tiles - 1) / tiles, jobs = rows * tiles;
+  const bool large = rows * dim >= STREAM_FROM;
   const int64_t some = jobs < 16 * threads ? 1 : jobs < 1024 * threads ? jobs / (16 * threads) : 64;
 #pragma omp parallel for schedule(dynamic, some) if ((rows + n) * dim >= PARALLEL_FROM)
   for (int64_t job = 0; job < jobs; ++job) {
     const int64_t row = job / tiles, j = job % tiles * wide, at = row * dim + j;
     const int64_t width = dim - j < wide ? dim - j : wide;
-    if (width > 0) add_tile(x + at, src + j, y + at, next, first[row], width, dim);
+    if (width > 0) add_tile(x + at, src + j, y + at, next, first[row], width, dim, large);
   }
   return 0;
 }
