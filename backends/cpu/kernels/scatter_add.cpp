@@ -1,3 +1,4 @@
+#include <portkern/copy.h>
 #include <portkern/rows.h>
 
 #define PARALLEL_FROM 32768  // knob: 8192 32768 131072
@@ -13,22 +14,10 @@
 
 PORTKERN_INLINE vec up_to(const scalar_t* p, int64_t n) { return n < LANES ? load(p, n) : load(p); }
 
-// A tile that nothing is added to. `large`: past the caches, in whole vectors; where rows are none, the
-// lines that two of them share would be written in parts, which takes longer than it spares.
-PORTKERN_INLINE void copy_tile(const scalar_t* x, scalar_t* y, int64_t width, bool large) {
-  const int64_t each = sizeof(vec) / sizeof(scalar_t);
-  if (!large || width % each != 0 || uintptr_t(y) % sizeof(vec) != 0) {
-    memcpy(y, x, size_t(width) * sizeof(scalar_t));
-    return;
-  }
-  for (int64_t j = 0; j < width; j += each)
-    put(reinterpret_cast<float*>(y + j), load(reinterpret_cast<const float*>(x + j)));
-}
-
 // A tile of one row; i is the first of its list, -1 ends it.
 static void add_tile(const scalar_t* x, const scalar_t* src, scalar_t* y, const int64_t* next,
                      int64_t i, int64_t width, int64_t dim, bool large) {
-  if (i < 0) return copy_tile(x, y, width, large);
+  if (i < 0) return copy(x, y, width, large);
   float sum[TILE + LANES];
   for (int64_t j = 0; j < width; j += LANES) store(sum + j, up_to(x + j, width - j));
   for (; i >= 0; i = next[i])
