@@ -27,7 +27,7 @@ __global__ __launch_bounds__(BLOCK) void embedding_kernel(const scalar_t* __rest
     for (int u = 0; u < UNROLL; ++u) {
         const int64_t i = first + u * step;
         // HIP would take what is loaded under a condition by way of memory: past the row, its last.
-        if (PORTKERN_HIP || i < width) values[u] = in[PORTKERN_HIP ? min(i, width - 1) : i];
+        if (PORTKERN_AMD || i < width) values[u] = in[PORTKERN_AMD ? min(i, width - 1) : i];
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u)

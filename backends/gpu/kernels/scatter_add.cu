@@ -124,7 +124,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void scatter_add_kernel(
 
 constexpr int CROWD = 128, CHUNK = 1024, FILL = 1024, LEAST_PART = 64;
 // Per thread: 32 KB of a block. AMD's compute units have 64 KB, of which three blocks then have room.
-constexpr int SUMS = PORTKERN_HIP ? 32 : 64;
+constexpr int SUMS = PORTKERN_AMD ? 32 : 64;
 constexpr int UNROLL = 8;
 
 // Of `length` entries from `first` on, those of rows [row0, row0 + tall) in their order: the row of the

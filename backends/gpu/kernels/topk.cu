@@ -67,9 +67,9 @@ struct Candidates {
 };
 
 // How many threads say so. Calls come in turns, so that one barrier each keeps writers off what
-// others still read.
+// others still read; NVIDIA's barrier counts by itself.
 __device__ __forceinline__ int how_many(bool so, unsigned turn) {
-#if PORTKERN_HIP
+#if PORTKERN_AMD
     __shared__ int counts[2][BLOCK / WARP_SIZE_MIN];
     const int here = warp_count(warp_ballot(so));
     if (threadIdx.x % WARP_SIZE == 0) counts[turn][threadIdx.x / WARP_SIZE] = here;

@@ -1,6 +1,7 @@
 // One source for CUDA and HIP. It calls the runtime and names types as in CUDA, which HIP's names
 // are put under here; for what works on warps it has the names below, because a warp has 32 lanes on
-// NVIDIA's GPUs and on RDNA, 64 on CDNA. Where the two need different code, PORTKERN_HIP is 1 or 0.
+// NVIDIA's GPUs and on RDNA, 64 on CDNA. Where the two need different code, PORTKERN_HIP is 1 or 0, and where
+// the GPUs do, PORTKERN_AMD: HIP on NVIDIA has CUDA's instructions.
 //
 // Headers of CUDA's own cannot be included: the runtime's is here, and the prelude brings those of
 // the half types that arguments have.
@@ -13,17 +14,27 @@
 #define PORTKERN_HIP 0
 #include <cuda_runtime.h>
 #endif
+#if PORTKERN_HIP && !defined(__HIP_PLATFORM_NVIDIA__)
+#define PORTKERN_AMD 1
+#else
+#define PORTKERN_AMD 0
+#endif
 
 // ---- Warps -------------------------------------------------------------------------------------
-// WARP_SIZE is for device code, where HIP's is no constant expression. Shared arrays of a value per
-// warp have BLOCK / WARP_SIZE_MIN elements; the host makes blocks of multiples of WARP_SIZE_MAX.
+// WARP_SIZE is for device code, where AMD's is no constant expression. Shared arrays of a value per warp have
+// BLOCK / WARP_SIZE_MIN elements; the host makes blocks of multiples of WARP_SIZE_MAX.
 //
 // All lanes of a warp take part in the others, which are macros so that what is found wrong with a
 // call has its line. warp_mask_t has a bit per lane; warp_first is the place of its lowest.
 #define WARP_SIZE_MIN 32
-#if PORTKERN_HIP
+#if PORTKERN_AMD
 #define WARP_SIZE warpSize
 #define WARP_SIZE_MAX 64
+#else
+#define WARP_SIZE 32
+#define WARP_SIZE_MAX 32
+#endif
+#if PORTKERN_HIP
 typedef unsigned long long warp_mask_t;
 #define warp_shuffle(...) __shfl(__VA_ARGS__)
 #define warp_shuffle_xor(...) __shfl_xor(__VA_ARGS__)
@@ -35,8 +46,6 @@ typedef unsigned long long warp_mask_t;
 #define warp_count(mask) __popcll(mask)
 #define warp_first(mask) (__ffsll(mask) - 1)
 #else
-#define WARP_SIZE 32
-#define WARP_SIZE_MAX 32
 typedef unsigned warp_mask_t;
 #define warp_shuffle(...) __shfl_sync(~0u, __VA_ARGS__)
 #define warp_shuffle_xor(...) __shfl_xor_sync(~0u, __VA_ARGS__)
@@ -52,7 +61,7 @@ typedef unsigned warp_mask_t;
 // ---- Kernels -----------------------------------------------------------------------------------
 // __launch_bounds__ with blocks per multiprocessor, which HIP takes for waves per SIMD on AMD's GPUs. 0: the
 // compiler chooses, which with 1 would take all registers.
-#if PORTKERN_HIP && !defined(__HIP_PLATFORM_NVIDIA__)
+#if PORTKERN_AMD
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads)
 #else
 #define PORTABLE_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)

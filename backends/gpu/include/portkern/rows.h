@@ -228,7 +228,7 @@ struct Sum {
 
 // Of a difference, which is small where the result is not, so that the product is near enough.
 __device__ __forceinline__ float exponential(float difference) {
-#if PORTKERN_HIP
+#if PORTKERN_AMD
     return exp2f(difference * 1.44269504088896341f);
 #else  // exp2f is this instruction and three for results below 2^-126, which add nothing here
     float result;

@@ -137,7 +137,7 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
 // registers for four sums.
 template <int N>
 constexpr int ALIKE = 4 / N;
-constexpr int AHEAD = PORTKERN_HIP ? 1 : 2;  // of their packs at once: clang gives more too few registers
+constexpr int AHEAD = PORTKERN_AMD ? 1 : 2;  // of their packs at once: clang gives more too few registers
 
 template <int N, class R, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
