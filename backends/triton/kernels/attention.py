@@ -21,34 +21,48 @@ MOST_DIM = 256
 
 
 @triton.jit
+def _rows(at, there, dim: tl.constexpr, ROWS: tl.constexpr, FIRST: tl.constexpr, DIM: tl.constexpr):
+    """Of the ROWS rows at ``at``, of which ``there`` are there (None: all), DIM dimensions."""
+    row = tl.arange(0, ROWS)[:, None]
+    d = FIRST + tl.arange(0, DIM)[None, :]
+    mask = d < dim if there is None else (d < dim) & (row < there)
+    return tl.load(at + row * dim + d, mask=mask, other=0.0)
+
+
+@triton.jit
 def _step(
     query,
+    query_rest,
     q,
     k,
     v,
     top,
     total,
     result,
+    result_rest,
     rows,
     keys,
     behind,
-    dim,
+    dim: tl.constexpr,
     scale,
     MASKED: tl.constexpr,
     BLOCK_N: tl.constexpr,
     PART: tl.constexpr,
     DIM: tl.constexpr,
+    REST: tl.constexpr,
 ):
     """Take in the tile of keys at ``k``, of which ``keys`` are there; the tile of ``rows`` queries
     at ``q`` is ``behind`` it. MASKED where some of the keys come after a query."""
     row = tl.arange(0, query.shape[0])[:, None]
     key = tl.arange(0, BLOCK_N)
-    d = tl.arange(0, DIM)[None, :]
-    mask = (d < dim) & (key < keys)[:, None] if MASKED else d < dim
-    offset = key[:, None] * dim + d
+    there = keys if MASKED else None
     if PART == DIM:
-        tile = tl.load(k + offset, mask=mask, other=0.0)
-        scores = tl.dot(query, tl.trans(tile), input_precision="ieee")
+        scores = tl.dot(
+            query, tl.trans(_rows(k, there, dim, BLOCK_N, 0, DIM)), input_precision="ieee"
+        )
+        if REST:
+            tile = _rows(k, there, dim, BLOCK_N, DIM, REST)
+            scores = tl.dot(query_rest, tl.trans(tile), scores, input_precision="ieee")
     else:
         scores = tl.zeros((query.shape[0], BLOCK_N), tl.float32)
         for first in range(0, dim, PART):
@@ -65,10 +79,13 @@ def _step(
     weights = tl.exp2(scores - higher[:, None])
     fade = tl.exp2(top - higher)
     total = total * fade + tl.sum(weights, axis=1)
-    value = tl.load(v + offset, mask=mask, other=0.0)
-    result = result * fade[:, None]
-    result = tl.dot(weights.to(value.dtype), value, result, input_precision="ieee")
-    return higher, total, result
+    value = _rows(v, there, dim, BLOCK_N, 0, DIM)
+    weights = weights.to(value.dtype)
+    result = tl.dot(weights, value, result * fade[:, None], input_precision="ieee")
+    if REST:
+        value = _rows(v, there, dim, BLOCK_N, DIM, REST)
+        result_rest = tl.dot(weights, value, result_rest * fade[:, None], input_precision="ieee")
+    return higher, total, result, result_rest
 
 
 @triton.jit
@@ -78,13 +95,17 @@ def _attention(
     v,
     y,
     length,
-    dim,
+    dim: tl.constexpr,
     scale,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     PART: tl.constexpr,
     DIM: tl.constexpr,
+    REST: tl.constexpr,
 ):
+    # The dimensions are a constant: of rows whose length is not known to be a multiple of 8 the
+    # compiler loads one element at a time, without copies ahead, and spills the addresses. They are
+    # DIM and, where that is fewer than the next power of two, REST.
     tiles = tl.cdiv(length, BLOCK_M)
     base = (tl.program_id(0) // tiles).to(tl.int64) * length * dim
     # A head's last queries have the most keys, and start first.
@@ -95,20 +116,23 @@ def _attention(
     v += base
     row = tl.arange(0, BLOCK_M)[:, None]
     d = tl.arange(0, DIM)[None, :]
-    mask = (row < rows) & (d < dim)
-    query = tl.load(q + row * dim + d, mask=mask, other=0.0)
+    query = _rows(q, rows, dim, BLOCK_M, 0, DIM)
+    query_rest = _rows(q, rows, dim, BLOCK_M, DIM, REST) if REST else query
     top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     result = tl.zeros((BLOCK_M, DIM), tl.float32)
+    result_rest = tl.zeros((BLOCK_M, REST if REST else 1), tl.float32)
     for _ in range(0, start, BLOCK_N):
-        top, total, result = _step(
+        top, total, result, result_rest = _step(
             query,
+            query_rest,
             q,
             k,
             v,
             top,
             total,
             result,
+            result_rest,
             rows,
             BLOCK_N,
             0,
@@ -118,18 +142,21 @@ def _attention(
             BLOCK_N,
             PART,
             DIM,
+            REST,
         )
         k += BLOCK_N * dim
         v += BLOCK_N * dim
     for first in range(0, tl.minimum(BLOCK_M, rows), BLOCK_N):
-        top, total, result = _step(
+        top, total, result, result_rest = _step(
             query,
+            query_rest,
             q,
             k,
             v,
             top,
             total,
             result,
+            result_rest,
             rows,
             rows - first,
             -first,
@@ -139,11 +166,17 @@ def _attention(
             BLOCK_N,
             PART,
             DIM,
+            REST,
         )
         k += BLOCK_N * dim
         v += BLOCK_N * dim
+    y += base + start.to(tl.int64) * dim
     result = (result / total[:, None]).to(y.dtype.element_ty)
-    tl.store(y + base + start.to(tl.int64) * dim + row * dim + d, result, mask=mask)
+    tl.store(y + row * dim + d, result, mask=(row < rows) & (d < dim))
+    if REST:
+        d = DIM + tl.arange(0, REST)[None, :]
+        result_rest = (result_rest / total[:, None]).to(y.dtype.element_ty)
+        tl.store(y + row * dim + d, result_rest, mask=(row < rows) & (d < dim))
 
 
 def attention(q, k, v, y):
@@ -155,6 +188,11 @@ def attention(q, k, v, y):
     strict = q.dtype == torch.float32
     fit = max(16, triton.next_power_of_2(length))
     whole = max(16, triton.next_power_of_2(dim))
+    part, rest = (PART_F32, 0) if strict else (whole, 0)
+    # Half of the power of two and the rest, where that is less: of 72, 64 and 16, not 128.
+    last = max(16, triton.next_power_of_2(dim - whole // 2))
+    if not strict and whole // 2 + last < whole:
+        part, rest = whole // 2, last
     # Tiles of many dimensions are shorter, for the registers' sake.
     most_m, most_n = (MOST_F32 // whole,) * 2 if strict else (16384 // whole, 8192 // whole)
     block_m = max(16, min(fit, BLOCK_M_F32 if strict else BLOCK_M, most_m))
@@ -172,8 +210,9 @@ def attention(q, k, v, y):
         scale,
         BLOCK_M=block_m,
         BLOCK_N=block_n,
-        PART=PART_F32 if strict else whole,
-        DIM=whole,
+        PART=part,
+        DIM=whole if strict else part,
+        REST=rest,
         num_warps=warps,
         num_stages=NUM_STAGES,
     )
