@@ -520,9 +520,8 @@ extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v
     if (batch == 0 || heads == 0 || length == 0 || dim == 0) return 0;
     if (dim > 256) return (int)cudaErrorInvalidValue;  // a query's sums would not fit
 #if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
-    if (flash::takes(q, k, v, y, batch * heads * length, length, dim))
-        return dim == 64 ? flash::launch<64>(q, k, v, y, batch * heads, length, stream)
-                         : flash::launch<128>(q, k, v, y, batch * heads, length, stream);
+    if (flash::takes(q, k, v, y, batch * heads, length, dim))
+        return flash::start(q, k, v, y, batch * heads, length, dim, stream);
 #endif
     // Between powers of two lie the heads of many models: padded to the next, half of the work is waste.
     const auto start = dim <= 32    ? launch<32>
