@@ -182,7 +182,8 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
         unsigned* to = reinterpret_cast<unsigned*>(y + ((int64_t)head * length + row) * dim);
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
-            if (j * 8 < dim) to[j * 4 + lane % 4] = pair(sums[j * 4 + r * 2] * share, sums[j * 4 + r * 2 + 1] * share);
+            if (j * 8 < dim)
+                to[j * 4 + lane % 4] = pair(sums[j * 4 + r * 2] * share, sums[j * 4 + r * 2 + 1] * share);
     }
 }
 

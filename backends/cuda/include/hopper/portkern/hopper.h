@@ -251,8 +251,8 @@ __device__ __forceinline__ void settle(float (&sums)[N]) {
 HOPPER_FROM_SHARED_OF(f16)
 HOPPER_FROM_SHARED_OF(bf16)
 
-// The same, 64 x 64, 64 x 80, 64 x 96 or 64 x 128, with A in registers: pairs of neighbours, of columns t % 4 * 2
-// on in rows r and r + 8, then of the columns 8 further on.
+// The same, 64 x 64, 64 x 80, 64 x 96 or 64 x 128, with A in registers: pairs of neighbours, of columns
+// t % 4 * 2 on in rows r and r + 8, then of the columns 8 further on.
 #define HOPPER_FROM_REGISTERS(KIND, N, LIST, A, B, ACROSS, KEEP, ...)                               \
     template <bool B_ALONG = false>                                                                 \
     __device__ __forceinline__ void multiply_##KIND(float (&s)[N / 2], const unsigned (&a)[4],      \
