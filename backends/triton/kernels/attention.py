@@ -17,6 +17,9 @@ BLOCK_N_F32 = 64  # knob: 32 64
 MOST_F32 = 8192  # knob: 4096 8192
 PART_F32 = 16  # knob: 16 32
 NUM_WARPS_F32 = 8  # knob: 4 8
+# So many queries or more of float32 are worth the tensor cores, which multiply them in slices.
+SLICED_FROM = 64  # knob: 64 256 1000000
+BLOCK_N_SLICED = 32  # knob: 32 64
 MOST_DIM = 256
 
 
@@ -27,6 +30,30 @@ def _rows(at, there, dim: tl.constexpr, ROWS: tl.constexpr, FIRST: tl.constexpr,
     d = FIRST + tl.arange(0, DIM)[None, :]
     mask = d < dim if there is None else (d < dim) & (row < there)
     return tl.load(at + row * dim + d, mask=mask, other=0.0)
+
+
+@triton.jit
+def _slices(x):
+    """Three bfloat16 whose sum is ``x``; the first is finite, as the largest floats round up."""
+    most: tl.constexpr = 3.3895313892515355e38
+    high = tl.minimum(tl.maximum(x, -most), most).to(tl.bfloat16)
+    x -= high.to(tl.float32)
+    middle = x.to(tl.bfloat16)
+    return high, middle, (x - middle.to(tl.float32)).to(tl.bfloat16)
+
+
+@triton.jit
+def _product(left, right):
+    """Of float32 in slices those terms that float32 can tell, small ones first. Tensor cores round
+    sums towards zero, so they add to nothing, and the caller adds what they return."""
+    left_high, left_middle, left_low = _slices(left)
+    right_high, right_middle, right_low = _slices(right)
+    result = tl.dot(left_low, right_high)
+    result = tl.dot(left_high, right_low, result)
+    result = tl.dot(left_middle, right_middle, result)
+    result = tl.dot(left_middle, right_high, result)
+    result = tl.dot(left_high, right_middle, result)
+    return tl.dot(left_high, right_high, result)
 
 
 @triton.jit
@@ -50,13 +77,14 @@ def _step(
     PART: tl.constexpr,
     DIM: tl.constexpr,
     REST: tl.constexpr,
+    SLICED: tl.constexpr,
 ):
     """Take in the tile of keys at ``k``, of which ``keys`` are there; the tile of ``rows`` queries
     at ``q`` is ``behind`` it. MASKED where some of the keys come after a query."""
     row = tl.arange(0, query.shape[0])[:, None]
     key = tl.arange(0, BLOCK_N)
     there = keys if MASKED else None
-    if PART == DIM:
+    if PART == DIM and not SLICED:
         scores = tl.dot(
             query, tl.trans(_rows(k, there, dim, BLOCK_N, 0, DIM)), input_precision="ieee"
         )
@@ -70,7 +98,10 @@ def _step(
             left = tl.load(q + row * dim + part, mask=(row < rows) & (part < dim), other=0.0)
             in_keys = (key < keys)[:, None] & (part < dim)
             right = tl.load(k + key[:, None] * dim + part, mask=in_keys, other=0.0)
-            scores = tl.dot(left, tl.trans(right), scores, input_precision="ieee")
+            if SLICED:
+                scores += _product(left, tl.trans(right))
+            else:
+                scores = tl.dot(left, tl.trans(right), scores, input_precision="ieee")
     scores *= scale
     if MASKED:
         scores = tl.where(key[None, :] <= row + behind, scores, -float("inf"))
@@ -81,7 +112,10 @@ def _step(
     total = total * fade + tl.sum(weights, axis=1)
     value = _rows(v, there, dim, BLOCK_N, 0, DIM)
     weights = weights.to(value.dtype)
-    result = tl.dot(weights, value, result * fade[:, None], input_precision="ieee")
+    if SLICED:
+        result = result * fade[:, None] + _product(weights, value)
+    else:
+        result = tl.dot(weights, value, result * fade[:, None], input_precision="ieee")
     if REST:
         value = _rows(v, there, dim, BLOCK_N, DIM, REST)
         result_rest = tl.dot(weights, value, result_rest * fade[:, None], input_precision="ieee")
@@ -102,6 +136,7 @@ def _attention(
     PART: tl.constexpr,
     DIM: tl.constexpr,
     REST: tl.constexpr,
+    SLICED: tl.constexpr,
 ):
     # The dimensions are a constant: of rows whose length is not known to be a multiple of 8 the
     # compiler loads one element at a time, without copies ahead, and spills the addresses. They are
@@ -143,6 +178,7 @@ def _attention(
             PART,
             DIM,
             REST,
+            SLICED,
         )
         k += BLOCK_N * dim
         v += BLOCK_N * dim
@@ -167,6 +203,7 @@ def _attention(
             PART,
             DIM,
             REST,
+            SLICED,
         )
         k += BLOCK_N * dim
         v += BLOCK_N * dim
@@ -188,7 +225,8 @@ def attention(q, k, v, y):
     strict = q.dtype == torch.float32
     fit = max(16, triton.next_power_of_2(length))
     whole = max(16, triton.next_power_of_2(dim))
-    part, rest = (PART_F32, 0) if strict else (whole, 0)
+    sliced = strict and length >= SLICED_FROM and dim <= 128
+    part, rest = (min(32, whole) if sliced else PART_F32, 0) if strict else (whole, 0)
     # Half of the power of two and the rest, where that is less: of 72, 64 and 16, not 128.
     last = max(16, triton.next_power_of_2(dim - whole // 2))
     if not strict and whole // 2 + last < whole:
@@ -197,7 +235,11 @@ def attention(q, k, v, y):
     most_m, most_n = (MOST_F32 // whole,) * 2 if strict else (16384 // whole, 8192 // whole)
     block_m = max(16, min(fit, BLOCK_M_F32 if strict else BLOCK_M, most_m))
     block_n = max(16, min(block_m, BLOCK_N_F32 if strict else BLOCK_N, most_n))
-    warps = max(4, min(NUM_WARPS_F32, block_m * whole // 512)) if strict else NUM_WARPS
+    if sliced:
+        block_m, block_n = 64, BLOCK_N_SLICED
+    warps = (
+        max(4, min(NUM_WARPS_F32, block_m * whole // 512)) if strict and not sliced else NUM_WARPS
+    )
     # Powers of two are quicker than of e, so the logarithm of e goes into the scale.
     scale = dim**-0.5 * 1.4426950408889634
     _attention[(batch * heads * triton.cdiv(length, block_m),)](
@@ -213,6 +255,7 @@ def attention(q, k, v, y):
         PART=part,
         DIM=whole if strict else part,
         REST=rest,
+        SLICED=sliced,
         num_warps=warps,
         num_stages=NUM_STAGES,
     )
