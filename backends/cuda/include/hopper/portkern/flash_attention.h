@@ -1,7 +1,8 @@
 // Causal attention of 16 bits on Hopper by wgmma, fed by the bulk tensor copy engine: one warpgroup has it
 // bring tiles of keys and values in, two compute 64 queries each. Scores become powers, and these the
 // left operand of the second product, without leaving their registers; a tile's first product runs
-// beside the last tile's second one.
+// beside the last tile's second one. Heads of other sizes, and the ends of lengths, are padded with the
+// zeros that the copy engine puts where a box lies outside of its head.
 // FLASH_FROM is the including source's.
 #pragma once
 #include <portkern/hopper.h>
@@ -29,12 +30,16 @@ struct Ring {
     uint64_t full[SLOTS], empty[SLOTS];
 };
 
-// A tile of 128 rows lies in pieces of 64 columns.
+// A tile of 128 rows lies in pieces of 64 columns, of which products may leave the last ones out.
 template <int D>
-__device__ __forceinline__ void fetch(scalar_t* tile, const CUtensorMap* map, int row,
+constexpr int TILE = 128 * ((D + 63) / 64 * 64);
+
+template <int D>
+__device__ __forceinline__ void fetch(scalar_t* tile, const CUtensorMap* map, int row, int head,
                                       uint64_t* full) {
-    hopper::expect_bytes(full, 128 * D * sizeof(scalar_t));
-    for (int p = 0; p < D / 64; ++p) hopper::load_box(tile + p * 128 * 64, map, p * 64, row, full);
+    hopper::expect_bytes(full, TILE<D> * sizeof(scalar_t));
+    for (int p = 0; p * 128 * 64 < TILE<D>; ++p)
+        hopper::load_box(tile + p * 128 * 64, map, p * 64, row, head, full);
 }
 
 __device__ __forceinline__ float quad_max(float value) {
@@ -46,19 +51,21 @@ __device__ __forceinline__ float quad_sum(float value) {
     return value + __shfl_xor_sync(~0u, value, 2);
 }
 
+// D: `dim` padded to what the products take.
 template <int D>
 __global__ __launch_bounds__(384, 1) void attention_flash(
     const __grid_constant__ CUtensorMap of_q, const __grid_constant__ CUtensorMap of_k,
-    const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, int length, float scale) {
+    const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, int length, int dim,
+    float scale) {
     extern __shared__ unsigned char raw[];
     __shared__ Ring of_keys, of_values;
     __shared__ uint64_t queries_there;
-    constexpr int TILE = 128 * D;
+    constexpr int TILE = flash::TILE<D>;
     scalar_t* queries = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
     scalar_t *keys = queries + TILE, *values = keys + SLOTS * TILE;
-    const int tiles = length / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    const int tiles = (length + QUERIES - 1) / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
     const int tile = tiles - 1 - blockIdx.x % tiles;  // those with most keys come first
-    const int head = blockIdx.x / tiles * length, steps = tile + 1;
+    const int head = blockIdx.x / tiles, steps = tile + 1;
     if (threadIdx.x == 0) {
         hopper::init(&queries_there, 1);
         for (int s = 0; s < SLOTS; ++s) {
@@ -73,13 +80,13 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     if (group == 0) {
         hopper::fewer_registers<24>();
         if (lane > 0) return;
-        fetch<D>(queries, &of_q, head + tile * QUERIES, &queries_there);
+        fetch<D>(queries, &of_q, tile * QUERIES, head, &queries_there);
         for (int n = 0; n < steps; ++n) {  // from the diagonal on
-            const int slot = n % SLOTS, parity = n / SLOTS % 2 ^ 1, row = head + (tile - n) * KEYS;
+            const int slot = n % SLOTS, parity = n / SLOTS % 2 ^ 1, row = (tile - n) * KEYS;
             hopper::wait(&of_keys.empty[slot], parity);
-            fetch<D>(keys + slot * TILE, &of_k, row, &of_keys.full[slot]);
+            fetch<D>(keys + slot * TILE, &of_k, row, head, &of_keys.full[slot]);
             hopper::wait(&of_values.empty[slot], parity);
-            fetch<D>(values + slot * TILE, &of_v, row, &of_values.full[slot]);
+            fetch<D>(values + slot * TILE, &of_v, row, head, &of_values.full[slot]);
         }
         return;
     }
@@ -170,32 +177,47 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const float share = 1.0f / quad_sum(total[r]);
-        unsigned* to = reinterpret_cast<unsigned*>(y + (int64_t)(head + tile * QUERIES + first + r * 8) * D);
+        const int row = tile * QUERIES + first + r * 8;
+        if (row >= length) continue;
+        unsigned* to = reinterpret_cast<unsigned*>(y + ((int64_t)head * length + row) * dim);
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
-            to[j * 4 + lane % 4] = pair(sums[j * 4 + r * 2] * share, sums[j * 4 + r * 2 + 1] * share);
+            if (j * 8 < dim)
+                to[j * 4 + lane % 4] = pair(sums[j * 4 + r * 2] * share, sums[j * 4 + r * 2 + 1] * share);
     }
 }
 
 template <int D>
 int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
-           int64_t length, cudaStream_t stream) {
-    constexpr int bytes = (1 + 2 * SLOTS) * 128 * D * (int)sizeof(scalar_t) + 1024;
+           int64_t length, int64_t dim, cudaStream_t stream) {
+    constexpr int bytes = (1 + 2 * SLOTS) * TILE<D> * (int)sizeof(scalar_t) + 1024;
+    const int64_t tiles = (length + QUERIES - 1) / QUERIES;
     CUtensorMap of_q, of_k, of_v;
-    int wrong = hopper::map_matrix(&of_q, hopper::KIND, 2, q, heads * length, D, 128, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_k, hopper::KIND, 2, k, heads * length, D, 128, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_v, hopper::KIND, 2, v, heads * length, D, 128, 64);
+    int wrong = hopper::map_matrix(&of_q, hopper::KIND, 2, q, length, dim, 128, 64, heads);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_k, hopper::KIND, 2, k, length, dim, 128, 64, heads);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_v, hopper::KIND, 2, v, length, dim, 128, 64, heads);
     if (wrong) return wrong;
     cudaFuncSetAttribute(attention_flash<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    attention_flash<D><<<(unsigned)(heads * (length / QUERIES)), 384, bytes, stream>>>(
-        of_q, of_k, of_v, y, (int)length, 1.44269504f / sqrtf((float)D));
+    attention_flash<D><<<(unsigned)(heads * tiles), 384, bytes, stream>>>(
+        of_q, of_k, of_v, y, (int)length, (int)dim, 1.44269504f / sqrtf((float)dim));
     return (int)cudaGetLastError();
 }
 
-bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t rows,
-           int64_t length, int64_t dim) {
+// Heads of 64 or 128 in whole tiles, or of other sizes and lengths, where most of a tile is there and
+// there are tiles for all multiprocessors: the other kernel has smaller ones, and parts of the keys.
+inline bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t heads,
+                  int64_t length, int64_t dim) {
     const uintptr_t pointers = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y;
-    return pointers % 16 == 0 && (dim == 64 || dim == 128) && length % QUERIES == 0 &&
-           length >= FLASH_FROM && rows < (1ll << 31);
+    const int64_t tiles = (length + QUERIES - 1) / QUERIES;
+    if (pointers % 16 != 0 || length < FLASH_FROM || heads * length >= 1ll << 31) return false;
+    if ((dim == 64 || dim == 128) && length % QUERIES == 0) return true;
+    return dim % 8 == 0 && dim > 32 && dim <= 128 && tiles * QUERIES <= length + length / 4 &&
+           heads * tiles >= multiprocessors();
+}
+
+inline int start(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
+                 int64_t length, int64_t dim, cudaStream_t stream) {
+    const auto start = dim <= 64 ? launch<64> : dim <= 80 ? launch<80> : dim <= 96 ? launch<96> : launch<128>;
+    return start(q, k, v, y, heads, length, dim, stream);
 }
 }  // namespace flash

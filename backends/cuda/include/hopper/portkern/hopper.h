@@ -251,8 +251,8 @@ __device__ __forceinline__ void settle(float (&sums)[N]) {
 HOPPER_FROM_SHARED_OF(f16)
 HOPPER_FROM_SHARED_OF(bf16)
 
-// The same, 64 x 64, 64 x 96 or 64 x 128, with A in registers: pairs of neighbours, of columns t % 4 * 2
-// on in rows r and r + 8, then of the columns 8 further on.
+// The same, 64 x 64, 64 x 80, 64 x 96 or 64 x 128, with A in registers: pairs of neighbours, of columns
+// t % 4 * 2 on in rows r and r + 8, then of the columns 8 further on.
 #define HOPPER_FROM_REGISTERS(KIND, N, LIST, A, B, ACROSS, KEEP, ...)                               \
     template <bool B_ALONG = false>                                                                 \
     __device__ __forceinline__ void multiply_##KIND(float (&s)[N / 2], const unsigned (&a)[4],      \
@@ -266,6 +266,8 @@ HOPPER_FROM_SHARED_OF(bf16)
 #define HOPPER_FROM_REGISTERS_OF(KIND)                                                              \
     HOPPER_FROM_REGISTERS(KIND, 64, HOPPER_0TO29 "%30,%31", "%32,%33,%34,%35", "%36", "%37", "%38",  \
                           HOPPER_32(s, 0))                                                          \
+    HOPPER_FROM_REGISTERS(KIND, 80, HOPPER_0TO29 "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39",          \
+                          "%40,%41,%42,%43", "%44", "%45", "%46", HOPPER_32(s, 0), HOPPER_8(s, 32)) \
     HOPPER_FROM_REGISTERS(KIND, 96, HOPPER_0TO29 HOPPER_TEN(3) "%40,%41,%42,%43,%44,%45,%46,%47",    \
                           "%48,%49,%50,%51", "%52", "%53", "%54", HOPPER_32(s, 0),                  \
                           HOPPER_8(s, 32), HOPPER_8(s, 40))                                         \
