@@ -60,23 +60,68 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void cross_entropy_narrow(const Tens
     if (writes) all.write(row, seen, chosen);
 }
 
-// Narrow ragged rows, of at most LOCAL_MOST elements for each of a warp's lanes.
-__global__ __launch_bounds__(LOCAL_BLOCK) void cross_entropy_local(const Tensors all, int lanes) {
+// A word of shared memory, and the largest of several.
+constexpr int WORD = 4 / sizeof(scalar_t);
+using Word = Some<WORD>;
+#if !PORTKERN_HIP && (PORTKERN_BFLOAT16 || PORTKERN_FLOAT16)  // two halves in an instruction
+#if PORTKERN_BFLOAT16
+__device__ __forceinline__ auto two(scalar_t a, scalar_t b) { return __halves2bfloat162(a, b); }
+#else
+__device__ __forceinline__ auto two(scalar_t a, scalar_t b) { return __halves2half2(a, b); }
+#endif
+struct Largest {
+    decltype(two(scalar_t(), scalar_t())) top;
+
+    __device__ __forceinline__ explicit Largest(scalar_t edge) : top(two(edge, edge)) {}
+    __device__ __forceinline__ void take(const Word& word) {
+        top = __hmax2(top, two(word.at[0], word.at[1]));
+    }
+    __device__ __forceinline__ float found() const { return fmaxf(float(top.x), float(top.y)); }
+};
+#else
+struct Largest {
+    float top;
+
+    __device__ __forceinline__ explicit Largest(scalar_t edge) : top(float(edge)) {}
+    __device__ __forceinline__ void take(const Word& word) {
+#pragma unroll
+        for (int j = 0; j < WORD; ++j) top = fmaxf(top, float(word.at[j]));
+    }
+    __device__ __forceinline__ float found() const { return top; }
+};
+#endif
+
+// Narrow ragged rows, of at most LOCAL_MOST elements for each of a warp's lanes. These take words of a row:
+// what they do takes longer than memory does. What a row has of its neighbours' words, one element at either
+// end, is the first lane's and the last one's, which are two.
+__global__ PORTABLE_LAUNCH_BOUNDS(LOCAL_BLOCK, 4 + WORD)
+void cross_entropy_local(const Tensors all, int lanes) {
     __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
     const int cols = (int)all.classes, lane = threadIdx.x % lanes, me = threadIdx.x / lanes;
     const BlockRows own(all.rows, blockDim.x / lanes);
     const bool there = me < own.count;
     const int64_t row = own.first + me;
+    const int64_t target = there && lane == 0 ? all.target[row] : 0;
     const scalar_t* here = image.fetch(all.logits, own.first * cols, own.count * cols,
                                        all.rows * cols, blockDim.x);
-    const int first = me * cols + lane, last = there ? (me + 1) * cols : first;
-    const int64_t target = there && lane == 0 ? all.target[row] : 0;
-    float top = Max::start(), total = 0.0f;
+    const scalar_t* words = reinterpret_cast<const scalar_t*>(image.packs);
+    const int begin = (int)(here - words) + me * cols, end = there ? begin + cols : begin;
+    const int first = (begin + WORD - 1) / WORD + lane, last = end / WORD;
+    scalar_t edge = lowest();
+    if (WORD > 1 && there && lane == 0 && begin % WORD) edge = words[begin];
+    if (WORD > 1 && there && lane == lanes - 1 && end % WORD) edge = words[end - 1];
+    Largest largest(edge);
 #pragma unroll 4
-    for (int i = first; i < last; i += lanes) top = fmaxf(top, float(here[i]));
+    for (int i = first; i < last; i += lanes) largest.take(reinterpret_cast<const Word*>(words)[i]);
+    float top = fmaxf(Max::start(), largest.found());
     top = lane_reduce<Max>(top, lanes);
+    float total = exponential(float(edge) - top);
 #pragma unroll 4
-    for (int i = first; i < last; i += lanes) total += exponential(float(here[i]) - top);
+    for (int i = first; i < last; i += lanes) {
+        const Word word = reinterpret_cast<const Word*>(words)[i];
+#pragma unroll
+        for (int j = 0; j < WORD; ++j) total += exponential(float(word.at[j]) - top);
+    }
     total = lane_reduce<Sum>(total, lanes);
     if (there && lane == 0) all.write(row, make_float2(top, total), float(here[me * cols + target]));
 }
@@ -132,7 +177,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
         return (int)cudaGetLastError();
     }
     if (!R::WHOLE && all.classes <= LOCAL_MOST * WARP_SIZE_MIN) {
-        const int lanes = local_lanes(all.classes);
+        const int found = local_lanes(all.classes), lanes = found < WORD ? WORD : found;
         const Blocks blocks = blocks_for(all.rows * lanes, LOCAL_BLOCK);
         cross_entropy_local<<<blocks.count, blocks.threads, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();

@@ -9,6 +9,7 @@
 #define FILL 512  // knob: 256 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 
+constexpr int64_t ROWS_FEW = 64, CHUNKS_MOST = 6;
 constexpr int NARROW_MOST = 4;  // packs of a lane, one after the other
 
 // A carry with the part of it that its own last digit cannot hold.
@@ -130,16 +131,17 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
     const R in(x, row, cols);
     const Part part(in.packs, splits, split);
     Carry carry;
+    typename R::Pack next;
+    if (part.first + threadIdx.x < part.last) next = in.load(part.first + threadIdx.x);
     if (sums) {
-        double before = 0.0;
-        for (int64_t s = 0; s < split; ++s) before += sums[row * splits + s];
+        double before = 0.0;  // each warp's lanes ask for these together, and for what they scan first
+        for (int64_t s = lane; s < split; s += WARP_SIZE) before += sums[row * splits + s];
+        for (int d = WARP_SIZE / 2; d > 0; d /= 2) before += warp_shuffle_xor(before, d);
         carry.sum = (float)before;
         carry.lost = (float)(before - carry.sum);
         if (carry.lost != carry.lost) carry.lost = 0.0f;
     }
     int turn = 0;
-    typename R::Pack next;
-    if (part.first + threadIdx.x < part.last) next = in.load(part.first + threadIdx.x);
     for (int64_t first = part.first; first < part.last; first += step, turn ^= 1) {
         const int64_t i = first + threadIdx.x;
         const Scanned<R> scanned(i < part.last, next);
@@ -179,6 +181,13 @@ __global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ 
     sums[blockIdx.x] = total;
 }
 
+// The least packs of a part. A chunk after another takes a block as long as memory takes to answer, a second
+// kernel as long as a few chunks: rows of more are shared out down to a chunk each, where so few of them
+// leave most of a GPU idle.
+int64_t least_of_part(int64_t rows, int64_t packs) {
+    return rows <= ROWS_FEW && packs >= CHUNKS_MOST * BLOCK ? BLOCK : 8 * BLOCK;
+}
+
 template <class R>
 int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStream_t stream) {
     const int64_t packs = R::most(cols);
@@ -200,7 +209,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
             cumsum_narrow<R><<<blocks.count, blocks.threads, 0, stream>>>(x, y, rows, cols, lanes, alike);
             return (int)cudaGetLastError();
         }
-    const int64_t splits = splits_for(rows, packs, FILL, 8 * BLOCK);
+    const int64_t splits = splits_for(rows, packs, FILL, least_of_part(rows, packs));
     Scratch<double> sums(splits > 1 ? rows * splits : 0, stream);
     if (sums.error) return (int)sums.error;
     if (sums.data)

@@ -366,17 +366,24 @@ __global__ __launch_bounds__(COPY) void scatter_add_few(const scalar_t* __restri
     const int lane = threadIdx.x % LANES;
     Some<V> result = reinterpret_cast<const Some<V>*>(x)[i];
     float sums[V] = {};
+    unsigned rows[SCAN];  // of which there are fewer than 2^31
+    const auto ask = [&](int first) {
+#pragma unroll
+        for (int u = 0; u < SCAN; ++u)
+            rows[u] = first + u * LANES < n ? (unsigned)index[first + u * LANES] : ~0u;
+    };
+    ask(lane);
     for (int first = lane; first < n; first += SCAN * LANES) {
         bool mine[SCAN];
         Some<V> more[SCAN];
 #pragma unroll
-        for (int u = 0; u < SCAN; ++u)
-            mine[u] = first + u * LANES < n && index[first + u * LANES] == row;
+        for (int u = 0; u < SCAN; ++u) mine[u] = rows[u] == row;
 #pragma unroll
         for (int u = 0; u < SCAN; ++u) {
             const int64_t entry = first + u * LANES;
             if (mine[u]) more[u] = reinterpret_cast<const Some<V>*>(src)[entry * width + column];
         }
+        if (LANES > 8) ask(first + SCAN * LANES);  // the next ones, while these are on their way
 #pragma unroll
         for (int u = 0; u < SCAN; ++u)
 #pragma unroll

@@ -4,8 +4,8 @@
 // are read in the order of memory, and short sums are a thread's each.
 #include <portkern/copy.h>
 
-#define BLOCK 256  // knob: 128 256 512 (hip: 512)
-#define UNROLL 8  // knob: 1 2 4 8 (hip: 4)
+#define BLOCK 256  // knob: 128 256 512
+#define UNROLL 8  // knob: 1 2 4 8
 #define FILL 1024  // knob: 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 

@@ -32,7 +32,10 @@ def bias_gelu(x, bias, y):
     if x.numel() == 0:
         return
     # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
+    # Large tiles of not many more would be on fewer multiprocessors than there are.
     tile, warps = (512, 4) if x.numel() <= FEW else (TILE, NUM_WARPS)
+    if FEW < x.numel() <= 4 * FEW:
+        tile, warps = 1024, 4
     block = min(tile, BLOCK_COLS, triton.next_power_of_2(cols))
     tile_rows = tile // block
     grid = (triton.cdiv(rows, tile_rows) * triton.cdiv(cols, block),)

@@ -16,6 +16,9 @@ TILE = 2048  # knob: 1024 2048 4096
 PER_THREAD = 8  # knob: 8 16 32
 FEW = 1 << 17  # elements: fewer than a GPU's threads
 PROGRAMS = 512  # knob: 256 512 1024
+# Rows without whole vectors of four, so many that a warp each hides what it waits for.
+MANY_ROWS = 1 << 13
+LEAST_BY_WARPS, MOST_BY_WARPS = 65, 512
 
 
 @triton.jit
@@ -36,6 +39,38 @@ def _resident(
     total = tl.sum(tl.exp(value - top[:, None]), axis=1)
     choice = tl.load(target + start_row + row, mask=in_rows, other=0)
     chosen = tl.load(logits + start + row * classes + choice, mask=in_rows).to(tl.float32)
+    result = tl.log(total) + (top - chosen)
+    tl.store(loss + start_row + row, result.to(loss.dtype.element_ty), mask=in_rows)
+
+
+@triton.jit
+def _by_warps(
+    logits,
+    target,
+    loss,
+    rows,
+    classes: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    REST: tl.constexpr,
+):
+    """Rows of one warp, whose lanes need no memory to tell each other something: BLOCK elements of
+    each, which it has, and what is left, up to REST."""
+    start_row = tl.program_id(0) * ROWS
+    start = start_row.to(tl.int64) * classes
+    row = tl.arange(0, ROWS)
+    in_rows = row < rows - start_row
+    choice = tl.load(target + start_row + row, mask=in_rows, other=0)
+    here = logits + start + row[:, None] * classes
+    rest = BLOCK + tl.arange(0, REST)[None, :]
+    mask = in_rows[:, None]
+    left = tl.load(here + rest, mask=mask & (rest < classes), other=0.0).to(tl.float32)
+    value = tl.load(here + tl.arange(0, BLOCK)[None, :], mask=mask, other=0.0).to(tl.float32)
+    chosen = tl.load(logits + start + row * classes + choice, mask=in_rows).to(tl.float32)
+    left = tl.where(rest < classes, left, -float("inf"))
+    top = tl.maximum(tl.max(value, axis=1), tl.max(left, axis=1))
+    total = tl.sum(tl.exp(value - top[:, None]), axis=1)
+    total += tl.sum(tl.exp(left - top[:, None]), axis=1)
     result = tl.log(total) + (top - chosen)
     tl.store(loss + start_row + row, result.to(loss.dtype.element_ty), mask=in_rows)
 
@@ -162,6 +197,21 @@ def cross_entropy(logits, target, loss):
         _wide(logits, target, loss)
         return
     block = triton.next_power_of_2(classes)
+    if classes % 4 and rows >= MANY_ROWS and LEAST_BY_WARPS <= classes <= MOST_BY_WARPS:
+        half = block // 2
+        tile_rows = max(1, 512 // half)
+        _by_warps[(triton.cdiv(rows, tile_rows),)](
+            logits,
+            target,
+            loss,
+            rows,
+            classes,
+            ROWS=tile_rows,
+            BLOCK=half,
+            REST=max(32, triton.next_power_of_2(classes - half)),
+            num_warps=1,
+        )
+        return
     # A cold kernel takes as long as its instructions take to arrive: of few elements it has few.
     tile, per_thread = (512, 4) if logits.numel() <= FEW else (TILE, PER_THREAD)
     tile_rows = max(1, tile // block)

@@ -7,6 +7,8 @@ TILE = 1024  # knob: 512 1024 2048
 NUM_WARPS = 4  # knob: 4 8
 SMALL = 256  # knob: 128 256 512
 FEW = 1 << 20  # outputs: larger tiles would be fewer than a GPU wants
+FEWER = 1 << 16  # outputs: too few threads to hide what one waits for, row by row of its window
+UNROLLED_OF_FEWER = 5
 UNROLLED = 4  # the longest window whose loads are all under way at the same time
 
 
@@ -63,6 +65,10 @@ def maxpool2d(x, y, window, stride, padding):
     if y.numel() == 0:
         return
     tile = SMALL if y.numel() <= FEW else TILE
+    unroll = window <= UNROLLED
+    if not unroll and window <= UNROLLED_OF_FEWER and y.numel() <= FEWER:
+        # An output of a thread, whose registers hold its window.
+        tile, unroll = 32 * NUM_WARPS, True
     block = min(tile, triton.next_power_of_2(oh * ow))
     rows = tile // block
     grid = (triton.cdiv(n * c, rows) * triton.cdiv(oh * ow, block),)
@@ -77,7 +83,7 @@ def maxpool2d(x, y, window, stride, padding):
         stride,
         padding,
         WINDOW=window,
-        UNROLL=window <= UNROLLED,
+        UNROLL=unroll,
         ROWS=rows,
         BLOCK=block,
         num_warps=NUM_WARPS,
