@@ -4,8 +4,8 @@
 // mean far above the deviation costs no digits. On Hopper, all blocks share a few rows of the widest.
 #include <portkern/rows.h>
 
-#define BLOCK 256  // knob: 128 256 512 (hip: 512)
-#define ITEMS 32  // knob: 16 32 64 (hip: 16)
+#define BLOCK 256  // knob: 128 256 512
+#define ITEMS 32  // knob: 16 32 64
 #define SHARED_FROM 100  // knob: 50 100 400
 #define HELD 12  // knob: 0 6 12
 #define FILL 1024  // knob: 512 1024 2048

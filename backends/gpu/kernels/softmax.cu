@@ -4,8 +4,8 @@
 // keeps a row of a quarter of a megabyte, and a cluster of blocks a wider one.
 #include <portkern/rows.h>
 
-#define BLOCK 256  // knob: 128 256 512 (hip: 512)
-#define ITEMS 32  // knob: 16 32 64 (hip: 16)
+#define BLOCK 256  // knob: 128 256 512
+#define ITEMS 32  // knob: 16 32 64
 #define CLUSTER_ITEMS 32  // knob: 16 32
 #define FILL 1024  // knob: 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
