@@ -228,9 +228,9 @@ int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
             return launch<Large, true>(a, b, c, batch, m, n, k, stream, odd);
         });
 #else
-    if (batch * m * n >= (int64_t)WIDE_FROM * 128 * 128 && n > 128 && wide::suits(batch, m, n, k))
-        return wide::launch(a, b, c, batch, m, n, k, stream);
     const tile::Product all = {batch, m, n, k};
+    const bool large = batch * m * n >= (int64_t)WIDE_FROM * 128 * 128 && n > 128 && !tile::one_each(all);
+    if (large && wide::suits(batch, m, n, k)) return wide::launch(a, b, c, batch, m, n, k, stream);
     if (tile::suits(all)) return tile::launch(a, b, c, all, stream);
 #endif
 #endif

@@ -257,9 +257,10 @@ int launch_widened(const scalar_t* a, const int8_t* weight, const scalar_t* scal
         return launch<Large, true>({a, m, k}, {weight, k, n}, scale, c, n, stream, odd);
     });
 #else
-    if (m * n >= (int64_t)WIDE_FROM * 128 * 128 && wide::suits(1, m, n, k))
-        return wide::launch(a, wide.data, c, 1, m, n, k, stream, scale);
-    return tile::launch(a, wide.data, c, {1, m, n, k, scale}, stream);
+    const tile::Product all = {1, m, n, k, scale};
+    const bool large = m * n >= (int64_t)WIDE_FROM * 128 * 128 && !tile::one_each(all);
+    if (large && wide::suits(1, m, n, k)) return wide::launch(a, wide.data, c, 1, m, n, k, stream, scale);
+    return tile::launch(a, wide.data, c, all, stream);
 #endif
 }
 #endif

@@ -301,9 +301,9 @@ template <bool ALIGNED>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
            cudaStream_t stream) {
 #ifdef PORTKERN_HOPPER
-    if (ALIGNED && m * n >= (int64_t)WIDE_FROM * 128 * 128 && wide::suits(1, m, n, k))
-        return wide::launch(a, b, c, 1, m, n, k, stream);
     const tile::Product all = {1, m, n, k};
+    const bool large = m * n >= (int64_t)WIDE_FROM * 128 * 128 && !tile::one_each(all);
+    if (ALIGNED && large && wide::suits(1, m, n, k)) return wide::launch(a, b, c, 1, m, n, k, stream);
     if (ALIGNED && tile::suits(all)) return tile::launch(a, b, c, all, stream);
 #endif
     const int64_t tiles = Large::count(m, n);
