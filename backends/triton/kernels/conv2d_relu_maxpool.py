@@ -291,9 +291,10 @@ def _with_channels_last(x, width):
     return y
 
 
-def _tiles(features, images, pixels, depth, strict):
+def _tiles(features, images, pixels, depth, strict, few=PROGRAMS // 2):
     """Features and pixels of a tile, whether it has those of several images, how many there are
-    and in how many parts their depth is. Where tiles are few and not deep, they are smaller."""
+    and in how many parts their depth is. Where tiles are few and not deep, they are smaller.
+    Up to ``few`` share their depth out."""
     most_f, most_p = (BLOCK_F32, BLOCK_F32) if strict else (BLOCK_F, BLOCK_P)
     across = 2 * pixels <= LEAST
     if across:
@@ -304,8 +305,8 @@ def _tiles(features, images, pixels, depth, strict):
         return triton.cdiv(features, block_f) * images * triton.cdiv(pixels, block_p)
 
     parts = depth // (LEAST_DEPTH_F32 if strict else LEAST_DEPTH)
-    if 2 * count() <= PROGRAMS and parts > 1:
-        return block_f, block_p, across, count(), min(parts, PROGRAMS_DEEP // count())
+    if count() <= few and parts > 1:
+        return block_f, block_p, across, count(), min(parts, max(PROGRAMS_DEEP // count(), 1))
     while count() < PROGRAMS and block_p > LEAST:
         block_p //= 2
     return block_f, block_p, across, count(), 1
@@ -415,11 +416,17 @@ def conv2d_relu_maxpool(x, weight, bias, y, stride, padding, window, pool_stride
     tiles = _tiles(f, n, height * width, depth, strict)
     if window < pool_stride or (window == pool_stride and (window == 1 or tiles[4] < DEEP_PARTS)):
         # A pool's maximum cannot be had of parts, so that only a window of 1 has any here.
-        tiles = _tiles(f, n, oh * ow, depth if window == 1 else 0, strict)
-        result, parts = _convolved(x, weight, bias, y, tiles, stride, padding, window, pool_stride)
-        if parts > 1:
-            _pooled(result, parts, bias, y, oh, ow, 1, 1)
-        return
+        pooled = _tiles(f, n, oh * ow, depth if window == 1 else 0, strict)
+        # Programs that are few, deep and slow at float32 would take a window's places in turn.
+        deep = strict and window > 1 and depth >= LEAST_DEPTH_F32 * DEEP_PARTS * 4
+        if not deep or window < pool_stride or pooled[3] >= PROGRAMS:
+            result, parts = _convolved(
+                x, weight, bias, y, pooled, stride, padding, window, pool_stride
+            )
+            if parts > 1:
+                _pooled(result, parts, bias, y, oh, ow, 1, 1)
+            return
+        tiles = _tiles(f, n, height * width, depth, strict, few=PROGRAMS)
     scratch = torch.empty((n, f, height, width), dtype=y.dtype, device=y.device)
     scratch, parts = _convolved(x, weight, bias, scratch, tiles, stride, padding, 1, 1)
     _pooled(scratch, parts, bias, y, height, width, window, pool_stride)

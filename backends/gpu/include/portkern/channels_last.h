@@ -127,7 +127,7 @@ struct Tap {
 // A block computes 128 pixels of N filters, over `each` steps of the depth; a warp 64 x N / 2, or 32 x 32.
 // Sums go to `parts`, one such output after another, or with the bias to y.
 template <int N>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N == 128 ? 2 : 3) void multiply(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N > 64 ? 2 : 3) void multiply(
     const PORTABLE_GRID_CONSTANT Plan p, const scalar_t* __restrict__ bias, scalar_t* __restrict__ y,
     float* __restrict__ parts) {
     constexpr int DOWN = N == 32 ? 4 : 2, ROWS = PIXELS / DOWN / 16, COLUMNS = N / (4 / DOWN) / 16;
@@ -162,7 +162,9 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N == 128 ? 2 : 3) void multiply(
 #pragma unroll
         for (int i = 0; i < OF_FILTERS; ++i) {
             if (i * 4 / OF_FILTERS != quarter) continue;
-            const int filter = min(filter0 + row + i * SHARE, p.f - 1);
+            int from = filter0 + row;
+            if constexpr (N > 128) asm volatile("" : "+r"(from));  // no register for each filter's offset
+            const int filter = min(from + i * SHARE, p.f - 1);
             copy(at + (PIXELS + i * SHARE) * 128, p.filters + (filter * p.depth + (there ? tap.depth : 0)),
                  there);
         }
@@ -178,14 +180,19 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N == 128 ? 2 : 3) void multiply(
     const int warp_pixel = warp % DOWN * ROWS * 16, warp_filter = warp / DOWN * COLUMNS * 16;
     const scalar_t* const left_at = stages + (warp_pixel + lane % 16) * DEPTH;
     const scalar_t* const right_at = stages + (PIXELS + warp_filter + lane / 16 * 8 + lane % 8) * DEPTH;
-    unsigned left[2][ROWS][4], right[2][COLUMNS][4];
-    const auto load = [&](int stage, int d) {
-        const int of_left = stage * STAGE + ((2 * d + lane / 16) ^ lane % 8) * VEC;
+    // Where registers are short, filters have one turn's: a column's next are loaded once it is multiplied.
+    constexpr int TURNS = N > 128 ? 1 : 2;
+    unsigned left[2][ROWS][4], right[TURNS][COLUMNS][4];
+    const auto load_filters = [&](int stage, int d, int j) {
         const int of_right = stage * STAGE + ((2 * d + lane / 8 % 2) ^ lane % 8) * VEC;
+        load_pieces(right[d % TURNS][j], right_at + of_right + j * 16 * DEPTH);
+    };
+    const auto load = [&](int stage, int d, bool all) {
+        const int of_left = stage * STAGE + ((2 * d + lane / 16) ^ lane % 8) * VEC;
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) load_pieces(left[d % 2][i], left_at + of_left + i * 16 * DEPTH);
 #pragma unroll
-        for (int j = 0; j < COLUMNS; ++j) load_pieces(right[d % 2][j], right_at + of_right + j * 16 * DEPTH);
+        for (int j = 0; all && j < COLUMNS; ++j) load_filters(stage, d, j);
     };
     float sums[ROWS][COLUMNS * 2][4] = {};
 #pragma unroll
@@ -195,7 +202,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N == 128 ? 2 : 3) void multiply(
         commit();
     }
     arrive();
-    load(0, 0);
+    load(0, 0, true);
     for (int step = 0, stage = 0, free = STAGES - 1; step < steps; ++step) {
         const int next = stage + 1 < STAGES ? stage + 1 : 0;
 #pragma unroll
@@ -204,15 +211,27 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, N == 128 ? 2 : 3) void multiply(
             if (d == DEPTH / 16 - 1) {
                 commit();
                 arrive();
-                if (step + 1 < steps) load(next, 0);
+                if (step + 1 < steps) load(next, 0, TURNS == 2);
             } else {
-                load(stage, d + 1);
+                load(stage, d + 1, TURNS == 2);
             }
+            if constexpr (TURNS == 2) {
 #pragma unroll
-            for (int i = 0; i < ROWS; ++i)
+                for (int i = 0; i < ROWS; ++i)
 #pragma unroll
-                for (int j = 0; j < COLUMNS * 2; ++j)
-                    mma(sums[i][j], sums[i][j] + 2, left[d % 2][i], right[d % 2][j / 2] + j % 2 * 2);
+                    for (int j = 0; j < COLUMNS * 2; ++j)
+                        mma(sums[i][j], sums[i][j] + 2, left[d % 2][i], right[d % 2][j / 2] + j % 2 * 2);
+            } else {
+#pragma unroll
+                for (int j = 0; j < COLUMNS * 2; ++j) {
+#pragma unroll
+                    for (int i = 0; i < ROWS; ++i)
+                        mma(sums[i][j], sums[i][j] + 2, left[d % 2][i], right[0][j / 2] + j % 2 * 2);
+                    if (j % 2 == 0) continue;
+                    if (d + 1 < DEPTH / 16) load_filters(stage, d + 1, j / 2);
+                    else if (step + 1 < steps) load_filters(next, 0, j / 2);
+                }
+            }
         }
         free = stage, stage = next;
     }
@@ -254,6 +273,13 @@ __global__ __launch_bounds__(256) void add(const float* __restrict__ parts, cons
 
 // ---- The choice
 
+// Filters of a tile. The widest takes more shared memory than other architectures than Hopper have.
+#ifdef PORTKERN_HOPPER
+constexpr int WIDEST = 160;
+#else
+constexpr int WIDEST = 128;
+#endif
+
 // How the output is divided: filters of a tile, steps of a block, blocks that share a tile.
 struct Division {
     int64_t filters = 0, each = 0, splits = 0;
@@ -264,7 +290,11 @@ struct Division {
     // launch more. Filling the stages takes two steps; a block that is alone also waits at its barriers.
     Division(int64_t pixels, int64_t f, int64_t steps, int64_t multiprocessors) {
         constexpr int64_t FILL = 2, LAUNCH = 1536, LEAST_STEPS = 4, MOST_SPLITS = 16;
-        for (const int64_t wide : {128, 64, 32}) {
+        for (const int64_t wide : {128, 64, 32, 96, 160}) {
+            if (wide > WIDEST) continue;
+            // These two are for numbers of filters of which tiles of 128 would leave more without use.
+            if ((wide == 96 || wide == 160) && (f + wide - 1) / wide * wide >= (f + 127) / 128 * 128)
+                continue;
             const int64_t tiles = (pixels + PIXELS - 1) / PIXELS * ((f + wide - 1) / wide);
             for (int64_t s = 1; s == 1 || (s <= MOST_SPLITS && s * LEAST_STEPS <= steps); ++s) {
                 const int64_t share = (steps + s - 1) / s, blocks = tiles * ((steps + share - 1) / share);
@@ -345,9 +375,11 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
     p.down = (int)((s.n * plane + PIXELS - 1) / PIXELS);
     p.across = (int)((s.f + by.filters - 1) / by.filters);
     float* const to = parts ? reinterpret_cast<float*>(room.data + copied) : nullptr;
-    const auto start = by.filters == 128  ? launch_product<128>
-                       : by.filters == 64 ? launch_product<64>
-                                          : launch_product<32>;
+    const auto start = by.filters > 128    ? launch_product<WIDEST>
+                       : by.filters == 128 ? launch_product<128>
+                       : by.filters == 96  ? launch_product<96>
+                       : by.filters == 64  ? launch_product<64>
+                                           : launch_product<32>;
     const int wrong = start(p, bias, y, to, by.splits, stream);
     if (wrong || !to) return wrong;
     add<<<(unsigned)((count + 255) / 256), 256, 0, stream>>>(to, bias, y, (int)by.splits, count, p.f,
