@@ -65,16 +65,16 @@ constexpr int WORD = 4 / sizeof(scalar_t);
 using Word = Some<WORD>;
 #if !PORTKERN_HIP && (PORTKERN_BFLOAT16 || PORTKERN_FLOAT16)  // two halves in an instruction
 #if PORTKERN_BFLOAT16
-__device__ __forceinline__ auto two(scalar_t a, scalar_t b) { return __halves2bfloat162(a, b); }
+using Two = __nv_bfloat162;
 #else
-__device__ __forceinline__ auto two(scalar_t a, scalar_t b) { return __halves2half2(a, b); }
+using Two = __half2;
 #endif
 struct Largest {
-    decltype(two(scalar_t(), scalar_t())) top;
+    Two top;
 
-    __device__ __forceinline__ explicit Largest(scalar_t edge) : top(two(edge, edge)) {}
+    __device__ __forceinline__ explicit Largest(scalar_t edge) : top(edge, edge) {}
     __device__ __forceinline__ void take(const Word& word) {
-        top = __hmax2(top, two(word.at[0], word.at[1]));
+        top = __hmax2(top, Two(word.at[0], word.at[1]));
     }
     __device__ __forceinline__ float found() const { return fmaxf(float(top.x), float(top.y)); }
 };

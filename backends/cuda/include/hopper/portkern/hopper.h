@@ -55,13 +55,6 @@ __device__ __forceinline__ float peek(const float* p, int of) {
                  "ld.shared::cluster.f32 %0, [there];\n}" : "=f"(value) : "r"(address(p)), "r"(of));
     return value;
 }
-__device__ __forceinline__ float4 peek_four(const float* p, int of) {
-    float4 v;
-    asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %4, %5;\n"
-                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n}"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address(p)), "r"(of) : "memory");
-    return v;
-}
 // A barrier of all threads of a cluster, in its two halves.
 __device__ __forceinline__ void arrive_cluster() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
