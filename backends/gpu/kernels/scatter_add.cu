@@ -433,7 +433,9 @@ extern "C" int scatter_add(const scalar_t* x, const int64_t* index, const scalar
     constexpr int FEW = 4;  // elements of an access: more would leave a thread fewer rows
     const bool aligned = ((uintptr_t)x | (uintptr_t)src | (uintptr_t)y) % 16 == 0;
     const bool packed = aligned && dim % VEC == 0;
-    if (is_few(rows, dim, n))
+    // A few entries, too, if what is moved takes so long that holding all packs against them is not free.
+    const bool large = rows * dim >= (int64_t)1 << (packed ? 22 : 20);
+    if (is_few(rows, dim, n) && !(large && is_sparse(rows, dim, n)))
         return (packed && rows * dim > ALONE ? launch_few<VEC> : launch_few<1>)(x, index, src, y, rows,
                                                                              dim, n, stream);
     if (is_crowded(rows, n))

@@ -1,7 +1,7 @@
 // Sum over the middle axis of three. inner == 1: rows; short ones by a thread each, narrow ones by a few
 // lanes, wide ones by a block, a few very wide ones by several blocks. inner > 1: columns; a block takes
 // 128 bytes of them and all rows, or a part of the rows where that makes too few blocks; narrow columns
-// are read in the order of memory, and short sums are a thread's each.
+// are read in the order of memory, of many short sums as slabs, and the shortest are a thread's each.
 #include <portkern/copy.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -249,6 +249,37 @@ void launch_short(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce,
                                                                                 inner / V);
 }
 
+// Many sums of few columns and SLAB_TERMS terms at most: a block brings in some slabs as they lie, a sum is a
+// thread's. Groups of threads that share a slab would mostly wait for each other.
+constexpr int64_t SLAB_TERMS = 64, SLABS_FROM = 65536;
+
+__global__ __launch_bounds__(LOCAL_BLOCK) void sum_slabs(const scalar_t* __restrict__ x,
+                                                         scalar_t* __restrict__ y, int64_t outer,
+                                                         int reduce, int inner, int most) {
+    __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
+    const BlockRows own(outer, most);
+    const int length = reduce * inner;
+    const scalar_t* here = image.fetch(x, own.first * length, own.count * length, outer * length);
+    for (int i = threadIdx.x; i < own.count * inner; i += LOCAL_BLOCK) {
+        const scalar_t* in = here + i / inner * length + i % inner;
+        float even = 0.0f, odd = 0.0f;
+#pragma unroll 4
+        for (int row = 0; row + 1 < reduce; row += 2) {
+            even += float(in[row * inner]);
+            odd += float(in[(row + 1) * inner]);
+        }
+        if (reduce % 2 != 0) even += float(in[(reduce - 1) * inner]);
+        y[own.first * inner + i] = scalar_t(even + odd);
+    }
+}
+
+void launch_slabs(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner,
+                  cudaStream_t stream) {
+    const int64_t room = LOCAL_BLOCK * LOCAL_MOST / (reduce * inner), most = min(room, outer / FILL + 1);
+    sum_slabs<<<(unsigned)((outer + most - 1) / most), LOCAL_BLOCK, 0, stream>>>(
+        x, y, outer, (int)reduce, (int)inner, (int)most);
+}
+
 // What several blocks summed, of all sums side by side.
 __global__ __launch_bounds__(BLOCK) void sum_partials(const float* __restrict__ partial,
                                                       scalar_t* __restrict__ y, int64_t inner,
@@ -312,6 +343,8 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
         launch_rows<Whole>(x, y, partial, outer, reduce, splits, stream);
     else if (inner == 1)
         launch_rows<Ragged>(x, y, partial, outer, reduce, splits, stream);
+    else if (inner < 32 && reduce <= SLAB_TERMS && sums >= SLABS_FROM)
+        launch_slabs(x, y, outer, reduce, inner, stream);
     else if (inner < 32)
         (are_whole((uintptr_t)x, reduce * inner) ? launch_few<VEC> : launch_few<1>)(
             x, y, partial, outer, reduce, inner, splits, stream);

@@ -155,7 +155,7 @@ struct Way {
 
 // One more block than all multiprocessors take at once would take as long as as many again. Of what a
 // multiprocessor does in a clock: it multiplies 2048 pairs and reads 64 bytes, of which all of them together
-// have 29 each from the L2 and 15 from memory. A second kernel takes 3000, and reads what was written.
+// have 29 each from the L2 and 15 from memory. A second kernel takes 10000, and reads what was written.
 template <class T>
 Way way(const Product& all) {
     const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), at_once = multiprocessors();
@@ -166,7 +166,7 @@ Way way(const Product& all) {
     const double together = blocks / at_once * steps * T::SLOT_BYTES / 29.0;
     const double cold = 2.0 * all.batch * all.k * (all.m + all.n) / (15.0 * at_once);
     const double parts = 8.0 * depths.splits * all.batch * all.m * all.n / (29.0 * at_once);
-    const double second = depths.splits > 1 ? 3000.0 + parts : 0.0;
+    const double second = depths.splits > 1 ? 10000.0 + parts : 0.0;
     return {launch_tiles<T>, depths.splits, max(max(own, together), cold) + second};
 }
 
