@@ -319,6 +319,22 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 
 #endif
 
+// Copies with rows of whole packs; of C none where it is shallow and Hopper's tiles store it as it is.
+int launch_padded(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
+                  cudaStream_t stream) {
+    bool direct = false;
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+    direct = n % VEC != 0 && k <= tile::SHALLOW && tile::suits({1, m, n, k});
+#endif
+    return padded::product(a, b, c, 1, m, n, k, stream, direct,
+                           [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+        if (direct) return tile::launch(a, b, c, {1, m, wide, deep, nullptr, n}, stream);
+#endif
+        return launch<true>(a, b, c, m, wide, deep, stream);
+    });
+}
+
 extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
                       int64_t k, cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
@@ -328,9 +344,6 @@ extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t
     if (aligned) return launch<true>(a, b, c, m, n, k, stream);
     const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= PAD_DENSE;
     if (k > 0 && dense && double(m) * n * k >= PAD_FROM * 1e6)
-        return padded::product(a, b, c, 1, m, n, k, stream,
-                               [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
-            return launch<true>(a, b, c, m, wide, deep, stream);
-        });
+        return launch_padded(a, b, c, m, n, k, stream);
     return launch<false>(a, b, c, m, n, k, stream);
 }

@@ -32,18 +32,23 @@ inline void copy(const scalar_t* from, const Shape& of, scalar_t* to, const Shap
     copy_matrices<<<blocks, THREADS, 0, stream>>>(from, of, to, wanted, batch);
 }
 
-// The product of A and B by `launch(a, b, c, n, k)`, which gets copies with rows of whole packs.
+// The product of A and B by `launch(a, b, c, n, k)`, which gets copies with rows of whole packs; operands
+// that are so are not copied, nor is C where it is `direct`: then its rows stay of n elements.
 template <class Launch>
 int product(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n, int64_t k,
-            cudaStream_t stream, Launch launch) {
+            cudaStream_t stream, bool direct, Launch launch) {
     const int64_t wide = (n + 7) / 8 * 8, deep = (k + 7) / 8 * 8;
-    Scratch<scalar_t> own_a(batch * m * deep, stream), own_b(batch * deep * wide, stream);
-    Scratch<scalar_t> own_c(wide > n ? batch * m * wide : 0, stream);
+    const bool copy_a = deep > k || (uintptr_t)a % 16, copy_b = deep > k || wide > n || (uintptr_t)b % 16;
+    const bool copy_c = !direct && (wide > n || (uintptr_t)c % 16);
+    Scratch<scalar_t> own_a(copy_a ? batch * m * deep : 0, stream);
+    Scratch<scalar_t> own_b(copy_b ? batch * deep * wide : 0, stream);
+    Scratch<scalar_t> own_c(copy_c ? batch * m * wide : 0, stream);
     for (const cudaError_t error : {own_a.error, own_b.error, own_c.error})
         if (error) return (int)error;
-    copy(a, {m, k}, own_a.data, {m, deep}, batch, stream);
-    copy(b, {k, n}, own_b.data, {deep, wide}, batch, stream);
-    const int wrong = launch(own_a.data, own_b.data, own_c.data ? own_c.data : c, wide, deep);
+    if (copy_a) copy(a, {m, k}, own_a.data, {m, deep}, batch, stream);
+    if (copy_b) copy(b, {k, n}, own_b.data, {deep, wide}, batch, stream);
+    const scalar_t *left = copy_a ? own_a.data : a, *right = copy_b ? own_b.data : b;
+    const int wrong = launch(left, right, own_c.data ? own_c.data : c, wide, deep);
     if (own_c.data) copy(own_c.data, {m, wide}, c, {m, n}, batch, stream);
     return wrong ? wrong : (int)cudaGetLastError();
 }
