@@ -9,6 +9,7 @@
 namespace tile {
 constexpr int DEPTH = 64, PIECE = DEPTH * 64, MOST_SLOTS = 8;
 constexpr int64_t LEAST = 1024;  // of a block's depth: a second kernel takes as long
+constexpr int64_t SHALLOW = 256;  // up to which a copy of C takes longer than to store its elements alone
 
 template <int R, int C>
 struct Tile {
@@ -23,6 +24,7 @@ using Large = Tile<128, 128>;
 struct Product {
     int64_t batch, m, n, k;
     const scalar_t* scale = nullptr;  // of each column of C
+    int64_t width = n;  // of C in memory: less than n where B has rows of whole packs and C has not
 
     int64_t across(int columns) const { return (n + columns - 1) / columns; }
     int64_t down(int rows) const { return (m + rows - 1) / rows; }
@@ -81,7 +83,7 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
     }
     hopper::wait_products<0>();
     hopper::settle(sums);
-    const Output c = every_c.from(split, batch * all.m * all.n);
+    const Output c = every_c.from(split, batch * all.m * all.width);
     const int own_row = group_row + lane / 32 * 16 + lane % 32 / 4, own_column = lane % 4 * 2;
     if (c.parts) {
 #pragma unroll
@@ -104,6 +106,15 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
     for (int i = 0; i < T::COLUMNS / 2; i += 2)
         here.store_pair((own_row + i / 2 % 2 * 8) * T::PITCH + i / 4 * 8 + own_column, sums[i], sums[i + 1]);
     __syncthreads();
+    if (all.width < all.n) {  // rows begin anywhere
+#pragma unroll 8
+        for (int p = threadIdx.x; p < T::ROWS * T::COLUMNS; p += T::THREADS) {
+            const int row = p / T::COLUMNS, column = p % T::COLUMNS;
+            if (row0 + row < all.m && column0 + column < all.width)
+                c.whole[(row0 + row) * all.width + column0 + column] = held[row * T::PITCH + column];
+        }
+        return;
+    }
 #pragma unroll 4
     for (int p = threadIdx.x; p < T::ROWS * T::COLUMNS / VEC; p += T::THREADS) {
         const int row = p / (T::COLUMNS / VEC), column = p % (T::COLUMNS / VEC) * VEC;
