@@ -94,7 +94,7 @@ struct Largest {
 // Narrow ragged rows, of at most LOCAL_MOST elements for each of a warp's lanes. These take words of a row:
 // what they do takes longer than memory does. What a row has of its neighbours' words, one element at either
 // end, is the first lane's and the last one's, which are two.
-__global__ PORTABLE_LAUNCH_BOUNDS(LOCAL_BLOCK, 4 + WORD)
+__global__ PORTABLE_LAUNCH_BOUNDS(LOCAL_BLOCK, 2 + 2 * WORD)
 void cross_entropy_local(const Tensors all, int lanes) {
     __shared__ Image<LOCAL_BLOCK, LOCAL_MOST / VEC> image;
     const int cols = (int)all.classes, lane = threadIdx.x % lanes, me = threadIdx.x / lanes;

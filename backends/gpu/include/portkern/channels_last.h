@@ -14,7 +14,7 @@
 
 namespace channels_last {
 
-constexpr int THREADS = 128, PIXELS = 128, STAGES = 3;  // of 96 KB at most: two blocks on Hopper
+constexpr int THREADS = 128, PIXELS = 128, STAGES = 3;  // of 108 KB at most: two blocks on Hopper
 constexpr int DEPTH = 64, PIECES = DEPTH / VEC;         // a row of a step is 128 bytes, 8 pieces
 constexpr int PITCH = PIXELS + 4;  // of sums: 8 pixels of 4 pairs of filters lie in different banks
 
