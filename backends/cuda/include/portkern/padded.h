@@ -4,32 +4,48 @@
 #include <portkern/rows.h>
 
 namespace padded {
-constexpr int THREADS = 256, ABREAST = 4, ACROSS = THREADS / ABREAST;  // rows at once, and threads of one
+constexpr int THREADS = 256;
 
 // One matrix of a batch, as it lies in memory.
 struct Shape {
     int64_t rows, columns;
 };
 
-// What is in both shapes; the rest becomes zeros.
+// What is in both shapes, of which the result has no fewer rows; the rest becomes zeros. A thread has a pack
+// of the result, whatever rows that is of: few rows would have too few threads. `packed`: it is written whole.
 __global__ __launch_bounds__(THREADS) void copy_matrices(const scalar_t* __restrict__ from, const Shape of,
                                                          scalar_t* __restrict__ to, const Shape wanted,
-                                                         int64_t batch) {
-    for (int64_t line = blockIdx.x * ABREAST + threadIdx.x / ACROSS; line < batch * wanted.rows;
-         line += gridDim.x * ABREAST) {
-        const int64_t row = line % wanted.rows, there = row < of.rows ? of.columns : 0;
-        const scalar_t* source = from + (line / wanted.rows * of.rows + row) * of.columns;
-#pragma unroll 4
-        for (int64_t i = threadIdx.x % ACROSS; i < wanted.columns; i += ACROSS)
-            to[line * wanted.columns + i] = i < there ? source[i] : scalar_t(0.0f);
+                                                         int64_t count, bool packed) {
+    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VEC;
+    if (first >= count) return;
+    const int64_t line = first / wanted.columns, matrix = line / wanted.rows;
+    int64_t row = line % wanted.rows, column = first % wanted.columns;
+    const scalar_t* source = from + (matrix * of.rows + min(row, of.rows)) * of.columns;
+    Pack pack;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j) {
+        const bool there = first + j < count && row < of.rows && column < of.columns;
+        pack.at[j] = there ? source[column] : scalar_t(0.0f);
+        if (++column < wanted.columns) continue;
+        column = 0;
+        if (++row <= of.rows) source += of.columns;  // after a matrix's last row comes the next one
+        if (row == wanted.rows) row = 0;
     }
+    if (packed && first + VEC <= count) {
+        *reinterpret_cast<Pack*>(to + first) = pack;
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < VEC; ++j)
+        if (first + j < count) to[first + j] = pack.at[j];
 }
 
 inline void copy(const scalar_t* from, const Shape& of, scalar_t* to, const Shape& wanted, int64_t batch,
                  cudaStream_t stream) {
-    const int64_t lines = batch * wanted.rows;
-    const unsigned blocks = (unsigned)(lines < 1 << 18 ? (lines + ABREAST - 1) / ABREAST : 1 << 16);
-    copy_matrices<<<blocks, THREADS, 0, stream>>>(from, of, to, wanted, batch);
+    const int64_t count = batch * wanted.rows * wanted.columns, packs = (count + VEC - 1) / VEC;
+    if (count > 0)
+        copy_matrices<<<(unsigned)((packs + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+            from, of, to, wanted, count, (uintptr_t)to % 16 == 0);
 }
 
 // The product of A and B by `launch(a, b, c, n, k)`, which gets copies with rows of whole packs; operands

@@ -297,6 +297,47 @@ int launch_short(const Product<T>& all, cudaStream_t stream) {
     return (int)cudaGetLastError();
 }
 
+// Longer ragged rows, too few in a product for some to lie alike: a block brings in some side by side, LINED
+// lanes take each.
+constexpr int LINED = 32;
+
+template <int N, class T>
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void lined_rows(const Product<T> all) {
+    __shared__ Image<THREADS, SHARE> image;
+    const int k = (int)all.k, n = (int)all.n, lane = threadIdx.x % LINED, me = threadIdx.x / LINED;
+    const BlockRows own(all.batch * all.m, THREADS / LINED);
+    const scalar_t* left = image.fetch(all.a, own.first * k, own.count * k, all.batch * all.m * k) + me * k;
+    const bool there = me < own.count;
+    const int64_t row = own.first + (there ? me : 0);
+    const T* right = all.b + row / all.m * k * n;
+    float total[N] = {};
+#pragma unroll 4
+    for (int u = lane; u < (there ? k : 0); u += LINED)
+#pragma unroll
+        for (int e = 0; e < N; ++e)
+            if (e < n) total[e] = fmaf(float(left[u]), float(right[u * n + e]), total[e]);
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+        const float sum = lane_reduce<Sum>(total[e], LINED);
+        if (lane == 0 && there && e < n) all.c[row * n + e] = all.scaled(sum, e);
+    }
+}
+
+template <int N, class T>
+int launch_lined(const Product<T>& all, cudaStream_t stream) {
+    if constexpr (N < MOST_COLUMNS)
+        if (all.n > N) return launch_lined<2 * N>(all, stream);
+    constexpr int EACH = THREADS / LINED;
+    const int64_t rows = all.batch * all.m;
+    lined_rows<N><<<(unsigned)((rows + EACH - 1) / EACH), THREADS, 0, stream>>>(all);
+    return (int)cudaGetLastError();
+}
+
+template <class T>
+bool are_lined(const Product<T>& all) {
+    return all.batch > 1 && all.m <= 2 * VEC && all.k <= SHARE * VEC * LINED;  // what a block has room for
+}
+
 // ---- Little depth: what is written counts, and a thread has a pack of C, whatever rows that is of.
 
 template <int K, class T>
@@ -354,7 +395,8 @@ int launch(const Product<T>& all, cudaStream_t stream) {
     if (are_lone(all)) return launch_lone(all, stream);
     if (all.n <= MOST_COLUMNS && (all.m > MOST_ROWS || all.n < all.m)) {
         if (are_whole((uintptr_t)all.a, all.k)) return launch_columns<1, Whole>(all, stream);
-        return all.k <= SHORT ? launch_short<1>(all, stream) : launch_columns<1, Ragged>(all, stream);
+        if (all.k <= SHORT) return launch_short<1>(all, stream);
+        return are_lined(all) ? launch_lined<1>(all, stream) : launch_columns<1, Ragged>(all, stream);
     }
     const bool packed = (uintptr_t)all.b % (WIDE * sizeof(T)) == 0 && all.n % WIDE == 0;
     return packed ? launch_rows<1, WIDE>(all, stream) : launch_rows<1, 1>(all, stream);
