@@ -39,17 +39,6 @@ __device__ __forceinline__ Some<V> scaled(const float (&deviation)[V], float shi
 #include <portkern/layernorm_hopper.h>
 #endif
 
-// Weights or biases of pack i of a row.
-template <class R>
-__device__ __forceinline__ typename R::Pack of_columns(const scalar_t* from, const R& row, int64_t i) {
-    if (R::WHOLE) return reinterpret_cast<const typename R::Pack*>(from)[i];
-    typename R::Pack pack;
-#pragma unroll
-    for (int j = 0; j < R::VEC; ++j)
-        pack.at[j] = row.has(i, j) ? from[row.column(i, j)] : scalar_t(0.0f);
-    return pack;
-}
-
 constexpr int AHEAD = 4;  // packs on their way at once
 
 // What every kernel is given.
@@ -110,8 +99,8 @@ struct Held {
                                           float2 normal) const {
         mine.template each<SHARE>([&](int k) {
             const int i = mine.at(k);
-            const typename R::Pack result = scaled(at[k], normal.x, normal.y, of_columns(all.weight, row, i),
-                                       of_columns(all.bias, row, i));
+            const typename R::Pack result = scaled(at[k], normal.x, normal.y, row.beside(all.weight, i),
+                                       row.beside(all.bias, i));
             row.store(all.y, i, result, all.alike);
         });
     }
@@ -212,8 +201,8 @@ __device__ __forceinline__ void finish(const Tensors& all, const R& row, const P
             float deviation[R::VEC];
 #pragma unroll
             for (int j = 0; j < R::VEC; ++j) deviation[j] = float(pack.at[j]) - mean;
-            const typename R::Pack result = scaled(deviation, normal.x, normal.y, of_columns(all.weight, row, i),
-                                       of_columns(all.bias, row, i));
+            const typename R::Pack result = scaled(deviation, normal.x, normal.y, row.beside(all.weight, i),
+                                       row.beside(all.bias, i));
             row.store(all.y, i, result, all.alike);
             i += BLOCK;
         }

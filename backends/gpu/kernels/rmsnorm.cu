@@ -32,14 +32,11 @@ __device__ __forceinline__ float squares(bool inside, const Some<V>& values) {
 template <class R>
 __device__ __forceinline__ void write(const Tensors& all, const R& row, int64_t i,
                                       const typename R::Pack& values, float scale) {
-    typename R::Pack weight, result;
-    if (R::WHOLE) weight = reinterpret_cast<const typename R::Pack*>(all.weight)[i];
+    const typename R::Pack weight = row.beside(all.weight, i);
+    typename R::Pack result;
 #pragma unroll
-    for (int j = 0; j < R::VEC; ++j) {
-        const int64_t column = row.has(i, j) ? row.column(i, j) : 0;
-        const float factor = float(R::WHOLE ? weight.at[j] : all.weight[column]);
-        result.at[j] = scalar_t(float(values.at[j]) * scale * factor);
-    }
+    for (int j = 0; j < R::VEC; ++j)
+        result.at[j] = scalar_t(float(values.at[j]) * scale * float(weight.at[j]));
     row.store(all.y, i, result, all.alike);
 }
 

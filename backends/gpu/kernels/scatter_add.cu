@@ -5,8 +5,8 @@
 // index for what they get and puts that in order; then each warp takes a row, its sum in float32
 // registers. Where few rows get much, there would be few blocks, and lists without end: there a block
 // has a part of the index, and sums of all rows in shared memory. Where few of many rows get anything,
-// x is copied and these are written over. Where many rows get more than lists hold, sums are float32
-// atomics: putting so much in order would take several times as long.
+// x is copied and these are written over. Where many rows get more than lists hold, or an index of float32 is
+// long, sums are float32 atomics: putting so much in order would take several times as long.
 #include <portkern/copy.h>
 
 #define BLOCK 512  // knob: 256 512 1024
@@ -419,7 +419,9 @@ int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_
     const int64_t share = (rows * bands + BLOCKS - 1) / BLOCKS, most = (int64_t)1 << ROW_BITS;
     const int64_t tall = share < most ? share : most;
     const int64_t owners = (rows + tall - 1) / tall;
-    if (n > LIST / 2 * owners) return launch_long(x, index, src, y, rows, dim, n, stream);
+    // Every owner reads the whole index, which of so much takes longer than float32 atomics do.
+    const bool scanned = sizeof(scalar_t) == sizeof(float) && n >= (int64_t)1 << 15;
+    if (scanned || n > LIST / 2 * owners) return launch_long(x, index, src, y, rows, dim, n, stream);
     // Of few rows a warp has part of one: it would wait for all of them alone.
     constexpr int LEAST = V < 4 ? 4 / V : 1, WARPS = BLOCK / WARP_SIZE_MIN;
     const auto kernel = tall < WARPS ? scatter_add_kernel<V, LEAST> : scatter_add_kernel<V, ITEMS / V>;
