@@ -10,14 +10,9 @@
 #define SPLIT_FROM 500  // knob: 100 500 2000
 #define HALVE_FROM 50  // knob: 50 100 200 400
 #define PAD_FROM 64  // knob: 16 64 256
-#include <portkern/odd_rows.h>
 #include <portkern/padded.h>
-#include <portkern/tensor_cores.h>
 #include <portkern/thin_product.h>
-
-// Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
-// the parts; but where tiles nearly fill a GPU, a second kernel takes longer than what it spares.
-constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512, LEAST_DEPTH_FILLED = 1024;
+#include <portkern/tiled_product.h>
 
 #ifdef PORTKERN_HOPPER
 #ifdef PORTKERN_FLOAT32
@@ -28,196 +23,6 @@ constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512, LEAST_DEPTH_FILLED
 #endif
 #endif
 
-constexpr int DEPTH = 4 * VEC;        // rows of B in shared memory, columns of A
-constexpr int PITCH_A = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
-
-// What a block computes, and how many of its warps lie abreast; each has 32 rows.
-template <int ROWS, int COLUMNS, int ABREAST>
-struct Tile {
-    static constexpr int rows = ROWS, columns = COLUMNS, abreast = ABREAST, threads = ROWS * ABREAST;
-    static constexpr int warp_columns = COLUMNS / ABREAST, pitch_b = COLUMNS + VEC;
-    static constexpr int stage = ROWS * PITCH_A + DEPTH * pitch_b;  // elements
-    static constexpr int bytes = STAGES * stage * sizeof(scalar_t);
-};
-using Large = Tile<128, 128, 2>;
-using Small = Tile<64, 64, 2>;
-using Narrow = Tile<128, 32, 1>;
-using Flat = Tile<32, 128, 4>;
-
-struct Matrix {
-    const scalar_t* at;
-    int64_t rows, columns;
-};
-
-// 16 bytes of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
-template <bool ALIGNED>
-__device__ __forceinline__ void copy(scalar_t* to, const Matrix& from, int64_t row,
-                                     int64_t column) {
-    const int64_t at = row * from.columns + column;
-    if constexpr (ALIGNED) {
-        const bool inside = row < from.rows && column < from.columns;
-        // The last operand is the number of bytes read; what remains of the 16 is zeroed.
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(inside ? from.at + at : from.at), "r"(inside ? 16 : 0) : "memory");
-    } else {
-#pragma unroll 4
-        for (int j = 0; j < VEC; ++j) {
-            const bool inside = row < from.rows && column + j < from.columns;
-            if constexpr (sizeof(scalar_t) == 4)
-                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to + j)),
-                             "l"(inside ? from.at + at + j : from.at), "r"(inside ? 4 : 0) : "memory");
-            else
-                to[j] = inside ? from.at[at + j] : scalar_t(0.0f);
-        }
-    }
-}
-
-// A lane has 4 rows that lie 8 apart, lane / 4 the first, and COLUMNS columns in groups: lane % 4
-// is the first group, the others lie 4 groups apart. This is how mma.sync gives its results.
-#ifdef PORTKERN_FLOAT32
-constexpr int GROUP = 4;
-
-template <int COLUMNS, int PITCH_B>
-__device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const float* a,
-                                         const float* b) {
-    a += threadIdx.x % 32 / 4 * PITCH_A;
-    b += threadIdx.x % 4 * GROUP;
-#pragma unroll 1  // more at once would take more registers
-    for (int d = 0; d < DEPTH; d += 2) {
-        alignas(16) float left[4][2], right[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            *(float2*)left[i] = *(const float2*)(a + i * 8 * PITCH_A + d);
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-#pragma unroll
-            for (int j = 0; j < COLUMNS; j += 4) {
-                *(float4*)right = *(const float4*)(b + (d + e) * PITCH_B + j * 4);
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-#pragma unroll
-                    for (int q = 0; q < 4; ++q)
-                        sums[i][j + q] = fmaf(left[i][e], right[q], sums[i][j + q]);
-            }
-    }
-}
-#else
-constexpr int GROUP = 2;
-
-template <int COLUMNS, int PITCH_B>
-__device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar_t* a,
-                                         const scalar_t* b) {
-    a += threadIdx.x % 16 * PITCH_A + threadIdx.x % 32 / 16 * 8;
-    b += threadIdx.x % 16 * PITCH_B + threadIdx.x % 32 / 16 * 8;
-#pragma unroll
-    for (int d = 0; d < DEPTH; d += 16) {
-        unsigned left[2][4], right[4];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) load_pieces<false>(left[i], a + i * 16 * PITCH_A + d);
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j += 2) {
-            if (j % 4 == 0) load_pieces<true>(right, b + d * PITCH_B + j * 4);
-#pragma unroll
-            for (int i = 0; i < 4; i += 2) mma(sums[i] + j, sums[i + 1] + j, left[i / 2], right + j % 4);
-        }
-    }
-}
-#endif
-
-template <class T, bool ALIGNED>
-__global__ __launch_bounds__(T::threads, 2) void bmm_kernel(
-    const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
-    const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t count,
-    int64_t each, const Odd odd) {
-    constexpr int PITCH_B = T::pitch_b, COLUMNS = T::warp_columns / 4;
-    extern __shared__ __align__(128) unsigned char shared[];
-    scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
-    const int64_t number = blockIdx.x % count, split = blockIdx.x / count;
-    const int64_t batch = number / across / down;
-    const int64_t row0 = number / across % down * T::rows, column0 = number % across * T::columns;
-    if (T::rows == T::columns && !odd.of(batch, m, n).in(row0, column0, T::rows, m, n)) return;
-    const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warp_row = warp / T::abreast * 32, warp_column = warp % T::abreast * T::warp_columns;
-    const int first = (int)(split * each / DEPTH);
-    const int end = (int)((min(k, (split + 1) * each) + DEPTH - 1) / DEPTH);
-    const auto fetch = [&](int step) {
-        scalar_t *tile = tiles + step % STAGES * T::stage, *right = tile + T::rows * PITCH_A;
-        const int64_t depth = (int64_t)step * DEPTH;
-        if (step < end) {
-#pragma unroll 1
-            for (int p = threadIdx.x; p < T::rows * DEPTH / VEC; p += T::threads)
-                copy<ALIGNED>(tile + p / 4 * PITCH_A + p % 4 * VEC, a, row0 + p / 4, depth + p % 4 * VEC);
-#pragma unroll 1
-            for (int p = threadIdx.x * VEC; p < DEPTH * T::columns; p += T::threads * VEC)
-                copy<ALIGNED>(right + p / T::columns * PITCH_B + p % T::columns, b, depth + p / T::columns,
-                              column0 + p % T::columns);
-        }
-        asm volatile("cp.async.commit_group;" ::: "memory");  // an empty one keeps the count right
-    };
-    float sums[4][COLUMNS] = {};
-#pragma unroll
-    for (int s = 0; s < STAGES - 1; ++s) fetch(first + s);
-    for (int step = first; step < end; ++step) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-        __syncthreads();  // this step's tile is whole, and everybody is done with the last one
-        fetch(step + STAGES - 1);
-        const scalar_t* tile = tiles + step % STAGES * T::stage;
-        multiply<COLUMNS, PITCH_B>(sums, tile + warp_row * PITCH_A, tile + T::rows * PITCH_A + warp_column);
-    }
-    const Output c = every_c.from(split, batch * m * n);
-    struct alignas(GROUP * sizeof(scalar_t)) Group {
-        scalar_t at[GROUP];
-    };
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j += GROUP) {
-            const int64_t row = row0 + warp_row + i * 8 + lane / 4;
-            const int64_t column = column0 + warp_column + j * 4 + lane % 4 * GROUP;
-            if (row >= m || column >= n) continue;
-            Group group;
-#pragma unroll
-            for (int e = 0; e < GROUP; ++e) group.at[e] = scalar_t(sums[i][j + e]);
-            if (ALIGNED && !c.parts) {
-                *reinterpret_cast<Group*>(c.whole + row * n + column) = group;
-                continue;
-            }
-#pragma unroll
-            for (int e = 0; e < GROUP; ++e)
-                if (column + e < n) c.store(row * n + column + e, sums[i][j + e]);
-        }
-}
-
-template <class T, bool ALIGNED>
-int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
-           int64_t k, cudaStream_t stream, const Odd& odd = {}) {
-    const int64_t across = (n + T::columns - 1) / T::columns, down = (m + T::rows - 1) / T::rows;
-    const int64_t blocks = batch * across * down;
-    const auto kernel = bmm_kernel<T, ALIGNED>;
-    // More than 48 KB of shared memory is dynamic and has to be asked for.
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    const int64_t wanted = T::threads > 128 ? 2 * FEW_TILES : 4 * FEW_TILES;
-    const Depths depths(odd.rows.most ? wanted : blocks, k, DEPTH, wanted,
-                        blocks < FEW_TILES ? LEAST_DEPTH : LEAST_DEPTH_FILLED);
-    return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
-        kernel<<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
-            a, b, to, m, n, k, across, down, blocks, depths.each, odd);
-    });
-}
-
-// Small products, or too few blocks to fill a GPU: smaller tiles. Few columns or rows: not half of one.
-template <bool ALIGNED>
-int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
-                 int64_t k, cudaStream_t stream) {
-    if (n <= Narrow::columns && m > n) return launch<Narrow, ALIGNED>(a, b, c, batch, m, n, k, stream);
-    if (m <= Flat::rows) return launch<Flat, ALIGNED>(a, b, c, batch, m, n, k, stream);
-    const int64_t large = batch * ((m + 127) / 128) * ((n + 127) / 128);
-    if (large < FEW_TILES || m <= 64 || n <= 64)
-        return launch<Small, ALIGNED>(a, b, c, batch, m, n, k, stream);
-    return launch<Large, ALIGNED>(a, b, c, batch, m, n, k, stream);
-}
-
 // Operands whose rows are whole packs.
 int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
                    int64_t k, cudaStream_t stream) {
@@ -225,7 +30,7 @@ int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
 #ifdef PORTKERN_FLOAT32
     if (split::suits(batch, m, n, k) && double(batch) * m * n * k >= SPLIT_FROM * 1e6)
         return split::launch(a, b, c, batch, m, n, k, stream, [&](const Odd& odd) {
-            return launch<Large, true>(a, b, c, batch, m, n, k, stream, odd);
+            return tiled::launch<tiled::Large, true>(a, b, c, batch, m, n, k, stream, odd);
         });
 #else
     const tile::Product all = {batch, m, n, k};
@@ -234,7 +39,7 @@ int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     if (tile::suits(all)) return tile::launch(a, b, c, all, stream);
 #endif
 #endif
-    return launch_tiles<true>(a, b, c, batch, m, n, k, stream);
+    return tiled::launch_tiles<true>(a, b, c, batch, m, n, k, stream);
 }
 
 // Copies with rows of whole packs; of C none where it is shallow and Hopper's tiles store it as it is.
@@ -262,5 +67,5 @@ extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     // Copies with rows of whole packs, where the products take longer than them.
     if (sizeof(scalar_t) == 2 && double(batch) * m * n * k >= PAD_FROM * 1e6)
         return launch_padded(a, b, c, batch, m, n, k, stream);
-    return launch_tiles<false>(a, b, c, batch, m, n, k, stream);
+    return tiled::launch_tiles<false>(a, b, c, batch, m, n, k, stream);
 }

@@ -46,7 +46,7 @@ __device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t 
 }
 
 #ifdef PORTKERN_FLOAT32
-#include <portkern/odd_rows.h>
+#include <portkern/tiled_product.h>
 #ifdef PORTKERN_HOPPER
 #include <portkern/split_product.h>
 #endif
@@ -144,6 +144,10 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
             return launch_tiles<8, true>(a, b, c, m, n, k, stream, odd);
         });
 #endif
+    // Of few columns or rows a square would be mostly beyond the last.
+    if (n <= tiled::Narrow::columns && m > n)
+        return tiled::launch<tiled::Narrow, ALIGNED>(a, b, c, 1, m, n, k, stream);
+    if (m <= tiled::Flat::rows) return tiled::launch<tiled::Flat, ALIGNED>(a, b, c, 1, m, n, k, stream);
     return launch_tiles<8, ALIGNED>(a, b, c, m, n, k, stream);
 }
 

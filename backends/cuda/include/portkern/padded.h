@@ -11,8 +11,9 @@ struct Shape {
     int64_t rows, columns;
 };
 
-// What is in both shapes, of which the result has no fewer rows; the rest becomes zeros. A thread has a pack
-// of the result, whatever rows that is of: few rows would have too few threads. `packed`: it is written whole.
+// What is in both shapes, of which the result has no fewer rows; the rest becomes zeros. A thread has a
+// pack of the result, whatever rows that is of: few rows would have too few threads. `packed`: packs are
+// written whole.
 __global__ __launch_bounds__(THREADS) void copy_matrices(const scalar_t* __restrict__ from, const Shape of,
                                                          scalar_t* __restrict__ to, const Shape wanted,
                                                          int64_t count, bool packed) {
