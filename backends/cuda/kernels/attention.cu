@@ -209,16 +209,6 @@ __device__ __forceinline__ float weight(float score, float highest, float scale)
 }
 __device__ __forceinline__ float quotient(float sum, float total) { return sum * (1.0f / total); }
 
-template <int BYTES>  // of which `read` are read; the rest is zeroed
-__device__ __forceinline__ void copy_async(scalar_t* to, const scalar_t* from, int read) {
-    if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(from), "r"(read) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
-                     "l"(from), "r"(read) : "memory");
-}
-
 // 16 bytes of a row, of which `left` elements are there; the rest becomes zeros.
 __device__ __forceinline__ void copy_pack(scalar_t* to, const scalar_t* from, int64_t offset, int left,
                                           int access) {

@@ -42,22 +42,6 @@ int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     return tiled::launch_tiles<true>(a, b, c, batch, m, n, k, stream);
 }
 
-// Copies with rows of whole packs; of C none where it is shallow and Hopper's tiles store it as it is.
-int launch_padded(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
-                  int64_t k, cudaStream_t stream) {
-    bool direct = false;
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
-    direct = n % VEC != 0 && k <= tile::SHALLOW && tile::suits({batch, m, n, k});
-#endif
-    return padded::product(a, b, c, batch, m, n, k, stream, direct,
-                           [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
-        if (direct) return tile::launch(a, b, c, {batch, m, wide, deep, nullptr, n}, stream);
-#endif
-        return launch_aligned(a, b, c, batch, m, wide, deep, stream);
-    });
-}
-
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
                    int64_t n, int64_t k, cudaStream_t stream) {
     if (batch == 0 || m == 0 || n == 0) return 0;
@@ -66,6 +50,9 @@ extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     if (pointers && n % VEC == 0 && k % VEC == 0) return launch_aligned(a, b, c, batch, m, n, k, stream);
     // Copies with rows of whole packs, where the products take longer than them.
     if (sizeof(scalar_t) == 2 && double(batch) * m * n * k >= PAD_FROM * 1e6)
-        return launch_padded(a, b, c, batch, m, n, k, stream);
+        return padded::product(a, b, c, batch, m, n, k, stream,
+                               [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
+            return launch_aligned(a, b, c, batch, m, wide, deep, stream);
+        });
     return tiled::launch_tiles<false>(a, b, c, batch, m, n, k, stream);
 }

@@ -54,9 +54,7 @@ __device__ __forceinline__ void copy(T* to, const Matrix<T>& from, int64_t row, 
     const int64_t at = row * from.columns + column;
     if constexpr (ALIGNED) {
         const bool inside = row < from.rows && column < from.columns;
-        // The last operand is the number of bytes read; what remains of the 16 is zeroed.
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(inside ? from.at + at : from.at), "r"(inside ? 16 : 0) : "memory");
+        copy_async<16>(to, inside ? from.at + at : from.at, inside ? 16 : 0);
     } else {
 #pragma unroll 4
         for (int j = 0; j < 16 / (int)sizeof(T); ++j)

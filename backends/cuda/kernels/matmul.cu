@@ -190,9 +190,7 @@ __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ 
     }
     const bool inside = row < rows && column < columns;
     const scalar_t* source = inside ? from + row * columns + column : from;
-    // The last operand is the number of bytes read; what remains of the 16 is zeroed.
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                 "l"(source), "r"(inside ? 16 : 0) : "memory");
+    copy_async<16>(to, source, inside ? 16 : 0);
 }
 
 // A 16 x 16 piece of A: lane l points at row l % 16, half l / 16.
@@ -323,22 +321,6 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 
 #endif
 
-// Copies with rows of whole packs; of C none where it is shallow and Hopper's tiles store it as it is.
-int launch_padded(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n, int64_t k,
-                  cudaStream_t stream) {
-    bool direct = false;
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
-    direct = n % VEC != 0 && k <= tile::SHALLOW && tile::suits({1, m, n, k});
-#endif
-    return padded::product(a, b, c, 1, m, n, k, stream, direct,
-                           [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
-#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
-        if (direct) return tile::launch(a, b, c, {1, m, wide, deep, nullptr, n}, stream);
-#endif
-        return launch<true>(a, b, c, m, wide, deep, stream);
-    });
-}
-
 extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t n,
                       int64_t k, cudaStream_t stream) {
     if (m == 0 || n == 0) return 0;
@@ -348,6 +330,9 @@ extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t
     if (aligned) return launch<true>(a, b, c, m, n, k, stream);
     const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= PAD_DENSE;
     if (k > 0 && dense && double(m) * n * k >= PAD_FROM * 1e6)
-        return launch_padded(a, b, c, m, n, k, stream);
+        return padded::product(a, b, c, 1, m, n, k, stream,
+                               [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
+            return launch<true>(a, b, c, m, wide, deep, stream);
+        });
     return launch<false>(a, b, c, m, n, k, stream);
 }

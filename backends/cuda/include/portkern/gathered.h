@@ -10,19 +10,16 @@ constexpr int THREADS = 256, PIXELS = 128;
 constexpr int DEPTH = 4 * VEC;      // channels times places in the filter, per step
 constexpr int PITCH = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
 
-// A pack of a filter, of which `there` elements exist. ALIGNED: all or none. The copy's last operand
-// is the number of bytes read; what remains is zeroed.
+// A pack of a filter, of which `there` elements exist. ALIGNED: all or none.
 template <bool ALIGNED>
 __device__ __forceinline__ void copy(scalar_t* to, const scalar_t* __restrict__ from, int there) {
     if constexpr (ALIGNED) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(from), "r"(there > 0 ? 16 : 0) : "memory");
+        copy_async<16>(to, from, there > 0 ? 16 : 0);
     } else {
 #pragma unroll
         for (int j = 0; j < VEC; ++j)
             if constexpr (sizeof(scalar_t) == 4)
-                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to + j)),
-                             "l"(from + (j < there ? j : 0)), "r"(j < there ? 4 : 0) : "memory");
+                copy_async<4>(to + j, from + (j < there ? j : 0), j < there ? 4 : 0);
             else
                 to[j] = j < there ? from[j] : scalar_t(0.0f);
     }

@@ -2,6 +2,9 @@
 // no whole packs, to where they are.
 #pragma once
 #include <portkern/rows.h>
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+#include <portkern/tile_product.h>
+#endif
 
 namespace padded {
 constexpr int THREADS = 256;
@@ -50,10 +53,14 @@ inline void copy(const scalar_t* from, const Shape& of, scalar_t* to, const Shap
 }
 
 // The product of A and B by `launch(a, b, c, n, k)`, which gets copies with rows of whole packs; operands
-// that are so are not copied, nor is C where it is `direct`: then its rows stay of n elements.
+// that are so are not copied, nor is C of a shallow product, which Hopper's tiles of halves store as it is.
 template <class Launch>
 int product(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n, int64_t k,
-            cudaStream_t stream, bool direct, Launch launch) {
+            cudaStream_t stream, Launch launch) {
+    bool direct = false;
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+    direct = n % VEC != 0 && k <= tile::SHALLOW && tile::suits({batch, m, n, k});
+#endif
     const int64_t wide = (n + 7) / 8 * 8, deep = (k + 7) / 8 * 8;
     const bool copy_a = deep > k || (uintptr_t)a % 16, copy_b = deep > k || wide > n || (uintptr_t)b % 16;
     const bool copy_c = !direct && (wide > n || (uintptr_t)c % 16);
@@ -65,6 +72,9 @@ int product(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, in
     if (copy_a) copy(a, {m, k}, own_a.data, {m, deep}, batch, stream);
     if (copy_b) copy(b, {k, n}, own_b.data, {deep, wide}, batch, stream);
     const scalar_t *left = copy_a ? own_a.data : a, *right = copy_b ? own_b.data : b;
+#if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
+    if (direct) return tile::launch(left, right, c, {batch, m, wide, deep, nullptr, n}, stream);
+#endif
     const int wrong = launch(left, right, own_c.data ? own_c.data : c, wide, deep);
     if (own_c.data) copy(own_c.data, {m, wide}, c, {m, n}, batch, stream);
     return wrong ? wrong : (int)cudaGetLastError();

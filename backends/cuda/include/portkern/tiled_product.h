@@ -40,16 +40,13 @@ __device__ __forceinline__ void copy(scalar_t* to, const Matrix& from, int64_t r
     const int64_t at = row * from.columns + column;
     if constexpr (ALIGNED) {
         const bool inside = row < from.rows && column < from.columns;
-        // The last operand is the number of bytes read; what remains of the 16 is zeroed.
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                     "l"(inside ? from.at + at : from.at), "r"(inside ? 16 : 0) : "memory");
+        copy_async<16>(to, inside ? from.at + at : from.at, inside ? 16 : 0);
     } else {
 #pragma unroll 4
         for (int j = 0; j < VEC; ++j) {
             const bool inside = row < from.rows && column + j < from.columns;
             if constexpr (sizeof(scalar_t) == 4)
-                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to + j)),
-                             "l"(inside ? from.at + at + j : from.at), "r"(inside ? 4 : 0) : "memory");
+                copy_async<4>(to + j, inside ? from.at + at + j : from.at, inside ? 4 : 0);
             else
                 to[j] = inside ? from.at[at + j] : scalar_t(0.0f);
         }

@@ -23,6 +23,17 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
 #endif
 }
 
+// BYTES of memory, 4 or 16, to shared memory in the background: of these `read` are read, the rest is zeroed.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void* to, const void* from, int read) {
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                     "r"(read) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+                     "r"(read) : "memory");
+}
+
 // Four pieces of 8 rows of 16 bytes, of whose rows each lane points at one.
 template <bool TRANSPOSED = false>
 __device__ __forceinline__ void load_pieces(unsigned (&r)[4], const void* row) {
