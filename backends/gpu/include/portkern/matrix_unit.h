@@ -66,7 +66,7 @@ __device__ __forceinline__ float power_of_2(float of) {  // in one instruction, 
 
 // 16 bytes of memory, or zeros, to shared memory, without registers; wait_copies() awaits the thread's own.
 __device__ __forceinline__ void copy_async(scalar_t* to, const scalar_t* from, bool there) {
-    copy_async<16>(to, from, there ? 16 : 0);
+    ::copy_async<16>(to, from, there ? 16 : 0);
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int BUT>  // the last groups, which may still be under way
