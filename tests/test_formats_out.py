@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from portkern.formats import (
     kernelbench_runs,
 )
 from portkern.formats.exported import Export, ExportedOp, KernelRecords, NoSuchForm, grouped
+from portkern.formats.inlined import inlined
 from portkern.formats.kernel_sources import KernelSources
 from portkern.ops.aten import ATEN, NOT_ATEN
 from portkern.records.record import (
@@ -95,6 +97,29 @@ SHIPPED = [
     ("softmax", "cpu", "c++"),
     ("topk", "triton", ""),
 ]
+
+
+# ---- Headers
+
+
+def test_a_header_is_guarded_and_comes_again_where_the_one_before_may_be_left_out() -> None:
+    source = (
+        "#ifdef HOPPER\n#include <portkern/rows.h>\n#include <portkern/packs.h>\n#endif\n"
+        "#include <portkern/rows.h>\n#include <portkern/packs.h>\n"
+    )
+    text = inlined(source, "cuda")
+    assert "#include <portkern/" not in text
+    for name in ("ROWS", "PACKS"):
+        guards = re.findall(rf"#ifndef PORTKERN_{name}_H\n#define PORTKERN_{name}_H", text)
+        assert len(guards) == 2
+    assert text.count("#if") == text.count("#endif")
+
+
+def test_a_header_comes_once_where_the_one_before_is_always_there() -> None:
+    once = inlined("#include <portkern/rows.h>\n", "cuda")
+    twice = "#include <portkern/rows.h>\n#ifdef HOPPER\n#include <portkern/packs.h>\n#endif\n"
+    assert inlined(twice, "cuda").split() == [*once.split(), "#ifdef", "HOPPER", "#endif"]
+    assert "PORTKERN_ROWS_H" not in once
 
 
 # ---- KernelBench

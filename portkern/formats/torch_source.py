@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.formats.exported import NoSuchForm
-from portkern.spec import abi, registry
+from portkern.formats.inlined import inlined
+from portkern.spec import abi
 from portkern.spec.candidate import Candidate
 from portkern.spec.expression import Expression
 from portkern.spec.op import Op, Signature, TensorSpec
@@ -29,11 +30,6 @@ _PLAIN = {
     "bool": "bool",
 }
 _CPP_SCALARS = {"float32": "double", "int64": "int64_t", "bool": "bool"}
-#: What portkern's headers have for the executor alone.
-_FOR_EXECUTOR = re.compile(
-    r"^#ifdef SIMT_\w+[^\n]*\n.*?^#else\n(?P<others>.*?)^#endif\n", re.MULTILINE | re.DOTALL
-)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(portkern/[\w.]+)>[^\n]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ def translation_unit(candidate: Candidate, op: Op, dtype: str) -> str:
         signature, candidate.entry, dtype, types, include="\n".join(lines), stream=stream
     )
     context = "#include <ATen/cuda/CUDAContext.h>\n" if native.stream else ""
-    own = _inlined(candidate.source, candidate.backend)
+    own = inlined(candidate.source, candidate.backend)
     return (
         f"#include <torch/extension.h>\n{context}#include <vector>\n{prelude}\n{own.rstrip()}\n\n"
         f"{_binding(candidate, op, dtype, types, bool(native.stream))}"
@@ -230,32 +226,6 @@ def _lengths(op: Op) -> dict[str, str]:
 
 def _names(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]\w*", text))
-
-
-def _inlined(source: str, backend: str) -> str:
-    """With portkern's own headers in the place of their includes, each once."""
-    seen: set[str] = set()
-
-    def text(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in seen:
-            return ""
-        seen.add(name)
-        return _INCLUDE.sub(text, _header(name, backend).replace("#pragma once", ""))
-
-    return _INCLUDE.sub(text, source)
-
-
-def _header(name: str, backend: str) -> str:
-    packages = [f"portkern.backends.{backend}", *registry.load(backend).shared]
-    packages += ["portkern.backends.cuda"]
-    for package in packages:
-        include = importlib.resources.files(package) / "include"
-        folders = list(include.iterdir()) if include.is_dir() else []  # such as one of Hopper's
-        for folder in (include, *folders):
-            if (file := folder / name).is_file():
-                return _FOR_EXECUTOR.sub(r"\g<others>", file.read_text(encoding="utf-8"))
-    raise NoSuchForm(f"it includes <{name}>, which is not here")
 
 
 def _own_header(backend: str, name: str) -> str:

@@ -7,7 +7,7 @@ from portkern.backends.cpu.include.exponential import exp_below_zero
 from portkern.backends.cpu.include.ordering import row_max
 from portkern.backends.cpu.include.sums import summing
 
-LANES, BLOCK = 8, 32
+BLOCK = 32
 
 
 @numba.njit
@@ -15,7 +15,7 @@ def power(v, top):
     return exp_below_zero(v - top)
 
 
-total = summing(LANES, BLOCK, power)
+total = summing(BLOCK, power)
 
 
 @numba.njit(parallel=True)
