@@ -281,13 +281,12 @@ def test_what_nobody_here_can_judge_is_not_counted(tmp_path: Path) -> None:
     assert "3 attempts were made" in played.stopped
 
 
-WGMMA = """\
-__global__ void f(const float* x, float* y, int64_t n) {
-  asm volatile("wgmma.fence.sync.aligned;");
+CLUSTERS = """\
+__global__ void __cluster_dims__(2) f(const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0.0f : x[i];
 }
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, cudaStream_t stream) {
-  f<<<1, 1, 0, stream>>>(x, y, n);
+  f<<<2, 1, 0, stream>>>(x, y, n);
   return (int)cudaGetLastError();
 }
 """
@@ -302,7 +301,7 @@ def test_a_kernel_without_a_model_in_the_emulator_is_its_own_attempt_and_no_faul
     run = GenerationRun(made, tmp_path / "run")
     if run.nowhere:
         pytest.skip(run.nowhere)
-    (record,) = run.bench.evaluate(made.task.candidate(WGMMA, author="x"))
+    (record,) = run.bench.evaluate(made.task.candidate(CLUSTERS, author="x"))
     assert record.verdict is Verdict.UNAVAILABLE
     assert "SIMT executor" in record.detail
 

@@ -22,6 +22,10 @@ from tests.simt.matrix import corpus
 Words = NDArray[numpy.uint64]
 RECORDED = Path(__file__).parent / "simt" / "matrix" / "device.npz"
 HEADER = '#include "simt/ptx.h"'
+MMA = "mma.sync.aligned.m16n8k16.row.col"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16"
+BOX = "cp.async.bulk.tensor.2d"
+TO = ".shared::cluster.global.mbarrier::complete_tx::bytes"
 
 needs_compiler = pytest.mark.skipif(
     not isinstance(runtime_library.find(), runtime_library.Toolbox),
@@ -165,6 +169,31 @@ def test_a_statement_is_a_block_of_one_line() -> None:
         ("bar.sync %0, 64 ; // all", "", "r", "bar_sync(simt_0, static_cast<uint32_t>(64));"),
         ('.pragma "nounroll"; membar.gl;', "", "", "simt::fence(simt::Scope::device);"),
         ("ld.global.cv.u32 %0, [%1];", "=r", "l", "simt::poll();"),
+        (
+            "{.reg .pred p; again: @!p bra again;}",
+            "",
+            "",
+            "simt_l_again: ; if (!simt_r_p) goto simt_l_again;",
+        ),
+        (
+            "mbarrier.arrive.shared::cta.b64 _, [%0], 3;",
+            "",
+            "r",
+            "simt::ptx::as<uint32_t>(static_cast<uint32_t>(3)), 0, false)",
+        ),
+        (
+            f"{BOX}{TO} [%0], [%1, {{%0, 8}}], [%0];",
+            "",
+            "r l",
+            "box_load<2>(simt::ptx::shared_at(simt_0)",
+        ),
+        ("wgmma.wait_group.sync.aligned 1;", "", "", "simt::ptx::wgmma_wait(1);"),
+        (
+            f"{WGMMA}.f32.f16.f16 {{%0, %1, %2, %3}}, %4, %5, 1, 1, -1, 0, 1;",
+            "+f +f +f +f",
+            "l l",
+            "wgmma<8, 16, simt::f16, simt::f16, float, (0) != 0, (1) != 0>",
+        ),
     ],
 )
 def test_operands_become_registers_and_constants(
@@ -188,8 +217,6 @@ def test_scopes_have_registers_of_their_own() -> None:
 
 # ---- what is not modelled
 
-MMA = "mma.sync.aligned.m16n8k16.row.col"
-
 
 @pytest.mark.parametrize(
     ("code", "template", "outputs", "inputs", "reason"),
@@ -203,28 +230,32 @@ MMA = "mma.sync.aligned.m16n8k16.row.col"
         ("SX001", "mov.u32 %0, elsewhere;", "=r", "", "'elsewhere'"),
         ("SX001", "mov.u32 %0, %%pm0;", "=r", "", "'%pm0'"),
         ("SX001", "mov.u32 %0, 1;", "=q", "", "constraint '=q'"),
-        ("SX001", "again: bra again;", "", "", "the label 'again'"),
-        ("SX001", "bra done;", "", "", "'bra'"),
         ("SX001", ".shared .b8 x[4];", "", "", "'.shared.b8'"),
         ("SX001", "{ mov.u32 %0, 1;", "=r", "", "a '{' without its '}'"),
         ("SX001", "mov.u32 %0, 1 1;", "=r", "", "'1' where ';' should be"),
         ("SX001", "addc.u32 %0, %1, %1;", "=r", "r", "a carry from another asm statement"),
-        ("SX001", "createpolicy.fractional.L2::evict_first.b64 %0, 1.0;", "=l", "", "createpolicy"),
         ("SX001", f"{MMA}.f32.f16.f16.f32 %0, %1, %1, %0;", "+f", "r", "1 registers, not 4"),
         ("SX001", f"{MMA}.f32.f16.bf16.f32 %0, %1, %1, %0;", "+f", "r", "'mma.sync"),
         ("SX001", f"mma.sp{MMA[3:]}.f32.f16.f16.f32 %0, %1, %1, %0;", "+f", "r", "mma.sp"),
         ("SX001", "cp.async.cg.shared.global [%0], [%1], 8;", "", "r l", ".cg copies 16"),
-        ("SX002", "mbarrier.init.shared.b64 [%0], 1;", "", "r", "'mbarrier.init.shared.b64'"),
-        ("SX002", "wait: mbarrier.try_wait.b64 p, [%0], 0; @!p bra wait;", "", "r", "mbarrier"),
-        ("SX002", "cp.async.bulk.commit_group;", "", "", "cp.async.bulk"),
-        ("SX002", "cp.async.mbarrier.arrive.noinc.shared.b64 [%0];", "", "r", "cp.async.mbarrier"),
+        ("SX002", f"{BOX}.im2col{TO} [%0], [%1, {{%0, %0}}], [%0];", "", "r l", "im2col"),
+        (
+            "SX002",
+            f"{BOX}{TO}.multicast::cluster [%0], [%1, {{%0, %0}}], [%0];",
+            "",
+            "r l",
+            "multicast",
+        ),
+        ("SX001", f"{BOX}{TO} [%0], [%1, {{%0, %0, %0}}], [%0];", "", "r l", "3 coordinates"),
+        ("SX001", f"{BOX}{TO} [%0], [%1], [%0];", "", "r l", "without coordinates"),
+        ("SX002", "cp.reduce.async.bulk.global.shared::cta.add.u32;", "", "", "cp.reduce"),
         ("SX003", "tex.2d.v4.f32.f32 {%0, %0, %0, %0}, [%1, {%0, %0}];", "+f", "l", "tex.2d"),
-        ("SX009", "mapa.shared::cluster.u32 %0, %1, 1;", "=r", "r", "mapa"),
-        ("SX009", "mov.u32 %0, %%cluster_ctarank;", "=r", "", "%cluster_ctarank"),
-        ("SX009", "barrier.cluster.arrive;", "", "", "barrier.cluster"),
-        ("SX010", "wgmma.fence.sync.aligned;", "", "", "wgmma"),
+        ("SX009", "st.async.shared::cluster.u32 [%0], %0, [%0];", "", "r", "st.async"),
+        ("SX001", f"{WGMMA}.f16.f16.f16 {{%0}}, %1, %1, 1, 1, 1, 0, 0;", "+f", "l", "1 registers"),
+        ("SX010", f"{WGMMA}.f64.f64.f64 {{%0}}, %1, %1, 1;", "+f", "l", "wgmma.mma_async"),
+        ("SX010", f"{WGMMA.replace('k16', 'k8')}.f32.f16.f16 {{%0}}, %1, %1, 1;", "+f", "l", "k8"),
+        ("SX010", "wgmma.mma_async.sp.sync.aligned.m64n8k32;", "", "", "wgmma.mma_async.sp"),
         ("SX010", "tcgen05.wait::ld.sync.aligned;", "", "", "tcgen05"),
-        ("SX010", "setmaxnreg.inc.sync.aligned.u32 240;", "", "", "setmaxnreg"),
     ],
 )
 def test_what_is_not_modelled_is_named(

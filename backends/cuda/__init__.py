@@ -81,11 +81,15 @@ class CudaBackend(Backend):
         artifact = self._compile(request, workdir)
         if request.emulated:
             name, prelude = f"{request.signature.name}.cu", source.prelude(request)
-            emulate.build_beside(
-                Source(request.candidate.source, name, "cuda", prelude, search=nvcc.INCLUDES),
-                request,
-                workdir,
+            emulated = Source(
+                request.candidate.source,
+                name,
+                "cuda",
+                prelude,
+                search=(*nvcc.INCLUDES, nvcc.HOPPER),
+                defines=nvcc.hopper_macros(request.target),
             )
+            emulate.build_beside(emulated, request, workdir)
         return artifact
 
     def _compile(self, request: Build, workdir: Path) -> Artifact:

@@ -22,7 +22,7 @@ REMEDY = "pip install 'portkern[cuda]' or put nvcc on PATH"
 BUILD_S = 300.0
 #: Headers of ours that kernels may include, such as ``portkern/portable.h``.
 INCLUDES = (Path(__file__).parent / "include", PORTABLE)
-#: Those of what Hopper alone has, such as ``portkern/hopper.h``; the SIMT executor has none of it.
+#: Those of what Hopper alone has, such as ``portkern/hopper.h``.
 HOPPER = Path(__file__).parent / "include" / "hopper"
 
 
@@ -47,6 +47,11 @@ def arch(target: Target) -> str:
     return f"{number}a" if int(number) >= 90 else number
 
 
+def hopper_macros(target: Target) -> tuple[str, ...]:
+    """What says that kernels may use wgmma and TMA; of clusters the SIMT executor has no model."""
+    return ("PORTKERN_HOPPER=1",) if arch(target) == "90a" else ()
+
+
 def build(
     nvcc: Nvcc, request: Build, text: str, workdir: Path, flags: Sequence[str] = ()
 ) -> Artifact:
@@ -67,7 +72,8 @@ def build(
             "-gencode",
             f"arch=compute_{number},code=sm_{number}",
             *(flag for folder in (*INCLUDES, HOPPER) for flag in ("-I", folder)),
-            *(["-DPORTKERN_HOPPER=1"] if number == "90a" else []),
+            *(f"-D{macro}" for macro in hopper_macros(request.target)),
+            "-DPORTKERN_CLUSTERS=1",
             "-O3",
             "-std=c++17",
             "-lineinfo",

@@ -36,7 +36,7 @@ _NOTE, _WARNING = Severity.NOTE, Severity.WARNING
 CODES: dict[str, Code] = {
     # -- not modelled, or not a kernel: found while rewriting
     "SX001": Code("inline assembly that is not modelled", "use the intrinsic, or plain C++"),
-    "SX002": Code("TMA, tensor maps or mbarrier", "copy with loads or cp.async"),
+    "SX002": Code("an asynchronous copy without a model", "use PTX, tiles and mbarriers"),
     "SX003": Code("textures or surfaces", "use plain loads"),
     "SX004": Code("CuTe or CUTLASS", "write the tiles out"),
     "SX005": Code("a library header without a model", "keep to the runtime API, cub and cuBLAS"),
@@ -44,7 +44,7 @@ CODES: dict[str, Code] = {
     "SX007": Code("a launch that cannot be parsed", "write kernel<<<grid, block>>>(arguments)"),
     "SX008": Code("main() in a library", "export the entry point instead"),
     "SX009": Code("thread-block clusters or distributed shared memory", "use one block's memory"),
-    "SX010": Code("wgmma or tcgen05", "use mma.sync or wmma"),
+    "SX010": Code("a matrix instruction without a model", "use mma.sync or dense wgmma"),
     "SX011": Code("a __shared__ declaration that cannot be parsed", "declare it on its own"),
     "SX012": Code("a name of CUDA, HIP or PyTorch without a model", "see the message"),
     "SX013": Code("a header that is not on this machine", "install it, or name its folder by -I"),
@@ -97,6 +97,11 @@ CODES: dict[str, Code] = {
         "a lane waits for another lane of its wave",
         "waves of this target run in lock-step: let one lane of the wave take the lock",
     ),
+    "SX313": Code(
+        "an mbarrier that gets other arrivals than it expects",
+        "initialise it with the number of arrivals of one phase",
+    ),
+    "SX314": Code("an operand of TMA, wgmma or a cluster that is not taken", "see the message"),
     # -- launch and resources
     "SX401": Code("invalid launch configuration", "keep within the target's limits"),
     "SX402": Code("more shared memory than the target has", "use smaller tiles"),

@@ -25,7 +25,7 @@ CHECKERS: Mapping[str, str] = {
 }
 #: What the executor has no model of, as features of targets are called; clusters of blocks too.
 UNMODELLED = (
-    *("wgmma", "tcgen05", "tmem", "tma", "mbarrier", "clusters"),
+    *("tcgen05", "tmem", "clusters"),
     *("mfma_scale", "smfmac", "swmmac", "lds_dword", "lds_dwordx3", "lds_dwordx4"),
 )
 IN_CHECKED_BUILD = frozenset({"races", "bounds", "uninitialised", "arithmetic", "counters"})

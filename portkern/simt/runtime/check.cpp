@@ -97,6 +97,7 @@ struct BlockState {
     size_t seen_row = 0;
     std::vector<uint16_t> seen;      // [thread][other], as WarpClocks::known
     Meeting named[all_barriers];
+    std::unordered_map<const void*, Meeting> mbarriers;
 };
 
 uint32_t next_stamp = 1, launch_first = 1, next_block = 1;
@@ -873,6 +874,7 @@ void begin_block(Context& c) {
         if (!t.acquired.empty()) t.acquired.clear();
     }
     b.acquired.clear();
+    b.mbarriers.clear();
     b.flattened = false;
     b.seen_stamp = 0;
     for (Meeting& m : b.named) m.stamp = 0;
@@ -939,21 +941,27 @@ void warp_sync(Context& c, unsigned warp, Mask present) {
 }
 
 // What a thread knows, those that leave the barrier know too.
-void named_arrive(Context& c, unsigned id, const Fiber& f) {
-    BlockState& b = state(c);
+static void bring(Context& c, BlockState& b, Meeting& m, unsigned rank) {
     start_seen(c, b);
-    Meeting& m = b.named[id];
     if (m.stamp != b.stamp) {
         m.seen.assign(b.seen_row, 0);
         m.acquired.clear();
         m.stamp = b.stamp;
     }
-    const unsigned rank = f.warp * (unsigned)warpSize + f.lane;
     Thread& t = b.threads[rank];
     uint16_t* seen = seen_by(b, rank);
     seen[rank] = ++t.clock;
     join(m.seen.data(), seen, b.seen_row);
     for (auto& [at, r] : t.acquired) m.acquired[at] = r;
+}
+static void take_along(BlockState& b, const Meeting& m, unsigned rank) {
+    join(seen_by(b, rank), m.seen.data(), b.seen_row);
+    for (auto& [at, r] : m.acquired) b.threads[rank].acquired[at] = r;
+}
+
+void named_arrive(Context& c, unsigned id, const Fiber& f) {
+    BlockState& b = state(c);
+    bring(c, b, b.named[id], f.warp * (unsigned)warpSize + f.lane);
 }
 
 void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait) {
@@ -963,8 +971,7 @@ void named_barrier(Context& c, unsigned id, const Fiber& last, bool wait) {
     for (unsigned i = 0; i < c.threads; ++i) {
         const Fiber& f = c.table[i];
         if (!(&f == &last ? wait : f.state == State::named && f.named == id)) continue;
-        join(seen_by(b, i), m.seen.data(), b.seen_row);
-        for (auto& [at, r] : m.acquired) b.threads[i].acquired[at] = r;
+        take_along(b, m, i);
     }
     m.stamp = 0;  // it begins anew
 }
@@ -981,6 +988,24 @@ void place_shared(Context&, size_t offset, size_t bytes, const char* name) {
 }
 
 }  // namespace check
+
+// Phases are not told apart: a thread that is late sees what came to the barrier after its phase, too.
+void mbarrier_arrived(const void* barrier) {
+    if (!block || !running || !checking()) return;
+    Context& c = context();
+    if (pending.active) settle_pending();
+    BlockState& b = state(c);
+    check::bring(c, b, b.mbarriers[barrier], c.rank);
+}
+void mbarrier_passed(const void* barrier) {
+    if (!block || !running || !checking()) return;
+    Context& c = context();
+    if (pending.active) settle_pending();
+    BlockState& b = state(c);
+    const auto found = b.mbarriers.find(barrier);
+    if (found == b.mbarriers.end() || found->second.stamp != b.stamp) return;
+    check::take_along(b, found->second, c.rank);
+}
 
 void fence(Scope scope) {
     if (!block) return;

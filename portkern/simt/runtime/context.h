@@ -87,7 +87,7 @@ static inline Context& context() { return *static_cast<Context*>(block); }
 static inline Mask bit(unsigned lane) { return Mask{1} << lane; }
 
 // ---- scheduler.cpp
-Context* new_context(unsigned threads);
+Context* new_context(unsigned threads, size_t stack_bytes);
 void delete_context(Context* c);
 void begin_block(Context& c, Launch& launch, uint64_t number);
 void enter_block(Context& c);   // runs the block until it finishes, stalls or waits for the grid

@@ -49,16 +49,29 @@ struct Pool {
 };
 thread_local Pool pool;
 
-Context* take_context(unsigned threads) {
+// All blocks of a cooperative grid are begun at once: theirs are smaller where there are many.
+size_t stack_bytes_of(const Shape& shape) {
+    constexpr size_t all = (size_t)4 << 30, least = 64 << 10;
+    if (!shape.cooperative) return config.stack_bytes;
+    const size_t blocks = (size_t)shape.grid.x * shape.grid.y * shape.grid.z;
+    const size_t threads = blocks * shape.block.x * shape.block.y * shape.block.z;
+    size_t bytes = config.stack_bytes;
+    while (bytes / 2 >= least && bytes * threads > all) bytes /= 2;
+    return bytes;
+}
+
+Context* take_context(const Shape& shape) {
+    const unsigned threads = shape.block.x * shape.block.y * shape.block.z;
+    const size_t stack_bytes = stack_bytes_of(shape);
     for (auto it = pool.free.rbegin(); it != pool.free.rend(); ++it) {
         Context* c = *it;
-        if (c->stack_count < threads || c->stack_bytes != config.stack_bytes) continue;
+        if (c->stack_count < threads || c->stack_bytes != stack_bytes) continue;
         pool.free.erase(std::next(it).base());
         return c;
     }
     // A cooperative grid needs all its blocks at once: stacks for its threads only.
-    const unsigned wanted = pool.free.empty() ? max_threads : threads;
-    return new_context(wanted);
+    const bool many = shape.cooperative || !pool.free.empty();
+    return new_context(many ? threads : max_threads, stack_bytes);
 }
 
 // ---- one OS thread's share of a launch
@@ -107,8 +120,7 @@ struct Share {
     }
 
     bool begin() {  // false where there is no memory for its stacks
-        Context* c = take_context(launch.shape.block.x * launch.shape.block.y *
-                                  launch.shape.block.z);
+        Context* c = take_context(launch.shape);
         if (!c) return false;
         begin_block(*c, launch, number());
         ++first;

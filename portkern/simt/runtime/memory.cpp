@@ -365,28 +365,39 @@ bool is_global(const void* p) {
            r->where == Where::heap;
 }
 
-// ---- per-thread storage for the headers
+// ---- storage of threads and blocks for the headers
 
 struct Slots {
     struct Slot {
-        size_t bytes;
         std::vector<char> data;
         uint64_t block;
     };
     uint64_t block = 1;
-    std::map<unsigned, Slot> slots;
+    std::map<unsigned, Slot> of_threads, of_block;
 };
+
+static char* zeroed(Slots& all, Slots::Slot& s, size_t bytes) {
+    if (s.block != all.block || s.data.size() != bytes) {
+        s.data.assign(bytes, 0);
+        s.block = all.block;
+    }
+    return s.data.data();
+}
+
+static Slots& slots_of(Context& c) {
+    if (!c.slots) c.slots = new Slots;
+    return *c.slots;
+}
 
 void* thread_slot(unsigned which, size_t bytes) {
     Context& c = context();
-    if (!c.slots) c.slots = new Slots;
-    Slots::Slot& s = c.slots->slots[which];
-    if (s.block != c.slots->block || s.bytes != bytes) {
-        s.bytes = bytes;
-        s.data.assign(bytes * max_threads, 0);
-        s.block = c.slots->block;
-    }
-    return s.data.data() + c.rank * bytes;
+    Slots& all = slots_of(c);
+    return zeroed(all, all.of_threads[which], bytes * max_threads) + c.rank * bytes;
+}
+
+void* block_slot(unsigned which, size_t bytes) {
+    Slots& all = slots_of(context());
+    return zeroed(all, all.of_block[which], bytes);
 }
 
 void reset_slots(Context& c) {

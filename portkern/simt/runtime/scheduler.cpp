@@ -781,12 +781,12 @@ void wait_for_wave(Site at) {
 
 // ---- blocks, for launch.cpp
 
-Context* new_context(unsigned threads) {
+Context* new_context(unsigned threads, size_t stack_bytes) {
     void* at = mmap(nullptr, sizeof(Context), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                     -1, 0);
     if (at == MAP_FAILED) return nullptr;
     Context* c = new (at) Context();
-    c->stack_bytes = config.stack_bytes;
+    c->stack_bytes = stack_bytes;
     c->stack_count = threads;
     c->stacks = map_stacks(*c);
     c->shared = map_shared();

@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from portkern.simt.diagnostics import CODES, Diagnostic
-from portkern.simt.translate import ptx, ptx_arithmetic, ptx_memory, ptx_warp
+from portkern.simt.translate import ptx, ptx_arithmetic, ptx_async, ptx_memory, ptx_warp
 from portkern.simt.translate.asm_statement import Asm, Operand
 from portkern.simt.translate.ptx import UnmodelledPtx
 
 WIDTHS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}  # constraints, in bits
 CONSTANTS = ("n", "i")
 _OPERATORS = ("+", "-", "*", "/", "<<", ">>", "&", "^")
-FAMILIES = (ptx_arithmetic, ptx_memory, ptx_warp)  # their import makes the instructions known
+FAMILIES = (
+    ptx_arithmetic,
+    ptx_memory,
+    ptx_async,
+    ptx_warp,
+)  # their import makes the instructions known
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(
@@ -32,18 +37,15 @@ _TOKEN = re.compile(
       | (?P<mark><<|>>|[-{}\[\](),;:@!|+*/<>~&^])""",
     re.VERBOSE,
 )
-# Looked for in the whole text, so that a loop around mbarrier is called mbarrier and not a label.
+# Looked for in the whole text: families of which nothing, or not this, is modelled.
 _FOREIGN = {
-    "SX010": re.compile(r"\b(?:wgmma|tcgen05|setmaxnreg)\b[\w.:]*"),
+    "SX010": re.compile(r"\b(?:tcgen05)\b[\w.:]*"),
     "SX002": re.compile(
-        r"\bcp\.(?:reduce\.)?async\.(?:bulk|mbarrier)\b[\w.:]*|\b(?:mbarrier|tensormap)\b[\w.:]*"
-        r"|\bfence\.mbarrier_init[\w.:]*|\bfence\.proxy\.tensormap[\w.:]*"
+        r"\bcp\.reduce\.async\.bulk\b[\w.:]*|\bcp\.async\.bulk\.tensor[\w.:]*\.im2col\b[\w.:]*"
+        r"|\btensormap\.[\w.:]*|\bfence\.proxy\.tensormap[\w.:]*|[\w.:]*\.multicast\b[\w.:]*"
     ),
     "SX003": re.compile(r"\b(?:tex|tld4|txq|suld|sust|sured|suq)\.[\w.:]*"),
-    "SX009": re.compile(
-        r"\b(?:mapa|getctarank|barrier\.cluster|st\.async|red\.async)\b[\w.:]*"
-        r"|[\w.:]*shared::cluster\b[\w.:]*|%\w*cluster\w*(?:\.[xyz])?"
-    ),
+    "SX009": re.compile(r"\b(?:getctarank|st\.async|red\.async)\b[\w.:]*"),
 }
 
 
@@ -83,6 +85,7 @@ class _Statement:
         self.values = [self._value(i) for i in range(len(self.operands))]
         self.names = {o.name: v for o, v in zip(self.operands, self.values, strict=True) if o.name}
         self.scopes: list[dict[str, ptx.Register]] = [{}]
+        self.labels: dict[str, None] = {}
 
     def _value(self, number: int) -> ptx.Register | ptx.Constant:
         operand = self.operands[number]
@@ -104,7 +107,7 @@ class _Statement:
     # -- the block
 
     def block(self) -> str:
-        text = _COMMENT.sub(" ", self.asm.template)
+        text = _COMMENT.sub(" ", self.asm.template).replace("%=", "")
         for code, pattern in _FOREIGN.items():
             if match := pattern.search(text):
                 raise UnmodelledPtx(f"'{match.group()}'", code)
@@ -112,7 +115,9 @@ class _Statement:
         carry = "bool simt_carry; " if "simt_carry" in body else ""
         if carry and not body[: body.index("simt_carry")].endswith("false, "):
             raise UnmodelledPtx("a carry from another asm statement")
-        return " ".join(["{", *self._inputs(), carry + body, *self._results(), "}"])
+        # of this block alone: the statement may stand in a function more than once
+        labels = [f"__label__ {', '.join(self.labels)};"] if self.labels else []
+        return " ".join(["{", *labels, *self._inputs(), carry + body, *self._results(), "}"])
 
     def _inputs(self) -> Iterator[str]:
         starts = {
@@ -194,9 +199,13 @@ class _Statement:
         guard = self._guard(cursor)
         opcode = cursor.take("name").text
         if cursor.skip(":"):
-            raise UnmodelledPtx(f"the label '{opcode}'")
+            return f"{self._label(opcode)}: ;"
         while not cursor.done and cursor.peek.kind == "modifier":
             opcode += cursor.take().text
+        if opcode in ("bra", "bra.uni"):
+            target = self._label(cursor.take("name").text)
+            cursor.end()
+            return f"if ({guard or 'true'}) goto {target};"
         if not ptx.known(opcode):
             raise UnmodelledPtx(f"'{opcode}'")
         try:
@@ -205,6 +214,11 @@ class _Statement:
             raise UnmodelledPtx(f"'{opcode}': {error}", error.code) from error
         statement = ptx.write(opcode, operands)
         return f"if ({guard}) {{ {statement} }}" if guard else statement
+
+    def _label(self, name: str) -> str:
+        label = "simt_l_" + re.sub(r"\W", "_", name)
+        self.labels[label] = None
+        return label
 
     def _operands(self, cursor: _Cursor) -> Iterator[ptx.Operand]:
         """Up to the end of the statement, which is taken too."""
@@ -281,9 +295,14 @@ class _Statement:
             )
         return self.values[number]
 
-    def _address(self, cursor: _Cursor) -> ptx.Address:
+    def _address(self, cursor: _Cursor) -> ptx.Address | ptx.Box:
         base = self._simple(cursor)
         offset = ""
+        if cursor.skip(","):
+            cursor.expect("{")
+            coordinates = ptx.Vector(tuple(self._list(cursor, "}")))
+            cursor.expect("]")
+            return ptx.Box(ptx.Address(base, ""), coordinates)
         if not cursor.skip("]"):
             if cursor.peek.text == "+":
                 cursor.take()

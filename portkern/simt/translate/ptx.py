@@ -125,7 +125,15 @@ class Address:
     offset: str
 
 
-Operand = Register | Constant | Special | Sink | Not | Vector | Both | Address
+@dataclass(frozen=True)
+class Box:
+    """``[map, {coordinates}]``: a box of a tensor."""
+
+    map: Address
+    coordinates: Vector
+
+
+Operand = Register | Constant | Special | Sink | Not | Vector | Both | Address | Box
 
 _SPECIAL: Mapping[str, tuple[str, int]] = {
     **{f"tid.{axis}": (f"threadIdx.{axis}", 32) for axis in "xyz"},
@@ -150,6 +158,13 @@ _SPECIAL: Mapping[str, tuple[str, int]] = {
     "globaltimer_lo": ("uint32_t(simt::device_clock())", 32),
     "globaltimer_hi": ("uint32_t(simt::device_clock() >> 32)", 32),
     "dynamic_smem_size": ("uint32_t(simt::dynamic_shared_bytes())", 32),
+    # clusters of one block
+    "cluster_ctarank": ("0u", 32),
+    "cluster_nctarank": ("1u", 32),
+    **{f"cluster_ctaid.{axis}": ("0u", 32) for axis in "xyz"},
+    **{f"cluster_nctaid.{axis}": ("1u", 32) for axis in "xyz"},
+    **{f"clusterid.{axis}": (f"blockIdx.{axis}", 32) for axis in "xyz"},
+    **{f"nclusterid.{axis}": (f"gridDim.{axis}", 32) for axis in "xyz"},
 }
 
 
@@ -287,10 +302,11 @@ class PtxCall:
             parts.append(f"&{element.cpp}" if written else element.cpp)
         return f"{{{', '.join(parts)}}}"
 
-    def address(self, at: int, space: str) -> str:
-        operand = self.operands[at]
+    def address(self, at: int | Operand, space: str) -> str:
+        operand = self.operands[at] if isinstance(at, int) else at
         if not isinstance(operand, Address):
-            raise UnmodelledPtx(f"'{self.opcode}' whose operand {at} is no address")
+            which = f"whose operand {at}" if isinstance(at, int) else "with an operand that"
+            raise UnmodelledPtx(f"'{self.opcode}' {which} is no address")
         base = operand.base
         if isinstance(base, Register) and base.bits not in (
             (32, 64) if space == "shared" else (64,)

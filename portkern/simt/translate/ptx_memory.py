@@ -1,4 +1,4 @@
-"""PTX instructions on memory: loads, stores, atomics, fences and cp.async."""
+"""PTX instructions on memory: loads, stores, atomics, fences and cp.async of a thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from portkern.simt.translate.ptx import (
 # -- memory
 
 
-_SPACES = ("global", "shared", "shared::cta", "const", "local")
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "const", "local")
 _HINTS = (
     "ca",
     "cg",
@@ -35,11 +35,12 @@ _HINTS = (
     *(f"L2::evict_{priority}" for priority in ("normal", "first", "last")),
     *(f"L2::{size}B" for size in (64, 128, 256)),
 )
-_SCOPES = {"cta": "block", "cluster": "block", "gpu": "device", "gl": "device", "sys": "system"}
-_ORDERS = {"relaxed": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "both"}
+SCOPES = {"cta": "block", "cluster": "block", "gpu": "device", "gl": "device", "sys": "system"}
+ORDERS = {"relaxed": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "both"}
 
 
-def _space(call: PtxCall) -> str:
+def space(call: PtxCall) -> str:
+    """The state space of a modifier: shared, also of a cluster, global …; nothing: generic."""
     return call.take(*_SPACES).split(":")[0]
 
 
@@ -54,11 +55,11 @@ def _order(call: PtxCall) -> tuple[str, str] | None:
     """Order and scope of an access that others may see; None for a plain one."""
     if call.flag("volatile"):
         return "simt::ptx::Order::relaxed", "simt::Scope::system"
-    order = call.take(*_ORDERS)
+    order = call.take(*ORDERS)
     if not order:
         return None
-    scope = _SCOPES[call.need("cta", "cluster", "gpu", "sys")]
-    return f"simt::ptx::Order::{_ORDERS[order]}", f"simt::Scope::{scope}"
+    scope = SCOPES[call.need("cta", "cluster", "gpu", "sys")]
+    return f"simt::ptx::Order::{ORDERS[order]}", f"simt::Scope::{scope}"
 
 
 def _length(call: PtxCall) -> int:
@@ -76,10 +77,10 @@ def _memory_type(call: PtxCall) -> Type:
 def _ld(call: PtxCall) -> str:
     # What reads past the near cache may be a loop's condition: others get a turn.
     poll = "simt::poll(); " if {"cg", "cv"} & set(call.rest) else ""
-    order, space, hinted, length = _order(call), _space(call), _hints(call), _length(call)
+    order, where, hinted, length = _order(call), space(call), _hints(call), _length(call)
     type = _memory_type(call)
     call.count(3 if hinted else 2)
-    to, address = call.vector(0, length), call.address(1, space)
+    to, address = call.vector(0, length), call.address(1, where)
     if order:
         value = f"simt::ptx::ld_atomic<{type.cpp}, {length}>({address}, {', '.join(order)})"
     elif length == 1:
@@ -97,13 +98,13 @@ def _ld(call: PtxCall) -> str:
 
 @instruction("st")
 def _st(call: PtxCall) -> str:
-    order, space, hinted, length = _order(call), _space(call), _hints(call), _length(call)
+    order, where, hinted, length = _order(call), space(call), _hints(call), _length(call)
     type = _memory_type(call)
     call.count(3 if hinted else 2)
-    if space == "const":
+    if where == "const":
         raise UnmodelledPtx(f"'{call.opcode}'")
     values = [call.cast(e, type, wider=True) for e in call.vector(1, length)]
-    address = call.address(0, space)
+    address = call.address(0, where)
     if not order and length == 1:
         return f"simt::ptx::st<{type.cpp}>({address}, {values[0]});"
     vector = f"simt::ptx::Vector<{type.cpp}, {length}>"
@@ -115,11 +116,11 @@ def _st(call: PtxCall) -> str:
 
 @instruction("prefetch", "prefetchu", "discard", "applypriority")
 def _prefetch(call: PtxCall) -> str:
-    space = _space(call)
-    call.take("L1", "L2", "L2::evict_last", "L2::evict_normal")
+    where = space(call)
+    call.take("tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal")
     size = 1 if call.name.startswith("prefetch") else 2
     call.count(size)
-    call.address(0, space)
+    call.address(0, where)
     return ";"
 
 
@@ -138,9 +139,9 @@ _CHANGES = {
 
 @instruction("atom", "red")
 def _atom(call: PtxCall) -> str:
-    order = f"simt::ptx::Order::{_ORDERS[call.take(*_ORDERS) or 'relaxed']}"
-    scope = f"simt::Scope::{_SCOPES[call.take('cta', 'cluster', 'gpu', 'sys') or 'gpu']}"
-    space = _space(call)
+    order = f"simt::ptx::Order::{ORDERS[call.take(*ORDERS) or 'relaxed']}"
+    scope = f"simt::Scope::{SCOPES[call.take('cta', 'cluster', 'gpu', 'sys') or 'gpu']}"
+    where = space(call)
     operation = call.need(*_CHANGES, "cas")
     call.take("noftz")
     hinted, type = call.flag("L2::cache_hint"), call.type()
@@ -148,7 +149,7 @@ def _atom(call: PtxCall) -> str:
     call.count(returns + (3 if operation == "cas" else 2) + hinted)
     if type.bits < 16 or (operation in ("inc", "dec") and type.name != "u32"):
         raise UnmodelledPtx(f"'{call.opcode}'")
-    address = call.address(int(returns), space)
+    address = call.address(int(returns), where)
     first = call.cast(returns + 1, type)
     if operation == "cas":
         second = call.cast(returns + 2, type)
@@ -161,19 +162,22 @@ def _atom(call: PtxCall) -> str:
 
 @instruction("membar", "fence")
 def _fence(call: PtxCall) -> str:
+    if call.flag("mbarrier_init"):
+        call.need("release")
+        call.need("cluster")
+        call.count(0)
+        return "simt::fence(simt::Scope::block);"
     call.take("sc", "acq_rel", "acquire", "release")
     proxy = call.take("proxy") and call.need("alias", "async", "async.global", "async.shared::cta")
     if proxy == "async":
         call.take("global", "shared::cta")
-    scope = _SCOPES[call.take(*_SCOPES) or ("cta" if proxy else "gpu")]
+    scope = SCOPES[call.take(*SCOPES) or ("cta" if proxy else "gpu")]
     call.count(0)
     return f"simt::fence(simt::Scope::{scope});"
 
 
-@instruction("cp")
-def _cp(call: PtxCall) -> str:
-    if not call.flag("async"):
-        raise UnmodelledPtx(f"'{call.opcode}'")
+def cp_async(call: PtxCall) -> str:
+    """cp.async of a thread's own bytes, whose first two parts are taken already."""
     if call.flag("commit_group"):
         call.count(0)
         return "simt::ptx::cp_async_commit();"

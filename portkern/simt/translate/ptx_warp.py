@@ -97,6 +97,8 @@ def _bar(call: PtxCall) -> str:
         call.need("sync")
         call.count(1)
         return f"simt::ptx::bar_warp_sync({_mask(call, 0)});"
+    if call.flag("cluster"):
+        return _bar_cluster(call)
     call.take("cta")
     mode = call.need("sync", "arrive", "red")
     call.take("aligned")
@@ -107,14 +109,24 @@ def _bar(call: PtxCall) -> str:
     return f"simt::ptx::bar_{mode}({values});"
 
 
+def _bar_cluster(call: PtxCall) -> str:
+    """Of a cluster of one block: all of its threads wait for all, in the second half."""
+    half = call.need("arrive", "wait")
+    call.take("release", "relaxed", "acquire")
+    call.take("aligned")
+    call.count(0)
+    return "simt::ptx::bar_sync(0u);" if half == "wait" else ";"
+
+
 def _bar_red(call: PtxCall) -> str:
     operation = call.need("popc", "and", "or")
     type = call.type("u32" if operation == "popc" else "pred")
-    call.count(3)
-    if call.constant(1) != "0":
-        raise UnmodelledPtx(f"'{call.opcode}' on another barrier than 0, or of some threads")
+    call.count(3, 4)
     member = {"popc": "count", "and": "all", "or": "any"}[operation]
-    return call.assign(0, type, f"simt::ptx::bar_red({call.value(2, PRED)}).{member}")
+    barrier = call.cast(1, U32)
+    threads = call.cast(2, U32) if len(call.operands) == 4 else "0u"
+    predicate = call.value(len(call.operands) - 1, PRED)
+    return call.assign(0, type, f"simt::ptx::bar_red({barrier}, {threads}, {predicate}).{member}")
 
 
 @instruction("ldmatrix")

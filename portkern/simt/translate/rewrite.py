@@ -16,6 +16,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
+from portkern.simt.translate.asm_macros import expanded
 from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, literal, parse
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.includes import is_device_code, normal
@@ -69,7 +70,7 @@ _Include = Callable[[bool, str], bool]
 def _rewrite(
     source: str, name: str, world: World, *, library: bool, include: _Include
 ) -> Rewritten:
-    code = SourceCode(source.removeprefix("\ufeff"))
+    code = SourceCode(expanded(source.removeprefix("\ufeff")))
     draft = SourceDraft(code, name, world)
     survey = Survey(code, world, _WATCHED, lambda d: _include(draft, d, include))
     draft.places = survey.places

@@ -206,6 +206,8 @@ static inline uint32_t shared_address(const volatile void* p) {
 static inline void* shared_pointer(uint64_t address) { return block->shared + (uint32_t)address; }
 // Zeroed storage of the running thread that lives until its block ends; `which` names its user.
 SIMT_API void* thread_slot(unsigned which, size_t bytes);
+// The same of the running block, whichever thread asks.
+SIMT_API void* block_slot(unsigned which, size_t bytes);
 SIMT_API bool is_shared(const void* p);
 SIMT_API bool is_global(const void* p);
 
@@ -228,6 +230,9 @@ SIMT_INLINE void note_atomic(const volatile void* p, size_t size, Scope scope, b
 // memory, of which `bytes` come from `from` and the rest are zeros.
 SIMT_API void copy_issued(const void* to, const void* from, size_t size, size_t bytes);
 SIMT_API void copy_landing(const void* to, size_t size);  // its bytes are written next
+// A thread adds what it knows to what an mbarrier's phase brings, and gets what that has brought.
+SIMT_API void mbarrier_arrived(const void* barrier);
+SIMT_API void mbarrier_passed(const void* barrier);
 // After an atomic: a thread that polls gives way to the one it waits for.
 SIMT_API void polled_slowly();
 extern SIMT_TLS unsigned polls;

@@ -92,7 +92,34 @@ static inline void bar_arrive(uint32_t id, uint32_t count, SIMT_AT) {
     named_barrier(id, count, false, at);
 }
 static inline void bar_warp_sync(uint32_t mask, SIMT_AT) { warp_barrier(lanes(mask), at); }
-static inline Votes bar_red(bool p, SIMT_AT) { return block_vote(p, at); }
+// What those that meet at a named barrier bring. Its next round may begin before all have read this one's,
+// so rounds take turns.
+struct Ballot {
+    uint32_t count, voters, readers;
+};
+constexpr unsigned ballot_slot = 3, ballot_round_slot = 101;  // of the block, of a thread
+SIMT_NO_CHECK static inline Ballot& ballot_of(uint32_t id, bool next) {
+    auto* rounds = static_cast<uint8_t*>(thread_slot(ballot_round_slot, 16)) + id;
+    auto* ballots = static_cast<Ballot*>(block_slot(ballot_slot, 2 * 16 * sizeof(Ballot)));
+    return ballots[2 * id + ((*rounds += next) & 1)];
+}
+SIMT_NO_CHECK static inline void bring_vote(uint32_t id, bool p) {
+    Ballot& b = ballot_of(id, true);
+    b.count += p;
+    b.voters++;
+}
+SIMT_NO_CHECK static inline Votes read_votes(uint32_t id) {
+    Ballot& b = ballot_of(id, false);
+    const Votes votes = {b.count, b.count == b.voters, b.count > 0};
+    if (++b.readers == b.voters) b = {};
+    return votes;
+}
+static inline Votes bar_red(uint32_t id, uint32_t count, bool p, SIMT_AT) {
+    if (id == 0 && count == 0) return block_vote(p, at);
+    if (id < 16) bring_vote(id, p);
+    named_barrier(id, count, true, at);
+    return read_votes(id);
+}
 
 [[noreturn]] static inline void trap(const char* what, SIMT_AT) { fatal(408, at, "%s", what); }
 

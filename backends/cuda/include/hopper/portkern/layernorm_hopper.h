@@ -133,7 +133,10 @@ __global__ __launch_bounds__(THREADS, 1) void layernorm_shared(
             hopper::store(reinterpret_cast<uint4*>(out + i), *reinterpret_cast<const uint4*>(&result), passing);
         }
     }
-    if (threadIdx.x == 0 && atomicAdd(&left, 1) == gridDim.x - 1) arrived = left = 0;
+    if (threadIdx.x == 0 && atomicAdd(&left, 1) == gridDim.x - 1) {
+        atomicExch(&arrived, 0);  // atomics, as no fence orders this after what others read
+        atomicExch(&left, 0);
+    }
 }
 
 // Whether it did: blocks must all fit at once, and a slice into the registers of one.

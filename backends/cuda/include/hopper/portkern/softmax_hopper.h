@@ -167,6 +167,7 @@ bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStr
 }
 }  // namespace resident
 
+#ifdef PORTKERN_CLUSTERS  // the SIMT executor has none
 // Rows that are too wide for a block, in turns, by clusters that stay: a block has a part of each in
 // registers while the copy engine brings the next ones. What its powers add up to is corrected by
 // the others' maxima.
@@ -271,12 +272,18 @@ bool launch_cluster(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs,
     return true;
 }
 
+#endif
+
 // Whether one of the two takes the rows.
 template <int V>
 bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
     if constexpr (V == 4)
         if (resident::launch<V>(x, y, rows, packs, stream)) return true;
+#ifdef PORTKERN_CLUSTERS
     return launch_cluster<2>(x, y, rows, packs, stream);
+#else
+    return false;
+#endif
 }
 
 }  // namespace softmax_hopper
