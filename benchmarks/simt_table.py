@@ -337,7 +337,7 @@ def _cases(rows: Sequence[Row]) -> list[str]:
     return _table(["case", "what", "expected", "tools", "visible", "executor"], body)
 
 
-def _hip_cases(rows: Sequence[Row]) -> list[str]:
+def _cases_here(rows: Sequence[Row]) -> list[str]:
     body = [(f"`{row.case.name}`", row.case.what, _codes(row)) for row in rows]
     return _table(["case", "what", "executor"], body)
 
@@ -376,7 +376,8 @@ def _listed(outputs: Sequence[Agreement]) -> str:
 
 
 def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
-    cuda = [row for row in rows if row.case.language == "cuda"]
+    cuda = [row for row in rows if row.mutant is not None]  # what the GPU's record has
+    later = [row for row in rows if row.case.language == "cuda" and row.mutant is None]
     hip = [row for row in rows if row.case.language == "hip"]
     due = [row for row in cuda if 32 in row.mutants]
     silent = [row for row in due if not row.tools and _caught(row)]
@@ -389,10 +390,13 @@ def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
         "",
         f"Written by `benchmarks/simt_table.py`. The GPU: {gpu}.",
         "",
-        f"`tests/simt/bugs` has {len(rows)} programs, {len(cuda)} in CUDA and {len(hip)} in HIP. "
+        f"`tests/simt/bugs` has {len(rows)} programs, {len(cuda) + len(later)} in CUDA and "
+        f"{len(hip)} in HIP. "
         "Each has one defect (the mutant), and a twin without it. The CUDA ones were built by "
         "nvcc and run on the GPU, alone and under the four tools of compute-sanitizer, and by the "
-        "executor on a CPU. The suite was written together with the executor: its share says "
+        "executor on a CPU"
+        + (f", but for {len(later)} that are newer than the GPU's record" if later else "")
+        + ". The suite was written together with the executor: its share says "
         "nothing of defects that the suite does not have.",
         "",
         f"The GPU's warps have 32 lanes. {len(due)} of the {len(cuda)} CUDA mutants are wrong "
@@ -415,7 +419,7 @@ def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
         "",
         "The executor alone:",
         "",
-        *_by_width(rows),
+        *_by_width([*cuda, *hip]),
         "",
         "## By group",
         "",
@@ -464,11 +468,16 @@ def page(gpu: str, rows: Sequence[Row], outputs: Sequence[Agreement]) -> str:
         "",
         *_cases(cuda),
         "",
+        *(
+            ["## Cases in CUDA that the GPU has not run", "", *_cases_here(later), ""]
+            if later
+            else []
+        ),
         "## Cases in HIP",
         "",
         "Not run on hardware.",
         "",
-        *_hip_cases(hip),
+        *_cases_here(hip),
         "",
         "## Again",
         "",

@@ -1,8 +1,8 @@
 // What an sm_90a kernel needs of PTX, each in one function: mbarriers, the bulk tensor copy engine
 // (TMA), warpgroup matrix products (wgmma). Names and operands are those of the PTX ISA, 8.0 on.
 //
-// It is empty unless PORTKERN_HOPPER is defined, as it is where nvcc builds for sm_90a; kernels that
-// use it keep another path for the other architectures and for the emulator.
+// It is empty unless PORTKERN_HOPPER is defined, as it is where nvcc builds for sm_90a and where the SIMT
+// executor is an sm_90; kernels that use it keep another path for the other architectures.
 #pragma once
 #ifdef PORTKERN_HOPPER
 #include <cuda.h>
