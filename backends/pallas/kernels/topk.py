@@ -21,8 +21,9 @@ def _order(value):
     pattern = jax.lax.bitcast_convert_type(value, kind).astype(jnp.int32)
     order = pattern ^ ((pattern >> 31) & most)
     value = value.astype(jnp.float32)
-    # Of the zeros by their bits: where subnormals are flushed, they equal zero, too.
-    return jnp.where(value != value, most, jnp.where((pattern & most) == 0, 0, order))
+    # -1 is the negative zero alone; a comparison of the value's bits may become one of floats, to
+    # which a subnormal number is a zero where they are flushed.
+    return jnp.where(value != value, most, jnp.where(order == -1, 0, order))
 
 
 def _select(x_ref, at_ref, *, cols, k, block):
