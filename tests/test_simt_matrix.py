@@ -1,4 +1,4 @@
-"""Matrix instructions of the executor: AMD's builtins, wmma, rocwmma, and pipelines around them."""
+"""Matrix instructions of the executor: AMD's builtins, wmma, rocwmma, wgmma, and pipelines around them."""
 
 from __future__ import annotations
 
@@ -348,3 +348,24 @@ def test_amd_lanes_read_each_other_as_the_isa_says(built: Built, mode: Mode) -> 
     assert list(lines) == list(LANES)
     for name, expected in LANES.items():
         assert [int(x) for x in lines[name].split()] == [expected(i) for i in range(64)], name
+
+
+# ---- warpgroups and the copy engine
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["fast", "check"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("wgmma.cu", id="wgmma of every kind of operand in every layout"),
+        pytest.param("tensor_copies.cu", id="boxes of tensors at every edge"),
+    ],
+)
+def test_what_hopper_alone_has_does_what_ptx_says(tmp_path: Path, name: str, mode: Mode) -> None:
+    hopper = target.load("sm_90")
+    options = build.CompileOptions(target=hopper, language="cuda", mode=mode)
+    built = build.build_program(SOURCES / name, tmp_path / "program", options)
+    how = CHECKED if mode == "check" else ExecutorOptions(order="random", seed=3)
+    ended = program.run(built, how, target=hopper, language="cuda")
+    assert ended.status == 0 and not ended.findings, ended

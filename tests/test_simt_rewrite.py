@@ -791,27 +791,6 @@ def test_a_parameter_in_a_template_is_known_only_at_the_use() -> None:
     assert "needs the value of name" in text
 
 
-def test_a_macro_that_writes_assembly_from_its_arguments_is_expanded_where_it_is_used() -> None:
-    source = (
-        "#define MOVE(TYPE, ...) \\\n"
-        '    asm volatile("mov." #TYPE " %0, %1;" : __VA_ARGS__)\n'
-        "#define FUNCTION(TYPE) __device__ void move_##TYPE(int& to, int from) { \\\n"
-        '    MOVE(TYPE, "=r"(to) : "r"(from)); }\n'
-        "FUNCTION(u32)\n"
-    )
-    text = rewritten(source)
-    assert "void move_u32(int& to, int from) {" in text
-    assert "simt_0 = static_cast<uint32_t>(simt_1);" in text or "simt_0 = simt_1;" in text
-    assert text.count("\n") == rewritten("\n" * source.count("\n")).count("\n")
-
-
-def test_a_macro_that_is_defined_twice_is_not_expanded() -> None:
-    one = '#define OP(name) asm(name ".s32 %0, 1;" :: "r"(x))\n'
-    use = '__device__ void f(int x) { OP("add"); }\n'
-    assert "OP(" in rewritten(f"#if A\n{one}#else\n{one}#endif\n{use}").split("#endif")[1]
-    assert "OP(" not in rewritten(f"{one}{use}").splitlines()[-1]
-
-
 def test_assembly_the_translator_refuses_does_not_compile() -> None:
     text = in_kernel('asm volatile("tcgen05.wait::ld.sync.aligned;");')
     assert 'error("SX010 ' in text

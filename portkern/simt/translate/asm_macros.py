@@ -7,14 +7,15 @@ line.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from portkern.simt.translate.lexer import Directive, Kind, SourceCode, tokenize
+from portkern.simt.translate.lexer import CLOSE, OPEN, Directive, Kind, SourceCode, tokenize
 from portkern.simt.translate.survey import ASM
 
 #: Expansions longer than this are none: macros that double each other grow without end.
-LONGEST = 1_000_000
+LONGEST = 200_000
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class _Macro:
         return self.params is not None and self.params[-1:] == ("__VA_ARGS__",)
 
 
-class _TooLong(Exception):
-    pass
+class _NoExpansion(Exception):
+    """It has no end, or names itself: the compiler would expand what is left again."""
 
 
 def expanded(source: str) -> str:
@@ -128,7 +129,7 @@ class _Expansion:
             range_ = self.code.source[tokens[i].begin : tokens[end - 1].end]
             try:
                 words = self._expand(_words(self.code, i, end))
-            except _TooLong:
+            except (_NoExpansion, RecursionError):
                 i = end
                 continue
             parts += [self.code.source[done : tokens[i].begin], _spelled(words)]
@@ -148,29 +149,30 @@ class _Expansion:
 
     def _expand(self, words: _Words) -> _Words:
         out: list[_Word] = []
-        pending = list(words)
+        pending = deque(words)
         while pending:
-            word = pending.pop(0)
+            word = pending.popleft()
             macro = self.macros.get(word.text) if word.kind is Kind.NAME else None
-            if macro is None or word.text in word.hidden:
+            if macro is None:
                 out.append(word)
                 continue
+            if word.text in word.hidden:
+                raise _NoExpansion
             arguments: list[_Words] = []
             if macro.params is not None:
                 if not pending or pending[0].text != "(":
                     out.append(word)
                     continue
-                arguments, used = _arguments(pending)
-                del pending[:used]
-            body = self._substituted(word.text, macro, arguments)
+                arguments = _take_arguments(pending)
+            body = _behind(word.gap, self._substituted(macro, arguments))
             hidden = word.hidden | {word.text}
-            again = [_Word(w.kind, w.text, w.gap, w.hidden | hidden) for w in body]
+            again = [replace(each, hidden=each.hidden | hidden) for each in body]
             if len(again) + len(pending) + len(out) > LONGEST:
-                raise _TooLong
-            pending[:0] = again
+                raise _NoExpansion
+            pending.extendleft(reversed(again))
         return tuple(out)
 
-    def _substituted(self, name: str, macro: _Macro, given: Sequence[_Words]) -> _Words:
+    def _substituted(self, macro: _Macro, given: Sequence[_Words]) -> _Words:
         bound = _bound(macro, given)
         body, out = macro.body, list[_Word]()
         i = 0
@@ -186,7 +188,7 @@ class _Expansion:
             elif word.text in bound:
                 pasted = i + 1 < len(body) and body[i + 1].text == "##"
                 argument = bound[word.text]
-                out += argument if pasted else self._expand(argument)
+                out += _behind(word.gap, argument if pasted else self._expand(argument))
                 i += 1
             else:
                 out.append(word)
@@ -194,21 +196,21 @@ class _Expansion:
         return tuple(out)
 
 
-def _arguments(pending: Sequence[_Word]) -> tuple[list[_Words], int]:
-    """From the '(' on: the arguments, and how many words they take with their brackets."""
-    depth, at = 0, 0
+def _take_arguments(pending: deque[_Word]) -> list[_Words]:
+    """The arguments of a use, whose '(' is next; they are taken with their brackets."""
+    depth = 0
     arguments: list[list[_Word]] = [[]]
-    for at, word in enumerate(pending):
-        depth += (word.text in ("(", "[", "{")) - (word.text in (")", "]", "}"))
+    while pending:
+        word = pending.popleft()
+        opens = word.text in OPEN
+        depth += opens - (word.text in CLOSE)
         if depth == 0:
             break
-        if at == 0:
-            continue
         if word.text == "," and depth == 1:
             arguments.append([])
-        else:
+        elif depth > 1 or not opens:
             arguments[-1].append(word)
-    return [tuple(each) for each in arguments], at + 1
+    return [tuple(each) for each in arguments]
 
 
 def _bound(macro: _Macro, given: Sequence[_Words]) -> dict[str, _Words]:
@@ -222,6 +224,11 @@ def _bound(macro: _Macro, given: Sequence[_Words]) -> dict[str, _Words]:
         rest += argument
     bound = dict(zip(params[:named], [*given[:named], *[()] * named], strict=False))
     return bound | {"__VA_ARGS__": tuple(rest)}
+
+
+def _behind(gap: bool, words: _Words) -> _Words:
+    """With the gap of the name in whose place they are."""
+    return (replace(words[0], gap=gap), *words[1:]) if words else ()
 
 
 def _quoted(words: _Words, gap: bool) -> _Word:
