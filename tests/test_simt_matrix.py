@@ -1,4 +1,4 @@
-"""Matrix instructions of the executor: AMD's builtins, wmma, rocwmma, wgmma, and pipelines around them."""
+"""Matrix instructions of the executor: AMD's, mma, wgmma, rocwmma; and what brings their tiles."""
 
 from __future__ import annotations
 
@@ -369,3 +369,18 @@ def test_what_hopper_alone_has_does_what_ptx_says(tmp_path: Path, name: str, mod
     how = CHECKED if mode == "check" else ExecutorOptions(order="random", seed=3)
     ended = program.run(built, how, target=hopper, language="cuda")
     assert ended.status == 0 and not ended.findings, ended
+
+
+def test_a_box_counts_as_one_request_of_whole_sectors(tmp_path: Path) -> None:
+    """Six rows of 256 bytes, by a thread; two warps store 128 bytes each."""
+    hopper = target.load("sm_90")
+    options = build.CompileOptions(target=hopper, language="cuda", mode="check")
+    source = SOURCES.parent / "bugs" / "tma_stage_refilled_early.cu"
+    built = build.build_program(source, tmp_path / "program", options)
+    how = ExecutorOptions(counters=True)
+    ended = program.run(built, how, target=hopper, language="cuda")
+    (launch,) = ended.counters
+    counted = launch["counters"]
+    assert (counted["requests"], counted["transactions"]) == (6 + 2, 6 * 8 + 2 * 4)
+    assert counted["least_transactions"] == counted["transactions"]
+    assert counted["load_bytes"] == 6 * 256

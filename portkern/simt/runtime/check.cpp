@@ -989,6 +989,10 @@ void place_shared(Context&, size_t offset, size_t bytes, const char* name) {
 
 }  // namespace check
 
+void copy_engine(bool moves) {
+    if (block && running && config.counters) counters::copy_engine(context(), moves);
+}
+
 // Phases are not told apart: a thread that is late sees what came to the barrier after its phase, too.
 void mbarrier_arrived(const void* barrier) {
     if (!block || !running || !checking()) return;

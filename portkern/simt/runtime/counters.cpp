@@ -49,6 +49,12 @@ struct Hash {
 };
 std::unordered_map<Key, Spot, Hash> spots;
 
+struct Engine {  // a bulk copy that is being made, by the thread that asked for it
+    bool moves = false;
+    uint32_t thread = 0;
+    uint64_t line = 0;  // the last one that it touched
+} engine;
+
 unsigned line_bytes() { return facts.hip ? 64 : 32; }  // AMD: a cache request; NVIDIA: a sector
 
 void insert(std::vector<uint64_t>& set, uint64_t unit) {
@@ -120,17 +126,36 @@ void barrier(Context&) {
     if (config.counters) totals.barriers++;
 }
 
+// The copy engine moves whole lines, of one request; its shared side takes no lane's time.
+static void engine_access(const char* at, unsigned bytes) {
+    const uint64_t last = ((uint64_t)at + bytes - 1) / line_bytes();
+    for (uint64_t line = (uint64_t)at / line_bytes(); line <= last; ++line) {
+        if (line == engine.line) continue;
+        engine.line = line;
+        totals.transactions++;
+        totals.least++;
+    }
+}
+
 void access(Context& c, const char* at, unsigned bytes, bool writes, const void* pc) {
     const Region* r = region_of(at);
     if (!r || (r->where != Where::buffer && r->where != Where::shared)) return;
     const bool shared = r->where == Where::shared;
+    const bool moved = engine.moves && engine.thread == c.rank;
     if (shared) {
+        if (moved) return;
         ++(writes ? totals.shared_stores : totals.shared_loads);
     } else {
         ++(writes ? totals.stores : totals.loads);
         (writes ? totals.store_bytes : totals.load_bytes) += bytes;
     }
-    add(c, at, bytes, shared, pc);
+    if (moved) engine_access(at, bytes);
+    else add(c, at, bytes, shared, pc);
+}
+
+void copy_engine(Context& c, bool moves) {
+    engine = {moves, c.rank, 0};
+    totals.requests += moves;
 }
 
 void atomic(Context&, const char*, unsigned, const void*) { totals.atomics++; }

@@ -11,6 +11,8 @@ void end_launch();
 void end_block(Context& c);
 void barrier(Context& c);
 void access(Context& c, const char* at, unsigned bytes, bool writes, const void* pc);
+// The running thread begins, or has ended, what the copy engine does.
+void copy_engine(Context& c, bool moves);
 void atomic(Context& c, const char* at, unsigned bytes, const void* pc);
 
 }  // namespace simt::counters

@@ -233,6 +233,7 @@ SIMT_API void copy_landing(const void* to, size_t size);  // its bytes are writt
 // A thread adds what it knows to what an mbarrier's phase brings, and gets what that has brought.
 SIMT_API void mbarrier_arrived(const void* barrier);
 SIMT_API void mbarrier_passed(const void* barrier);
+SIMT_API void copy_engine(bool moves);  // who counts accesses counts no lanes' until it ends
 // After an atomic: a thread that polls gives way to the one it waits for.
 SIMT_API void polled_slowly();
 extern SIMT_TLS unsigned polls;

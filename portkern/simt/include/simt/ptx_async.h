@@ -112,10 +112,20 @@ __attribute__((always_inline)) static inline void perform_box(const BulkCopy& c)
     }
 }
 template <To TO>
-__attribute__((always_inline)) static inline void perform(const BulkCopy& c) {
-    if (c.map.rank) return perform_box<TO>(c);
+__attribute__((always_inline)) static inline void perform_bytes(const BulkCopy& c) {
     char* const shared = (char*)shared_pointer(c.shared);
     for (unsigned i = 0; i < c.bytes; i += 16) move_16<TO>(shared + i, (char*)c.memory + i, 0, 16, 1);
+}
+template <To TO>
+__attribute__((always_inline)) static inline void perform(const BulkCopy& c) {
+#ifdef SIMT_CHECK
+    copy_engine(true);
+#endif
+    if (c.map.rank) perform_box<TO>(c);
+    else perform_bytes<TO>(c);
+#ifdef SIMT_CHECK
+    copy_engine(false);
+#endif
 }
 
 // Where as many copies wait as there is room for, the oldest is made at once.
