@@ -384,3 +384,4 @@ def test_a_box_counts_as_one_request_of_whole_sectors(tmp_path: Path) -> None:
     assert (counted["requests"], counted["transactions"]) == (6 + 2, 6 * 8 + 2 * 4)
     assert counted["least_transactions"] == counted["transactions"]
     assert counted["load_bytes"] == 6 * 256
+    assert counted["atomics"] == 6 * (64 + 2)  # arrivals, and copies announced and there

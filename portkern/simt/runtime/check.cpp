@@ -807,7 +807,7 @@ void atomic_access(const volatile void* p, size_t size, Scope scope, bool writes
     if (!plain_reads.empty()) forget_plain_read(address, c.rank, b.number);
     if (config.order == Order::lockstep) followed[address].insert(thread_key(c.rank, b.number));
     Access a{address, (unsigned)size, writes, true, false, true, scope, pc};
-    if (config.counters) counters::atomic(c, address, (unsigned)size, pc);
+    if (config.counters && writes) counters::atomic(c, address, (unsigned)size, pc);
     acquire(c, b, a);
     if (writes) release(c, b, a);
     dispatch(c, b, a);

@@ -13,6 +13,7 @@ void barrier(Context& c);
 void access(Context& c, const char* at, unsigned bytes, bool writes, const void* pc);
 // The running thread begins, or has ended, what the copy engine does.
 void copy_engine(Context& c, bool moves);
+// Not of atomic loads: a thread that waits makes any number of them.
 void atomic(Context& c, const char* at, unsigned bytes, const void* pc);
 
 }  // namespace simt::counters
