@@ -125,6 +125,38 @@ int wrong() {
     return (got != want) + (stored != kept);
 }
 
+// More copies at once than the executor keeps, 16 bytes each, to shared memory and back.
+__global__ void copy_pieces(const float4* from, float4* to, int pieces) {
+    extern __shared__ __align__(16) float4 staged[];
+    __shared__ uint64_t full;
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&full)));
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&full)),
+                     "r"(pieces * 16) : "memory");
+        for (int i = 0; i < pieces; ++i)
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 16, [%2];"
+                         ::"r"(shared_address(staged + i)), "l"(from + i), "r"(shared_address(&full)) : "memory");
+        asm volatile("{\n.reg .pred done;\nagain:\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra again;\n}"
+                     ::"r"(shared_address(&full)) : "memory");
+        for (int i = 0; i < pieces; ++i)
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;"
+                         ::"l"(to + pieces - 1 - i), "r"(shared_address(staged + i)) : "memory");
+        asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+    }
+}
+
+int wrong_pieces(int pieces) {
+    const std::vector<float> in = numbers<float>(4 * pieces, 9973);
+    float* out = device_array<float>(4 * pieces);
+    copy_pieces<<<1, 32, pieces * 16>>>((const float4*)to_device(in), (float4*)out, pieces);
+    finish();
+    const std::vector<float> got = to_host(out, 4 * pieces);
+    int wrong = 0;
+    for (int i = 0; i < 4 * pieces; ++i) wrong += got[(pieces - 1 - i / 4) * 4 + i % 4] != in[i];
+    return wrong;
+}
+
 int refused() {
     float* data = device_array<float>(1024);
     const Tensor sound = {{64, 8}, {256}, {16, 4}, {1, 1}};
@@ -148,7 +180,7 @@ int refused() {
 }
 
 int main() {
-    int failed = refused();
+    int failed = refused() + wrong_pieces(3) + wrong_pieces(700);
     for (int round = 0; round < 20; ++round)
         failed += wrong<1>() + wrong<2>() + wrong<3>() + wrong<4>() + wrong<5>();
     std::printf("%d failed\n", failed);

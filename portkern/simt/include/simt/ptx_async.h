@@ -128,24 +128,6 @@ __attribute__((always_inline)) static inline void perform(const BulkCopy& c) {
 #endif
 }
 
-// Where as many copies wait as there is room for, the oldest is made at once.
-template <To TO>
-SIMT_NO_CHECK static inline bool make_room(BulkCopy* oldest) {
-    const BulkCopies& all = bulk_copies<TO>();
-    return all.count == all.most && take_bulk<TO>(oldest, all.at[0].key, all.at[0].group + 1);
-}
-template <To TO>
-SIMT_NO_CHECK static inline void append(const BulkCopy& c) {
-    BulkCopies& all = bulk_copies<TO>();
-    all.at[all.count++] = c;
-}
-template <To TO>
-SIMT_INLINE void enqueue(const BulkCopy& c) {
-    BulkCopy oldest;
-    if (make_room<TO>(&oldest)) perform<TO>(oldest);
-    append<TO>(c);
-}
-
 // ---- mbarriers ---------------------------------------------------------------------------
 
 // One in its 64 bits, whose layout PTX leaves open: arrivals that are pending in this phase and expected
@@ -192,12 +174,15 @@ static inline void mbarrier_inval(char* p, SIMT_AT) { st<uint64_t>(p, 0, at); }
 static inline void mbarrier_expect(char* p, int64_t bytes) { change_mbarrier(p, 0, 0, bytes); }
 static inline uint32_t mbarrier_pending(uint64_t state) { return (uint32_t)Mbarrier{state}.pending(); }
 
+// Makes a copy that was waiting; one to shared memory tells its mbarrier.
+template <To TO>
+__attribute__((always_inline)) static inline void make(const BulkCopy& c) {
+    perform<TO>(c);
+    if (TO == To::shared) change_mbarrier(shared_at(c.key), 0, 0, -(int64_t)c.bytes);
+}
 __attribute__((always_inline)) static inline void make_copies_of(char* p) {
     BulkCopy copy;
-    while (take_bulk<To::shared>(&copy, shared_address(p), ~0u)) {
-        perform<To::shared>(copy);
-        change_mbarrier(p, 0, 0, -(int64_t)copy.bytes);
-    }
+    while (take_bulk<To::shared>(&copy, shared_address(p), ~0u)) make<To::shared>(copy);
 }
 
 // Returns the phase that it belongs to: the barrier as it was.
@@ -230,6 +215,24 @@ __attribute__((always_inline)) static inline bool mbarrier_test(char* p, uint64_
 static inline uint64_t parity_of(uint64_t state) { return Mbarrier{state}.parity(); }
 
 // ---- what starts copies ------------------------------------------------------------------
+
+// Where as many copies wait as there is room for, the oldest is made at once.
+template <To TO>
+SIMT_NO_CHECK static inline bool make_room(BulkCopy* oldest) {
+    const BulkCopies& all = bulk_copies<TO>();
+    return all.count == all.most && take_bulk<TO>(oldest, all.at[0].key, all.at[0].group + 1);
+}
+template <To TO>
+SIMT_NO_CHECK static inline void append(const BulkCopy& c) {
+    BulkCopies& all = bulk_copies<TO>();
+    all.at[all.count++] = c;
+}
+template <To TO>
+SIMT_INLINE void enqueue(const BulkCopy& c) {
+    BulkCopy oldest;
+    if (make_room<TO>(&oldest)) make<TO>(oldest);
+    append<TO>(c);
+}
 
 static inline bool sound(const char* shared, unsigned align, const char* what, Site at) {
     if (shared_address(shared) % align == 0) return true;
@@ -291,7 +294,7 @@ static inline void bulk_commit() { bulk_group(1); }
 __attribute__((always_inline)) static inline void bulk_wait(uint32_t newest) {
     const uint32_t group = bulk_group(), end = group > newest ? group - newest : 0;
     BulkCopy copy;
-    while (take_bulk<To::memory>(&copy, thread_rank(), end)) perform<To::memory>(copy);
+    while (take_bulk<To::memory>(&copy, thread_rank(), end)) make<To::memory>(copy);
 }
 
 // ---- a cluster of one block --------------------------------------------------------------
