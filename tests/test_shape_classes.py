@@ -410,6 +410,51 @@ def test_a_float32_convolution_whose_depth_blocks_share_is_right(
     assert ["sum_parts" in names for names in seen] in ([], [True, True, False])
 
 
+#: What only Hopper runs, by wgmma or the copy engine: the kernel that it shows in, what it is of.
+HOPPERS_OWN: list[tuple[str, str, str, dict[str, int], dict[str, int]]] = [
+    ("tile_product", "matmul", "bfloat16", {}, {"m": 200, "n": 264, "k": 136}),
+    ("tile_product", "bmm", "bfloat16", {}, {"batch": 3, "m": 200, "n": 264, "k": 72}),
+    ("matmul_wgmma", "matmul", "bfloat16", {"WIDE_FROM": 32}, {"m": 512, "n": 1024, "k": 4096}),
+    ("matmul_split", "matmul", "float32", {"SPLIT_FROM": 100}, {"m": 512, "n": 520, "k": 400}),
+    (
+        "attention_flash",
+        "attention",
+        "bfloat16",
+        {},
+        {"batch": 1, "heads": 2, "length": 256, "dim": 64},
+    ),
+    (
+        "attention_flash",
+        "attention",
+        "bfloat16",
+        {},
+        {"batch": 4, "heads": 12, "length": 320, "dim": 72},
+    ),
+    ("softmax_resident", "softmax", "float32", {}, {"rows": 268, "cols": 40004}),
+    ("layernorm_shared", "layernorm", "float32", {}, {"rows": 2, "cols": 131072}),
+]
+
+
+@pytest.mark.full
+@pytest.mark.drawn
+@pytest.mark.parametrize(
+    ("kernel", "op", "dtype", "settings", "sizes"),
+    HOPPERS_OWN,
+    ids=[f"{one[0]} of {one[1]} {number}" for number, one in enumerate(HOPPERS_OWN)],
+)
+def test_what_hopper_alone_has_is_right(
+    kernel: str,
+    op: str,
+    dtype: str,
+    settings: dict[str, int],
+    sizes: dict[str, int],
+    tmp_path: Path,
+) -> None:
+    compiled, to = _ready("cuda", "sm_90")
+    [result] = _all_right(op, compiled, to, [sizes], dtype, tmp_path, settings)
+    assert not result.launches or any(kernel in one.name for one in result.launches)
+
+
 #: So many short rows that each is a thread's, of few and of more elements.
 SHORT_ROWS: dict[str, list[dict[str, int]]] = {
     op: [{"rows": 180001, width: 3}, {"rows": 65537, width: 13}]
