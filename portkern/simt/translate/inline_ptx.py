@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 )
 # Looked for in the whole text: families of which nothing, or not this, is modelled.
 _FOREIGN = {
-    "SX010": re.compile(r"\b(?:tcgen05)\b[\w.:]*"),
+    "SX010": re.compile(r"\btcgen05\b[\w.:]*"),
     "SX002": re.compile(
         r"\bcp\.reduce\.async\.bulk\b[\w.:]*|\bcp\.async\.bulk\.tensor[\w.:]*\.im2col\b[\w.:]*"
         r"|\btensormap\.[\w.:]*|\bfence\.proxy\.tensormap[\w.:]*|[\w.:]*\.multicast\b[\w.:]*"

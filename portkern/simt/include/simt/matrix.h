@@ -175,5 +175,21 @@ static inline Place flat(int lane, int i) {
 template <class T>
 constexpr int per_register = Traits<T>::bits >= 32 ? 1 : 32 / Traits<T>::bits;
 
+// A lane's sums, from and to its registers of type T.
+template <class T, class S, size_t M, size_t N>
+SIMT_NO_CHECK static inline void give_sums(S (&sums)[M][N], const void* from, int lane) {
+    for (int i = 0; i < (int)(M * N) / 32; ++i) {
+        const auto p = tall<M, N, 2>(lane, i);
+        sums[p.outer][p.inner] = Traits<T>::get(from, i);
+    }
+}
+template <class T, class S, size_t M, size_t N>
+SIMT_NO_CHECK static inline void take_sums(const S (&sums)[M][N], void* to, int lane, bool saturate) {
+    for (int i = 0; i < (int)(M * N) / 32; ++i) {
+        const auto p = tall<M, N, 2>(lane, i);
+        Traits<T>::set(to, i, finish(sums[p.outer][p.inner], saturate));
+    }
+}
+
 }  // namespace matrix
 }  // namespace simt

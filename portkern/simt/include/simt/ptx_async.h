@@ -79,9 +79,8 @@ SIMT_NO_CHECK static inline BoxRow row_of_box(const BulkCopy& c, unsigned row) {
     const TensorMap& m = c.map;
     BoxRow found = {(char*)m.base, true};
     for (int d = 1; d < m.rank; ++d) {
-        const unsigned count = (m.box[d] + m.step[d] - 1u) / m.step[d];
-        const int64_t at = c.at[d] + (int64_t)(row % count) * m.step[d];
-        row /= count;
+        const int64_t at = c.at[d] + (int64_t)(row % m.count(d)) * m.step[d];
+        row /= m.count(d);
         found.inside = found.inside && at >= 0 && at <= (int64_t)m.last[d];
         found.memory += at * (int64_t)m.pitch[d - 1];
     }
@@ -89,7 +88,7 @@ SIMT_NO_CHECK static inline BoxRow row_of_box(const BulkCopy& c, unsigned row) {
 }
 SIMT_NO_CHECK static inline unsigned rows_of_box(const TensorMap& m) {
     unsigned rows = 1;
-    for (int d = 1; d < m.rank; ++d) rows *= (m.box[d] + m.step[d] - 1u) / m.step[d];
+    for (int d = 1; d < m.rank; ++d) rows *= m.count(d);
     return rows;
 }
 
@@ -186,7 +185,8 @@ __attribute__((always_inline)) static inline void make_copies_of(char* p) {
 }
 
 // Returns the phase that it belongs to: the barrier as it was.
-__attribute__((always_inline)) static inline uint64_t mbarrier_arrive(char* p, uint32_t count, int64_t bytes, bool leaves, SIMT_AT) {
+__attribute__((always_inline)) static inline uint64_t mbarrier_arrive(char* p, uint32_t count, int64_t bytes,
+                                                                      bool leaves, SIMT_AT) {
     if (misaligned(p, 8, at)) return 0;
     Mbarrier was = mbarrier_at(p);
     if (was.pending() < count) {  // the copies of the phase before may well be there
@@ -198,6 +198,7 @@ __attribute__((always_inline)) static inline uint64_t mbarrier_arrive(char* p, u
               (unsigned)was.expected(), (unsigned)was.pending());
     return change_mbarrier(p, count, leaves ? count : 0, bytes).bits;
 }
+
 // Whether the phase of this parity is complete; makes the copies that alone it is waiting for.
 __attribute__((always_inline)) static inline bool mbarrier_complete(char* p, uint64_t parity) {
     const Mbarrier now = mbarrier_at(p);
@@ -271,13 +272,15 @@ static inline void box_load(char* to, const char* map, const int32_t (&coordinat
     enqueue<To::shared>(c);
 }
 
-// Of stores, a thread waits for its own.
-SIMT_NO_CHECK static inline uint32_t bulk_group(unsigned more = 0) {
-    return *static_cast<uint32_t*>(thread_slot(bulk_group_slot, sizeof(uint32_t))) += more;
+// A count of the running thread's, after `more` of them.
+SIMT_NO_CHECK static inline uint32_t own_count(unsigned slot, uint32_t more = 0) {
+    return *static_cast<uint32_t*>(thread_slot(slot, sizeof(uint32_t))) += more;
 }
+
+// Of stores, a thread waits for its own.
 SIMT_NO_CHECK static inline BulkCopy of_thread(BulkCopy c) {
     c.key = thread_rank();
-    c.group = bulk_group();
+    c.group = own_count(bulk_group_slot);
     return c;
 }
 static inline void bulk_store(char* to, const char* from, uint32_t bytes, SIMT_AT) {
@@ -290,9 +293,9 @@ static inline void box_store(const char* map, const int32_t (&coordinates)[RANK]
     if (!sound(from, 128, "a box of a tensor", at)) return;
     enqueue<To::memory>(of_thread(box_copy(from, map, coordinates, at)));
 }
-static inline void bulk_commit() { bulk_group(1); }
+static inline void bulk_commit() { own_count(bulk_group_slot, 1); }
 __attribute__((always_inline)) static inline void bulk_wait(uint32_t newest) {
-    const uint32_t group = bulk_group(), end = group > newest ? group - newest : 0;
+    const uint32_t group = own_count(bulk_group_slot), end = group > newest ? group - newest : 0;
     BulkCopy copy;
     while (take_bulk<To::memory>(&copy, thread_rank(), end)) make<To::memory>(copy);
 }

@@ -225,16 +225,10 @@ struct Mma {
             const auto p = matrix::flat<N, K, matrix::per_register<B>>(lane, i);
             n.b[0][p.inner][p.outer] = matrix::Traits<B>::get(b, i);
         }
-        for (int i = 0; i < M * N / 32; ++i) {
-            const auto p = matrix::tall<M, N, 2>(lane, i);
-            n.c[0][p.outer][p.inner] = matrix::Traits<C>::get(c, i);
-        }
+        matrix::give_sums<C>(n.c[0], c, lane);
     }
     SIMT_NO_CHECK void take(const Numbers& n, int lane) const {
-        for (int i = 0; i < M * N / 32; ++i) {
-            const auto p = matrix::tall<M, N, 2>(lane, i);
-            matrix::Traits<D>::set(d, i, matrix::finish(n.c[0][p.outer][p.inner], saturate));
-        }
+        matrix::take_sums<D>(n.c[0], d, lane, saturate);
     }
 };
 

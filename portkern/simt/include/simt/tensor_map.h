@@ -59,6 +59,9 @@ struct TensorMap {
     uint8_t step[5];
     uint8_t rank, element_bytes, swizzle_bytes;
 
+    // Elements of a box along dimension d.
+    unsigned count(int d) const { return (box[d] + step[d] - 1u) / step[d]; }
+
     static constexpr uint64_t known = 0x70616D5F72736E74;
 };
 static_assert(sizeof(TensorMap) <= sizeof(CUtensorMap), "the driver's has 128 bytes");

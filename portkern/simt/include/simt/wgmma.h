@@ -60,6 +60,12 @@ struct Pieces {
     }
 };
 
+struct WgmmaWith {  // what the instruction says beside its operands
+    bool keep;      // D += A B, else D = A B
+    bool saturate;
+    int scale_a, scale_b;  // 1 or -1
+};
+
 template <int N, int K, class A, class B, class D, bool A_ACROSS, bool B_ACROSS>
 struct Wgmma {
     static constexpr int lanes = 32, rows = 16;
@@ -69,34 +75,21 @@ struct Wgmma {
     Pieces<B, N, K, B_ACROSS> b;
     const void* own_a;  // registers in place of pieces
     void* d;
-    bool keep, saturate;
-    int scale_a, scale_b;
+    WgmmaWith with;
     Site at;
 
     SIMT_NO_CHECK void give(Numbers& n, int lane) const {
-        if (!own_a) a.give(lane, n.a[0], scale_a);
+        if (!own_a) a.give(lane, n.a[0], with.scale_a);
         for (int i = 0; own_a && i < rows * K / 32; ++i) {
             const auto p = matrix::tall<rows, K, matrix::per_register<A>>(lane, i);
-            n.a[0][p.inner][p.outer] = matrix::Traits<A>::get(own_a, i) * scale_a;
+            n.a[0][p.inner][p.outer] = matrix::Traits<A>::get(own_a, i) * with.scale_a;
         }
-        b.give(lane, n.b[0], scale_b);
-        for (int i = 0; keep && i < rows * N / 32; ++i) {
-            const auto p = matrix::tall<rows, N, 2>(lane, i);
-            n.c[0][p.outer][p.inner] = matrix::Traits<D>::get(d, i);
-        }
+        b.give(lane, n.b[0], with.scale_b);
+        if (with.keep) matrix::give_sums<D>(n.c[0], d, lane);
     }
     SIMT_NO_CHECK void take(const Numbers& n, int lane) const {
-        for (int i = 0; i < rows * N / 32; ++i) {
-            const auto p = matrix::tall<rows, N, 2>(lane, i);
-            matrix::Traits<D>::set(d, i, matrix::finish(n.c[0][p.outer][p.inner], saturate));
-        }
+        matrix::take_sums<D>(n.c[0], d, lane, with.saturate);
     }
-};
-
-struct WgmmaWith {  // what the instruction says beside its operands
-    bool keep;      // D += A B, else D = A B
-    bool saturate;
-    int scale_a, scale_b;  // 1 or -1
 };
 
 template <class Own, size_t ND>
@@ -106,10 +99,7 @@ static inline void multiply_warpgroup(Own& own, Register<4>* const (&d)[ND], uin
     for (size_t i = 0; i < ND; ++i) out[i] = *d[i];
     own.b.read(own.b, MatrixOperand(b, at), 0, at);
     own.d = out;
-    own.keep = with.keep;
-    own.saturate = with.saturate;
-    own.scale_a = with.scale_a;
-    own.scale_b = with.scale_b;
+    own.with = with;
     own.at = at;
     matrix::multiply(own);
     for (size_t i = 0; i < ND; ++i) *d[i] = out[i];
@@ -143,9 +133,6 @@ SIMT_NO_CHECK static inline uint32_t* committed_by_warpgroup() {
     auto* all = static_cast<Committed*>(block_slot(committed_slot, sizeof(Committed)));
     return all->lanes + thread_rank() / 128 * 4;
 }
-SIMT_NO_CHECK static inline uint32_t own_groups(uint32_t more) {
-    return *static_cast<uint32_t*>(thread_slot(own_groups_slot, sizeof(uint32_t))) += more;
-}
 SIMT_NO_CHECK static inline bool all_issued(uint32_t groups) {
     const uint32_t* lanes = committed_by_warpgroup();
     for (int warp = 0; warp < 4; ++warp)
@@ -156,10 +143,10 @@ SIMT_NO_CHECK static inline void wgmma_commit() {
     uint32_t* const lanes = committed_by_warpgroup();
     mbarrier_arrived(lanes);
     lanes[thread_rank() / 32 % 4]++;
-    own_groups(1);
+    own_count(own_groups_slot, 1);
 }
 static inline void wgmma_wait(uint32_t newest) {
-    const uint32_t groups = own_groups(0);
+    const uint32_t groups = own_count(own_groups_slot);
     while (groups > newest && !all_issued(groups - newest)) spin();
     mbarrier_passed(committed_by_warpgroup());
 }
