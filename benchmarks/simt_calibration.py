@@ -177,7 +177,9 @@ def _nvcc(case: Case, bug: bool, arch: str, folder: Path) -> Path | None:
     argv = [
         "nvcc",
         "-std=c++17",
-        f"-arch={arch}",
+        # As -arch=sm_90a nvcc makes code of compute_90 too, which has no wgmma.
+        "-gencode",
+        f"arch={arch.replace('sm', 'compute')},code={arch}",
         "-lineinfo",
         "-O2",
         "-w",

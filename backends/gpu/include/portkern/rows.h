@@ -6,13 +6,13 @@
 // -inf
 __device__ __forceinline__ scalar_t lowest() { return scalar_t(__int_as_float(0xff800000)); }
 
-// 16 bytes of two packs, from `bytes` on, between 0 and 16: as a load of them would give if it could begin there.
-__device__ __forceinline__ Pack joined(const Pack& low, const Pack& high, int bytes) {
-    uint64_t words[4];
-    memcpy(words, &low, 16);
-    memcpy(words + 2, &high, 16);
+__device__ __forceinline__ uint64_t word(unsigned low, unsigned high) { return (uint64_t)high << 32 | low; }
+
+// 16 bytes of two packs, from `bytes` on, fewer than 16: as a load of them would give if it could begin there.
+__device__ __forceinline__ Pack joined(const Bits& low, const Bits& high, int bytes) {
     const bool far = bytes >= 8;
-    const uint64_t a = far ? words[1] : words[0], b = far ? words[2] : words[1], c = far ? words[3] : words[2];
+    const uint64_t a = far ? word(low.z, low.w) : word(low.x, low.y), b = far ? word(high.x, high.y) : word(low.z, low.w),
+                   c = far ? word(high.z, high.w) : word(high.x, high.y);
     const int bits = bytes % 8 * 8;
     const uint64_t result[2] = {a >> bits | b << 1 << (63 - bits), b >> bits | c << 1 << (63 - bits)};
     Pack pack;
@@ -64,12 +64,13 @@ struct Row {
     }
     // Of `other`, which is as long as the row, the elements beside pack i; zeros beside what is not the row's.
     __device__ __forceinline__ Pack beside(const scalar_t* other, int64_t i) const {
-        const Pack* packs = reinterpret_cast<const Pack*>(other);
-        if (WHOLE) return packs[i];
+        if (WHOLE) return reinterpret_cast<const Pack*>(other)[i];
         // Of four elements these are no fewer instructions than a load of each.
         if constexpr (V == 8)
-            if (!edge(i) && (i + 1) * V <= length && (uintptr_t)other % 16 == 0)
-                return skip == 0 ? packs[i] : joined(packs[i - 1], packs[i], (V - skip) * sizeof(scalar_t));
+            if (!edge(i) && (i + 1) * V <= length && (uintptr_t)other % 16 == 0) {
+                const Bits* packs = reinterpret_cast<const Bits*>(other);
+                return joined(packs[i - (skip > 0)], packs[i], skip > 0 ? (V - skip) * (int)sizeof(scalar_t) : 0);
+            }
         Pack pack;
 #pragma unroll
         for (int j = 0; j < V; ++j) pack.at[j] = has(i, j) ? other[column(i, j)] : scalar_t(0.0f);

@@ -155,29 +155,50 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> 
     const auto is_there = [&](int u) { return active && u * stride < left_rows; };
     float total[ROWS][N] = {};
     const auto start_of = [&](int u) { return a.start + (is_there(u) ? u * stride * all.k : 0); };
-    const auto add = [&](int64_t column, const auto& left) {
-        const T* right = b + column * all.n;
+    const auto add = [&](const auto& right, const auto& left) {
 #pragma unroll
         for (int e = 0; e < N; ++e) {
-            const float factor = e < all.n ? float(right[e]) : 0.0f;
+            const float factor = right(e);
 #pragma unroll
             for (int u = 0; u < ROWS; ++u) total[u][e] = fmaf(float(left(u)), factor, total[u][e]);
         }
     };
+    const auto beside = [&](int64_t column) {
+        return [=, at = b + column * all.n](int e) { return e < all.n ? float(at[e]) : 0.0f; };
+    };
     const auto take_edge = [&](int64_t i) {
 #pragma unroll 1
         for (int j = 0; j < VEC; ++j)
-            if (a.has(i, j)) add(a.column(i, j), [&](int u) { return start_of(u)[i * VEC + j]; });
+            if (a.has(i, j)) add(beside(a.column(i, j)), [&](int u) { return start_of(u)[i * VEC + j]; });
     };
+    // Beside a pack of A lie N of B, if rows of both begin with one.
+    const bool packed = R::WHOLE && all.n == N && (uintptr_t)all.b % (VEC * sizeof(T)) == 0;
     const int64_t first = R::WHOLE ? part.first : max(part.first, (int64_t)1);
     const int64_t last = R::WHOLE ? part.last : min(part.last, a.packs - 1);
+    const auto each_pack = [&](const auto& take) {
 #pragma unroll AHEAD
-    for (int64_t i = first + lane; i < last; i += lanes) {
-        Pack packs[ROWS];
+        for (int64_t i = first + lane; i < last; i += lanes) {
+            Pack packs[ROWS];
 #pragma unroll
-        for (int u = 0; u < ROWS; ++u) packs[u] = reinterpret_cast<const Pack*>(start_of(u))[i];
+            for (int u = 0; u < ROWS; ++u) packs[u] = reinterpret_cast<const Pack*>(start_of(u))[i];
+            take(packs, i);
+        }
+    };
+    if (packed) {
+        each_pack([&](const Pack (&packs)[ROWS], int64_t i) {
+            Some<VEC, T> right[N];
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) add(a.column(i, j), [&](int u) { return packs[u].at[j]; });
+            for (int q = 0; q < N; ++q) right[q] = reinterpret_cast<const Some<VEC, T>*>(b)[i * N + q];
+#pragma unroll
+            for (int j = 0; j < VEC; ++j)
+                add([&](int e) { return float(right[(j * N + e) / VEC].at[(j * N + e) % VEC]); },
+                    [&](int u) { return packs[u].at[j]; });
+        });
+    } else {
+        each_pack([&](const Pack (&packs)[ROWS], int64_t i) {
+#pragma unroll
+            for (int j = 0; j < VEC; ++j) add(beside(a.column(i, j)), [&](int u) { return packs[u].at[j]; });
+        });
     }
     if (!R::WHOLE && lane == 0 && part.first == 0) take_edge(0);
     if (!R::WHOLE && lane == lanes - 1 && part.last == a.packs && a.packs > 1) take_edge(a.packs - 1);
@@ -203,10 +224,10 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     const int64_t groups = all.batch * ((all.m + together - 1) / together) * stride;
     const int lanes = lanes_for(packs, 2);
     const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 2 * FILLING, 4 * 32);
-    const int64_t blocks = (groups * splits * lanes + THREADS - 1) / THREADS;
+    const Blocks blocks = blocks_for(groups * splits * lanes, THREADS);
     const int64_t count = all.batch * all.m * all.n;
     return share_depth(splits, all.c, count, stream, [&](const Output& to) {
-        few_columns<N, R><<<(unsigned)blocks, THREADS, 0, stream>>>(all, to.parts, lanes, stride, splits);
+        few_columns<N, R><<<blocks.count, blocks.threads, 0, stream>>>(all, to.parts, lanes, stride, splits);
     }, all.scale, all.n);
 }
 
