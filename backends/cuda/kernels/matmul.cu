@@ -10,24 +10,46 @@
 #define BAND 8  // knob: 4 8 16 32
 #define WIDE_FROM 96  // knob: 32 48 64 96 128 192
 #define PIPELINE 4  // knob: 2 3 4
-#define SPLIT_FROM 500  // knob: 100 500 2000
+#define SPLIT_FROM 1000  // knob: 100 500 1000 2000
 #define PAD_FROM 64  // knob: 16 64 256
 #define HALVE_FROM 50  // knob: 50 100 200 400
 #define PAD_DENSE 200  // knob: 100 200 400
 #define SMALL_BELOW 256  // knob: 0 128 256 512
 #include <portkern/padded.h>
-#include <portkern/tensor_cores.h>
 #include <portkern/thin_product.h>
-
-constexpr int THREADS = 256;
-// Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
-// the parts; but where tiles nearly fill a GPU, a second kernel takes longer than what it spares.
-constexpr int64_t LEAST_DEPTH = 256, LEAST_DEPTH_FMA = 64, LEAST_DEPTH_FILLED = 1024;
 
 // How often an element of the operands and the result is used, if all are prepared.
 inline double products_per_element(int64_t m, int64_t n, int64_t k) {
     return double(m) * n * k / (double(m) * k + double(k) * n + double(m) * n);
 }
+
+#ifdef PORTKERN_FLOAT32
+#include <portkern/tiled_product.h>
+#ifdef PORTKERN_HOPPER
+#include <portkern/split_product.h>
+#endif
+
+template <bool ALIGNED>
+int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+           cudaStream_t stream) {
+#ifdef PORTKERN_HOPPER
+    if (ALIGNED && double(m) * n * k >= SPLIT_FROM * 1e6 && split::suits(1, m, n, k))
+        return split::launch(a, b, c, 1, m, n, k, stream, [&](const Odd& odd) {
+            return tiled::launch<tiled::Large, true>(a, b, c, 1, m, n, k, stream, odd);
+        });
+#endif
+    return tiled::launch_tiles<ALIGNED>(a, b, c, 1, m, n, k, stream);
+}
+
+#else
+#include <portkern/tensor_cores.h>
+#ifdef PORTKERN_HOPPER
+#include <portkern/tile_product.h>
+#include <portkern/wide_product.h>
+#endif
+
+constexpr int THREADS = 256;
+constexpr int64_t LEAST_DEPTH = 256;  // of a block's depth, where several share a tile
 
 // A pack of row `row` of a matrix, with zeros for what lies outside. ALIGNED: rows are whole packs.
 template <bool ALIGNED>
@@ -44,118 +66,6 @@ __device__ __forceinline__ Pack load(const scalar_t* __restrict__ from, int64_t 
     }
     return pack;
 }
-
-#ifdef PORTKERN_FLOAT32
-#include <portkern/tiled_product.h>
-#ifdef PORTKERN_HOPPER
-#include <portkern/split_product.h>
-#endif
-
-// A block computes a square of 16 * T; each of its 16 x 16 threads T x T elements, in groups of 4
-// rows and 4 columns that lie 64 apart. DEPTH makes the tiles of A and B one pack per thread each.
-template <int T, bool ALIGNED>
-__global__ __launch_bounds__(THREADS) void matmul_fma(const float* __restrict__ a,
-                                                      const float* __restrict__ b, const Output all,
-                                                      int64_t m, int64_t n, int64_t k, int64_t across,
-                                                      int64_t tiles, int64_t each, Odd odd) {
-    constexpr int SIDE = 16 * T, DEPTH = 64 / T;
-    __shared__ alignas(16) float tile_a[2][DEPTH][SIDE + 4];  // transposed: columns of A
-    __shared__ alignas(16) float tile_b[2][DEPTH][SIDE];
-    const int64_t tile = blockIdx.x % tiles, row0 = tile / across * SIDE, column0 = tile % across * SIDE;
-    const int64_t split = blockIdx.x / tiles, from = split * each, to = min(k, from + each);
-    if (!odd.in(row0, column0, SIDE, m, n)) return;
-    float* __restrict__ c = all.parts ? all.parts + split * m * n : all.whole;
-    const int ty = threadIdx.x / 16 * 4, tx = threadIdx.x % 16 * 4;
-    const int a_row = threadIdx.x / (DEPTH / 4), a_depth = threadIdx.x % (DEPTH / 4) * 4;
-    const int b_depth = threadIdx.x / (SIDE / 4), b_column = threadIdx.x % (SIDE / 4) * 4;
-    Pack next_a, next_b;
-    const auto fetch = [&](int64_t depth) {
-        next_a = load<ALIGNED>(a, row0 + a_row, depth + a_depth, m, k);
-        next_b = load<ALIGNED>(b, depth + b_depth, column0 + b_column, k, n);
-    };
-    const auto stage = [&](int s) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) tile_a[s][a_depth + j][a_row] = next_a.at[j];
-        *reinterpret_cast<Pack*>(&tile_b[s][b_depth][b_column]) = next_b;
-    };
-    float sums[T][T] = {};
-    fetch(from);
-    stage(0);
-    __syncthreads();
-    int turn = 0;
-    for (int64_t depth = from; depth < to; depth += DEPTH, turn ^= 1) {
-        if (depth + DEPTH < to) fetch(depth + DEPTH);
-#pragma unroll
-        for (int d = 0; d < DEPTH; ++d) {
-            float left[T], right[T];
-#pragma unroll
-            for (int g = 0; g < T; g += 4) {
-                *reinterpret_cast<float4*>(left + g) =
-                    *reinterpret_cast<const float4*>(&tile_a[turn][d][g * 16 + ty]);
-                *reinterpret_cast<float4*>(right + g) =
-                    *reinterpret_cast<const float4*>(&tile_b[turn][d][g * 16 + tx]);
-            }
-#pragma unroll
-            for (int i = 0; i < T; ++i)
-#pragma unroll
-                for (int j = 0; j < T; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
-        }
-        if (depth + DEPTH < to) stage(turn ^ 1);
-        __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < T; ++i)
-#pragma unroll
-        for (int g = 0; g < T; g += 4) {
-            const int64_t row = row0 + i / 4 * 64 + ty + i % 4, column = column0 + g * 16 + tx;
-            if (row >= m) continue;
-            if (ALIGNED) {
-                const Pack pack = {sums[i][g], sums[i][g + 1], sums[i][g + 2], sums[i][g + 3]};
-                if (column < n) reinterpret_cast<Pack*>(c)[(row * n + column) / VEC] = pack;
-                continue;
-            }
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-                if (column + j < n) c[row * n + column + j] = sums[i][g + j];
-        }
-}
-
-template <int T, bool ALIGNED>
-int launch_tiles(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                 cudaStream_t stream, Odd odd = {}) {
-    const int64_t across = (n + 16 * T - 1) / (16 * T), down = (m + 16 * T - 1) / (16 * T);
-    if (T == 8 && across * down < FEW_TILES)  // too few blocks to fill a GPU: smaller ones
-        return launch_tiles<4, ALIGNED>(a, b, c, m, n, k, stream, odd);
-    const int64_t tiles = across * down, least = tiles < FEW_TILES ? LEAST_DEPTH_FMA : LEAST_DEPTH_FILLED;
-    Depths depths(odd.rows.most ? FEW_TILES * 2 : tiles, k, 64 / T, 2 * FEW_TILES, least);
-    return share_depth(depths.splits, c, m * n, stream, [&](const Output& to) {
-        matmul_fma<T, ALIGNED><<<(unsigned)(across * down * depths.splits), THREADS, 0, stream>>>(
-            a, b, to, m, n, k, across, across * down, depths.each, odd);
-    });
-}
-
-
-template <bool ALIGNED>
-int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-           cudaStream_t stream) {
-#ifdef PORTKERN_HOPPER
-    if (ALIGNED && double(m) * n * k >= SPLIT_FROM * 1e6 && split::suits(1, m, n, k))
-        return split::launch(a, b, c, 1, m, n, k, stream, [&](const Odd& odd) {
-            return launch_tiles<8, true>(a, b, c, m, n, k, stream, odd);
-        });
-#endif
-    // Of few columns or rows a square would be mostly beyond the last.
-    if (n <= tiled::Narrow::columns && m > n)
-        return tiled::launch<tiled::Narrow, ALIGNED>(a, b, c, 1, m, n, k, stream);
-    if (m <= tiled::Flat::rows) return tiled::launch<tiled::Flat, ALIGNED>(a, b, c, 1, m, n, k, stream);
-    return launch_tiles<8, ALIGNED>(a, b, c, m, n, k, stream);
-}
-
-#else
-#ifdef PORTKERN_HOPPER
-#include <portkern/tile_product.h>
-#include <portkern/wide_product.h>
-#endif
 
 // What a block computes, its 8 warps 2 x 4 parts of it. Rows in shared memory are padded by 16 bytes,
 // so that the 8 rows an ldmatrix touches at once lie in different banks.

@@ -10,7 +10,7 @@
 namespace tiled {
 // Of a block's depth, where several share a tile: of FMAs so little, because they take longer than adding
 // the parts; but where tiles nearly fill a GPU, a second kernel takes longer than what it spares.
-constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 64 : 512, LEAST_DEPTH_FILLED = 1024;
+constexpr int LEAST_DEPTH = sizeof(scalar_t) == 4 ? 128 : 512, LEAST_DEPTH_FILLED = 1024;
 
 constexpr int DEPTH = 4 * VEC;        // rows of B in shared memory, columns of A
 constexpr int PITCH_A = DEPTH + VEC;  // 8 neighbouring rows lie in different banks
@@ -28,30 +28,44 @@ using Small = Tile<64, 64, 2>;
 using Narrow = Tile<128, 32, 1>;
 using Flat = Tile<32, 128, 4>;
 
-struct Matrix {
-    const scalar_t* at;
-    int64_t rows, columns;
-};
-
-// 16 bytes of one row, with zeros for what lies outside. ALIGNED: rows are whole packs.
+// 16 bytes of a row that has `left` elements more, with zeros for what lies outside. ALIGNED: rows are whole
+// packs.
 template <bool ALIGNED>
-__device__ __forceinline__ void copy(scalar_t* to, const Matrix& from, int64_t row,
-                                     int64_t column) {
-    const int64_t at = row * from.columns + column;
-    if constexpr (ALIGNED) {
-        const bool inside = row < from.rows && column < from.columns;
-        copy_async<16>(to, inside ? from.at + at : from.at, inside ? 16 : 0);
-    } else {
-#pragma unroll 4
+__device__ __forceinline__ void copy(scalar_t* to, const scalar_t* from, int left) {
+    if constexpr (ALIGNED) copy_async<16>(to, from, left > 0 ? 16 : 0);
+    else
+#pragma unroll
         for (int j = 0; j < VEC; ++j) {
-            const bool inside = row < from.rows && column + j < from.columns;
-            if constexpr (sizeof(scalar_t) == 4)
-                copy_async<4>(to + j, inside ? from.at + at + j : from.at, inside ? 4 : 0);
-            else
-                to[j] = inside ? from.at[at + j] : scalar_t(0.0f);
+            if constexpr (sizeof(scalar_t) == 4) copy_async<4>(to + j, from + j, j < left ? 4 : 0);
+            else to[j] = j < left ? from[j] : scalar_t(0.0f);
         }
-    }
 }
+
+// Brings in rows and columns of one operand that a tile needs: PACKS side by side make one of its rows, of
+// PITCH elements in shared memory. A thread has the same place in rows that lie STRIDE apart.
+template <int ROWS, int PACKS, int PITCH, int THREADS, bool ALIGNED>
+struct Bringer {
+    static constexpr int STRIDE = THREADS / PACKS, COUNT = ROWS / STRIDE;
+    static_assert(ROWS % STRIDE == 0, "threads take whole packs alike");
+    const scalar_t* from;
+    int64_t pitch;  // elements from a row that is this thread's to the next one
+    int row, column, at;  // the first one's place in the tile, and where in shared memory
+
+    __device__ __forceinline__ Bringer(const scalar_t* base, int64_t row0, int64_t column0, int64_t columns)
+        : row(threadIdx.x / PACKS),
+          column(threadIdx.x % PACKS * VEC),
+          at(row * PITCH + column) {
+        from = base + (row0 + row) * columns + column0 + column;
+        pitch = columns * STRIDE;
+    }
+    // From `ahead` elements on; there are `rows` and `columns` left of the tile's first place.
+    __device__ __forceinline__ void bring(scalar_t* tile, int64_t ahead, int rows, int columns) const {
+        const scalar_t* source = from + ahead;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i, source += pitch)
+            copy<ALIGNED>(tile + at + i * STRIDE * PITCH, source, row + i * STRIDE < rows ? columns - column : 0);
+    }
+};
 
 // A lane has 4 rows that lie 8 apart, lane / 4 the first, and COLUMNS columns in groups: lane % 4
 // is the first group, the others lie 4 groups apart. This is how mma.sync gives its results.
@@ -61,9 +75,11 @@ constexpr int GROUP = 4;
 template <int COLUMNS, int PITCH_B>
 __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const float* a,
                                          const float* b) {
+    // Loads of the next rows go ahead of products, as far as there are registers for them.
+    constexpr int TURNS = COLUMNS <= 8 ? DEPTH / 2 : 1;
     a += threadIdx.x % 32 / 4 * PITCH_A;
     b += threadIdx.x % 4 * GROUP;
-#pragma unroll 1  // more at once would take more registers
+#pragma unroll TURNS
     for (int d = 0; d < DEPTH; d += 2) {
         alignas(16) float left[4][2], right[4];
 #pragma unroll
@@ -117,22 +133,20 @@ __global__ __launch_bounds__(T::threads, 2) void tiled_product(
     const int64_t batch = number / across / down;
     const int64_t row0 = number / across % down * T::rows, column0 = number % across * T::columns;
     if (T::rows == T::columns && !odd.of(batch, m, n).in(row0, column0, T::rows, m, n)) return;
-    const Matrix a = {every_a + batch * m * k, m, k}, b = {every_b + batch * k * n, k, n};
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warp_row = warp / T::abreast * 32, warp_column = warp % T::abreast * T::warp_columns;
     const int first = (int)(split * each / DEPTH);
     const int end = (int)((min(k, (split + 1) * each) + DEPTH - 1) / DEPTH);
+    const int rows = (int)min(m - row0, (int64_t)T::rows), columns = (int)min(n - column0, (int64_t)T::columns);
+    const Bringer<T::rows, DEPTH / VEC, PITCH_A, T::threads, ALIGNED> of_a(every_a + batch * m * k, row0, 0, k);
+    const Bringer<DEPTH, T::columns / VEC, PITCH_B, T::threads, ALIGNED> of_b(every_b + batch * k * n, 0, column0, n);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp_row = warp / T::abreast * 32, warp_column = warp % T::abreast * T::warp_columns;
     const auto fetch = [&](int step) {
-        scalar_t *tile = tiles + step % STAGES * T::stage, *right = tile + T::rows * PITCH_A;
+        scalar_t* tile = tiles + step % STAGES * T::stage;
         const int64_t depth = (int64_t)step * DEPTH;
         if (step < end) {
-#pragma unroll 1
-            for (int p = threadIdx.x; p < T::rows * DEPTH / VEC; p += T::threads)
-                copy<ALIGNED>(tile + p / 4 * PITCH_A + p % 4 * VEC, a, row0 + p / 4, depth + p % 4 * VEC);
-#pragma unroll 1
-            for (int p = threadIdx.x * VEC; p < DEPTH * T::columns; p += T::threads * VEC)
-                copy<ALIGNED>(right + p / T::columns * PITCH_B + p % T::columns, b, depth + p / T::columns,
-                              column0 + p % T::columns);
+            const int deep = (int)min(k - depth, (int64_t)DEPTH);
+            of_a.bring(tile, depth, rows, deep);
+            of_b.bring(tile + T::rows * PITCH_A, depth * n, deep, columns);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");  // an empty one keeps the count right
     };
@@ -186,14 +200,16 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
     });
 }
 
-// Small products, or too few blocks to fill a GPU: smaller tiles. Few columns or rows: not half of one.
+// Small products, or so few blocks that some multiprocessors would have one more than others, which are half
+// of all: smaller tiles. Few columns or rows: not half of one.
 template <bool ALIGNED>
 int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
                  int64_t k, cudaStream_t stream) {
     if (n <= Narrow::columns && m > n) return launch<Narrow, ALIGNED>(a, b, c, batch, m, n, k, stream);
     if (m <= Flat::rows) return launch<Flat, ALIGNED>(a, b, c, batch, m, n, k, stream);
     const int64_t large = batch * ((m + 127) / 128) * ((n + 127) / 128);
-    if (large < FEW_TILES || m <= 64 || n <= 64)
+    const int64_t few = sizeof(scalar_t) == 4 ? 4 * FEW_TILES : FEW_TILES;
+    if (large < few || m <= 64 || n <= 64)
         return launch<Small, ALIGNED>(a, b, c, batch, m, n, k, stream);
     return launch<Large, ALIGNED>(a, b, c, batch, m, n, k, stream);
 }
