@@ -136,6 +136,7 @@ __global__ __launch_bounds__(THREADS) void matmul_mma(const scalar_t* __restrict
                                                       const scalar_t* __restrict__ b, const Output all,
                                                       int64_t m, int64_t n, int64_t k, int64_t across,
                                                       int64_t count, int64_t each) {
+    let_next_begin();
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
     const int64_t tile = blockIdx.x % count, split = blockIdx.x / count, from = split * each;

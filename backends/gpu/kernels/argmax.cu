@@ -102,6 +102,7 @@ template <class R>
 __global__ __launch_bounds__(LARGE) void argmax_wide(
     const scalar_t* __restrict__ x, int64_t* __restrict__ index, Key* partial, int64_t cols,
     unsigned splits) {
+    let_next_begin();
     __shared__ Key warps[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
     const R in(x, row, cols);
@@ -120,9 +121,10 @@ __global__ __launch_bounds__(LARGE) void argmax_wide(
 // Of what several blocks found in a row.
 template <class R>
 __global__ __launch_bounds__(BLOCK) void argmax_of_parts(const scalar_t* __restrict__ x,
-                                                         const Key* __restrict__ partial,
+                                                         const Key* partial,
                                                          int64_t* __restrict__ index, int64_t rows,
                                                          int64_t cols, unsigned splits) {
+    wait_for_previous();
     const int lanes = WARP_SIZE_MIN, lane = threadIdx.x % lanes;
     const int64_t row = group_of_lanes(lanes);
     Key key = 0;
@@ -164,8 +166,7 @@ int launch(const scalar_t* x, int64_t* index, int64_t rows, int64_t cols, cudaSt
                                                                           splits);
     if (partial.data) {
         const int64_t blocks = (rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
-        argmax_of_parts<R><<<(unsigned)blocks, BLOCK, 0, stream>>>(x, partial.data, index, rows,
-                                                                       cols, splits);
+        launch_next(argmax_of_parts<R>, blocks, BLOCK, stream, x, partial.data, index, rows, cols, splits);
     }
     return (int)cudaGetLastError();
 }

@@ -138,6 +138,7 @@ template <class R>
 __global__ __launch_bounds__(threads_most<R>(BLOCK)) void cross_entropy_wide(const Tensors all,
                                                                              float2* parts,
                                                                              unsigned splits) {
+    let_next_begin();
     __shared__ float2 warps[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
     const R in(all.logits, row, all.classes);
@@ -158,8 +159,9 @@ __global__ __launch_bounds__(threads_most<R>(BLOCK)) void cross_entropy_wide(con
 }
 
 __global__ __launch_bounds__(BLOCK) void cross_entropy_of_parts(const Tensors all,
-                                                                const float2* __restrict__ parts,
+                                                                const float2* parts,
                                                                 unsigned splits) {
+    wait_for_previous();
     const int lanes = WARP_SIZE_MIN, lane = threadIdx.x % lanes;
     const int64_t row = group_of_lanes(lanes);
     float2 seen = make_float2(Max::start(), 0.0f);
@@ -195,7 +197,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
     cross_entropy_wide<R><<<(unsigned)(all.rows * splits), threads, 0, stream>>>(all, parts.data, splits);
     if (parts.data) {
         const int64_t blocks = (all.rows * WARP_SIZE_MIN + BLOCK - 1) / BLOCK;
-        cross_entropy_of_parts<<<(unsigned)blocks, BLOCK, 0, stream>>>(all, parts.data, splits);
+        launch_next(cross_entropy_of_parts, blocks, BLOCK, stream, all, parts.data, splits);
     }
     return (int)cudaGetLastError();
 }

@@ -121,7 +121,7 @@ __global__ __launch_bounds__(SHORT_BLOCK) void cumsum_short(const scalar_t* __re
 template <class R>
 __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict__ x,
                                                      scalar_t* __restrict__ y,
-                                                     const double* __restrict__ sums, int64_t cols,
+                                                     const double* sums, int64_t cols,
                                                      unsigned splits, bool alike) {
     // Two sets, used in turn: one barrier per chunk keeps writers off what others still read.
     __shared__ float totals[2][BLOCK / WARP_SIZE_MIN];
@@ -134,6 +134,7 @@ __global__ __launch_bounds__(BLOCK) void cumsum_wide(const scalar_t* __restrict_
     typename R::Pack next;
     if (part.first + threadIdx.x < part.last) next = in.load(part.first + threadIdx.x);
     if (sums) {
+        wait_for_previous();
         double before = 0.0;  // each warp's lanes ask for these together, and for what they scan first
         for (int64_t s = lane; s < split; s += WARP_SIZE) before += sums[row * splits + s];
         for (int d = WARP_SIZE / 2; d > 0; d /= 2) before += warp_shuffle_xor(before, d);
@@ -165,6 +166,7 @@ template <class R>
 __global__ __launch_bounds__(BLOCK) void sum_parts(const scalar_t* __restrict__ x,
                                                    double* __restrict__ sums, int64_t cols,
                                                    unsigned splits) {
+    let_next_begin();
     __shared__ double warps[BLOCK / WARP_SIZE_MIN];
     const R in(x, blockIdx.x / splits, cols);
     const Part part(in.packs, splits, blockIdx.x % splits);
@@ -212,11 +214,13 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     const int64_t splits = splits_for(rows, packs, FILL, least_of_part(rows, packs));
     Scratch<double> sums(splits > 1 ? rows * splits : 0, stream);
     if (sums.error) return (int)sums.error;
-    if (sums.data)
-        sum_parts<R><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, cols, splits);
     const unsigned threads = threads_for(packs, 1, BLOCK);
-    cumsum_wide<R><<<(unsigned)(rows * splits), threads, 0, stream>>>(x, y, sums.data, cols, splits,
-                                                                          alike);
+    if (sums.data) {
+        sum_parts<R><<<(unsigned)(rows * splits), BLOCK, 0, stream>>>(x, sums.data, cols, splits);
+        launch_next(cumsum_wide<R>, rows * splits, threads, stream, x, y, sums.data, cols, splits, alike);
+    } else {
+        cumsum_wide<R><<<(unsigned)rows, threads, 0, stream>>>(x, y, nullptr, cols, 1, alike);
+    }
     return (int)cudaGetLastError();
 }
 

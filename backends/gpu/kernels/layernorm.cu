@@ -220,6 +220,7 @@ __global__ __launch_bounds__(BLOCK) void layernorm_wide(const Tensors all) {
 template <class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_look(const Tensors all, Moments* seen,
                                                         unsigned splits) {
+    let_next_begin();
     const R in(all.x, blockIdx.x / splits, all.cols);
     const Moments part = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = part;
@@ -228,8 +229,9 @@ __global__ __launch_bounds__(BLOCK) void layernorm_look(const Tensors all, Momen
 // Moments of parts about their own means become those about the first one's, by Chan's formula.
 template <class R>
 __global__ __launch_bounds__(BLOCK) void layernorm_finish(const Tensors all,
-                                                          const Moments* __restrict__ seen,
+                                                          const Moments* seen,
                                                           unsigned splits) {
+    wait_for_previous();
     __shared__ float2 partial[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
     const Moments* parts = seen + row * splits;
@@ -296,7 +298,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
     if (seen.error) return (int)seen.error;
     const unsigned blocks = (unsigned)(all.rows * splits);
     layernorm_look<R><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
-    layernorm_finish<R><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
+    launch_next(layernorm_finish<R>, blocks, BLOCK, stream, all, seen.data, splits);
     return (int)cudaGetLastError();
 }
 

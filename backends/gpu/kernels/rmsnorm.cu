@@ -140,14 +140,16 @@ __global__ __launch_bounds__(BLOCK) void rmsnorm_wide(const Tensors all) {
 
 template <class R>
 __global__ __launch_bounds__(BLOCK) void rmsnorm_look(const Tensors all, float* seen, unsigned splits) {
+    let_next_begin();
     const R in(all.x, blockIdx.x / splits, all.cols);
     const float total = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = total;
 }
 
 template <class R>
-__global__ __launch_bounds__(BLOCK) void rmsnorm_finish(const Tensors all, const float* __restrict__ seen,
+__global__ __launch_bounds__(BLOCK) void rmsnorm_finish(const Tensors all, const float* seen,
                                                         unsigned splits) {
+    wait_for_previous();
     __shared__ float partial[WARPS_MOST];
     const int64_t row = blockIdx.x / splits;
     float total = 0.0f;
@@ -196,7 +198,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
     if (seen.error) return (int)seen.error;
     const unsigned blocks = (unsigned)(all.rows * splits);
     rmsnorm_look<R><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
-    rmsnorm_finish<R><<<blocks, BLOCK, 0, stream>>>(all, seen.data, splits);
+    launch_next(rmsnorm_finish<R>, blocks, BLOCK, stream, all, seen.data, splits);
     return (int)cudaGetLastError();
 }
 

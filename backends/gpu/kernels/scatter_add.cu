@@ -164,6 +164,7 @@ template <int V>
 __global__ __launch_bounds__(CROWD) void scatter_add_crowded(
     const int64_t* __restrict__ index, const scalar_t* __restrict__ src, float* __restrict__ partial,
     int64_t rows, int64_t dim, int64_t n, int wide, int64_t parts, int64_t tiles) {
+    let_next_begin();
     constexpr int TALL = SUMS / V;
     __shared__ float sums[TALL][CROWD * V];
     __shared__ int list[CHUNK];
@@ -206,9 +207,10 @@ __global__ __launch_bounds__(CROWD) void scatter_add_crowded(
 
 // x with what the parts have, of all elements side by side.
 __global__ __launch_bounds__(CROWD) void scatter_add_parts(const scalar_t* __restrict__ x,
-                                                           const float* __restrict__ partial,
+                                                           const float* partial,
                                                            scalar_t* __restrict__ y, int64_t count,
                                                            int64_t parts, int lanes) {
+    wait_for_previous();
     const int64_t i = ((int64_t)blockIdx.x * CROWD + threadIdx.x) / lanes;
     float total = 0.0f;
     for (int64_t part = threadIdx.x % lanes; i < count && part < parts; part += lanes)
@@ -232,8 +234,7 @@ int launch_crowded(const scalar_t* x, const int64_t* index, const scalar_t* src,
         index, src, partial.data, rows, dim, n, wide, parts, tiles);
     const int lanes = lanes_for(parts, 8);
     const int64_t blocks = (rows * dim * lanes + CROWD - 1) / CROWD;
-    scatter_add_parts<<<(unsigned)blocks, CROWD, 0, stream>>>(x, partial.data, y, rows * dim, parts,
-                                                              lanes);
+    launch_next(scatter_add_parts, blocks, CROWD, stream, x, partial.data, y, rows * dim, parts, lanes);
     return (int)cudaGetLastError();
 }
 

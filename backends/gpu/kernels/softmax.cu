@@ -180,6 +180,7 @@ __global__ __launch_bounds__(BLOCK) void softmax_wide(const scalar_t* __restrict
 template <class R>
 __global__ __launch_bounds__(BLOCK) void softmax_look(const scalar_t* __restrict__ x, Seen* seen,
                                                       int64_t cols, unsigned splits) {
+    let_next_begin();
     const R in(x, blockIdx.x / splits, cols);
     const Seen part = look(in, Part(in.packs, splits, blockIdx.x % splits));
     if (threadIdx.x == 0) seen[blockIdx.x] = part;
@@ -188,8 +189,9 @@ __global__ __launch_bounds__(BLOCK) void softmax_look(const scalar_t* __restrict
 template <class R>
 __global__ __launch_bounds__(BLOCK) void softmax_finish(const scalar_t* __restrict__ x,
                                                         scalar_t* __restrict__ y,
-                                                        const Seen* __restrict__ seen,
+                                                        const Seen* seen,
                                                         int64_t cols, unsigned splits, bool alike) {
+    wait_for_previous();
     const int64_t row = blockIdx.x / splits;
     Seen mine;
     for (int64_t s = threadIdx.x; s < splits; s += BLOCK) mine.add(seen[row * splits + s]);
@@ -249,7 +251,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     if (seen.error) return (int)seen.error;
     const unsigned blocks = (unsigned)(rows * splits);
     softmax_look<R><<<blocks, BLOCK, 0, stream>>>(x, seen.data, cols, splits);
-    softmax_finish<R><<<blocks, BLOCK, 0, stream>>>(x, y, seen.data, cols, splits, alike);
+    launch_next(softmax_finish<R>, blocks, BLOCK, stream, x, y, seen.data, cols, splits, alike);
     return (int)cudaGetLastError();
 }
 

@@ -69,6 +69,7 @@ __global__ __launch_bounds__(threads_most<R>(BLOCK)) void sum_wide(const scalar_
                                                                    scalar_t* __restrict__ y,
                                                                    float* partial, int64_t length,
                                                                    unsigned splits) {
+    let_next_begin();
     __shared__ float warps[WARPS_MOST];
     const R in(x, blockIdx.x / splits, length);
     const Part part(in.packs, splits, blockIdx.x % splits);
@@ -119,6 +120,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 1024 / BLOCK) void sum_columns(const sc
                                                             float* partial, int64_t reduce,
                                                             int64_t inner, unsigned tiles,
                                                             unsigned splits) {
+    let_next_begin();
     __shared__ float sums[BLOCK * V];
     const int wide = blockDim.x, tall = blockDim.y;
     const int64_t outer = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
@@ -174,6 +176,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 1024 / BLOCK) void sum_few_columns(cons
                                                          scalar_t* __restrict__ y, float* partial,
                                                          int64_t outer, int64_t reduce, int inner,
                                                          unsigned splits, int members) {
+    let_next_begin();
     __shared__ float all_sums[BLOCK * V];
     const int me = threadIdx.x % members, first = threadIdx.x - me;
     const int64_t group = ((int64_t)blockIdx.x * BLOCK + first) / members, packs = reduce * inner / V;
@@ -281,9 +284,10 @@ void launch_slabs(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce,
 }
 
 // What several blocks summed, of all sums side by side.
-__global__ __launch_bounds__(BLOCK) void sum_partials(const float* __restrict__ partial,
+__global__ __launch_bounds__(BLOCK) void sum_partials(const float* partial,
                                                       scalar_t* __restrict__ y, int64_t inner,
                                                       unsigned splits, int lanes, int64_t sums) {
+    wait_for_previous();
     const int64_t i = group_of_lanes(lanes);
     const float* from = partial + i / inner * splits * inner + i % inner;
     float total = 0.0f;
@@ -353,8 +357,8 @@ extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce
                                                           stream);
     if (partial) {
         const int lanes = inner >= 32 ? 1 : lanes_for(splits, 2);
-        sum_partials<<<(unsigned)((sums * lanes + BLOCK - 1) / BLOCK), BLOCK, 0, stream>>>(
-            partial, y, inner, splits, lanes, sums);
+        const int64_t blocks = (sums * lanes + BLOCK - 1) / BLOCK;
+        launch_next(sum_partials, blocks, BLOCK, stream, partial, y, inner, splits, lanes, sums);
     }
     return (int)cudaGetLastError();
 }

@@ -95,6 +95,7 @@ template <int V>
 __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
     const scalar_t* __restrict__ x, scalar_t* __restrict__ values, int64_t* __restrict__ indices,
     Key* __restrict__ keys, int64_t cols, int64_t k, int64_t parts) {
+    let_next_begin();
     constexpr int PACKS = ITEMS * VEC / V;
     __shared__ Candidates best;
     const scalar_t* row = x + blockIdx.x / parts * cols;
@@ -168,8 +169,9 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 512 / BLOCK) void topk_kernel(
 __global__ __launch_bounds__(BLOCK) void topk_of_parts(const scalar_t* __restrict__ x,
                                                        scalar_t* __restrict__ values,
                                                        int64_t* __restrict__ indices,
-                                                       const Key* __restrict__ keys, int64_t cols,
+                                                       const Key* keys, int64_t cols,
                                                        int k, int parts) {
+    wait_for_previous();
     __shared__ Candidates best;
     const Key* own = keys + (int64_t)blockIdx.x * parts * k;
     if (threadIdx.x == 0) best.count = 0;
@@ -233,8 +235,7 @@ int launch(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, 
     topk_kernel<V><<<(unsigned)(rows * parts), threads, 0, stream>>>(x, values, indices, keys.data,
                                                                      cols, k, parts);
     if (parts > 1)
-        topk_of_parts<<<(unsigned)rows, BLOCK, 0, stream>>>(x, values, indices, keys.data, cols,
-                                                            (int)k, (int)parts);
+        launch_next(topk_of_parts, rows, BLOCK, stream, x, values, indices, keys.data, cols, (int)k, (int)parts);
     return (int)cudaGetLastError();
 }
 

@@ -126,6 +126,7 @@ __global__ __launch_bounds__(T::threads, 2) void tiled_product(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
     const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t count,
     int64_t each, const Odd odd) {
+    let_next_begin();
     constexpr int PITCH_B = T::pitch_b, COLUMNS = T::warp_columns / 4;
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);

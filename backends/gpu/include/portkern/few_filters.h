@@ -2,6 +2,7 @@
 // pixel of all of them, and reads its patch where it lies. Where there are few pixels, blocks share the
 // depth. FEW_FILTERS is the kernel's knob.
 #pragma once
+#include <portkern/next_kernel.h>
 #include <portkern/patches.h>
 
 namespace few_filters {
@@ -15,6 +16,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, F > 4 ? 2 : 4) void convolve(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
     const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int each,
     float* __restrict__ parts) {
+    let_next_begin();
     __shared__ Tap taps[THREADS];
     __shared__ Some<F, float> filters[THREADS];
     const int t = threadIdx.x, depth_all = (int)(s.c * s.kh * s.kw);
@@ -62,10 +64,11 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, F > 4 ? 2 : 4) void convolve(
 }
 
 // What blocks that share the depth have of each output, in their order.
-__global__ __launch_bounds__(THREADS) void sum_parts(const float* __restrict__ parts,
+__global__ __launch_bounds__(THREADS) void sum_parts(const float* parts,
                                                      const scalar_t* __restrict__ bias,
                                                      scalar_t* __restrict__ y, int64_t count,
                                                      int64_t plane, int64_t f, int splits) {
+    wait_for_previous();
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     float sum = 0.0f;
@@ -91,8 +94,8 @@ int launch(const scalar_t* x, const scalar_t* weight, const scalar_t* bias, scal
     convolve<F><<<dim3((unsigned)blocks, splits), THREADS, 0, stream>>>(x, weight, bias, y, s, each,
                                                                         parts.data);
     if (parts.data)
-        sum_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
-            parts.data, bias, y, count, plane, s.f, splits);
+        launch_next(sum_parts, (count + THREADS - 1) / THREADS, THREADS, stream, parts.data, bias, y, count,
+                    plane, s.f, splits);
     return (int)cudaGetLastError();
 }
 

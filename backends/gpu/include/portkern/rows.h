@@ -1,6 +1,7 @@
 // Rows of any length and alignment, 16 bytes at a time, and who shares one: a few lanes where rows
 // are narrow, a block, or several blocks where there are too few rows to fill a GPU.
 #pragma once
+#include <portkern/next_kernel.h>
 #include <portkern/packs.h>
 
 // -inf

@@ -40,9 +40,10 @@ struct Output {
 
 // What several blocks summed of the elements of C, side by side; of few elements, by several lanes each.
 constexpr int ADDING = 256, FEW_SUMS = 1 << 14;
-__global__ __launch_bounds__(ADDING) void add_parts(const float* __restrict__ parts, scalar_t* c,
+__global__ __launch_bounds__(ADDING) void add_parts(const float* parts, scalar_t* c,
                                                     int64_t count, int64_t splits, int lanes,
                                                     const scalar_t* __restrict__ scale, int64_t n) {
+    wait_for_previous();
     const int64_t i = group_of_lanes(lanes);
     const int lane = threadIdx.x % lanes;
     float total = 0.0f;
@@ -64,7 +65,7 @@ int share_depth(int64_t splits, scalar_t* c, int64_t count, cudaStream_t stream,
     if (parts.data) {
         const int lanes = count <= FEW_SUMS ? lanes_for(splits, 8) : 1;
         const int64_t blocks = (count * lanes + ADDING - 1) / ADDING;
-        add_parts<<<(unsigned)blocks, ADDING, 0, stream>>>(parts.data, c, count, splits, lanes, scale, n);
+        launch_next(add_parts, blocks, ADDING, stream, parts.data, c, count, splits, lanes, scale, n);
     }
     return (int)cudaGetLastError();
 }

@@ -59,6 +59,7 @@ struct Deep {
 template <int M, int V, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all, float* parts,
                                                             unsigned tiles, unsigned splits) {
+    let_next_begin();
     constexpr int DEEP = Deep<V, T>::rows;
     __shared__ float sums[M][THREADS * V];
     const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y;
@@ -142,6 +143,7 @@ constexpr int AHEAD = PORTKERN_AMD ? 1 : 2;  // of their packs at once: clang gi
 template <int N, class R, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
                                                                int lanes, int stride, unsigned splits) {
+    let_next_begin();
     constexpr int ROWS = ALIKE<N>;
     const int64_t together = (int64_t)stride * ROWS, groups = (all.m + together - 1) / together * stride;
     const int64_t number = group_of_lanes(lanes) / splits, split = group_of_lanes(lanes) % splits;

@@ -116,6 +116,7 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
                                                        const unsigned* most_a, const unsigned* most_b,
                                                        int64_t m, int64_t n, int padded, int down,
                                                        int across, int steps, int each, int splits) {
+    let_next_begin();
     extern __shared__ unsigned char raw[];
     __shared__ Barriers pipe;
     __shared__ int of_columns[2][COLUMNS];  // shifts, of each group's tile

@@ -42,6 +42,7 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
                                                            const __grid_constant__ CUtensorMap of_b,
                                                            const Output every_c, const Product all,
                                                            const Division by) {
+    let_next_begin();
     extern __shared__ unsigned char raw[];
     __shared__ uint64_t full[MOST_SLOTS];
     scalar_t* const held = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));

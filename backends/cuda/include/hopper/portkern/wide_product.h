@@ -26,6 +26,7 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
                                                        const scalar_t* __restrict__ scale,
                                                        const Output c, int m, int n, int padded, int down,
                                                        int across, int steps, int each, int splits) {
+    let_next_begin();
     extern __shared__ unsigned char raw[];
     __shared__ Pipeline pipe;
     scalar_t* tiles = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
