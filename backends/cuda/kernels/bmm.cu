@@ -30,7 +30,7 @@ int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
 #ifdef PORTKERN_FLOAT32
     if (split::suits(batch, m, n, k) && double(batch) * m * n * k >= SPLIT_FROM * 1e6)
         return split::launch(a, b, c, batch, m, n, k, stream, [&](const Odd& odd) {
-            return tiled::launch<tiled::Large, true>(a, b, c, batch, m, n, k, stream, odd);
+            return tiled::launch<tiled::Large, true, true>(a, b, c, batch, m, n, k, stream, odd);
         });
 #else
     const tile::Product all = {batch, m, n, k};
@@ -39,7 +39,7 @@ int launch_aligned(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
     if (tile::suits(all)) return tile::launch(a, b, c, all, stream);
 #endif
 #endif
-    return tiled::launch_tiles<true>(a, b, c, batch, m, n, k, stream);
+    return tiled::launch_tiles<true, true>(a, b, c, batch, m, n, k, stream);
 }
 
 extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m,
@@ -54,5 +54,5 @@ extern "C" int bmm(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t ba
                                [&](auto* a, auto* b, auto* c, int64_t wide, int64_t deep) {
             return launch_aligned(a, b, c, batch, m, wide, deep, stream);
         });
-    return tiled::launch_tiles<false>(a, b, c, batch, m, n, k, stream);
+    return tiled::launch_any(a, b, c, batch, m, n, k, stream);
 }

@@ -35,10 +35,10 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
 #ifdef PORTKERN_HOPPER
     if (ALIGNED && double(m) * n * k >= SPLIT_FROM * 1e6 && split::suits(1, m, n, k))
         return split::launch(a, b, c, 1, m, n, k, stream, [&](const Odd& odd) {
-            return tiled::launch<tiled::Large, true>(a, b, c, 1, m, n, k, stream, odd);
+            return tiled::launch<tiled::Large, true, true>(a, b, c, 1, m, n, k, stream, odd);
         });
 #endif
-    return tiled::launch_tiles<ALIGNED>(a, b, c, 1, m, n, k, stream);
+    return tiled::launch_any(a, b, c, 1, m, n, k, stream);
 }
 
 #else

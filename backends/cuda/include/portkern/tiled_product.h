@@ -121,24 +121,31 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar
 }
 #endif
 
-template <class T, bool ALIGNED>
+// How C is divided: tiles of each product abreast and in all of its rows, of all products, and the depth of
+// a block. LEFT, RIGHT: whether rows of A, and those of B and C, are whole packs.
+struct Division {
+    unsigned across, down, count;
+    int64_t each;
+};
+
+template <class T, bool LEFT, bool RIGHT>
 __global__ __launch_bounds__(T::threads, 2) void tiled_product(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
-    const Output every_c, int64_t m, int64_t n, int64_t k, int64_t across, int64_t down, int64_t count,
-    int64_t each, const Odd odd) {
+    const Output every_c, int64_t m, int64_t n, int64_t k, const Division by, const Odd odd) {
     let_next_begin();
     constexpr int PITCH_B = T::pitch_b, COLUMNS = T::warp_columns / 4;
     extern __shared__ __align__(128) unsigned char shared[];
     scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
-    const int64_t number = blockIdx.x % count, split = blockIdx.x / count;
-    const int64_t batch = number / across / down;
-    const int64_t row0 = number / across % down * T::rows, column0 = number % across * T::columns;
+    const unsigned number = blockIdx.x % by.count, split = blockIdx.x / by.count;
+    const int64_t batch = number / by.across / by.down;
+    const int64_t row0 = (int64_t)(number / by.across % by.down) * T::rows;
+    const int64_t column0 = (int64_t)(number % by.across) * T::columns;
     if (T::rows == T::columns && !odd.of(batch, m, n).in(row0, column0, T::rows, m, n)) return;
-    const int first = (int)(split * each / DEPTH);
-    const int end = (int)((min(k, (split + 1) * each) + DEPTH - 1) / DEPTH);
+    const int first = (int)(split * by.each / DEPTH);
+    const int end = (int)((min(k, (split + 1) * by.each) + DEPTH - 1) / DEPTH);
     const int rows = (int)min(m - row0, (int64_t)T::rows), columns = (int)min(n - column0, (int64_t)T::columns);
-    const Bringer<T::rows, DEPTH / VEC, PITCH_A, T::threads, ALIGNED> of_a(every_a + batch * m * k, row0, 0, k);
-    const Bringer<DEPTH, T::columns / VEC, PITCH_B, T::threads, ALIGNED> of_b(every_b + batch * k * n, 0, column0, n);
+    const Bringer<T::rows, DEPTH / VEC, PITCH_A, T::threads, LEFT> of_a(every_a + batch * m * k, row0, 0, k);
+    const Bringer<DEPTH, T::columns / VEC, PITCH_B, T::threads, RIGHT> of_b(every_b + batch * k * n, 0, column0, n);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int warp_row = warp / T::abreast * 32, warp_column = warp % T::abreast * T::warp_columns;
     const auto fetch = [&](int step) {
@@ -175,7 +182,7 @@ __global__ __launch_bounds__(T::threads, 2) void tiled_product(
             Group group;
 #pragma unroll
             for (int e = 0; e < GROUP; ++e) group.at[e] = scalar_t(sums[i][j + e]);
-            if (ALIGNED && !c.parts) {
+            if (RIGHT && !c.parts) {
                 *reinterpret_cast<Group*>(c.whole + row * n + column) = group;
                 continue;
             }
@@ -185,33 +192,44 @@ __global__ __launch_bounds__(T::threads, 2) void tiled_product(
         }
 }
 
-template <class T, bool ALIGNED>
+template <class T, bool LEFT, bool RIGHT>
 int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
            int64_t k, cudaStream_t stream, const Odd& odd = {}) {
     const int64_t across = (n + T::columns - 1) / T::columns, down = (m + T::rows - 1) / T::rows;
     const int64_t blocks = batch * across * down;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
-    cudaFuncSetAttribute(tiled_product<T, ALIGNED>, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
+    cudaFuncSetAttribute(tiled_product<T, LEFT, RIGHT>, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
     const int64_t wanted = T::threads > 128 ? 2 * FEW_TILES : 4 * FEW_TILES;
     const Depths depths(odd.rows.most ? wanted : blocks, k, DEPTH, wanted,
                         blocks < FEW_TILES ? LEAST_DEPTH : LEAST_DEPTH_FILLED);
+    const Division by = {(unsigned)across, (unsigned)down, (unsigned)blocks, depths.each};
     return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
-        tiled_product<T, ALIGNED><<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
-            a, b, to, m, n, k, across, down, blocks, depths.each, odd);
+        tiled_product<T, LEFT, RIGHT><<<(unsigned)(blocks * depths.splits), T::threads, T::bytes, stream>>>(
+            a, b, to, m, n, k, by, odd);
     });
 }
 
 // Small products, or so few blocks that some multiprocessors would have one more than others, which are half
 // of all: smaller tiles. Few columns or rows: not half of one.
-template <bool ALIGNED>
+template <bool LEFT, bool RIGHT>
 int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
                  int64_t k, cudaStream_t stream) {
-    if (n <= Narrow::columns && m > n) return launch<Narrow, ALIGNED>(a, b, c, batch, m, n, k, stream);
-    if (m <= Flat::rows) return launch<Flat, ALIGNED>(a, b, c, batch, m, n, k, stream);
     const int64_t large = batch * ((m + 127) / 128) * ((n + 127) / 128);
     const int64_t few = sizeof(scalar_t) == 4 ? 4 * FEW_TILES : FEW_TILES;
-    if (large < few || m <= 64 || n <= 64)
-        return launch<Small, ALIGNED>(a, b, c, batch, m, n, k, stream);
-    return launch<Large, ALIGNED>(a, b, c, batch, m, n, k, stream);
+    const auto start = n <= Narrow::columns && m > n               ? launch<Narrow, LEFT, RIGHT>
+                       : m <= Flat::rows                           ? launch<Flat, LEFT, RIGHT>
+                       : large < few || m <= 64 || n <= 64         ? launch<Small, LEFT, RIGHT>
+                                                                   : launch<Large, LEFT, RIGHT>;
+    return start(a, b, c, batch, m, n, k, stream, {});
+}
+
+// Of operands whose rows may begin anywhere.
+inline int launch_any(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
+                      int64_t k, cudaStream_t stream) {
+    const bool left = are_whole((uintptr_t)a, k), right = are_whole((uintptr_t)b | (uintptr_t)c, n);
+    const auto start = left && right ? launch_tiles<true, true>
+                       : left        ? launch_tiles<true, false>
+                                     : launch_tiles<false, false>;
+    return start(a, b, c, batch, m, n, k, stream);
 }
 }  // namespace tiled

@@ -138,21 +138,29 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
 // registers for four sums.
 template <int N>
 constexpr int ALIKE = 4 / N;
-constexpr int AHEAD = PORTKERN_AMD ? 1 : 2;  // of their packs at once: clang gives more too few registers
+
+// Rows in groups that a few lanes take each: of every `stride` rows, a power of two, one and those after it that
+// lie alike. Divisions by what is mostly one would take as long as memory to answer.
+struct Groups {
+    int lanes, stride;
+    int64_t count;  // in each product of the batch
+    unsigned splits;
+};
 
 template <int N, class R, class T>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> all, float* parts,
-                                                               int lanes, int stride, unsigned splits) {
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 4) void few_columns(const Product<T> all, float* parts, const Groups by) {
     let_next_begin();
     constexpr int ROWS = ALIKE<N>;
-    const int64_t together = (int64_t)stride * ROWS, groups = (all.m + together - 1) / together * stride;
-    const int64_t number = group_of_lanes(lanes) / splits, split = group_of_lanes(lanes) % splits;
-    const bool active = number < all.batch * groups;
-    const int64_t batch = active ? number / groups : 0, group = active ? number % groups : 0;
-    const int64_t row0 = group / stride * together + group % stride, left_rows = all.m - row0;
-    const int lane = threadIdx.x % lanes;
+    const int lanes = by.lanes, stride = by.stride;
+    const int64_t place_of = group_of_lanes(lanes), number = by.splits > 1 ? place_of / by.splits : place_of;
+    const int64_t split = place_of - number * by.splits;
+    const bool active = number < all.batch * by.count;
+    const int64_t batch = active && all.batch > 1 ? number / by.count : 0;
+    const int64_t group = active ? number - batch * by.count : 0, within = group & (stride - 1);
+    const int64_t row0 = (group - within) * ROWS + within, left_rows = all.m - row0;
+    const int lane = threadIdx.x & (lanes - 1);
     const R a(all.a, batch * all.m + (left_rows > 0 ? row0 : 0), all.k);
-    const Part part(a.packs, splits, split);
+    const Part part(a.packs, by.splits, split);
     const T* b = all.b + batch * all.k * all.n;
     const auto is_there = [&](int u) { return active && u * stride < left_rows; };
     float total[ROWS][N] = {};
@@ -178,7 +186,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_columns(const Product<T> 
     const int64_t first = R::WHOLE ? part.first : max(part.first, (int64_t)1);
     const int64_t last = R::WHOLE ? part.last : min(part.last, a.packs - 1);
     const auto each_pack = [&](const auto& take) {
-#pragma unroll AHEAD
+#pragma unroll 1  // what more at once would take of registers, other blocks need
         for (int64_t i = first + lane; i < last; i += lanes) {
             Pack packs[ROWS];
 #pragma unroll
@@ -223,13 +231,13 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     int stride = 1;  // rows from one that lies alike to the next
     while (!R::WHOLE && stride * all.k % VEC) stride *= 2;
     const int64_t packs = R::most(all.k), together = (int64_t)stride * ALIKE<N>;
-    const int64_t groups = all.batch * ((all.m + together - 1) / together) * stride;
+    const int64_t count = (all.m + together - 1) / together * stride, groups = all.batch * count;
     const int lanes = lanes_for(packs, 2);
     const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 2 * FILLING, 4 * 32);
     const Blocks blocks = blocks_for(groups * splits * lanes, THREADS);
-    const int64_t count = all.batch * all.m * all.n;
-    return share_depth(splits, all.c, count, stream, [&](const Output& to) {
-        few_columns<N, R><<<blocks.count, blocks.threads, 0, stream>>>(all, to.parts, lanes, stride, splits);
+    return share_depth(splits, all.c, all.batch * all.m * all.n, stream, [&](const Output& to) {
+        few_columns<N, R><<<blocks.count, blocks.threads, 0, stream>>>(
+            all, to.parts, Groups{lanes, stride, count, (unsigned)splits});
     }, all.scale, all.n);
 }
 
