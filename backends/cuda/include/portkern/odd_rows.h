@@ -3,8 +3,8 @@
 #pragma once
 #include <portkern/packs.h>
 
-// The bits of the largest element of each row of A or column of B, and those of the smallest that is
-// not zero: of floats without their signs, they are ordered as the numbers are.
+// The bits of the largest element of each row of A or column of B, and the complement of those of the smallest
+// that is not zero: of floats without their signs, they are ordered as the numbers are, and both begin with 0.
 struct Range {
     unsigned *most, *least;
 
@@ -13,7 +13,7 @@ struct Range {
 
 // Where halves do not do: at an infinity or NaN, or where something is lost beside the largest.
 __device__ __forceinline__ bool is_odd(Range range, int64_t i) {
-    const float most = __uint_as_float(range.most[i]), least = __uint_as_float(range.least[i]);
+    const float most = __uint_as_float(range.most[i]), least = __uint_as_float(~range.least[i]);
     return !isfinite(most) || (most > 0.0f && ilogbf(most) - ilogbf(least) > 40);
 }
 

@@ -17,9 +17,11 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
-// After another of the same call alone: of what came before that one nobody waits for the end otherwise.
+// After another of the same call alone: of what came before that one nobody waits for the end otherwise. With so
+// many bytes of dynamic shared memory.
 template <class... P, class... A>
-inline void launch_next(void (*kernel)(P...), int64_t blocks, unsigned threads, cudaStream_t stream, A... given) {
+inline void launch_next_with(int bytes, void (*kernel)(P...), int64_t blocks, unsigned threads, cudaStream_t stream,
+                             const A&... given) {
 #ifdef PORTKERN_HOPPER
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -27,11 +29,18 @@ inline void launch_next(void (*kernel)(P...), int64_t blocks, unsigned threads, 
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = bytes;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
     cudaLaunchKernelEx(&config, kernel, P(given)...);
 #else
-    kernel<<<(unsigned)blocks, threads, 0, stream>>>(P(given)...);
+    kernel<<<(unsigned)blocks, threads, bytes, stream>>>(P(given)...);
 #endif
+}
+
+template <class... P, class... A>
+inline void launch_next(void (*kernel)(P...), int64_t blocks, unsigned threads, cudaStream_t stream,
+                        const A&... given) {
+    launch_next_with(0, kernel, blocks, threads, stream, given...);
 }

@@ -3,7 +3,7 @@
 // rounding). s is one number per row of A and column of B, so that halves have room for the largest
 // element; what is 2^-26 times as large still has all its bits. Tensor cores round sums towards zero,
 // so they add 64 products at most before an ordinary addition takes over.
-// BAND, FEW_TILES and HALVE_FROM are the including source's.
+// BAND and HALVE_FROM are the including source's.
 #pragma once
 #include <cuda_fp16.h>
 #include <portkern/hopper.h>
@@ -27,70 +27,98 @@ __device__ __forceinline__ float scale(float x, int e) {
 __device__ __forceinline__ void widen(unsigned& most, unsigned& least, float x) {
     const unsigned bits = __float_as_uint(x) & 0x7fffffff;
     most = max(most, bits);
-    if (bits) least = min(least, bits);
+    if (bits) least = max(least, ~bits);
 }
 
+// What is prepared of A and B, by blocks of which the first `left` have A's part.
+constexpr int PREPARING = 256;
+struct Operand {
+    const float* from;
+    int64_t batch, rows, columns;
+    Range range;
+    half *high, *low;
+
+    __host__ __device__ int64_t count() const { return batch * rows * columns; }
+};
+struct Operands {
+    Operand a, b;
+    unsigned left;
+};
+
 // `wide` threads to a row, whole warps.
-__global__ __launch_bounds__(256) void range_of_rows(const float* x, int64_t rows, int64_t columns,
-                                                     int wide, Range range) {
-    unsigned most = 0, least = ~0u;
-    const int64_t row = (int64_t)blockIdx.x * (256 / wide) + threadIdx.x / wide;
-    if (row >= rows) return;
-    const float4* packs = reinterpret_cast<const float4*>(x + row * columns);
-    for (int64_t i = threadIdx.x % wide; i < columns / 4; i += wide) {
+__device__ __forceinline__ void range_of_rows(const Operand& x, unsigned block, int wide) {
+    unsigned most = 0, least = 0;
+    const int64_t row = (int64_t)block * (PREPARING / wide) + threadIdx.x / wide;
+    if (row >= x.batch * x.rows) return;
+    const float4* packs = reinterpret_cast<const float4*>(x.from + row * x.columns);
+    for (int64_t i = threadIdx.x % wide; i < x.columns / 4; i += wide) {
         const float4 v = packs[i];
         widen(most, least, v.x), widen(most, least, v.y), widen(most, least, v.z), widen(most, least, v.w);
     }
-    most = __reduce_max_sync(~0u, most), least = __reduce_min_sync(~0u, least);
+    most = __reduce_max_sync(~0u, most), least = __reduce_max_sync(~0u, least);
     if (threadIdx.x % 32 == 0) {
-        atomicMax(range.most + row, most);
-        atomicMin(range.least + row, least);
+        atomicMax(x.range.most + row, most);
+        atomicMax(x.range.least + row, least);
     }
 }
 
-// 128 columns and 64 rows to a block: 32 threads of four columns, 8 rows at once. blockIdx.y: of a batch.
-__global__ __launch_bounds__(256) void range_of_columns(const float* x, int64_t rows, int64_t columns,
-                                                        Range range) {
-    x += blockIdx.y * rows * columns;
-    range = range.from(blockIdx.y * columns);
-    const int64_t bands = (columns + 127) / 128;
-    const int64_t column = blockIdx.x % bands * 128 + threadIdx.x % 32 * 4, top = blockIdx.x / bands * 64;
-    if (column >= columns) return;
-    unsigned most[4] = {}, least[4] = {~0u, ~0u, ~0u, ~0u};
+// 128 columns and 64 rows to a block: 32 threads of four columns, 8 rows at once.
+constexpr int BAND_COLUMNS = 128, BAND_ROWS = 64;
+__device__ __forceinline__ void range_of_columns(const Operand& x, unsigned block) {
+    const unsigned across = (unsigned)((x.columns + BAND_COLUMNS - 1) / BAND_COLUMNS);
+    const unsigned down = (unsigned)((x.rows + BAND_ROWS - 1) / BAND_ROWS), batch = block / across / down;
+    const int64_t column = block % across * BAND_COLUMNS + threadIdx.x % 32 * 4;
+    const int64_t top = (int64_t)(block / across % down) * BAND_ROWS;
+    if (column >= x.columns) return;
+    const float* from = x.from + batch * x.rows * x.columns + column;
+    const Range range = x.range.from(batch * x.columns + column);
+    unsigned most[4] = {}, least[4] = {};
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
         const int64_t row = top + r * 8 + threadIdx.x / 32;
-        if (row >= rows) break;
-        const float4 v = *reinterpret_cast<const float4*>(x + row * columns + column);
+        if (row >= x.rows) break;
+        const float4 v = *reinterpret_cast<const float4*>(from + row * x.columns);
         widen(most[0], least[0], v.x), widen(most[1], least[1], v.y);
         widen(most[2], least[2], v.z), widen(most[3], least[3], v.w);
     }
     for (int j = 0; j < 4; ++j) {
-        atomicMax(range.most + column + j, most[j]);
-        atomicMin(range.least + column + j, least[j]);
+        atomicMax(range.most + j, most[j]);
+        atomicMax(range.least + j, least[j]);
     }
 }
 
-// `each`: the rows of one matrix of the batch that has so many in all.
+__global__ __launch_bounds__(PREPARING) void find_ranges(const Operands of, int wide) {
+    let_next_begin();
+    if (blockIdx.x < of.left) range_of_rows(of.a, blockIdx.x, wide);
+    else range_of_columns(of.b, blockIdx.x - of.left);
+}
+
 template <bool BY_ROW>
-__global__ __launch_bounds__(256) void halve(const float* x, int64_t rows, int64_t each, int64_t columns,
-                                             Range range, half* high, half* low) {
-    const int64_t at = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 8;
-    if (at >= rows * columns) return;
-    const int64_t row = at / columns, column = at - row * columns;
-    const unsigned* most = range.most + (BY_ROW ? row : row / each * columns + column);
+__device__ __forceinline__ void halve(const Operand& x, unsigned block) {
+    const int64_t at = ((int64_t)block * PREPARING + threadIdx.x) * 8;
+    if (at >= x.count()) return;
     alignas(16) float v[8];
+    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x.from + at);
+    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x.from + at + 4);
+    const int64_t row = at / x.columns, column = at - row * x.columns;
+    const unsigned* most = x.range.most + (BY_ROW ? row : row / x.rows * x.columns + column);
+    wait_for_previous();
     alignas(16) half h[8], l[8];
-    *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(x + at);
-    *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(x + at + 4);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
         const float scaled = scalbnf(v[j], shift(most[BY_ROW ? 0 : j]));
         h[j] = __float2half_rn(scaled);
         l[j] = __float2half_rn((scaled - __half2float(h[j])) * (1 << EXTRA));
     }
-    *reinterpret_cast<uint4*>(high + at) = *reinterpret_cast<uint4*>(h);
-    *reinterpret_cast<uint4*>(low + at) = *reinterpret_cast<uint4*>(l);
+    *reinterpret_cast<uint4*>(x.high + at) = *reinterpret_cast<uint4*>(h);
+    *reinterpret_cast<uint4*>(x.low + at) = *reinterpret_cast<uint4*>(l);
+}
+
+__global__ __launch_bounds__(PREPARING) void halve_both(const Operands of) {
+    let_next_begin();
+    if (blockIdx.x < of.left) halve<true>(of.a, blockIdx.x);
+    else halve<false>(of.b, blockIdx.x - of.left);
+    wait_for_previous();  // also those who had nothing to do, so that the next kernel finds all done
 }
 
 struct Maps {
@@ -129,6 +157,7 @@ __global__ __launch_bounds__(384, 1) void matmul_split(const __grid_constant__ M
         }
         hopper::fence_barriers();
     }
+    wait_for_previous();
     __syncthreads();
     int slot = 0, phase = 0;
     const auto advance = [&] {
@@ -231,17 +260,15 @@ int launch(const float* a, const float* b, float* c, int64_t batch, int64_t m, i
     unsigned* most = (unsigned*)(work.data + halves * sizeof(half));
     unsigned* least = most + lines;
     const Odd odd = {{most, least}, {most + batch * m, least + batch * m}};
-    cudaMemsetAsync(most, 0, lines * sizeof(unsigned), stream);
-    cudaMemsetAsync(least, 0xff, lines * sizeof(unsigned), stream);
-    const int wide = k <= 128 ? 32 : k <= 512 ? 64 : 256;
-    range_of_rows<<<(unsigned)((batch * m * wide + 255) / 256), 256, 0, stream>>>(a, batch * m, k, wide,
-                                                                                 odd.rows);
-    const int64_t bands = (n + 127) / 128 * ((k + 63) / 64);
-    range_of_columns<<<dim3((unsigned)bands, (unsigned)batch), 256, 0, stream>>>(b, k, n, odd.columns);
-    halve<true><<<(unsigned)((of_a / 8 + 255) / 256), 256, 0, stream>>>(a, batch * m, m, k, odd.rows, high_a,
-                                                                      low_a);
-    halve<false><<<(unsigned)((of_b / 8 + 255) / 256), 256, 0, stream>>>(b, batch * k, k, n, odd.columns,
-                                                                       high_b, low_b);
+    cudaMemsetAsync(most, 0, 2 * lines * sizeof(unsigned), stream);
+    const int wide = k <= 128 ? 32 : k <= 512 ? 64 : PREPARING;
+    const auto blocks_of = [](int64_t threads) { return (threads + PREPARING - 1) / PREPARING; };
+    Operands of = {{a, batch, m, k, odd.rows, high_a, low_a}, {b, batch, k, n, odd.columns, high_b, low_b},
+                   (unsigned)blocks_of(batch * m * wide)};
+    const int64_t bands = (n + BAND_COLUMNS - 1) / BAND_COLUMNS * ((k + BAND_ROWS - 1) / BAND_ROWS);
+    find_ranges<<<(unsigned)(of.left + batch * bands), PREPARING, 0, stream>>>(of, wide);
+    of.left = (unsigned)blocks_of(of_a / 8);
+    launch_next(halve_both, of.left + blocks_of(of_b / 8), PREPARING, stream, of);
     Maps maps;
     constexpr auto KIND = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     int wrong = hopper::map_matrix(&maps.high_a, KIND, 2, high_a, m, k, ROWS, 64, batch);
@@ -252,13 +279,15 @@ int launch(const float* a, const float* b, float* c, int64_t batch, int64_t m, i
     const int padded = (int)padded_rows(m), down = (int)batch * (padded / ROWS);
     const int across = (int)((n + COLUMNS - 1) / COLUMNS);
     const int64_t tiles = (int64_t)down * across;
-    const Depths depths(tiles, k, DEPTH, FEW_TILES, LEAST);
+    // One more block than all multiprocessors take at once would take as long as as many again.
+    const int64_t at_once = multiprocessors();
+    const Depths depths(tiles, k, DEPTH, tiles < at_once ? at_once - tiles + 1 : 1, LEAST);
     cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     wrong = share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
-        const unsigned blocks = (unsigned)min((int64_t)multiprocessors(), tiles * depths.splits);
-        matmul_split<<<blocks, 384, SHARED, stream>>>(
-            maps, to, odd.rows.most, odd.columns.most, m, n, padded, down, across,
-            (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);
+        launch_next_with(
+            SHARED, matmul_split, min(at_once, tiles * depths.splits), 384, stream, maps, to, odd.rows.most,
+            odd.columns.most, m, n, padded, down, across, (int)((k + DEPTH - 1) / DEPTH),
+            (int)(depths.each / DEPTH), (int)depths.splits);
     });
     return wrong ? wrong : launch_odd(odd);
 }
