@@ -28,8 +28,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 #: of the palette by Okabe and Ito, which colour-blind readers tell apart.
 MACHINES = (
     (
-        "one H100",
-        "grid-h100-seed-2673711270.json",
+        "one H200",
+        "grid-h200.json",
         {"best": "#000000", "cuda": "#0072b2", "triton": "#e69f00"},
     ),
     ("two cores", "grid-x86_64_avx512.json", {"c++": "#0072b2", "numba": "#e69f00"}),
