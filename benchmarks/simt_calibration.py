@@ -25,6 +25,7 @@ from typing import Any, cast
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from backends.cuda import nvcc  # noqa: E402
 from portkern import ops  # noqa: E402
 from portkern.evaluator import compare, reference  # noqa: E402
 from portkern.simt.execute import emulate  # noqa: E402
@@ -177,7 +178,7 @@ def _nvcc(case: Case, bug: bool, arch: str, folder: Path) -> Path | None:
     argv = [
         "nvcc",
         "-std=c++17",
-        # As -arch=sm_90a nvcc makes code of compute_90 too, which has no wgmma.
+        # -arch=sm_90a would make code of compute_90, too, which has no wgmma.
         "-gencode",
         f"arch={arch.replace('sm', 'compute')},code={arch}",
         "-lineinfo",
@@ -236,7 +237,8 @@ def main() -> int:
     machine = {"gpu": gpu.name, "driver": gpu.driver, "arch": arch}
     if part in ("sanitizer", "all"):
         with tempfile.TemporaryDirectory() as folder:
-            rows = [asdict(one) for one in sanitizer(arch, Path(folder))]
+            whole = f"sm_{nvcc.arch(target.load(arch))}"  # with what that architecture alone has
+            rows = [asdict(one) for one in sanitizer(whole, Path(folder))]
         _write(out / "sanitizer.json", {"machine": machine, "programs": rows})
     if part in ("outputs", "all"):
         with tempfile.TemporaryDirectory() as folder:

@@ -669,6 +669,95 @@ def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runn
     assert outcome.status == 0
 
 
+def test_of_two_warps_that_read_each_is_known_by_what_it_did_itself(run: Runner) -> None:
+    source = """
+        #define MEET(id) asm volatile("bar.sync " #id ", 64;" ::: "memory")
+        __global__ void rounds(int* x) {
+            __shared__ int s[32];
+            const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+            if (warp == 2) return;
+            if (warp == 0) s[lane] = lane;
+            MEET(1);
+            if (warp == 0) {  // reads first, and has done more than the other one
+                for (int i = 0; i < 20; ++i) __syncwarp();
+                x[t] = s[lane];
+            }
+            MEET(3);
+            if (warp == 1) x[t] = s[lane];
+            if (warp == 1) asm volatile("bar.arrive 2, 64;" ::: "memory");
+            if (warp == 0) MEET(2);
+            if (warp == 0) s[lane] = 7;
+            MEET(1);
+            if (warp == 0) x[t] += s[lane];
+            MEET(3);
+            if (warp == 1) x[t] += s[lane];
+            if (warp == 0) asm volatile("bar.arrive 2, 64;" ::: "memory");
+            if (warp == 0) x[t] += s[lane];
+            if (warp == 1) MEET(2);
+            if (warp == 1) s[lane] = 8;  // SX201
+        }
+        int main() {
+            rounds<<<1, 96>>>(device<int>(96));
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
+    assert {(finding.code, finding.line) for finding in outcome.findings} == {
+        ("SX201", i) for i in marked
+    }
+    assert outcome.status == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "stores", "told"),
+    [
+        (4, -1, False, None),
+        (-4, 0, False, None),
+        (60, 7, True, None),
+        (1, 0, False, "begins 4 bytes into a row"),
+        (-4, 0, True, "is stored at coordinate -4"),
+        (0, -1, True, "is stored at coordinate -1"),
+    ],
+)
+def test_boxes_begin_where_a_gpu_lets_them_begin(
+    run: Runner, column: int, row: int, stores: bool, told: str | None
+) -> None:
+    outcome = run(
+        f"""
+        #include <cuda.h>
+        __global__ void copy(const __grid_constant__ CUtensorMap map) {{
+            __shared__ alignas(128) float tile[16];
+            __shared__ uint64_t full;
+            const unsigned to = (unsigned)__cvta_generic_to_shared(tile);
+            const unsigned barrier = (unsigned)__cvta_generic_to_shared(&full);
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
+            if ({int(stores)})
+                asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%1, {{%2, %3}}], [%0];"
+                             ::"r"(to), "l"(&map), "r"({column}), "r"({row}) : "memory");
+            else
+                asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                             " [%0], [%1, {{%2, %3}}], [%4];"
+                             ::"r"(to), "l"(&map), "r"({column}), "r"({row}), "r"(barrier) : "memory");
+        }}
+        int main() {{
+            const cuuint64_t sizes[] = {{64, 8}}, pitch[] = {{256}};
+            const cuuint32_t box[] = {{8, 2}}, steps[] = {{1, 1}};
+            CUtensorMap map;
+            cuTensorMapEncodeTiled(
+                &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, device<float>(512), sizes, pitch, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+            copy<<<1, 1>>>(map);
+            return cudaDeviceSynchronize();
+        }}
+    """
+    )
+    found = [finding for finding in outcome.findings if finding.code == "SX314"]
+    assert bool(found) == bool(told), outcome.findings
+    assert told is None or told in found[0].message
+
+
 def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
     outcome = run(
         """

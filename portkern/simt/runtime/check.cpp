@@ -40,7 +40,7 @@ struct Cell {
     uint16_t w_who, w_clock;
     uint16_t r_who, r_clock;  // r_clock: the earliest of the lanes in r_lanes
     uint32_t r_stamp, r_pc;
-    Mask r_lanes;  // of one warp; `many`: the rank of a reader of another warp
+    Mask r_lanes;  // of one warp; `many`: a reader of another warp, its rank and its clock << 16
 };
 static_assert(sizeof(Cell) == 32, "memory.cpp sizes the mapping");
 
@@ -389,36 +389,49 @@ bool read_by_unordered_lane(Context& c, BlockState& b, const Cell& cell, unsigne
     return found;
 }
 
-void check_against_reads(Context& c, BlockState& b, Cell& cell, const Access& a) {
-    if (cell.r_stamp < launch_first) return;
+// Of the two readers that are known, of different warps: one that is not of the writer's.
+Unordered relation_to_two(Context& c, BlockState& b, const Cell& cell, bool global, unsigned* which) {
+    const unsigned w = (unsigned)warpSize, ranks[2] = {cell.r_who & rank_bits, (uint16_t)cell.r_lanes};
+    const uint16_t clocks[2] = {cell.r_clock, (uint16_t)(cell.r_lanes >> 16)};
+    for (int i = 0; i < 2; ++i) {
+        if (ranks[i] / w == c.rank / w) continue;
+        const Unordered how = relation(c, b, cell.r_stamp, ranks[i], clocks[i], global);
+        *which = ranks[i];
+        if (how != Unordered::no) return how;
+    }
+    return Unordered::no;
+}
+
+// Whether the write comes after all reads that are known: what conflicts with them conflicts with it.
+bool check_against_reads(Context& c, BlockState& b, Cell& cell, const Access& a) {
+    if (cell.r_stamp < launch_first) return true;
     unsigned other = cell.r_who & rank_bits;
     Unordered how;
     if (cell.r_stamp == b.stamp && (cell.r_who & many)) {
-        // Two of the readers are known, of different warps: one is not of the writer's.
-        const unsigned w = (unsigned)warpSize;
-        if (other / w == c.rank / w) other = (unsigned)cell.r_lanes;
-        how = relation(c, b, cell.r_stamp, other, cell.r_clock, a.global);
+        how = relation_to_two(c, b, cell, a.global, &other);
     } else if (cell.r_stamp == b.stamp) {
-        if (!read_by_unordered_lane(c, b, cell, &other)) return;
+        if (!read_by_unordered_lane(c, b, cell, &other)) return true;
         how = relation(c, b, cell.r_stamp, other, cell.r_clock, a.global);
     } else {
         how = relation(c, b, cell.r_stamp, other, cell.r_clock, a.global);
     }
-    if (how == Unordered::no || harmless(a, cell.r_who, how)) return;
+    if (how == Unordered::no) return true;
+    if (harmless(a, cell.r_who, how)) return false;
     const bool plain = !(cell.r_who & (is_atomic | is_volatile));
     if (a.atomic && plain && config.order == Order::lockstep) {
         const auto at = followed.find(a.at);
         if (at != followed.end() && at->second.count(thread_key(other, owner_of(cell.r_stamp))))
-            return;
+            return false;
         // The reader may be about to follow with an atomic: it is held before each.
         PlainRead r{a.at, other, owner_of(cell.r_stamp), place_of(cell.r_pc), Place(a.pc), ""};
         describe_race(r.text, sizeof r.text, "a plain read and an atomic", a, how, other, c.rank,
                       owner_of(cell.r_stamp) - owner_of(launch_first));
         plain_reads.push_back(r);
-        return;
+        return false;
     }
     report_race(c, a, how, a.atomic ? "a plain read and an atomic" : "a read and a write", other,
                 cell.r_stamp, cell.r_pc, a.atomic || (cell.r_who & is_atomic));
+    return false;
 }
 
 void remember_read(Context& c, BlockState& b, Cell& cell, const Access& a, uint16_t clock) {
@@ -437,10 +450,18 @@ void remember_read(Context& c, BlockState& b, Cell& cell, const Access& a, uint1
         return;
     }
     if (marks && !(cell.r_who & (is_atomic | is_volatile))) return;  // the plain ones matter more
-    if (cell.r_who & many) return;
+    if (cell.r_who & many) {  // of each of the two warps the newest
+        if ((cell.r_who & rank_bits) / w == c.rank / w) {
+            cell.r_who = (uint16_t)((cell.r_who & ~rank_bits) | c.rank);
+            cell.r_clock = clock;
+        } else if ((uint16_t)cell.r_lanes / w == c.rank / w) {
+            cell.r_lanes = c.rank | (Mask)clock << 16;
+        }
+        return;
+    }
     if ((cell.r_who & rank_bits) / w != c.rank / w) {
         cell.r_who |= many;
-        cell.r_lanes = c.rank;
+        cell.r_lanes = c.rank | (Mask)clock << 16;
         return;
     }
     cell.r_lanes |= bit(c.rank % w);
@@ -459,7 +480,8 @@ void track(Context& c, BlockState& b, Cell& cell, const Access& a) {
             cell.r_lanes &= ~bit(c.rank % (unsigned)warpSize);  // the read that led to this atomic
             if (!cell.r_lanes) cell.r_stamp = 0;
         }
-        check_against_reads(c, b, cell, a);
+        const bool own = !(cell.r_who & many) && (cell.r_who & rank_bits) == c.rank;
+        if (check_against_reads(c, b, cell, a) && !own) cell.r_stamp = 0;
         cell.w_stamp = b.stamp;
         cell.w_pc = keep_pc(a.pc);
         cell.w_clock = clock;

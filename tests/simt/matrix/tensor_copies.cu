@@ -1,5 +1,6 @@
 // Boxes of tensors of one to five dimensions, to shared memory and back, beside loops over elements: at
-// coordinates inside, outside and across every edge, with steps, and what cuTensorMapEncodeTiled refuses.
+// coordinates inside, outside and across every edge, with steps, and what cuTensorMapEncodeTiled refuses. A box
+// begins at whole packs of a row, and none is stored that begins ahead of the tensor: an H200 ends kernels that try.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -23,7 +24,7 @@ struct At {
 
 template <int RANK>
 __global__ void copy(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, At c,
-                     float* seen, int count) {
+                     float* seen, int count, bool stores) {
     __shared__ alignas(128) float tile[MOST];
     __shared__ uint64_t full;
     if (threadIdx.x == 0) {
@@ -46,7 +47,7 @@ __global__ void copy(const __grid_constant__ CUtensorMap from, const __grid_cons
                      : "=r"(done) : "r"(shared_address(&full)) : "memory");
     for (int i = threadIdx.x; i < count; i += THREADS) seen[i] = tile[i];
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && stores) {
         if constexpr (RANK == 1) STORE(1, "%2", "r"(c.at[0]));
         if constexpr (RANK == 2) STORE(2, "%2, %3", "r"(c.at[0]), "r"(c.at[1]));
         if constexpr (RANK == 3) STORE(3, "%2, %3, %4", "r"(c.at[0]), "r"(c.at[1]), "r"(c.at[2]));
@@ -89,12 +90,15 @@ int wrong() {
     Tensor t = {};
     int elements = 1, count = 1;
     At c = {};
+    bool stores = true;
     for (int d = 0; d < RANK; ++d) {
         t.sizes[d] = draw(1, RANK == 1 ? 300 : d == 0 ? 24 : 6);
         t.steps[d] = d ? draw(1, 2) : 1;
         t.box[d] = d ? draw(1, 4) : 4 * draw(1, RANK == 1 ? 64 : 5);
         count *= (t.box[d] + t.steps[d] - 1) / t.steps[d];
         c.at[d] = draw(-(int)t.box[d] - 1, (int)t.sizes[d] + 1);
+        if (d == 0) c.at[d] = (c.at[d] + 512) / 4 * 4 - 512;
+        stores = stores && c.at[d] >= 0;
         // Rows of whole packs, with something between some of them.
         const int pitch = d ? (int)t.pitch[d - 1] : 4;
         if (d < RANK - 1) t.pitch[d] = ((int)t.sizes[d] * pitch + 15) / 16 * 16 + 16 * draw(0, 1);
@@ -105,7 +109,7 @@ int wrong() {
     CUtensorMap of_from, of_to;
     CHECK_CUDA((cudaError_t)encode(&of_from, RANK, from, t));
     CHECK_CUDA((cudaError_t)encode(&of_to, RANK, to, t));
-    copy<RANK><<<1, THREADS>>>(of_from, of_to, c, seen, count);
+    copy<RANK><<<1, THREADS>>>(of_from, of_to, c, seen, count, stores);
     finish();
     const std::vector<float> got = to_host(seen, count), stored = to_host(to, elements);
     std::vector<float> want(count), kept(elements);
@@ -120,7 +124,7 @@ int wrong() {
             at += place * (d ? t.pitch[d - 1] : 4);
         }
         want[i] = inside ? in[at / 4] : 0;
-        if (inside) kept[at / 4] = in[at / 4];
+        if (inside && stores) kept[at / 4] = in[at / 4];
     }
     return (got != want) + (stored != kept);
 }
@@ -181,7 +185,7 @@ int refused() {
 
 int main() {
     int failed = refused() + wrong_pieces(3) + wrong_pieces(700);
-    for (int round = 0; round < 20; ++round)
+    for (int round = 0; round < 40; ++round)
         failed += wrong<1>() + wrong<2>() + wrong<3>() + wrong<4>() + wrong<5>();
     std::printf("%d failed\n", failed);
     return failed != 0;

@@ -260,6 +260,10 @@ SIMT_NO_CHECK static inline BulkCopy box_copy(const char* shared, const char* ma
         fatal(314, at, "a tensor copy at %u coordinates of a tensor of %u dimensions", (unsigned)RANK,
               (unsigned)c.map.rank);
     for (size_t d = 0; d < RANK; ++d) c.at[d] = coordinates[d];
+    // As an H200 does, which says "an illegal instruction was encountered".
+    if (coordinates[0] * (int64_t)c.map.element_bytes % 16)
+        fatal(314, at, "a box that begins %lld bytes into a row, which is no multiple of 16",
+              (long long)coordinates[0] * c.map.element_bytes);
     c.bytes = rows_of_box(c.map) * c.map.box[0] * c.map.element_bytes;
     return c;
 }
@@ -291,6 +295,9 @@ template <size_t RANK>
 static inline void box_store(const char* map, const int32_t (&coordinates)[RANK], const char* from,
                              SIMT_AT) {
     if (!sound(from, 128, "a box of a tensor", at)) return;
+    for (size_t d = 0; d < RANK; ++d)  // an illegal instruction, too: only loads may begin ahead of the tensor
+        if (coordinates[d] < 0)
+            fatal(314, at, "a box is stored at coordinate %d of dimension %u", (int)coordinates[d], (unsigned)d);
     enqueue<To::memory>(of_thread(box_copy(from, map, coordinates, at)));
 }
 static inline void bulk_commit() { own_count(bulk_group_slot, 1); }
