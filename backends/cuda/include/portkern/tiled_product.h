@@ -47,23 +47,20 @@ template <int ROWS, int PACKS, int PITCH, int THREADS, bool ALIGNED>
 struct Bringer {
     static constexpr int STRIDE = THREADS / PACKS, COUNT = ROWS / STRIDE;
     static_assert(ROWS % STRIDE == 0, "threads take whole packs alike");
-    const scalar_t* from;
-    int64_t pitch;  // elements from a row that is this thread's to the next one
-    int row, column, at;  // the first one's place in the tile, and where in shared memory
+    const scalar_t* from;  // the first one's
+    int64_t width;  // elements of a row of the operand
 
-    __device__ __forceinline__ Bringer(const scalar_t* base, int64_t row0, int64_t column0, int64_t columns)
-        : row(threadIdx.x / PACKS),
-          column(threadIdx.x % PACKS * VEC),
-          at(row * PITCH + column) {
-        from = base + (row0 + row) * columns + column0 + column;
-        pitch = columns * STRIDE;
-    }
+    __device__ __forceinline__ static int row() { return threadIdx.x / PACKS; }
+    __device__ __forceinline__ static int column() { return threadIdx.x % PACKS * VEC; }
+    __device__ __forceinline__ Bringer(const scalar_t* base, int64_t row0, int64_t column0, int64_t width)
+        : from(base + (row0 + row()) * width + column0 + column()), width(width) {}
     // From `ahead` elements on; there are `rows` and `columns` left of the tile's first place.
     __device__ __forceinline__ void bring(scalar_t* tile, int64_t ahead, int rows, int columns) const {
         const scalar_t* source = from + ahead;
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i, source += pitch)
-            copy<ALIGNED>(tile + at + i * STRIDE * PITCH, source, row + i * STRIDE < rows ? columns - column : 0);
+        for (int i = 0; i < COUNT; ++i, source += width * STRIDE)
+            copy<ALIGNED>(tile + (row() + i * STRIDE) * PITCH + column(), source,
+                          row() + i * STRIDE < rows ? columns - column() : 0);
     }
 };
 
