@@ -118,13 +118,13 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar
 }
 #endif
 
-// How C is divided: tiles of each product abreast and in all of its rows, of all products, and the depth of
-// a block. LEFT, RIGHT: whether rows of A, and those of B and C, are whole packs.
+// How C is divided: its tiles abreast, below each other, and of all products, and a block's part of the depth.
 struct Division {
     unsigned across, down, count;
     int64_t each;
 };
 
+// LEFT, RIGHT: whether rows of A, and those of B and C, are whole packs.
 template <class T, bool LEFT, bool RIGHT>
 __global__ __launch_bounds__(T::threads, 2) void tiled_product(
     const scalar_t* __restrict__ every_a, const scalar_t* __restrict__ every_b,
