@@ -1002,7 +1002,8 @@ def test_a_search_on_this_machine_has_real_curves(
         curve = values(one["curve"])
         assert len(curve) == 2
         assert curve == sorted(v for v in curve if v)
-        assert one["raced"]["value"] > 0
+        # None is a race that was too noisy, as beside other processes.
+        assert one["raced"] is None or one["raced"]["value"] > 0
     firsts = [values(one["curve"])[0] for one in found["strategies"].values()]
     timed = UNTIMED not in firsts  # beside other processes it may be too noisy
     assert found["repeated"] >= timed  # both begin with the kernel that ships
