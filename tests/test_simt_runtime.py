@@ -65,6 +65,12 @@ def numbers(outcome: ProgramOutcome) -> list[float]:
     return [float(word) for word in outcome.output.split()]
 
 
+def races_of(source: str) -> set[tuple[str, int]]:
+    """Codes and lines of the races that a program's comments tell of."""
+    lines = enumerate(source.splitlines(), 1)
+    return {("SX201", number) for number, line in lines if line.endswith("// SX201")}
+
+
 # ---- threads and blocks
 
 
@@ -605,10 +611,7 @@ def test_memory_that_an_asynchronous_copy_fills_is_in_use_until_the_wait(run: Ru
         }
     """
     outcome = run(source, mode="check")
-    marked = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")]
-    assert {(finding.code, finding.line) for finding in outcome.findings} == {
-        ("SX201", i) for i in marked
-    }
+    assert {(finding.code, finding.line) for finding in outcome.findings} == races_of(source)
     assert outcome.status == 0
 
 
@@ -662,10 +665,7 @@ def test_named_barriers_order_those_that_meet_and_whom_they_met_before(run: Runn
         }
     """
     outcome = run(source, mode="check")
-    marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
-    assert {(finding.code, finding.line) for finding in outcome.findings} == {
-        ("SX201", i) for i in marked
-    }
+    assert {(finding.code, finding.line) for finding in outcome.findings} == races_of(source)
     assert outcome.status == 0
 
 
@@ -702,10 +702,7 @@ def test_of_two_warps_that_read_each_is_known_by_what_it_did_itself(run: Runner)
         }
     """
     outcome = run(source, mode="check")
-    marked = {i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// SX201")}
-    assert {(finding.code, finding.line) for finding in outcome.findings} == {
-        ("SX201", i) for i in marked
-    }
+    assert {(finding.code, finding.line) for finding in outcome.findings} == races_of(source)
     assert outcome.status == 0
 
 
