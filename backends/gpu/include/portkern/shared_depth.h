@@ -3,6 +3,10 @@
 #pragma once
 #include <portkern/rows.h>
 
+// The least blocks that are wanted where all are to be under way at once: one more than `at_once` would take as
+// long as as many again.
+inline int64_t wanted_at_once(int64_t tiles, int64_t at_once) { return tiles < at_once ? at_once - tiles + 1 : 1; }
+
 // Blocks that share the depth of a tile, of which there are `tiles`, and what each of them has of it: a
 // multiple of `step`, `least` at the least. So many that there are `wanted` blocks, if it is deep enough.
 struct Depths {

@@ -148,7 +148,8 @@ struct Groups {
 };
 
 template <int N, class R, class T>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, R::WHOLE ? 4 : 3) void few_columns(const Product<T> all, float* parts, const Groups by) {
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, R::WHOLE ? 4 : 3) void few_columns(const Product<T> all, float* parts,
+                                                                               const Groups by) {
     let_next_begin();
     constexpr int ROWS = ALIKE<N>;
     const int lanes = by.lanes, stride = by.stride;

@@ -279,9 +279,8 @@ int launch(const float* a, const float* b, float* c, int64_t batch, int64_t m, i
     const int padded = (int)padded_rows(m), down = (int)batch * (padded / ROWS);
     const int across = (int)((n + COLUMNS - 1) / COLUMNS);
     const int64_t tiles = (int64_t)down * across;
-    // One more block than all multiprocessors take at once would take as long as as many again.
     const int64_t at_once = multiprocessors();
-    const Depths depths(tiles, k, DEPTH, tiles < at_once ? at_once - tiles + 1 : 1, LEAST);
+    const Depths depths(tiles, k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
     cudaFuncSetAttribute(matmul_split, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     wrong = share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
         launch_next_with(

@@ -171,7 +171,7 @@ struct Way {
 template <class T>
 Way way(const Product& all) {
     const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), at_once = multiprocessors();
-    const Depths depths(tiles, all.k, DEPTH, tiles <= at_once ? at_once - tiles + 1 : 1, LEAST);
+    const Depths depths(tiles, all.k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
     const double blocks = double(tiles) * depths.splits, steps = double(depths.each / DEPTH);
     const double multiply = T::ROWS * T::COLUMNS * DEPTH / 2048.0, read = T::SLOT_BYTES / 64.0;
     const double own = ceil(blocks / at_once) * steps * max(multiply, read);

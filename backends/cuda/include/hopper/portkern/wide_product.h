@@ -153,8 +153,7 @@ inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t bat
     if (wrong) return wrong;
     const int padded = (int)rows_of_tiles(m), down = (int)batch * padded / ROWS;
     const int across = (int)((n + COLUMNS - 1) / COLUMNS), tiles = down * across, at_once = multiprocessors();
-    // One more block than all multiprocessors take at once would take as long as as many again.
-    const Depths depths(tiles, k, DEPTH, tiles < at_once ? at_once - tiles + 1 : 1, LEAST);
+    const Depths depths(tiles, k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
     const int blocks = (int)min((int64_t)at_once, tiles * depths.splits);
     cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
