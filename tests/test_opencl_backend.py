@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -180,6 +181,28 @@ def test_the_generic_target_prefers_a_gpu_and_a_cpu_target_a_cpu(
     monkeypatch.setattr(host, "runs_here", lambda target: True)
     assert platforms.choose(targets.load("opencl_generic"), [POCL, H200]) == H200
     assert platforms.choose(targets.load("x86_64"), [H200, POCL]) == POCL
+
+
+@pytest.mark.parametrize(
+    ("team", "caller"), [("pthread-znver4", "basic-znver4"), ("cpu-znver4", "cpu-minimal-znver4")]
+)
+def test_the_device_of_pocl_that_runs_in_the_callers_thread_only_stands_beside_the_one_with_threads(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, team: str, caller: str
+) -> None:
+    """By the names of PoCL 3 and of PoCL 4, in either order; with one thread, it took a tenfold."""
+    import pyopencl as cl
+
+    driver = SimpleNamespace(name="Portable Computing Language")
+    devices = [
+        SimpleNamespace(
+            name=name, vendor="", driver_version="", type=cl.device_type.CPU, platform=driver
+        )
+        for name in (caller, team)
+    ]
+    driver.get_devices = lambda: devices
+    monkeypatch.setattr(cl, "get_platforms", lambda: [driver])
+    assert [description.name for description, _ in platforms.visible()] == [team]
+    assert platforms.caller_of(devices[1]) is devices[0]
 
 
 def test_a_gpu_without_an_icd_entry_is_told_where_to_write_it(

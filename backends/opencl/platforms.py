@@ -32,7 +32,9 @@ UNKNOWN_CPU = "unknown target CPU"
 ANOTHER = "apt install pocl-opencl-icd (its LLVM knows more processors)"
 #: The device of pip's PoCL that has a thread for each core, and the one that runs a kernel in the
 #: thread that enqueues it, where small ones are soonest done. It shows the first unless asked.
-PIPS_POCL, POCL_DEVICES, CALLER = "pocl-binary-distribution", "pthread basic", "basic"
+PIPS_POCL, POCL_DEVICES = "pocl-binary-distribution", "pthread basic"
+#: How the name of the latter begins: PoCL's, and since 4.0.
+CALLER = ("basic", "cpu-minimal")
 #: What the loader says where no driver has an entry, or none of those has a device.
 NO_PLATFORM = "PLATFORM_NOT_FOUND"
 #: Lists the devices, then runs a kernel on each: PoCL links one when it is first launched, and
