@@ -2,7 +2,7 @@
 #define ROWS 192              // knob: 96 192 384
 #define COLS 512              // knob: 256 512 1024
 
-#include <portkern/convolution.h>
+#include <portkern/few_filters.h>
 
 using namespace product;
 
@@ -30,8 +30,7 @@ struct Results {
 
 template <class Way>
 static int convolve(const Way* way, const Convolution& s, const scalar_t* weight, const Results& all, int64_t f,
-                    int64_t pixels) {
-  const bool wide = double(pixels) * double(f) * double(s.depth()) >= PARALLEL_FROM;
+                    int64_t pixels, bool wide) {
   const Cut cut(way, 1, f, pixels, wide);
   int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : failed) if (wide)
@@ -57,5 +56,7 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
   const int64_t pixels = n * oh * ow;
   if (pixels <= 0 || f == 0) return 0;
   const Results out{y, bias, f, 0, 0, oh * ow};
-  return by_fastest([&](auto* way) { return convolve(way, s, weight, out, f, pixels); });
+  const bool wide = double(pixels) * double(f) * double(s.depth()) >= PARALLEL_FROM;
+  if (are_few(s, f)) return with_few(s, n, f, weight, out, wide);
+  return by_fastest([&](auto* way) { return convolve(way, s, weight, out, f, pixels, wide); });
 }

@@ -82,6 +82,50 @@ struct Element {
   int64_t offset(const Convolution& s) const { return (channel * s.h + ky) * s.w + kx; }
 };
 
+// What some rows of results see of a channel, as floats: padding becomes zeros there, and each
+// `stride`-th element of a row a row of its own. Results side by side then see elements side by side,
+// whichever element of the filter they meet, and there are no bounds to look at.
+struct Planes {
+  Convolution s;
+  int64_t top, side, high, wide, phases;
+
+  // Of `rows` rows of results from row `top` on, `columns` of each from column `side` on.
+  Planes(const Convolution& s, int64_t top, int64_t side, int64_t rows, int64_t columns)
+      : s(s), top(top), side(side), high(rows + (s.kh - 1) / s.stride),
+        wide(columns + (s.kw - 1) / s.stride), phases(least(s.stride, s.kw)) {}
+
+  // Floats of a channel.
+  int64_t size() const { return least(s.stride, s.kh) * phases * high * wide; }
+
+  // Where the first result finds what it sees with an element of the filter.
+  int64_t place(int64_t ky, int64_t kx) const {
+    if (s.stride == 1) return ky * wide + kx;  // divisions take as long as many products
+    const int64_t phase = ky % s.stride * phases + kx % s.stride;
+    return (phase * high + ky / s.stride) * wide + kx / s.stride;
+  }
+
+  // A channel of an image.
+  void copy(const scalar_t* x, float* to) const {
+    for (int64_t py = 0; py < least(s.stride, s.kh); ++py)
+      for (int64_t px = 0; px < phases; ++px) {
+        // The first column's place in the image, and which columns lie within it.
+        const int64_t at = side * s.stride + px - s.padding;
+        const int64_t left = at < 0 ? least(blocks(-at, s.stride), wide) : 0;
+        const int64_t right = at < s.w ? least(blocks(s.w - at, s.stride), wide) : 0;
+        for (int64_t i = 0; i < high; ++i, to += wide) {
+          const int64_t y = (top + i) * s.stride + py - s.padding;
+          if (y < 0 || y >= s.h) {
+            for (int64_t j = 0; j < wide; ++j) to[j] = 0.0f;
+            continue;
+          }
+          for (int64_t j = 0; j < left; ++j) to[j] = 0.0f;
+          copy_every(s.stride, x + y * s.w + at + s.stride * left, right - left, to + left);
+          for (int64_t j = right > left ? right : left; j < wide; ++j) to[j] = 0.0f;
+        }
+      }
+  }
+};
+
 // Pixels side by side in one row of results and in one panel, and where the planes have what the
 // first element of a filter sees of them.
 struct Run {
@@ -89,35 +133,32 @@ struct Run {
 };
 
 // The patches of `count` <= COLS pixels from `pixel` on. What they see of a channel is copied into
-// planes first, once for all elements of a filter: padding becomes zeros there, and each
-// `stride`-th element of a row a row of its own. A run of pixels is then a run of memory for every
-// element of the filter, and there are no bounds to look at. Of a filter of one element, without
-// padding and steps, all of it is so where it lies, and is not copied. Where rows of results are short
-// and their steps long, copies would be more work than to take each row of a filter where it lies.
+// planes first, once for all elements of a filter. Of a filter of one element, without padding and
+// steps, all of it lies as in planes, and is not copied. Where rows of results are short and their
+// steps long, copies would be more work than to take each row of a filter where it lies.
 class Patches {
  public:
   // At most `deepest` terms at once.
   Patches(const Convolution& conv, int64_t pixel, int64_t count, int64_t deepest)
-      : s(conv), deepest(deepest) {
+      : s(conv), deepest(deepest), layout(conv, 0, 0, 0, 0) {
     const int64_t size = s.oh * s.ow, last = pixel + count - 1;
     int64_t oy = pixel % size / s.ow, ox = pixel % s.ow, index = 0;
     image = pixel / size, images = last / size - image + 1;
     // What is wanted of an image: some rows of results, of a single row some of it; of several
     // images, all.
-    top = images > 1 ? 0 : oy;
+    const int64_t top = images > 1 ? 0 : oy;
     const int64_t rows = images > 1 ? s.oh : last % size / s.ow - top + 1;
-    side = images * rows > 1 ? 0 : ox;
-    high = rows + (s.kh - 1) / s.stride;
-    wide = (images * rows > 1 ? s.ow : count) + (s.kw - 1) / s.stride;
-    phases = least(s.stride, s.kw);
-    one = least(s.stride, s.kh) * phases * high * wide, channel = images * one;
+    const int64_t side = images * rows > 1 ? 0 : ox;
+    layout = Planes(s, top, side, rows, images * rows > 1 ? s.ow : count);
+    one = layout.size(), channel = images * one;
     in_place = s.kh * s.kw == 1 && s.stride == 1 && s.padding == 0;
-    if (in_place) wide = s.w, channel = s.h * s.w, one = s.c * channel;
+    if (in_place) layout.wide = s.w, channel = s.h * s.w, one = s.c * channel;
     turned = s.stride > 1 && s.ow < LANES && s.h * s.w > 1 && images * s.c * s.h * s.w < INT32_MAX;
     if (turned) {
       locate(oy, ox, count);
       return;
     }
+    const int64_t wide = layout.wide;
     int64_t from = (oy - top) * wide + ox - side;
     for (int64_t done = 0, n; done < count; done += n) {
       if (done % NR == 0) panels[done / NR] = index;
@@ -148,20 +189,14 @@ class Patches {
     if (turned) return;
     Element e(s, first);
     const int64_t size = s.kh * s.kw, start = e.channel;
-    for (int64_t i = 0; i < depth; ++i, e.move(s, 1)) {
-      int64_t row = e.ky, column = e.kx, phase = 0;
-      if (s.stride > 1) {
-        phase = e.ky % s.stride * phases + e.kx % s.stride;
-        row /= s.stride, column /= s.stride;
-      }
-      offsets[i] = (e.channel - start) * channel + (phase * high + row) * wide + column;
-    }
-    from = s.x + ((image * s.c + start) * s.h + top) * s.w + side;
+    for (int64_t i = 0; i < depth; ++i, e.move(s, 1))
+      offsets[i] = (e.channel - start) * channel + layout.place(e.ky, e.kx);
+    from = s.x + ((image * s.c + start) * s.h + layout.top) * s.w + layout.side;
     if (in_place) return;
     float* to = planes;
     for (int64_t i = start; i * size < first + depth; ++i)
       for (int64_t n = image; n < image + images; ++n, to += one)
-        copy(s.x + (n * s.c + i) * s.h * s.w, to);
+        layout.copy(s.x + (n * s.c + i) * s.h * s.w, to);
   }
 
   template <bool PAIRS, int V>
@@ -180,11 +215,12 @@ class Patches {
  private:
   const Convolution s;
   const int64_t deepest;
+  Planes layout;
   bool turned, in_place;
   // Of each pixel: the first row and column that it sees, and their element, counted from the first
   // image's; of those after the last, rows that no image has.
   int32_t ys[COLS + NR], xs[COLS + NR], places[COLS + NR];
-  int64_t image, images, top, side, high, wide, phases;
+  int64_t image, images;
   int64_t one, channel;  // from an image to the next, and from a channel
   int64_t panels[COLS / NR + 2];
   Run runs[COLS + COLS / NR + 2];
@@ -289,27 +325,6 @@ class Patches {
     ivec v;
     memcpy(&v, from, sizeof(v));
     return v;
-  }
-
-  // A channel of an image, by phases of its rows and columns.
-  void copy(const scalar_t* x, float* to) const {
-    for (int64_t py = 0; py < least(s.stride, s.kh); ++py)
-      for (int64_t px = 0; px < phases; ++px) {
-        // The first column's place in the image, and which columns lie within it.
-        const int64_t at = side * s.stride + px - s.padding;
-        const int64_t left = at < 0 ? least(blocks(-at, s.stride), wide) : 0;
-        const int64_t right = at < s.w ? least(blocks(s.w - at, s.stride), wide) : 0;
-        for (int64_t i = 0; i < high; ++i, to += wide) {
-          const int64_t y = (top + i) * s.stride + py - s.padding;
-          if (y < 0 || y >= s.h) {
-            for (int64_t j = 0; j < wide; ++j) to[j] = 0.0f;
-            continue;
-          }
-          for (int64_t j = 0; j < left; ++j) to[j] = 0.0f;
-          copy_every(s.stride, x + y * s.w + at + s.stride * left, right - left, to + left);
-          for (int64_t j = right > left ? right : left; j < wide; ++j) to[j] = 0.0f;
-        }
-      }
   }
 };
 
