@@ -127,9 +127,9 @@ def test_assembly_whose_strings_are_its_own_is_left_alone() -> None:
 def test_macros_without_end_are_left_alone_and_soon() -> None:
     doubling = "".join(f"#define M{n}(x) M{n + 1}(x) M{n + 1}(x)\n" for n in range(40))
     source = f"{doubling}#define M40(x) asm(#x)\nvoid f() {{ M0(a); }}\n"
-    started = time.monotonic()
+    started = time.process_time()
     assert expanded(source) == source
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_what_a_macro_writes_is_translated() -> None:
