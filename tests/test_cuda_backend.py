@@ -77,8 +77,20 @@ def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
     assert set(ready.toolchain) == {"nvrtc"}
 
 
+#: Of sm_90 alone: sm_80, sm_100 and sm_120 keep all of it in registers.
+TILES_OF_160 = pytest.mark.notyet(
+    "cuda", raises=AssertionError, reason="multiply<160> of conv2d spills 64 bytes on sm_90"
+)
+
+
 @pytest.mark.sampled("dtype")
-@pytest.mark.parametrize(("name", "dtype"), [*zip(ops.names(), cycle(FLOATS), strict=False)])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(*one, marks=[TILES_OF_160] if one == ("conv2d", "bfloat16") else [])
+        for one in zip(ops.names(), cycle(FLOATS), strict=False)
+    ],
+)
 def test_every_catalogue_kernel_builds_without_spills(
     backend: Backend, name: str, dtype: str, tmp_path: Path
 ) -> None:
