@@ -77,20 +77,12 @@ def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
     assert set(ready.toolchain) == {"nvrtc"}
 
 
-#: Of sm_90 alone: sm_80, sm_100 and sm_120 keep all of it in registers.
-TILES_OF_160 = pytest.mark.notyet(
-    "cuda", raises=AssertionError, reason="multiply<160> of conv2d spills 64 bytes on sm_90"
-)
+#: Not mended yet, and of sm_90 alone: by operator and dtype, the kernels' bytes.
+SPILLS = {("conv2d", "bfloat16"): {"multiply<160>": 64}}
 
 
 @pytest.mark.sampled("dtype")
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        pytest.param(*one, marks=[TILES_OF_160] if one == ("conv2d", "bfloat16") else [])
-        for one in zip(ops.names(), cycle(FLOATS), strict=False)
-    ],
-)
+@pytest.mark.parametrize(("name", "dtype"), [*zip(ops.names(), cycle(FLOATS), strict=False)])
 def test_every_catalogue_kernel_builds_without_spills(
     backend: Backend, name: str, dtype: str, tmp_path: Path
 ) -> None:
@@ -99,7 +91,8 @@ def test_every_catalogue_kernel_builds_without_spills(
     build = Build(candidate, op.signature, dtype, target.load("sm_90"), {}, {}, runnable=False)
     artifact = backend.build(build, tmp_path)
     assert artifact.resources
-    assert {kernel.spills for kernel in artifact.resources} == {0}
+    spills = {one.kernel: one.spills for one in artifact.resources if one.spills != 0}
+    assert spills == SPILLS.get((name, dtype), {})
     assert candidate.knobs
 
 
