@@ -1,7 +1,7 @@
 """y[o, i] = sum over r of x[o, r, i], accumulated in float32.
 
 With too few outputs to fill a device the reduction is split, and a second launch of the same
-kernel adds up the parts: no atomics, so the result does not depend on scheduling. Short runs share
+kernel adds up the parts: no atomics, so the result does not depend on scheduling. Short slices share
 a program.
 """
 
@@ -42,7 +42,7 @@ def _sum(x, y, length, inner, span, BLOCK_R: tl.constexpr, BLOCK_I: tl.constexpr
 
 def _launch(x, y, outer, length, inner, parts):
     block_i = _columns(outer, length, inner)
-    block_r = min(TILE // block_i, triton.next_power_of_2(max(1, length)))
+    block_r = min(TILE // block_i, _padded(length))
     warps = max(1, min(NUM_WARPS, block_r * block_i // PER_WARP))
     span = triton.cdiv(triton.cdiv(length, parts), block_r) * block_r
     grid = (outer * triton.cdiv(inner, block_i), parts)
@@ -51,7 +51,7 @@ def _launch(x, y, outer, length, inner, parts):
 
 def _columns(outer, length, inner):
     """Of a program: more where they are short, and fewer where they would not fill a device."""
-    rows = min(triton.next_power_of_2(max(1, length)), TILE // BLOCK_INNER)
+    rows = min(_padded(length), TILE // BLOCK_INNER)
     columns = min(TILE // rows, triton.next_power_of_2(inner))
     least = LEAST_INNER if length < 2 * SPLIT else BLOCK_INNER
     while columns > least and outer * triton.cdiv(inner, columns) < PROGRAMS // 4:
@@ -60,27 +60,42 @@ def _columns(outer, length, inner):
 
 
 @triton.jit
-def _sum_short(x, y, runs, length, RUNS: tl.constexpr, BLOCK: tl.constexpr):
-    first = tl.program_id(0).to(tl.int64) * RUNS
-    run = tl.arange(0, RUNS)
-    element = tl.arange(0, BLOCK)[None, :]
-    mask = (run[:, None] < runs - first) & (element < length)
-    value = tl.load(x + first * length + run[:, None] * length + element, mask=mask, other=0.0)
+def _sum_short(x, y, outer, length, inner, OUTER: tl.constexpr, ROWS: tl.constexpr, INNER: tl.constexpr):
+    """OUTER slices of at most ROWS x INNER elements."""
+    first = tl.program_id(0).to(tl.int64) * OUTER
+    place = tl.arange(0, OUTER)[:, None, None]
+    row = tl.arange(0, ROWS)[None, :, None]
+    column = tl.arange(0, INNER)[None, None, :]
+    mask = (place < outer - first) & (row < length) & (column < inner)
+    element = (place * length + row) * inner + column
+    value = tl.load(x + first * length * inner + element, mask=mask, other=0.0)
     total = tl.sum(value.to(tl.float32), axis=1)
-    tl.store(y + first + run, total.to(y.dtype.element_ty), mask=run < runs - first)
+    place = tl.arange(0, OUTER)[:, None]
+    column = tl.arange(0, INNER)[None, :]
+    mask = (place < outer - first) & (column < inner)
+    tl.store(y + (first + place) * inner + column, total.to(y.dtype.element_ty), mask=mask)
+
+
+def _padded(length):
+    return triton.next_power_of_2(max(1, length))
+
+
+def _launch_short(x, y, outer, length, inner):
+    rows, columns = _padded(length), _padded(inner)
+    places = TILE // (rows * columns)
+    grid = (triton.cdiv(outer, places),)
+    _sum_short[grid](x, y, outer, length, inner, OUTER=places, ROWS=rows, INNER=columns)
 
 
 def sum(x, y):
     outer, length, inner = x.shape
     if y.numel() == 0:
         return
-    if inner == 1 and length <= SHORT:
-        block = triton.next_power_of_2(max(1, length))
-        runs = TILE // block
-        _sum_short[(triton.cdiv(outer, runs),)](x, y, outer, length, RUNS=runs, BLOCK=block)
-        return
     if length == 1 and y.numel() < 2**31:
         outer, inner = 1, y.numel()
+    if _padded(length) * _padded(inner) <= SHORT:
+        _launch_short(x, y, outer, length, inner)
+        return
     programs = outer * triton.cdiv(inner, BLOCK_INNER)
     parts = max(1, min(PROGRAMS // programs, length // SPLIT))
     if parts == 1:
