@@ -51,8 +51,10 @@ SHAPES = {
         {"m": 64, "n": 96, "k": 4},
         {"m": 9, "n": 7, "k": 0},
     ],
-    # Thin: byte by byte, in packs, a few columns, in parts of the depth.
+    # Thin: byte by byte, in packs, a few columns, in parts of the depth. Small tiles that share theirs.
     "int8_matmul": [
+        {"m": 3, "n": 520, "k": 8},
+        {"m": 40, "n": 64, "k": 1600},
         {"m": 1, "n": 281, "k": 449},
         {"m": 5, "n": 64, "k": 300},
         {"m": 70, "n": 3, "k": 41},

@@ -277,7 +277,8 @@ extern "C" int conv2d_relu_maxpool(const scalar_t* x, const scalar_t* weight, co
                                     : launch_resident<64>(x, weight, bias, y, shape, p, columns, stream);
 #endif
     const Shared by(unpooled);
-    if (outputs < MOST && by.splits > 1)
+    // Where each of the convolution's outputs is in four windows or more, they would take longer to compare.
+    if (outputs < MOST && (by.splits > 1 || window >= 2 * pool_stride))
         return pooling::launch(y, shape, unpooled, stream, [&](scalar_t* to) {
             return launch_gathered(x, weight, bias, to, unpooled, by, stream);
         });

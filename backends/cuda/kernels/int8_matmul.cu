@@ -1,10 +1,11 @@
 // Matrix product with weights of int8, scaled by column. Both come through a ring of cp.async; a
 // thread widens the weights that it copied itself, and warps multiply by FMA in strict float32 or,
-// for halves, on tensor cores (mma.sync), which hold every int8 exactly. A few rows or columns go
-// without tiles. Where rows are no whole packs, a long product has them copied to where they are.
+// for halves, on tensor cores (mma.sync), which hold every int8 exactly. Of too few small tiles several
+// blocks share the depth of each. A few rows or columns go without tiles. Where rows are no whole packs, a long product has them copied to where they are.
 // On Hopper, of many rows and columns, all weights are widened first, once instead of for each tile, and
 // the product is one of halves by wgmma, or of float32 by three of halves, as matmul's is.
 #define FEW_TILES 128  // knob: 64 128 256
+#define SHARE_FROM 12  // knob: 8 12 16
 #define SMALL_BELOW 64  // knob: 32 64 128
 #define STAGES 4  // knob: 3 4 5
 #define PAD_FROM 67108864  // knob: 0 16777216 67108864
@@ -125,8 +126,9 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS][COLUMNS], const sca
 
 template <class T, bool ALIGNED>
 __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
-    Matrix<scalar_t> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale,
-    scalar_t* __restrict__ c, int64_t n, int64_t across, const Odd odd) {
+    Matrix<scalar_t> a, Matrix<int8_t> weight, const scalar_t* __restrict__ scale, const Output to,
+    int64_t n, int64_t across, int64_t each, const Odd odd) {
+    let_next_begin();
     constexpr int ROWS = T::warp_rows / 8, COLUMNS = T::warp_columns / 4;
     extern __shared__ __align__(128) unsigned char shared[];
     const int64_t row0 = blockIdx.x / across * T::rows, column0 = blockIdx.x % across * T::columns;
@@ -136,11 +138,12 @@ __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
     const int warp_row = warp * T::warp_rows % T::rows;
     const int warp_column = warp * T::warp_rows / T::rows * T::warp_columns % T::columns;
     const int warp_depth = T::share < T::depth ? warp * T::share : 0;
-    const int steps = (int)((a.columns + T::depth - 1) / T::depth);
+    const int64_t depth0 = blockIdx.y * each;
+    const int steps = (int)((min(each, a.columns - depth0) + T::depth - 1) / T::depth);
     const auto fetch = [&](int step) {
         scalar_t* tile = reinterpret_cast<scalar_t*>(shared + step % STAGES * T::stage);
         int8_t* raw = reinterpret_cast<int8_t*>(shared + step % STAGES * T::stage + T::a);
-        const int64_t depth = (int64_t)step * T::depth;
+        const int64_t depth = depth0 + (int64_t)step * T::depth;
         if (step < steps) {
 #pragma unroll 1
             for (int p = threadIdx.x * VEC; p < T::rows * T::depth; p += THREADS * VEC)
@@ -195,8 +198,9 @@ __global__ __launch_bounds__(THREADS, 2) void int8_matmul_kernel(
             const int64_t row = row0 + warp_row + i * 8 + lane / 4;
             const int64_t column =
                 column0 + warp_column + j / GROUP * GROUP * 4 + lane % 4 * GROUP + j % GROUP;
-            if (row < m && column < n)
-                c[row * n + column] = scalar_t(sums[i][j] * float(scale[column]));
+            if (row >= m || column >= n) continue;
+            const float sum = sums[i][j] * (to.parts ? 1.0f : float(scale[column]));
+            to.from(blockIdx.y, row * n + column).store(0, sum);
         }
 }
 
@@ -207,11 +211,17 @@ int launch(const Matrix<scalar_t>& a, const Matrix<int8_t>& weight, const scalar
     if constexpr (T::rows > Small::rows)  // too few blocks, or rows of one: smaller ones
         if (!odd.rows.most && a.rows * n < (int64_t)SMALL_BELOW * T::rows * T::columns)
             return launch<Small, ALIGNED>(a, weight, scale, c, n, stream);
+    // A second kernel takes longer than some steps of the depth, which take twice as long an element at a time.
+    constexpr int FROM = (ALIGNED ? SHARE_FROM : SHARE_FROM / 2) * T::depth;
+    const bool shared = T::share < T::depth && a.columns >= FROM;
+    const Depths depths(across * down, a.columns, T::depth, shared ? FEW_TILES : 1, 2 * T::depth);
     const auto kernel = int8_matmul_kernel<T, ALIGNED>;
     // More than 48 KB of shared memory is dynamic and has to be asked for.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::bytes);
-    kernel<<<(unsigned)(across * down), THREADS, T::bytes, stream>>>(a, weight, scale, c, n, across, odd);
-    return (int)cudaGetLastError();
+    const dim3 grid((unsigned)(across * down), (unsigned)depths.splits);
+    return share_depth(depths.splits, c, a.rows * n, stream, [&](const Output& to) {
+        kernel<<<grid, THREADS, T::bytes, stream>>>(a, weight, scale, to, n, across, depths.each, odd);
+    }, scale, n);
 }
 
 #ifdef PORTKERN_HOPPER

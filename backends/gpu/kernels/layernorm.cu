@@ -289,7 +289,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
         layernorm_hopper::launch(all.x, all.weight, all.bias, all.y, all.rows, packs, all.eps, stream))
         return 0;
 #endif
-    const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
+    const int64_t splits = parts_twice(all.rows, packs, FILL, BLOCK);
     if (splits == 1) {
         layernorm_wide<R><<<rows, BLOCK, 0, stream>>>(all);
         return (int)cudaGetLastError();

@@ -189,7 +189,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
         rmsnorm_row<R><<<rows, whole_warps(threads), 0, stream>>>(all);
         return (int)cudaGetLastError();
     }
-    const int64_t splits = splits_for(all.rows, packs, FILL, 4 * BLOCK);
+    const int64_t splits = parts_twice(all.rows, packs, FILL, BLOCK);
     if (splits == 1) {
         rmsnorm_wide<R><<<rows, BLOCK, 0, stream>>>(all);
         return (int)cudaGetLastError();

@@ -321,11 +321,14 @@ bool is_short(int64_t outer, int64_t reduce, int64_t inner) {
 
 // How many blocks share a sum.
 int64_t splits_of(int64_t outer, int64_t reduce, int64_t inner, bool whole) {
+    constexpr int64_t LEAST = 4;  // a second kernel takes longer than what fewer would spare
     if (is_short(outer, reduce, inner)) return 1;
-    if (inner == 1) return splits_for(outer, whole ? Whole::most(reduce) : Ragged::most(reduce), FILL, 4 * BLOCK);
-    if (inner < 32) return splits_for(outer, reduce * inner, FILL, 16 * BLOCK);
     const int64_t across = whole ? 8 * VEC : 32;
-    return splits_for(outer * ((inner + across - 1) / across), reduce, FILL, 64);
+    const int64_t splits =
+        inner == 1   ? splits_for(outer, whole ? Whole::most(reduce) : Ragged::most(reduce), FILL, 4 * BLOCK)
+        : inner < 32 ? splits_for(outer, reduce * inner, FILL, 16 * BLOCK)
+                     : splits_for(outer * ((inner + across - 1) / across), reduce, FILL, 64);
+    return splits < LEAST ? 1 : splits;
 }
 
 extern "C" int sum(const scalar_t* x, scalar_t* y, int64_t outer, int64_t reduce, int64_t inner,

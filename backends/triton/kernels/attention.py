@@ -20,6 +20,9 @@ NUM_WARPS_F32 = 8  # knob: 4 8
 # So many queries or more of float32 are worth the tensor cores, which multiply them in slices.
 SLICED_FROM = 64  # knob: 64 256 1000000
 BLOCK_N_SLICED = 32  # knob: 32 64
+# On AMD what a stage brings to LDS is in registers on its way, where there is no room for it.
+NUM_STAGES_AMD = 1  # knob: 1 2
+BLOCK_N_SLICED_AMD = 16  # knob: 16 32
 MOST_DIM = 256
 
 
@@ -216,6 +219,10 @@ def _attention(
         tl.store(y + row * dim + d, result_rest, mask=(row < rows) & (d < dim))
 
 
+def _on_amd(x):
+    return x.is_cuda and triton.runtime.driver.active.get_current_target().backend == "hip"
+
+
 def attention(q, k, v, y):
     batch, heads, length, dim = q.shape
     if dim > MOST_DIM:
@@ -236,7 +243,7 @@ def attention(q, k, v, y):
     block_m = max(16, min(fit, BLOCK_M_F32 if strict else BLOCK_M, most_m))
     block_n = max(16, min(block_m, BLOCK_N_F32 if strict else BLOCK_N, most_n))
     if sliced:
-        block_m, block_n = 64, BLOCK_N_SLICED
+        block_m, block_n = 64, BLOCK_N_SLICED_AMD if _on_amd(q) else BLOCK_N_SLICED
     warps = (
         max(4, min(NUM_WARPS_F32, block_m * whole // 512)) if strict and not sliced else NUM_WARPS
     )
@@ -257,5 +264,5 @@ def attention(q, k, v, y):
         REST=rest,
         SLICED=sliced,
         num_warps=warps,
-        num_stages=NUM_STAGES,
+        num_stages=NUM_STAGES_AMD if _on_amd(q) else NUM_STAGES,
     )

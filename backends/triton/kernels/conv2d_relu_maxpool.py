@@ -264,11 +264,27 @@ def _pool_parts(
     tl.store(y + at, best.to(y.dtype.element_ty), mask=at < count)
 
 
+def _target(x):
+    """Whose GPU it lies on, ``cuda`` or ``hip``; empty where none is."""
+    return triton.runtime.driver.active.get_current_target().backend if x.is_cuda else ""
+
+
 def _precision(x):
     """How a dot multiplies float32: as it is, or as TF32 where that is asked for and NVIDIA's."""
-    if not TF32 or x.dtype != torch.float32 or not x.is_cuda:
-        return "ieee"
-    return "tf32" if triton.runtime.driver.active.get_current_target().backend == "cuda" else "ieee"
+    return "tf32" if TF32 and x.dtype == torch.float32 and _target(x) == "cuda" else "ieee"
+
+
+# What is on its way to LDS is in registers on AMD, which have no room for two stages of it, nor for
+# one beside 64 sums of a lane.
+def _stages(x):
+    return min(NUM_STAGES, 2) if _target(x) == "hip" else NUM_STAGES
+
+
+def _warps(x, parts):
+    if x.dtype != torch.float32:
+        return NUM_WARPS
+    # Parts' programs are few, and leave registers for more warps, which wait less for each other.
+    return NUM_WARPS_DEEP_F32 if parts > 1 or _target(x) == "hip" else NUM_WARPS_F32
 
 
 def _fit(length, block):
@@ -329,10 +345,7 @@ def _convolved(x, weight, bias, y, tiles, stride, padding, window, pool_stride):
         kernel, sizes, depth = _convolve, (n, c, h, w), c * kh * kw
     span = triton.cdiv(triton.cdiv(depth, parts), block_k) * block_k
     parts = triton.cdiv(depth, span)
-    warps = NUM_WARPS_F32 if strict else NUM_WARPS
     if parts > 1:
-        # Programs are few, and leave registers for more warps, which wait less for each other.
-        warps = NUM_WARPS_DEEP_F32 if strict else warps
         y = torch.empty((parts, y.numel()), dtype=torch.float32, device=y.device)
     kernel[(programs, parts)](
         x,
@@ -356,8 +369,8 @@ def _convolved(x, weight, bias, y, tiles, stride, padding, window, pool_stride):
         ACROSS=across,
         PARTS=parts > 1,
         PRECISION=_precision(x),
-        num_warps=warps,
-        num_stages=NUM_STAGES,
+        num_warps=_warps(x, parts),
+        num_stages=_stages(x),
     )
     return y, parts
 

@@ -1,8 +1,8 @@
 """y[o, i] = sum over r of x[o, r, i], accumulated in float32.
 
 With too few outputs to fill a device the reduction is split, and a second launch of the same
-kernel adds up the parts: no atomics, so the result does not depend on scheduling. Short slices share
-a program.
+kernel adds up the parts: no atomics, so the result does not depend on scheduling. Short slices
+share a program.
 """
 
 import torch
@@ -60,7 +60,9 @@ def _columns(outer, length, inner):
 
 
 @triton.jit
-def _sum_short(x, y, outer, length, inner, OUTER: tl.constexpr, ROWS: tl.constexpr, INNER: tl.constexpr):
+def _sum_short(
+    x, y, outer, length, inner, OUTER: tl.constexpr, ROWS: tl.constexpr, INNER: tl.constexpr
+):
     """OUTER slices of at most ROWS x INNER elements."""
     first = tl.program_id(0).to(tl.int64) * OUTER
     place = tl.arange(0, OUTER)[:, None, None]

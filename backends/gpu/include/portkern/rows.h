@@ -383,6 +383,16 @@ inline int64_t splits_for(int64_t rows, int64_t packs, int64_t wanted, int64_t l
     return splits < 1 ? 1 : splits;
 }
 
+// Parts of a row for two kernels with blocks of `block` threads, the second of which reads the parts again: none of
+// a row that a block alone is done with sooner; of more rows as many as fill a GPU; and of rows that would make few
+// blocks so, many of about a pack for each second thread, up to a block for each multiprocessor.
+inline int64_t parts_twice(int64_t rows, int64_t packs, int64_t wanted, int block) {
+    constexpr int64_t ALONE = 3072, FEW_BLOCKS = 96, SPREAD_BLOCKS = 128;
+    if (packs < ALONE) return 1;
+    const int64_t filling = splits_for(rows, packs, wanted, 4 * block);
+    return rows * filling >= FEW_BLOCKS ? filling : splits_for(rows, packs, SPREAD_BLOCKS, block / 2);
+}
+
 // The least packs of a part: of few elements, a second kernel takes longer than all of them.
 template <class R>
 constexpr int64_t part_least(int block) {

@@ -9,10 +9,10 @@ namespace thin {
 
 // More rows than these are worth a tile of the matrix units, or of registers.
 constexpr int MOST_ROWS = sizeof(scalar_t) == 2 ? 4 : 8, MOST_COLUMNS = 4, MOST_DEPTH = 4;
-constexpr int THREADS = 256, FILLING = 512;
-// Elements of a small operand; bytes that memory brings at the least; tiles that nearly fill a GPU, and what
+constexpr int THREADS = 256, FILLING = 256, AHEAD = 4;
+// Bytes of a small operand; those that memory brings at the least; tiles that nearly fill a GPU, and what
 // one may take of its depth in turn.
-constexpr int SMALL = 1 << 21, SECTOR = 32, MANY_TILES = 96, MOST_STEPS = 8;
+constexpr int SMALL = 1 << 24, SECTOR = 32, MANY_TILES = 96, MOST_STEPS = 8;
 
 template <class T>
 struct Product {
@@ -29,40 +29,48 @@ struct Product {
 
 // ---- Few rows: threads have columns of B, and meet with those that have other rows of it.
 
-// Of `ROWS` rows of B from `row` on, which are all there: loads without conditions.
+// Of `ROWS` rows of B from `row` on, which are all there: loads without conditions. `packed`: what is beside
+// them in a row of A is whole packs.
 template <int ROWS, int M, int V, class T>
 __device__ __forceinline__ void add_rows(float (&total)[M][V], const Product<T>& all,
                                          const scalar_t* a, const Some<V, T>* b, int64_t width,
-                                         int64_t row) {
+                                         int64_t row, bool packed) {
     Some<V, T> values[ROWS];
 #pragma unroll
     for (int u = 0; u < ROWS; ++u) values[u] = b[(row + u) * width];
 #pragma unroll
     for (int i = 0; i < M; ++i) {
         if (i >= all.m) continue;
+        const scalar_t* from = a + i * all.k + row;
+        alignas(16) scalar_t left[ROWS];
+        if (M > 1 && ROWS % VEC == 0 && packed)
 #pragma unroll
-        for (int u = 0; u < ROWS; ++u) {
-            const float left = float(a[i * all.k + row + u]);
+            for (int u = 0; u < ROWS; u += VEC)
+                *reinterpret_cast<Pack*>(left + u) = *reinterpret_cast<const Pack*>(from + u);
+        else
 #pragma unroll
-            for (int j = 0; j < V; ++j) total[i][j] = fmaf(left, float(values[u].at[j]), total[i][j]);
-        }
+            for (int u = 0; u < ROWS; ++u) left[u] = from[u];
+#pragma unroll
+        for (int u = 0; u < ROWS; ++u)
+#pragma unroll
+            for (int j = 0; j < V; ++j) total[i][j] = fmaf(float(left[u]), float(values[u].at[j]), total[i][j]);
     }
 }
 
-// Neighbouring rows of B, of which a thread takes all: 64 bytes on their way, or 16 accesses.
+// Neighbouring rows of B, of which a thread takes all: 8 or 16 accesses on their way.
 template <int V, class T>
 struct Deep {
-    static constexpr int bytes = V * sizeof(T), rows = bytes >= 16 ? 4 : bytes >= 4 ? 8 : 16;
+    static constexpr int rows = V * sizeof(T) >= 4 ? 8 : 16;
 };
 
 // Bounded by its threads alone, a kernel would get too few registers; so would the others.
 template <int M, int V, class T>
 __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all, float* parts,
-                                                            unsigned tiles, unsigned splits) {
+                                                            unsigned tiles, unsigned splits, bool packed) {
     let_next_begin();
     constexpr int DEEP = Deep<V, T>::rows;
-    __shared__ float sums[M][THREADS * V];
-    const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y;
+    __shared__ float sums[M][V][THREADS + 1];  // of neighbours, and of neighbouring columns, in other banks
+    const int wide = blockDim.x, tall = blockDim.y, x = threadIdx.x, y = threadIdx.y, me = y * wide + x;
     const int64_t batch = blockIdx.x / (tiles * splits), split = blockIdx.x / tiles % splits;
     const int64_t width = all.n / V, column = blockIdx.x % tiles * wide + x;
     const Part part((all.k + DEEP - 1) / DEEP, splits, split);
@@ -71,37 +79,46 @@ __global__ PORTABLE_LAUNCH_BOUNDS(THREADS, 2) void few_rows(const Product<T> all
     float total[M][V] = {};
     for (int64_t group = part.first + y; column < width && group < part.last; group += tall) {
         const int64_t row = group * DEEP;
-        if (row + DEEP <= all.k) add_rows<DEEP>(total, all, a, b, width, row);
+        if (row + DEEP <= all.k) add_rows<DEEP>(total, all, a, b, width, row, packed);
         else {
             int64_t rest = row;
-            for (; rest + 4 <= all.k; rest += 4) add_rows<4>(total, all, a, b, width, rest);
-            for (; rest < all.k; ++rest) add_rows<1>(total, all, a, b, width, rest);
+            for (; rest + 4 <= all.k; rest += 4) add_rows<4>(total, all, a, b, width, rest, packed);
+            for (; rest < all.k; ++rest) add_rows<1>(total, all, a, b, width, rest, packed);
         }
     }
 #pragma unroll
     for (int i = 0; i < M; ++i)
 #pragma unroll
-        for (int j = 0; j < V; ++j) sums[i][(y * wide + x) * V + j] = total[i][j];
+        for (int j = 0; j < V; ++j) sums[i][j][me] = total[i][j];
     int left = tall;  // rows of sums
     for (; left > 8; left /= 2) {
         __syncthreads();
         if (y >= left / 2) continue;  // it still meets the others at the next barrier
         for (int i = 0; i < min(M, (int)all.m); ++i)
 #pragma unroll
-            for (int j = 0; j < V; ++j)
-                sums[i][(y * wide + x) * V + j] += sums[i][((y + left / 2) * wide + x) * V + j];
+            for (int j = 0; j < V; ++j) sums[i][j][me] += sums[i][j][me + left / 2 * wide];
     }
     __syncthreads();
-    // Now a thread has an element of C, whoever summed it.
-    const int columns = wide * V;
-    for (int own = y * wide + x; own < all.m * columns; own += THREADS) {
-        const int64_t i = own / columns, at = blockIdx.x % tiles * columns + own % columns;
-        if (at >= all.n) continue;
-        float one = 0.0f;
-        for (int r = 0; r < left; ++r) one += sums[i][r * columns + own % columns];
-        const int64_t place = (batch * all.m + i) * all.n + at;
-        if (parts) parts[split * all.batch * all.m * all.n + place] = one;
-        else all.c[place] = all.scaled(one, at);
+    // Now a thread has elements of C, whoever summed them.
+    const int columns = wide * V, count = (int)all.m * columns, threads = wide * tall;
+    const int64_t column0 = (int64_t)(blockIdx.x % tiles) * columns;
+    for (int first = me; first < count; first += AHEAD * threads) {
+        float one[AHEAD] = {}, factor[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) {
+            const int own = first + u * threads, at = own % columns;
+            if (own >= count || column0 + at >= all.n) continue;
+            factor[u] = all.scale && !parts ? float(all.scale[column0 + at]) : 1.0f;
+            for (int r = 0; r < left; ++r) one[u] += sums[own / columns][at % V][r * wide + at / V];
+        }
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) {
+            const int own = first + u * threads, at = own % columns;
+            if (own >= count || column0 + at >= all.n) continue;
+            const int64_t place = (batch * all.m + own / columns) * all.n + column0 + at;
+            if (parts) parts[split * all.batch * all.m * all.n + place] = one[u];
+            else all.c[place] = scalar_t(one[u] * factor[u]);
+        }
     }
 }
 
@@ -110,25 +127,31 @@ int launch_rows(const Product<T>& all, cudaStream_t stream) {
     if constexpr (M < MOST_ROWS)
         if (all.m > M) return launch_rows<2 * M, V>(all, stream);
     constexpr int DEEP = Deep<V, T>::rows;
-    int wide = 32;  // fewer where there are fewer columns: the others take rows instead; more where k is small
-    while (wide > 1 && wide / 2 * V >= all.n) wide /= 2;
-    while (wide >= 32 && wide < THREADS && (int64_t)THREADS / wide * DEEP >= 2 * all.k) wide *= 2;
     const auto tiles_of = [&](int wide) { return (all.n / V + wide - 1) / wide; };
     const auto step_of = [&](int wide) { return (int64_t)THREADS / wide * DEEP; };  // rows of B at once
-    // To read a small B takes less than a second kernel does: its tiles are narrow, and are parted only if
-    // they are deep.
-    const bool small = all.batch * all.k * all.n <= SMALL;
-    while (small && wide * V * (int)sizeof(T) > SECTOR && all.batch * tiles_of(wide) < MANY_TILES &&
-           step_of(wide) < all.k)
-        wide /= 2;
-    const int64_t tiles = tiles_of(wide), step = step_of(wide), count = all.batch * all.m * all.n;
-    const int64_t splits = small && all.k <= MOST_STEPS * step
-                               ? 1
-                               : splits_for(all.batch * tiles, all.k, FILLING, small ? step : 2 * step);
-    const dim3 block(wide, THREADS / wide);
+    int wide = 32;  // fewer where there are fewer columns: the others take rows instead; more where k is small
+    while (wide > 1 && wide / 2 * V >= all.n) wide /= 2;
+    while (wide >= 32 && wide < THREADS && step_of(wide) >= 2 * all.k &&
+           all.batch * tiles_of(2 * wide) >= FILLING)
+        wide *= 2;
+    // To read a small B takes less than a second kernel does: its tiles are narrow enough for one to have all
+    // of their depth, if that is not too much to take in turn.
+    const bool small = all.batch * all.k * all.n * (int64_t)sizeof(T) <= SMALL;
+    int narrow = wide;
+    while (narrow * V * (int)sizeof(T) > SECTOR && all.batch * tiles_of(narrow) < MANY_TILES &&
+           step_of(narrow) < all.k)
+        narrow /= 2;
+    const bool alone = small && all.k <= MOST_STEPS * step_of(narrow);
+    if (alone) wide = narrow;
+    const int64_t tiles = tiles_of(wide), count = all.batch * all.m * all.n;
+    const int64_t splits = alone ? 1 : splits_for(all.batch * tiles, all.k, FILLING, 2 * step_of(wide));
+    int tall = THREADS / wide;
+    while (wide * tall > 32 && tall / 2 * DEEP >= all.k) tall /= 2;
+    const dim3 block(wide, tall);
     const unsigned blocks = (unsigned)(all.batch * tiles * splits);
     return share_depth(splits, all.c, count, stream, [&](const Output& to) {
-        few_rows<M, V><<<blocks, block, 0, stream>>>(all, to.parts, tiles, splits);
+        few_rows<M, V><<<blocks, block, 0, stream>>>(all, to.parts, tiles, splits,
+                                                     are_whole((uintptr_t)all.a, all.k));
     }, all.scale, all.n);
 }
 
@@ -234,7 +257,7 @@ int launch_columns(const Product<T>& all, cudaStream_t stream) {
     const int64_t packs = R::most(all.k), together = (int64_t)stride * ALIKE<N>;
     const int64_t count = (all.m + together - 1) / together * stride, groups = all.batch * count;
     const int lanes = lanes_for(packs, 2);
-    const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 2 * FILLING, 4 * 32);
+    const int64_t splits = splits_for((groups * lanes + THREADS - 1) / THREADS, packs, 4 * FILLING, 4 * 32);
     const Blocks blocks = blocks_for(groups * splits * lanes, THREADS);
     return share_depth(splits, all.c, all.batch * all.m * all.n, stream, [&](const Output& to) {
         few_columns<N, R><<<blocks.count, blocks.threads, 0, stream>>>(
