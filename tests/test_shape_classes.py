@@ -51,7 +51,7 @@ SHAPES = {
         {"m": 64, "n": 96, "k": 4},
         {"m": 9, "n": 7, "k": 0},
     ],
-    # Thin: byte by byte, in packs, a few columns, in parts of the depth. Small tiles that share theirs.
+    # Thin: byte by byte, in packs, a few columns, in parts. Small tiles that share their depth.
     "int8_matmul": [
         {"m": 3, "n": 520, "k": 8},
         {"m": 40, "n": 64, "k": 1600},
