@@ -3,6 +3,7 @@
 #define PARALLEL_FROM 100000  // knob: 30000 100000 300000
 #define KEYS 64               // knob: 32 64 128
 #define PANELS 2              // knob: 1 2 4
+#define FEW 16                // knob: 1 8 16
 
 // A block of keys at a time, with a running maximum. The lanes of a vector are queries: scores lie
 // as [key][query] and sums as [dim][query], so that maxima and powers need no other lane, and both
@@ -170,24 +171,61 @@ static int attention_of(const scalar_t* q, const scalar_t* k, const scalar_t* v,
   return failed;
 }
 
-// Of a single key the weight is 1, unless its score is infinite or no number.
-static int attention_to_one(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
-                            int64_t rows, int64_t dim) {
-#pragma omp parallel for schedule(static) if (double(rows) * dim >= PARALLEL_FROM)
-  for (int64_t at = 0; at < rows * dim; at += dim) {
-    vec sum = {};
-    int64_t d = 0;
-    for (; d + LANES <= dim; d += LANES) sum += load(q + at + d) * load(k + at + d);
-    if (d < dim) sum += load(q + at + d, dim - d) * load(k + at + d, dim - d);
-    const float score = reduce_add(sum), weight = 1.0f + (score - score);
-    for (d = 0; d + LANES <= dim; d += LANES) store(y + at + d, weight * load(v + at + d));
-    if (d < dim) store(y + at + d, weight * load(v + at + d, dim - d), dim - d);
+// The last vectors overlap the ones before, where there are so many: to load some of one takes long.
+PORTKERN_INLINE float dot(const scalar_t* a, const scalar_t* b, int64_t dim) {
+  if (dim < LANES) return reduce_add(load(a, dim) * load(b, dim));
+  const int64_t last = dim - LANES;
+  vec sum = {};
+  int64_t d = 0;
+  for (; d <= last; d += LANES) sum += load(a + d) * load(b + d);
+  if (d < dim) {
+    ivec lane;
+    for (int i = 0; i < LANES; ++i) lane[i] = i;
+    const vec both = load(a + last) * load(b + last);
+    sum += lane < int32_t(d - last) ? vec{} : both;
+  }
+  return reduce_add(sum);
+}
+
+// A query of a sequence of up to FEW keys, of which it sees `count`: lanes are dimensions, and nothing is turned.
+static void attend_few(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t count,
+                       int64_t dim) {
+  constexpr int64_t ROOM = (FEW + LANES - 1) / LANES * LANES;
+  float weights[ROOM], top = -INFINITY, total = 0.0f;
+  const float scale = 1.0f / sqrtf(float(dim));
+  for (int64_t j = 0; j < ROOM; ++j) weights[j] = j < count ? scale * dot(q, k + j * dim, dim) : -INFINITY;
+  for (int64_t j = 0; j < count; ++j) top = weights[j] > top ? weights[j] : top;
+  for (int64_t j = 0; j < count; j += LANES) {
+    const vec weight = exp(load(weights + j) - top);
+    store(weights + j, weight);
+    total += reduce_add(weight);
+  }
+  const float share = 1.0f / total;
+  const auto sum = [&](auto take) {
+    vec sums = {};
+    for (int64_t j = 0; j < count; ++j) sums += weights[j] * take(v + j * dim);
+    return sums * share;
+  };
+  if (dim < LANES) return store(y, sum([=](const scalar_t* at) { return load(at, dim); }), dim);
+  for (int64_t d = 0; d < dim; d += LANES) {
+    const int64_t from = least(d, dim - LANES);
+    store(y + from, sum([=](const scalar_t* at) { return load(at + from); }));
+  }
+}
+
+static int attention_to_few(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
+                            int64_t heads, int64_t length, int64_t dim) {
+  const int64_t rows = heads * length;
+#pragma omp parallel for schedule(static) if (double(rows) * length * dim >= PARALLEL_FROM)
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t first = row / length * length;
+    attend_few(q + row * dim, k + first * dim, v + first * dim, y + row * dim, row - first + 1, dim);
   }
   return 0;
 }
 
 extern "C" int attention(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
                          int64_t batch, int64_t heads, int64_t length, int64_t dim) {
-  if (length == 1) return attention_to_one(q, k, v, y, batch * heads, dim);
+  if (length <= FEW) return attention_to_few(q, k, v, y, batch * heads, length, dim);
   return attention_of<MOST>(q, k, v, y, batch, heads, length, dim);
 }
