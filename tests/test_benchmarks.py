@@ -11,11 +11,13 @@ import pytest
 from benchmarks import (
     _script,
     amd_builds,
+    amd_moved,
     cpu_ops,
     headline,
     kernelbench_kernels,
     memory_bound,
 )
+from portkern import ops
 from portkern.records.record import Verdict
 from portkern.spec import target
 from tests.report_records import make
@@ -173,6 +175,21 @@ def test_amd_builds_are_counted_by_target_and_backend() -> None:
     assert (row["vgprs"], row["lds_bytes"], row["lds_limit"]) == (72, 512, 65536)
     assert (row["occupancy"], row["lowest_occupancy"]) == (0.5, 0.5)
     assert "`gfx942` | `hip` | 2 | 3 | 3 |" in amd_builds.table([row])
+
+
+def test_what_kernels_move_is_told_of_each_size_beside_the_least() -> None:
+    counters = {
+        **{"warps": 4, "load_bytes": 4000, "store_bytes": 4000, "atomics": 0, "barriers": 1},
+        **{"transactions": 250, "least_transactions": 125, "shared_passes": 6},
+        "least_shared_passes": 4,
+    }
+    relu = ops.load("relu")
+    [workload, *_] = relu.workloads["ci"]
+    launches = [{"kernel": "relu", "counters": counters}] * 2
+    row = amd_moved.row_of(relu, target.load("gfx942"), workload, launches)
+    assert (row["waves"], row["line_bytes"], row["thread_bytes"]) == (8, 32000, 16000)
+    assert row["least_bytes"] == 8 * workload.dims["n"] == 8000
+    assert "| relu | 1000 | 8 | 8 | 4.00 | 2.00 | 1.50 |" in amd_moved.table([row])
 
 
 # ---- KernelBench

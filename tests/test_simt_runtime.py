@@ -812,3 +812,4 @@ def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: R
     assert (good["transactions"], bad["transactions"]) == (4, 32)
     assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)
     assert good["least_transactions"] == 4 and good["stores"] == bad["stores"] == 32
+    assert good["warps"] == bad["warps"] == 1

@@ -12,6 +12,7 @@ import yaml
 from benchmarks import (
     _script,
     amd_builds,
+    amd_moved,
     cpu_ops,
     evaluator,
     headline,
@@ -108,6 +109,10 @@ def _amd() -> str:
     return amd_builds.table(_result("amd-builds.json"))
 
 
+def _moved() -> str:
+    return amd_moved.table(_result("amd-moved.json"))
+
+
 def _presets() -> str:
     """In the order of their names, each with its page."""
     rows = ["| preset | system | fidelity | what differs | source |", "|---|---|---|---|---|"]
@@ -132,7 +137,7 @@ PAGES = {
     "README.md": (_matrix, _speed),
     "docs/presets/index.md": (_presets,),
     "docs/evaluator.md": (_cost, _load, _residual, _tolerances),
-    "docs/operators.md": (_headline, _memory, _cpu, _amd),
+    "docs/operators.md": (_headline, _memory, _cpu, _amd, _moved),
 }
 
 if __name__ == "__main__":

@@ -236,6 +236,10 @@ class Emulator:
         """Of the last call's plain run: kernels and routines of cuBLAS, by name."""
         return self._launched
 
+    def take_counters(self) -> Sequence[Mapping[str, object]]:
+        """Of the last call's checked run, an entry for each launch, if ``counters`` looked on."""
+        return self._counters
+
     def launch(self, call: Call) -> Sequence[Buffer]:
         self._diagnostics, self._counters = [], []
         take_launches()  # those of before

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "launch.h"
 #include "memory.h"
 
 namespace simt::counters {
@@ -19,7 +20,7 @@ struct Totals {
     uint64_t loads, stores, load_bytes, store_bytes;  // by threads, global memory
     uint64_t requests, transactions, least;           // by warps; least: if perfectly coalesced
     uint64_t shared_loads, shared_stores, shared_requests, shared_passes, shared_least;
-    uint64_t atomics, barriers, lanes, lane_slots;
+    uint64_t atomics, barriers, lanes, lane_slots, warps;
 } totals;
 
 struct Instance {  // one execution by a warp, as far as its lanes have come
@@ -109,9 +110,12 @@ void add(Context& c, const char* at, unsigned bytes, bool shared, const void* pc
 
 }  // namespace
 
-void begin_launch(const Launch&) {
+void begin_launch(const Launch& launch) {
     if (!config.counters) return;
+    const auto& block = launch.shape.block;
+    const uint64_t threads = (uint64_t)block.x * block.y * block.z, wide = (uint64_t)warpSize;
     totals = {};
+    totals.warps = launch.blocks * ((threads + wide - 1) / wide);
     spots.clear();
 }
 
@@ -169,14 +173,14 @@ void end_launch() {
              "\"requests\": %llu, \"transactions\": %llu, \"least_transactions\": %llu, "
              "\"shared_loads\": %llu, \"shared_stores\": %llu, \"shared_requests\": %llu, "
              "\"shared_passes\": %llu, \"least_shared_passes\": %llu, \"atomics\": %llu, "
-             "\"barriers\": %llu, \"active_lanes\": %.4f}",
+             "\"barriers\": %llu, \"warps\": %llu, \"active_lanes\": %.4f}",
              (unsigned long long)t.loads, (unsigned long long)t.stores,
              (unsigned long long)t.load_bytes, (unsigned long long)t.store_bytes,
              (unsigned long long)t.requests, (unsigned long long)t.transactions,
              (unsigned long long)t.least, (unsigned long long)t.shared_loads,
              (unsigned long long)t.shared_stores, (unsigned long long)t.shared_requests,
              (unsigned long long)t.shared_passes, (unsigned long long)t.shared_least,
-             (unsigned long long)t.atomics, (unsigned long long)t.barriers,
+             (unsigned long long)t.atomics, (unsigned long long)t.barriers, (unsigned long long)t.warps,
              t.lane_slots ? (double)t.lanes / (double)t.lane_slots : 1.0);
     write_counters(text);
 }
