@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 #: Lowest first; packages of one row do not import each other.
 LAYERS = [
-    "errors printable",
+    "cuda_source errors printable",
     "spec",
     "ops guard records rounding toolchain",
     "regression",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+from portkern.cuda_source.syntax import parse
 from portkern.errors import ConfigError
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
 from portkern.port.proof.arguments import smaller
@@ -25,7 +26,6 @@ from portkern.port.proof.outcome import WROTE_NOTHING
 from portkern.port.proof.recording import Content, LaunchRecord, read
 from portkern.port.proof.runs import Program, Run, Runs
 from portkern.port.proof.text_output import difference
-from portkern.port.syntax import parse
 from portkern.port.translate import translate
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import runtime_library

@@ -9,8 +9,8 @@ import pytest
 
 from portkern.agent.replies import Unread
 from portkern.cli import main
+from portkern.cuda_source import syntax
 from portkern.errors import ConfigError
-from portkern.port import syntax
 from portkern.port.repair import workbench
 from portkern.port.repair.edit import Edited, edited
 from portkern.port.repair.excerpt import Excerpt, excerpt

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cuda_source.syntax import parse
 from portkern.port import device_build, kernels_alone, partial_build
 from portkern.port.device_build import Built, NotBuilt
 from portkern.port.file_port import base_name
 from portkern.port.proof import Outcome, ProofSource, prove
 from portkern.port.proof.slice import Slices, written
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import parse
 from portkern.port.translate import translate
 from portkern.simt.execute import runtime_library
 from portkern.spec import registry, target

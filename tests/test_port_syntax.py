@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portkern.port.syntax import Kernel, Launch, Parameter, parse
+from portkern.cuda_source.syntax import Kernel, Launch, Parameter, parse
 
 
 def only_kernel(text: str) -> Kernel:

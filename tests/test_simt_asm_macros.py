@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cuda_source.lexer import tokenize
 from portkern.simt.translate.asm_macros import expanded
-from portkern.simt.translate.lexer import tokenize
 from portkern.simt.translate.rewrite import rewrite
 
 GXX = shutil.which("g++")

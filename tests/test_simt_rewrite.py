@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portkern.cuda_source.lexer import Kind, SourceCode, tokenize
 from portkern.errors import ConfigError
 from portkern.simt.translate.asm_statement import Asm, Operand
 from portkern.simt.translate.includes import includes_device_code
-from portkern.simt.translate.lexer import Kind, SourceCode, tokenize
 from portkern.simt.translate.rewrite import INCLUDE, rewrite, rewrite_tree
 from portkern.simt.translate.unmodelled import unmodelled
 

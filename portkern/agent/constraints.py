@@ -23,10 +23,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from portkern.cuda_source import lexer
 from portkern.errors import ConfigError, no_such
 from portkern.guard import python
 from portkern.records.record import BuildResources, Record
-from portkern.simt.translate import lexer
 from portkern.spec.op import Precision
 
 _PYTHON = ("numba", "triton", "pallas", "opencl")

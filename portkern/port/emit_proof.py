@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.errors import BackendUnavailable, BuildError, ConfigError
 from portkern.port.emit.emitted import Emitted, Instance
 from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
@@ -27,7 +28,6 @@ from portkern.port.proof.outcome import Coverage, KernelProof, Limits, Outcome, 
 from portkern.port.proof.recording import LaunchRecord
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel
 from portkern.spec import registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Missing

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError
 from portkern.port import reading
 from portkern.port.emit import cpu, opencl
@@ -37,7 +38,6 @@ from portkern.port.proof.texts import SourceTexts
 from portkern.port.proving import CASES
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult, PortResult
-from portkern.port.syntax import Kernel
 from portkern.records import atomic_write
 
 WAYS = ("cpu", "opencl")

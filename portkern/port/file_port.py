@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from portkern.port import device_build, kernels_alone, partial_build, stand_ins, syntax, tree
+from portkern.cuda_source import syntax
+from portkern.cuda_source.syntax import Kernel
+from portkern.port import device_build, kernels_alone, partial_build, stand_ins, tree
 from portkern.port.device_build import Built, KernelResources, NotBuilt
 from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
@@ -17,7 +19,6 @@ from portkern.port.once import Once
 from portkern.port.proof import ProofSource
 from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
-from portkern.port.syntax import Kernel
 from portkern.port.translated import TranslatedFile
 from portkern.simt.execute.machine import Language
 from portkern.spec.target import Target

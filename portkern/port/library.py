@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from portkern.cuda_source import conditions, syntax
+from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.errors import ConfigError
-from portkern.port import build_files, conditions, source_text, syntax, triton_source
+from portkern.port import build_files, source_text, triton_source
 from portkern.port.build_files import BuildSettings
 from portkern.port.source_text import SourceText, Unreadable
-from portkern.port.syntax import Kernel, Launch
 from portkern.port.triton_source import TritonKernel
 from portkern.toolchain.run_tool import package_dir
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.errors import PortkernError
 from portkern.port import expected, linked, proof, tree
 from portkern.port.hazard import Hazard
@@ -16,7 +17,6 @@ from portkern.port.once import Once
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments
 from portkern.port.proof.outcome import NO_CASE
 from portkern.port.request import PortRequest
-from portkern.port.syntax import Kernel
 from portkern.port.translated import TranslatedFile
 from portkern.records import atomic_write
 from portkern.simt.diagnostics import Diagnostic

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from portkern.port import syntax, tree
+from portkern.cuda_source import syntax
+from portkern.cuda_source.syntax import Kernel
+from portkern.port import tree
 from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import HazardLine
 from portkern.port.library import Library, SourceFile
@@ -15,7 +17,6 @@ from portkern.port.lint import lint
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult
 from portkern.port.surroundings import Surroundings
-from portkern.port.syntax import Kernel
 from portkern.port.translate import Translation, single_source, translate
 from portkern.port.tree import PortedFile
 

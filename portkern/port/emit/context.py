@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from portkern.port import syntax
+from portkern.cuda_source import syntax
+from portkern.cuda_source.lexer import Kind, tokenize
+from portkern.cuda_source.syntax import Syntax
 from portkern.port.emit.rewriting import declared_name
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Syntax
-from portkern.simt.translate.lexer import Kind, tokenize
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source.syntax import Kernel, Parameter
 from portkern.port.emit.context import Context, Item
 from portkern.port.emit.emitted import Emitted, Instance, instances, refused, without_prints
 from portkern.port.emit.limits import Refused
 from portkern.port.emit.phases import BARRIER, Cut, cut, has_barrier, shared_array
 from portkern.port.emit.rewriting import Rewriting, walk
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel, Parameter
 
 if TYPE_CHECKING:
     from tree_sitter import Node

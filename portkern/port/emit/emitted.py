@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.emit.context import Item
 from portkern.port.emit.limits import Refused, refusals
 from portkern.port.emit.rewriting import Rewriting, walk
-from portkern.port.syntax import Kernel
 
 
 @dataclass(frozen=True)

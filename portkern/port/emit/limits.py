@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from portkern.simt.translate.lexer import Kind, Token, tokenize
+from portkern.cuda_source.lexer import Kind, Token, tokenize
 
 
 @dataclass(frozen=True)

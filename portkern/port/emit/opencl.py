@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.emit.context import Context, Item, expanded
 from portkern.port.emit.emitted import Emitted, Instance, instances, refused, without_prints
 from portkern.port.emit.limits import Refused
 from portkern.port.emit.opencl_function import CannotEmit, Functions, is_integer
 from portkern.port.emit.opencl_names import macros, respelled
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel
 
 
 def emit(

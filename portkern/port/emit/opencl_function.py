@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source.lexer import SourceCode
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.emit import opencl_names
 from portkern.port.emit.context import Item, expanded, filled_in
 from portkern.port.emit.emitted import Instance
 from portkern.port.emit.rewriting import Rewriting, declared_name, line_of, walk
 from portkern.port.emit.uniformity import divergence
-from portkern.port.syntax import Kernel
-from portkern.simt.translate.lexer import SourceCode
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from portkern.port import syntax
+from portkern.cuda_source import syntax
 
 if TYPE_CHECKING:
     from tree_sitter import Node

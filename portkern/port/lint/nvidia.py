@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from portkern.port import conditions
+from portkern.cuda_source import conditions
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Source
 from portkern.port.lint.width import lanes_of

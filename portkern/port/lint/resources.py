@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from portkern.port.lint.constants import SIZES
+from portkern.cuda_source.constants import SIZES
 from portkern.port.lint.launches import launches
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Function, Source

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from portkern.port import conditions
-from portkern.port.lint.constants import integer
+from portkern.cuda_source import conditions
+from portkern.cuda_source.constants import integer
 
 _BLANK = re.compile(
     r"""

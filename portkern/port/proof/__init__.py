@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
@@ -15,7 +16,6 @@ from portkern.port.proof.outcome import (
     Outcome,
     ProofSource,
 )
-from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
 __all__ = ["Coverage", "KernelProof", "Limits", "Outcome", "ProofSource", "prove"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from portkern.port import syntax
+from portkern.cuda_source import syntax
 from portkern.port.proof.element import element_of
 
 if TYPE_CHECKING:

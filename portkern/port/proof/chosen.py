@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.cuda_source.syntax import Kernel, Launch, Parameter
 from portkern.port.proof.element import element_of
 from portkern.port.proof.instances import Instance, declared_types, deduced, is_type
 from portkern.port.proof.outcome import Refused
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel, Launch, Parameter
 
 _BLOCK = 256
 #: What a type is guessed to be: indices cannot be floats.

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.proof.element import Element, element_of, plain_type
 from portkern.port.proof.recording import Content, LaunchRecord
-from portkern.port.syntax import Kernel
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
 _MOST_GROWTH = 64.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
@@ -16,7 +17,6 @@ from portkern.port.proof.outcome import (
     KernelProof,
     Outcome,
 )
-from portkern.port.syntax import Kernel
 from portkern.simt.diagnostics import Diagnostic, Severity
 
 #: A missing header or an undefined function is no lack of a model.

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.errors import ToolError
 from portkern.port.proof.outcome import Coverage
-from portkern.port.syntax import Kernel
 from portkern.toolchain.run_tool import run_tool
 
 _TIMEOUT_S = 60.0

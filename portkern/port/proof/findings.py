@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.port.proof.recording import kernel_name
-from portkern.port.syntax import Kernel, Launch
 from portkern.simt.diagnostics import Diagnostic, Severity
 
 #: What is whole warps of the original's may be a part of a wider wave: the code of the one, and of

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.proof.case import Case
 from portkern.port.proof.outcome import KernelProof
 from portkern.port.proof.runs import NotBuilt
 from portkern.port.proof.slice import Slices, root_of, written
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel
 from portkern.simt.diagnostics import Diagnostic
 
 _PLACE = re.compile(r"([\w.+-]+):(\d+)")

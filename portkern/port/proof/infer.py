@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.cuda_source.syntax import Kernel, Launch, Parameter
 from portkern.port.proof import strides
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
 from portkern.port.proof.chosen import Chosen, launch_of, templates
@@ -16,7 +17,6 @@ from portkern.port.proof.instances import constants, numbers
 from portkern.port.proof.outcome import Refused
 from portkern.port.proof.recording import Size
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel, Launch, Parameter
 
 __all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
 

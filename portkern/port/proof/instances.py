@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from portkern.cuda_source.source_map import Parameter, SourceMap
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
-from portkern.port.source_map import Parameter, SourceMap
 
 #: How many functions may hand an argument on; how many instances are kept of each.
 _DEPTH, _MOST = 4, 32

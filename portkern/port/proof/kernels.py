@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
@@ -28,7 +29,6 @@ from portkern.port.proof.outcome import (
 from portkern.port.proof.programs import command_of
 from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
 #: A case that an original of any quality can be run on is the first of these without a finding.

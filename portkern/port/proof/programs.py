@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.arguments import FIRST, OWN, SMALLER
 from portkern.port.proof.conclusion import conclude
@@ -14,7 +15,6 @@ from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
 from portkern.port.proof.runs import Runs
 from portkern.port.proof.texts import SourceTexts, read
-from portkern.port.syntax import Kernel
 from portkern.spec.target import Target
 
 _MAIN = re.compile(

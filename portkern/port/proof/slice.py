@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from portkern.cuda_source.lexer import IFS, Kind
+from portkern.cuda_source.source_map import SourceMap
 from portkern.port.proof.texts import SourceTexts
-from portkern.port.source_map import SourceMap
-from portkern.simt.translate.lexer import IFS, Kind
 
 #: Folders above a source's own whose headers it may include by ``../``.
 _ABOVE = 3

@@ -6,11 +6,11 @@ import re
 from functools import cached_property
 from pathlib import Path
 
+from portkern.cuda_source.syntax import Kernel, Launch, Syntax, parse
 from portkern.port.proof.element import aliases, element_of
 from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
-from portkern.port.syntax import Kernel, Launch, Syntax, parse
 
 #: Headers are read until there are so many characters: more is no project's own.
 _MOST_TEXT = 4_000_000

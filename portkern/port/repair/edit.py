@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from portkern.agent import replies
 from portkern.agent.proposer import reading
 from portkern.agent.replies import Unread
-from portkern.port import syntax
+from portkern.cuda_source import syntax
+from portkern.cuda_source.syntax import Syntax
 from portkern.port.repair.excerpt import Excerpt
 from portkern.port.repair.functions import Function, functions
-from portkern.port.syntax import Syntax
 
 _BEGUN = re.compile(r"^<{5,}[ \t]*SEARCH[ \t]*$", re.M)
 _TAGS = ("", *reading.TAGS["hip"])

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source.syntax import Syntax
 from portkern.port.repair.functions import Function, functions
-from portkern.port.syntax import Syntax
 
 if TYPE_CHECKING:
     from tree_sitter import Node

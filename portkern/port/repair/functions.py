@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from portkern.port.syntax import Syntax
+from portkern.cuda_source.syntax import Syntax
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -20,8 +20,9 @@ from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import DEFAULT
 from portkern.agent.replies import Unread
+from portkern.cuda_source import syntax
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
-from portkern.port import patch, syntax
+from portkern.port import patch
 from portkern.port.kernel_port import KernelPort
 from portkern.port.repair import prompt, standing
 from portkern.port.repair.edit import edited

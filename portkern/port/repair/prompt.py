@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from portkern.agent import prompts
 from portkern.agent.axes import Message
-from portkern.port import syntax
+from portkern.cuda_source import syntax
 from portkern.port.hazard import PITFALLS
 from portkern.port.kernel_port import HazardLine
 from portkern.port.repair import standing

@@ -8,10 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from portkern.port import syntax
-from portkern.port.launch_syntax import Launch
+from portkern.cuda_source import syntax
+from portkern.cuda_source.launches import Launch
+from portkern.cuda_source.syntax import Kernel, Syntax
 from portkern.port.repair.functions import functions
-from portkern.port.syntax import Kernel, Syntax
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.M)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from portkern.cuda_source.lexer import SourceCode
 from portkern.port.hazard import Hazard
 from portkern.port.translate import single_source
 from portkern.port.translate.back import translate_back
@@ -36,7 +37,6 @@ from portkern.port.translate.renaming import (
     warn_of_both,
 )
 from portkern.port.translate.warps import translate_warps
-from portkern.simt.translate.lexer import SourceCode
 
 __all__ = [
     "Change",

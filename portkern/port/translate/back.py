@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from portkern.cuda_source.lexer import Kind
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.warps import HALF
-from portkern.simt.translate.lexer import Kind
 
 _SHUFFLES = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"])
 _VOTES = frozenset(["__any", "__all", "__ballot", "__match_any"])

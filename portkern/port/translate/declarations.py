@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from portkern.cuda_source.lexer import CLOSE, OPEN, Kind
 from portkern.port.translate.draft import Draft
-from portkern.simt.translate.lexer import CLOSE, OPEN, Kind
 
 _OF_TYPE = frozenset("unsigned signed int long short char float double bool".split())
 _FLOATS = frozenset(["float", "double"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
+from portkern.cuda_source.lexer import ELSES, IFS, Directive, Kind
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.warps import LANES
-from portkern.simt.translate.lexer import ELSES, IFS, Directive, Kind
 from portkern.simt.translate.survey import ASM
 
 _LOADS = {

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from portkern.port import conditions
-from portkern.port.conditions import Macros
+from portkern.cuda_source import conditions
+from portkern.cuda_source.conditions import Macros
+from portkern.cuda_source.lexer import Kind, SourceCode
 from portkern.port.hazard import Hazard
-from portkern.simt.translate.lexer import Kind, SourceCode
 
 #: More of a line than this is cut where it is quoted.
 _QUOTED = 160

@@ -5,9 +5,9 @@ What is not known is None: a rewrite that needs the kind is then not made.
 
 from __future__ import annotations
 
+from portkern.cuda_source.lexer import OPEN, Kind
 from portkern.port.translate.declarations import UNSIGNED, Declarations
 from portkern.port.translate.draft import Draft
-from portkern.simt.translate.lexer import OPEN, Kind
 
 #: By rank; the unsigned of two alike is the higher, as in the usual arithmetic conversions.
 _ORDER = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from portkern.cuda_source.lexer import Directive, Kind, SourceCode
 from portkern.port.translate import single_source
 from portkern.port.translate.context import NOTHING_AROUND, Context
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.names import Table, is_hip_header, table
-from portkern.simt.translate.lexer import Directive, Kind, SourceCode
 
 #: What HIP has no header for and needs none, once its functions are written otherwise.
 _DROPPED = frozenset(

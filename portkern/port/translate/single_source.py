@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from portkern.simt.translate.lexer import ELSES, IFS, SourceCode
+from portkern.cuda_source.lexer import ELSES, IFS, SourceCode
 
 HEADER = "portkern_portable.h"
 #: Of compilers: conditions ask for them, and headers of others would take the wrong branch.

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 
+from portkern.cuda_source.lexer import Kind
 from portkern.port.translate.draft import Draft
-from portkern.simt.translate.lexer import Kind
 
 LANES = 32
 #: 0 or 32: by how much the caller's half of the wave lies above the first lane.

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from portkern.simt.translate.lexer import CLOSE, OPEN, Directive, Kind, SourceCode, tokenize
+from portkern.cuda_source.lexer import CLOSE, OPEN, Directive, Kind, SourceCode, tokenize
 from portkern.simt.translate.survey import ASM
 
 #: Expansions longer than this are none: macros that double each other grow without end.

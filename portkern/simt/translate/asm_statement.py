@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from portkern.simt.translate.lexer import Kind, Macro, SourceCode, Token
+from portkern.cuda_source.lexer import Kind, Macro, SourceCode, Token
 
 #: More combinations of macro values than this are not written out.
 MOST_ALTERNATIVES = 16

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from portkern.cuda_source.lexer import SourceCode
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.translate.asm_statement import literal
-from portkern.simt.translate.lexer import SourceCode
 from portkern.simt.translate.survey import SourcePlace, World
 
 #: Launches within arguments of launches: deeper ones stay as they are.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from portkern.cuda_source.lexer import CLOSE, OPEN, Kind, Macro, SourceCode, join
 from portkern.simt.translate.asm_statement import literal
 from portkern.simt.translate.edit import SourceDraft, Writer
-from portkern.simt.translate.lexer import CLOSE, OPEN, Kind, Macro, SourceCode, join
 
 Range = tuple[int, int]
 _KEYWORDS = frozenset(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from portkern.cuda_source.lexer import ELSES, IFS, Directive, Kind, SourceCode
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate.asm_macros import expanded
@@ -22,7 +23,6 @@ from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
 from portkern.simt.translate.launches import is_spread_out, rewrite_chevrons, rewrite_ggl
-from portkern.simt.translate.lexer import ELSES, IFS, Directive, Kind, SourceCode
 from portkern.simt.translate.shared_memory import rewrite_shared
 from portkern.simt.translate.shuffle_loops import rewrite_shuffles
 from portkern.simt.translate.survey import ASM, Survey, World

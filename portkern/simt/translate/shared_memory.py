@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from portkern.cuda_source.lexer import CLOSE, Kind, Macro, SourceCode
 from portkern.simt.translate.edit import SourceDraft, Writer
 from portkern.simt.translate.launches import display
-from portkern.simt.translate.lexer import CLOSE, Kind, Macro, SourceCode
 
 Range = tuple[int, int]
 _QUALIFIERS = frozenset(["const", "volatile", "__volatile__"])

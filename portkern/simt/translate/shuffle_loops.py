@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from portkern.cuda_source.lexer import Kind, SourceCode
 from portkern.simt.translate.edit import SourceDraft
-from portkern.simt.translate.lexer import Kind, SourceCode
 
 _SHUFFLE = re.compile(r"__shfl_(xor|down|up)(_sync)?")
 _MOVES = {"xor": "exclusive", "down": "down", "up": "up"}

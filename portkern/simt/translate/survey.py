@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from portkern.simt.translate.lexer import (
+from portkern.cuda_source.lexer import (
     ELSES,
     OPEN,
     Branches,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from portkern.cuda_source.lexer import Kind, SourceCode
 from portkern.simt.translate.edit import SourceDraft
-from portkern.simt.translate.lexer import Kind, SourceCode
 
 LOOPS = frozenset(["while", "do", "for"])
 #: What takes a lock, or announces that it is free.

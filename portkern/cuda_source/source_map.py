@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from portkern.simt.translate.lexer import ELSES, IFS, Kind, Macro, SourceCode, Token, join
+from portkern.cuda_source.lexer import ELSES, IFS, Kind, Macro, SourceCode, Token, join
 
 _BUILTIN = frozenset(
     "void bool char short int long float double unsigned signed auto const volatile size_t "

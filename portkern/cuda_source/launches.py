@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from portkern.port.source_map import SourceMap
-from portkern.simt.translate.lexer import Kind, Token, join
+from portkern.cuda_source.lexer import Kind, Token, join
+from portkern.cuda_source.source_map import SourceMap
 
 #: Where each function has kernel, grid, block, shared memory, stream; the arguments' array.
 _RUNTIME = {

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from portkern.port.launch_syntax import Launch, launches
-from portkern.port.source_map import Parameter, SourceMap
-from portkern.simt.translate.lexer import ELSES, IFS, Kind
+from portkern.cuda_source.launches import Launch, launches
+from portkern.cuda_source.lexer import ELSES, IFS, Kind
+from portkern.cuda_source.source_map import Parameter, SourceMap
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

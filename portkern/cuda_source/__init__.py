@@ -1,0 +1,1 @@
+"""CUDA and HIP source as text: tokens, conditions, functions, kernels, launches and constants."""
