@@ -10,6 +10,7 @@ import pytest
 
 from portkern import ops
 from portkern.errors import BuildError
+from portkern.isa import code_object
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Backend, Build, Missing, Venue
 from portkern.spec.candidate import Candidate
@@ -26,6 +27,16 @@ __global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, in
 }
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, hipStream_t stream) {
     hipLaunchKernelGGL(kernel, dim3(1), dim3(128), 0, stream, x, y, n);
+    return (int)hipGetLastError();
+}
+"""
+BLOCKS = """\
+__global__ void kernel(const scalar_t* x, scalar_t* y, int64_t n) {
+    for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        y[i] = scalar_t(sinf(sqrtf(float(x[i]))));
+}
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n, hipStream_t stream) {
+    kernel<<<4, 128, 0, stream>>>(x, y, n);
     return (int)hipGetLastError();
 }
 """
@@ -202,3 +213,14 @@ def test_accumulation_registers_are_not_counted_twice(
     widest = max(artifact.resources, key=lambda kernel: kernel.agprs or 0)
     assert widest.agprs
     assert widest.registers == 256
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_device_library_constants_are_folded(backend: Backend, arch: str, tmp_path: Path) -> None:
+    """Where the ABI version is not folded, kernels also carry the code of the older ABI, which
+    reads the dispatch packet; a precision that is not folded is a load and a branch."""
+    artifact = ready(backend, arch).build(request(BLOCKS, arch), tmp_path)
+    [kernel] = code_object.read(artifact.path).kernels.values()
+    assert not kernel.asks_for_dispatch_packet
+    assert any(argument.kind == "hidden_group_size_x" for argument in kernel.arguments)
+    assert b"__oclc" not in artifact.path.read_bytes()

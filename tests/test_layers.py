@@ -15,7 +15,7 @@ LAYERS = [
     "spec",
     "ops guard records rounding toolchain",
     "regression",
-    "sandbox simt tuning report formats",
+    "isa sandbox simt tuning report formats",
     "worker",
     "evaluator",
     "cells",

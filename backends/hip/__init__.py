@@ -112,9 +112,7 @@ class HipBackend(Backend):
             return rocm.build(hipcc, request, file, workdir, tree.flags)
         if isinstance(fallback, Missing):
             raise BackendUnavailable(str(fallback))
-        target = request.target
-        before = _prelude(request) + clang.constants(target.arch, target.warp or 64)
-        text = source.numbered(request, before, ".hip", tree)
+        text = source.numbered(request, _prelude(request), ".hip", tree)
         file = source.write(request, text, workdir, ".hip")
         return clang.build(fallback, request, file, workdir, tree.flags)
 

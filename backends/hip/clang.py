@@ -12,6 +12,7 @@ from pathlib import Path
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Missing
+from portkern.spec.target import Target
 from portkern.toolchain.run_tool import package_dir, package_version, run_tool
 
 from ..gpu import INCLUDE as PORTABLE
@@ -20,6 +21,7 @@ from . import codeobject
 REMEDY = "pip install 'portkern[hip]' or install ROCm"
 BUILD_S = 300.0
 OURS = Path(__file__).parent / "include" / "amd"
+_TRIPLE = "amdgcn-amd-amdhsa"
 _C_LIBRARY = ("x86_64-linux-musl", "generic-musl", "x86-linux-any", "any-linux-any")
 
 
@@ -99,8 +101,7 @@ def build(
     """Compile ``source`` to an object, then link a code object. Raises BuildError."""
     if request.runnable:
         raise BuildError("PyPI's HIP compiler makes device code only; install ROCm to run it here")
-    # zig insists on cache folders, and may write nowhere else
-    env = {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
+    env = environment(workdir)
     compiled, output = source.with_suffix(".o"), source.with_suffix(".hsaco")
     compile_line: list[str | Path] = [
         clang.zig,
@@ -113,6 +114,7 @@ def build(
         "-std=c++17",
         *flags,
         *clang.flags(),
+        *constants(clang, request.target, workdir),
         source,
         "-o",
         compiled,
@@ -131,27 +133,40 @@ def build(
     return Artifact(output, "hsaco", codeobject.resources(output), log)
 
 
-def constants(arch: str, wave: int) -> str:
-    """What AMD's device libraries expect to be told of the target, as definitions of their names.
+def constants(clang: Clang, target: Target, workdir: Path) -> Sequence[str]:
+    """Flags that link, as bitcode, what AMD's device libraries ask of the target and of precision.
 
-    ROCm ships them as one bitcode file per value; the wheel has none of those.
+    ROCm ships a file for each value; the wheel has none of them. Only bitcode folds: a variable of
+    HIP source may be set by the host, so that code for every value would stay in the object.
     """
+    wave = target.warp or 64
     values = {
-        "wavefrontsize64": ("unsigned char", int(wave == 64)),
-        "wavefrontsize_log2": ("unsigned char", wave.bit_length() - 1),
-        "daz_opt": ("unsigned char", 0),
-        "finite_only_opt": ("unsigned char", 0),
-        "unsafe_math_opt": ("unsigned char", 0),
-        "correctly_rounded_sqrt32": ("unsigned char", 1),
-        "ABI_version": ("unsigned int", 600),
-        "ISA_version": ("unsigned int", _isa(arch)),
+        "wavefrontsize64": ("i8", int(wave == 64)),
+        "wavefrontsize_log2": ("i8", wave.bit_length() - 1),
+        "daz_opt": ("i8", 0),
+        "finite_only_opt": ("i8", 0),
+        "unsafe_math_opt": ("i8", 0),
+        "correctly_rounded_sqrt32": ("i8", 1),
+        "ABI_version": ("i32", 600),
+        "ISA_version": ("i32", _isa(target.arch)),
     }
+    text = workdir / f"{target.arch}_constants.ll"
     lines = (
-        f'extern "C" __attribute__((visibility("hidden"), used)) const __constant__ {kind} '
-        f"__oclc_{name} = {value};"
+        f"@__oclc_{name} = linkonce_odr hidden local_unnamed_addr addrspace(4) constant "
+        f"{kind} {value}"
         for name, (kind, value) in values.items()
     )
-    return "\n".join([*lines, ""])
+    text.write_text("\n".join([f'target triple = "{_TRIPLE}"', *lines, ""]), encoding="utf-8")
+    bitcode = text.with_suffix(".bc")
+    argv: list[str | Path] = [clang.zig, "clang", f"--target={_TRIPLE}", "-nogpulib", "-emit-llvm"]
+    env = environment(workdir)
+    run_tool([*argv, "-c", text, "-o", bitcode], timeout_s=BUILD_S, cwd=workdir, env=env)
+    return _builtin(bitcode)
+
+
+def environment(workdir: Path) -> dict[str, str]:
+    """Zig insists on cache folders, and may write nowhere else."""
+    return {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
 
 
 def _isa(arch: str) -> int:

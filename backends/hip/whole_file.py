@@ -51,12 +51,9 @@ def _flags(request: FileBuild, listed: Path) -> list[str]:
 
 
 def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> FileObject:
-    target = request.target
-    before = workdir / f"{target.arch}_constants.h"
-    before.write_text(clang.constants(target.arch, target.warp or 64))
     output, listed = _outputs(request, workdir)
     compiled = output.with_suffix(".o")
-    env = {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
+    env = clang.environment(workdir)
     compile_line: list[str | Path] = [
         compiler.zig,
         "clang",
@@ -66,8 +63,7 @@ def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> Fil
         *compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,)),
         "-include",
         HOST / "declarations.h",
-        "-include",
-        before,
+        *clang.constants(compiler, request.target, workdir),
         request.file,
         "-o",
         compiled,
@@ -83,7 +79,7 @@ def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> Fil
         output,
     ]
     log += run_tool(link, timeout_s=request.timeout_s, cwd=workdir, env=env)
-    return FileObject(output, codeobject.kernels(output), _headers(listed, before), log)
+    return FileObject(output, codeobject.kernels(output), _headers(listed), log)
 
 
 def _with_hipcc(hipcc: rocm.Hipcc, request: FileBuild, workdir: Path) -> FileObject:
@@ -115,6 +111,5 @@ def _outputs(request: FileBuild, workdir: Path) -> tuple[Path, Path]:
     return workdir / f"{name}.hsaco", workdir / f"{name}.d"
 
 
-def _headers(listed: Path, *ours: Path) -> tuple[Path, ...]:
-    paths = make_rule.prerequisites(listed)
-    return tuple(p for p in paths if p not in ours and not p.is_relative_to(HOST))
+def _headers(listed: Path) -> tuple[Path, ...]:
+    return tuple(p for p in make_rule.prerequisites(listed) if not p.is_relative_to(HOST))

@@ -1,0 +1,1 @@
+"""Runs AMD code objects on a CPU: the very instructions that a compiler emitted."""
