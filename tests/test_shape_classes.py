@@ -72,6 +72,9 @@ SHAPES = {
         {"rows": 2, "cols": 20001, "k": 200},
         {"rows": 530, "cols": 1, "k": 1},
         {"rows": 37, "cols": 100, "k": 100},
+        {"rows": 19, "cols": 256, "k": 8},
+        {"rows": 7, "cols": 65, "k": 16},
+        {"rows": 5, "cols": 510, "k": 32},
     ],
     "sum": [
         {"outer": 301, "reduce": 103, "inner": 1},
@@ -434,6 +437,8 @@ HOPPERS_OWN: list[tuple[str, str, str, dict[str, int], dict[str, int]]] = [
         {"batch": 4, "heads": 12, "length": 320, "dim": 72},
     ),
     ("softmax_resident", "softmax", "float32", {}, {"rows": 268, "cols": 40004}),
+    ("softmax_streamed", "softmax", "bfloat16", {}, {"rows": 267, "cols": 25600}),
+    ("softmax_streamed", "softmax", "bfloat16", {}, {"rows": 266, "cols": 24707}),
     ("layernorm_shared", "layernorm", "float32", {}, {"rows": 2, "cols": 131072}),
 ]
 

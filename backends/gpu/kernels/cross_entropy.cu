@@ -3,8 +3,8 @@
 // thread's each, narrow ones a few lanes', a few very wide ones several blocks'.
 #include <portkern/rows.h>
 
-#define BLOCK 512  // knob: 256 512 1024
-#define UNROLL 4  // knob: 2 4
+#define BLOCK 256  // knob: 256 512 1024
+#define UNROLL 2  // knob: 2 4
 #define FILL 1024  // knob: 512 1024 2048
 #define FEW 131072  // knob: 0 32768 131072 524288
 
@@ -19,11 +19,13 @@ __device__ __forceinline__ float2 joined_by_lanes(float2 seen, int lanes) {
     return make_float2(top, lane_reduce<Sum>(seen.y * exponential(seen.x - top), lanes));
 }
 
-// Of what a member of those that share a part of a row has.
-template <class R>
+constexpr int NARROW = 4;  // packs at once of a row that lanes share
+
+// What a member of those which share a part of a row has seen of it, SHARE packs at once.
+template <int SHARE, class R>
 __device__ __forceinline__ float2 look(const R& row, const Part& part, int me, int members) {
     float2 seen = make_float2(Max::start(), 0.0f);
-    each_pack<UNROLL>(row, part, me, members, lowest(), [&](const auto& values, int64_t) {
+    each_pack<SHARE>(row, part, me, members, lowest(), [&](const auto& values, int64_t) {
         float top = seen.x, total = 0.0f;
         for (const auto& pack : values)
 #pragma unroll
@@ -56,7 +58,7 @@ __global__ PORTABLE_LAUNCH_BOUNDS(BLOCK, 2) void cross_entropy_narrow(const Tens
     const R in(all.logits, row < all.rows ? row : all.rows - 1, all.classes);
     const bool writes = threadIdx.x % lanes == 0 && row < all.rows;
     const float chosen = writes ? all.chosen(row) : 0.0f;  // asked for first, being two loads in turn
-    const float2 seen = joined_by_lanes(look(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
+    const float2 seen = joined_by_lanes(look<NARROW>(in, Part(in.packs, 1, 0), threadIdx.x % lanes, lanes), lanes);
     if (writes) all.write(row, seen, chosen);
 }
 
@@ -129,7 +131,7 @@ void cross_entropy_local(const Tensors all, int lanes) {
 // Rows of at most SHORT_ROW elements.
 __global__ __launch_bounds__(SHORT_BLOCK) void cross_entropy_short(const Tensors all) {
     each_short_row(all.logits, all.rows, all.classes, [&](int64_t row, const Single& in) {
-        all.write(row, look(in, Part(in.packs, 1, 0), 0, 1), all.chosen(row));
+        all.write(row, look<NARROW>(in, Part(in.packs, 1, 0), 0, 1), all.chosen(row));
     });
 }
 
@@ -144,7 +146,7 @@ __global__ __launch_bounds__(threads_most<R>(BLOCK)) void cross_entropy_wide(con
     const R in(all.logits, row, all.classes);
     const Part part(in.packs, splits, blockIdx.x % splits);
     const float chosen = threadIdx.x == 0 && !parts ? all.chosen(row) : 0.0f;
-    float2 seen = look(in, part, threadIdx.x, blockDim.x);
+    float2 seen = look<UNROLL>(in, part, threadIdx.x, blockDim.x);
     seen = joined_by_lanes(seen, WARP_SIZE);
     if (threadIdx.x % WARP_SIZE == 0) warps[threadIdx.x / WARP_SIZE] = seen;
     __syncthreads();
@@ -184,8 +186,8 @@ int launch(const Tensors& all, cudaStream_t stream) {
         cross_entropy_local<<<blocks.count, blocks.threads, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();
     }
-    if (packs <= (int64_t)WARP_SIZE_MIN * UNROLL * 2) {
-        const int lanes = lanes_for(packs, UNROLL);
+    if (packs <= (int64_t)WARP_SIZE_MIN * NARROW * 2) {
+        const int lanes = lanes_for(packs, NARROW);
         const Blocks blocks = blocks_for(all.rows * lanes, BLOCK);
         cross_entropy_narrow<R><<<blocks.count, blocks.threads, 0, stream>>>(all, lanes);
         return (int)cudaGetLastError();

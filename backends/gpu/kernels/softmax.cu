@@ -232,6 +232,9 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     using Narrow = Near<R>;
     if (Narrow::most(cols) <= WARP_SIZE_MIN * share_most<Narrow>(ITEMS))
         return launch_narrow<Narrow>(x, y, rows, cols, alike, stream);
+#ifdef PORTKERN_HOPPER
+    if (softmax_hopper::launch_alone<R>(x, y, rows, cols, alike, stream)) return (int)cudaGetLastError();
+#endif
     const bool few_parts = splits_for(rows, packs, FILL, 4 * BLOCK) <= MANY;
     if (threads <= BLOCK || (threads <= LARGE && few_parts)) {
         const auto kernel = threads <= BLOCK ? softmax_row<BLOCK, SHARE, R> : softmax_row<LARGE, SHARE, R>;
@@ -240,7 +243,7 @@ int launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, cudaStrea
     }
 #ifdef PORTKERN_HOPPER
     if constexpr (R::WHOLE && R::VEC > 1)
-        if (few_parts && softmax_hopper::launch<VEC>(x, y, rows, packs, stream))
+        if (few_parts && softmax_hopper::launch_together(x, y, rows, packs, stream))
             return (int)cudaGetLastError();
 #endif
     const int64_t splits = parts_twice(rows, packs, FILL, BLOCK);

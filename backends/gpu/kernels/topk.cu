@@ -1,8 +1,9 @@
 // The k largest of each row, one block per row. As many as k threads have seen an element that
 // reaches the k-th largest of the threads' maxima, so whatever is below that bound is out. The few
 // others become keys in shared memory, and a key's place is the number of larger ones. A few long rows
-// are cut into parts, a block for each, whose best another block puts together; of narrow rows a block
-// has many, and each thread finds its element's place.
+// are cut into parts, a block for each, whose best another block puts together. Of a few in short rows
+// (experts of a router) a warp does all of it; of other narrow rows a block has many, and each thread finds
+// its element's place.
 #include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -212,6 +213,130 @@ __global__ __launch_bounds__(BLOCK) void topk_narrow(const scalar_t* __restrict_
     indices[row * k + place] = column;
 }
 
+// What 32 lanes tell each other: a warp, or each half of a wavefront of 64.
+constexpr int LANES = WARP_SIZE_MIN;
+
+__device__ __forceinline__ unsigned largest_of_lanes(unsigned mine) {
+#if !PORTKERN_AMD && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(~warp_mask_t(), mine);
+#else
+#pragma unroll
+    for (int d = LANES / 2; d > 0; d /= 2) mine = max(mine, warp_shuffle_xor(mine, d));
+    return mine;
+#endif
+}
+
+// Sorted from the first lane's down, by a bitonic network.
+__device__ __forceinline__ unsigned sorted_by_lanes(unsigned mine, int lane) {
+#pragma unroll
+    for (int size = 2; size <= LANES; size *= 2)
+#pragma unroll
+        for (int d = size / 2; d > 0; d /= 2) {
+            const unsigned other = warp_shuffle_xor(mine, d);
+            const bool larger = ((lane & size) == 0) == ((lane & d) == 0);
+            mine = larger ? max(mine, other) : min(mine, other);
+        }
+    return mine;
+}
+
+// The sum of the values of all lanes up to the own one.
+__device__ __forceinline__ int summed_by_lanes(int mine, int lane) {
+#pragma unroll
+    for (int d = 1; d < LANES; d *= 2) {
+        const int other = warp_shuffle_up(mine, d, LANES);
+        if (lane >= d) mine += other;
+    }
+    return mine;
+}
+
+constexpr int LISTED = 128;  // of a row
+constexpr int LANES_BLOCK = 128;
+
+// A row for 32 lanes, each of which keeps PER elements, and at most 32 of the largest: what reaches the k-th
+// of the lanes' own largest is listed, and its place is the number of larger ones. Where that is too much, as
+// of equal elements, the largest is taken out as often as asked for. Only what is taken out or beyond the row is
+// ordered as 0.
+template <int PER, int V>
+__global__ __launch_bounds__(LANES_BLOCK) void topk_by_lanes(const scalar_t* __restrict__ x,
+                                                             scalar_t* __restrict__ values,
+                                                             int64_t* __restrict__ indices,
+                                                             int64_t rows, int cols, int k) {
+    __shared__ Key listed[LANES_BLOCK / LANES][LISTED];
+    const int lane = threadIdx.x % LANES;
+    const int64_t wanted = group_of_lanes(LANES), row = min(wanted, rows - 1);
+    const scalar_t* from = x + row * cols;
+    Some<V> packs[PER / V];
+#pragma unroll
+    for (int p = 0; p < PER / V; ++p)
+        if ((p * LANES + lane) * V < cols) packs[p] = reinterpret_cast<const Some<V>*>(from)[p * LANES + lane];
+    const auto column = [&](int e) { return (e / V * LANES + lane) * V + e % V; };
+    unsigned order[PER], most = 0;
+#pragma unroll
+    for (int e = 0; e < PER; ++e) {
+        order[e] = column(e) < cols ? ordered(float(packs[e / V].at[e % V])) : 0;
+        most = max(most, order[e]);
+    }
+    const unsigned bound = max(warp_shuffle(sorted_by_lanes(most, lane), k - 1, LANES), 1u);
+    int own = 0;
+#pragma unroll
+    for (int e = 0; e < PER; ++e) own += order[e] >= bound;
+    const int sum = summed_by_lanes(own, lane), count = warp_shuffle(sum, LANES - 1, LANES);
+    Key* const list = listed[threadIdx.x / LANES];
+    int next = sum - own;
+#pragma unroll
+    for (int e = 0; e < PER; ++e)
+        if (order[e] >= bound && count <= LISTED) list[next++] = (Key)order[e] << 32 | ~(unsigned)column(e);
+    __syncthreads();
+    if (count <= LISTED) {
+        for (int i = lane; i < count; i += LANES) {
+            const Key key = list[i];
+            int place = 0;
+            for (int j = 0; j < count; ++j) place += list[j] > key;
+            if (place >= k || wanted >= rows) continue;
+            const unsigned at = ~(unsigned)key;
+            values[row * k + place] = from[at];
+            indices[row * k + place] = at;
+        }
+        return;
+    }
+    int mine = 0;
+    for (int i = 0; i < k; ++i) {
+        unsigned best = 0, at = 0;
+#pragma unroll
+        for (int e = 0; e < PER; ++e)
+            if (order[e] > best) best = order[e], at = column(e);
+        const unsigned top = largest_of_lanes(best);
+        const int first = (int)~largest_of_lanes(best == top ? ~at : 0);
+        if (lane == i) mine = first;
+#pragma unroll
+        for (int e = 0; e < PER; ++e)
+            if (column(e) == first) order[e] = 0;
+    }
+    if (lane >= k || wanted >= rows) return;
+    values[row * k + lane] = from[mine];
+    indices[row * k + lane] = mine;
+}
+
+constexpr int MOST_BY_LANES = 1024;  // columns
+inline bool is_by_lanes(int64_t cols, int64_t k) {
+    const bool lists_few = k <= LANES * 3 / 4 || cols <= 4 * LANES;
+    return cols > LANES && cols <= MOST_BY_LANES && k <= LANES && 4 * k <= cols && lists_few;
+}
+
+// PER is the least power of two that does.
+template <int PER>
+int launch_by_lanes(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
+                    int64_t k, bool whole, cudaStream_t stream) {
+    if constexpr (PER > 2)
+        if (PER / 2 * LANES >= cols)
+            return launch_by_lanes<PER / 2>(x, values, indices, rows, cols, k, whole, stream);
+    constexpr int V = PER < VEC ? PER : VEC;
+    const auto kernel = whole ? topk_by_lanes<PER, V> : topk_by_lanes<PER, 1>;
+    const Blocks blocks = blocks_for(rows * LANES, LANES_BLOCK);
+    kernel<<<blocks.count, blocks.threads, 0, stream>>>(x, values, indices, rows, (int)cols, (int)k);
+    return (int)cudaGetLastError();
+}
+
 int launch_narrow(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
                   int64_t k, cudaStream_t stream) {
     int lanes = 1;
@@ -243,8 +368,12 @@ extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64
                     int64_t cols, int64_t kept, int64_t k, cudaStream_t stream) {
     if (rows == 0 || k == 0) return 0;
     if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's index has 32 bits
+    const bool whole = are_whole((uintptr_t)x, cols);
+    if (is_by_lanes(cols, k)) {
+        constexpr int MOST = MOST_BY_LANES / LANES;
+        return launch_by_lanes<MOST>(x, values, indices, rows, cols, k, whole, stream);
+    }
     if (cols <= NARROW) return launch_narrow(x, values, indices, rows, cols, k, stream);
-    if ((uintptr_t)x % 16 == 0 && cols % VEC == 0)
-        return launch<VEC>(x, values, indices, rows, cols, k, stream);
-    return launch<1>(x, values, indices, rows, cols, k, stream);
+    return whole ? launch<VEC>(x, values, indices, rows, cols, k, stream)
+                 : launch<1>(x, values, indices, rows, cols, k, stream);
 }

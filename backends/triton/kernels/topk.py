@@ -4,7 +4,8 @@ kept and their k-th found bit by bit, by counting what is not below a trial. Of 
 finds its largest first, and what is below the k-th of these is none of the k largest: the few that
 are left are kept as a short row is. Where they are many, the digits of all are counted, as many
 times as it takes. Of few long rows each part lists its own. The largest alone is found in one pass,
-and in one launch where rows have one part."""
+and in one launch where rows have one part; so are a few of short rows (experts of a router), where
+the largest is taken out as often as asked for."""
 
 import torch
 import triton
@@ -20,6 +21,10 @@ KEPT = 2048  # knob: 0 1024 2048 4096
 PLACES = 64  # knob: 32 64 128
 ORDER_TILE = 4096  # knob: 2048 4096 8192
 PROGRAMS = 512  # knob: 256 512 1024
+# Of short rows: columns, how many are taken out at most, and elements of a warp.
+FEW_COLS = 512  # knob: 0 256 512 1024
+FEW_KEPT = 32
+FEW_TILE = 512  # knob: 256 512 1024
 # Of all parts of a row: each is held against all others.
 MOST_LISTED = 2048
 
@@ -242,6 +247,40 @@ def _largest(
 
 
 @triton.jit
+def _few(
+    x,
+    values,
+    indices,
+    rows,
+    cols,
+    k,
+    SHIFT: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    KEPT: tl.constexpr,
+):
+    """One warp's rows: only what was taken and what is masked has the key 0."""
+    start_row = tl.program_id(0) * ROWS
+    start = start_row.to(tl.int64)
+    row = tl.arange(0, ROWS)[:, None]
+    col = tl.arange(0, BLOCK)[None, :]
+    lane = tl.arange(0, KEPT)[None, :]
+    in_rows = row < rows - start_row
+    x += start * cols + row * cols
+    key = _keys(x + col, in_rows & (col < cols), SHIFT)
+    place = tl.zeros((ROWS, KEPT), tl.int32)
+    for i in range(k):
+        top = tl.max(key, axis=1)[:, None]
+        first = tl.min(tl.where(key == top, col, BLOCK), axis=1)[:, None]
+        place = tl.where(lane == i, first, place)
+        key = tl.where(col == first, 0, key)
+    mask = in_rows & (lane < k)
+    to = start * k + row * k + lane
+    tl.store(values + to, tl.load(x + place, mask=mask), mask=mask)
+    tl.store(indices + to, place, mask=mask)
+
+
+@triton.jit
 def _order(
     x,
     listed,
@@ -291,6 +330,23 @@ def topk(x, values, indices, k):
         raise ValueError(f"topk keeps a column in 31 bits, got rows of {cols}")
     # An even number of leading bits, in which all numbers of the dtype differ.
     bits = {torch.float32: 32, torch.float16: 20, torch.bfloat16: 16}[x.dtype]
+    if 1 < k <= FEW_KEPT and 4 * k <= cols <= FEW_COLS:
+        block = triton.next_power_of_2(cols)
+        tile_rows = max(1, FEW_TILE // block)
+        _few[(triton.cdiv(rows, tile_rows),)](
+            x,
+            values,
+            indices,
+            rows,
+            cols,
+            k,
+            SHIFT=32 - bits,
+            ROWS=tile_rows,
+            BLOCK=block,
+            KEPT=triton.next_power_of_2(k),
+            num_warps=1,
+        )
+        return
     parts = _parts(rows, cols, k)
     whole = k == 1 and parts == 1
     total = 0 if whole else parts * k

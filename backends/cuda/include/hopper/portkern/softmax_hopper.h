@@ -24,31 +24,53 @@ __device__ __forceinline__ float reduce(float value) {
     return warp_reduce<Combine>(lane < blockDim.x / 32 ? partial[lane] : Combine::start());
 }
 
-// Rows of up to 256 KB of floats, one after another by blocks that stay: a row is in
-// registers and in shared memory, where slices of the next ones are on their way. Powers are taken as
-// slices come, of differences to the thread's own maximum in that slice.
-namespace resident {
-constexpr int THREADS = 512, PER_THREAD = 4, SLICE = THREADS * PER_THREAD;  // packs
-constexpr int SLICES = 8, KEPT = 3, SLOTS = 7;  // of a row, in registers, of shared memory
+// Slices of rows, one row after another by blocks that stay: they lie in shared memory, where those of the
+// next rows are on their way. Of a ragged row only the packs between its edges come so.
+constexpr int THREADS = 512, PER_THREAD = 4, SLICE = THREADS * PER_THREAD, SLOTS = 7;  // packs of a slice
+constexpr int RING_BYTES = SLOTS * SLICE * 16;
 
+template <class R>
 struct Ring {
-    const Pack* x;
+    const scalar_t* x;
     Pack* slots;
     uint64_t* full;
     int* left;  // warps that are done with a slot
-    int64_t rows, packs;
+    int64_t rows, cols;
     int slices, slice;  // of a row, and packs in each but the last
 
+    static constexpr int FIRST = R::WHOLE ? 0 : 1;  // pack that is copied
+    __host__ __device__ static int64_t most(int64_t cols) { return R::most(cols) - 2 * FIRST; }
+
+    __device__ Ring(const scalar_t* x, int64_t rows, int64_t cols, void* memory, uint64_t* full,
+                    int* left)
+        : x(x), slots(static_cast<Pack*>(memory)), full(full), left(left), rows(rows), cols(cols) {
+        slices = (int)((most(cols) + SLICE - 1) / SLICE);
+        slice = (int)((most(cols) + slices - 1) / slices);
+        if (threadIdx.x == 0) {
+            for (int slot = 0; slot < SLOTS; ++slot) hopper::init(full + slot, 1), left[slot] = 0;
+            hopper::fence_barriers();
+            for (int number = 0; number < SLOTS; ++number) fetch(number);
+        }
+        __syncthreads();
+    }
     // A block's slices are numbered as they come.
     __device__ Pack* at(int64_t number) const { return slots + number % SLOTS * SLICE; }
-    __device__ int size(int k) const { return min(slice, (int)packs - k * slice); }
+    __device__ Pack* wait(int64_t number) const {
+        hopper::wait(full + number % SLOTS, number / SLOTS % 2);
+        return at(number);
+    }
+    __device__ int size(const R& row, int k) const {
+        return min(slice, (int)row.packs - 2 * FIRST - k * slice);
+    }
     __device__ void fetch(int64_t number) const {
-        const int64_t row = blockIdx.x + number / slices * gridDim.x;
-        if (row >= rows) return;
-        const int k = (int)(number % slices), bytes = size(k) * 16;
+        const int64_t index = blockIdx.x + number / slices * gridDim.x;
+        if (index >= rows) return;
+        const R row(x, index, cols);
+        const int k = (int)(number % slices), bytes = size(row, k) * 16;
         uint64_t* barrier = full + number % SLOTS;
-        hopper::expect_bytes(barrier, bytes);
-        hopper::load_bytes(at(number), x + row * packs + k * slice, bytes, barrier);
+        hopper::expect_bytes(barrier, max(bytes, 0));
+        const scalar_t* from = row.start + (FIRST + k * slice) * R::VEC;
+        if (bytes > 0) hopper::load_bytes(at(number), from, bytes, barrier);
     }
     // The last warp to leave a slot has it filled again.
     __device__ void leave(int64_t number) const {
@@ -61,6 +83,105 @@ struct Ring {
         }
     }
 };
+
+// The blocks that stay, one for each multiprocessor, if there are rows enough for all; else 0.
+template <class Kernel>
+int staying(Kernel kernel, int64_t rows) {
+    int device = 0, blocks = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+        rows < 2 * blocks)
+        return 0;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, RING_BYTES);
+    return blocks;
+}
+
+// Rows of 16-bit elements, of which shared memory has room for one and slices of the next. Powers are
+// computed twice, once for their sum: to keep them as floats would take twice the room.
+namespace streamed {
+constexpr int SLICES = SLOTS - 1;  // of a row
+constexpr int LEAST = 3 * SLICE / 2;  // packs of a row; fewer are kept in registers
+
+__device__ __forceinline__ void add(float2& seen, const Pack* values, int count) {
+    float top = seen.x, total = 0.0f;
+#pragma unroll
+    for (int n = 0; n < count * VEC; ++n) top = fmaxf(top, float(values[n / VEC].at[n % VEC]));
+#pragma unroll
+    for (int n = 0; n < count * VEC; ++n) total += exponential(float(values[n / VEC].at[n % VEC]) - top);
+    seen = make_float2(top, seen.y * exponential(seen.x - top) + total);
+}
+
+__device__ __forceinline__ Pack scaled(const Pack& values, float top, float scale) {
+    Pack result;
+#pragma unroll
+    for (int j = 0; j < VEC; ++j)
+        result.at[j] = scalar_t(exponential(float(values.at[j]) - top) * scale);
+    return result;
+}
+
+template <class R>
+__global__ __launch_bounds__(THREADS) void softmax_streamed(const scalar_t* __restrict__ x,
+                                                            scalar_t* __restrict__ y, int64_t rows,
+                                                            int64_t cols, bool alike) {
+    extern __shared__ __align__(128) unsigned char raw[];
+    __shared__ uint64_t full[SLOTS];
+    __shared__ int left[SLOTS];
+    const Ring<R> ring(x, rows, cols, raw, full, left);
+    int64_t number = 0;  // of the row's first slice
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, number += ring.slices) {
+        const R in(x, row, cols);
+        const bool has_edge = !R::WHOLE && threadIdx.x < 2;
+        const int64_t edge = threadIdx.x ? in.packs - 1 : 0;
+        Pack at_edge;
+        float2 seen = make_float2(LOWEST, 0.0f);
+        if (has_edge) at_edge = in.load(edge, lowest());
+        for (int k = 0; k < ring.slices; ++k) {
+            const Pack* from = ring.wait(number + k);
+            const int size = ring.size(in, k);
+            Pack values[PER_THREAD];
+#pragma unroll
+            for (int u = 0; u < PER_THREAD; ++u) {
+                const int i = threadIdx.x + u * THREADS;
+#pragma unroll
+                for (int j = 0; j < VEC; ++j) values[u].at[j] = lowest();
+                if (i < size) values[u] = from[i];
+            }
+            add(seen, values, PER_THREAD);
+        }
+        if (has_edge) add(seen, &at_edge, 1);
+        const float top = reduce<Max>(seen.x);
+        const float scale = 1.0f / reduce<Sum>(seen.y * exponential(seen.x - top));
+        for (int k = 0; k < ring.slices; ++k) {
+            const Pack* from = ring.at(number + k);
+            const int size = ring.size(in, k);
+#pragma unroll
+            for (int u = 0; u < PER_THREAD; ++u) {
+                const int i = threadIdx.x + u * THREADS;
+                const int64_t to = Ring<R>::FIRST + k * ring.slice + i;
+                if (i < size) in.store(y, to, scaled(from[i], top, scale), alike);
+            }
+            ring.leave(number + k);
+        }
+        if (has_edge) in.store(y, edge, scaled(at_edge, top, scale), alike);
+    }
+}
+
+template <class R>
+bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bool alike,
+            cudaStream_t stream) {
+    const int64_t packs = Ring<R>::most(cols);
+    if (packs <= LEAST || packs > SLICES * SLICE) return false;
+    const int blocks = staying(softmax_streamed<R>, rows);
+    if (blocks > 0) softmax_streamed<R><<<blocks, THREADS, RING_BYTES, stream>>>(x, y, rows, cols, alike);
+    return blocks > 0;
+}
+}  // namespace streamed
+
+// Rows of up to 256 KB of floats: a row is in registers and in shared memory. Powers are taken as
+// slices come, of differences to the thread's own maximum in that slice.
+namespace resident {
+constexpr int SLICES = 8, KEPT = 3;  // of a row, in registers
+constexpr int LEAST = 2 * SLICE;  // packs of a row; fewer are kept in registers alone
 
 template <int V>  // what a thread has of a slice
 struct Part {
@@ -106,25 +227,18 @@ __global__ __launch_bounds__(THREADS) void softmax_resident(const scalar_t* __re
     extern __shared__ __align__(128) unsigned char raw[];
     __shared__ uint64_t full[SLOTS];
     __shared__ int left[SLOTS];
-    const int slices = (int)((packs + SLICE - 1) / SLICE);
-    const Ring ring = {reinterpret_cast<const Pack*>(x), reinterpret_cast<Pack*>(raw), full,
-                       left, rows, packs, slices, (int)((packs + slices - 1) / slices)};
-    if (threadIdx.x == 0) {
-        for (int slot = 0; slot < SLOTS; ++slot) hopper::init(full + slot, 1), left[slot] = 0;
-        hopper::fence_barriers();
-        for (int number = 0; number < SLOTS; ++number) ring.fetch(number);
-    }
-    __syncthreads();
+    const Ring<Whole> ring(x, rows, packs * V, raw, full, left);
+    const int slices = ring.slices;
     int64_t number = 0;  // of the row's first slice
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, number += slices) {
+        const Whole in(x, row, packs * V);
         Part<V> kept[KEPT];
         float highest[SLICES], top = LOWEST, total = 0.0f;
 #pragma unroll
         for (int k = 0; k < SLICES; ++k) {
             if (k >= slices) break;
             Part<V> part;
-            hopper::wait(full + (number + k) % SLOTS, (number + k) / SLOTS % 2);
-            part.read(ring.at(number + k), ring.size(k));
+            part.read(ring.wait(number + k), ring.size(in, k));
             const float2 told = part.powers();
             const float higher = fmaxf(top, told.x);
             total = total * expf(top - higher) + told.y * expf(told.x - higher);
@@ -134,7 +248,7 @@ __global__ __launch_bounds__(THREADS) void softmax_resident(const scalar_t* __re
                 kept[k % KEPT] = part;
                 ring.leave(number + k);
             } else {
-                part.write(ring.at(number + k), ring.size(k), 1.0f);
+                part.write(ring.at(number + k), ring.size(in, k), 1.0f);
             }
         }
         const float all = reduce<Max>(top);
@@ -144,26 +258,19 @@ __global__ __launch_bounds__(THREADS) void softmax_resident(const scalar_t* __re
         for (int k = 0; k < SLICES; ++k) {
             if (k >= slices) break;
             Part<V> part = kept[k % KEPT];
-            if (k >= KEPT) part.read(ring.at(number + k), ring.size(k));
-            part.write(out + k * ring.slice, ring.size(k), expf(highest[k] - all) * scale);
+            if (k >= KEPT) part.read(ring.at(number + k), ring.size(in, k));
+            part.write(out + k * ring.slice, ring.size(in, k), expf(highest[k] - all) * scale);
             if (k >= KEPT) ring.leave(number + k);
         }
     }
 }
 
-// Whether there are rows enough for every multiprocessor, and room for each in one.
 template <int V>
 bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
-    constexpr int bytes = SLOTS * SLICE * 16;
-    int device = 0, blocks = 0;
-    if (packs > SLICES * SLICE) return false;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-        rows < 2 * blocks)
-        return false;
-    cudaFuncSetAttribute(softmax_resident<V>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    softmax_resident<V><<<blocks, THREADS, bytes, stream>>>(x, y, rows, packs);
-    return true;
+    if (packs <= LEAST || packs > SLICES * SLICE) return false;
+    const int blocks = staying(softmax_resident<V>, rows);
+    if (blocks > 0) softmax_resident<V><<<blocks, THREADS, RING_BYTES, stream>>>(x, y, rows, packs);
+    return blocks > 0;
 }
 }  // namespace resident
 
@@ -171,7 +278,7 @@ bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStr
 // Rows that are too wide for a block, in turns, by clusters that stay: a block has a part of each in
 // registers while the copy engine brings the next ones. What its powers add up to is corrected by
 // the others' maxima.
-constexpr int THREADS = 512, RING = 3;  // RING parts in shared memory
+constexpr int RING = 3;  // parts in shared memory
 
 template <int BLOCKS>
 __global__ __launch_bounds__(THREADS) __cluster_dims__(BLOCKS, 1, 1) void softmax_cluster(
@@ -274,11 +381,17 @@ bool launch_cluster(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs,
 
 #endif
 
-// Whether one of the two takes the rows.
-template <int V>
-bool launch(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
-    if constexpr (V == 4)
-        if (resident::launch<V>(x, y, rows, packs, stream)) return true;
+// Whether blocks take the rows that stay, a row each.
+template <class R>
+bool launch_alone(const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols, bool alike,
+                  cudaStream_t stream) {
+    if constexpr (R::VEC == 8) return streamed::launch<R>(x, y, rows, cols, alike, stream);
+    if constexpr (R::VEC == 4 && R::WHOLE) return resident::launch<R::VEC>(x, y, rows, R::most(cols), stream);
+    return false;
+}
+
+// Whether clusters take them.
+inline bool launch_together(const scalar_t* x, scalar_t* y, int64_t rows, int64_t packs, cudaStream_t stream) {
 #ifdef PORTKERN_CLUSTERS
     return launch_cluster<2>(x, y, rows, packs, stream);
 #else
