@@ -85,6 +85,10 @@ def kernel(candidate: Candidate, *records: Record) -> KernelRecords:
     return KernelRecords(op, candidate, "float32", records or (record(candidate),))
 
 
+def of_source(source: str, **changes: Any) -> Candidate:
+    return Candidate("softmax", "cuda", "cuda", source, "softmax", **changes)
+
+
 def written(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
@@ -107,7 +111,7 @@ def test_a_header_is_guarded_and_comes_again_where_the_one_before_may_be_left_ou
         "#ifdef HOPPER\n#include <portkern/rows.h>\n#include <portkern/packs.h>\n#endif\n"
         "#include <portkern/rows.h>\n#include <portkern/packs.h>\n"
     )
-    text = inlined(source, "cuda")
+    text = inlined(of_source(source))
     assert "#include <portkern/" not in text
     for name in ("ROWS", "PACKS"):
         guards = re.findall(rf"#ifndef PORTKERN_{name}_H\n#define PORTKERN_{name}_H", text)
@@ -116,9 +120,9 @@ def test_a_header_is_guarded_and_comes_again_where_the_one_before_may_be_left_ou
 
 
 def test_a_header_comes_once_where_the_one_before_is_always_there() -> None:
-    once = inlined("#include <portkern/rows.h>\n", "cuda")
+    once = inlined(of_source("#include <portkern/rows.h>\n"))
     twice = "#include <portkern/rows.h>\n#ifdef HOPPER\n#include <portkern/packs.h>\n#endif\n"
-    assert inlined(twice, "cuda").split() == [*once.split(), "#ifdef", "HOPPER", "#endif"]
+    assert inlined(of_source(twice)).split() == [*once.split(), "#ifdef", "HOPPER", "#endif"]
     assert "PORTKERN_ROWS_H" not in once
 
 
@@ -377,7 +381,7 @@ def test_a_package_has_what_the_builder_reads(tmp_path: Path) -> None:
     for file in build["torch"]["src"]:
         assert (tmp_path / "rmsnorm" / file).is_file()
     binding = (tmp_path / "rmsnorm/torch-ext/torch_binding.cpp").read_text()
-    schema = "run_native(Tensor x, Tensor weight, int rows, int cols, float eps) -> Tensor[]"
+    schema = "run_native(Tensor x, Tensor weight, float eps) -> Tensor[]"
     assert schema in binding
     assert "torch/extension.h" not in (tmp_path / "rmsnorm/rmsnorm_cuda/rmsnorm.cu").read_text()
     triton = tomllib.loads((tmp_path / "rmsnorm-triton/build.toml").read_text())

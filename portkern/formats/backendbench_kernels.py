@@ -55,7 +55,7 @@ def implementation(kernel: KernelRecords, aten: AtenOp) -> str:
     fall back to the framework's own. Raises NoSuchForm."""
     if kernel.candidate.style == "module":
         raise NoSuchForm("it is a class ModelNew, and no function")
-    module = torch_source.python_module(kernel.candidate, kernel.op.op, kernel.dtype)
+    module = torch_source.python_module(kernel.candidate, kernel.op.op, [kernel.dtype])
     given = ", ".join([*(f"({text}).contiguous()" for text in aten.given), *aten.scalars])
     native = kernel.candidate.language != "triton"
     first = aten.arguments.partition(",")[0]

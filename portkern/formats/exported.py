@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,13 @@ class KernelRecords:
     @property
     def name(self) -> str:
         """Of the kernel among all of its run."""
-        return f"{self.candidate.op}_{self.candidate.backend}_{self.candidate.digest[:8]}"
+        parts = (self.candidate.op, self.variant, self.candidate.backend, self.candidate.digest[:8])
+        return "_".join(filter(None, parts))
+
+    @property
+    def variant(self) -> str:
+        """What tells it from other kernels of its op and backend, as a part of names."""
+        return re.sub(r"\W+", "_", self.candidate.variant, flags=re.ASCII).strip("_")
 
     @property
     def evaluated(self) -> list[Record]:

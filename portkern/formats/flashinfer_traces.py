@@ -113,7 +113,7 @@ def solution(kernel: KernelRecords, op: Op) -> dict[str, object]:
         raise NoSuchForm(f"the format has no language for {candidate.language} kernels")
     names = [tensor.name for tensor in signature.inputs] + [s.name for s in signature.scalars]
     if language == "triton":
-        module = torch_source.python_module(candidate, kernel.op.op, kernel.dtype)
+        module = torch_source.python_module(candidate, kernel.op.op, [kernel.dtype])
         call = ", ".join(
             [f"{tensor.name}.contiguous()" for tensor in signature.inputs]
             + [scalar.name for scalar in signature.scalars]

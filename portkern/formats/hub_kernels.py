@@ -1,11 +1,13 @@
 """Packages in the layout of Hugging Face's kernel-builder: ``build.toml``, ``torch-ext/`` and
-sources."""
+sources, and ``build/``, which its loader takes as it is: native kernels are compiled when they are
+first imported from there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from portkern.formats import torch_source
+from portkern.formats.call_form import CHECKED
 from portkern.formats.exported import Export, KernelRecords, NoSuchForm
 from portkern.records.record import Record
 from portkern.spec import target as targets
@@ -16,11 +18,13 @@ _BACKENDS = {"cuda": "cuda", "hip": "rocm", "c++": "cpu"}
 _KEYS = {"cuda": "CUDA", "rocm": "CUDA", "cpu": "CPU"}
 _SUFFIX = {"cuda": "cu", "rocm": "hip", "cpu": "cpp"}
 _EDITION, _VERSION = 5, 1
+#: Of a C++ compiler, where a package is built on the machine that imports it.
+_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math")
 
 
 def write(kernels: Sequence[KernelRecords], export: Export) -> None:
-    """A package for each op and dtype, of its kernels that passed whatever they were evaluated on;
-    those in Triton make one of their own. Raises StorageError."""
+    """A package for each op, variant and dtype, of its kernels that passed whatever they were
+    evaluated on; those in Triton make one of their own. Raises StorageError."""
     several = len({kernel.dtype for kernel in kernels}) > 1
     packages: dict[str, list[KernelRecords]] = {}
     for kernel in kernels:
@@ -29,6 +33,7 @@ def write(kernels: Sequence[KernelRecords], export: Export) -> None:
             export.skip(f"{kernel.name} {kernel.dtype}", reason)
             continue
         parts = [kernel.op.op.name.replace("_", "-")]
+        parts += [variant for variant in [kernel.variant.replace("_", "-")] if variant]
         parts += ["triton"] * (kernel.candidate.language == "triton")
         parts += [kernel.dtype] * (several and kernel.candidate.language != "triton")
         packages.setdefault("-".join(parts), []).append(kernel)
@@ -59,8 +64,9 @@ def _write_triton(name: str, members: Sequence[KernelRecords], export: Export) -
             export.skip(f"{other.name} {other.dtype}", f"{name} has {first.name} already")
     own = [one for one in members if one.candidate.digest == first.candidate.digest]
     package = name.replace("-", "_")
+    dtypes = list(dict.fromkeys(one.dtype for one in own))
     try:
-        text = torch_source.python_module(first.candidate, first.op.op, first.dtype)
+        text = torch_source.python_module(first.candidate, first.op.op, dtypes)
     except NoSuchForm as error:
         for one in own:
             export.skip(f"{one.name} {one.dtype}", error)
@@ -68,8 +74,11 @@ def _write_triton(name: str, members: Sequence[KernelRecords], export: Export) -
     vendors = {targets.load(record.target).vendor for one in own for record in one.evaluated}
     backends = ["cuda"] * ("nvidia" in vendors) + ["rocm"] * ("amd" in vendors)
     export.write(f"{name}/build.toml", _general(name, backends) + "\n[torch-noarch]\n")
-    export.write(f"{name}/torch-ext/{package}/kernel.py", text)
-    export.write(f"{name}/torch-ext/{package}/__init__.py", _package(first.op.op, "kernel"))
+    files = {"kernel.py": text, "__init__.py": _package(first.op.op, "kernel")}
+    for backend in backends:
+        _write_build(name, backend, first.candidate.digest, files, export)
+    for file, content in files.items():
+        export.write(f"{name}/torch-ext/{package}/{file}", content)
     export.write(f"{name}/README.md", _readme(name, own))
     export.items += len(own)
 
@@ -93,27 +102,89 @@ def _write_native(name: str, members: Sequence[KernelRecords], export: Export) -
         chosen[backend] = kernel, unit
     if not chosen:
         return
-    op = next(iter(chosen.values()))[0].op.op
+    first = next(iter(chosen.values()))[0]
+    op = first.op.op
     lines = [_general(name, sorted(chosen))]
     lines.append('\n[torch]\nsrc = ["torch-ext/torch_binding.cpp", "torch-ext/torch_binding.h"]\n')
-    for backend, (_, unit) in chosen.items():
+    files = {"kernel.py": _native_module(op, first.dtype), "__init__.py": _package(op, "kernel")}
+    for backend, (kernel, unit) in chosen.items():
         file = f"{package}_{backend}/{package}.{_SUFFIX[backend]}"
         lines.append(
             f'\n[kernel.{package}_{backend}]\nbackend = "{backend}"\ndepends = ["torch"]\n'
             f'src = ["{file}"]\n'
         )
         export.write(f"{name}/{file}", unit)
+        digest = kernel.candidate.digest
+        source = f"{package}.{_SUFFIX[backend]}"
+        own = {source: unit + _own_registration(op, package, digest, _KEYS[backend])}
+        own["_ops.py"] = _compiled(package, digest, source)
+        _write_build(name, backend, digest, files | own, export)
     export.write(f"{name}/build.toml", "".join(lines))
     export.write(f"{name}/torch-ext/torch_binding.h", _header(op))
     export.write(f"{name}/torch-ext/torch_binding.cpp", _registration(op, sorted(chosen)))
-    text = f"import torch\n\nfrom ._ops import ops\n\n\n{torch_source.native_function(op, _CALLED)}"
-    export.write(f"{name}/torch-ext/{package}/kernel.py", text)
-    export.write(f"{name}/torch-ext/{package}/__init__.py", _package(op, "kernel"))
+    for file, content in files.items():
+        export.write(f"{name}/torch-ext/{package}/{file}", content)
     export.write(f"{name}/README.md", _readme(name, [kernel for kernel, _ in chosen.values()]))
     export.items += len(chosen)
 
 
-_CALLED = f"ops.{torch_source.BINDING}"
+def _native_module(op: Op, dtype: str) -> str:
+    """The function of tensors, and what torch has to know of the operator behind it to trace it.
+    Gradients are refused before the operator is traced: later nobody would ask for them."""
+    function = torch_source.native_function(op, f"ops.{torch_source.BINDING}")
+    inputs = ", ".join(tensor.name for tensor in op.signature.inputs)
+    checked = f"    {CHECKED}({inputs})\n    return "
+    return (
+        "import torch\n\nfrom ._ops import add_op_namespace_prefix, ops\n\n\n"
+        f"{torch_source.fake_function(op, [dtype])}\n\n"
+        f'torch.library.register_fake(add_op_namespace_prefix("{torch_source.BINDING}"))(fake)\n'
+        f"\n\n{function.replace('    return ', checked, 1)}"
+    )
+
+
+def _write_build(
+    name: str, backend: str, digest: str, files: Mapping[str, str], export: Export
+) -> None:
+    """A variant as the loader takes it: for all versions of torch, compiled there or not at all."""
+    folder = f"{name}/build/torch-{backend}"
+    for file, content in files.items():
+        export.write(f"{folder}/{file}", content)
+    document = {
+        "name": name,
+        "id": _space(name.replace("-", "_"), digest),
+        "version": _VERSION,
+        "license": "Apache-2.0",
+        "python-depends": [],
+        "backend": {"type": backend},
+    }
+    export.write_json(f"{folder}/metadata.json", document)
+
+
+def _space(package: str, digest: str) -> str:
+    """The namespace of its operators: two versions may be loaded into one process."""
+    return f"_{package}_{digest[:8]}"
+
+
+def _own_registration(op: Op, package: str, digest: str, key: str) -> str:
+    return (
+        f"\n#include <torch/library.h>\n\nTORCH_LIBRARY({_space(package, digest)}, ops) {{\n"
+        f'  ops.def("{torch_source.schema(op)}");\n'
+        f'  ops.impl("{torch_source.BINDING}", torch::k{key}, &{torch_source.BINDING});\n}}\n'
+    )
+
+
+def _compiled(package: str, digest: str, source: str) -> str:
+    """The module ``_ops`` of a variant that is compiled by who imports it."""
+    space = _space(package, digest)
+    flags = f", extra_cflags={list(_FLAGS)!r}" if source.endswith(".cpp") else ""
+    return (
+        "from pathlib import Path\n\nimport torch\n"
+        "from torch.utils.cpp_extension import load\n\n"
+        f'source = str(Path(__file__).parent / "{source}")\n'
+        f'load("{space}", [source], is_python_module=False{flags})\n'
+        f"ops = torch.ops.{space}\n\n\n"
+        f'def add_op_namespace_prefix(name):\n    return f"{space}::{{name}}"\n'
+    )
 
 
 def _general(name: str, backends: Sequence[str]) -> str:
@@ -134,12 +205,6 @@ def _declared(op: Op) -> str:
 
 def _registration(op: Op, backends: Sequence[str]) -> str:
     """A schema and, for each backend that is built, where its function is."""
-    signature = op.signature
-    kinds = {"float32": "float", "int64": "int", "bool": "bool"}
-    taken = [f"Tensor {tensor.name}" for tensor in signature.inputs]
-    taken += [f"int {axis}" for axis in signature.axes]
-    taken += [f"{kinds[scalar.dtype]} {scalar.name}" for scalar in signature.scalars]
-    schema = f"{torch_source.BINDING}({', '.join(taken)}) -> Tensor[]"
     lines = [
         f"#if defined({backend.upper()}_KERNEL)\n"
         f'  ops.impl("{torch_source.BINDING}", torch::k{_KEYS[backend]}, '
@@ -149,7 +214,8 @@ def _registration(op: Op, backends: Sequence[str]) -> str:
     return (
         "#include <torch/library.h>\n\n"
         '#include "registration.h"\n#include "torch_binding.h"\n\n'
-        f'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {{\n  ops.def("{schema}");\n'
+        "TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {\n"
+        f'  ops.def("{torch_source.schema(op)}");\n'
         f"{''.join(lines)}}}\n\nREGISTER_EXTENSION(TORCH_EXTENSION_NAME)\n"
     )
 

@@ -264,7 +264,7 @@ def model_new(kernel: KernelRecords) -> str:
     candidate, op = kernel.candidate, kernel.op.op
     if candidate.style == "module":
         return candidate.source
-    text = torch_source.python_module(candidate, op, kernel.dtype)
+    text = torch_source.python_module(candidate, op, [kernel.dtype])
     form = op.signature.module
     if form is None:
         return f"{text}\n\n{_plain_class(op)}"

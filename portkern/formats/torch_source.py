@@ -4,16 +4,15 @@ and its translation unit with bindings where it is C++, CUDA or HIP."""
 from __future__ import annotations
 
 import importlib.resources
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.formats.call_form import CHECKED, LEAD, LENGTHS, CallForm
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.inlined import inlined
 from portkern.spec import abi
 from portkern.spec.candidate import Candidate
-from portkern.spec.expression import Expression
-from portkern.spec.op import Op, Signature, TensorSpec
+from portkern.spec.op import CELL, Op, Signature, TensorSpec
 
 #: The function of tensors that the text defines.
 FUNCTION = "run_kernel"
@@ -60,16 +59,17 @@ _NATIVE = {
 }
 
 
-def python_module(candidate: Candidate, op: Op, dtype: str) -> str:
-    """Defines :data:`FUNCTION`, which takes the op's inputs, contiguous, and its scalars by name.
-    Raises NoSuchForm."""
+def python_module(candidate: Candidate, op: Op, dtypes: Sequence[str]) -> str:
+    """Defines :data:`FUNCTION`, which takes the op's inputs, contiguous, and its scalars by name,
+    and raises for inputs that the kernel cannot take. ``dtypes`` are those that it was evaluated
+    in; native code is of the first. Raises NoSuchForm."""
     if candidate.style == "module":
         raise NoSuchForm("it is a class ModelNew already")
     if candidate.language == "triton":
-        return f"{candidate.source.rstrip()}\n\n\n{_python_function(candidate, op)}"
+        return f"{candidate.source.rstrip()}\n\n\n{_python_function(candidate, op, dtypes)}"
     if candidate.language not in _NATIVE:
         raise NoSuchForm(f"{candidate.language} kernels have no form in PyTorch code")
-    unit = translation_unit(candidate, op, dtype)
+    unit = translation_unit(candidate, op, dtypes[0])
     given = "cpp_sources=[SOURCE]"
     if candidate.language != "c++":
         given = f'cpp_sources={binding_head(op)!r} + ";",\n    cuda_sources=[SOURCE]'
@@ -86,69 +86,101 @@ def python_module(candidate: Candidate, op: Op, dtype: str) -> str:
 def translation_unit(candidate: Candidate, op: Op, dtype: str) -> str:
     """The kernel behind its declarations, and a function of tensors. Raises NoSuchForm."""
     signature, native = op.signature, _NATIVE[candidate.language]
-    if candidate.companions:
-        raise NoSuchForm("it is built with files of its own, and is no single text")
+    form = CallForm.of(op)
+    context, guard = "", []
+    if native.stream:
+        context = "#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAGuard.h>\n"
+        device = f"{form.first}_.device()"
+        guard = [
+            f'TORCH_CHECK({form.first}_.is_cuda(), "{form.first} is on ", {device}, "; the kernel '
+            'is for a GPU");',
+            f"const c10::cuda::OptionalCUDAGuard portkern_guard({device});",
+        ]
+    else:
+        guard = [
+            f'TORCH_CHECK({form.first}_.is_cpu(), "{form.first} is on ", {form.first}_.device(), '
+            '"; the kernel is for the CPU");'
+        ]
+    return (
+        f"#include <torch/extension.h>\n{context}#include <algorithm>\n#include <vector>\n"
+        f"{kernel_text(candidate, signature, dtype)}\n\n"
+        f"{form.cpp_functions}\n{_binding(candidate, form, dtype, guard)}"
+    )
+
+
+def kernel_text(candidate: Candidate, signature: Signature, dtype: str) -> str:
+    """The kernel behind its declarations, with all headers that are not the toolchain's in the
+    place of their includes. Raises NoSuchForm."""
+    native = _NATIVE[candidate.language]
     if abi.passes_structures(signature):
         raise NoSuchForm(f"it has more than {abi.MOST_POINTERS} tensors")
     tensors = (*signature.inputs, *signature.outputs)
-    types = {**_PLAIN, **native.types}
     used = sorted({tensor.resolve(dtype) for tensor in tensors} & native.headers.keys())
     headers = [native.runtime] * bool(native.runtime) + [native.headers[name] for name in used]
     lines = [f"#include <{header}>" for header in headers]
-    stream = native.stream or None
     if candidate.language == "c++":
         lines = [_own_header("cpu", "harness.h")]
     prelude = abi.prelude(
-        signature, candidate.entry, dtype, types, include="\n".join(lines), stream=stream
+        signature,
+        candidate.entry,
+        dtype,
+        types_of(candidate.language),
+        include="\n".join(lines),
+        stream=native.stream or None,
     )
-    context = "#include <ATen/cuda/CUDAContext.h>\n" if native.stream else ""
-    own = inlined(candidate.source, candidate.backend)
-    return (
-        f"#include <torch/extension.h>\n{context}#include <vector>\n{prelude}\n{own.rstrip()}\n\n"
-        f"{_binding(candidate, op, dtype, types, bool(native.stream))}"
-    )
+    return f"{prelude}\n{inlined(candidate).rstrip()}\n"
+
+
+def types_of(language: str) -> Mapping[str, str]:
+    """What each dtype is called in a native language."""
+    return {**_PLAIN, **_NATIVE[language].types}
 
 
 def binding_head(op: Op) -> str:
     """The function of tensors in C++, up to its body."""
-    signature = op.signature
+    return f"std::vector<torch::Tensor> {BINDING}({', '.join(_cpp_parameters(op.signature))})"
+
+
+def _cpp_parameters(signature: Signature) -> list[str]:
     taken = [f"torch::Tensor {tensor.name}_" for tensor in signature.inputs]
-    taken += [f"int64_t {axis}" for axis in signature.axes]
-    taken += [f"{_CPP_SCALARS[s.dtype]} {s.name}" for s in signature.scalars]
-    return f"std::vector<torch::Tensor> {BINDING}({', '.join(taken)})"
+    return taken + [f"{_CPP_SCALARS[s.dtype]} {s.name}" for s in signature.scalars]
 
 
-def _binding(
-    candidate: Candidate, op: Op, dtype: str, types: Mapping[str, str], stream: bool
-) -> str:
-    signature, lines = op.signature, []
-    for tensor in signature.inputs:
+def schema(op: Op) -> str:
+    """Of the function of tensors, as torch's operators have one."""
+    kinds = {"float32": "float", "int64": "int", "bool": "bool"}
+    taken = [f"Tensor {tensor.name}" for tensor in op.signature.inputs]
+    taken += [f"{kinds[scalar.dtype]} {scalar.name}" for scalar in op.signature.scalars]
+    return f"{BINDING}({', '.join(taken)}) -> Tensor[]"
+
+
+def _binding(candidate: Candidate, form: CallForm, dtype: str, guard: Sequence[str]) -> str:
+    signature, types = form.signature, types_of(candidate.language)
+    kinds = {t.name: _torch_kind(t.resolve(dtype)) for t in signature.inputs}
+    lines = [*guard, *form.cpp(kinds)]
+    for tensor in signature.outputs:
         kind = _torch_kind(tensor.resolve(dtype))
         lines.append(
-            f"    TORCH_CHECK({tensor.name}_.scalar_type() == {kind} && "
-            f'{tensor.name}_.is_contiguous(), "{tensor.name} is to be contiguous and of '
-            f'{tensor.resolve(dtype)}");'
+            f"auto {tensor.name}_ = torch::empty({form.cpp_sizes(tensor)}, "
+            f"{form.first}_.options().dtype({kind}));"
         )
-    like = f"{signature.inputs[0].name}_.options()"
-    for tensor in signature.outputs:
-        sizes = ", ".join(map(str, tensor.shape))
-        kind = _torch_kind(tensor.resolve(dtype))
-        lines.append(f"    auto {tensor.name}_ = torch::empty({{{sizes}}}, {like}.dtype({kind}));")
+    outputs = ", ".join(f"{tensor.name}_" for tensor in signature.outputs)
+    empty = " && ".join(f"{tensor.name}_.numel() == 0" for tensor in signature.outputs)
     pointers = [_pointer(t, "const ", types) for t in signature.inputs]
     pointers += [_pointer(t, "", types) for t in signature.outputs]
     given = [*pointers, *signature.axes]
     given += [f"(float){s.name}" if s.dtype == "float32" else s.name for s in signature.scalars]
-    if stream:
-        kind = _NATIVE[candidate.language].stream
-        given.append(f"reinterpret_cast<{kind}>(at::cuda::getCurrentCUDAStream().stream())")
+    if stream := _NATIVE[candidate.language].stream:
+        given.append(f"reinterpret_cast<{stream}>(at::cuda::getCurrentCUDAStream().stream())")
     called = ",\n        ".join(given)
-    outputs = ", ".join(f"{tensor.name}_" for tensor in signature.outputs)
-    return (
-        f"{binding_head(op)} {{\n" + "\n".join(lines) + "\n"
-        f"    const int portkern_code = {candidate.entry}(\n        {called});\n"
-        f'    TORCH_CHECK(portkern_code == 0, "{candidate.entry} returned ", portkern_code);\n'
-        f"    return {{{outputs}}};\n}}\n"
-    )
+    lines += [
+        f"if ({empty}) return {{{outputs}}};",
+        f"const int portkern_code = {candidate.entry}(\n        {called});",
+        f'TORCH_CHECK(portkern_code == 0, "{candidate.entry} returned ", portkern_code);',
+        f"return {{{outputs}}};",
+    ]
+    head = f"std::vector<torch::Tensor> {BINDING}({', '.join(_cpp_parameters(signature))})"
+    return f"{head} {{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
 
 
 def _pointer(tensor: TensorSpec, qualifier: str, types: Mapping[str, str]) -> str:
@@ -162,70 +194,76 @@ def _torch_kind(dtype: str) -> str:
 
 
 def native_function(op: Op, called: str) -> str:
-    """:data:`FUNCTION` in Python, by way of what the translation unit binds. Raises NoSuchForm."""
+    """:data:`FUNCTION` in Python, by way of what the translation unit binds."""
     signature = op.signature
     given = [tensor.name for tensor in signature.inputs]
-    given += [*signature.axes, *(scalar.name for scalar in signature.scalars)]
+    given += [scalar.name for scalar in signature.scalars]
     several = "" if len(signature.outputs) > 1 else "[0]"
-    body = [f"    {axis} = {length}" for axis, length in _lengths(op).items()]
-    body.append(f"    return {called}({', '.join(given)}){several}")
-    return f"{_head(signature)}\n" + "\n".join(body) + "\n"
+    return f"{_head(signature)}\n    return {called}({', '.join(given)}){several}\n"
 
 
-def _python_function(candidate: Candidate, op: Op) -> str:
-    """Makes outputs for a kernel that is handed them."""
-    signature = op.signature
+def fake_function(op: Op, dtypes: Sequence[str]) -> str:
+    """``fake`` in Python: empty outputs of the right sizes for inputs that the kernel takes, which
+    raises for others, and the functions that it needs. Raises NoSuchForm."""
+    form, signature = CallForm.of(op), op.signature
+    inputs = [tensor.name for tensor in signature.inputs]
+    given = ", ".join([*inputs, *(scalar.name for scalar in signature.scalars)])
+    outputs = ", ".join(_empty(form, tensor, flat=False) for tensor in signature.outputs)
+    return (
+        f"{form.python(dtypes)}\n\ndef fake({given}):\n"
+        f"    {', '.join([LEAD, *signature.axes])} = {LENGTHS}({given})\n"
+        f"    {CHECKED}({', '.join(inputs)})\n    return [{outputs}]\n"
+    )
+
+
+def _python_function(candidate: Candidate, op: Op, dtypes: Sequence[str]) -> str:
+    """Makes outputs for a kernel that is handed them, and gives it what has leading dimensions with
+    one for all of them."""
+    form, signature = CallForm.of(op), op.signature
     inputs = [tensor.name for tensor in signature.inputs]
     scalars = [f"{s.name}={s.name}" for s in signature.scalars]
-    head = f"import torch\n\nportkern_entry = {candidate.entry}\n\n\n{_head(signature)}\n"
-    if candidate.style == "return":
-        return f"{head}    return portkern_entry({', '.join([*inputs, *scalars])})\n"
-    lengths, body = _lengths(op), []
-    used = {axis for tensor in signature.outputs for axis in tensor.shape}
-    needed = {name for axis in used for name in _names(lengths.get(str(axis), ""))} | used
-    body += [f"    {axis} = {length}" for axis, length in lengths.items() if axis in needed]
-    like = inputs[0]
-    for tensor in signature.outputs:
-        sizes = ", ".join(map(str, tensor.shape)) + "," * (len(tensor.shape) == 1)
-        kind = f"{like}.dtype" if tensor.dtype == "cell" else f"torch.{tensor.dtype}"
-        if tensor.dtype == "cell":
-            kind = f"{_of_cell(signature)}.dtype"
-        body.append(
-            f"    {tensor.name} = torch.empty(({sizes}), device={like}.device, dtype={kind})"
-        )
     outputs = [tensor.name for tensor in signature.outputs]
-    body.append(f"    portkern_entry({', '.join([*inputs, *outputs, *scalars])})")
-    body.append(f"    return {', '.join(outputs)}")
-    return head + "\n".join(body) + "\n"
+    given = ", ".join([*inputs, *(scalar.name for scalar in signature.scalars)])
+    body = [
+        f"{', '.join([LEAD, *signature.axes])} = {LENGTHS}({given})",
+        f"{CHECKED}({', '.join(inputs)})",
+    ]
+    flat = [
+        f"{t.name}.view({form.python_sizes(t, flat=True)})" if form.leads(t) else t.name
+        for t in signature.inputs
+    ]
+    made = [f"{t.name} = {_empty(form, t, flat=True)}" for t in signature.outputs]
+    deep = [
+        f"{t.name}.view({form.python_sizes(t)})" if form.leads(t) else t.name
+        for t in signature.outputs
+    ]
+    if candidate.style == "return":
+        body.append(f"{', '.join(outputs)} = portkern_entry({', '.join([*flat, *scalars])})")
+    else:
+        empty = " and ".join(f"{name}.numel() == 0" for name in outputs)
+        body += [*made, f"if not ({empty}):"]
+        body.append(f"    portkern_entry({', '.join([*flat, *outputs, *scalars])})")
+    body.append(f"return {', '.join(deep)}")
+    return (
+        f"import torch\n\nportkern_entry = {candidate.entry}\n\n\n{form.python(dtypes)}\n\n"
+        f"{_head(signature)}\n" + "\n".join(f"    {line}" for line in body) + "\n"
+    )
 
 
-def _of_cell(signature: Signature) -> str:
-    return next((t.name for t in signature.inputs if t.dtype == "cell"), signature.inputs[0].name)
+def _empty(form: CallForm, tensor: TensorSpec, *, flat: bool) -> str:
+    """An output in Python."""
+    kind = f"torch.{tensor.dtype}"
+    if tensor.dtype == CELL:
+        of_cell = next((t.name for t in form.signature.inputs if t.dtype == CELL), form.first)
+        kind = f"{of_cell}.dtype"
+    sizes = form.python_sizes(tensor, flat=flat)
+    return f"torch.empty({sizes}, device={form.first}.device, dtype={kind})"
 
 
 def _head(signature: Signature) -> str:
     taken = [tensor.name for tensor in signature.inputs]
     taken += [f"{s.name}={s.default!r}" for s in signature.scalars]
     return f"def {FUNCTION}({', '.join(taken)}):"
-
-
-def _lengths(op: Op) -> dict[str, str]:
-    """What each axis is as long as, in Python. Raises NoSuchForm."""
-    known: dict[str, str] = {}
-    for tensor in op.signature.inputs:
-        for place, axis in enumerate(tensor.shape):
-            if isinstance(axis, str):
-                known.setdefault(axis, f"{tensor.name}.shape[{place}]")
-    parts: Sequence[tuple[str, Expression]] = getattr(op.derived, "parts", ())
-    known |= {axis: said.text for axis, said in parts if axis not in known}
-    for axis in op.signature.axes:
-        if axis not in known:
-            raise NoSuchForm(f"the length of its axis {axis!r} follows by a rule that is no text")
-    return known
-
-
-def _names(text: str) -> set[str]:
-    return set(re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _own_header(backend: str, name: str) -> str:
@@ -240,25 +278,14 @@ def _literal(text: str) -> str:
 
 
 def bound_run(op: Op) -> str:
-    """``run`` for Python, which takes the op's inputs and scalars: it finds out the lengths of axes
-    itself. Raises NoSuchForm for lengths that follow from others."""
+    """``run`` for Python, which takes the op's inputs, of any strides, and scalars."""
     signature = op.signature
-    taken = [f"torch::Tensor {tensor.name}_" for tensor in signature.inputs]
-    taken += [f"{_CPP_SCALARS[s.dtype]} {s.name}" for s in signature.scalars]
-    where: dict[str | int, str] = {}
-    for tensor in signature.inputs:
-        for place, axis in enumerate(tensor.shape):
-            where.setdefault(axis, f"{tensor.name}_.size({place})")
-    for axis in signature.axes:
-        if axis not in where:
-            raise NoSuchForm(f"the length of its axis {axis!r} follows from others")
     given = [f"{tensor.name}_.contiguous()" for tensor in signature.inputs]
-    given += [where[axis] for axis in signature.axes]
     given += [scalar.name for scalar in signature.scalars]
     several = len(signature.outputs) > 1
     kind, which = ("std::vector<torch::Tensor>", "") if several else ("torch::Tensor", "[0]")
     return (
-        f"{kind} run({', '.join(taken)}) {{\n"
+        f"{kind} run({', '.join(_cpp_parameters(signature))}) {{\n"
         f"    return {BINDING}({', '.join(given)}){which};\n}}\n\n"
         'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n    m.def("run", &run, "run");\n}\n'
     )

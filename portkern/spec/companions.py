@@ -25,7 +25,8 @@ MOST_BYTES, MOST_FILES = 8 << 20, 2_000
 #: Files that an error names.
 _FEW = 4
 
-_COMMENT = re.compile(
+#: With what looks like one in a text or a character, which is ``kept``.
+COMMENT = re.compile(
     r"//[^\n]*|/\*.*?\*/|(?P<kept>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)+')", re.DOTALL
 )
 #: An include, or a macro for one; in Python the program begins after quotation marks.
@@ -81,9 +82,14 @@ class Companions:
 
     def resolves(self, includer: str, target: str) -> bool:
         """Whether ``"x.h"`` or ``<x.h>`` is one of the files, included by the file ``includer``."""
+        return bool(self.place(includer, target))
+
+    def place(self, includer: str, target: str) -> str:
+        """The path of that file; empty where it is none of them."""
         beside = [str(PurePosixPath(includer).parent)] if target.startswith('"') else []
         path = target.strip('<>"')
-        return any(normpath(f"{f}/{path}") in self.texts for f in (*beside, *self.include))
+        places = (normpath(f"{folder}/{path}") for folder in (*beside, *self.include))
+        return next((place for place in places if place in self.texts), "")
 
     @property
     def macros(self) -> str:
@@ -158,7 +164,7 @@ class _Reader:
         self.follow(file, text)
 
     def follow(self, file: Path, text: str) -> None:
-        plain = _COMMENT.sub(lambda m: m["kept"] or " ", text.replace("\\\n", ""))
+        plain = COMMENT.sub(lambda m: m["kept"] or " ", text.replace("\\\n", ""))
         for match in _INCLUDE.finditer(plain):
             target = match["target"].strip()
             beside = [file.parent] if match["mark"] == '"' else []

@@ -66,6 +66,9 @@ class Tensor {
     bool is_hip() const { return false; }
     bool is_floating_point() const { return isFloatingType(scalar_type()); }
     bool requires_grad() const { return false; }
+    bool is_neg() const { return false; }
+    bool is_conj() const { return false; }
+    Tensor _fw_grad(uint64_t) const { return {}; }
     bool is_same(const Tensor& t) const { return impl_ == t.impl_; }
     TensorOptions options() const { return TensorOptions(scalar_type()).device(device()); }
     Layout layout() const { return kStrided; }
