@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from benchmarks import (
     residual,
     tolerances,
 )
+from portkern.records import kernel_age, source_store
+from portkern.records.kernel_age import Age
 from portkern.records.record import RecordFile
+from portkern.records.source_store import SourceStore
 from portkern.report.markdown import overview
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,7 +65,20 @@ def refreshed(name: str, page: str) -> str:
 def _matrix() -> str:
     files = sorted((ROOT / "reports" / "records").glob("*.jsonl"))
     records = [record for file in files for record in RecordFile(file).read()[0]]
-    return overview(records, targets=TARGETS)
+    return f"{overview(records, targets=TARGETS).rstrip()} {_ages(files)}"
+
+
+def _ages(files: Sequence[Path]) -> str:
+    """How many of the committed timed cells are of a kernel that has changed since."""
+    store = SourceStore(ROOT / "reports" / "records" / source_store.FOLDER)
+    parts, lost = [], 0
+    for file in files:
+        timed = [one for one in RecordFile(file).read()[0] if one.timing and one.source_hash]
+        ages = kernel_age.counted(timed, store)
+        lost += ages[Age.LOST]
+        parts.append(f"{ages[Age.CHANGED] + ages[Age.LOST]} of {len(timed)} ({file.stem})")
+    kept = f"the sources of {lost} were not kept" if lost else "their sources are kept"
+    return f"Timed cells of kernels that have changed since: {', '.join(parts)}; {kept}."
 
 
 def _speed() -> str:

@@ -3,14 +3,12 @@ includes."""
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 
 from portkern.formats.exported import NoSuchForm
-from portkern.spec import registry
+from portkern.spec import own_headers
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import COMMENT as _COMMENT
-from portkern.spec.companions import Companions
 
 # What only the executor compiles; a kernel that leaves portkern has the other way.
 _FOR_EXECUTOR = re.compile(
@@ -31,7 +29,7 @@ def inlined(candidate: Candidate) -> str:
     one before stands in a branch that is not always taken. Its macros stand before it, its further
     sources after it. Raises NoSuchForm for a header of portkern that does not exist, and for an
     include by a macro of what has headers of its own."""
-    headers = _Headers(candidate.backend, candidate.companions)
+    headers = _Headers(candidate)
     own = candidate.companions
     macros = f"{own.macros}\n" if own.defines else ""
     text = headers.put_in(candidate.source, (), own.path)
@@ -43,8 +41,8 @@ def inlined(candidate: Candidate) -> str:
 class _Headers:
     """Files are known by their paths in the project, headers of portkern by their names."""
 
-    def __init__(self, backend: str, companions: Companions) -> None:
-        self.backend, self.companions = backend, companions
+    def __init__(self, candidate: Candidate) -> None:
+        self.candidate, self.companions = candidate, candidate.companions
         self.branches: dict[str, list[_Branches]] = {}
         self.open: list[str] = []
 
@@ -66,7 +64,7 @@ class _Headers:
             return place, self.companions.texts[place]
         name = target.strip('<>"')
         if target.startswith("<portkern/"):
-            return name, _header(name, self.backend)
+            return name, _header(name, self.candidate)
         return None
 
     def _text(self, name: str, body: str, branches: _Branches) -> str:
@@ -110,13 +108,9 @@ def _end(name: str) -> str:
     return f"// end <{name}>\n"
 
 
-def _header(name: str, backend: str) -> str:
-    packages = [f"portkern.backends.{backend}", *registry.load(backend).shared]
-    packages += ["portkern.backends.cuda"]
-    for package in packages:
-        include = importlib.resources.files(package) / "include"
-        folders = list(include.iterdir()) if include.is_dir() else []  # such as one of Hopper's
-        for folder in (include, *folders):
-            if (file := folder / name).is_file():
-                return _FOR_EXECUTOR.sub(r"\g<others>", file.read_text(encoding="utf-8"))
-    raise NoSuchForm(f"it includes <{name}>, which is not here")
+def _header(name: str, candidate: Candidate) -> str:
+    """As the kernel was evaluated with it, where that is known."""
+    text = candidate.headers.get(name) or own_headers.text(name, candidate.backend)
+    if text is None:
+        raise NoSuchForm(f"it includes <{name}>, which is not here")
+    return _FOR_EXECUTOR.sub(r"\g<others>", text)

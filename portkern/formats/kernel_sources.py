@@ -1,5 +1,5 @@
-"""The source that a record speaks of, by its hash: among the kernels that ship, those of a run's
-attempts, and files."""
+"""The source that a record speaks of, by its hash: in the run's store, among the kernels that ship,
+those of a run's attempts, and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkern.errors import ConfigError
+from portkern.records import source_store
 from portkern.records.record import Record
+from portkern.records.source_store import SourceStore
 from portkern.spec import catalogue, registry
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate, Style
@@ -33,6 +35,11 @@ class KernelSources:
     given: Sequence[Candidate] = ()
     _attempts: list[Mapping[str, object]] | None = field(default=None, init=False)
 
+    @property
+    def store(self) -> SourceStore:
+        """Of the run."""
+        return SourceStore(self.run / source_store.FOLDER)
+
     def of(self, records: Sequence[Record]) -> dict[str, Candidate | str]:
         """By hash the candidate, or why there is none."""
         found: dict[str, Candidate | str] = {}
@@ -46,12 +53,14 @@ class KernelSources:
             backend = registry.load(record.backend)
         except ConfigError as error:
             return str(error)
-        seen = 0
+        if kept := self.store.of(record.source_hash):
+            return replace(kept, author=record.author, variant=record.variant)
+        changed = "is not here"
         for candidate in self._candidates(record, backend):
-            seen += 1
             if candidate.digest == record.source_hash:
                 return replace(candidate, author=record.author, variant=record.variant)
-        changed = "has changed since" if seen else "is not here"
+            if _said_to_be(candidate, record):
+                changed = "has changed since"
         return (
             f"its source ({record.author}, {record.source_hash}) {changed}; "
             "name its file or folder with kernels="
@@ -102,6 +111,12 @@ class KernelSources:
                 yield from itertools.islice(inside, _MOST_FILES)
             elif path.is_file():
                 yield path
+
+
+def _said_to_be(candidate: Candidate, record: Record) -> bool:
+    """Whether it is what the record's kernel was called."""
+    named = (candidate.author, candidate.language, candidate.variant or record.variant)
+    return named == (record.author, record.language, record.variant)
 
 
 def _settings(candidate: Candidate) -> Iterator[Candidate]:

@@ -3,14 +3,13 @@ and its translation unit with bindings where it is C++, CUDA or HIP."""
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.formats.call_form import CHECKED, LEAD, LENGTHS, CallForm
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.inlined import inlined
-from portkern.spec import abi
+from portkern.spec import abi, own_headers
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import CELL, Op, Signature, TensorSpec
 
@@ -119,7 +118,8 @@ def kernel_text(candidate: Candidate, signature: Signature, dtype: str) -> str:
     headers = [native.runtime] * bool(native.runtime) + [native.headers[name] for name in used]
     lines = [f"#include <{header}>" for header in headers]
     if candidate.language == "c++":
-        lines = [_own_header("cpu", "harness.h")]
+        harness = candidate.headers.get("harness.h") or own_headers.harness("c++")
+        lines = [harness.replace("#pragma once", "")]
     prelude = abi.prelude(
         signature,
         candidate.entry,
@@ -264,11 +264,6 @@ def _head(signature: Signature) -> str:
     taken = [tensor.name for tensor in signature.inputs]
     taken += [f"{s.name}={s.default!r}" for s in signature.scalars]
     return f"def {FUNCTION}({', '.join(taken)}):"
-
-
-def _own_header(backend: str, name: str) -> str:
-    file = importlib.resources.files(f"portkern.backends.{backend}") / name
-    return file.read_text(encoding="utf-8").replace("#pragma once", "")
 
 
 def _literal(text: str) -> str:

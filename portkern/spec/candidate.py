@@ -38,7 +38,8 @@ class Candidate:
     ``style`` is ``dps`` (the evaluator's poisoned outputs are passed in), ``return``, or
     ``module``: ``entry`` is a class of torch.nn, whose parameters are those of the op's inputs that
     stand for its own (:mod:`portkern.spec.module_form`).
-    ``variant`` tells kernels apart that are for the same op in the same language.
+    ``variant`` tells kernels apart that are for the same op in the same language. ``headers``:
+    portkern's own that it was evaluated with, by name, where they are known to differ from today's.
     """
 
     op: str
@@ -51,6 +52,7 @@ class Candidate:
     style: Style = "dps"
     companions: Companions = field(default_factory=Companions)
     variant: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def digest(self) -> str:

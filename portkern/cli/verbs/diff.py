@@ -12,7 +12,7 @@ from portkern.cli import json_output
 from portkern.cli.config import resolve
 from portkern.cli.verbs import regressions
 from portkern.printable import printable
-from portkern.regression import document, nights
+from portkern.regression import changed_sources, document, nights
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
@@ -34,8 +34,10 @@ def main(overrides: Sequence[str]) -> int:
     named = [o if "=" in o else f"{next(places, 'option')}={o}" for o in overrides]
     options = resolve("diff", DiffOptions, named)
     reports = Path(options.reports)
-    after = Night.read(regressions.folder(options.after, reports))
-    before = Night.read(regressions.folder(options.before, reports, but=after.name))
+    after_folder = regressions.folder(options.after, reports)
+    after = Night.read(after_folder)
+    before_folder = regressions.folder(options.before, reports, but=after.name)
+    before = Night.read(before_folder)
     history, problems = nights.before(after, reports, options.window)
     decisions = Decisions.read(reports)
     comparison = Comparison(before, after, history, problems, decisions)
@@ -45,6 +47,8 @@ def main(overrides: Sequence[str]) -> int:
         json_output.show({**document.content(comparison), "exit_code": code})
         return code
     for line in regressions.lines(comparison, everything=options.all):
+        print(printable(line))
+    for line in changed_sources.lines(comparison, after_folder, before_folder):
         print(printable(line))
     return code
 

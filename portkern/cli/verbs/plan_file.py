@@ -15,7 +15,9 @@ from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.execution.returned import Returned, kept, unanswered
 from portkern.printable import printable
+from portkern.records import source_store
 from portkern.records.record import RecordFile
+from portkern.records.source_store import SourceStore
 from portkern.regression.runs import RECORDS
 
 
@@ -64,6 +66,7 @@ def take(path: Path, *, plan: str, run: str, reports: str, track: bool, as_json:
     folder = run_folder.run_folder(reports, run or returned.run)
     file = RecordFile(folder / RECORDS)
     with run_folder.writing(folder):
+        SourceStore(folder / source_store.FOLDER).keep(known.kernels.values())
         there, _ = file.read()
         new = returned.new(there, folder.name)
         if new:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
 from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.printable import printable
+from portkern.records import kernel_age, source_store
+from portkern.records.source_store import SourceStore
 
 
 @dataclass
@@ -31,6 +34,9 @@ def main(overrides: Sequence[str]) -> int:
     latest = run_folder.latest(folder)
     table = run_folder.report(latest, folder)
     code = exit_code.of_records(latest)
+    store = SourceStore(folder / source_store.FOLDER)
+    if said := kernel_age.note(kernel_age.counted(latest, store)):
+        print(f"portkern: note: {said}", file=sys.stderr)
     run_folder.show(table, folder, exit_code=code, as_json=options.json)
     return code
 

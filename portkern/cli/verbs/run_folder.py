@@ -19,8 +19,9 @@ from portkern.errors import ConfigError, StorageError
 from portkern.evaluator import statistics
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.trial import TrialOptions
-from portkern.records import jsonl
+from portkern.records import jsonl, source_store
 from portkern.records.record import Record, RecordFile
+from portkern.records.source_store import SourceStore
 from portkern.regression import rule
 from portkern.regression.runs import RECORDS
 from portkern.sandbox import session
@@ -93,6 +94,7 @@ def execute(
     runner: Runner = executions.here,
 ) -> list[Record]:
     """The same, by who is :func:`writing` to the folder already."""
+    _keep_sources(cells, folder)
     return runner(cells, folder.name, RecordFile(folder / RECORDS), chosen, fresh, show)
 
 
@@ -111,6 +113,12 @@ def time_again(
         for _ in range(rule.AGAIN):
             with _progress(len(cells), quiet) as show:
                 runner(cells, folder.name, RecordFile(folder / name), chosen, True, show)
+
+
+def _keep_sources(cells: Sequence[Cell], folder: Path) -> None:
+    """Before anything runs, so that each record has its source beside it."""
+    store = SourceStore(folder / source_store.FOLDER)
+    store.keep(cell.candidate for cell in cells if cell.candidate is not None)
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""Headers of portkern's own, which kernels may include: ``<portkern/rows.h>`` and others."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from collections.abc import Mapping
+
+from portkern.spec import registry
+from portkern.spec.candidate import Candidate
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(portkern/[\w.]+)>", re.MULTILINE)
+#: What stands before every kernel of a language, by the backend that has it.
+HARNESS: Mapping[str, tuple[str, str]] = {"c++": ("cpu", "harness.h")}
+
+
+def text(name: str, backend: str) -> str | None:
+    """The header that a kernel of this backend would include; None where there is none."""
+    packages = [f"portkern.backends.{backend}", *registry.load(backend).shared]
+    packages += ["portkern.backends.cuda"]
+    for package in packages:
+        include = importlib.resources.files(package) / "include"
+        folders = list(include.iterdir()) if include.is_dir() else []  # such as one of Hopper's
+        for folder in (include, *folders):
+            if (file := folder / name).is_file():
+                return file.read_text(encoding="utf-8")
+    return None
+
+
+def harness(language: str) -> str:
+    """The text that stands before a kernel of ``language``, which :data:`HARNESS` has."""
+    backend, name = HARNESS[language]
+    file = importlib.resources.files(f"portkern.backends.{backend}") / name
+    return file.read_text(encoding="utf-8")
+
+
+def included(candidate: Candidate) -> dict[str, str]:
+    """All that the candidate is built with, directly or not, by name: as when it was evaluated
+    where that is known, else as they are now."""
+    found: dict[str, str] = dict(candidate.headers)
+    if candidate.language in HARNESS:
+        name = HARNESS[candidate.language][1]
+        found.setdefault(name, harness(candidate.language))
+    left = [candidate.source, *candidate.companions.texts.values()]
+    while left:
+        for name in _INCLUDE.findall(left.pop()):
+            header = found.get(name) or text(name, candidate.backend)
+            if name not in found and header is not None:
+                found[name] = header
+                left.append(header)
+    return found
