@@ -172,3 +172,47 @@ def test_two_hundred_files_take_seconds() -> None:
     for number in range(200):
         lint(f"// {number}\n{body}", "kernel.cu", target=targets.load("gfx942"))
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "fill<Pair<float, float>><<<1, 64, 100000>>>(p, n);",
+        "fill<Pair<float, Pair<int, float>>> << <1, 64, BYTES >> > (p, n);",
+        "LAUNCH((fill<Pair<float, float>>), 100000);",
+        "cudaLaunchKernel((void*)fill<Pair<float, float>>, 1, 64, args, 100000, 0);",
+        "cudaLaunchConfig_t c = {1, 64, BYTES, 0}; cudaLaunchKernelEx(&c, fill<Pair<A, B>>, p, n);",
+    ],
+)
+def test_the_shared_memory_of_a_launch_is_seen_however_the_launch_is_written(launch: str) -> None:
+    text = (
+        "#define BYTES 100000\n#define LAUNCH(f, bytes) f<<<1, 64, bytes>>>(p, n)\n"
+        "template <class T> __global__ void fill(T* p, int n) { p[n] = T(); }\n"
+        f"void run(P* p, int n) {{\n  {launch}\n}}\n"
+    )
+    found = lint(text, "k.cu", target=targets.load("gfx942"))
+    (hazard,) = (h for h in found if h.code == "PK022")
+    assert hazard.line == 5
+    assert hazard.message.startswith("fill is launched with 100000 bytes")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "#ifdef A\n  for (;;) {\n#else\n  for (; n; --n) {\n#endif\n    v += x[0];\n  }\n",
+        "#if A\n  if (n) {\n#elif B\n  if (n > 1) {\n#else\n  {\n#endif\n    v += x[0];\n  }\n",
+        "  v += x[0];\n",
+    ],
+)
+@pytest.mark.parametrize("bounds", ["", "BOUNDS(256, 2) ", "__launch_bounds__(f(1, 2), 2) "])
+def test_a_lock_is_seen_whatever_macros_and_branches_stand_before_it(
+    loop: str, bounds: str
+) -> None:
+    text = (
+        f"__global__ void {bounds}add(int* lock, float* sum, const float* x, int n) {{\n"
+        f"  float v = 0;\n{loop}"
+        "  while (atomicCAS(lock, 0, 1) != 0) {\n  }\n  *sum += v;\n  atomicExch(lock, 0);\n}\n"
+    )
+    found = lint(text, "k.cu", target=targets.load("gfx942"))
+    (hazard,) = (h for h in found if h.code == "PK049")
+    assert hazard.kernel == "add"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from portkern.cuda_source.lexer import tokenize
-from portkern.simt.translate.asm_macros import expanded
+from portkern.simt.translate.asm_macros import with_uses_expanded as expanded
 from portkern.simt.translate.rewrite import rewrite
 
 GXX = shutil.which("g++")

@@ -158,7 +158,7 @@ def test_a_token_is_what_cpp_says(source: str, texts: list[str]) -> None:
 def test_brackets_match_within_each_branch_of_an_if() -> None:
     code = SourceCode("#if A\nvoid f(int a) {\n#else\nvoid f() {\n#endif\n}\nint g() {}")
     braces = [i for i, text in enumerate(code.text) if text == "{"]
-    assert code.partner[braces[0]] == -1
+    assert code.partner[braces[0]] == code.partner[braces[1]]
     assert code.text[code.partner[braces[1]]] == "}"
     assert code.partner[braces[2]] == braces[2] + 1
 
@@ -347,10 +347,53 @@ def test_other_casts_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    "launch", ["k < < < 1, 2 > > >(x);", "k<< <1, 2> >>(x);", "k << <1, 2 >> > (x);"]
+)
+def test_a_launch_that_a_formatter_has_broken_is_one(launch: str) -> None:
+    result = rewrite(f"void f() {{ {launch} }}", "k.cu")
+    assert not result.diagnostics
+    assert "::simt::launch(::simt::Shape(1, 2" in result.text
+
+
+@pytest.mark.parametrize(
+    ("macros", "launch"),
+    [
+        ("#define L k<float><<<1, 2>>>\n", "L(x);"),
+        ("#define ON(f, n) f<<<n, 2>>>\n", "ON(k<float>, 1)(x);"),
+        ("#define SHAPE <<<1, 2>>>\n", "k<float>SHAPE(x);"),
+        ("#define INNER(f) f<<<1, 2>>>\n#define OUTER INNER(k<float>)\n", "OUTER(x);"),
+        ("#define OPEN <<<1\n#define CLOSE 2>>>\n", "k<float>OPEN, CLOSE(x);"),
+    ],
+)
+def test_a_macro_that_has_a_part_of_a_launch_is_expanded(macros: str, launch: str) -> None:
+    result = rewrite(f"{macros}void f() {{\n  {launch}\n}}", "k.cu")
+    assert not [d for d in result.diagnostics if d.line > macros.count("\n")]
+    line = result.text.splitlines()[macros.count("\n") + 2]
+    assert '::simt::launch(::simt::Shape(1, 2), "k<float>"' in line
+
+
+@pytest.mark.parametrize(
+    ("macros", "launch"),
+    [
+        ("#define ARGS x, 2\n", "k<<<1, 2>>>(ARGS);"),
+        ("#define REST 2\n#define ARGS x, REST\n", "k<<<1, 2>>>(ARGS);"),
+        ("#define ARGS(a) a, 2\n", "hipLaunchKernelGGL(k, 1, 2, 0, 0, ARGS(x));"),
+        ("#define ARGS x, 2\n#define GO(f) f<<<1, 2>>>(ARGS)\n", "GO(k);"),
+        ("#define ARGS x, 2\n#define ON(f) f<<<1, 2>>>\n", "ON(k)(ARGS);"),
+    ],
+)
+def test_a_macro_may_stand_for_several_arguments(macros: str, launch: str) -> None:
+    result = rewrite(f"{macros}void f() {{\n  {launch}\n}}", "k.cu")
+    line = result.text.splitlines()[macros.count("\n") + 2]
+    assert not [d for d in result.diagnostics if d.line > macros.count("\n")]
+    assert "simt_a0 = (x)" in line
+    assert "k(simt_a0, 2)" in line
+
+
+@pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        ("k < < < 1, 2 > > >(x);", "<<< has gaps"),
-        ("k<< <1, 2> >>(x);", "<<< has gaps"),
+        ("k < < < 1, 2 > > (x);", "no >>>"),
         ("k<<<1, 2>>>;", "no parenthesised arguments"),
         ("k<<<1, 2>>>(x;", "no parenthesised arguments"),
         ("k<<<1, 2(x);", "no >>>"),

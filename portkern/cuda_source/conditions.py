@@ -8,11 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-_DIRECTIVE = re.compile(
-    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE
-)
+from portkern.cuda_source.lexer import ELSES, IFS, Directive, SourceCode
+
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _CALL = re.compile(r"\b\w+\s*\([^()]*\)")
@@ -41,7 +40,7 @@ NVIDIA_DEVICE: Macros = {**NVIDIA, "__CUDA_ARCH__": 900}
 
 @dataclass(frozen=True)
 class Guard:
-    """One #if or #elif that the target's compiler looks at."""
+    """One #if or #elif that the target's compiler looks at; ``start`` is the offset of its '#'."""
 
     start: int
     condition: str
@@ -54,16 +53,18 @@ class _Open:
 
     taken: bool | None  # by a branch so far
     live: bool | None  # whether the branch at hand is compiled
-    start: int  # where it began
+    begin: int  # its first token
     guards: list[int] = field(default_factory=list)
 
 
 def asked_of_builds(texts: Iterable[str]) -> tuple[str, ...]:
     """The macros by which some of the texts ask whether they are built for AMD."""
-    conditions = [
-        match[2] for text in texts for match in _DIRECTIVE.finditer(text) if "USE_" in match[2]
-    ]
-    names = {name for condition in conditions for name in _NAME.findall(condition)}
+    names: set[str] = set()
+    for text in texts:
+        code = SourceCode(text if any(name in text for name in _BY_BUILDS) else "")
+        for d in code.directives:
+            if d.name in IFS or d.name in ELSES:
+                names.update(code.text[d.begin + 2 : d.end])
     return tuple(name for name in _BY_BUILDS if name in names)
 
 
@@ -123,59 +124,61 @@ def _compared(left: int | None, op: ast.cmpop, right: int | None) -> int | None:
             return None
 
 
-def branches(code: str, macros: Macros) -> tuple[list[tuple[int, int]], list[Guard]]:
-    """The ranges that are not compiled, and the conditions that are looked at."""
+def branches(code: SourceCode, macros: Macros) -> tuple[list[tuple[int, int]], list[Guard]]:
+    """The ranges of tokens that are not compiled, and the conditions that are looked at."""
     dead: list[tuple[int, int]] = []
     guards: list[Guard] = []
     stack: list[_Open] = []
-    for match in _DIRECTIVE.finditer(code):
-        name, rest = match[1], match[2].strip()
-        if name in ("if", "ifdef", "ifndef"):
+    for d in code.directives:
+        if d.name in IFS:
             inside_dead = bool(stack) and stack[-1].live is False
-            condition = rest if name == "if" else f"{'!' * (name == 'ifndef')}defined({rest})"
-            opened = _Open(False, False, match.end())
-            if not inside_dead:
-                opened.live = opened.taken = value(condition, macros)
-                opened.guards.append(len(guards))
-                guards.append(Guard(match.start(), condition, alternative=False))
-            else:
+            opened = _Open(False, False, d.end)
+            if inside_dead:
                 opened.taken = True
-            stack.append(opened)
-        elif stack:
-            _close(stack[-1], match, dead, guards)
-            if name == "endif":
-                stack.pop()
             else:
-                _next_branch(stack[-1], match, rest if name == "elif" else "1", macros, guards)
-    for opened in stack:
-        if opened.live is False:
-            dead.append((opened.start, len(code)))
+                _ask(opened, code, d, macros, guards)
+                opened.taken = opened.live
+            stack.append(opened)
+        elif stack and (d.name in ELSES or d.name == "endif"):
+            opened = stack[-1]
+            if opened.live is False:
+                dead.append((opened.begin, d.begin))
+            if d.name == "endif":
+                stack.pop()
+                continue
+            for index in opened.guards:
+                guards[index] = replace(guards[index], alternative=True)
+            _next_branch(opened, code, d, macros, guards)
+    dead += [(opened.begin, len(code.tokens)) for opened in stack if opened.live is False]
     return dead, guards
 
 
-def _close(
-    opened: _Open, match: re.Match[str], dead: list[tuple[int, int]], guards: list[Guard]
+def _ask(
+    opened: _Open, code: SourceCode, d: Directive, macros: Macros, guards: list[Guard]
 ) -> None:
-    if opened.live is False:
-        dead.append((opened.start, match.start()))
-    if match[1] != "endif":
-        for index in opened.guards:
-            guard = guards[index]
-            guards[index] = Guard(guard.start, guard.condition, alternative=True)
+    """Whether the branch is compiled that the directive begins, as far as its condition says."""
+    condition = code.flat(d.begin + 2, d.end)
+    if d.name.endswith("def"):
+        condition = f"{'!' * d.name.endswith('ndef')}defined({condition})"
+    if d.name == "else":
+        condition = "1"
+    else:
+        opened.guards.append(len(guards))
+        guards.append(Guard(code.tokens[d.begin].begin, condition, alternative=False))
+    opened.live = value(condition, macros)
 
 
 def _next_branch(
-    opened: _Open, match: re.Match[str], condition: str, macros: Macros, guards: list[Guard]
+    opened: _Open, code: SourceCode, d: Directive, macros: Macros, guards: list[Guard]
 ) -> None:
-    opened.start = match.end()
+    opened.begin = d.end
     if opened.taken:
         opened.live = False
         return
-    result = value(condition, macros)
-    if match[1] == "elif":
-        opened.guards.append(len(guards))
-        guards.append(Guard(match.start(), condition, alternative=False))
+    _ask(opened, code, d, macros, guards)
+    result = opened.live
     # After a branch that may have been taken, it is uncertain whether this one is compiled.
-    opened.live = result if result is False or opened.taken is False else None
+    if result and opened.taken is None:
+        opened.live = None
     if result is not False:
         opened.taken = result

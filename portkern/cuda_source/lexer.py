@@ -56,6 +56,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _KINDS = {kind.value: kind for kind in Kind} | {"raw": Kind.STRING}
+COMMENT = re.compile(rf"{_LINE_COMMENT}|{_BLOCK_COMMENT}", re.DOTALL)
 _NOT_A_LINE_BREAK = re.compile(rf"{_SPLICE}|{_LINE_COMMENT}|{_BLOCK_COMMENT}", re.DOTALL)
 
 
@@ -83,13 +84,15 @@ def tokenize(source: str) -> list[Token]:
 
 @dataclass(frozen=True)
 class Macro:
-    """One ``#define``; ``params`` is None for an object-like macro, and has ``__VA_ARGS__``."""
+    """One ``#define``; ``params`` is None for an object-like macro, and has ``__VA_ARGS__``.
+    ``order`` has the parameters as they are listed, the last as ``__VA_ARGS__`` for ``...``."""
 
     name: str
     params: frozenset[str] | None
     variadic: frozenset[str]  # the parameters that stand for any number of arguments
     body: tuple[Token, ...]
     conditional: bool  # within #if: another definition may be the one in force
+    order: tuple[str, ...] = ()
 
 
 class Directive(NamedTuple):
@@ -144,7 +147,9 @@ class SourceCode:
         self.text = [token.text for token in self.tokens]
         self.directives = list(self._find_directives())
         self._begins = [d.begin for d in self.directives]
-        self.partner = [-1] * len(self.tokens)  # of each bracket; -1: none
+        # Of each bracket; -1: none. Where branches of an #if open one each, all have the same.
+        self.partner = [-1] * len(self.tokens)
+        self._alike: dict[int, list[int]] = {}  # those of earlier branches, by the last's
         self._match_brackets()
 
     def _find_directives(self) -> Iterator[Directive]:
@@ -166,13 +171,28 @@ class SourceCode:
     def _match_brackets(self) -> None:
         stack: list[int] = []
         branches = Branches[list[int]]()
+        ends: list[list[list[int]]] = []  # at each open #if: what its branches so far leave open
         at = 0
         for d in self.directives:
             self._match_range(at, d.begin, stack)
             self._match_range(d.body, d.end, [])
+            if d.name in IFS:
+                ends.append([])
+            elif d.name in ELSES and ends:
+                ends[-1].append(stack)
+            elif d.name == "endif" and ends:
+                self._note_alike(ends.pop(), stack)
             stack = branches.pass_by(d, self.text[d.begin + 2 : d.end], stack).copy()
             at = d.end
         self._match_range(at, len(self.tokens), stack)
+
+    def _note_alike(self, earlier: list[list[int]], last: list[int]) -> None:
+        """Branches that each open a bracket share the one that closes it."""
+        for stack in earlier:
+            if len(stack) == len(last):
+                for mine, other in zip(stack, last, strict=True):
+                    if mine != other and self.text[mine] == self.text[other]:
+                        self._alike.setdefault(other, []).append(mine)
 
     def _match_range(self, first: int, last: int, stack: list[int]) -> None:
         text = self.text
@@ -185,8 +205,14 @@ class SourceCode:
                 while depth >= 0 and text[stack[depth]] != CLOSE[text[i]]:
                     depth -= 1
                 if depth >= 0:
-                    self.partner[i], self.partner[stack[depth]] = stack[depth], i
+                    self.partner[i] = stack[depth]
+                    self._close(stack[depth], i)
                     del stack[depth:]
+
+    def _close(self, opening: int, closing: int) -> None:
+        self.partner[opening] = closing
+        for other in self._alike.pop(opening, ()):
+            self._close(other, closing)
 
     def directive(self, i: int) -> Directive | None:
         """The directive that token ``i`` belongs to."""
@@ -226,8 +252,21 @@ class SourceCode:
         variadic = {self.text[i - 1] for i in inside if self.text[i] == "..."} & params
         anyway = {"__VA_ARGS__", "__VA_OPT__"}
         return Macro(
-            name, frozenset(params | anyway), frozenset(variadic | anyway), body, conditional
+            name,
+            frozenset(params | anyway),
+            frozenset(variadic | anyway),
+            body,
+            conditional,
+            tuple(self._listed(inside)),
         )
+
+    def _listed(self, parameters: range) -> Iterator[str]:
+        """A macro's parameters in their order; ``args...`` is one of them, and so is ``...``."""
+        for i in parameters:
+            if self.text[i] == "..." and self.tokens[i - 1].kind is not Kind.NAME:
+                yield "__VA_ARGS__"
+            elif self.tokens[i].kind is Kind.NAME:
+                yield self.text[i]
 
     def last_line(self, i: int) -> int:
         """The line on which token ``i`` ends."""

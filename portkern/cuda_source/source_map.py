@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from portkern.cuda_source.lexer import ELSES, IFS, Kind, Macro, SourceCode, Token, join
+from portkern.cuda_source.conditions import branches
+from portkern.cuda_source.expansion import NoExpansion, expanded
+from portkern.cuda_source.lexer import Kind, Macro, SourceCode, Token, join
 
 _BUILTIN = frozenset(
     "void bool char short int long float double unsigned signed auto const volatile size_t "
@@ -32,8 +34,11 @@ class Parameter:
 
 
 class SourceMap:
-    def __init__(self, text: str) -> None:
+    """``within``: the source, and the token in it, that a text was made of by macros."""
+
+    def __init__(self, text: str, within: tuple[SourceMap, int] | None = None) -> None:
         self.code = SourceCode(text)
+        self._within = within
 
     # ---- branches ----------------------------------------------------------------------------
 
@@ -46,25 +51,8 @@ class SourceMap:
     @cached_property
     def _dead(self) -> tuple[list[int], list[int]]:
         """Where dead ranges begin, and where they end."""
-        ranges: list[tuple[int, int]] = []
-        stack: list[tuple[str, int]] = []  # "dead", "taken" or "open"; where the branch begins
-        for d in self.code.directives:
-            operands = self.code.text[d.begin + 2 : d.end]
-            if d.name in IFS:
-                stack.append((_branch(d.name, operands), d.end))
-            elif d.name in ELSES and stack:
-                state, begin = stack[-1]
-                if state == "dead":
-                    ranges.append((begin, d.begin))
-                after = {"dead": _branch(d.name, operands), "taken": "dead"}
-                stack[-1] = after.get(state, "open"), d.end
-            elif d.name == "endif" and stack:
-                state, begin = stack.pop()
-                if state == "dead":
-                    ranges.append((begin, d.begin))
-        ranges += [(begin, len(self.code.tokens)) for state, begin in stack if state == "dead"]
         outer: list[tuple[int, int]] = []
-        for begin, end in sorted(ranges):
+        for begin, end in sorted(branches(self.code, {})[0]):
             if not outer or begin >= outer[-1][1]:
                 outer.append((begin, end))
         return [begin for begin, _ in outer], [end for _, end in outer]
@@ -72,23 +60,62 @@ class SourceMap:
     # ---- macros ------------------------------------------------------------------------------
 
     @cached_property
+    def _defined(self) -> dict[str, list[tuple[int, Macro | None]]]:
+        """What is defined by each name, and where, in order; None: it is undefined there."""
+        code, defined = self.code, dict[str, list[tuple[int, Macro | None]]]()
+        for d in code.directives:
+            if d.name not in ("define", "undef") or d.end < d.begin + 3 or self.is_dead(d.begin):
+                continue
+            macro = code.macro(d, conditional=False) if d.name == "define" else None
+            defined.setdefault(code.text[d.begin + 2], []).append((d.begin, macro))
+        return defined
+
+    @cached_property
     def macros(self) -> dict[str, Macro]:
         """By name; the last definition of each that is not dead."""
-        code = self.code
-        return {
-            macro.name: macro
-            for d in code.directives
-            if d.name == "define" and not self.is_dead(d.begin)
-            for macro in [code.macro(d, conditional=False)]
+        last = {
+            name: next((macro for _, macro in reversed(each) if macro), None)
+            for name, each in self._defined.items()
         }
+        return {name: macro for name, macro in last.items() if macro is not None}
+
+    @property
+    def all_macros(self) -> Iterator[Macro]:
+        """Each definition, with those around a text that a macro wrote."""
+        for each in self._defined.values():
+            yield from (macro for _, macro in each if macro is not None)
+        if self._within is not None:
+            yield from self._within[0].all_macros
+
+    def macro_at(self, name: str, i: int) -> Macro | None:
+        """The macro that a name is at token ``i``: as the last directive before it has it."""
+        if name in self._defined:
+            for begin, macro in reversed(self._defined[name]):
+                if begin < i:
+                    return macro
+        return self._within[0].macro_at(name, self._within[1]) if self._within else None
+
+    def expanded(self, first: int, last: int) -> SourceMap | None:
+        """The range as the preprocessor leaves it; None where that has no end."""
+        try:
+            text = expanded(self.code, first, last, lambda name: self.macro_at(name, first))
+        except NoExpansion:
+            return None
+        return SourceMap(text)
+
+    def expanded_pieces(self, first: int, last: int) -> tuple[str, ...]:
+        """:meth:`pieces`, where a macro may stand for several; all others stay as they are."""
+        plain = self.pieces(first, last)
+        if not any(self.macro_at(self.code.text[i], i) for i in range(first, last)):
+            return plain
+        inner = self.expanded(first, last)
+        whole = inner.pieces(0, len(inner.code.tokens) - 1) if inner else plain
+        return whole if len(whole) != len(plain) else plain
 
     def macro_parameters(self, define: int) -> tuple[str, ...]:
         """In their order, of the ``#define`` that begins at token ``define``."""
         d = self.code.directive(define)
-        if d is None or d.body <= d.begin + 3:
-            return ()
-        inside = range(d.begin + 4, d.body - 1)
-        return tuple(self.code.text[i] for i in inside if self.code.text[i] != ",")
+        return self.code.macro(d, conditional=False).order if d is not None else ()
 
     # ---- functions ---------------------------------------------------------------------------
 
@@ -181,14 +208,6 @@ class SourceMap:
                 begin = i + 1
             i += 1
         yield begin, last
-
-
-def _branch(directive: str, operands: list[str]) -> str:
-    if directive not in ("if", "elif"):
-        return "taken" if directive == "else" else "open"
-    if operands in (["0"], ["false"]):
-        return "dead"
-    return "taken" if operands in (["1"], ["true"]) else "open"
 
 
 def _parameter(tokens: list[Token]) -> Parameter | None:

@@ -8,34 +8,40 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source import tree
+from portkern.cuda_source.expansion import use_at
+from portkern.cuda_source.functions import (
+    DEVICE,
+    KERNEL,
+    Function,
+    Markers,
+    bounds,
+    device_functions,
+    parameters,
+    template,
+)
 from portkern.cuda_source.launches import Launch, launches
-from portkern.cuda_source.lexer import ELSES, IFS, Kind
+from portkern.cuda_source.lexer import ELSES, IFS
 from portkern.cuda_source.source_map import Parameter, SourceMap
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 __all__ = ["Kernel", "Launch", "Parameter", "Syntax", "parse"]
 
-#: Parentheses after these hold no parameters of a function.
-_ATTRIBUTES = frozenset(
-    "__launch_bounds__ __attribute__ __align__ alignas __declspec noexcept requires decltype "
-    "__cluster_dims__ __block_size__ __maxnreg__ amdgpu_waves_per_eu".split()
-)
-#: Directives that may stand within a declaration's head.
-_WITHIN_HEAD = frozenset(
-    ["if", "ifdef", "ifndef", "else", "elif", "elifdef", "elifndef", "endif", "pragma"]
-)
+_MOST_INDIRECT = 8
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A definition. ``start`` and ``stop`` are its offsets in characters, with ``template <…>``
-    and the body's braces; ``bounds`` are the arguments of ``__launch_bounds__``."""
+    and the body's braces; ``bounds`` are the arguments of ``__launch_bounds__``. ``macro`` wrote
+    the whole of it, where its use stands; '' for a kernel that stands there itself."""
 
     name: str
     line: int
@@ -45,53 +51,106 @@ class Kernel:
     parameters: tuple[Parameter, ...]
     template: tuple[Parameter, ...]
     bounds: tuple[str, ...]
+    macro: str = ""
 
 
 class Syntax:
     """A source that was read. What ``#if 0`` takes out is not there."""
 
-    def __init__(self, text: str, markers: frozenset[str]) -> None:
+    def __init__(self, text: str, markers: Markers) -> None:
         self.text = text
         self._map = SourceMap(text)
-        self._markers = markers | self.markers
+        self._markers = {**markers, **self.markers}
 
     @cached_property
-    def markers(self) -> frozenset[str]:
-        """Macros of this source that stand for ``__global__``, such as ``#define KERNEL …``."""
-        return frozenset(
-            macro.name
-            for macro in self._map.macros.values()
-            if any(t.text == "__global__" for t in macro.body)
-            and not any(t.text in ("{", "##", "void") for t in macro.body)
-        )
+    def markers(self) -> Markers:
+        """Macros of this source that stand for words of a head with ``__global__`` or
+        ``__device__`` among them, such as ``#define KERNEL …``."""
+        known: dict[str, frozenset[str]] = {}
+        for _ in range(_MOST_INDIRECT):
+            before = len(known)
+            for macro in self._map.macros.values():
+                texts = [token.text for token in macro.body]
+                if not {"{", ";", "=", "##"} & set(texts):
+                    marks = {word for word in texts if word in (KERNEL, DEVICE)}
+                    marks.update(*(known[word] for word in texts if word in known))
+                    if marks:
+                        known[macro.name] = frozenset(marks)
+            if len(known) == before:
+                break
+        return known
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(kernel for kernel, macro in self._all_kernels if not macro)
+        """Those that uses of macros make are there too, each where the use is."""
+        own = [self._kernel(f) for f in self.functions if f.kernel and not f.in_macro]
+        return tuple(sorted([*own, *self._made()], key=lambda kernel: kernel.start))
 
     @cached_property
     def macro_kernels(self) -> tuple[Kernel, ...]:
         """Those that a macro's body defines; their names may be the macro's parameters."""
-        return tuple(kernel for kernel, macro in self._all_kernels if macro)
+        return tuple(self._kernel(f) for f in self.functions if f.kernel and f.in_macro)
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """The definitions of kernels and device functions, those in macros' bodies among them."""
+        return tuple(device_functions(self._map, self._markers))
+
+    @property
+    def source_map(self) -> SourceMap:
+        return self._map
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         return launches(self._map)
 
-    @cached_property
-    def _all_kernels(self) -> tuple[tuple[Kernel, bool], ...]:
-        kernels: dict[tuple[int, int], tuple[Kernel, bool]] = {}
-        for i, token in enumerate(self._map.code.tokens):
-            if token.kind is not Kind.NAME or token.text != "__global__":
-                if token.text not in self._markers or self._map.code.directive(i):
-                    continue
-            if self._map.is_dead(i):
+    def _kernel(self, function: Function) -> Kernel:
+        source, code = self._map, self._map.code
+        return Kernel(
+            function.name,
+            code.tokens[function.name_at].line,
+            code.last_line(function.end),
+            code.tokens[function.head].begin,
+            code.tokens[function.end].end,
+            parameters(source, function),
+            template(source, function),
+            bounds(source, function),
+        )
+
+    def _made(self) -> Iterator[Kernel]:
+        """The kernels that macros write, with the lines and offsets of the uses."""
+        code, i = self._map.code, 0
+        makers = {name for name in self._map.macros if self._makes_kernels(name)}
+        while makers and i < len(code.tokens) - 1:
+            macro = self._map.macro_at(code.text[i], i) if code.text[i] in makers else None
+            end = use_at(code, i, macro) if macro and code.directive(i) is None else None
+            if end is None or self._map.is_dead(i):
+                i += 1
                 continue
-            kernel = _kernel(self._map, i)
-            if kernel is not None:
-                in_macro = self._map.code.directive(i) is not None
-                kernels.setdefault((kernel.start, kernel.stop), (kernel, in_macro))
-        return tuple(kernels.values())
+            first, last = code.tokens[i], code.tokens[end - 1]
+            written = self._map.expanded(i, end)
+            for kernel in Syntax(written.code.source, self._markers).kernels if written else ():
+                yield replace(
+                    kernel,
+                    line=first.line,
+                    last_line=code.last_line(end - 1),
+                    start=first.begin,
+                    stop=last.end,
+                    macro=macro.name if macro else "",
+                )
+            i = end
+
+    def _makes_kernels(self, name: str) -> bool:
+        """Whether a kernel's body stands in the macro, or in one that it uses."""
+        reached, fresh = {name}, [name]
+        while fresh:
+            texts = {token.text for token in self._map.macros[fresh.pop()].body}
+            if "{" in texts and not texts.isdisjoint({KERNEL, *self._markers}):
+                return True
+            more = texts & self._map.macros.keys() - reached
+            reached |= more
+            fresh += more
+        return False
 
     def condition(self, offset: int) -> str:
         """The innermost directive that decides whether the text at an offset is compiled, as
@@ -110,30 +169,16 @@ class Syntax:
 
     @cached_property
     def root(self) -> Node:
-        return _parser().parse(self.text.encode("utf-8", "replace")).root_node
+        return tree.root(self.text)
 
     def text_of(self, node: Node | None) -> str:
         """'' for a node that is not there."""
-        text = node.text if node is not None else None
-        return text.decode("utf-8", "replace") if text is not None else ""
+        return tree.text(node)
 
     def nodes(self, *types: str) -> Iterator[Node]:
         """Those of the types (all, when none is named) in reading order, without comments and
         what ``#if 0`` takes out."""
-        stack = [self.root]
-        while stack:
-            node = stack.pop()
-            if node.type == "comment":
-                continue
-            if not types or node.type in types:
-                yield node
-            children = node.children
-            if node.type == "preproc_if":
-                asked = self.text_of(node.child_by_field_name("condition")).strip()
-                if asked in ("0", "false"):
-                    otherwise = node.child_by_field_name("alternative")
-                    children = [otherwise] if otherwise is not None else []
-            stack.extend(reversed(children))
+        return tree.nodes(self.root, *types)
 
     def span(self, node: Node) -> tuple[int, int]:
         """A node's offsets in characters; the tree counts bytes."""
@@ -159,112 +204,6 @@ class Syntax:
         return sizes, lengths
 
 
-def parse(text: str, *, markers: frozenset[str] = frozenset()) -> Syntax:
-    """``markers``: macros of other files that stand for ``__global__``. Never fails."""
+def parse(text: str, *, markers: Markers = MappingProxyType({})) -> Syntax:
+    """``markers`` are those of other files. Never fails."""
     return Syntax(text, markers)
-
-
-@cache
-def _parser() -> Parser:
-    import tree_sitter
-    import tree_sitter_cuda
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-
-
-def _kernel(source: SourceMap, at: int) -> Kernel | None:
-    """The definition that the ``__global__`` at ``at`` belongs to; None for a declaration."""
-    code, text = source.code, source.code.text
-    directive = code.directive(at)
-    last = directive.end if directive else len(text)
-    place = _parameters(source, at + 1, last)
-    if place is None:
-        return None
-    opening, closing, body = place
-    name_at = opening - 1
-    if text[name_at] == ">":  # a specialisation
-        name_at = code.open_angle(name_at, at) - 1
-    elif text[name_at] == ")":  # KERNEL_NAME(x)(int a)
-        name_at = code.partner[name_at] - 1
-    if name_at <= at or code.tokens[name_at].kind is not Kind.NAME:
-        return None
-    is_macro = text[opening - 1] == ")"
-    name = code.flat(name_at, opening) if is_macro else text[name_at]
-    head = _head(source, at)
-    end = code.partner[body] if code.partner[body] > 0 else last - 1
-    return Kernel(
-        name,
-        code.tokens[name_at].line,
-        code.last_line(end),
-        code.tokens[head].begin,
-        code.tokens[end].end,
-        source.parameters(opening + 1, closing),
-        _template(source, head, at),
-        _bounds(source, head, body),
-    )
-
-
-def _parameters(source: SourceMap, first: int, last: int) -> tuple[int, int, int] | None:
-    """Of a function definition: its parameters' parentheses and its body's brace."""
-    code, text = source.code, source.code.text
-    parameters: tuple[int, int] | None = None
-    i = first
-    while i < last:
-        directive = code.directive(i)
-        if directive is not None and directive.end < last:
-            i = directive.end
-            continue
-        if text[i] == "{":
-            return (*parameters, i) if parameters else None
-        if text[i] in (";", "}", "="):
-            return None
-        if text[i] == "(":
-            close = code.partner[i]
-            if not i < close < last:
-                return None
-            if text[i - 1] not in _ATTRIBUTES and i > first:
-                parameters = i, close
-            i = close
-        i += 1
-    return None
-
-
-def _head(source: SourceMap, at: int) -> int:
-    """Where the declaration begins that has ``__global__`` at ``at``."""
-    code, text = source.code, source.code.text
-    inside = code.directive(at)
-    first = inside.body if inside else 0
-    head = i = at
-    while i > first:
-        i -= 1
-        directive = code.directive(i) if inside is None else None
-        if directive is not None:
-            if directive.name not in _WITHIN_HEAD:
-                break
-            i = directive.begin
-            continue
-        if text[i] in ("{", "}", ";", ":", "\\"):
-            break
-        if text[i] == ">" and (angle := code.open_angle(i, first)) > 0:
-            i = angle
-        elif text[i] in (")", "]"):
-            i = max(code.partner[i], first)
-        head = i
-    return head
-
-
-def _template(source: SourceMap, head: int, at: int) -> tuple[Parameter, ...]:
-    code, text = source.code, source.code.text
-    for i in range(head, at):
-        if text[i] == "template" and text[i + 1] == "<":
-            close = code.close_angle(i + 1, at)
-            return source.parameters(i + 2, close) if close > 0 else ()
-    return ()
-
-
-def _bounds(source: SourceMap, head: int, body: int) -> tuple[str, ...]:
-    code, text = source.code, source.code.text
-    for i in range(head, body):
-        if text[i] == "__launch_bounds__" and text[i + 1] == "(" and code.partner[i + 1] > 0:
-            return source.pieces(i + 2, code.partner[i + 1])
-    return ()

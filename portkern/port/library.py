@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source import conditions, syntax
+from portkern.cuda_source.functions import KERNEL
 from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.errors import ConfigError
 from portkern.port import build_files, source_text, triton_source
@@ -278,12 +279,13 @@ class _Reading:
         self, by_folder: dict[Path, BuildSettings]
     ) -> tuple[tuple[SourceFile, ...], tuple[SourceFile, ...]]:
         """Sources, and headers. Macros that stand for ``__global__`` are known to all."""
-        marked = [
-            syntax.parse(source.text).markers
+        markers = {
+            name: marks
             for source in self._texts.values()
             if "__global__" in source.text and "define" in source.text
-        ]
-        markers = frozenset[str]().union(*marked)
+            for name, marks in syntax.parse(source.text).markers.items()
+            if KERNEL in marks
+        }
         sources: list[SourceFile] = []
         headers: list[SourceFile] = []
         for name, source in self._texts.items():

@@ -9,9 +9,6 @@ from functools import lru_cache
 
 from portkern.port.lint.source import Source, split
 
-_CHEVRONS = re.compile(r"\b(\w+)\s*(?:<[^<>;{}]*>)?\s*<<<(.*?)>>>", re.DOTALL)
-_GGL = re.compile(r"\bhipLaunchKernelGGL(?=\s*\()")
-_NAME = re.compile(r"^\W*(?:HIP_KERNEL_NAME\s*\(\W*)?(?:\w+\s*::\s*)*(\w+)")
 _DIM3 = re.compile(
     r"\bdim3\s+(\w+)\s*(?:\(([^;]*)\)|\{([^;]*)\}|=\s*(?:dim3)?\s*[({]([^;]*)[)}])\s*;"
 )
@@ -36,21 +33,20 @@ def launches(source: Source) -> tuple[Launch, ...]:
 
 
 def _launches(source: Source) -> Iterator[Launch]:
-    if "<<<" in source.code:
-        for match in _CHEVRONS.finditer(source.code):
-            yield _launch(source, match[1], match.start(), split(match[2]))
-    if "hipLaunchKernelGGL" in source.words:
-        for call in source.calls(_GGL):
-            kernel = _NAME.search(call.arguments[0]) if call.arguments else None
-            name = kernel[1] if kernel else ""
-            yield _launch(source, name, call.start, list(call.arguments[1:4]))
-
-
-def _launch(source: Source, kernel: str, at: int, parts: list[str]) -> Launch:
-    grid, block, shared, *_ = [*parts, "", "", ""]
-    return Launch(
-        kernel, at, grid, block, shared, _threads(source, at, block), source.integer(shared)
-    )
+    """A launch that a macro writes counts where the macro is used, if it is."""
+    found = source.syntax.launches
+    used = {launch.macro for launch in found if launch.macro != launch.function}
+    for launch in found:
+        if launch.macro != launch.function or launch.macro not in used or not launch.macro:
+            yield Launch(
+                launch.kernel,
+                launch.at,
+                launch.grid,
+                launch.block,
+                launch.shared,
+                _threads(source, launch.at, launch.block),
+                source.integer(launch.shared),
+            )
 
 
 def _threads(source: Source, at: int, block: str) -> int | None:

@@ -12,28 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from portkern.cuda_source import conditions
+from portkern.cuda_source.blanked import blanked
 from portkern.cuda_source.constants import integer
+from portkern.cuda_source.functions import Function as Definition
+from portkern.cuda_source.lexer import SourceCode
+from portkern.cuda_source.syntax import Syntax, parse
 
-_BLANK = re.compile(
-    r"""
-      (?P<comment> //[^\n\\]*(?:\\(?:\r?\n|.)[^\n\\]*)* | /\*.*?(?:\*/|\Z) )
-    | (?P<raw> \bR"(?P<mark>[^()\\\s"]{0,16})\( .*? \)(?P=mark)" )
-    | (?P<string> "[^"\\\n]*(?:\\(?:\r\n|.)[^"\\\n]*)*" )
-    | (?P<char> (?<![0-9a-fA-F])'[^'\\\n]*(?:\\.[^'\\\n]*)*' )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _HASH = re.compile(r"""(?P<string>"[^"\n]*"|'[^'\n]*')|(?P<comment>(?:(?<=\s)|^)\#[^\n]*)""", re.M)
 _VISIBLE = re.compile(r"[^\n]")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_BRACKET = re.compile(r"[][(){}]")
-_PARTNER = {")": "(", "]": "[", "}": "{"}
-_QUALIFIER = re.compile(r"\b__(?:global|device)__\b")
-_ATTRIBUTE = re.compile(
-    r"\b(?:__launch_bounds__|__attribute__|__align__|__declspec|__block_size__|__cluster_dims__"
-    r"|alignas|noexcept|decltype)\s*$"
-)
-_HEAD_END = re.compile(r"[;={}]")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\()?((?:[^\n\\]|\\\r?\n|\\.)*)", re.M)
 _CONSTANT = re.compile(
     r"\b(?:constexpr|const|enum\s*\w*\s*\{)\s*((?:(?:static|inline|__device__|const|constexpr"
@@ -49,7 +36,7 @@ _BUILD = re.compile(r"(?:CMakeLists\.txt|\.cmake|[Mm]akefile(?:\.\w+)?|\.mk|\.py
 
 @dataclass(frozen=True)
 class Function:
-    """A device function: its head begins at ``start``, its body lies in ``[open, close)``."""
+    """A device function: its mark stands at ``start``, its body lies in ``[open, close)``."""
 
     name: str
     kernel: bool
@@ -57,7 +44,7 @@ class Function:
     parameters: str
     open: int
     close: int
-    head: str  # from the qualifier to the parameters
+    head: str  # what stands before the parameters, its template too
 
 
 @dataclass(frozen=True)
@@ -90,36 +77,18 @@ class Source:
         self.name = name
         self.headers = headers
         self.build_file = _BUILD.search(name) is not None
-        comments: list[tuple[int, int]] = []
-        strings: list[tuple[int, int]] = []
-        for match in (_HASH if self.build_file else _BLANK).finditer(text):
-            if match.lastgroup == "comment" or match["comment"] is not None:
-                comments.append(match.span())
-            else:
-                strings.append((match.start() + 1, match.end() - 1))
-        code = _blanked(text, comments + strings)
-        dead, self.guards = ([], []) if self.build_file else self._branches(code, amd=amd)
-        self.code = _blanked(code, dead)
-        # An inner range of a dead branch may be a string; the outer one swallows it.
-        self.quoted = _blanked(_blanked(text, comments), dead)
+        self.guards: list[conditions.Guard] = []
+        if self.build_file:
+            found = list(_HASH.finditer(text))
+            comments = [match.span() for match in found if match["comment"] is not None]
+            strings = [(m.start() + 1, m.end() - 1) for m in found if m["comment"] is None]
+            self.code = _blanked(text, comments + strings)
+            self.quoted = _blanked(text, comments)
+        else:
+            code = SourceCode(text)
+            dead, self.guards = _branches(code, conditions.AMD if amd else conditions.NVIDIA)
+            self.code, self.quoted = blanked(code, dead)
         self._lines = [match.start() for match in re.finditer("\n", text)]
-
-    @staticmethod
-    def _branches(code: str, *, amd: bool) -> tuple[list[tuple[int, int]], list[conditions.Guard]]:
-        if "#" not in code:
-            return [], []
-        macros = conditions.AMD if amd else conditions.NVIDIA
-        dead, guards = conditions.branches(code, macros)
-        # What only a dead branch defines is not defined, which kills more branches.
-        live: set[str] = set()
-        absent: set[str] = set()
-        for match in _DEFINE.finditer(code):
-            inside = any(start <= match.start() < stop for start, stop in dead)
-            (absent if inside else live).add(match[1])
-        absent -= live
-        if absent:
-            return conditions.branches(code, {**macros, **dict.fromkeys(absent)})
-        return dead, guards
 
     def line(self, at: int) -> int:
         return bisect_right(self._lines, at - 1) + 1
@@ -139,22 +108,19 @@ class Source:
         return any(word.startswith("hip") and word[3:4].isupper() for word in self.words)
 
     @cached_property
+    def syntax(self) -> Syntax:
+        """Its functions and launches; what a compiler for another vendor sees is not there."""
+        around = {k: v for header in self.headers for k, v in header.syntax.markers.items()}
+        return parse(self.code, markers=around)
+
+    @cached_property
     def _brackets(self) -> dict[int, int]:
-        partner: dict[int, int] = {}
-        stack: list[int] = []
-        for match in _BRACKET.finditer(self.code):
-            at, bracket = match.start(), match[0]
-            if bracket not in _PARTNER:
-                stack.append(at)
-                continue
-            # Whatever else is open inside was never closed.
-            depth = len(stack) - 1
-            while depth >= 0 and self.code[stack[depth]] != _PARTNER[bracket]:
-                depth -= 1
-            if depth >= 0:
-                partner[stack[depth]], partner[at] = at, stack[depth]
-                del stack[depth:]
-        return partner
+        code = self.syntax.source_map.code
+        return {
+            code.tokens[i].begin: code.tokens[partner].begin
+            for i, partner in enumerate(code.partner)
+            if partner >= 0
+        }
 
     def partner(self, at: int) -> int:
         """The bracket that belongs to the one at ``at``; -1: there is none."""
@@ -162,42 +128,25 @@ class Source:
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        return tuple(self._find_functions())
+        """Those in macros' bodies too, whose names may be the macros' parameters."""
+        code = self.syntax.source_map.code
+        return tuple(self._function(f) for f in self.syntax.functions if code.partner[f.body] > 0)
 
-    def _find_functions(self) -> Iterator[Function]:
-        code, last = self.code, 0
-        for match in _QUALIFIER.finditer(code):
-            if match.start() < last:
-                continue
-            at = match.end()
-            while True:
-                opening = code.find("(", at)
-                closing = self.partner(opening) if opening >= 0 else -1
-                if closing < 0 or _HEAD_END.search(code, at, opening):
-                    break
-                if _ATTRIBUTE.search(code, at, opening):
-                    at = closing + 1
-                    continue
-                body = re.compile(r"[^;{}=]*\{").match(code, closing + 1)
-                if body is None:
-                    break
-                brace = body.end() - 1
-                close = self.partner(brace)
-                if close < 0:
-                    break
-                name = re.compile(r"(\w*)\s*$").search(code, at, opening)
-                head = code[max(0, code.rfind(";", 0, match.start())) : opening]
-                yield Function(
-                    name[1] if name else "",
-                    "__global__" in code[match.start() : opening],
-                    match.start(),
-                    code[opening + 1 : closing],
-                    brace + 1,
-                    close,
-                    head,
-                )
-                last = brace
-                break
+    def _function(self, found: Definition) -> Function:
+        begins = [
+            self.syntax.source_map.code.tokens[i].begin
+            for i in (found.mark, found.head, found.opening, found.closing, found.body, found.end)
+        ]
+        mark, head, opening, closing, body, end = begins
+        return Function(
+            found.name,
+            found.kernel,
+            mark,
+            self.code[opening + 1 : closing],
+            body + 1,
+            end,
+            self.code[head:opening],
+        )
 
     def function_at(self, at: int) -> Function | None:
         for function in self.functions:
@@ -277,6 +226,22 @@ class Source:
         start = max(self.code.rfind(mark, 0, at) for mark in ";{}") + 1
         stop = re.compile(r"[;{}]").search(self.code, at)
         return self.code[start : stop.start() if stop else len(self.code)]
+
+
+def _branches(
+    code: SourceCode, macros: conditions.Macros
+) -> tuple[list[tuple[int, int]], list[conditions.Guard]]:
+    """What only a dead branch defines is not defined, which makes more branches dead."""
+    dead, guards = conditions.branches(code, macros)
+    live: set[str] = set()
+    absent: set[str] = set()
+    for d in code.directives:
+        if d.name == "define" and d.begin + 2 < d.end:
+            inside = any(begin <= d.begin < end for begin, end in dead)
+            (absent if inside else live).add(code.text[d.begin + 2])
+    if absent <= live:
+        return dead, guards
+    return conditions.branches(code, {**macros, **dict.fromkeys(absent - live)})
 
 
 def split(text: str) -> list[str]:

@@ -155,7 +155,7 @@ class Declarations:
         """Of each token the innermost bracket that is open before it; -1: none."""
         openers, open_ = [], [-1]
         for i, partner in enumerate(self._code.partner):
-            if 0 <= partner < i and len(open_) > 1:
+            while 0 <= partner < i and len(open_) > 1 and open_[-1] >= partner:
                 open_.pop()
             openers.append(open_[-1])
             if partner > i:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -133,10 +132,8 @@ class Draft:
         return self._unseen(conditions.AMD) - self._unseen(conditions.NVIDIA)
 
     def _unseen(self, macros: Macros) -> frozenset[int]:
-        begins = [token.begin for token in self.code.tokens]
-        dead, _ = conditions.branches(self.code.source, macros)
-        tokens = (range(bisect_left(begins, a), bisect_left(begins, b)) for a, b in dead)
-        return frozenset(i for places in tokens for i in places)
+        dead, _ = conditions.branches(self.code, macros)
+        return frozenset(i for places in dead for i in range(*places))
 
     def arguments(self, i: int) -> list[tuple[int, int]] | None:
         """The argument ranges of the call whose name is token ``i``; None: it is no call."""

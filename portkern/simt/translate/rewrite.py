@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from portkern.cuda_source.launches import opens
 from portkern.cuda_source.lexer import ELSES, IFS, Directive, Kind, SourceCode
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
-from portkern.simt.translate.asm_macros import expanded
+from portkern.simt.translate.asm_macros import with_uses_expanded
 from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, literal, parse
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
-from portkern.simt.translate.launches import is_spread_out, rewrite_chevrons, rewrite_ggl
+from portkern.simt.translate.launches import rewrite_chevrons, rewrite_ggl
 from portkern.simt.translate.shared_memory import rewrite_shared
 from portkern.simt.translate.shuffle_loops import rewrite_shuffles
 from portkern.simt.translate.survey import ASM, Survey, World
@@ -70,7 +71,7 @@ _Include = Callable[[bool, str], bool]
 def _rewrite(
     source: str, name: str, world: World, *, library: bool, include: _Include
 ) -> Rewritten:
-    code = SourceCode(expanded(source.removeprefix("\ufeff")))
+    code = SourceCode(with_uses_expanded(source.removeprefix("\ufeff")))
     draft = SourceDraft(code, name, world)
     survey = Survey(code, world, _WATCHED, lambda d: _include(draft, d, include))
     draft.places = survey.places
@@ -141,13 +142,9 @@ def _construct(draft: SourceDraft, i: int, library: bool) -> int:
     """Rewrite what stands at ``i``, if anything; tokens before the result are dealt with."""
     text = draft.code.text[i]
     words = draft.world.stands_for(text)
-    if text == "<<<":
-        if draft.code.text[i - 1] != "operator":
+    if text in ("<<<", "<<", "<"):
+        if opens(draft.code, i):
             rewrite_chevrons(draft, i)
-    elif text in ("<", "<<"):
-        if is_spread_out(draft.code, i, draft.places[i].last):
-            draft.report(i, "SX007", "a launch that cannot be parsed: <<< has gaps")
-            return i + 3
     elif "__shared__" in words:
         return rewrite_shared(draft, i)
     elif "__constant__" in words:

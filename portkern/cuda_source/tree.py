@@ -1,0 +1,50 @@
+"""The tree that tree-sitter's grammar of CUDA makes of a source, which includes C++, HIP, OpenCL C.
+
+Where the grammar is at a loss it marks an error and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+
+def root(source: str) -> Node:
+    return _parser().parse(source.encode("utf-8", "replace")).root_node
+
+
+def text(node: Node | None) -> str:
+    """A node as it is written; '' for one that is not there."""
+    written = node.text if node is not None else None
+    return written.decode("utf-8", "replace") if written is not None else ""
+
+
+def nodes(node: Node, *types: str) -> Iterator[Node]:
+    """Those of the types (all, when none is named) in reading order, without comments and what
+    ``#if 0`` takes out."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node.type == "comment":
+            continue
+        if not types or node.type in types:
+            yield node
+        children = node.children
+        if node.type == "preproc_if":
+            asked = text(node.child_by_field_name("condition")).strip()
+            if asked in ("0", "false"):
+                otherwise = node.child_by_field_name("alternative")
+                children = [otherwise] if otherwise is not None else []
+        stack.extend(reversed(children))
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_cuda
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
