@@ -24,7 +24,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Generic, Literal, TypeVar
 
 from portkern.errors import StorageError, WorkerError
@@ -304,8 +304,9 @@ def layers() -> Layers:
 class Session:
     """One worker. A dead one answers no more: whoever asks it is told how it ended.
 
-    It reads ``reads`` beside the system and Python, and sees the GPUs if ``device``. Raises
-    WorkerError or StorageError when there can be none.
+    It reads ``reads`` beside the system and Python, and ``copies`` by the paths of what they were
+    copied from; it sees the GPUs if ``device``. Raises WorkerError or StorageError when there can
+    be none.
     """
 
     def __init__(
@@ -314,6 +315,7 @@ class Session:
         environment: Mapping[str, str],
         *,
         reads: Iterable[Path] = (),
+        copies: Mapping[Path, Path] = MappingProxyType({}),
         device: bool = False,
     ) -> None:
         self.alive = False
@@ -324,7 +326,7 @@ class Session:
         self._received = bytearray()
         self._confined = False
         self._server = server(preload)
-        policy = JailPolicy(self.scratch, tuple(reads), device=device)
+        policy = JailPolicy(self.scratch, tuple(reads), device=device, copies=copies)
         # Its home is its scratch folder, so it is told where the evaluator's cache is now.
         environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,9 @@ class Layers:
 @dataclass(frozen=True)
 class JailPolicy:
     """What one worker may do. ``reads`` and ``writes`` are files and folders beside the system's
-    and Python's; ``scratch`` is its working folder, empty and gone with it; ``device`` shows it
-    the GPUs."""
+    and Python's; ``copies`` are shown in the place of what they were copied from, which they are
+    listed by. ``scratch`` is its working folder, empty and gone with it; ``device`` shows it the
+    GPUs."""
 
     scratch: Path
     reads: tuple[Path, ...] = ()
@@ -83,6 +84,7 @@ class JailPolicy:
     device: bool = False
     scratch_bytes: int = 1 << 30
     limits: ProcessLimits = field(default_factory=ProcessLimits.of_this_machine)
+    copies: Mapping[Path, Path] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -92,6 +94,7 @@ class JailPolicy:
             "device": self.device,
             "scratch_bytes": self.scratch_bytes,
             "limits": asdict(self.limits),
+            "copies": {str(place): str(copy) for place, copy in self.copies.items()},
         }
 
     @classmethod
@@ -103,6 +106,7 @@ class JailPolicy:
             data["device"],
             data["scratch_bytes"],
             ProcessLimits(**data["limits"]),
+            {Path(place): Path(copy) for place, copy in data["copies"].items()},
         )
 
 
@@ -125,7 +129,8 @@ def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Non
     system.no_new_privileges()
     if "landlock" in layers.active and "namespaces" not in layers.active:
         system.landlock(
-            [*root.readable(), *policy.reads], [policy.scratch, Path("/dev"), *policy.writes]
+            [*root.readable(), *policy.reads, *policy.copies],
+            [policy.scratch, Path("/dev"), *policy.writes],
         )
     if "seccomp" in layers.active:
         seccomp.install()
@@ -160,6 +165,7 @@ def _separate(policy: JailPolicy, layers: Layers) -> None:
     root.enter(
         [*root.python_paths(), *root.tool_paths(), *policy.reads],
         policy.writes,
+        copies=policy.copies,
         scratch=policy.scratch,
         scratch_bytes=policy.scratch_bytes,
         accelerators=policy.device,

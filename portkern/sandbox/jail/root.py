@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -66,6 +66,7 @@ def enter(
     reads: Iterable[Path],
     writes: Iterable[Path],
     *,
+    copies: Mapping[Path, Path],
     scratch: Path,
     scratch_bytes: int,
     accelerators: bool,
@@ -77,6 +78,7 @@ def enter(
     Raises OSError where the kernel does not let us.
     """
     paths, package = {path: path.resolve() for path in reads}, _package()
+    paths |= {place: copy.resolve() for place, copy in copies.items()}
     _step_aside()
     tree = _Tree()
     for folder in SYSTEM:
