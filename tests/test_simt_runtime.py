@@ -440,6 +440,7 @@ def test_a_source_may_be_of_a_later_standard(tmp_path: Path, standard: str, mode
             "-o",
             tmp_path / "kernel",
         ],
+        whose="own",
         timeout_s=120.0,
     )
     outcome = program.run(tmp_path / "kernel")

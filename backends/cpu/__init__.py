@@ -174,6 +174,7 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     compile_ = [*chosen.argv, *flags, *precompiled.include(chosen, HARNESS, flags), "-c"]
     log = run_tool(
         [*compile_, *tree.flags, "-I", HARNESS.parent, "-I", INCLUDE, file, "-o", artifact],
+        whose="foreign",
         timeout_s=BUILD_TIMEOUT_S,
         cwd=workdir,
         env=env,
@@ -185,7 +186,7 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
         return Artifact(artifact, "object", log=log)
     library = file.with_suffix(".so")
     argv = [*chosen.link, str(artifact), "-o", str(library)]
-    log += run_tool(argv, timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env)
+    log += run_tool(argv, whose="foreign", timeout_s=BUILD_TIMEOUT_S, cwd=workdir, env=env)
     return Artifact(library, "shared library", log=log)
 
 

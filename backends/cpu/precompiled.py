@@ -26,7 +26,7 @@ def prepare(compiler: Compiler, header: Path, flags: Sequence[str]) -> Sequence[
         umbrella = made.with_suffix("")
         umbrella.write_text(f'#include "{header.name}"\n', encoding="utf-8")
         argv = [*compiler.argv, *flags, "-I", str(header.parent), "-x", "c++-header"]
-        run_tool([*argv, umbrella, "-o", to], timeout_s=TIMEOUT_S, error=ToolError)
+        run_tool([*argv, umbrella, "-o", to], whose="own", timeout_s=TIMEOUT_S, error=ToolError)
 
     with suppress(ToolError, OSError):  # the kernel's own compilation reads the header, or says why
         make_once(made, compile_)

@@ -87,6 +87,7 @@ def build(
             "-o",
             output,
         ],
+        whose="foreign",
         timeout_s=BUILD_S,
         cwd=workdir,
         env={"TMPDIR": str(workdir)},
@@ -128,7 +129,7 @@ def _version(nvcc: Path) -> str | None:
     if not os.access(nvcc, os.X_OK):
         return None
     try:
-        answer = run_tool([nvcc, "--version"], timeout_s=20, error=ToolError)
+        answer = run_tool([nvcc, "--version"], whose="own", timeout_s=20, error=ToolError)
     except ToolError:
         return None  # an nvcc that does not start is no nvcc
     match = re.search(r"release [\d.]+, V([\d.]+)", answer)

@@ -38,6 +38,7 @@ def build(request: FileBuild, workdir: Path) -> FileObject:
             request.file,
             *("-o", output),
         ],
+        whose="foreign",
         timeout_s=request.timeout_s,
         cwd=workdir,
         env={"TMPDIR": str(workdir)},

@@ -119,7 +119,7 @@ def build(
         "-o",
         compiled,
     ]
-    log = run_tool(compile_line, timeout_s=BUILD_S, cwd=workdir, env=env)
+    log = run_tool(compile_line, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
     link: list[str | Path] = [
         clang.zig,
         "ld.lld",
@@ -129,7 +129,7 @@ def build(
         "-o",
         output,
     ]
-    log += run_tool(link, timeout_s=BUILD_S, cwd=workdir, env=env)
+    log += run_tool(link, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
     return Artifact(output, "hsaco", codeobject.resources(output), log)
 
 
@@ -160,7 +160,9 @@ def constants(clang: Clang, target: Target, workdir: Path) -> Sequence[str]:
     bitcode = text.with_suffix(".bc")
     argv: list[str | Path] = [clang.zig, "clang", f"--target={_TRIPLE}", "-nogpulib", "-emit-llvm"]
     env = environment(workdir)
-    run_tool([*argv, "-c", text, "-o", bitcode], timeout_s=BUILD_S, cwd=workdir, env=env)
+    run_tool(
+        [*argv, "-c", text, "-o", bitcode], whose="own", timeout_s=BUILD_S, cwd=workdir, env=env
+    )
     return _builtin(bitcode)
 
 

@@ -53,6 +53,7 @@ def build(
             "-o",
             output,
         ],
+        whose="foreign",
         timeout_s=clang.BUILD_S,
         cwd=workdir,
         env={"TMPDIR": str(workdir)},
@@ -70,7 +71,7 @@ def _find(path: str, rocm: str) -> Hipcc | Missing:
     if hipcc is None:
         return Missing("no hipcc on PATH or in $ROCM_PATH", "install ROCm")
     try:
-        answer = run_tool([hipcc, "--version"], timeout_s=60, error=ToolError)
+        answer = run_tool([hipcc, "--version"], whose="own", timeout_s=60, error=ToolError)
     except ToolError as error:
         return Missing(f"hipcc does not start: {error}", "reinstall ROCm")
     version = re.search(r"HIP version: (\S+)", answer)

@@ -68,7 +68,7 @@ def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> Fil
         "-o",
         compiled,
     ]
-    log = run_tool(compile_line, timeout_s=request.timeout_s, cwd=workdir, env=env)
+    log = run_tool(compile_line, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env)
     link: list[str | Path] = [
         compiler.zig,
         "ld.lld",
@@ -78,7 +78,7 @@ def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> Fil
         "-o",
         output,
     ]
-    log += run_tool(link, timeout_s=request.timeout_s, cwd=workdir, env=env)
+    log += run_tool(link, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env)
     return FileObject(output, codeobject.kernels(output), _headers(listed), log)
 
 
@@ -97,6 +97,7 @@ def _with_hipcc(hipcc: rocm.Hipcc, request: FileBuild, workdir: Path) -> FileObj
             "-o",
             output,
         ],
+        whose="foreign",
         timeout_s=request.timeout_s,
         cwd=workdir,
         env={"TMPDIR": str(workdir)},

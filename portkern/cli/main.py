@@ -18,6 +18,7 @@ from portkern.cli import streams
 from portkern.cli.ranges import RANGES
 from portkern.errors import PortkernError, StorageError, no_such
 from portkern.printable import printable
+from portkern.toolchain.run_tool import refuse_foreign
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -137,7 +138,8 @@ def _dispatch(verb: str, rest: list[str]) -> int:
     if set(own) & set(HELP_FLAGS):
         print(_verb_help(verb))
         return 0
-    with _workers_ahead(own) if verb in RUN_KERNELS else nullcontext():
+    ahead = _workers_ahead(own) if verb in RUN_KERNELS else nullcontext()
+    with refuse_foreign(), ahead:
         module = importlib.import_module(f"portkern.cli.verbs.{verb}")
         return int(module.main(rest))
 

@@ -259,7 +259,7 @@ def _unpacked(
     shared memory. A module's text has to be what was asked for, and is all that is kept: whatever
     lies beside it may have been left there by the module. Raises ValueError for a list that no
     build leaves."""
-    files = dict(_listed(made.files))
+    files = dict(listed(made.files))
     size = sum(files.values())
     packed = session.memory.bytes(size) if size <= MOST_BYTES else None
     if packed is None:
@@ -290,7 +290,7 @@ def _unpacked(
         raise ValueError(str(error)) from error  # a name that is too long, say
 
 
-def _listed(files: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+def listed(files: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
     """Names and sizes; names are of files beneath a folder, however they are spelt."""
     if len(files) > MOST_FILES:
         raise ValueError(f"expected a list of at most {MOST_FILES} files")

@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,8 @@ from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.worker.protocol import Execute, Executed
 
+#: What workers that build and run programs import, before they are forked.
+PRELOAD = ("portkern.worker.compiling", "portkern.simt.execute.build")
 #: What a worker may take to begin and to end beside the process's own time.
 _MARGIN_S = 60.0
 #: A folder that only root may read is copied for the jail, up to this.
@@ -63,7 +65,7 @@ class JailedProcesses:
     def run(self, asked: Execute) -> JailedOutcome:
         if self._worker is None or not self._worker.alive:
             self.close()
-            self._worker = Session((), inherited(), reads=self._reads)
+            self._worker = Session(PRELOAD, inherited(), reads=self._reads)
         outcome = self._worker.ask(asked, timeout_s=asked.timeout_s + _MARGIN_S)
         if isinstance(outcome, Answered):
             reply = outcome.reply
@@ -99,26 +101,53 @@ def run(asked: Execute, reads: Sequence[Path]) -> ProgramOutcome:
 
 @contextmanager
 def readable(folder: Path) -> Iterator[Path]:
-    """The folder, or a copy where it is root's alone: in the jail, root's processes are nobody's.
-    Raises ConfigError for one too large to copy."""
-    if os.getuid() != 0 or _open_to_all(folder):
+    """The folder, or a copy where it or a file in it is root's alone: in the jail, root's processes
+    are nobody's. Links in it stay links. Raises ConfigError for one too large to copy."""
+    if os.getuid() != 0 or (_is_open(folder) and all(map(_is_open, _files(folder)))):
         yield folder
         return
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in _files(folder, "**/*"))
     if size > _MOST_COPIED:
+        if _is_open(folder):
+            yield folder
+            return
         raise ConfigError(
             f"{folder} is root's alone and has {size >> 20} MiB: the jail cannot read it, and at "
             f"most {_MOST_COPIED >> 20} are copied; chmod -R o+rX {folder}"
         )
     with tempfile.TemporaryDirectory(prefix="portkern-run-") as place:
         Path(place).chmod(0o755)
-        copy = Path(shutil.copytree(folder, Path(place) / folder.name))
+        copy = Path(place) / (folder.name or "root")
+        with suppress(shutil.Error):  # of pipes and devices; the rest is there
+            shutil.copytree(folder, copy, symlinks=True)
         for path in (copy, *copy.rglob("*")):
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
         yield copy
 
 
-def _open_to_all(folder: Path) -> bool:
-    wanted = stat.S_IROTH | stat.S_IXOTH
-    return folder.stat().st_mode & wanted == wanted
+@contextmanager
+def shown(place: Path) -> Iterator[Path]:
+    """As :func:`readable`, also of single files."""
+    if os.getuid() != 0 or not place.exists():
+        yield place
+    elif place.is_dir():
+        with readable(place) as seen:
+            yield seen
+    elif _is_open(place):
+        yield place
+    else:
+        with tempfile.TemporaryDirectory(prefix="portkern-run-") as folder:
+            Path(folder).chmod(0o755)
+            copy = Path(shutil.copyfile(place, Path(folder) / place.name))
+            copy.chmod(0o644)
+            yield copy
+
+
+def _is_open(path: Path) -> bool:
+    wanted = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
+    return path.stat().st_mode & wanted == wanted
+
+
+def _files(folder: Path, pattern: str = "*") -> Iterator[Path]:
+    return (path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink())

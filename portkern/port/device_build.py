@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from portkern.errors import BackendUnavailable, BuildError, BuildTimeout, ConfigError
+from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.port import absent_headers
 from portkern.records import atomic_write
 from portkern.spec import registry
@@ -28,6 +29,7 @@ from portkern.spec.occupancy import Occupancy, occupancy
 from portkern.spec.target import AmdLimits, NvidiaLimits, Target
 from portkern.toolchain.compiler_log import ERROR, CompilerMessage, messages
 from portkern.toolchain.run_tool import cache_root
+from portkern.toolchain.source_view import SourceView
 
 #: ``machine``: a header or a tool is not here; ``code``: the compiler rejects what is written;
 #: ``link``: device code of another file is called; ``time``: the compiler did not come to an end.
@@ -95,11 +97,14 @@ def build(
     include: Sequence[Path] = (),
     defines: Sequence[str] = (),
     workdir: Path,
+    view: SourceView | None = None,
     timeout_s: float = 120.0,
     standard: str = "c++17",
     cache: bool = True,
 ) -> Built | NotBuilt:
-    """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them.
+    """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them;
+    ``view`` is what the compiler sees, which runs in the jail: without one, the file's folder and
+    those of ``include``.
 
     Raises ConfigError for a target that is no GPU of AMD's or NVIDIA's.
     """
@@ -123,7 +128,8 @@ def build(
         return _built(known, target, reused=True)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        made = backend.build_file(request, workdir)
+        with JailedCompilers(view or SourceView.of([file], include)) as compilers:
+            made = compilers.file(backend.name, request, workdir)
     except BuildError as error:
         return _not_built(error, request)
     except (BackendUnavailable, OSError) as error:

@@ -13,6 +13,7 @@ from typing import Self
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.errors import BackendUnavailable, BuildError, ConfigError
+from portkern.evaluator.jailed_compilers import EXECUTABLE
 from portkern.port.emit.emitted import Emitted, Instance
 from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
 from portkern.port.proof import coverage, harness
@@ -32,7 +33,7 @@ from portkern.spec import registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Missing
 from portkern.toolchain import compilers
-from portkern.toolchain.run_tool import run_tool
+from portkern.toolchain.source_view import SourceView
 
 _ORIGINAL = "sm_90"
 _HOW = {"cpu": "this CPU", "opencl": "OpenCL"}
@@ -68,7 +69,8 @@ class EmittedProver:
         self._vendor = targets.load(_ORIGINAL)
         workdir.mkdir(parents=True, exist_ok=True)
         workdir.chmod(0o755)  # in the jail, root's processes are nobody's
-        self._runs = Runs(workdir / "build", texts.source.path.parent, limits)
+        view = texts.source.view.joined(SourceView((workdir.absolute(),)))
+        self._runs = Runs(workdir / "build", texts.source.path.parent, limits, view)
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +253,9 @@ class EmittedProver:
             return {}
         run = self._run(counted, number, record=False)
         own = self._texts.own
-        return coverage.of_kernels(own.kernels, own.path, counted.objects, run.counts)
+        return coverage.of_kernels(
+            own.kernels, own.path, counted.objects, run.counts, self._runs.compilers
+        )
 
     # ---- what was emitted
 
@@ -264,7 +268,13 @@ class EmittedProver:
         folder = self._workdir / "build" / f"{program.instance.name}-{self._way}"
         path = program.write(folder)
         try:
-            run_tool(argv(self._compiler, path, folder / "program"), timeout_s=self._limits.build_s)
+            self._runs.compilers.tool(
+                argv(self._compiler, path, Path("program")),
+                folder,
+                timeout_s=self._limits.build_s,
+                made=["program"],
+            )
+            (folder / "program").chmod(EXECUTABLE)
         except BuildError as error:
             lines = [line for line in error.log.splitlines() if "error" in line.lower()]
             return NotBuilt((lines or [str(error)])[0].strip()[-300:])

@@ -154,6 +154,7 @@ def _source(request: PortRequest, read: Library, file: SourceFile) -> ProofSourc
         "hip" if hip else "cuda",
         include=tuple(dict.fromkeys(folders)),
         defines=tuple(dict.fromkeys((*request.defines, *defines))),
+        whole=(read.root, *request.include),
     )
 
 

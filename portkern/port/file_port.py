@@ -134,12 +134,13 @@ class FilePorter:
             return replace(again, remark=remark)
         if not again.header:
             return made
-        source = ProofSource(self._ported / unit, "hip", folders, macros)
+        source = self._source(unit, "hip", folders, macros)
         return self._alone(source, again.header, target) or made
 
     def _alone(self, source: ProofSource, header: str, target: Target) -> Built | None:
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
             workdir = Path(name)
+            workdir.chmod(0o755)  # in the jail, root's processes are nobody's
 
             def compile_file(file: Path) -> Built | NotBuilt:
                 return self._object(file, source, target, workdir)
@@ -154,9 +155,10 @@ class FilePorter:
         defines: Sequence[str],
     ) -> Built | NotBuilt:
         language: Language = "hip" if target.vendor == "amd" else "cuda"
-        source = ProofSource(self._ported / unit, language, tuple(include), tuple(defines))
+        source = self._source(unit, language, include, defines)
         with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
             workdir = Path(name)
+            workdir.chmod(0o755)  # in the jail, root's processes are nobody's
 
             def compile_file(file: Path) -> Built | NotBuilt:
                 return self._object(file, source, target, workdir)
@@ -174,7 +176,20 @@ class FilePorter:
             include=(*source.include, *beside),
             defines=source.defines,
             workdir=workdir,
+            view=replace(source, whole=(*source.whole, workdir)).view,
             timeout_s=self._request.timeout_s,
+        )
+
+    def _source(
+        self,
+        unit: PurePosixPath,
+        language: Language,
+        include: Sequence[Path],
+        defines: Sequence[str],
+    ) -> ProofSource:
+        whole = (self._ported, self._read.root, *self._request.include)
+        return ProofSource(
+            self._ported / unit, language, tuple(include), tuple(defines), whole=whole
         )
 
 

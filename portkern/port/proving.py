@@ -190,6 +190,7 @@ class Prover:
             include=tuple(dict.fromkeys(folders)),
             defines=request.macros(defines, () if original else self._read.for_amd),
             further=tuple(self._place(path, original) for path in self._programs.get(unit, ())),
+            whole=(root if original else self._ported, *request.include),
         )
 
     def _place(self, path: Path, original: bool) -> Path:

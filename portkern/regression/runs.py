@@ -80,7 +80,9 @@ def revision(folder: Path) -> Revision | None:
     """None where there is no checkout of git's, no commit yet, or no git."""
 
     def git(*words: str) -> str:
-        return run_tool(["git", "-C", str(folder), *words], timeout_s=10, error=ToolError).strip()
+        return run_tool(
+            ["git", "-C", str(folder), *words], whose="own", timeout_s=10, error=ToolError
+        ).strip()
 
     try:
         # What is not tracked, such as reports, is no change of the kernels

@@ -6,10 +6,10 @@ A prefix would not do: ``TRITON_API_KEY`` or ``NVIDIA_API_KEY`` is a key for som
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 from portkern.toolchain import host
+from portkern.toolchain.run_tool import CREDENTIAL
 
 #: By what reads them. A setting of a tool that is not here does not reach a kernel.
 _NAMES = {
@@ -56,8 +56,6 @@ _NAMES = {
     ),
 }
 ALLOWED = frozenset(name for names in _NAMES.values() for name in names.split())
-#: Not even if it should ever be listed above.
-_CREDENTIAL = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 def inherited() -> dict[str, str]:
@@ -77,4 +75,5 @@ def _threads(allowed: Mapping[str, str]) -> dict[str, str]:
 
 
 def may_pass(name: str) -> bool:
-    return name in ALLOWED and not _CREDENTIAL.search(name)
+    """Not a credential, even if one should ever be listed above."""
+    return name in ALLOWED and not CREDENTIAL.search(name)

@@ -135,6 +135,13 @@ def gather(
     return made if made else Companions()
 
 
+def included(text: str) -> Iterator[tuple[bool, str]]:
+    """What a source includes, and whether in quotation marks, also by a macro of its own."""
+    plain = COMMENT.sub(lambda m: m["kept"] or " ", text.replace("\\\n", ""))
+    for match in _INCLUDE.finditer(plain):
+        yield match["mark"] == '"', match["target"].strip()
+
+
 class _Reader:
     """Files by their resolved paths, found by following includes."""
 
@@ -164,10 +171,8 @@ class _Reader:
         self.follow(file, text)
 
     def follow(self, file: Path, text: str) -> None:
-        plain = COMMENT.sub(lambda m: m["kept"] or " ", text.replace("\\\n", ""))
-        for match in _INCLUDE.finditer(plain):
-            target = match["target"].strip()
-            beside = [file.parent] if match["mark"] == '"' else []
+        for quoted, target in included(text):
+            beside = [file.parent] if quoted else []
             self._resolve([*beside, *self.include], target, file)
 
     def _resolve(self, folders: Sequence[Path], target: str, includer: Path) -> None:

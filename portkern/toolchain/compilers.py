@@ -75,7 +75,7 @@ def compiler(wanted: str) -> Compiler | Missing:
 @lru_cache
 def _first_line(argv: tuple[str, ...]) -> str:
     try:
-        log = run_tool([*argv, "--version"], timeout_s=60, error=ToolError)
+        log = run_tool([*argv, "--version"], whose="own", timeout_s=60, error=ToolError)
     except ToolError as error:
         return f"unknown version ({error})"
     return log.partition("\n")[0]
@@ -86,7 +86,9 @@ def _has_openmp(name: str, argv: tuple[str, ...]) -> bool:
     if name != "clang++":
         return name != "zig"  # g++ brings libgomp, zig brings no runtime
     try:
-        library = run_tool([*argv, "-print-file-name=libomp.so"], timeout_s=60, error=ToolError)
+        library = run_tool(
+            [*argv, "-print-file-name=libomp.so"], whose="own", timeout_s=60, error=ToolError
+        )
     except ToolError:
         return False
     return Path(library.strip()).is_absolute()  # clang echoes the bare name when it finds none

@@ -120,7 +120,9 @@ def _nvidia() -> list[Gpu]:
         return []
     query = "--query-gpu=index,name,compute_cap,driver_version,uuid"
     try:
-        answer = run_tool([tool, query, "--format=csv,noheader"], timeout_s=20, error=ToolError)
+        answer = run_tool(
+            [tool, query, "--format=csv,noheader"], whose="own", timeout_s=20, error=ToolError
+        )
     except ToolError:
         return []  # the tool without a driver: as good as no GPU
     listed = []

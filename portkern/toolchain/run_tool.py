@@ -1,27 +1,65 @@
-"""Runs a compiler or another tool: argv, a timeout and a log that is kept."""
+"""Runs a compiler or another tool: argv, a timeout and a log that is kept.
+
+A compiler reads whatever file its source names, and quotes it in a message. So a caller says whose
+text a tool is given, and none is given a stranger's in a process that :func:`refuse_foreign` was
+called in, as it is for every verb: there :mod:`portkern.evaluator.jailed_compilers` is asked.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from portkern.errors import BuildError, BuildTimeout, ToolError
 
 #: A log longer than this keeps its beginning, where compilers put the first error.
 LOG_LIMIT = 20_000
+#: So much of a log is read at all.
+MOST_LOG = 16 << 20
+#: "own": text of portkern's, or none, as when a tool is asked for its version.
+Whose = Literal["own", "foreign"]
+#: Names of environment variables which no tool needs, and somebody's compiler could print.
+CREDENTIAL = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_refusing = 0
+
+
+@contextmanager
+def refuse_foreign() -> Iterator[None]:
+    """Until it ends, no tool is started on a stranger's text by this process."""
+    with _counted(1):
+        yield
+
+
+@contextmanager
+def accept_foreign() -> Iterator[None]:
+    """Until it ends, tools are: the user has said that the text is trusted."""
+    with _counted(-_refusing):
+        yield
+
+
+@contextmanager
+def _counted(more: int) -> Iterator[None]:
+    global _refusing
+    _refusing += more
+    try:
+        yield
+    finally:
+        _refusing -= more
 
 
 def run_tool(
     argv: Sequence[str | Path],
     *,
+    whose: Whose,
     timeout_s: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
@@ -29,10 +67,12 @@ def run_tool(
 ) -> str:
     """Run ``argv`` and return stdout and stderr together; raise ``error`` with them otherwise.
 
-    The tool gets a process group of its own; what is left of that is killed when the tool has
-    ended or ``timeout_s`` is over.
+    ``whose``: of what text it is given, or made from. The tool gets a process group of its own;
+    what is left of that is killed when the tool has ended or ``timeout_s`` is over.
     """
     name = Path(argv[0]).name
+    if whose == "foreign" and _refusing:
+        raise error(f"{name} would read a stranger's text outside of the jail; please report it")
     # Not a pipe: a child that the tool leaves behind would hold it open, and us with it.
     with open(os.memfd_create(name), "w+b") as log:  # noqa: PTH123 - it has no path
         try:
@@ -42,7 +82,7 @@ def run_tool(
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=cwd,
-                env={**os.environ, **env} if env else None,
+                env=_environment(env or {}),
                 start_new_session=True,
             )
         except OSError as failure:
@@ -65,7 +105,12 @@ def run_tool(
 def _text(log: BinaryIO) -> str:
     """Written by others: their end of the file is not ours."""
     log.seek(0)
-    return log.read().decode(errors="replace")
+    return log.read(MOST_LOG).decode(errors="replace")
+
+
+def _environment(added: Mapping[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not CREDENTIAL.search(name)}
+    return {**own, **added}
 
 
 def cache_root() -> Path:

@@ -39,7 +39,7 @@ def prepare(compiler: Compiler, march: str) -> tuple[Path, ...]:
         umbrella = made.with_suffix("")
         umbrella.write_text(f"#include <{_HEADER}>\n", encoding="utf-8")
         argv = [*compiler.argv, *_flags(compiler, march), "-x", "c++-header"]
-        run_tool([*argv, umbrella, "-o", to], timeout_s=TIMEOUT_S, error=ToolError)
+        run_tool([*argv, umbrella, "-o", to], whose="own", timeout_s=TIMEOUT_S, error=ToolError)
 
     with suppress(ToolError, OSError):  # each extension then reads them itself
         make_once(made, compile_)
@@ -126,6 +126,7 @@ class ExtensionBuilder:
                 library,
                 *links,
             ],
+            whose="foreign",
             timeout_s=TIMEOUT_S,
             cwd=self._folder,
         )

@@ -196,6 +196,8 @@ def _toolchain(records: Iterable[Record]) -> str:
 def _git_sha() -> str:
     """Of the tree that the command ran in: the user's kernels, not portkern's own."""
     try:
-        return run_tool(["git", "rev-parse", "HEAD"], timeout_s=10, error=ToolError).strip()
+        return run_tool(
+            ["git", "rev-parse", "HEAD"], whose="own", timeout_s=10, error=ToolError
+        ).strip()
     except ToolError:
         return ""

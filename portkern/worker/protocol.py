@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from portkern.sandbox.message import FormError, Request, read
 from portkern.sandbox.shared_memory import Slot
 from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import backend
+from portkern.spec.file_build import FileBuild, KernelObject
 from portkern.spec.from_torch.traced import PlainKernel, Tracing
 from portkern.spec.imported import ImportedInputs, ImportedReference
 from portkern.spec.op import Precision, Scalar, Signature
@@ -182,6 +184,35 @@ class Executed:
     output: tuple[str, ...]
     findings: tuple[Diagnostic, ...]
     files: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a compiler or another tool made and printed. ``files``: names in its folder and sizes,
+    whose bytes follow each other in the shared memory. ``unmodelled``: what of a program the SIMT
+    executor has no model of; then there are no files."""
+
+    files: tuple[tuple[str, int], ...]
+    log: tuple[str, ...] = ()
+    unmodelled: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class ObjectMade:
+    """As :class:`portkern.spec.file_build.FileObject`; its object is of ``size`` bytes, which lie
+    in the shared memory."""
+
+    size: int
+    kernels: tuple[KernelObject, ...]
+    headers: tuple[Path, ...]
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Functions of an extension of PyTorch: name, signature and what it says of itself."""
+
+    functions: tuple[tuple[str, str, str], ...]
 
 
 # ---- requests
@@ -385,6 +416,52 @@ class Execute(Request[Executed]):
     launches: int = 0
 
 
+@dataclass(frozen=True)
+class BuildProgram(Request[Made]):
+    """Compile sources for the SIMT executor, as :func:`portkern.simt.execute.build.build_program`
+    does, to a program called ``name``. ``target`` is a name, or empty; so is ``language``."""
+
+    source: Path
+    further: tuple[Path, ...]
+    name: str
+    target: str
+    language: Literal["", "cuda", "hip"]
+    mode: Literal["fast", "check", "asan", "cover"]
+    defines: tuple[str, ...]
+    search: tuple[Path, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class ListExtension(Request[Listed]):
+    """Compile an extension of PyTorch for the SIMT executor, load it, and say what is in it."""
+
+    source: Path
+    target: str
+    defines: tuple[str, ...]
+    search: tuple[Path, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class BuildFile(Request[ObjectMade]):
+    """Compile a whole file for a GPU by a backend's own compiler."""
+
+    backend: str
+    build: FileBuild
+
+
+@dataclass(frozen=True)
+class RunTool(Request[Made]):
+    """Run a tool in an empty folder, in which it finds ``links`` to files, and leaves what is to
+    come back under the names ``made``."""
+
+    argv: tuple[str, ...]
+    links: tuple[Path, ...]
+    made: tuple[str, ...]
+    timeout_s: float
+
+
 AnyRequest = (
     Build
     | Load
@@ -404,6 +481,10 @@ AnyRequest = (
     | Describe
     | WritePlain
     | Execute
+    | BuildProgram
+    | ListExtension
+    | BuildFile
+    | RunTool
 )
 REQUESTS: Mapping[str, type[AnyRequest]] = {kind.__name__: kind for kind in get_args(AnyRequest)}
 

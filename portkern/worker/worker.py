@@ -25,7 +25,7 @@ from portkern.sandbox.shared_memory import SharedMemoryView, Slot
 from portkern.spec import registry
 from portkern.spec.backend import Buffer, Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
-from portkern.worker import execution, protocol, references, timed_inputs
+from portkern.worker import compiling, execution, protocol, references, timed_inputs
 from portkern.worker.baseline import BaselineLaunch
 from portkern.worker.output_guards import margins
 from portkern.worker.processors import Processors
@@ -118,6 +118,14 @@ class Worker:
                 return request.answer(references.write_plain(request))
             case protocol.Execute():
                 return request.answer(execution.run(request, self._memory))
+            case protocol.BuildProgram():
+                return request.answer(compiling.program(request, self._memory))
+            case protocol.ListExtension():
+                return request.answer(compiling.extension(request))
+            case protocol.BuildFile():
+                return request.answer(compiling.file(request, self._memory))
+            case protocol.RunTool():
+                return request.answer(compiling.tool(request, self._memory))
             case _:
                 assert_never(request)
 

@@ -53,6 +53,7 @@ def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: flo
     program = [sys.executable, "-P", "-m", "portkern.agent.feedback.profile", str(request)]
     return run_tool(
         ["env", "-i", *environment, *tool, *program],
+        whose="own",
         timeout_s=timeout_s,
         cwd=scratch,
         error=ToolError,

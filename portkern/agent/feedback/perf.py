@@ -108,7 +108,9 @@ def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: floa
         "-p",
         ",".join(map(str, _processes(session.pid))),
     ]
-    return run_tool(argv, timeout_s=ATTACH_S + timeout_s, env={"LC_ALL": "C"}, error=ToolError)
+    return run_tool(
+        argv, whose="own", timeout_s=ATTACH_S + timeout_s, env={"LC_ALL": "C"}, error=ToolError
+    )
 
 
 def _processes(pid: int) -> list[int]:

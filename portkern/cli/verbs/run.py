@@ -6,11 +6,11 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import MISSING
 
@@ -18,14 +18,18 @@ from portkern.cli import json_output
 from portkern.cli.config import names, quoted, resolve
 from portkern.errors import BuildError, ConfigError
 from portkern.evaluator import jailed_process
+from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.printable import printable
+from portkern.sandbox import session as sandbox
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute import options as executor
 from portkern.simt.execute.program import ProgramOutcome
-from portkern.simt.torch_extension import bindings, inline
+from portkern.simt.torch_extension import inline
 from portkern.simt.torch_extension import script as script_runner
 from portkern.spec import target as targets
 from portkern.spec.target import Target
+from portkern.toolchain.run_tool import accept_foreign
+from portkern.toolchain.source_view import SourceView, is_shared
 from portkern.worker.protocol import Execute
 
 #: They compare runs or count per kernel; a program runs once and prints what it likes.
@@ -61,13 +65,16 @@ def main(overrides: Sequence[str]) -> int:
         text = source.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(f"Cannot read {source}: {error.strerror}") from error
-    with tempfile.TemporaryDirectory(prefix="portkern-run-") as folder:
+    try:
+        sandbox.server(jailed_process.PRELOAD).begin()
         if _EXTENSION.search(text):
-            return _list_functions(source, where, Path(folder), options)
-        try:
+            return _list_functions(source, where, options)
+        with tempfile.TemporaryDirectory(prefix="portkern-run-") as folder:
             outcome = _run(source, where, chosen, Path(folder), options, arguments)
-        except BuildError as error:
-            return _not_built(error, options)
+    except BuildError as error:
+        return _not_built(error, options)
+    finally:
+        sandbox.close_servers()
     return _conclude(outcome, options)
 
 
@@ -127,20 +134,13 @@ def _run(
     options: RunOptions,
     arguments: Sequence[str],
 ) -> ProgramOutcome:
-    built = build.build_program(
-        source,
-        folder / source.stem,
-        build.CompileOptions(
-            target=target,
-            mode="check" if chosen else "fast",
-            defines=options.define,
-            search=list(map(Path, options.include)),
-            timeout_s=options.build_timeout_s,
-        ),
-        further=list(map(Path, options.further)),
-    )
-    language = build.language_of(source, *map(Path, options.further))
+    further = list(map(Path, options.further))
+    how = _compile_options(target, options, "check" if chosen else "fast")
+    language = build.language_of(source, *further)
+    out = folder / source.stem
     if not options.jail:
+        with accept_foreign():
+            built = build.build_program(source, out, how, further=further)
         plain = executor.ExecutorOptions()
         return program.run(
             built,
@@ -150,8 +150,10 @@ def _run(
             timeout_s=options.timeout_s,
             arguments=arguments,
         )
+    with JailedCompilers(_view(source, options)) as compilers:
+        built = compilers.program(source, out, how, further=further)
     folder.chmod(0o755)  # in the jail, root's processes are nobody's
-    with jailed_process.readable(Path.cwd()) as here:
+    with _working_folder() as here:
         execute = Execute(
             (str(built), *arguments),
             str(here),
@@ -161,6 +163,42 @@ def _run(
             options.timeout_s,
         )
         return jailed_process.run(execute, [folder, runtime_library.ready().folder, here])
+
+
+def _view(source: Path, options: RunOptions) -> SourceView:
+    """What the compiler sees, beside itself and its scratch."""
+    return SourceView.of([source, *map(Path, options.further)], map(Path, options.include))
+
+
+def _compile_options(
+    target: Target, options: RunOptions, mode: Literal["fast", "check"] = "fast"
+) -> build.CompileOptions:
+    return build.CompileOptions(
+        target=target,
+        mode=mode,
+        defines=options.define,
+        search=list(map(Path, options.include)),
+        timeout_s=options.build_timeout_s,
+    )
+
+
+@contextmanager
+def _working_folder() -> Iterator[Path]:
+    """A program finds itself in a copy of the present folder; in an empty one, where that is the
+    user's home."""
+    here = Path.cwd()
+    if not is_shared(here):
+        with jailed_process.readable(here) as seen:
+            yield seen
+        return
+    print(
+        f"portkern: the program begins in an empty folder, for {here} holds more than it may see; "
+        "start it where its files are",
+        file=sys.stderr,
+    )
+    with tempfile.TemporaryDirectory(prefix="portkern-run-") as empty:
+        Path(empty).chmod(0o755)
+        yield Path(empty)
 
 
 def _run_script(
@@ -241,23 +279,12 @@ def _conclude(outcome: ProgramOutcome, options: RunOptions) -> int:
     return code
 
 
-def _list_functions(source: Path, target: Target, folder: Path, options: RunOptions) -> int:
+def _list_functions(source: Path, target: Target, options: RunOptions) -> int:
     """An extension of PyTorch has no main(): its functions are called from Python."""
-    library = build.build_extension(
-        source,
-        folder / f"{source.stem}.so",
-        build.CompileOptions(
-            target=target,
-            defines=options.define,
-            search=list(map(Path, options.include)),
-            timeout_s=options.build_timeout_s,
-        ),
-    )
-    extension = bindings.load(library)
+    with JailedCompilers(_view(source, options)) as compilers:
+        found = compilers.extension(source, _compile_options(target, options))
     functions = [
-        {"name": function.__name__, "signature": str(overload), "doc": function.__doc__ or ""}
-        for function in extension.functions.values()
-        for overload in function.overloads
+        {"name": name, "signature": signature, "doc": doc} for name, signature, doc in found
     ]
     how = (
         "portkern.simt.execute.build.build_extension builds it, and "

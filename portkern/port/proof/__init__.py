@@ -17,6 +17,7 @@ from portkern.port.proof.outcome import (
     ProofSource,
 )
 from portkern.spec.target import Target
+from portkern.toolchain.source_view import SourceView
 
 __all__ = ["Coverage", "KernelProof", "Limits", "Outcome", "ProofSource", "prove"]
 
@@ -56,7 +57,8 @@ def prove(
     proofs: dict[str, KernelProof] = {}
     alone = list(kernels)
     workdir.mkdir(parents=True, exist_ok=True)
-    with Runs(workdir / "build", original.path.parent, limits) as runs:
+    view = original.view.joined(ported.view).joined(SourceView((workdir.absolute(),)))
+    with Runs(workdir / "build", original.path.parent, limits, view) as runs:
         if has_main(original) and has_main(ported):
             of_program = prove_program(
                 original,

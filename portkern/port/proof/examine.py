@@ -286,7 +286,9 @@ class Examiner:
         covered: dict[str, Coverage] = {}
         for text in (*self._subject.headers, self._subject.ported_text):
             if text.kernels:
-                covered |= coverage.of_kernels(text.kernels, text.path, program.objects, run.counts)
+                covered |= coverage.of_kernels(
+                    text.kernels, text.path, program.objects, run.counts, self._runs.compilers
+                )
         return covered
 
     def _concluded(

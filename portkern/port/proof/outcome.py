@@ -8,6 +8,7 @@ from pathlib import Path
 
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.machine import Language
+from portkern.toolchain.source_view import SourceView
 
 
 class Outcome(StrEnum):
@@ -29,13 +30,19 @@ WROTE_NOTHING = "it wrote no buffer"
 @dataclass(frozen=True)
 class ProofSource:
     """One text of a program or of a file of kernels. ``further`` are its other files, ``include``
-    folders of headers, ``defines`` macros, as ``-D`` takes them."""
+    folders of headers, ``defines`` macros, as ``-D`` takes them. Compilers see all of ``whole``:
+    its tree and what the user names; of ``include`` the headers alone."""
 
     path: Path
     language: Language
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     further: tuple[Path, ...] = ()
+    whole: tuple[Path, ...] = ()
+
+    @property
+    def view(self) -> SourceView:
+        return SourceView.of((self.path, *self.further), self.whole, self.include)
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,17 @@ from types import TracebackType
 from typing import Self
 
 from portkern.errors import BuildError
+from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.port.proof.outcome import Limits, ProofSource
 from portkern.port.proof.recording import LaunchRecord, read
 from portkern.simt.diagnostics import Diagnostic
-from portkern.simt.execute import build, runtime_library
+from portkern.simt.execute import runtime_library
 from portkern.simt.execute.build import CompileOptions, UnmodelledSource
 from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.spec.target import Target
+from portkern.toolchain.source_view import SourceView
 from portkern.worker.protocol import RECORD, Execute
 
 #: What is asked of an original and its port where there is a checked build.
@@ -77,9 +79,9 @@ class Wanted:
 
 class Runs:
     """Programs in a folder of their own, run in one jail. ``data`` is the folder that they find
-    themselves in, a copy of which they may write to."""
+    themselves in, a copy of which they may write to; compilers of them see ``view``."""
 
-    def __init__(self, workdir: Path, data: Path, limits: Limits) -> None:
+    def __init__(self, workdir: Path, data: Path, limits: Limits, view: SourceView) -> None:
         self._limits = limits
         self._folder = workdir
         self._built: dict[tuple[Wanted, bytes], Program | NotBuilt] = {}
@@ -89,6 +91,7 @@ class Runs:
         self._data = self._copies.enter_context(readable(data))
         box = runtime_library.ready()
         self._processes = JailedProcesses([self._folder, box.folder, self._data])
+        self.compilers = JailedCompilers(view)
 
     def __enter__(self) -> Self:
         return self
@@ -100,6 +103,7 @@ class Runs:
         trace: TracebackType | None,
     ) -> None:
         self._processes.close()
+        self.compilers.close()
         self._copies.close()
 
     def build_all(self, wanted: Sequence[Wanted]) -> list[Program | NotBuilt]:
@@ -124,7 +128,7 @@ class Runs:
             timeout_s=self._limits.build_s,
         )
         try:
-            path = build.build_program(
+            path = self.compilers.program(
                 source.path, folder / source.path.stem, options, further=source.further
             )
         except UnmodelledSource as error:

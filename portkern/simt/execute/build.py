@@ -88,6 +88,7 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
     library = workdir / f"{Path(source.name).stem}-{mode}.so"
     run_tool(
         [*_linker(box), "-shared", object_, box.runtime, "-o", library],
+        whose="foreign",
         timeout_s=COMPILE_TIMEOUT_S,
         cwd=workdir,
     )
@@ -112,6 +113,7 @@ def build_program(
     try:
         run_tool(
             [*_linker(box), *extra, *objects, *libraries, "-o", out],
+            whose="foreign",
             timeout_s=runtime_library.BUILD_TIMEOUT_S,
         )
     except BuildError as error:
@@ -143,6 +145,7 @@ def build_extension(
     ]
     run_tool(
         [*_linker(box), "-shared", *objects, box.runtime, "-o", out],
+        whose="foreign",
         timeout_s=runtime_library.BUILD_TIMEOUT_S,
     )
     return out
@@ -217,7 +220,7 @@ def _compile_host(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
 def _call(argv: Sequence[str], *, name: str, timeout_s: float, cwd: Path | None) -> None:
     """Compile the file of that name. Raises UnmodelledSource where what it lacks has a number."""
     try:
-        run_tool(argv, timeout_s=timeout_s, cwd=cwd)
+        run_tool(argv, whose="foreign", timeout_s=timeout_s, cwd=cwd)
     except BuildError as error:
         diagnostics = unmodelled(error.log, name)
         if diagnostics:

@@ -171,7 +171,12 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
 
     def compile_(source: Path) -> Path:
         target = work / f"{source.stem}.o"
-        run_tool([*argv, "-c", source, "-o", target], timeout_s=BUILD_TIMEOUT_S, error=ToolError)
+        run_tool(
+            [*argv, "-c", source, "-o", target],
+            whose="own",
+            timeout_s=BUILD_TIMEOUT_S,
+            error=ToolError,
+        )
         return target
 
     try:
@@ -188,6 +193,7 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
                 "-o",
                 library,
             ],
+            whose="own",
             timeout_s=BUILD_TIMEOUT_S,
             error=ToolError,
         )
@@ -198,4 +204,4 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
 def _precompile(box: Toolbox, header: Path, to: Path, included: Sequence[str], mode: Mode) -> None:
     header.write_text("".join(f"#include <{name}>\n" for name in included), encoding="utf-8")
     argv = [*box.compiler.argv, *box.flags(mode), "-I", str(INCLUDE), "-x", "c++-header"]
-    run_tool([*argv, header, "-o", to], timeout_s=BUILD_TIMEOUT_S, error=ToolError)
+    run_tool([*argv, header, "-o", to], whose="own", timeout_s=BUILD_TIMEOUT_S, error=ToolError)
