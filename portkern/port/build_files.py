@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from portkern.port import cmake_lists, makefile, setup_script, source_text
+from portkern.toolchain.source_view import is_system
 
 NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
 
@@ -32,6 +33,22 @@ class BuildSettings:
             tuple(dict.fromkeys(listed for part in parts for listed in part.programs)),
             next((part.arguments for part in parts if part.arguments), ()),
         )
+
+    def within(self, folder: Path) -> tuple[BuildSettings, tuple[Path, ...]]:
+        """What is in this folder or the system's, and include folders that are not. Whoever wrote a
+        build file may name any place, and have it read."""
+
+        def ours(path: Path) -> bool:
+            real = path.resolve()
+            return real.is_relative_to(folder) or is_system(real)
+
+        kept = replace(
+            self,
+            include=tuple(filter(ours, self.include)),
+            sources=tuple(filter(ours, self.sources)),
+            programs=tuple(listed for listed in self.programs if all(map(ours, listed))),
+        )
+        return kept, tuple(path for path in self.include if not ours(path))
 
 
 def read(file: Path, root: Path) -> BuildSettings:

@@ -21,6 +21,7 @@ from portkern.port.build_files import BuildSettings
 from portkern.port.source_text import SourceText, Unreadable
 from portkern.port.triton_source import TritonKernel
 from portkern.toolchain.run_tool import package_dir
+from portkern.toolchain.source_view import neighbours
 
 _ALWAYS = frozenset([".cu", ".hip"])
 _PERHAPS = frozenset(
@@ -227,11 +228,16 @@ def _settings(
     builds: Iterable[Path], root: Path, problems: list[Problem]
 ) -> dict[Path, BuildSettings]:
     by_folder: dict[Path, BuildSettings] = {}
+    around = neighbours(root).resolve()
     for file in builds:
         known = build_files.read(file, root)
         if known.problem:
             problems.append(Problem(from_root(file, root), 0, known.problem))
             continue
+        known, left_out = known.within(around)
+        for place in left_out:
+            reason = f"names {place}, which is outside of {around}; include= has it looked at"
+            problems.append(Problem(from_root(file, root), 0, reason))
         by_folder[file.parent] = known.joined([by_folder.get(file.parent, BuildSettings())])
     return by_folder
 

@@ -55,6 +55,8 @@ def _together(folder: Path, header: Path) -> Iterator[Path]:
         path = Path(os.path.normpath(queue.pop()))
         if path in seen or not path.is_relative_to(folder) or not path.is_file():
             continue
+        if not path.resolve().is_relative_to(folder):
+            continue  # a link leads out
         alone = _read(path)
         if alone is None or (path == header and not library.has_device_code(alone.text)):
             continue

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from portkern.port import library
 from portkern.port.library import Library, SourceFile
 from portkern.port.source_text import INCLUDE
+from portkern.toolchain.source_view import SourceView
 
 
 def read(path: Path, *, avoid: Sequence[Path], include: Sequence[Path]) -> Library:
@@ -20,12 +21,13 @@ def read(path: Path, *, avoid: Sequence[Path], include: Sequence[Path]) -> Libra
 
 def _with_headers(file: Library, include: Sequence[Path]) -> Library:
     """Those below its folder; the others are not the author's, or not for us to change."""
+    view = SourceView.of([file.root / source.path for source in (*file.sources, *file.headers)])
     known: dict[PurePosixPath, SourceFile] = {}
     queue = [*file.sources, *file.headers]
     kernels = {source.path for source in queue}
     while queue:
         source = queue.pop()
-        own = [_header(file, source, name, include) for name in INCLUDE.findall(source.text)]
+        own = [_header(file, source, name, include, view) for name in INCLUDE.findall(source.text)]
         headers = {header.path: header for header in own if header is not None}
         known[source.path] = replace(source, includes=tuple(headers))
         queue += [header for name, header in headers.items() if name not in known]
@@ -35,12 +37,12 @@ def _with_headers(file: Library, include: Sequence[Path]) -> Library:
 
 
 def _header(
-    file: Library, source: SourceFile, name: str, include: Sequence[Path]
+    file: Library, source: SourceFile, name: str, include: Sequence[Path], view: SourceView
 ) -> SourceFile | None:
     here = (file.root / source.path).parent
     for place in (here, *include, *file.include):
         path = Path(os.path.normpath(place / name))
-        if path.is_relative_to(file.root) and path.is_file():
+        if path.is_relative_to(file.root) and path.is_file() and view.sees(path):
             alone = library.read(path)
             for header in (*alone.sources, *alone.headers):
                 return replace(header, path=PurePosixPath(path.relative_to(file.root)))

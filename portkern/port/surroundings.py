@@ -14,6 +14,7 @@ from portkern.port import source_text
 from portkern.port.library import Library, SourceFile
 from portkern.port.source_text import INCLUDE, Unreadable
 from portkern.port.translate import Context, Language, defined_values, language
+from portkern.toolchain.source_view import SourceView
 
 _SAYS_HIP = re.compile(r"\bhip[A-Z/]|__HIP|USE_ROCM")
 #: From each file to others.
@@ -27,6 +28,7 @@ class Surroundings:
 
     def __init__(self, read: Library, include: Sequence[Path] = ()) -> None:
         self._read, self._include = read, include
+        self._view = SourceView.of([], [read.root, *include], read.include)
         self._files = {file.path: file for file in (*read.sources, *read.headers)}
         self._texts: dict[Path, str | None] = {}
         self._values: dict[PurePosixPath, frozenset[str]] = {}
@@ -102,7 +104,7 @@ class Surroundings:
 
     def _text(self, path: Path) -> str | None:
         if path not in self._texts:
-            self._texts[path] = _text(path)
+            self._texts[path] = _text(path) if self._view.sees(path) else None
         return self._texts[path]
 
     def _among_hip(self, file: SourceFile) -> bool:

@@ -81,7 +81,10 @@ def revision(folder: Path) -> Revision | None:
 
     def git(*words: str) -> str:
         return run_tool(
-            ["git", "-C", str(folder), *words], whose="own", timeout_s=10, error=ToolError
+            ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
+            whose="own",
+            timeout_s=10,
+            error=ToolError,
         ).strip()
 
     try:

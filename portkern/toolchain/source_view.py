@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from portkern.spec.companions import SUFFIXES, included
@@ -56,9 +57,9 @@ class SourceView:
     def sees(self, path: Path) -> bool:
         """Whether the file that ``path`` leads to is in view. System folders are, too."""
         real = path.resolve()
-        if any(real.is_relative_to(folder.resolve()) for folder in (*self.whole, *SYSTEM)):
+        if any(real.is_relative_to(folder) for folder in self._real[0]) or is_system(real):
             return True
-        return any(_is_source_of(folder.resolve(), real) for folder in self.projects)
+        return any(_is_source_of(folder, real) for folder in self._real[1])
 
     def included(self, files: Iterable[Path], search: Sequence[Path] = ()) -> tuple[Path, ...]:
         """The files themselves and what they include, directly or not, where it is seen and in none
@@ -76,8 +77,16 @@ class SourceView:
         places = dict.fromkeys(place for file in seen for place in (file, file.resolve()))
         return tuple(place for place in places if not self._is_in_whole(place))
 
+    @cached_property
+    def _real(self) -> tuple[list[Path], list[Path]]:
+        return [place.resolve() for place in self.whole], [p.resolve() for p in self.projects]
+
     def _is_in_whole(self, file: Path) -> bool:
-        return any(file.is_relative_to(folder) for folder in (*self.whole, *SYSTEM))
+        return is_system(file) or any(file.is_relative_to(folder) for folder in self.whole)
+
+
+def is_system(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in SYSTEM)
 
 
 def project(folder: Path) -> Path:
@@ -88,6 +97,15 @@ def project(folder: Path) -> Path:
         if any((place / name).exists() for name in _CHECKOUTS):
             return place
     return folder
+
+
+def neighbours(folder: Path) -> Path:
+    """What a build file may name folders and sources of: the checkout that it is in, or else what
+    lies beside its folder; its folder alone, where that is somebody's home or everybody's."""
+    whole = project(folder)
+    if whole != folder or is_shared(folder.parent):
+        return whole
+    return folder.parent
 
 
 def is_shared(folder: Path) -> bool:

@@ -184,8 +184,8 @@ def _compile_options(
 
 @contextmanager
 def _working_folder() -> Iterator[Path]:
-    """A program finds itself in a copy of the present folder; in an empty one, where that is the
-    user's home."""
+    """A program finds itself in a copy of the present folder; in an empty one, where that holds
+    more than a project."""
     here = Path.cwd()
     if not is_shared(here):
         with jailed_process.readable(here) as seen:

@@ -26,7 +26,7 @@ class SourceTexts:
     ``whole`` has the headers first and the file itself last."""
 
     def __init__(self, source: ProofSource) -> None:
-        self.source = source
+        self.source, self._view = source, source.view
         others: dict[Path, str] = {}
         text = read(source.path)
         self._collect(text, source.path.parent, others)
@@ -86,7 +86,7 @@ class SourceTexts:
                 return
             for folder in (beside, *self.source.include):
                 path = (folder / name).resolve()
-                if path in headers or not path.is_file():
+                if path in headers or not path.is_file() or not self._view.sees(path):
                     continue
                 inner = read(path)
                 headers[path] = ""

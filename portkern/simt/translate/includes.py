@@ -9,6 +9,8 @@ from pathlib import Path
 
 _DEVICE_CODE = re.compile(rb"__(shared|global|launch_bounds)__|<<<|\basm\b")
 _KERNELS = re.compile(rb"__(shared|global)__|<<<|\basm\b|__builtin_amdgcn_")
+#: Of a file so many bytes are looked at.
+_MOST_BYTES = 16 << 20
 _INCLUDES = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
 
 
@@ -39,7 +41,8 @@ def _reaches(file: Path, code: re.Pattern[bytes], search: Sequence[Path], seen: 
         return False
     seen.add(file)
     try:
-        text = file.read_bytes()
+        with file.open("rb") as stream:
+            text = stream.read(_MOST_BYTES)
     except OSError:
         return False
     if code.search(text):
