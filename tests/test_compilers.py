@@ -382,6 +382,7 @@ OUTSIDE = {
     "portkern/tracking/matrix_metrics.py _git_sha": "git, for the commit of the user's folder",
     "backends/cpu/precompiled.py compile_": "the harness's headers",
     "backends/cuda/nvcc.py _version": "nvcc's version",
+    "backends/hip/clang.py constants": "numbers that AMD's libraries ask for",
     "backends/hip/rocm.py _find": "hipcc's version",
     "backends/opencl/platforms.py devices": "portkern's own kernel, on each device",
 }
