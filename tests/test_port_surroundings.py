@@ -117,3 +117,13 @@ def test_what_sources_ask_of_builds_for_amd_is_defined_there(tmp_path: Path) -> 
         b__cu="#ifdef USE_HIP_RT\n#endif\n",
     )
     assert library.read(tmp_path / "program").for_amd == ("USE_ROCM",)
+
+
+def test_a_macro_of_a_header_that_pastes_a_name_is_expanded_where_it_is_used(
+    tmp_path: Path,
+) -> None:
+    macro = "#define WARP(kind, v) __shfl_##kind##_sync(~0u, v, 1)\n"
+    source = '#include "warp.h"\n__device__ int f(int v) { return WARP(xor, v); }\n'
+    files = port(tmp_path, a__cu=source, warp__h=macro)
+    assert "return __shfl_xor(v, 1, 32);" in text(files["a.cu"])
+    assert text(files["warp.h"]) == macro

@@ -322,6 +322,68 @@ def test_a_launch_in_a_macro_stays_as_it_is() -> None:
     assert launch in hip(launch)
 
 
+@pytest.mark.parametrize(
+    ("cuda", "expected"),
+    [
+        ("k << <g, b >> > (x);", "k <<<g, b >>> (x);"),
+        ("k<T<3>> << < g, f<2>(), 8 >> >(x);", "k<T<3>> <<< g, f<2>(), 8 >>>(x);"),
+        ("k < < < g, b > > > (x);", "k <<< g, b >>> (x);"),
+        ("k<<<g, b>>>(x);", "k<<<g, b>>>(x);"),
+        ("out << x < y; a >> b > c;", "out << x < y; a >> b > c;"),
+        ("operator<< <T>(a, b >> c);", "operator<< <T>(a, b >> c);"),
+    ],
+)
+def test_the_chevrons_of_a_launch_stand_together(cuda: str, expected: str) -> None:
+    assert hip(f"void f() {{ {cuda} }}").endswith(f"void f() {{ {expected} }}")
+
+
+def test_the_chevrons_of_a_launch_in_a_macro_stand_together_on_their_lines() -> None:
+    go = "#define GO(f, ...) f << \\\n <1, 2 >> >(__VA_ARGS__)\n"
+    text = f"#include <cuda_runtime.h>\n{go}#define ON(f) f << <1, 2 >> >\nint x;\n"
+    done = hip(text)
+    assert done.count("<<<") == done.count(">>>") == 2
+    assert done.splitlines()[-1] == "int x;"
+    assert done.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("macros", "use", "expected"),
+    [
+        (
+            "#define OP(kind, v) __shfl_##kind##_sync(~0u, v, 1)",
+            "OP(xor, v)",
+            "__shfl_xor(v, 1, 32)",
+        ),
+        (
+            "#define NAME(k) __shfl_##k\n#define OP(k, v) NAME(k)(~0u, v, 1)",
+            "OP(up_sync, v)",
+            "__shfl_up(v, 1, 32)",
+        ),
+        (
+            "#define ALL(k) OP(k, v)\n#define OP(k, v) __shfl_##k##_sync(~0u, v, 1)",
+            "ALL(down)",
+            "__shfl_down(v, 1, 32)",
+        ),
+        ("#define CALL(f, ...) cuda##f(__VA_ARGS__)", "CALL(Free, (v))", "hipFree((v))"),
+        ("#define OWN(k) my_##k(1)", "OWN(sum)", "OWN(sum)"),
+    ],
+)
+def test_a_name_of_cuda_that_a_macro_pastes_is_translated_where_the_macro_is_used(
+    macros: str, use: str, expected: str
+) -> None:
+    text = f"{macros}\n__device__ void f(int v) {{\n  {use};\n}}\n"
+    line = next(line for line in hip(text).splitlines() if line.startswith("  "))
+    assert line == f"  {expected};"
+
+
+def test_a_macro_of_two_definitions_that_pastes_stays_for_the_compiler() -> None:
+    text = (
+        "#if A\n#define OP(k) __shfl_##k##_sync(~0u, 1, 1)\n#else\n"
+        "#define OP(k) __shfl_##k(1, 1)\n#endif\nint x = OP(xor);\n"
+    )
+    assert "int x = OP(xor);" in hip(text)
+
+
 def test_hips_launch_is_cudas_on_the_way_back() -> None:
     launch = "hipLaunchKernelGGL(HIP_KERNEL_NAME(k<1>), g, b, 0, s, x, y);"
     text = f"#include <hip/hip_runtime.h>\nvoid f() {{ {launch} }}"

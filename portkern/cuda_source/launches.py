@@ -42,7 +42,7 @@ _SAME = frozenset(["HIP_KERNEL_NAME"])
 
 @dataclass(frozen=True)
 class LaunchSyntax:
-    """Ranges of tokens: ``opening`` is ``<<<``, ``closing`` is ``>>>``, however they are spaced."""
+    """Ranges of tokens, from ``first`` to before ``last``."""
 
     first: int
     kernel: Range
@@ -50,8 +50,6 @@ class LaunchSyntax:
     arguments: Range
     last: int
     bare: bool = False  # ``arguments`` is a macro's parameter that brings its own parentheses
-    opening: Range = (0, 0)
-    closing: Range = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,18 @@ def opens(code: SourceCode, i: int) -> int:
     return 0
 
 
+def brackets(code: SourceCode, i: int, last: int) -> tuple[Range, Range] | None:
+    """The tokens of the ``<<<`` that begins at ``i`` and of its ``>>>``, however they are spaced;
+    None where no launch's begins there, or where it has no end."""
+    begin = i + opens(code, i)
+    if begin == i:
+        return None
+    close = _close(code, begin, last, gaps=False)
+    if close is None:
+        close = _close(code, begin, last, gaps=True)
+    return ((i, begin), (close, close + 3)) if close is not None else None
+
+
 def chevrons(
     code: SourceCode, i: int, last: int, params: frozenset[str] = _EMPTY
 ) -> LaunchSyntax | Broken:
@@ -103,15 +113,12 @@ def chevrons(
     first = _kernel_begin(code, i, code.earliest(i))
     if first is None:
         return Broken("no kernel before <<<")
-    begin = i + opens(code, i)
-    close = _close(code, begin, last, gaps=False)
-    if close is None:
-        close = _close(code, begin, last, gaps=True)
-    if close is None:
+    around = brackets(code, i, last)
+    if around is None:
         return Broken("no >>> after <<<")
+    (_, begin), (close, opening) = around
     if close == begin:
         return Broken("no grid and block between <<< and >>>")
-    opening = close + 3
     bare = opening < last and code.text[opening] in params
     if not bare and (opening >= last or code.text[opening] != "(" or code.partner[opening] < 0):
         return Broken("no parenthesised arguments after >>>")
@@ -123,8 +130,6 @@ def chevrons(
         (opening, end) if bare else (opening + 1, end - 1),
         end,
         bare,
-        (i, begin),
-        (close, opening),
     )
 
 
@@ -356,11 +361,11 @@ def _chevrons(source: SourceMap, i: int) -> Launch | None:
 def _without_arguments(code: SourceCode, i: int, last: int) -> LaunchSyntax | None:
     """A launch in a macro whose use brings the arguments."""
     first = _kernel_begin(code, i, code.earliest(i))
-    begin = i + opens(code, i)
-    close = _close(code, begin, last, gaps=False) or _close(code, begin, last, gaps=True)
-    if first is None or not close or close == begin or code.directive(i) is None:
+    around = brackets(code, i, last)
+    if first is None or around is None or code.directive(i) is None:
         return None
-    return LaunchSyntax(first, (first, i), (begin, close), (close, close), close + 3)
+    (_, begin), (close, end) = around
+    return LaunchSyntax(first, (first, i), (begin, close), (close, close), end)
 
 
 def _kernel(source: SourceMap, first: int, last: int) -> tuple[str, tuple[str, ...]] | None:

@@ -87,6 +87,11 @@ class SourceMap:
         if self._within is not None:
             yield from self._within[0].all_macros
 
+    def is_once(self, name: str) -> bool:
+        """Whether a macro has one definition and keeps it: which of several is in force may not be
+        known."""
+        return len(self._defined.get(name, ())) == 1
+
     def macro_at(self, name: str, i: int) -> Macro | None:
         """The macro that a name is at token ``i``: as the last directive before it has it."""
         if name in self._defined:

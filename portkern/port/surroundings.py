@@ -14,6 +14,7 @@ from portkern.port import source_text
 from portkern.port.library import Library, SourceFile
 from portkern.port.source_text import INCLUDE, Unreadable
 from portkern.port.translate import Context, Language, defined_values, language
+from portkern.port.translate.pasted import pasting
 from portkern.toolchain.source_view import SourceView
 
 _SAYS_HIP = re.compile(r"\bhip[A-Z/]|__HIP|USE_ROCM")
@@ -49,8 +50,10 @@ class Surroundings:
         there = frozenset(name for name in names if self._found(name, file, folders) is not None)
         beside = {os.path.normpath(file.path.parent / name): name for name in names}
         own = frozenset(beside[str(path)] for path in file.includes if str(path) in beside)
-        macros = frozenset[str]().union(*map(self._defined, self._included(file)))
-        return Context(headers=there, own=own, macros=macros)
+        included = self._included(file)
+        macros = frozenset[str]().union(*map(self._defined, included))
+        pasted = [macro for path in included for macro in pasting(self._files[path].text)]
+        return Context(headers=there, own=own, macros=macros, pasting=tuple(pasted))
 
     def headers(self, file: SourceFile, texts: Mapping[PurePosixPath, str]) -> tuple[str, ...]:
         """The texts of all headers that the file includes, at any depth: the library's own as

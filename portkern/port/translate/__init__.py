@@ -19,12 +19,18 @@ from portkern.cuda_source.lexer import SourceCode
 from portkern.port.hazard import Hazard
 from portkern.port.translate import single_source
 from portkern.port.translate.back import translate_back
+from portkern.port.translate.chevrons import closed_up
 from portkern.port.translate.context import NOTHING_AROUND, Context
-from portkern.port.translate.device import translate_conditions, translate_device
+from portkern.port.translate.device import (
+    DEVICE_FUNCTIONS,
+    translate_conditions,
+    translate_device,
+)
 from portkern.port.translate.draft import Change, Draft
 from portkern.port.translate.inline_ptx import translate_ptx
 from portkern.port.translate.names import table
 from portkern.port.translate.operands import translate_operands
+from portkern.port.translate.pasted import expand_pasted
 from portkern.port.translate.renaming import (
     add_headers,
     asks_for_vendor,
@@ -36,7 +42,7 @@ from portkern.port.translate.renaming import (
     rename_names,
     warn_of_both,
 )
-from portkern.port.translate.warps import translate_warps
+from portkern.port.translate.warps import WARP_FUNCTIONS, translate_warps
 
 __all__ = [
     "Change",
@@ -94,6 +100,10 @@ def translate(
         if ported:
             warn_of_both(draft, table(), context)
             return Translation(text, (), tuple(draft.hazards))
+        spelled, pasted = expand_pasted(text, context.pasting, _is_cuda)
+        spelled, broken = closed_up(spelled)
+        if pasted or broken:
+            draft = Draft(SourceCode(spelled), name, [*pasted, *broken])
         kept: dict[str, str] | None = {} if style == "single_source" else None
         _to_hip(draft, kept, context)
         if kept is not None:
@@ -103,6 +113,14 @@ def translate(
         translate_back(draft)
     changes = tuple(sorted(draft.changes, key=lambda change: change.line))
     return Translation(draft.render() if changes else text, changes, tuple(sorted(draft.hazards)))
+
+
+def _is_cuda(name: str) -> bool:
+    """Whether the translation does anything with the name."""
+    known = table().names.get(name)
+    return name in WARP_FUNCTIONS | DEVICE_FUNCTIONS or (
+        known is not None and known.hip != known.cuda
+    )
 
 
 def _for_both(draft: Draft, kept: Mapping[str, str]) -> Translation:

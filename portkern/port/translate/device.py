@@ -38,6 +38,10 @@ _TESTS = frozenset(["if", "elif"])
 _VERSIONS = frozenset(["CUDART_VERSION", "CUDA_VERSION", "__CUDACC_VER_MAJOR__"])
 
 
+#: What :func:`translate_device` rewrites where it is called.
+DEVICE_FUNCTIONS = frozenset([*_LOADS, *_STORES, *_TRAPS, "__nanosleep"])
+
+
 def translate_device(draft: Draft) -> None:
     defined = {draft.code.text[first] for first, _ in draft.words_of_directive("define")}
     for i, token in enumerate(draft.code.tokens):
