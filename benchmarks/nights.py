@@ -38,7 +38,8 @@ from benchmarks import _script
 from portkern.cells.selection import default_target
 from portkern.records.record import Record, RecordFile
 from portkern.regression import nights, rule, runs
-from portkern.regression.comparison import CellChange, Comparison
+from portkern.regression.cell_change import CellChange
+from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
 from portkern.spec import catalogue, registry
@@ -190,7 +191,7 @@ class Study:
             shutil.move(kept[0], away / name)
             kept = [away / name]
         after = Night.read(kept[0])
-        history, _ = nights.before(after, reports, rule.LONGEST)
+        history, _ = nights.before(after, reports)
         cells = Comparison(history[-1], after, history).cells if history else []
         print(f"{name}: {_counted(cells) or 'no history'}", flush=True)
         return cells

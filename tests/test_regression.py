@@ -29,7 +29,8 @@ from portkern.records.record import (
     WorkloadRef,
 )
 from portkern.regression import document, rule
-from portkern.regression.comparison import CellChange, Comparison
+from portkern.regression.cell_change import Cause, CellChange
+from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
@@ -160,9 +161,12 @@ def test_the_least_change_is_smaller_only_where_runs_differ_little(common: float
     assert least == rule.FLOOR or 0 < rule.DEVIATIONS * common <= least
 
 
-def test_nothing_is_said_of_times_before_the_fifth_run() -> None:
-    told = change(nights(4, 0.01), after(30.0))
+def test_little_is_said_of_times_before_the_fifth_run() -> None:
+    told = change(nights(4, 0.01), after(12.0))
     assert told.change is Change.INSUFFICIENT and "4 earlier times" in told.detail
+    much = change(nights(4, 0.01), after(200.0), again=[after(190.0), after(210.0)])
+    assert much.change is Change.SLOWER and much.moved > 15
+    assert change(nights(1, 0.01), after(200.0)).change is Change.SUSPECT
 
 
 def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
@@ -171,7 +175,7 @@ def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
     history = nights(2, 0.01) + [
         Night.of(f"busy-{n}", [record(night=n, timing=busy)]) for n in (2, 3, 4)
     ]
-    told = change(history, after(30.0))
+    told = change(history, after(12.0))
     assert told.change is Change.INSUFFICIENT
     assert told.detail.startswith("2 earlier times of this machine to compare with, expected 5")
     assert "5 are there, 3 of them noisy: the machine was busy" in told.detail
@@ -186,7 +190,8 @@ def test_a_suspect_is_slower_only_when_it_was_timed_again() -> None:
     assert alone.change is Change.SUSPECT and "not timed again" in alone.detail
     slower = change(history, after(13.0), again=[after(12.8), after(13.2)])
     assert slower.change is Change.SLOWER and 0.25 < slower.moved < 0.35
-    assert "so the machine did" in slower.detail
+    assert "nothing that is recorded changed" in slower.detail
+    assert slower.cause is Cause.UNEXPLAINED
     assert change(history, after(13.0), again=[after(10.0), after(10.1)]).change is Change.UNCHANGED
     assert change(history, after(7.0), again=[after(7.1), after(7.0)]).change is Change.FASTER
 
@@ -259,6 +264,7 @@ def test_what_else_changed_stands_beside_the_verdict() -> None:
         nights(10, 0.01), after(13.0, **given), again=[after(13.0, **given), after(13.0, **given)]
     )
     assert told.because == ("the kernel's source", "driver none → 560", "c++ none → g++ 13")
+    assert told.cause is Cause.REGRESSION
 
 
 @pytest.mark.parametrize(
@@ -318,14 +324,213 @@ def test_what_the_command_line_left_out_is_not_missed() -> None:
     assert len(left([])) == 3
 
 
-def test_a_night_on_which_everything_moved_gets_no_verdicts_of_times() -> None:
-    ops = [f"op{n}" for n in range(12)]
-    history = nights(10, 0.01, ops)
-    slow = [record(op, 14.0, 20) for op in ops[:6]] + [record(op, 10.0, 20) for op in ops[6:]]
-    told = Comparison(history[-1], Night.of("after", slow), history)
-    assert told.counts == {"not comparable": 6, "unchanged": 6} and not told.regressed
-    one = [record(op, 14.0 if op == "op3" else 10.0, 20) for op in ops]
-    assert Comparison(history[-1], Night.of("after", one), history).unconfirmed[0].op == "op3"
+OPS = [f"op{n}" for n in range(12)]
+OPENCL = {"backend": "opencl", "language": "opencl", "target": "opencl_generic"}
+
+
+def whole(
+    night: int, *, cpu: float = 1.0, opencl: float = 1.0, eager: float = 1.0, **late: Any
+) -> list[Record]:
+    """Twelve kernels in C++, ``late`` differently than before, and twelve in OpenCL; times beside
+    what they are usually."""
+    drawn = random.Random(night)
+
+    def us(usual: float) -> float:
+        return usual * math.exp(drawn.gauss(0, 0.01))
+
+    found = []
+    for op in OPS:
+        for mine, usual, other in ((10 * cpu, late, {}), (30 * opencl, {}, OPENCL)):
+            beside = {"eager": timing(us(20 * eager))}
+            found.append(record(op, us(mine), night, baselines=beside, **usual, **other))
+    return found
+
+
+def a_night(records: Sequence[Record], history: int = 10) -> Comparison:
+    """After as many equal ones; what is another is timed twice more, and stays so."""
+    before = [Night.of(f"night-{n:02}", whole(n)) for n in range(history)]
+    again = [one for _ in range(2) for one in records]
+    return Comparison(before[-1], Night.of("after", records, again), before)
+
+
+def test_the_machine_was_busy_only_when_the_controls_say_so() -> None:
+    """All kernels of a toolchain are slower, and neither eager nor another toolchain's are."""
+    found = a_night(whole(20, cpu=1.4))
+    assert found.counts == {"slower": 12, "unchanged": 12} and not found.machine
+    assert {one.cause for one in found.cells if one.regressed} == {Cause.UNEXPLAINED}
+    assert "the controls did not" in found.cells[0].detail
+
+
+@pytest.mark.parametrize("slower", [1.4, 10.0])
+def test_a_machine_of_which_all_is_slower_fails_nothing_and_is_named(slower: float) -> None:
+    found = a_night(whole(20, cpu=slower, opencl=slower, eager=slower))
+    assert found.counts == {"unchanged": 24}
+    [line] = found.machine
+    assert "Linux x86_64, 2 CPUs" in line and "controls (cpu/c++, eager, opencl/opencl)" in line
+
+
+def test_a_kernel_that_is_slower_on_a_slower_machine_is_found() -> None:
+    """Each beside what the controls did."""
+    records = whole(20, cpu=1.5, opencl=1.5, eager=1.5)
+    twice = [
+        one.model_copy(update={"timing": timing(2 * one.timing.p20_us)})
+        if one.timing and one.op == "op3" and one.backend == "cpu"
+        else one
+        for one in records
+    ]
+    [told] = [one for one in a_night(twice).cells if one.regressed]
+    assert told.series.op == "op3" and 0.8 < (told.moved or 0) < 1.2
+
+
+@pytest.mark.parametrize(
+    ("late", "cause"),
+    [
+        ({"source_hash": "other"}, Cause.REGRESSION),
+        ({"environment": HERE.model_copy(update={"toolchain": {"c++": "13"}})}, Cause.TOOLCHAIN),
+        ({"environment": HERE.model_copy(update={"driver": "560"})}, Cause.TOOLCHAIN),
+        ({"environment": HERE.model_copy(update={"harness_version": "2"})}, Cause.METHOD),
+        ({"key": "another evaluator"}, Cause.METHOD),
+    ],
+)
+def test_a_slowdown_is_told_with_its_cause_and_fails(late: dict[str, Any], cause: Cause) -> None:
+    found = a_night(whole(20, cpu=1.3, **late))
+    assert found.counts == {"slower": 12, "unchanged": 12} and found.regressed
+    assert {one.cause for one in found.cells if one.regressed} == {cause}
+
+
+def test_where_all_of_a_toolchain_is_slower_a_kernel_that_changed_too_is_not_blamed() -> None:
+    newer: dict[str, Any] = {"environment": HERE.model_copy(update={"toolchain": {"c++": "13"}})}
+    records = [
+        one.model_copy(update={"source_hash": "new"}) if one.op == "op1" else one
+        for one in whole(20, cpu=1.3, **newer)
+    ]
+    causes = {one.series.op: one.cause for one in a_night(records).cells if one.regressed}
+    assert causes["op1"] is Cause.TOOLCHAIN and len(causes) == 12
+
+
+def test_many_times_as_slow_on_a_night_whose_times_are_noisy_is_suspicious() -> None:
+    busy = timing(200.0, noisy="busy")
+    assert change(nights(10, 0.02), after(0, timing=busy)).change is Change.SUSPECT
+    assert change(nights(10, 0.02), after(0, timing=timing(30.0, noisy="busy"))).change is (
+        Change.NOT_COMPARABLE
+    )
+
+
+# ---- what a cell should be
+
+
+def season(*levels: float, first: int = 0, **late: Any) -> list[Night]:
+    """A night for each of ``levels``, in usual times of 10 µs."""
+    return [
+        Night.of(
+            f"night-{n:02}",
+            [record(us=10 * level * math.exp(random.Random(n).gauss(0, 0.01)), night=n, **late)],
+        )
+        for n, level in enumerate(levels, first)
+    ]
+
+
+def the_last(seasons: Sequence[Night], **options: Any) -> CellChange:
+    *history, night = seasons
+    [one] = Comparison(history[-1], night, history, **options).cells
+    return one
+
+
+def test_a_slower_kernel_stays_so_until_it_is_mended() -> None:
+    """Without further races it is believed on the third night in a row."""
+    fine, slow = [1.0] * 10, [1.3] * 15
+    assert the_last(season(*fine, 1.3)).change is Change.SUSPECT
+    for nights_ in (3, 8, 15):
+        told = the_last(season(*fine, *slow[:nights_]))
+        assert told.change is Change.SLOWER and told.regressed
+        assert (told.since, told.nights, told.last_good) == ("night-10", nights_, "night-09")
+    assert "since night-10, 15 nights, last good night-09" in str(told)
+    mended = the_last(season(*fine, *slow, 1.0))
+    assert mended.change is Change.FIXED and "slower since night-10, 15 nights" in mended.detail
+    assert the_last(season(*fine, *slow, 1.0, 1.0)).change is Change.UNCHANGED
+    partly = the_last(season(*fine, *slow, 1.2))
+    assert partly.change is Change.SLOWER and partly.nights == 16
+
+
+def test_what_a_night_does_not_show_is_not_mended() -> None:
+    slow = season(*[1.0] * 10, *[1.3] * 3)
+    busy = Night.of("busy", [record(night=13, timing=timing(10.0, noisy="the machine was busy"))])
+    told = the_last([*slow, busy])
+    assert told.change is Change.SLOWER and told.nights == 4
+    assert "not seen to be mended: the machine was busy" in told.detail
+
+
+@pytest.mark.parametrize("share", [1.01, 1.02])
+def test_a_slow_drift_is_found_against_the_reference(share: float) -> None:
+    told = the_last(season(*[1.0] * 10, *[share**n for n in range(20)]))
+    assert told.change is Change.SLOWER and "since night-00" in told.detail
+
+
+def test_a_faster_kernel_is_the_reference_after_three_nights() -> None:
+    quick = [*[1.0] * 10, *[0.7] * 4]
+    assert the_last(season(*quick)).change is Change.UNCHANGED
+    told = the_last(season(*quick, *[1.0] * 3))
+    assert told.change is Change.SLOWER and "rule: it is faster" in told.detail
+
+
+@pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.CRASHED])
+def test_a_failure_stays_a_regression_with_its_age(verdict: Verdict) -> None:
+    good = season(1.0, 1.0)
+    bad = [Night.of(f"bad-{n}", [failed(night=10 + n, verdict=verdict)]) for n in range(3)]
+    assert the_last([*good, bad[0]]).change is Change.NEW_FAILURE
+    told = the_last([*good, *bad])
+    assert told.change is Change.STILL_FAILING and told.regressed
+    assert (told.since, told.nights, told.last_good) == ("bad-0", 3, "night-01")
+    assert the_last([*good, *bad, *season(1.0, first=20)]).change is Change.FIXED
+    never = the_last(bad)
+    assert never.change is Change.STILL_FAILING and not never.regressed
+
+
+def test_a_lost_backend_stays_lost() -> None:
+    gone = [
+        Night.of(f"gone-{n}", [record(night=10 + n, **UNAVAILABLE, baselines={})]) for n in range(9)
+    ]
+    told = the_last([*season(*[1.0] * 3), *gone])
+    assert told.change is Change.LOST and told.regressed and told.cause is Cause.TOOLCHAIN
+    assert (told.since, told.nights) == ("gone-0", 9)
+    assert the_last([*season(*[1.0] * 3), *gone, *season(1.0, first=25)]).change is Change.GAINED
+
+
+def test_a_run_of_some_cells_hides_no_loss_and_is_no_measure() -> None:
+    full = [Night.of(f"n{n}", [record("relu", 10, n), record("sum", 10, n)]) for n in range(4)]
+    part = Night.of("part", [record("relu", 10, 10)])
+    short = Night.of("short", [record("relu", 10, 11)])
+    lost = [one for one in Comparison(part, short, [*full, part]).cells if one.regressed]
+    assert [(one.series.op, one.since, one.nights) for one in lost] == [("sum", "part", 2)]
+    back = Night.of("back", [record("relu", 10, 12), record("sum", 10, 12)])
+    counts = Comparison(part, back, [*full, part]).counts
+    assert counts == {"insufficient data": 1, "unchanged": 1}
+
+
+def test_another_class_of_machine_is_not_a_loss() -> None:
+    """A hosted runner with another processor has another column, and its own references."""
+    other = HERE.model_copy(update={"machine": "Linux x86_64, 4 CPUs", "device": "other"})
+    here = season(*[1.0] * 6)
+    there = Night.of("there", [record(night=10, target="x86_64_v3", environment=other)])
+    assert not Comparison(here[-1], there, here).regressed
+    again = season(1.3, first=20)
+    assert the_last([*here, there, *again]).change is Change.SUSPECT, "and the first keeps its own"
+
+
+def test_two_runs_that_are_named_are_compared_by_their_own_times() -> None:
+    """The reference knows of a step between them, or of none: it is there all the same."""
+    nights_ = season(*[1.0] * 10, *[1.3] * 3, *[1.0] * 3)
+    late = Night.of("late", [after(10.0)], [after(10.1), after(9.9)])
+    own = Comparison(nights_[11], late, nights_, own=True).cells[0]
+    assert own.change is Change.FASTER and "since night-11" in own.detail
+    assert Comparison(nights_[11], late, nights_).cells[0].change is Change.UNCHANGED
+
+
+def test_a_promoted_run_is_the_reference() -> None:
+    slow = season(*[1.0] * 10, *[1.3] * 6)
+    assert the_last(slow).regressed
+    told = the_last(slow, promoted=["night-12"])
+    assert told.change is Change.UNCHANGED
 
 
 def test_the_steadier_of_two_figures_is_compared() -> None:
@@ -367,6 +572,25 @@ def test_an_accepted_change_is_the_new_measure_and_the_spread_stays(tmp_path: Pa
     assert told(13.1, other) is Change.SLOWER
     first = decided("accepted: [{op: relu, from: after, why: x}]", tmp_path)
     assert told(30.0, first) is Change.UNCHANGED, "it is this run's change that is accepted"
+
+
+def test_a_loss_and_a_failure_can_be_accepted_for_a_time(tmp_path: Path) -> None:
+    text = "accepted: [{op: relu, from: bad-1, until: 2026-01-14, why: no runner has one}]"
+    decisions = decided(text, tmp_path)
+    good = season(*[1.0] * 4)
+    for gone in (record(**UNAVAILABLE, baselines={}), failed()):
+        bad = [
+            Night.of(
+                f"bad-{n}", [gone.model_copy(update={"time": f"2026-01-{n + 11}T00:00:00+00:00"})]
+            )
+            for n in range(5)
+        ]
+
+        def regressed(last: int, bad: Sequence[Night] = bad) -> bool:
+            before = [*good, *bad[:last]]
+            return Comparison(before[-1], bad[last], before, (), decisions).regressed
+
+        assert [regressed(n) for n in range(5)] == [True, False, False, False, True]
 
 
 def test_a_cell_in_quarantine_fails_nothing_until_its_day_is_over(tmp_path: Path) -> None:
@@ -458,6 +682,7 @@ def test_why_nothing_is_said_of_times_is_a_line(
     reports: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy = timing(10.0, noisy="the machine was busy")
+    shutil.rmtree(reports / "after")
     written(reports, {"busy": [record(night=21, timing=busy), record("sum", 10.0, 21)]})
     assert main.run(["diff", "night-09", "busy"]) == 0
     assert capsys.readouterr().out.splitlines() == [

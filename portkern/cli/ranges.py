@@ -48,7 +48,7 @@ RANGES = {
     "workers": Range(0, 1_000),
     "jobs": Range(0, 1_000),
     "patience": Range(1, 1_000),
-    "window": Range(1, 1_000),
+    "window": Range(0, 100_000),
     "runs": Range(1, 100_000),
     "races": Range(1, 1_000),
     "n": _COUNT,

@@ -3,6 +3,7 @@ accepted from a run on, and cells in quarantine until a day::
 
     accepted:
       - {op: softmax, backend: cpu, from: nightly-2026-11-20, why: exact at the edges costs 8 %}
+      - {target: gfx90a, from: nightly-2026-11-21, until: 2026-12-24, why: no runner has one}
     quarantine:
       - {target: gfx1100, until: 2026-12-24, why: the runner is being moved}
 
@@ -11,7 +12,6 @@ The fields of a cell that an entry does not name may be any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
@@ -43,9 +43,11 @@ class _Entry(BaseModel):
 
 
 class Accepted(_Entry):
-    """From this run on the cell is as it is to be: times before it are no measure."""
+    """As the cell is in this run it is to be, be it slower, lost or failing; until that day, which
+    is included, where there is one."""
 
     since: str = Field(alias="from", min_length=1)
+    until: date | None = None
 
 
 class Quarantined(_Entry):
@@ -83,11 +85,13 @@ class Decisions(BaseModel):
                 "quarantine: [{op: …, until: 2026-12-24, why: …}]"
             ) from error
 
-    def accepted_in(self, series: Series, runs: Iterable[str]) -> str:
-        """The newest of ``runs``, which are in order, from which on a change of the cell is
-        accepted; '' if none is."""
-        known = {entry.since for entry in self.accepted if entry.covers(series)}
-        return next((run for run in reversed(list(runs)) if run in known), "")
+    def accepts(self, series: Series, run: str, day: str) -> str:
+        """Why what the cell is in ``run`` is accepted on a day in ISO form, '' if it is not."""
+        for entry in self.accepted:
+            ended = entry.until is not None and day > entry.until.isoformat()
+            if entry.since == run and not ended and entry.covers(series):
+                return entry.why
+        return ""
 
     def quarantined(self, series: Series, day: str) -> str:
         """Why the cell fails nothing on a day in ISO form, '' if it may."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from portkern.errors import RecordError
 from portkern.records import atomic_write
-from portkern.regression.comparison import CellChange, Comparison
+from portkern.regression.cell_change import Cause, CellChange
+from portkern.regression.comparison import Comparison
 from portkern.regression.rule import Change
 from portkern.regression.series import Series
 
@@ -25,11 +26,13 @@ SILENT = (Change.NOT_COMPARABLE, Change.INSUFFICIENT)
 
 @dataclass(frozen=True)
 class Changes:
-    """Of the run ``after`` against ``before``; ``cells`` the worst first."""
+    """Of the run ``after`` against ``before``; ``cells`` the worst first; ``machine`` is a line for
+    each machine that was busy or is another."""
 
     before: str
     after: str
     cells: Sequence[CellChange]
+    machine: Sequence[str] = ()
 
     @property
     def listed(self) -> list[CellChange]:
@@ -63,7 +66,9 @@ class Changes:
 
 
 def of(comparison: Comparison) -> Changes:
-    return Changes(comparison.before.name, comparison.after.name, comparison.cells)
+    return Changes(
+        comparison.before.name, comparison.after.name, comparison.cells, comparison.machine
+    )
 
 
 def content(comparison: Comparison) -> dict[str, object]:
@@ -72,6 +77,7 @@ def content(comparison: Comparison) -> dict[str, object]:
         "after": comparison.after.name,
         "history": [night.name for night in comparison.history],
         "counts": dict(comparison.counts),
+        "machine": list(comparison.machine),
         "cells": [_cell(cell) for cell in comparison.cells],
     }
 
@@ -88,7 +94,8 @@ def read(folder: Path) -> Changes | None:
         return None
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-        return Changes(said["before"], said["after"], list(map(_change, said["cells"])))
+        cells = list(map(_change, said["cells"]))
+        return Changes(said["before"], said["after"], cells, said.get("machine", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(
             f"{path}: expected what matrix baseline= writes, got {error!r}"
@@ -105,6 +112,9 @@ def _cell(cell: CellChange) -> dict[str, object]:
         "because": list(cell.because),
         **({"quarantined": cell.quarantined} if cell.quarantined else {}),
         **({"recent": [round(v, 4) for v in cell.recent]} if cell.recent else {}),
+        **({"cause": str(cell.cause)} if cell.cause else {}),
+        **({"since": cell.since, "nights": cell.nights} if cell.since else {}),
+        **({"last_good": cell.last_good} if cell.last_good else {}),
     }
 
 
@@ -118,4 +128,8 @@ def _change(said: Mapping[str, Any]) -> CellChange:
         tuple(said["because"]),
         said.get("quarantined", ""),
         tuple(said.get("recent", ())),
+        Cause(said["cause"]) if "cause" in said else None,
+        said.get("since", ""),
+        said.get("nights", 0),
+        said.get("last_good", ""),
     )

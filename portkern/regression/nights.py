@@ -52,9 +52,7 @@ class Night:
             raise night
         if not night.cells:
             raise ConfigError(f"No records in {path}; 'portkern matrix' writes them")
-        again = RecordFile(folder / AGAIN)
-        several = cls.of(folder.name, (), again.read()[0] if again.path.exists() else ()).again
-        return replace(night, again=several)
+        return night
 
     def within(self, other: Night, fields: Collection[str]) -> Night:
         """Without cells that ``other`` was not asked for: of those ``fields`` of a series it has
@@ -68,6 +66,11 @@ class Night:
         return replace(self, cells=kept)
 
     @property
+    def day(self) -> str:
+        """In ISO form."""
+        return self.time[: len("2026-12-24")]
+
+    @property
     def green(self) -> bool:
         """Whether something passed and nothing is bad."""
         verdicts = [record.verdict for record in self.cells.values()]
@@ -75,7 +78,7 @@ class Night:
 
 
 def newest_first(night: Night, reports: Path, problems: list[str]) -> Iterator[Night]:
-    """The other runs that ended earlier and whose cells are partly the same, but for those that
+    """The other runs that ended earlier and whose cells are mostly the same, but for those that
     people demoted. They are read some at a time, as one asks; what cannot be read is added to
     ``problems``."""
     without = standing.demoted(reports) | {night.name}
@@ -86,16 +89,31 @@ def newest_first(night: Night, reports: Path, problems: list[str]) -> Iterator[N
         for run, other in zip(batch, _nights([run.records for run in batch]), strict=True):
             if isinstance(other, RecordError):
                 problems.append(f"{run.name} is left out: {other}")
-            elif other.time < night.time and other.cells.keys() & night.cells:
+            elif other.time < night.time and _of_one_series(other, night):
                 read.append(other)
         yield from sorted(read, key=lambda one: one.time, reverse=True)
 
 
-def before(night: Night, reports: Path, most: int) -> tuple[list[Night], list[str]]:
-    """Of those the newest, oldest first, and what could not be read."""
+def _of_one_series(one: Night, two: Night) -> bool:
+    """Whether they have at least half of the smaller one's cells in common."""
+    both = len(one.cells.keys() & two.cells)
+    return both > 0 and 2 * both >= min(len(one.cells), len(two.cells))
+
+
+def before(night: Night, reports: Path, most: int = 0) -> tuple[list[Night], list[str]]:
+    """Of those the newest, or all, oldest first, and what could not be read."""
     problems: list[str] = []
-    found = list(itertools.islice(newest_first(night, reports, problems), most))
+    found = list(itertools.islice(newest_first(night, reports, problems), most or None))
     return found[::-1], problems
+
+
+def _again(folder: Path) -> Mapping[Series, Sequence[Outcome]]:
+    """Of suspects the further times; without those that a torn or foreign file would have had."""
+    path = folder / AGAIN
+    try:
+        return Night.of(folder.name, (), RecordFile(path).read()[0]).again if path.exists() else {}
+    except (RecordError, OSError):
+        return {}
 
 
 def _nights(files: Sequence[Path]) -> list[Night | RecordError]:
@@ -113,7 +131,8 @@ def _nights(files: Sequence[Path]) -> list[Night | RecordError]:
                 path.parent.name,
                 times[number],
                 cells[number],
-                problem=str(columns.torn.get(number, "")),
+                _again(path.parent),
+                str(columns.torn.get(number, "")),
             )
             for number, path in enumerate(files)
         ]

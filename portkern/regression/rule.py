@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
@@ -28,8 +29,12 @@ OF_THREE = 1.35 / 3
 #: How often a suspect is timed again, and how many times that is tried: on a busy machine a time
 #: may be no evidence.
 AGAIN, TRIES = 2, 3
-#: A cell that would not show this is called too noisy.
+#: A cell that would not show this is called too noisy; with fewer than :data:`LEAST` runs nothing
+#: less is told.
 BLIND = math.log(1.5)
+#: More than noise makes of a low quantile, by one race that was not repeated and with one earlier
+#: run (times of runs beside busy processes differ by less); and what is told whatever the history.
+BLATANT, ALWAYS = math.log(4), math.log(10)
 
 
 class Change(StrEnum):
@@ -52,6 +57,57 @@ class Change(StrEnum):
     def regressed(self) -> bool:
         return self in (Change.NEW_FAILURE, Change.LOST, Change.SLOWER)
 
+    @property
+    def timed(self) -> bool:
+        """Whether it says that a time is another."""
+        return self in (Change.SLOWER, Change.FASTER, Change.SUSPECT)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a time is judged by, in logarithms: ``middle`` is what it should be, known from so many
+    ``runs``; ``calm`` are values of runs that were as they should be, which say how far runs
+    differ; ``common`` is the deviation of all cells; ``wider`` that of this night beyond it."""
+
+    middle: float
+    runs: int
+    calm: Sequence[float]
+    common: float
+    wider: float = 0.0
+
+    @classmethod
+    def of(cls, history: Sequence[float], common: float) -> Measure:
+        """Raises StatisticsError for an empty history."""
+        recent = list(history[-LONGEST:])
+        return cls(statistics.median(recent), len(recent), recent, common)
+
+    @property
+    def few(self) -> bool:
+        return len(self.calm) < LEAST
+
+    @property
+    def visible(self) -> float:
+        """The least change that one run can show."""
+        if self.few and (len(self.calm) < 2 or not self.common):
+            return BLATANT
+        least = max(BLIND if self.few else floor(self.common), self.limit(SUSPECT))
+        return min(least, ALWAYS)
+
+    @property
+    def certain(self) -> float:
+        """The least change that the median of three races can show."""
+        if self.few:
+            return self.visible
+        return min(max(floor(self.common), self.limit(CERTAIN, OF_THREE)), ALWAYS)
+
+    def limit(self, alpha: float, share: float = 1.0) -> float:
+        """As :func:`limit`, of a middle that is known from another number of runs."""
+        n = len(self.calm)
+        if not n:
+            return 0.0
+        known = limit(self.calm, self.common, alpha, share + 1 / self.runs - 1 / n)
+        return math.hypot(known, _quantile(alpha / 2, PRIOR + n) * self.wider * math.sqrt(share))
+
 
 def spread(histories: Sequence[Sequence[float]]) -> float:
     """Of the cells' deviations from run to run, the median; 0 where no cell has enough runs."""
@@ -68,7 +124,8 @@ def limit(history: Sequence[float], common: float, alpha: float, share: float = 
     """How far a value of ``share`` of one run's variance may be from the history's median."""
     n = len(history)
     freedom = PRIOR + n - 1
-    shrunk = (PRIOR * common**2 + (n - 1) * variance(history)) / freedom
+    own = (n - 1) * variance(history) if n > 1 else 0.0
+    shrunk = (PRIOR * common**2 + own) / freedom
     return _quantile(alpha / 2, freedom) * math.sqrt(shrunk * (share + 1 / n))
 
 
@@ -87,9 +144,27 @@ def _quantile(tail: float, freedom: int) -> float:
     return -float(special.stdtrit(freedom, tail))
 
 
-def visible(history: Sequence[float], common: float) -> float:
-    """The least change that one run can show."""
-    return max(floor(common), limit(history[-LONGEST:], common, SUSPECT))
+def judge(
+    measure: Measure, value: float, again: Callable[[], Sequence[float] | None]
+) -> tuple[Change, float]:
+    """The change, and by how much. ``again`` gives :data:`AGAIN` further values of the same run
+    where they can be had; it is asked of suspects only. Where it gives None these stay such, but
+    for what no noise makes."""
+    moved, first = value - measure.middle, measure.visible
+    if abs(moved) <= first:
+        if measure.few:
+            return Change.INSUFFICIENT, moved
+        return (Change.TOO_NOISY if first > BLIND else Change.UNCHANGED), moved
+    more = again()
+    if more is None:
+        told = not measure.few and abs(moved) > max(BLATANT, 3 * first)
+        return (_towards(moved) if told else Change.SUSPECT), moved
+    every = [moved, *(other - measure.middle for other in more)]
+    typical = statistics.median(every)
+    agree = min(every) > 0 or max(every) < 0
+    if not agree or abs(typical) <= measure.certain:
+        return (Change.INSUFFICIENT if measure.few else Change.UNCHANGED), typical
+    return _towards(typical), typical
 
 
 def decide(
@@ -98,24 +173,16 @@ def decide(
     common: float,
     again: Callable[[], Sequence[float] | None],
 ) -> tuple[Change, float]:
-    """The change, and by how much. ``again`` gives :data:`AGAIN` further values of the same run
-    where they can be had; it is asked of suspects only, which stay such where it gives None."""
-    recent = list(history[-LONGEST:])
-    if len(recent) < LEAST:
-        middle = statistics.median(recent) if recent else value
-        return Change.INSUFFICIENT, value - middle
-    middle = statistics.median(recent)
-    first = limit(recent, common, SUSPECT)
-    moved = value - middle
-    if abs(moved) <= max(floor(common), first):
-        return (Change.TOO_NOISY if first > BLIND else Change.UNCHANGED), moved
-    more = again()
-    if more is None:
-        return Change.SUSPECT, moved
-    every = [moved, *(other - middle for other in more)]
-    typical = statistics.median(every)
-    agree = min(every) > 0 or max(every) < 0
-    least = max(floor(common), limit(recent, common, CERTAIN, OF_THREE))
-    if not agree or abs(typical) <= least:
-        return Change.UNCHANGED, typical
-    return (Change.SLOWER if typical > 0 else Change.FASTER), typical
+    """As :func:`judge`, by the newest of a cell's earlier values."""
+    if not history:
+        return Change.INSUFFICIENT, 0.0
+    return judge(Measure.of(history, common), value, again)
+
+
+def log_of(moved: float | None) -> float:
+    """Of a relative change."""
+    return math.log1p(moved) if moved is not None and moved > -1 else 0.0
+
+
+def _towards(moved: float) -> Change:
+    return Change.SLOWER if moved > 0 else Change.FASTER

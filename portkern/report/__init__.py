@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern.errors import RecordError
+from portkern.errors import ConfigError, RecordError
 from portkern.records import atomic_write
 from portkern.records.record import Record
-from portkern.regression import document
+from portkern.regression import decisions, document
+from portkern.regression.decisions import Decisions
 from portkern.report import ci_annotations, html, junit, markdown, png, summary
 from portkern.report.table import Table
 from portkern.spec.backend import Missing
@@ -45,11 +46,16 @@ def write(
     """Write every view of ``records`` into ``folder``; a reader never sees half a file."""
     folder.mkdir(parents=True, exist_ok=True)
     skipped: dict[str, Missing] = {}
+    decided, changes = Decisions(), None
     try:
-        table = Table.of(records, document.read(folder), sources)
+        decided = Decisions.read(folder.parent)
+    except ConfigError as error:
+        skipped[decisions.FILE] = Missing(str(error))
+    try:
+        changes = document.read(folder)
     except RecordError as error:
-        table = Table.of(records, sources=sources)
         skipped[document.FILE] = Missing(str(error))
+    table = Table.of(records, changes, sources, decided)
     written: list[Path] = []
     for name, render in _VIEWS.items():
         content = render(table, title=title)

@@ -39,7 +39,8 @@ class Annotation:
 
 
 def of(table: Table) -> list[Annotation]:
-    """Of kernels that are files: bad verdicts and regressions, each once."""
+    """Of kernels that are files: bad verdicts and regressions, each once, but for those in
+    quarantine."""
     grouped: dict[tuple[str, int, str], list[Annotation]] = {}
     for annotation in _each(table):
         key = annotation.file, annotation.line, annotation.title
@@ -54,7 +55,7 @@ def _each(table: Table) -> Iterator[Annotation]:
     regressed = table.changes.regressed if table.changes else {}
     for record in table.records:
         file, change = file_of(table, record), regressed.get(Series.of(record))
-        if not file:
+        if not file or table.quarantine(record):
             continue
         what = f"{record.row} {table.column(record)}"
         if record.verdict.bad:

@@ -37,7 +37,8 @@ def render(table: Table, *, title: str) -> str:
 def payload(table: Table) -> JsonObject:
     """What the page's script reads; samples stay in ``records.jsonl``."""
     intern = page.Interned()
-    environments = {text: i for i, text in enumerate(map(_environment, table.environments))}
+    shown = dict.fromkeys(map(_environment, table.environments))  # of several it may be one text
+    environments = {text: i for i, text in enumerate(shown)}
     numbers = {identity(e): environments[_environment(e)] for e in table.environments}
     columns = {column: i for i, column in enumerate(table.columns)}
     records = [
@@ -108,6 +109,7 @@ def _record(
         "basis": intern(roof.basis if roof else ""),
         "venue": intern(record.venue),
         "environment": environment,
+        "quarantine": intern(table.quarantine(record)),
         "author": intern(record.author),
         "source": intern(record.source_hash[:12]),
         "guard": [intern(remark) for remark in record.guard],
@@ -130,7 +132,8 @@ def _changes(table: Table) -> list[Sequence[Json]]:
         if column is not None:
             row = f"{series.op}.{series.variant}" if series.variant else series.op
             place = map(printable, (row, series.workload_set, series.workload, series.dtype))
-            said: list[Json] = [str(cell.change), cell.regressed, printable(cell.detail)]
+            told = printable(f"{cell.detail}{cell.why}{cell.age}")
+            said: list[Json] = [str(cell.change), cell.regressed, told]
             recent: list[Json] = [*_numbers(*cell.recent)]
             rows.append([*place, column, *said, recent])
     return rows

@@ -1,5 +1,5 @@
 """``junit.xml``: one suite per column, one test case per cell that was judged, for CI systems. A
-cell that became worse since the baseline has failed too."""
+cell that became worse since the baseline has failed too; one in quarantine was skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from portkern.printable import printable
 from portkern.records.record import Record
-from portkern.regression.comparison import CellChange
+from portkern.regression.cell_change import CellChange
 from portkern.regression.series import Series
 from portkern.report import ci_annotations
 from portkern.report.table import ColumnTotal, Table, headline
@@ -70,11 +70,14 @@ def _lost(changes: list[CellChange]) -> TestSuite:
 
 
 def _case(table: Table, total: ColumnTotal, record: Record, change: CellChange | None) -> TestCase:
-    from junitparser import Failure, TestCase
+    from junitparser import Failure, Skipped, TestCase
 
     column = total.column
     case = TestCase(_name(record), f"{column.tool}.{column.target}", _seconds(record))
-    if record.verdict.bad:
+    excused = table.quarantine(record)
+    if excused:
+        case.result = [Skipped(printable(f"{excused}; {record.verdict}"), "quarantine")]
+    elif record.verdict.bad:
         failure = Failure(f"{record.verdict}: {headline(record.detail)}", str(record.verdict))
         failure.text = printable(record.detail)
         case.result = [failure]

@@ -76,7 +76,8 @@ def _facts(table: Table) -> str:
     parts = [
         f"{len(whole)} cells ({len(table.ops)} ops, {len(table.columns)} backend-target pairs)",
         f"{whole.passed} passed",
-        f"**{len(whole.failing)} failed**" if whole.failing else "0 failed",
+        f"**{len(table.failing)} failed**" if table.failing else "0 failed",
+        *([f"{len(table.quarantined)} in quarantine"] if table.quarantined else []),
     ]
     measured = {table.column(r) for r in table.records if speedup_of(r) is not None}
     if whole.speedup and len(measured) == 1:  # of a CPU and a GPU it would say nothing
@@ -97,14 +98,15 @@ def _changes(table: Table) -> str:
         [
             _code(str(cell.series)),
             f"**{cell.change}**" if cell.regressed else str(cell.change),
-            literal("; ".join(filter(None, (cell.detail, cell.quarantined)))),
-            literal(", ".join(cell.because)),
+            literal("; ".join(filter(None, (cell.detail + cell.age, cell.quarantined)))),
+            literal(": ".join(filter(None, (cell.cause, ", ".join(cell.because))))),
         ]
         for cell in changes.listed[:MOST_CHANGES]
     ]
     left_out = len(changes.listed) - len(rows)
     more = f"\n\n{left_out} more are in `regressions.json`." if left_out else ""
-    listed = grid(["cell", "what", "detail", "what else changed"], rows) if rows else ""
+    more += "".join(f"\n\n{literal(line)}." for line in changes.machine)
+    listed = grid(["cell", "what", "detail", "cause"], rows) if rows else ""
     return "\n\n".join(filter(None, (f"## {literal(str(changes))}", listed + more)))
 
 
@@ -277,7 +279,16 @@ def _resources(builds: Sequence[BuildResources]) -> str:
 
 
 def _failures(table: Table) -> str:
-    failing = table.whole.failing
+    return "\n\n".join(filter(None, (_bad(table, "Failures", table.failing), _quarantined(table))))
+
+
+def _quarantined(table: Table) -> str:
+    whys = dict.fromkeys(map(table.quarantine, table.quarantined))
+    listed = _bad(table, "In quarantine, which fails nothing", table.quarantined)
+    return "\n\n".join(filter(None, (listed, "\n".join(f"- {literal(why)}" for why in whys))))
+
+
+def _bad(table: Table, head: str, failing: Sequence[Record]) -> str:
     if not failing:
         return ""
     rows = [
@@ -294,7 +305,7 @@ def _failures(table: Table) -> str:
     left = len(failing) - len(rows)
     more = f"\n\n{left} more in summary.json and records.jsonl." if left else ""
     heads = ["op", "backend@target", "workload", "dtype", "verdict", "detail"]
-    return f"## Failures ({len(failing)})\n\n{grid(heads, rows)}{more}"
+    return f"## {head} ({len(failing)})\n\n{grid(heads, rows)}{more}"
 
 
 def _environments(table: Table) -> str:

@@ -37,7 +37,11 @@ def document(table: Table, *, title: str) -> JsonObject:
             for gap in coverage.gaps(table)
         ],
         "regressions": _regressions(table),
-        "bad": [_bad(table, record) for record in table.whole.failing],
+        "bad": [_bad(table, record) for record in table.failing],
+        "quarantined": [
+            {**_bad(table, record), "why": printable(table.quarantine(record))}
+            for record in table.quarantined
+        ],
         "environments": [e.model_dump() for e in table.environments],
     }
 

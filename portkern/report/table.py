@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from portkern.printable import printable
@@ -17,7 +17,9 @@ from portkern.records.record import (
     Record,
     Verdict,
 )
+from portkern.regression.decisions import Decisions
 from portkern.regression.document import Changes
+from portkern.regression.series import Series
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
@@ -206,20 +208,43 @@ class ColumnTotal(TableGroup):
 class Table:
     """``records`` are the current ones, one per cell of op, workload, dtype and column;
     ``changes``: what became of them since an earlier run, if that was asked; ``sources``: the
-    folder that paths of kernels are from, as people call it."""
+    folder that paths of kernels are from, as people call it; ``decisions``: what people made of
+    cells."""
 
     records: tuple[Record, ...]
     superseded: int
     polyglots: frozenset[str]
     changes: Changes | None = None
     sources: str = ""
+    decisions: Decisions = field(default_factory=Decisions)
 
     @classmethod
     def of(
-        cls, records: Sequence[Record], changes: Changes | None = None, sources: str = ""
+        cls,
+        records: Sequence[Record],
+        changes: Changes | None = None,
+        sources: str = "",
+        decisions: Decisions | None = None,
     ) -> Table:
-        kept = current(records)
-        return cls(tuple(kept), len(records) - len(kept), _polyglots(kept), changes, sources)
+        kept, older = current(records), len(records)
+        decided = decisions or Decisions()
+        return cls(tuple(kept), older - len(kept), _polyglots(kept), changes, sources, decided)
+
+    def quarantine(self, record: Record) -> str:
+        """Why a bad verdict of its cell fails nothing on the day of the newest record, '' if it
+        does."""
+        if not record.verdict.bad or not self.decisions.quarantine:
+            return ""
+        return self.decisions.quarantined(Series.of(record), self.generated[: len("2026-12-24")])
+
+    @cached_property
+    def failing(self) -> tuple[Record, ...]:
+        """Those that fail the run."""
+        return tuple(r for r in self.whole.failing if not self.quarantine(r))
+
+    @cached_property
+    def quarantined(self) -> tuple[Record, ...]:
+        return tuple(r for r in self.whole.failing if self.quarantine(r))
 
     @cached_property
     def ops(self) -> tuple[str, ...]:

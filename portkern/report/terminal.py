@@ -30,7 +30,7 @@ def show(table: Table, console: Console) -> None:
             f"{what} too noisy to be compared and {mean} no mean: the machine was busy, or the "
             "kernel's time varies; see timing.noisy in records.jsonl"
         )
-    failing = table.whole.failing
+    failing = table.failing
     for record in failing[:MOST_FAILURES]:
         work = f"{record.row}[{record.workload.name}, {record.workload.dtype}]"
         where = f"{record.backend}@{record.target}"
@@ -40,6 +40,8 @@ def show(table: Table, console: Console) -> None:
         console.print(line)
     if len(failing) > MOST_FAILURES:
         console.print(f"… and {len(failing) - MOST_FAILURES} more; see the report")
+    if table.quarantined:
+        console.print(f"{len(table.quarantined)} bad in quarantine, which fail nothing")
 
 
 def _alike(table: Table) -> dict[tuple[str, str, str, str], list[ColumnTotal]]:

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from portkern.errors import ConfigError
 from portkern.records.record import Record
 from portkern.regression.comparison import Comparison
+from portkern.regression.decisions import Decisions
 from portkern.regression.series import Series
 from portkern.report.table import Table, TableCell
 from portkern.tracking import matrix_metrics
@@ -60,7 +62,15 @@ class _Matrix:
 
     @cached_property
     def table(self) -> Table:
-        return Table.of(self.records)
+        return Table.of(self.records, decisions=self.decisions)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """Those that cannot be read were told of by who compared or reported."""
+        try:
+            return Decisions.read(self.folder.parent)
+        except ConfigError:
+            return Decisions()
 
     @cached_property
     def digest(self) -> str:
@@ -68,7 +78,7 @@ class _Matrix:
 
     @cached_property
     def gate(self) -> str:
-        return _gate(self.table.whole.failing, bool(self.comparison and self.comparison.regressed))
+        return _gate(self.table.failing, bool(self.comparison and self.comparison.regressed))
 
     @cached_property
     def regressed(self) -> set[Series]:
@@ -133,7 +143,8 @@ class _Matrix:
         for group in groups:
             name = f"{group.op} {group.column}"
             regressed = any(Series.of(record) in self.regressed for record in group.records)
-            gate = _gate(group.failing, regressed)
+            failing = [r for r in group.failing if not self.table.quarantine(r)]
+            gate = _gate(failing, regressed)
             run, digest = known.get(name), _digest(group.records, gate)
             if run and run.data.tags.get(DIGEST) == digest:
                 continue

@@ -22,8 +22,8 @@ from portkern.printable import printable
 from portkern.records.record import RecordFile, Verdict
 from portkern.regression import rule
 from portkern.regression.bisection import first_bad
-from portkern.regression.comparison import log_time
 from portkern.regression.runs import RECORDS
+from portkern.regression.timed import Statistic, of, point
 
 #: Races of one revision differ by so many of their standard deviations at most.
 APART = 3.0
@@ -171,7 +171,8 @@ class Bisection:
             return Seen(
                 bad[0].verdict, said=f"{bad[0].verdict}: {bad[0].detail.partition(chr(10))[0]}"
             )
-        ratios = [log_time(one, "against eager") for one in ran]
+        points = [point(one) for one in ran]
+        ratios = [of(one, Statistic.AGAINST_EAGER) if one else None for one in points]
         known = [ratio for ratio in ratios if ratio is not None]
         return Seen(
             Verdict.PASSED, (statistics.fmean(known),) if len(known) == len(ran) else (), "passed"

@@ -12,7 +12,7 @@ from portkern.cli import json_output
 from portkern.cli.config import resolve
 from portkern.cli.verbs import regressions
 from portkern.printable import printable
-from portkern.regression import changed_sources, document, nights
+from portkern.regression import changed_sources, document, nights, standing
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
@@ -23,7 +23,7 @@ class DiffOptions:
     before: str = MISSING
     after: str = MISSING
     reports: str = "reports"
-    window: int = 10
+    window: int = 0
     all: bool = False
     json: bool = False
 
@@ -40,7 +40,10 @@ def main(overrides: Sequence[str]) -> int:
     before = Night.read(before_folder)
     history, problems = nights.before(after, reports, options.window)
     decisions = Decisions.read(reports)
-    comparison = Comparison(before, after, history, problems, decisions)
+    promoted = standing.promoted(reports)
+    comparison = Comparison(
+        before, after, history, problems, decisions, own=True, promoted=promoted
+    )
     regressions.note(comparison)
     code = _exit_code(comparison)
     if options.json:

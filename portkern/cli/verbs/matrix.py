@@ -101,7 +101,7 @@ class MatrixAnswer:
 
     @property
     def exit_code(self) -> int:
-        code = exit_code.of_records(self.records)
+        code = exit_code.of_records(self.records, self.table.quarantine)
         worse = self.comparison is not None and self.comparison.regressed
         return (
             1

@@ -82,7 +82,7 @@ def take(path: Path, *, plan: str, run: str, reports: str, track: bool, as_json:
     suite = known.suite or "-".join(known.ops)
     sink = partial(run_folder.tracked, records, folder, suite) if track else tuple
     table = run_folder.report(records, folder, sink=sink)
-    code = exit_code.of_records(records)
+    code = exit_code.of_records(records, table.quarantine)
     run_folder.show(
         table, folder, exit_code=code, as_json=as_json, more={"new": len(new), "left": left}
     )

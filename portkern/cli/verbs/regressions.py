@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from portkern.cli.config import Names, names
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.printable import printable
-from portkern.regression import document, nights, rule, runs, standing
+from portkern.regression import document, nights, runs, standing
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
@@ -77,26 +76,30 @@ def against(
     decisions: Decisions,
     given: Collection[str] = (),
 ) -> Comparison:
-    """``last_green``, ``window:N`` (the newest run before, by the times of N), ``promoted``,
-    ``tag:NAME`` (the newest with it) or a run's name. What the command line left out by one of the
-    options ``given`` is not missed. ``decisions`` are those that lie in ``reports``. Raises
-    ConfigError where there is no such run."""
-    problems: list[str] = []
-    earlier = nights.newest_first(after, reports, problems)
-    most = rule.LONGEST
-    if baseline.startswith(WINDOW):
-        most = int(baseline.removeprefix(WINDOW))
-    history = list(itertools.islice(earlier, most))
-    before = _before(baseline, after, reports, itertools.chain(history, earlier))
+    """``last_green``, ``window:N`` (the newest run before, by references learnt from N),
+    ``promoted``, ``tag:NAME`` (the newest with it) or a run's name, whose own times count as well.
+    What the command line left out by one of the options ``given`` is not missed.
+    ``decisions`` are those that lie in ``reports``. Raises ConfigError where there is no such
+    run."""
+    most = int(baseline.removeprefix(WINDOW)) if baseline.startswith(WINDOW) else 0
+    history, problems = nights.before(after, reports, most)
+    before = _before(baseline, after, reports, history)
     fields = [ASKED[name] for name in given if name in ASKED]
-    within = before.within(after, fields)
-    return Comparison(within, after, history[::-1], problems, decisions)
+    return Comparison(
+        before.within(after, fields),
+        after,
+        history,
+        problems,
+        decisions,
+        own=baseline != LAST_GREEN and not baseline.startswith(WINDOW),
+        given=fields,
+        promoted=standing.promoted(reports),
+    )
 
 
-def _before(baseline: str, after: Night, reports: Path, earlier: Iterator[Night]) -> Night:
-    """``earlier``: the newest first."""
+def _before(baseline: str, after: Night, reports: Path, history: Sequence[Night]) -> Night:
     if baseline == LAST_GREEN:
-        green = next((night for night in earlier if night.green), None)
+        green = next((night for night in reversed(history) if night.green), None)
         if green is None:
             raise ConfigError(
                 f"No earlier run in {reports} shares cells with {after.name} and has no bad "
@@ -104,10 +107,9 @@ def _before(baseline: str, after: Night, reports: Path, earlier: Iterator[Night]
             )
         return green
     if baseline.startswith(WINDOW):
-        newest = next(earlier, None)
-        if newest is None:
+        if not history:
             raise ConfigError(f"No earlier run in {reports} shares cells with {after.name}")
-        return newest
+        return history[-1]
     return Night.read(folder(baseline, reports, but=after.name))
 
 
@@ -150,4 +152,5 @@ def lines(comparison: Comparison, *, everything: bool = False) -> Sequence[str]:
     is said."""
     changes = document.of(comparison)
     cells = changes.cells if everything else changes.listed
-    return [*map(str, cells), str(changes), *(() if everything else changes.silent)]
+    silent = () if everything else changes.silent
+    return [*map(str, cells), str(changes), *changes.machine, *silent]

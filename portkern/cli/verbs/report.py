@@ -33,7 +33,7 @@ def main(overrides: Sequence[str]) -> int:
         return _sweep(folder, as_json=options.json)
     latest = run_folder.latest(folder)
     table = run_folder.report(latest, folder)
-    code = exit_code.of_records(latest)
+    code = exit_code.of_records(latest, table.quarantine)
     store = SourceStore(folder / source_store.FOLDER)
     if said := kernel_age.note(kernel_age.counted(latest, store)):
         print(f"portkern: note: {said}", file=sys.stderr)

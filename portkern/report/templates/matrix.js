@@ -13,7 +13,7 @@ const LIMIT_LOG2 = 2;
 
 const INTERNED = new Set([
   "op", "set", "workload", "size", "dtype", "verdict", "reason", "detail", "precision", "method",
-  "basis", "venue", "author", "source", "noisy", "tolerance", "file",
+  "basis", "venue", "author", "source", "noisy", "tolerance", "file", "quarantine",
 ]);
 
 function revive(row) {
@@ -387,12 +387,17 @@ function hideTip(event) {
 const cellLink = (op, column, label) => el("button", { type: "button", class: "link", onclick: () => open(keyOf(op, column)) }, label);
 
 function drawFailures(records) {
-  const failing = records.filter((r) => BAD.has(r.verdict));
-  $("s-failures").hidden = !failing.length;
-  $("h-failures").textContent = `Failures (${failing.length})`;
-  table($("failures"), [["Op"], ["Backend and target"], ["Workload"], ["Dtype"], ["Verdict"], ["Detail"]], failing.map((r) => row([], [
+  const bad = records.filter((r) => BAD.has(r.verdict));
+  drawBad("failures", "Failures", bad.filter((r) => !r.quarantine), (r) => r.detail);
+  drawBad("quarantine", "In quarantine", bad.filter((r) => r.quarantine), (r) => `${r.quarantine}; ${r.detail}`);
+}
+
+function drawBad(name, head, bad, detail) {
+  $(`s-${name}`).hidden = !bad.length;
+  $(`h-${name}`).textContent = `${head} (${bad.length})`;
+  table($(name), [["Op"], ["Backend and target"], ["Workload"], ["Dtype"], ["Verdict"], ["Detail"]], bad.map((r) => row([], [
     text(cellLink(r.op, r.column, r.op), "tight"), text(r.column.label, "tight"), text(`${r.set}/${r.workload}`, "tight"), text(r.dtype),
-    text(el("span", { class: "bad-text" }, words(r.verdict)), "tight"), text(expandable(r.detail)),
+    text(el("span", { class: "bad-text" }, words(r.verdict)), "tight"), text(expandable(detail(r))),
   ], { class: "bad" })));
 }
 

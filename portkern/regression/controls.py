@@ -1,0 +1,144 @@
+"""What nobody changed, and how it moved in a night: eager beside each kernel, and kernels of other
+toolchains. Only these can say that it was the machine."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from portkern.regression import rule
+from portkern.regression.nights import Night
+from portkern.regression.reference import Level, Reference, References
+from portkern.regression.series import Series, moved_on
+from portkern.regression.timed import Place, Statistic, point
+
+#: Fewer say nothing.
+FEWEST = 4
+#: Of the controls, how many must have moved one way, and by which share of their median.
+MOST, SHARE = 0.75, 0.5
+#: So many times what they differ from run to run otherwise is a busy machine.
+BUSY = 2.0
+#: A median's absolute deviation of a normal distribution, in standard deviations.
+_NORMAL = 1.4826
+
+
+@dataclass(frozen=True)
+class Control:
+    """``moved`` is the logarithm to its reference; ``usual`` its deviation from run to run;
+    ``tool`` is '' of eager."""
+
+    machine: str
+    device: str
+    tool: str
+    moved: float
+    usual: float
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of a machine in a night: how far all of it moved, and how much wider than usual what it
+    times is scattered, as a deviation; both 0 where controls are few or as ever. ``middle`` is of
+    the controls whatever they show."""
+
+    moved: float = 0.0
+    wider: float = 0.0
+    controls: Sequence[Control] = ()
+    middle: float = 0.0
+
+    @classmethod
+    def of(cls, controls: Sequence[Control]) -> Pace:
+        if len(controls) < FEWEST:
+            return cls(controls=controls)
+        moves = [one.moved for one in controls]
+        middle = statistics.median(moves)
+        usual = statistics.median(one.usual for one in controls)
+        spread = _NORMAL * statistics.median(abs(move - middle) for move in moves)
+        wider = math.sqrt(spread**2 - usual**2) if spread > max(BUSY * usual, rule.FLOOR) else 0.0
+        along = sum(move / middle >= SHARE for move in moves) if middle else 0
+        alike = abs(middle) > max(rule.FLOOR, 2 * usual) and along >= MOST * len(moves)
+        return cls(middle if alike else 0.0, wider, controls, middle)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.moved or self.wider)
+
+    @property
+    def known(self) -> bool:
+        """Whether there are controls at all."""
+        return len(self.controls) >= FEWEST
+
+    def __str__(self) -> str:
+        tools = sorted({one.tool or "eager" for one in self.controls})
+        moves = sorted(math.expm1(one.moved) for one in self.controls)
+        if not moves:
+            return "no controls"
+        named = f"{len(moves)} controls ({', '.join(tools)})"
+        return f"{named} moved by {moves[0]:+.0%} to {moves[-1]:+.0%}"
+
+
+class Controls:
+    """Of one night, by references."""
+
+    def __init__(self, references: References, night: Night) -> None:
+        self._all = list(_found(references, night))
+        self._known: dict[tuple[str, str, str], Pace] = {}
+
+    def beside(self, series: Series, machine: str, device: str) -> Pace:
+        """Of the device where the controls are enough, else of its machine. What is built by the
+        cell's own toolchain is not a control of it."""
+        tool = tool_of(series)
+        key = machine, device, tool
+        if key not in self._known:
+            here = [one for one in self._all if one.machine == machine and one.tool != tool]
+            own = [one for one in here if one.device == device]
+            self._known[key] = Pace.of(own if len(own) >= FEWEST else here)
+        return self._known[key]
+
+    def places(self) -> Iterator[tuple[str, Pace]]:
+        """Each machine and device, by all of its controls."""
+        for machine, device in dict.fromkeys((one.machine, one.device) for one in self._all):
+            of_both = [one for one in self._all if (one.machine, one.device) == (machine, device)]
+            yield f"{machine}, {device}" if device not in machine else machine, Pace.of(of_both)
+
+
+def tool_of(series: Series) -> str:
+    return f"{series.backend}/{series.language}"
+
+
+def _found(references: References, night: Night) -> Iterator[Control]:
+    for series, new in night.cells.items():
+        machine, now = new.environment.machine, point(new)
+        reference = references.cells.get((series, machine))
+        level = reference.levels.get(Place.of(new)) if reference else None
+        if reference is None or level is None or now is None or not level.first:
+            continue
+        device = new.environment.device
+        eager = [one.eager for one in level.first if one.eager is not None]
+        if now.eager is not None and eager:
+            usual = _usual([one.eager for one in level.calm if one.eager is not None])
+            moved = now.eager - statistics.median(eager)
+            yield Control(machine, device, "", moved, usual)
+        if _unchanged(reference, new.source_hash, series, night):
+            yield _kernel(series, machine, device, level, now.time)
+
+
+def _kernel(series: Series, machine: str, device: str, level: Level, now: float) -> Control:
+    moved = now - statistics.median(level.values("first", Statistic.TIME))
+    usual = _usual(level.values("calm", Statistic.TIME))
+    return Control(machine, device, tool_of(series), moved, usual)
+
+
+def _unchanged(reference: Reference, source: str, series: Series, night: Night) -> bool:
+    good, new = reference.good, night.cells[series]
+    if good is None:
+        return False
+    return not moved_on(good.source_hash, good.environment, source, new.environment)
+
+
+def _usual(values: Sequence[float]) -> float:
+    """From run to run, with the reference's own share."""
+    if len(values) < 2:
+        return 0.0
+    return math.sqrt(rule.variance(values) * (1 + 1 / len(values)))

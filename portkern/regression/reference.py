@@ -1,0 +1,252 @@
+"""What each cell should be, learnt from run to run: its coverage, and its times in each place.
+
+A reference is made by the rule below or by people, never by what a night happens to show:
+
+- Its times are the first :data:`rule.LONGEST` that were as they should be, and stay; later ones say
+  only how far runs differ. So neither a slower kernel nor a slow drift becomes the measure.
+- It is made anew where times are better for good (confirmed, with a cause that is known, or on
+  :data:`IN_A_ROW` nights), from a run that people promoted, and from one whose
+  change they accepted.
+- What is wrong (:class:`Trouble`) stays until a night shows that it is mended.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from portkern.records.record import Evidence
+from portkern.regression import rule
+from portkern.regression.cell_change import Cause, CellChange
+from portkern.regression.decisions import Decisions
+from portkern.regression.nights import Night
+from portkern.regression.outcome import Outcome
+from portkern.regression.rule import Change, Measure
+from portkern.regression.series import Series
+from portkern.regression.timed import Place, Point, Statistic, of, point
+
+#: Nights on which a cell was seen before a run without it is short of it, and on which a cell is
+#: faster, or a suspect, before that is believed without further races.
+IN_A_ROW = 3
+
+
+@dataclass
+class Level:
+    """Of a cell's times in one place: those that the reference is ``of``, the newest that were as
+    they should be, and the newest whatever they were. ``by``: by which rule or whom since when."""
+
+    since: str
+    by: str = "rule"
+    first: list[Point] = field(default_factory=list)
+    calm: list[Point] = field(default_factory=list)
+    recent: list[Point] = field(default_factory=list)
+
+    def values(self, kind: Literal["first", "calm", "recent"], statistic: Statistic) -> list[float]:
+        points: list[Point] = getattr(self, kind)
+        return [value for one in points if (value := of(one, statistic)) is not None]
+
+    def measure(self, statistic: Statistic, common: float, wider: float = 0.0) -> Measure | None:
+        """None where it has no such time."""
+        first = self.values("first", statistic)
+        if not first:
+            return None
+        calm = self.values("calm", statistic)
+        return Measure(statistics.median(first), len(first), calm, common, wider)
+
+    def keep(self, one: Point) -> None:
+        """That of a night which was as it should be."""
+        if len(self.first) < rule.LONGEST:
+            self.first.append(one)
+        self.calm = [*self.calm, one][-rule.LONGEST :]
+
+    def restart(self, points: Collection[Point], since: str, by: str) -> None:
+        """From these times on; how far runs differ stays known."""
+        fresh = Level(since, by, first=list(points))
+        moved = {}
+        for statistic in Statistic:
+            old, new = self.values("first", statistic), fresh.values("first", statistic)
+            moved[statistic] = statistics.median(new) - statistics.median(old) if old and new else 0
+        eager = moved[Statistic.TIME] - moved[Statistic.AGAINST_EAGER]
+        self.calm = [one.shifted(moved[Statistic.TIME], eager) for one in self.calm]
+        self.calm = [*self.calm, *points][-rule.LONGEST :]
+        self.since, self.by, self.first = since, by, list(points)
+
+    def eager_moved(self, by: float) -> None:
+        """What kernels are compared with is another, from now on."""
+        self.first = [one.shifted(0.0, by) for one in self.first]
+        self.calm = [one.shifted(0.0, by) for one in self.calm]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """``moved`` is a logarithm, of a time; ``last_good`` is '' where no run ever was."""
+
+    change: Change
+    since: str
+    nights: int
+    last_good: str
+    cause: Cause | None = None
+    because: tuple[str, ...] = ()
+    moved: float = 0.0
+
+
+@dataclass
+class Reference:
+    """Of a cell on one class of machine. ``since`` and ``by`` are of its coverage; ``good`` is the
+    newest outcome that was as it should be, of the run ``last_good``; ``absent`` is the first of
+    the newest runs, ``absences`` in number, that did not have it. ``suspected`` and ``better`` are
+    of nights in a row: how many, below 0 where the time was less, and the times that were."""
+
+    evidence: Evidence = Evidence.NONE
+    since: str = ""
+    by: str = "rule"
+    levels: dict[Place, Level] = field(default_factory=dict)
+    good: Outcome | None = None
+    last_good: str = ""
+    trouble: Trouble | None = None
+    seen: int = 0
+    absent: str = ""
+    absences: int = 0
+    suspected: int = 0
+    better: list[Point] = field(default_factory=list)
+    eager_elsewhere: int = 0
+    suspected_since: str = ""
+    timed: int = 0
+    noisy: Counter[str] = field(default_factory=Counter)
+
+    def unusable(self, usable: int) -> str:
+        """Of earlier times that are no measure, how many, and most of all why."""
+        if self.timed <= usable:
+            return ""
+        for why, count in self.noisy.most_common(1):
+            return f"; {self.timed} are there, {count} of them noisy: {why}"
+        return f"; {self.timed} are there, the others are of other places"
+
+    def accept(self, new: Outcome, run: str, by: str) -> None:
+        """As it is in ``run`` it is to be."""
+        self.evidence = Evidence.NONE if new.verdict.bad else new.evidence
+        self.since, self.by, self.trouble, self.suspected, self.better = run, by, None, 0, []
+        self.good, self.last_good = (None, "") if new.verdict.bad else (new, run)
+        one = point(new)
+        if one is not None and new.comparable:
+            self.levels.setdefault(Place.of(new), Level(run)).restart([one], run, by)
+
+
+#: What a night's time is to a reference: as it should be, or not; '' where it shows nothing.
+Learning = Literal["calm", "better", "worse", ""]
+#: A cell on a class of machine.
+Key = tuple[Series, str]
+
+
+class Learnt(NamedTuple):
+    """Of a night's cell: what is said of it and learnt of its time; ``eager_by``: how far eager
+    alone moved, as a logarithm."""
+
+    said: CellChange
+    time: Learning = ""
+    eager_by: float = 0.0
+
+
+class References:
+    """By cell and class of machine. ``promoted``: runs whose cells are as they are to be."""
+
+    def __init__(self, decisions: Decisions, promoted: Collection[str] = ()) -> None:
+        self.cells: dict[Key, Reference] = {}
+        self.decisions, self.promoted = decisions, set(promoted)
+
+    def elsewhere(self, series: Series, machine: str) -> Iterator[Reference]:
+        """The same cell on other machines."""
+        for other in self.machines:
+            if other != machine and (series, other) in self.cells:
+                yield self.cells[series, other]
+
+    @property
+    def machines(self) -> set[str]:
+        return {machine for _, machine in self.cells}
+
+    def missing(self, night: Night, before: Collection[Series] = ()) -> Iterator[Key]:
+        """Cells that should be in the run and are not: seen on :data:`IN_A_ROW` nights on one of
+        its machines, or in the run ``before`` that it is compared with."""
+        here = {one.environment.machine for one in night.cells.values()}
+        for (series, machine), one in self.cells.items():
+            known = one.seen >= IN_A_ROW or series in before
+            if series not in night.cells and known and (machine in here or not here):
+                if one.evidence or one.trouble:
+                    yield series, machine
+
+    def learn(self, night: Night, found: Mapping[Key, Learnt], day: str) -> None:
+        """``found`` is what was said of all cells of the night."""
+        for series, new in night.cells.items():
+            key = series, new.environment.machine
+            one = self.cells.setdefault(key, Reference())
+            one.absent, one.absences, one.seen = "", 0, one.seen + 1
+            accepted = self.decisions.accepts(series, night.name, day)
+            if accepted or (night.name in self.promoted and not new.verdict.bad):
+                one.accept(new, night.name, f"accepted: {accepted}" if accepted else "promoted")
+            else:
+                _learn(one, night.name, new, found.get(key))
+        for key in list(self.missing(night, self._all())):
+            one = self.cells[key]
+            one.absent, one.absences = one.absent or night.name, one.absences + 1
+            if self.decisions.accepts(key[0], night.name, day):
+                del self.cells[key]
+
+    def _all(self) -> set[Series]:
+        return {series for series, _ in self.cells}
+
+
+def _learn(one: Reference, run: str, new: Outcome, learnt: Learnt | None) -> None:
+    said = learnt.said if learnt else None
+    if said is not None and (said.change.regressed or said.change is Change.STILL_FAILING):
+        _trouble(one, said)
+    elif said is not None and said.change in (Change.FIXED, Change.GAINED):
+        one.trouble = None
+    if not new.verdict.bad and new.evidence > one.evidence:
+        one.evidence, one.since, one.by = new.evidence, run, "rule"
+    wrong = said is not None and (said.change.regressed or said.change.timed)
+    if not new.verdict.bad and new.evidence >= one.evidence and not wrong:
+        one.good, one.last_good = new, run
+    now = point(new)
+    if new.timing is not None:
+        one.timed += 1
+        one.noisy.update(filter(None, [new.timing.noisy]))
+    if now is not None and new.comparable and learnt is not None:
+        level = one.levels.setdefault(Place.of(new), Level(run))
+        _learn_time(one, level, now, run, learnt)
+        level.recent = [*level.recent, now][-rule.LONGEST :]
+
+
+def _trouble(one: Reference, said: CellChange) -> None:
+    moved = rule.log_of(said.moved) if said.change is Change.SLOWER else 0.0
+    one.trouble = Trouble(
+        said.change, said.since, said.nights, said.last_good, said.cause, said.because, moved
+    )
+
+
+def _learn_time(one: Reference, level: Level, now: Point, run: str, learnt: Learnt) -> None:
+    one.eager_elsewhere = one.eager_elsewhere + 1 if learnt.eager_by else 0
+    if one.eager_elsewhere >= IN_A_ROW:
+        level.eager_moved(learnt.eager_by)
+        one.eager_elsewhere = 0
+    suspect = learnt.said.change is Change.SUSPECT and not learnt.eager_by
+    if learnt.time == "calm":
+        level.keep(now)
+        one.suspected, one.better = 0, []
+    elif learnt.time == "better":
+        one.better.append(now)
+        one.suspected = min(one.suspected, 0) - 1
+        known = learnt.said.change is Change.FASTER and learnt.said.because
+        if known or len(one.better) >= IN_A_ROW:
+            level.restart(one.better, run, "rule: it is faster")
+            one.suspected, one.better = 0, []
+    elif suspect or learnt.time == "worse":
+        one.suspected_since = one.suspected_since if one.suspected > 0 else run
+        one.suspected, one.better = max(one.suspected, 0) + 1, []
+
+
+def spreads(levels: Iterable[Level], statistic: Statistic) -> float:
+    """How far runs of a cell differ, over all cells."""
+    return rule.spread([level.values("calm", statistic) for level in levels])
