@@ -384,6 +384,59 @@ def test_a_macro_of_two_definitions_that_pastes_stays_for_the_compiler() -> None
     assert "int x = OP(xor);" in hip(text)
 
 
+DEPENDENT = """
+template <int N> struct Sum { __device__ Sum(float* p); __device__ float of(float v); };
+template <int N> struct Traits {
+  static constexpr int kThreads = N;
+  using SumT = Sum<N>;
+  typedef float Value;
+  template <class U> struct Of { using type = U; };
+  template <class U> static __device__ U make(U u) { return u; }
+  static __device__ int count(int n) { return n; }
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("cuda", "expected"),
+    [
+        ("v = T::SumT(s).of(v);", "v = typename T::SumT(s).of(v);"),
+        ("T::Value x = 0;", "typename T::Value x = 0;"),
+        ("float x = (T::Value)v;", "float x = (typename T::Value)v;"),
+        ("__shared__ float s[sizeof(T::Value)];", "__shared__ float s[sizeof(typename T::Value)];"),
+        ("using A = Traits<T::kThreads>::SumT;", "using A = typename Traits<T::kThreads>::SumT;"),
+        (
+            "using K = Traits<N<T>>; K::SumT(s).of(v);",
+            "using K = Traits<N<T>>; typename K::SumT(s).of(v);",
+        ),
+        ("auto x = T::make<float>(v);", "auto x = T::template make<float>(v);"),
+        ("T::Of<float>::type x;", "typename T::template Of<float>::type x;"),
+        ("int n = T::kThreads < v;", "int n = T::kThreads < v;"),
+        ("int n = T::count(3);", "int n = T::count(3);"),
+        ("typename T::SumT sum(s);", "typename T::SumT sum(s);"),
+        ("typename T::template Of<float>::type x;", "typename T::template Of<float>::type x;"),
+        ("Traits<4>::SumT(s).of(v);", "Traits<4>::SumT(s).of(v);"),
+        ("T::Unknown(s).of(v);", "T::Unknown(s).of(v);"),
+    ],
+)
+def test_what_depends_on_a_template_is_said_to_be_a_type_where_it_is_one(
+    cuda: str, expected: str
+) -> None:
+    head = f"{DEPENDENT}template <class T> __global__ void k(float* s, float v) {{\n  "
+    assert hip(f"{head}{cuda}\n}}\n").partition("float v) {\n  ")[2] == f"{expected}\n}}\n"
+
+
+def test_bases_members_and_names_outside_of_templates_need_no_typename() -> None:
+    text = (
+        f"#include <hip/hip_runtime.h>\n{DEPENDENT}"
+        "template <class T> struct A : T::SumT { A() : T::SumT(nullptr) {} struct B; void f(); };\n"
+        "template <class T> struct A<T>::B : public T::SumT { using T::SumT::of; };\n"
+        "template <class T> void A<T>::f() {}\nstruct T { struct SumT {}; };\nT::SumT x;\n"
+    )
+    text = text.replace("hip/hip", "cuda")
+    assert not [change for change in translate(text, "a.cu").changes if "type" in change.why]
+
+
 def test_hips_launch_is_cudas_on_the_way_back() -> None:
     launch = "hipLaunchKernelGGL(HIP_KERNEL_NAME(k<1>), g, b, 0, s, x, y);"
     text = f"#include <hip/hip_runtime.h>\nvoid f() {{ {launch} }}"

@@ -279,6 +279,17 @@ def launches(source: SourceMap) -> tuple[Launch, ...]:
     return tuple(sorted(both, key=lambda launch: launch.line))
 
 
+def lines(source: SourceMap) -> frozenset[int]:
+    """The lines on which launches begin, whether or not they can be read, and macros are used that
+    write them."""
+    code, words = source.code, _writers(source) | _NAMES
+    return frozenset(
+        token.line
+        for i, token in enumerate(code.tokens)
+        if (token.text in words or opens(code, i)) and code.directive(i) is None
+    )
+
+
 def _direct(source: SourceMap) -> Iterator[Launch]:
     """As written."""
     text = source.code.text

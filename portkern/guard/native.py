@@ -6,14 +6,16 @@ Where the grammar is at a loss it marks an error and goes on; names are still fo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source import launches, tree
+from portkern.cuda_source.source_map import SourceMap
 from portkern.guard import rules
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identifier")
 _SPLICED = re.compile(r"[^\n]*\\\r?\n(?:[^\n]*\\\r?\n)*[^\n]*")
@@ -36,13 +38,14 @@ def read_all(
     """The same of files that include each other, with the file's name: what one of them defines,
     all know. ``is_own(file, target)``: whether what a file includes, in its quotation marks or
     brackets, is another of them."""
-    roots = {
-        name: _parse(_DIGRAPH.sub(r"\1#", _SPLICED.sub(_join, text)))
-        for name, text in texts.items()
-    }
+    joined = {name: _DIGRAPH.sub(r"\1#", _SPLICED.sub(_join, text)) for name, text in texts.items()}
+    roots = {name: tree.root(text) for name, text in joined.items()}
     own = {name for root in roots.values() for name in _defined(root)}
     macros = _own_macros(roots.values())
-    readers = {name: _Reader(own, macros, partial(is_own, name)) for name in roots}
+    readers = {
+        name: _Reader(own, macros, partial(is_own, name), launches.lines(SourceMap(text)))
+        for name, text in joined.items()
+    }
     for name, reader in readers.items():
         reader.walk(roots[name], 0)
     used = {rule for reader in readers.values() for _, rule in reader.places}
@@ -59,56 +62,24 @@ def _join(match: re.Match[str]) -> str:
     return re.sub(r"\\\r?\n", "", text) + "\n" * text.count("\n")
 
 
-@cache
-def _parser() -> Parser:
-    import tree_sitter
-    import tree_sitter_cuda
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-
-
-def _parse(text: str) -> Node:
-    return _parser().parse(text.encode("utf-8", "replace")).root_node
-
-
-def _text(node: Node | None) -> str:
-    text = node.text if node is not None else None
-    return text.decode("utf-8", "replace") if text is not None else ""
-
-
-def _nodes(root: Node) -> Iterator[Node]:
-    """The tree in reading order, without comments and what ``#if 0`` takes out."""
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "comment":
-            continue
-        yield node
-        children = node.children
-        if node.type == "preproc_if" and _text(node.child_by_field_name("condition")) == "0":
-            otherwise = node.child_by_field_name("alternative")
-            children = [otherwise] if otherwise is not None else []
-        stack.extend(reversed(children))
-
-
 def _defined(root: Node) -> Iterator[str]:
     """Functions and macros that the source defines itself, by name."""
-    for node in _nodes(root):
+    for node in tree.nodes(root):
         if node.type == "function_definition":
             yield _function_name(node)
         elif node.type == "preproc_function_def":
-            yield _text(node.child_by_field_name("name"))
+            yield tree.text(node.child_by_field_name("name"))
 
 
 def _own_macros(roots: Iterable[Node]) -> set[str]:
     """Those that the source defines whatever else is defined, and does not ask for."""
     asked: set[str] = set()
     own: set[str] = set()
-    for node in (node for root in roots for node in _nodes(root)):
+    for node in (node for root in roots for node in tree.nodes(root)):
         if node.type in _CONDITIONALS:
             asked |= set(re.findall(r"\w+", _condition(node)))
         elif node.type in ("preproc_def", "preproc_function_def") and not _is_conditional(node):
-            own.add(_text(node.child_by_field_name("name")))
+            own.add(tree.text(node.child_by_field_name("name")))
     return own - asked
 
 
@@ -117,7 +88,7 @@ _CONDITIONALS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef
 
 def _condition(conditional: Node) -> str:
     asked = conditional.child_by_field_name("condition") or conditional.child_by_field_name("name")
-    return _text(asked)
+    return tree.text(asked)
 
 
 def _is_conditional(node: Node) -> bool:
@@ -127,25 +98,12 @@ def _is_conditional(node: Node) -> bool:
     return above is not None
 
 
-def _is_launcher(conditional: Node) -> bool:
-    """Whether it lies in a function of the host: one that launches kernels, or with a C name."""
-    above = conditional.parent
-    while above is not None and above.type != "function_definition":
-        above = above.parent
-    if above is None:
-        return False
-    head = _text(above).partition("{")[0]
-    if "__global__" in head or "__device__" in head:
-        return False
-    return bool(rules.LAUNCHES.search(_text(above))) or _is_c(above)
-
-
 def _function_name(definition: Node) -> str:
     """'' for methods, which are called through their objects."""
     node = definition.child_by_field_name("declarator")
     while node is not None and node.type != "identifier":
         node = node.child_by_field_name("declarator")
-    return _text(node)
+    return tree.text(node)
 
 
 def _is_c(definition: Node) -> bool:
@@ -157,8 +115,16 @@ def _is_c(definition: Node) -> bool:
 
 
 class _Reader:
-    def __init__(self, own: set[str], macros: set[str], is_own: Callable[[str], bool]) -> None:
-        self.own, self.macros, self.is_own = own, macros, is_own
+    """``launching`` are the lines on which launches stand."""
+
+    def __init__(
+        self,
+        own: set[str],
+        macros: set[str],
+        is_own: Callable[[str], bool],
+        launching: Collection[int],
+    ) -> None:
+        self.own, self.macros, self.is_own, self.launching = own, macros, is_own, launching
         self.places: Found = set()
         self.above = 0
         self.process_files: set[int] = set()
@@ -166,7 +132,7 @@ class _Reader:
 
     def walk(self, root: Node, above: int) -> None:
         """``above``: lines before ``root``, which may be the text of a macro."""
-        for node in _nodes(root):
+        for node in tree.nodes(root):
             self.above = above
             look = getattr(self, f"_{node.type}", None)
             for rule in look(node) if look else ():
@@ -175,31 +141,31 @@ class _Reader:
                 self._macro(node, above)
 
     def _macro(self, node: Node, above: int) -> None:
-        body = _text(node.child_by_field_name("value")).strip()
+        body = tree.text(node.child_by_field_name("value")).strip()
         line = above + node.start_point[0]
         if re.fullmatch(r"[<\"].*[>\"]", body):  # for an #include MACRO
             self.places |= {(line + 1, rule) for rule in self._header(body)}
         elif re.fullmatch(r"(::|std::)?\w+", body) and body not in self.own:
             body += "();"  # a new name for a function
         body = re.sub(r"\s*##\s*", "", body).replace("#", "")
-        self.walk(_parse(body + "\n"), line)
+        self.walk(tree.root(body + "\n"), line)
 
     def _preproc_include(self, node: Node) -> Iterator[str]:
-        yield from self._header(_text(node.child_by_field_name("path")))
+        yield from self._header(tree.text(node.child_by_field_name("path")))
 
     def _header(self, path: str) -> Iterator[str]:
         if not self.is_own(path):
             yield from _header(path.strip('<>"'))
 
     def _preproc_call(self, node: Node) -> Iterator[str]:
-        directive = _text(node.child_by_field_name("directive")).replace(" ", "")
+        directive = tree.text(node.child_by_field_name("directive")).replace(" ", "")
         if directive == "#pragma":
-            yield from _pragma(_text(node.child_by_field_name("argument")))
+            yield from _pragma(tree.text(node.child_by_field_name("argument")))
         elif directive in ("#embed", "#include"):
             yield "G403" if directive == "#embed" else "G501"
 
     def _attribute_specifier(self, node: Node) -> Iterator[str]:
-        text = _COMMENT.sub("", _text(node))
+        text = _COMMENT.sub("", tree.text(node))
         if rules.AT_LOAD.search(text):
             yield "G402"
         elif rules.SECTION.search(text):
@@ -210,7 +176,7 @@ class _Reader:
     _attribute_declaration = _attribute_specifier
 
     def _gnu_asm_expression(self, node: Node) -> Iterator[str]:
-        code = _text(node.child_by_field_name("assembly_code"))
+        code = tree.text(node.child_by_field_name("assembly_code"))
         if rules.EXECUTOR_TEXT.search(code):
             yield "G206"
         if rules.ASM_READS.search(code):
@@ -227,9 +193,9 @@ class _Reader:
             yield "G205"
 
     def _identifier(self, node: Node) -> Iterator[str]:
-        name, parent = _text(node), node.parent
+        name, parent = tree.text(node), node.parent
         rule = rules.NATIVE.get(name)
-        if rule and (name not in self.own or _text(parent) == f"::{name}"):
+        if rule and (name not in self.own or tree.text(parent) == f"::{name}"):
             yield rule
         elif name in _MAPS and name not in self.own and not _is_called(node):
             yield "G407"  # it would be called by another name
@@ -239,15 +205,15 @@ class _Reader:
             yield "G206"
 
     def _namespace_identifier(self, node: Node) -> Iterator[str]:
-        if _text(node) == rules.EXECUTOR_NAMESPACE:
+        if tree.text(node) == rules.EXECUTOR_NAMESPACE:
             yield "G206"
 
     def _using_declaration(self, node: Node) -> Iterator[str]:
-        if rules.EXECUTOR_NAMESPACE in re.findall(r"\w+", _text(node)):
+        if rules.EXECUTOR_NAMESPACE in re.findall(r"\w+", tree.text(node)):
             yield "G206"
 
     def _string_literal(self, node: Node) -> Iterator[str]:
-        text, line = re.sub(r'"\s*"', "", _text(node)), self.above + node.start_point[0] + 1
+        text, line = re.sub(r'"\s*"', "", tree.text(node)), self.above + node.start_point[0] + 1
         if rules.PROCESS_FILE.search(text):
             self.process_files.add(line)
         if rules.EXECUTOR_TEXT.search(text):
@@ -264,27 +230,43 @@ class _Reader:
         return {(line, "G103") for line in files} | {(line, "G206") for line in names}
 
     def _preproc_if(self, node: Node) -> Iterator[str]:
-        if rules.DEVICE_PASS.search(_condition(node)) and _is_launcher(node):
+        if rules.DEVICE_PASS.search(_condition(node)) and self._is_launcher(node):
             yield "G206"
 
     _preproc_ifdef = _preproc_elif = _preproc_elifdef = _preproc_if
 
+    def _is_launcher(self, conditional: Node) -> bool:
+        """Whether it lies in a function of the host: one that launches kernels, or with a C
+        name."""
+        above = conditional.parent
+        while above is not None and above.type != "function_definition":
+            above = above.parent
+        if above is None:
+            return False
+        head = tree.text(above).partition("{")[0]
+        if "__global__" in head or "__device__" in head:
+            return False
+        rows = range(self.above + above.start_point[0], self.above + above.end_point[0] + 1)
+        return any(row + 1 in self.launching for row in rows) or _is_c(above)
+
     def _qualified_identifier(self, node: Node) -> Iterator[str]:
-        text = re.sub(r"\s", "", _text(node)).removeprefix("::")
+        text = re.sub(r"\s", "", tree.text(node)).removeprefix("::")
         for name, rule in rules.NATIVE_TYPES.items():
             if text == name or text.startswith((f"{name}::", f"{name}<")):
                 yield rule
 
     def _pointer_expression(self, node: Node) -> Iterator[str]:
-        name = _text(node.child_by_field_name("argument")).removeprefix("::").removeprefix("std::")
-        if _text(node).startswith("&") and name not in self.own and name in ("system", "exit"):
+        name = (
+            tree.text(node.child_by_field_name("argument")).removeprefix("::").removeprefix("std::")
+        )
+        if tree.text(node).startswith("&") and name not in self.own and name in ("system", "exit"):
             yield rules.NATIVE_CALLS[name]
 
     def _call_expression(self, node: Node) -> Iterator[str]:
         function = node.child_by_field_name("function")
         if function is None or function.type not in ("identifier", "qualified_identifier"):
             return
-        path = re.sub(r"\s", "", _text(function)).split("::")
+        path = re.sub(r"\s", "", tree.text(function)).split("::")
         name, scope = path[-1], path[:-1]
         if name == "_Pragma":
             yield from _pragma("".join(_arguments(node)).replace('\\"', '"'))
@@ -358,7 +340,7 @@ def _arguments(call: Node) -> list[str]:
     """The arguments as written; neighbouring strings are one, as for the compiler."""
     listed = call.child_by_field_name("arguments")
     children = [c for c in listed.named_children if c.type != "comment"] if listed else []
-    return [re.sub(r'"\s*"', "", _text(c)) or '""' for c in children]
+    return [re.sub(r'"\s*"', "", tree.text(c)) or '""' for c in children]
 
 
 def _header(path: str) -> Iterator[str]:

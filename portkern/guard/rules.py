@@ -351,7 +351,6 @@ EXECUTOR_TEXT = re.compile(rf"\b_?({EXECUTOR_FUNCTION.pattern})\b|libportkern|PO
 INTERPRETER_TEXT = re.compile(r"TRITON_INTERPRET|triton\.runtime\.interpreter")
 #: Defined for device code alone; the executor compiles both at once.
 DEVICE_PASS = re.compile(r"\b__(CUDA_ARCH|HIP_DEVICE_COMPILE|AMDGCN)__\b")
-LAUNCHES = re.compile(r"<<<|\b(hipLaunchKernelGGL|cudaLaunchKernel|hipLaunchKernel)\b")
 
 #: Defined by the source, these would stand in for the runtime's.
 RUNTIME_FUNCTION = re.compile(

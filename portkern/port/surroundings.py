@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from portkern.cuda_source.lexer import SourceCode
+from portkern.cuda_source.names import DeclaredNames, declared_names, together
 from portkern.port import source_text
 from portkern.port.library import Library, SourceFile
 from portkern.port.source_text import INCLUDE, Unreadable
@@ -33,6 +35,7 @@ class Surroundings:
         self._files = {file.path: file for file in (*read.sources, *read.headers)}
         self._texts: dict[Path, str | None] = {}
         self._values: dict[PurePosixPath, frozenset[str]] = {}
+        self._declared: dict[PurePosixPath, DeclaredNames] = {}
         self._known: dict[PurePosixPath, Context] = {}
 
     def context(self, file: SourceFile) -> Context:
@@ -53,7 +56,13 @@ class Surroundings:
         included = self._included(file)
         macros = frozenset[str]().union(*map(self._defined, included))
         pasted = [macro for path in included for macro in pasting(self._files[path].text)]
-        return Context(headers=there, own=own, macros=macros, pasting=tuple(pasted))
+        declared = together([self._names(path) for path in included])
+        return Context(False, there, own, macros, tuple(pasted), declared)
+
+    def _names(self, path: PurePosixPath) -> DeclaredNames:
+        if path not in self._declared:
+            self._declared[path] = declared_names(SourceCode(self._files[path].text))
+        return self._declared[path]
 
     def headers(self, file: SourceFile, texts: Mapping[PurePosixPath, str]) -> tuple[str, ...]:
         """The texts of all headers that the file includes, at any depth: the library's own as

@@ -21,6 +21,7 @@ from portkern.port.translate import single_source
 from portkern.port.translate.back import translate_back
 from portkern.port.translate.chevrons import closed_up
 from portkern.port.translate.context import NOTHING_AROUND, Context
+from portkern.port.translate.dependent import translate_dependent
 from portkern.port.translate.device import (
     DEVICE_FUNCTIONS,
     translate_conditions,
@@ -137,5 +138,6 @@ def _to_hip(draft: Draft, kept: dict[str, str] | None, context: Context) -> None
     translate_operands(draft)
     translate_warps(draft)
     translate_ptx(draft)
+    translate_dependent(draft, context.declared)
     used = rename_names(draft, table(), kept, own=context.macros)
     add_headers(draft, present, used=used)
