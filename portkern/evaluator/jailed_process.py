@@ -17,6 +17,7 @@ from typing import Self
 from portkern.errors import ConfigError, WorkerError
 from portkern.sandbox import session
 from portkern.sandbox.environment import inherited
+from portkern.sandbox.message import Failed
 from portkern.sandbox.session import Answered, Died, Session, TimedOut
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.program import ProgramOutcome
@@ -65,7 +66,7 @@ class JailedProcesses:
     def run(self, asked: Execute) -> JailedOutcome:
         if self._worker is None or not self._worker.alive:
             self.close()
-            self._worker = Session(PRELOAD, inherited(), reads=self._reads)
+            self._worker = Session(PRELOAD, inherited(), reads=self._reads, programs=True)
         outcome = self._worker.ask(asked, timeout_s=asked.timeout_s + _MARGIN_S)
         if isinstance(outcome, Answered):
             reply = outcome.reply
@@ -76,7 +77,8 @@ class JailedProcesses:
             return JailedOutcome(ProgramOutcome(None, outcome.log, (late,), ()))
         if isinstance(outcome, Died):
             return JailedOutcome(ProgramOutcome(outcome.status, outcome.log, (), ()))
-        raise WorkerError(f"The program could not be run in the jail: {outcome}")
+        said = f"{outcome.error}: {outcome.message}" if isinstance(outcome, Failed) else outcome
+        raise WorkerError(f"The program could not be run in the jail: {said}")
 
     def _files(self, worker: Session, reply: Executed) -> Mapping[str, bytes]:
         """Those that are there as the worker says."""

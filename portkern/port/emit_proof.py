@@ -16,7 +16,7 @@ from portkern.errors import BackendUnavailable, BuildError, ConfigError
 from portkern.evaluator.jailed_compilers import EXECUTABLE
 from portkern.port.emit.emitted import Emitted, Instance
 from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
-from portkern.port.proof import coverage, harness
+from portkern.port.proof import coverage, harness, meddling
 from portkern.port.proof.case import Buffer, Case
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
 from portkern.port.proof.conclusion import conclude
@@ -209,7 +209,8 @@ class EmittedProver:
         )
         own, source = self._texts.own, self._texts.source
         subject = Subject(source, source, source, own, own, self._texts.aliases)
-        proof = conclude(kernel, examination, subject, (), inputs)
+        concluded = conclude(kernel, examination, subject, (), inputs)
+        [proof] = meddling.doubted([concluded], self._texts)
         return self._kept(emitted, proof, results)
 
     def _stopped(self, kernel: Kernel, run: Run, inputs: str) -> KernelProof | None:

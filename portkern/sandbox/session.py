@@ -305,8 +305,8 @@ class Session:
     """One worker. A dead one answers no more: whoever asks it is told how it ended.
 
     It reads ``reads`` beside the system and Python, and ``copies`` by the paths of what they were
-    copied from; it sees the GPUs if ``device``. Raises WorkerError or StorageError when there can
-    be none.
+    copied from; it sees the GPUs if ``device``. With ``programs`` it runs those of others, and no
+    code of theirs itself. Raises WorkerError or StorageError when there can be none.
     """
 
     def __init__(
@@ -317,6 +317,7 @@ class Session:
         reads: Iterable[Path] = (),
         copies: Mapping[Path, Path] = MappingProxyType({}),
         device: bool = False,
+        programs: bool = False,
     ) -> None:
         self.alive = False
         self.scratch = _scratch()
@@ -326,7 +327,9 @@ class Session:
         self._received = bytearray()
         self._confined = False
         self._server = server(preload)
-        policy = JailPolicy(self.scratch, tuple(reads), device=device, copies=copies)
+        policy = JailPolicy(
+            self.scratch, tuple(reads), device=device, programs=programs, copies=copies
+        )
         # Its home is its scratch folder, so it is told where the evaluator's cache is now.
         environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
         try:

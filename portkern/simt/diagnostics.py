@@ -139,6 +139,10 @@ class Diagnostic:
     count: int = 1
     also: str = ""  # the other place of a race, as file:line
 
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"{self.code!r:.100} is not the code of a finding")
+
     @property
     def severity(self) -> Severity:
         return CODES[self.code].severity

@@ -3,32 +3,52 @@ there, and nothing of that stays."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from portkern.sandbox.jail.programs import Command, Launcher
 from portkern.sandbox.session import TEXT_LENGTH
 from portkern.sandbox.shared_memory import SharedMemoryView
 from portkern.worker.protocol import RECORD, Execute, Executed
 
 if TYPE_CHECKING:
-    from portkern.simt.execute.program import ProgramOutcome
+    from portkern.simt.execute.program import Wanted
 
 #: Characters of a process's output that are kept: its beginning.
 MOST_OUTPUT = 1 << 22
-#: A folder of more than these bytes or entries is not copied: it can be read then, not written to.
-MOST_COPIED, MOST_ENTRIES = 64 << 20, 10_000
 #: What a recording may take beside the contents of buffers, and what counts of coverage may take.
 MOST_LINES, MOST_COUNTS = 64 << 20, 16 << 20
+#: The folder, below that of the results, which GCC's counts are in.
+_COUNTS = "counts"
 
 
-def run(asked: Execute, memory: SharedMemoryView) -> Executed:
-    with tempfile.TemporaryDirectory(prefix="files-") as place:
-        outcome = _run(asked, Path(place))
-        files = _files(asked, Path(place))
+def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Executed:
+    from portkern.simt.execute import options, program
+    from portkern.spec import target
+
+    results = launcher.results
+    how = options.ExecutorOptions(
+        order=asked.order,
+        seed=asked.seed,
+        record=results / RECORD if asked.record_bytes else None,
+        record_bytes=asked.record_bytes,
+        launches=asked.launches,
+    )
+    counts = {"GCOV_PREFIX": str(results / _COUNTS), "GCOV_PREFIX_STRIP": "99"}
+    outcome, found = program.execute(
+        asked.argv,
+        how.checked(frozenset(asked.checkers)) if asked.checkers else how,
+        partial(_launched, launcher, asked.cwd),
+        results,
+        target=target.load(asked.target),
+        language=asked.language,
+        warp=asked.warp or None,
+        timeout_s=asked.timeout_s,
+        environment=counts if asked.counts else {},
+        wanted=_wanted(asked),
+    )
+    files = {name.removeprefix(f"{_COUNTS}/"): content for name, content in found.items()}
     memory.write_bytes(b"".join(files.values()))
     output = outcome.output[:MOST_OUTPUT]
     pieces = range(0, len(output), TEXT_LENGTH)
@@ -40,61 +60,19 @@ def run(asked: Execute, memory: SharedMemoryView) -> Executed:
     )
 
 
-def _run(asked: Execute, place: Path) -> ProgramOutcome:
-    from portkern.simt.execute import options, program
-    from portkern.spec import target
-
-    how = options.ExecutorOptions(
-        order=asked.order,
-        seed=asked.seed,
-        record=place / RECORD if asked.record_bytes else None,
-        record_bytes=asked.record_bytes,
-        launches=asked.launches,
-    )
-    counts = {"GCOV_PREFIX": str(place / "counts"), "GCOV_PREFIX_STRIP": "99"}
-    with _writable(Path(asked.cwd)) as folder:
-        return program.run_command(
-            asked.argv,
-            how.checked(frozenset(asked.checkers)) if asked.checkers else how,
-            target=target.load(asked.target),
-            language=asked.language,
-            warp=asked.warp or None,
-            timeout_s=asked.timeout_s,
-            cwd=folder,
-            environment=counts if asked.coverage else {},
-        )
+def _wanted(asked: Execute) -> Wanted:
+    record = {RECORD: asked.record_bytes + MOST_LINES} if asked.record_bytes else {}
+    return record | {f"{_COUNTS}/{name}": MOST_COUNTS for name in asked.counts}
 
 
-def _files(asked: Execute, place: Path) -> Mapping[str, bytes]:
-    """What was asked for and is there; a file that is too long is cut off."""
-    files = {}
-    if asked.record_bytes and (record := place / RECORD).is_file():
-        with record.open("rb") as file:
-            files[RECORD] = file.read(asked.record_bytes + MOST_LINES)
-    for path in sorted((place / "counts").glob("*.gcda")):
-        with path.open("rb") as file:
-            files[path.name] = file.read(MOST_COUNTS)
-    return files
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[Path]:
-    if not _is_small(folder):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="run-") as place:
-        copy = Path(place) / (folder.name or "folder")
-        try:
-            shutil.copytree(folder, copy, symlinks=True)
-        except shutil.Error:
-            pass  # of single files that are no files or may not be read: the rest is there
-        yield copy
-
-
-def _is_small(folder: Path) -> bool:
-    size = 0
-    for number, path in enumerate(folder.rglob("*")):
-        size += path.lstat().st_size
-        if size > MOST_COPIED or number > MOST_ENTRIES:
-            return False
-    return True
+def _launched(
+    launcher: Launcher,
+    cwd: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_s: float,
+    wanted: Wanted,
+) -> tuple[int | None, str, Mapping[str, bytes]]:
+    command = Command(tuple(argv), cwd, environment, timeout_s, tuple(wanted.items()))
+    ended = launcher.run(command, 4 * MOST_OUTPUT)  # bytes of a character at most
+    return ended.status, ended.output.decode(errors="replace"), ended.files

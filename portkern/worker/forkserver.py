@@ -32,6 +32,7 @@ ENDING_S = 10.0
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
+    system.set_dumpable(False)  # nor are the workers: whoever has their user sees nothing of them
     limits.sweep()
     layers = jail.probe()  # while there is one thread
     gc.disable()  # modules are hundreds of thousands of objects, and hardly any is garbage
@@ -51,6 +52,8 @@ def main() -> None:
             message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
             if not message:
                 return
+            for handle in handles:  # whatever a worker starts, in whatever way, has none of them
+                os.set_inheritable(handle, False)
             request = json.loads(message)
             if "spawn" in request:
                 policy = JailPolicy.from_json(request["spawn"]["policy"])
@@ -140,7 +143,7 @@ def _become_worker(
     try:
         if group is not None:
             group.add(os.getpid())
-        jail.confine(policy, layers, grouped=group is not None)
+        launcher = jail.confine(policy, layers, grouped=group is not None)
     except OSError as error:
         stream.sendall(encoded(Confined(problem=f"No containment: {error}")))
         return
@@ -150,7 +153,7 @@ def _become_worker(
     tempfile.tempdir = (
         None  # where the server's temporary files are is not where the worker may write
     )
-    worker.serve(stream, memory)
+    worker.serve(stream, memory, launcher)
     os._exit(0)
 
 

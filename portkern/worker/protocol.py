@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from portkern.sandbox.message import FormError, Request, read
+from portkern.sandbox.message import FormError, Request, brief, read
 from portkern.sandbox.shared_memory import Slot
 from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import backend
@@ -398,9 +398,9 @@ class WritePlain(Request[PlainKernel]):
 class Execute(Request[Executed]):
     """Run ``argv`` in a copy of the folder ``cwd`` with the SIMT executor's checkers for a target,
     by its name; it is killed after ``timeout_s``. ``warp`` overrides the target's width.
-    ``record_bytes`` of what launches did to memory come back as the file RECORD, with ``coverage``
-    also what the program counted of itself. It ends after ``launches`` launches, if that is not
-    0."""
+    ``record_bytes`` of what launches did to memory come back as the file RECORD, beside the files
+    of ``counts``, in which GCC's coverage has a program count. It ends after ``launches`` launches,
+    if that is not 0."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -412,8 +412,18 @@ class Execute(Request[Executed]):
     order: Literal["forward", "lockstep", "reverse", "random", "priority"] = "forward"
     seed: int = 1
     record_bytes: int = 0
-    coverage: bool = False
+    counts: tuple[str, ...] = ()
     launches: int = 0
+
+    def read(self, data: object) -> Executed:
+        """Files by the names that were asked for, each once."""
+        executed = super().read(data)
+        asked = {RECORD, *self.counts} if self.record_bytes else set(self.counts)
+        for name, size in executed.files:
+            if name not in asked or size < 0:
+                raise FormError(f"files: {brief(name)} of {size} bytes was not asked for")
+            asked.remove(name)
+        return executed
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from time import perf_counter  # as it was before a candidate could replace it
 from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 
 from portkern.errors import BuildError, ToolError
+from portkern.sandbox.jail import system
 from portkern.sandbox.message import Failed
 from portkern.sandbox.shared_memory import SharedMemoryView, Slot
 from portkern.spec import registry
@@ -49,11 +50,13 @@ from portkern.worker.state_snapshot import Snapshot
 if TYPE_CHECKING:
     import torch
 
+    from portkern.sandbox.jail.programs import Launcher
 
-def serve(connection: socket.socket, memory: int) -> None:
+
+def serve(connection: socket.socket, memory: int, launcher: Launcher | None = None) -> None:
     """Answer requests until the evaluator closes the connection. ``memory`` is memory shared with
     it."""
-    worker = Worker(SharedMemoryView(memory))
+    worker = Worker(SharedMemoryView(memory), launcher)
     with connection.makefile("rwb") as stream:
         for line in stream:
             try:
@@ -68,8 +71,9 @@ def serve(connection: socket.socket, memory: int) -> None:
 class Worker:
     """Holds the loaded kernel, and the calls that are to be timed."""
 
-    def __init__(self, memory: SharedMemoryView) -> None:
+    def __init__(self, memory: SharedMemoryView, launcher: Launcher | None = None) -> None:
         self._memory = memory
+        self._launcher = launcher
         self._builds = 0
         self._kernel: Kernel | None = None
         self._snapshot: Snapshot | None = None
@@ -117,7 +121,7 @@ class Worker:
             case protocol.WritePlain():
                 return request.answer(references.write_plain(request))
             case protocol.Execute():
-                return request.answer(execution.run(request, self._memory))
+                return request.answer(self.execute(request))
             case protocol.BuildProgram():
                 return request.answer(compiling.program(request, self._memory))
             case protocol.ListExtension():
@@ -128,6 +132,11 @@ class Worker:
                 return request.answer(compiling.tool(request, self._memory))
             case _:
                 assert_never(request)
+
+    def execute(self, asked: protocol.Execute) -> protocol.Executed:
+        if self._launcher is None:
+            raise RuntimeError("this worker may hold the code of others, and starts no programs")
+        return execution.run(asked, self._memory, self._launcher)
 
     def build(self, asked: protocol.Build) -> Built:
         backend = registry.load(asked.build.candidate.backend)
@@ -150,6 +159,7 @@ class Worker:
     def load(self, asked: protocol.Load) -> Loaded:
         """Open a module where it lies, which is where nobody in here can write: what is imported,
         now or again, is its text. Of another artifact a copy."""
+        system.set_dumpable(True)  # from here on the evaluator looks at its map of memory
         backend = registry.load(asked.build.candidate.backend)
         kept = asked.artifact
         self._snapshot = Snapshot()
@@ -167,6 +177,7 @@ class Worker:
         the precision that its kernels are held to."""
         import torch
 
+        system.set_dumpable(True)  # as in load()
         strict = asked.precision == "strict"
         torch.backends.cuda.matmul.allow_tf32 = not strict
         torch.backends.cudnn.allow_tf32 = not strict  # torch allows it, unless asked

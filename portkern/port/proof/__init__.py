@@ -45,6 +45,7 @@ def prove(
     Raises ConfigError for a ``case`` that is none, BackendUnavailable without a compiler and
     WorkerError where this machine cannot contain a process.
     """
+    from portkern.port.proof import meddling
     from portkern.port.proof.case import Case, read_cases
     from portkern.port.proof.kernels import KernelProver
     from portkern.port.proof.programs import has_main, prove_program
@@ -93,7 +94,8 @@ def prove(
         for proof in prover.prove(alone):
             before = proofs.get(proof.kernel)
             proofs[proof.kernel] = _better(before, proof) if before else proof
-    return tuple(proofs[kernel.name] for kernel in kernels)
+    texts = SourceTexts(original), SourceTexts(ported)
+    return meddling.doubted((proofs[kernel.name] for kernel in kernels), *texts)
 
 
 def _is_open(proof: KernelProof) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+
+from portkern.sandbox import message
 
 Size = tuple[int, int, int]
 
@@ -52,31 +53,57 @@ def kernel_name(expression: str) -> str:
     return plain.replace("(", " ").replace(")", " ").strip().split("::")[-1].strip().strip("&")
 
 
+@dataclass(frozen=True)
+class _Line:
+    """One line of the file, and how many bytes of contents follow it. Of each buffer in ``after``:
+    its number, size and digest, and how many of these bytes are its contents; negative where there
+    are none of its own."""
+
+    launch: int
+    kernel: str
+    grid: Size
+    block: Size
+    shared: int
+    blob: int
+    arguments: tuple[tuple[int, int], ...] = ()
+    before: tuple[tuple[int, int, str], ...] = ()
+    after: tuple[tuple[int, int, str, int], ...] = ()
+    failed: bool = False
+    refused: bool = False
+
+    def __post_init__(self) -> None:
+        sizes = [size for _, size, _, _ in self.after]
+        stored = [max(most, 0) for _, _, _, most in self.after]
+        if min(self.blob, self.shared, *self.grid, *self.block, *sizes) < 0:
+            raise ValueError("a size is negative")
+        if sum(stored) != self.blob or any(
+            s not in (0, n) for s, n in zip(stored, sizes, strict=True)
+        ):
+            raise ValueError("the contents have another size than their buffers")
+
+
 def read(data: bytes) -> tuple[LaunchRecord, ...]:
-    """The launches of a recording. What a crash or a limit has cut off is left out."""
+    """The launches of a recording, which a program of others wrote. What a crash or a limit has cut
+    off is left out, as is what follows a line that the executor cannot have written."""
     launches: list[LaunchRecord] = []
     contents: dict[int, Content] = {}
     at = 0
     while (end := data.find(b"\n", at)) >= 0:
         try:
-            line = cast("dict[str, object]", json.loads(data[at:end]))
-            size = int(cast("int", line["blob"]))
-            blob, at = data[end + 1 : end + 1 + size], end + 1 + size
-            if len(blob) < size:
-                break
-            launches.append(_launch(line, blob, contents))
-        except (ValueError, KeyError, TypeError, IndexError):
+            line = message.read(_Line, json.loads(data[at:end]))
+        except (ValueError, RecursionError):
             break
+        blob, at = data[end + 1 : end + 1 + line.blob], end + 1 + line.blob
+        if len(blob) < line.blob:
+            break
+        launches.append(_launch(line, blob, contents))
     return tuple(launches)
 
 
-def _launch(line: Mapping[str, object], blob: bytes, contents: dict[int, Content]) -> LaunchRecord:
-    before = cast("Sequence[tuple[int, int, str]]", line.get("before", ()))
+def _launch(line: _Line, blob: bytes, contents: dict[int, Content]) -> LaunchRecord:
     after: dict[int, Content] = {}
     at = 0
-    for number, size, digest, stored in cast(
-        "Sequence[tuple[int, int, str, int]]", line.get("after", ())
-    ):
+    for number, size, digest, stored in line.after:
         data = None
         if stored >= 0:
             data, at = blob[at : at + stored], at + stored
@@ -86,22 +113,14 @@ def _launch(line: Mapping[str, object], blob: bytes, contents: dict[int, Content
         if data is not None:
             contents[number] = after[number]
     return LaunchRecord(
-        int(cast("int", line["launch"])),
-        str(line["kernel"]),
-        _size(line["grid"]),
-        _size(line["block"]),
-        int(cast("int", line["shared"])),
-        tuple(
-            (int(n), int(o))
-            for n, o in cast("Sequence[tuple[int, int]]", line.get("arguments", ()))
-        ),
-        {int(number): digest for number, _, digest in before},
+        line.launch,
+        line.kernel,
+        line.grid,
+        line.block,
+        line.shared,
+        line.arguments,
+        {number: digest for number, _, digest in line.before},
         after,
-        bool(line.get("failed")),
-        bool(line.get("refused")),
+        line.failed,
+        line.refused,
     )
-
-
-def _size(value: object) -> Size:
-    x, y, z = cast("Sequence[int]", value)
-    return int(x), int(y), int(z)

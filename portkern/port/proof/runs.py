@@ -57,7 +57,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Run:
-    """``counts`` are the files of GCC's coverage, by name."""
+    """``counts`` are the files of GCC's coverage, by the name that their notes have."""
 
     outcome: ProgramOutcome
     launches: tuple[LaunchRecord, ...]
@@ -150,6 +150,8 @@ class Runs:
         """With all checkers in a checked build that is not recorded; its first ``launches``, if
         that is not 0."""
         checked = program.mode == "check" and not record
+        notes = program.objects.rglob("*.gcno") if program.mode == "cover" else ()
+        counted = sorted({f"{path.stem}.gcda" for path in notes})
         asked = Execute(
             (str(program.path), *(self._limits.arguments if arguments is None else arguments)),
             str(self._data),
@@ -160,7 +162,7 @@ class Runs:
             order=order,
             seed=seed,
             record_bytes=self._limits.record_bytes if record else 0,
-            coverage=program.mode == "cover",
+            counts=tuple(counted),
             launches=launches,
         )
         begin = time.monotonic()

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from portkern.errors import no_such
-from portkern.sandbox.jail import limits, root, seccomp, system
+from portkern.sandbox.jail import limits, programs, root, seccomp, system
 from portkern.sandbox.jail.limits import ProcessLimits
-from portkern.sandbox.jail.root import NOBODY
+from portkern.sandbox.jail.programs import Launcher, Place
+from portkern.sandbox.jail.restrictions import Restrictions, become
+from portkern.sandbox.jail.users import Users
 
 #: An environment variable: the layers to use, with commas; ``all`` unless given.
 SWITCH = "PORTKERN_CONTAINMENT"
@@ -76,12 +78,13 @@ class JailPolicy:
     """What one worker may do. ``reads`` and ``writes`` are files and folders beside the system's
     and Python's; ``copies`` are shown in the place of what they were copied from, which they are
     listed by. ``scratch`` is its working folder, empty and gone with it; ``device`` shows it the
-    GPUs."""
+    GPUs. ``programs``: it runs programs of others, and no code of theirs itself."""
 
     scratch: Path
     reads: tuple[Path, ...] = ()
     writes: tuple[Path, ...] = ()
     device: bool = False
+    programs: bool = False
     scratch_bytes: int = 1 << 30
     limits: ProcessLimits = field(default_factory=ProcessLimits.of_this_machine)
     copies: Mapping[Path, Path] = field(default_factory=dict)
@@ -92,6 +95,7 @@ class JailPolicy:
             "reads": list(map(str, self.reads)),
             "writes": list(map(str, self.writes)),
             "device": self.device,
+            "programs": self.programs,
             "scratch_bytes": self.scratch_bytes,
             "limits": asdict(self.limits),
             "copies": {str(place): str(copy) for place, copy in self.copies.items()},
@@ -104,57 +108,66 @@ class JailPolicy:
             tuple(map(Path, data["reads"])),
             tuple(map(Path, data["writes"])),
             data["device"],
+            data["programs"],
             data["scratch_bytes"],
             ProcessLimits(**data["limits"]),
             {Path(place): Path(copy) for place, copy in data["copies"].items()},
         )
 
 
-def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> None:
+def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Launcher | None:
     """Returns in a new process that is the worker. The caller's own waits for it and ends as it
-    ended. ``grouped``: it is in a cgroup that counts its tasks. Raises OSError when a layer that
-    worked before does not."""
+    ended. ``grouped``: it is in a cgroup that counts its tasks. What is returned starts programs,
+    where the policy has any. Raises OSError when a layer that worked before does not."""
     layers.check()
-    others = None if grouped else _tasks_beside(layers)
+    users = Users.of(os.getpid()) if "user" in layers.active else None
+    others = _tasks_beside(layers, users, grouped=grouped)
     if "namespaces" in layers.active:
-        _separate(policy, layers)
-    elif "user" in layers.active:
-        os.chown(policy.scratch, NOBODY, NOBODY)
+        _separate(policy, users)
+    elif users is not None:
+        os.chown(policy.scratch, users.worker, users.worker)
+        policy.scratch.chmod(0o711)
     os.chdir(policy.scratch)
     limits.apply(policy.limits, device=policy.device, others=others)
     system.drop_bounding_set()
-    if "user" in layers.active:
-        _become_nobody()
-    system.drop_capabilities()
-    system.no_new_privileges()
-    if "landlock" in layers.active and "namespaces" not in layers.active:
-        system.landlock(
-            [*root.readable(), *policy.reads, *policy.copies],
-            [policy.scratch, Path("/dev"), *policy.writes],
-        )
-    if "seccomp" in layers.active:
-        seccomp.install()
+    reads = (*policy.reads, *policy.copies)
+    restrictions = Restrictions(layers.active, reads, policy.device)
+    launcher = None
+    if policy.programs:
+        user, folder = users.program if users else None, policy.scratch / "program"
+        launcher = programs.started(Place(folder, user, restrictions, policy.scratch_bytes))
+    user = users.worker if users else None
+    restrictions.apply(user, [policy.scratch, *policy.writes], groups=True)
+    return launcher
 
 
-def _tasks_beside(layers: Layers) -> int:
-    """What counts against the worker's limit on tasks: where it has a user namespace of its own,
-    nothing; else whatever its user does, in other runs too."""
-    if "namespaces" in layers.active and "user" not in layers.active:
+def _tasks_beside(layers: Layers, users: Users | None, *, grouped: bool) -> int | None:
+    """What counts against the worker's limit on tasks: nothing, where it has a user of its own, or
+    a user namespace of a kernel that counts by these; else whatever its user does, in other runs
+    too. None where only a cgroup tells them apart."""
+    if users is not None and users.alone:
         return 0
-    return limits.tasks_of(NOBODY if "user" in layers.active else os.getuid())
+    if grouped:
+        return None
+    if users is not None:
+        return limits.tasks_of(users.worker)
+    if "namespaces" in layers.active and limits.counts_by_namespace():
+        return 0
+    return limits.tasks_of(os.getuid()) - 1  # this process is the worker's
 
 
-def _separate(policy: JailPolicy, layers: Layers) -> None:
+def _separate(policy: JailPolicy, users: Users | None) -> None:
     """Three processes: the caller's, which the evaluator knows; the first of the new namespace,
     which ignores the signals that others die of; and the worker, in which this returns."""
     report, reply = os.pipe()
-    own_user = "user" not in layers.active
     uid, gid = os.getuid(), os.getgid()
-    system.unshare(_SEPARATE | (system.NEWUSER if own_user else 0))
-    if own_user:
+    system.unshare(_SEPARATE | (0 if users else system.NEWUSER))
+    if users is None:
+        system.set_dumpable(True)  # else these files are root's
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        system.set_dumpable(False)
     first = os.fork()
     if first:
         _keep_only(report)
@@ -169,7 +182,7 @@ def _separate(policy: JailPolicy, layers: Layers) -> None:
         scratch=policy.scratch,
         scratch_bytes=policy.scratch_bytes,
         accelerators=policy.device,
-        owner=None if own_user else NOBODY,
+        users=users,
     )
     worker = os.fork()
     if worker:
@@ -206,15 +219,6 @@ def _end_as(status: int) -> None:
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def _become_nobody() -> None:
-    """Keeps the groups: the nodes of AMD's GPUs belong to one."""
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-    # A change of user undoes both: /proc/self belongs to root, and the parent's death is no news.
-    system.set_dumpable()
-    system.die_with_parent(signal.SIGKILL)
-
-
 # ---- what works here
 
 
@@ -232,7 +236,7 @@ def probe() -> Layers:
         return not reason
 
     if os.getuid() == 0:
-        attempt("user", _become_nobody, "needs CAP_SETUID")
+        attempt("user", _become_another, "needs CAP_SETUID")
     else:
         missing["user"] = "only root can give a worker another uid"
     attempt("seccomp", _filter, "needs Linux on x86-64 or aarch64, with CONFIG_SECCOMP_FILTER")
@@ -256,9 +260,13 @@ def _require(condition: bool, reason: str) -> None:
         raise OSError(reason)
 
 
+def _become_another() -> None:
+    become(Users.of(os.getpid()).worker, groups=True)
+
+
 def _nobody_reads() -> None:
     paths = root.python_paths()
-    _become_nobody()
+    _become_another()
     for path in paths:
         path.stat()
 

@@ -40,9 +40,9 @@ class ProcessLimits:
 def apply(limits: ProcessLimits, *, device: bool, others: int | None) -> None:
     """To this process and what comes from it. A GPU's driver maps far more memory than there is:
     with a ``device`` only a cgroup can count. ``others``: tasks that the worker's user has beside,
-    as the system counts them together; None where a cgroup counts the worker's alone."""
+    as the system counts them together; None where only a cgroup counts the worker's."""
     wanted = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: 1,  # bytes: with 0 a program that takes cores on a pipe gets them
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_CPU: limits.cpu_s,
@@ -57,6 +57,12 @@ def apply(limits: ProcessLimits, *, device: bool, others: int | None) -> None:
         resource.setrlimit(name, (most, most))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST)
+
+
+def counts_by_namespace() -> bool:
+    """Whether the kernel counts the tasks of a user namespace apart from others of its user."""
+    match = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return match is not None and (int(match[1]), int(match[2])) >= (5, 14)
 
 
 def tasks_of(user: int) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import portkern
 from portkern.sandbox.jail import system
+from portkern.sandbox.jail.users import Users
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu")
 CONFIGURATION = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime")
@@ -22,8 +23,6 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
 #: Folders that hold a reference or a tolerance, under portkern's own.
 HIDDEN = ("ops",)
-#: Whom a worker runs as where the evaluator is root.
-NOBODY = 65534
 #: While the tree is put together: the tree, and the machine's own.
 _NEW, _MACHINE = Path("/new"), Path("/machine")
 
@@ -52,6 +51,15 @@ def readable() -> list[Path]:
     return [*own, *(Path("/etc") / n for n in configuration), *python_paths(), *tool_paths()]
 
 
+def devices(*, accelerators: bool) -> list[Path]:
+    """Of the machine's own, for who sees its tree. A GPU's driver shares memory by files."""
+    dev = Path("/dev")
+    nodes = [dev / name for name in DEVICES]
+    if accelerators:
+        nodes += [dev / "shm", *(node for pattern in ACCELERATORS for node in dev.glob(pattern))]
+    return nodes
+
+
 def _package() -> Path:
     return Path(portkern.__file__).resolve().parent
 
@@ -70,10 +78,11 @@ def enter(
     scratch: Path,
     scratch_bytes: int,
     accelerators: bool,
-    owner: int | None = None,
+    users: Users | None,
 ) -> None:
-    """Make the tree the root of this mount namespace. ``scratch`` is new and empty in it; what is
-    in ``writes`` is given to the user ``owner``. Called in the first process of a new namespace.
+    """Make the tree the root of this mount namespace. ``scratch`` is new and empty in it, and with
+    what is in ``writes`` it is given to the worker's user, if that is another. Called in the first
+    process of a new namespace.
 
     Raises OSError where the kernel does not let us.
     """
@@ -85,10 +94,10 @@ def enter(
         tree.show(Path(folder))
     for name in CONFIGURATION:
         tree.show(Path("/etc") / name)
-    tree.users()
+    tree.users(users)
     tree.show(Path("/sys"))
     tree.devices(accelerators)
-    size = f"size={scratch_bytes},mode=0777"
+    size = f"size={scratch_bytes},mode=1777"
     tree.empty(Path("/tmp"), size)
     tree.empty(Path("/dev/shm"), size)
     for path in sorted({*paths, *paths.values()}):  # a folder before what lies in it
@@ -97,11 +106,12 @@ def enter(
         tree.hide(package / name)
     if not scratch.is_relative_to("/tmp"):
         tree.empty(scratch, size)
-    tree.folder(scratch).chmod(0o777)
+    tree.folder(scratch).chmod(0o711)
     for path in writes:
-        if owner is not None:
-            os.chown(_on_machine(path), owner, owner)
         tree.show(path, writable=True)
+    if users is not None:
+        for path in (tree.at(scratch), *map(_on_machine, writes)):
+            os.chown(path, users.worker, users.worker)
     # Before the old tree goes: without capabilities outside, one may only repeat what is visible.
     flags = system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC
     system.mount("proc", tree.folder(Path("/proc")), "proc", flags)
@@ -159,12 +169,14 @@ class _Tree:
     def _within(self, path: Path) -> bool:
         return any(path.is_relative_to(shown) for shown in self._shown)
 
-    def users(self) -> None:
-        """Of the machine's users only the worker's has a name here."""
-        worker = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
-        (self.folder(Path("/etc")) / "passwd").write_text(
-            f"root:x:0:0::/:/bin/false\nworker:x:{worker}::/tmp:/bin/false\n"
-        )
+    def users(self, users: Users | None) -> None:
+        """Of the machine's users only the worker's and its programs' have a name here."""
+        names = {"root": (0, 0), "worker": (os.getuid(), os.getgid())}
+        if users is not None:
+            names["worker"] = (users.worker, users.worker)
+            names["program"] = (users.program, users.program)
+        lines = [f"{name}:x:{uid}:{gid}::/tmp:/bin/false\n" for name, (uid, gid) in names.items()]
+        (self.folder(Path("/etc")) / "passwd").write_text("".join(lines))
 
     def hide(self, path: Path) -> None:
         if self.at(path).is_dir():

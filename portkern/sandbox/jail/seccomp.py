@@ -1,7 +1,8 @@
 """A filter of system calls: no sockets but local ones, no namespaces, no looking into others.
 
 A classic BPF program, see the kernel's Documentation/userspace-api/seccomp_filter.rst. A refused
-call fails with EPERM, so that libraries that only try it go on.
+call fails with EPERM, so that libraries that only try it go on. A program whose runs are a proof
+has no use for a look into others: such a call ends it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import struct
 from portkern.sandbox.jail import system
 
 _LD, _JEQ, _JSET, _JGE, _RET = 0x20, 0x15, 0x45, 0x35, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000  # the last ends the whole process
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little-endian
 _X32 = 0x40000000
 _AF_UNIX = 1
@@ -28,12 +29,14 @@ _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED: dict[str, tuple[int, int | None]] = {
     # looking into other processes
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
-    "kcmp": (312, 272), "pidfd_getfd": (438, 438), "perf_event_open": (298, 241),
+    "pidfd_getfd": (438, 438), "process_madvise": (440, 440), "kcmp": (312, 272),
+    "perf_event_open": (298, 241), "move_pages": (279, 239), "migrate_pages": (256, 238),
     # namespaces, mounts, other roots
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
     "pivot_root": (155, 41), "chroot": (161, 51), "move_mount": (429, 429), "fsopen": (430, 430),
     "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428),
-    "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "quotactl": (179, 60),
+    "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "open_by_handle_at": (304, 265),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "fanotify_init": (300, 262),
     # wide interfaces of the kernel that no kernel of ours needs
     "bpf": (321, 280), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "add_key": (248, 217),
@@ -45,6 +48,8 @@ _DENIED: dict[str, tuple[int, int | None]] = {
     "finit_module": (313, 273), "delete_module": (176, 106), "acct": (163, 89),
     "iopl": (172, None), "ioperm": (173, None), "vhangup": (153, 58),
 }  # fmt: skip
+#: What is tried by nobody who only computes: not by libraries either, as `kcmp` is.
+_DEADLY = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "process_madvise")
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
 
 
@@ -52,9 +57,10 @@ def supported() -> bool:
     return platform.machine() in _AUDIT
 
 
-def install() -> None:
-    """For this process and all that come from it. Needs no_new_privileges()."""
-    program = _program()
+def install(*, deadly: bool = False) -> None:
+    """For this process and all that come from it. Needs no_new_privileges(). ``deadly``: who tries
+    to look into another process is killed by SIGSYS."""
+    program = _program(deadly)
     lines = ctypes.create_string_buffer(b"".join(program))
 
     class Filter(ctypes.Structure):
@@ -70,7 +76,7 @@ def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("<HBBI", code, yes, no, value)
 
 
-def _program() -> list[bytes]:
+def _program(deadly: bool) -> list[bytes]:
     machine = platform.machine()
     which = list(_AUDIT).index(machine)
     refuse = _line(_RET, _ERRNO | errno.EPERM)
@@ -82,10 +88,11 @@ def _program() -> list[bytes]:
     ]
     if machine == "x86_64":  # the x32 interface has numbers of its own
         program += [_line(_JGE, _X32, no=1), refuse]
-    for numbers in _DENIED.values():
+    for name, numbers in _DENIED.items():
         number = numbers[which]
         if number is not None:
-            program += [_line(_JEQ, number, no=1), refuse]
+            end = deadly and name in _DEADLY
+            program += [_line(_JEQ, number, no=1), _line(_RET, _KILL) if end else refuse]
     # clone3's flags lie in memory, out of a filter's sight: glibc falls back to clone.
     program += [_line(_JEQ, _CLONE3[which], no=1), _line(_RET, _ERRNO | errno.ENOSYS)]
     program += [

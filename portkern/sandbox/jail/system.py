@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,12 +21,14 @@ PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, SECCOMP_MODE_FILTER = 22, 36, 2
 
 #: Since Linux 5.12 and 5.13; the same number on every architecture.
 _MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 442, 444, 445, 446
+_CLONE = {"x86_64": 56, "aarch64": 220}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_python = ctypes.PyDLL(None, use_errno=True)  # calls of it keep the interpreter's lock
 
 
 def _checked(name: str, result: int) -> int:
@@ -41,6 +44,20 @@ def _syscall(name: str, number: int, *arguments: object) -> int:
 
 def unshare(flags: int) -> None:
     _checked("unshare", _libc.unshare(flags))
+
+
+def fork_into(flags: int) -> int:
+    """As os.fork(), with the child the first in new namespaces."""
+    number, zero = ctypes.c_long(_CLONE[platform.machine()]), ctypes.c_ulong(0)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    process = _python.syscall(
+        number, ctypes.c_ulong(flags | signal.SIGCHLD), zero, zero, zero, zero
+    )
+    if process == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return _checked("clone", process)
 
 
 def mount(source: str, target: Path, kind: str, flags: int = 0, data: str = "") -> None:
@@ -85,8 +102,8 @@ def prctl(option: int, *arguments: object) -> None:
     _checked(f"prctl {option}", _libc.prctl(option, *arguments))
 
 
-def die_with_parent(signal: int) -> None:
-    prctl(PR_SET_PDEATHSIG, signal)
+def die_with_parent(number: int) -> None:
+    prctl(PR_SET_PDEATHSIG, number)
 
 
 def no_new_privileges() -> None:
@@ -99,8 +116,9 @@ def adopt_orphans() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def set_dumpable() -> None:
-    prctl(PR_SET_DUMPABLE, 1)
+def set_dumpable(dumpable: bool) -> None:
+    """Whether others of the same user may look into this process: its memory, its handles."""
+    prctl(PR_SET_DUMPABLE, int(dumpable))
 
 
 def drop_bounding_set() -> None:

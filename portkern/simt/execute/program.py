@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,16 @@ from portkern.simt.execute import source_lines
 from portkern.simt.execute.machine import Language, settings
 from portkern.simt.execute.options import ExecutorOptions, spell
 from portkern.spec.target import Target
+
+#: Files by name, and how many bytes of each are read.
+Wanted = Mapping[str, int]
+#: Of ``argv``, environment, seconds and wanted files: the status or None, the output, the files.
+Starter = Callable[
+    [Sequence[str], Mapping[str, str], float, Wanted], tuple[int | None, str, Mapping[str, bytes]]
+]
+_FINDINGS = "findings.jsonl"
+#: As many bytes of findings and counters are read.
+MOST_FINDINGS = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -49,50 +60,58 @@ def run(
 ) -> ProgramOutcome:
     """``warp`` overrides the width that ``target`` has. Killed with its children after
     ``timeout_s``, which is reported as SX405."""
-    return run_command(
-        [str(program), *arguments],
-        how,
-        target=target,
-        language=language,
-        warp=warp,
-        timeout_s=timeout_s,
-    )
-
-
-def run_command(
-    argv: Sequence[str],
-    how: ExecutorOptions | None = None,
-    *,
-    target: Target | None = None,
-    language: Language = "cuda",
-    warp: int | None = None,
-    timeout_s: float = 60.0,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> ProgramOutcome:
-    """The same for any process that opens the executor's runtime; ``environment`` is added to
-    ours."""
     with tempfile.TemporaryDirectory(prefix="simt-") as folder:
-        findings = Path(folder) / "findings.jsonl"
-        facts = settings(target, language) if target else {"hip": int(language == "hip")}
-        chosen = replace(how or ExecutorOptions(), findings=findings).settings()
-        chosen |= facts | ({"warp": warp} if warp else {})
-        status, output = _run(list(argv), spell(chosen), timeout_s, cwd, environment or {})
-        diagnostics, counters = source_lines.read(findings)
+        outcome, _ = execute(
+            [str(program), *arguments],
+            how or ExecutorOptions(),
+            partial(_run, Path(folder)),
+            Path(folder),
+            target=target,
+            language=language,
+            warp=warp,
+            timeout_s=timeout_s,
+        )
+    return outcome
+
+
+def execute(
+    argv: Sequence[str],
+    how: ExecutorOptions,
+    starter: Starter,
+    results: Path,
+    *,
+    target: Target | None,
+    language: Language,
+    warp: int | None,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    wanted: Wanted | None = None,
+) -> tuple[ProgramOutcome, Mapping[str, bytes]]:
+    """The same for any process that opens the executor's runtime. ``starter`` starts it, with
+    ``environment`` beside ours; of what it leaves in the folder ``results``, the files of
+    ``wanted`` come back too."""
+    chosen = replace(how, findings=results / _FINDINGS).settings()
+    chosen |= settings(target, language) if target else {"hip": int(language == "hip")}
+    chosen |= {"warp": warp} if warp else {}
+    # A program's own leaks are not what it is run for.
+    common = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, **(environment or {})}
+    common["PORTKERN_SIMT"] = spell(chosen)
+    asked = {_FINDINGS: MOST_FINDINGS, **(wanted or {})}
+    status, output, found = starter(argv, common, timeout_s, asked)
+    files = dict(found)
+    diagnostics, counters = source_lines.parsed(files.pop(_FINDINGS, b""))
     if status is None and not any(diagnostic.code == "SX405" for diagnostic in diagnostics):
         diagnostics.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
-    return ProgramOutcome(status, output, tuple(diagnostics), tuple(counters))
+    return ProgramOutcome(status, output, tuple(diagnostics), tuple(counters)), files
 
 
 def _run(
-    argv: list[str],
-    spelled: str,
+    results: Path,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
     timeout_s: float,
-    cwd: Path | None,
-    added: Mapping[str, str],
-) -> tuple[int | None, str]:
-    # A program's own leaks are not what it is run for.
-    common = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, **added}
+    wanted: Wanted,
+) -> tuple[int | None, str, Mapping[str, bytes]]:
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -100,14 +119,15 @@ def _run(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**common, "PORTKERN_SIMT": spelled},
-        cwd=cwd,
+        env=environment,
         start_new_session=True,
     )
+    status: int | None = None
     try:
         output, _ = process.communicate(timeout=timeout_s)
+        status = process.returncode
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        return None, output
-    return process.returncode, output
+    paths = {name: results / name for name in wanted}
+    return status, output, {name: p.read_bytes() for name, p in paths.items() if p.is_file()}

@@ -41,23 +41,38 @@ class Inlined:
 
 
 def read(file: Path) -> tuple[list[Diagnostic], list[dict[str, object]]]:
-    """The findings of a run, each place once, and its counters, one entry per launch.
+    """The findings of a run, each place once, and its counters, one entry per launch."""
+    return parsed(file.read_bytes()) if file.exists() else ([], [])
 
-    A line torn by a crash is the last one and is left out.
-    """
-    if not file.exists():
-        return [], []
+
+def parsed(content: bytes) -> tuple[list[Diagnostic], list[dict[str, object]]]:
+    """The same of what is in the file. A line torn by a crash is the last one and is left out, as
+    is what follows a line that the executor cannot have written."""
     diagnostics, counters = [], []
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in content.decode(errors="replace").splitlines():
         try:
-            data = json.loads(line)
-        except ValueError:
+            data = _object(json.loads(line))
+            if "counters" in data:
+                counters.append(data)
+            else:
+                diagnostics.append(diagnostic(data))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             break
-        if "counters" in data:
-            counters.append(data)
-        else:
-            diagnostics.append(diagnostic(data))
     return merge(diagnostics), counters
+
+
+def _object(data: object) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise TypeError(f"{data!r:.100} is not an object")
+    return data
+
+
+def _number(value: object) -> int:
+    """Of a place or a count."""
+    number = int(str(value))
+    if not 0 <= number < 1 << 63:
+        raise ValueError(f"{number} is not a number of lines")
+    return number
 
 
 def diagnostic(data: Mapping[str, Any]) -> Diagnostic:
@@ -65,32 +80,33 @@ def diagnostic(data: Mapping[str, Any]) -> Diagnostic:
     place = _place(data, "")
     other = _place(data, "other_")
     return Diagnostic(
-        data["code"],
-        data["message"],
+        str(data["code"]),
+        str(data["message"]),
         place.file if place else "",
         place.line if place else 0,
         place.column if place else 0,
-        data.get("kernel", ""),
-        data.get("function", ""),
+        str(data.get("kernel", "")),
+        str(data.get("function", "")),
         _index(data, "block"),
         _index(data, "thread"),
-        int(data.get("count", 1)),
+        _number(data.get("count", 1)),
         f"{other.file}:{other.line}" if other and place and other != place else "",
     )
 
 
 def _index(data: Mapping[str, Any], key: str) -> tuple[int, int, int] | None:
     x = data.get(key)
-    return (x[0], x[1], x[2]) if x else None
+    return (_number(x[0]), _number(x[1]), _number(x[2])) if x else None
 
 
 def _place(data: Mapping[str, Any], prefix: str) -> Row | None:
     if f"{prefix}line" in data:
-        return Row(0, data[f"{prefix}file"], data[f"{prefix}line"], data[f"{prefix}column"])
+        line, column = (_number(data[f"{prefix}{name}"]) for name in ("line", "column"))
+        return Row(0, str(data[f"{prefix}file"]), line, column)
     if f"{prefix}module" not in data:
         return None
     # A return address is that of the instruction after the call.
-    return locate(Path(data[f"{prefix}module"]), int(data[f"{prefix}pc"]) - 1)
+    return locate(Path(data[f"{prefix}module"]), _number(data[f"{prefix}pc"]) - 1)
 
 
 def locate(module: Path, pc: int) -> Row | None:

@@ -1,0 +1,370 @@
+"""Starts programs of others for a worker, which runs none of their code in its own process.
+
+The launcher is forked while the worker still has its privileges, and keeps them. For each program
+it makes a namespace of processes, with a /proc and a folder of its own; the program in it has
+another user than the worker, none of its handles, and ends with all that it started. What it left
+under names that the worker asked for is read with the program's own rights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from portkern.sandbox.jail import system
+from portkern.sandbox.jail.restrictions import Restrictions, close_all_but
+
+#: The longest request to the launcher.
+_REQUEST = 1 << 17
+#: What comes with one: where the program's output, how it ended and its files go to.
+_HANDLES = 3
+#: A folder of more than these bytes or entries is not copied: it can be read then, not written to.
+MOST_COPIED, MOST_ENTRIES = 64 << 20, 10_000
+_LENGTH = struct.Struct("<q")
+_ABSENT = -1
+#: Where every user of the jail may write.
+_SHARED = (Path("/tmp"), Path("/dev/shm"))
+
+
+@dataclass(frozen=True)
+class Command:
+    """``argv`` is run in a copy of the folder ``cwd``; ``wanted`` are names below
+    :attr:`Launcher.results` and how many bytes of each are kept."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environment: Mapping[str, str]
+    timeout_s: float
+    wanted: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """``status`` is negative for a signal, None when the time was over; ``files`` are those of the
+    wanted which are there."""
+
+    status: int | None
+    output: bytes
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where programs run. ``folder`` is theirs alone. ``user``: None, they have the worker's."""
+
+    folder: Path
+    user: int | None
+    restrictions: Restrictions
+    folder_bytes: int
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def separate(self) -> bool:
+        return "namespaces" in self.restrictions.layers
+
+    def restrict(self) -> None:
+        self.restrictions.apply(self.user, [self.folder], groups=False, deadly=True)
+
+
+class Launcher:
+    """The worker's side: one program at a time."""
+
+    def __init__(self, connection: socket.socket, results: Path) -> None:
+        self._connection = connection
+        self.results = results
+
+    def run(self, command: Command, most_output: int) -> Ended:
+        """Raises OSError where it cannot be started."""
+        reading, writing = os.pipe()
+        told, tell = os.pipe()
+        files = os.memfd_create("portkern-results")
+        try:
+            request = json.dumps(asdict(command)).encode()
+            socket.send_fds(self._connection, [request], [writing, tell, files])
+            os.close(writing)
+            os.close(tell)
+            writing = tell = -1
+            output = _drained(reading, most_output)
+            said = json.loads(_drained(told, _REQUEST) or b"{}")
+            if "status" not in said:
+                raise OSError(said.get("problem", "the process that starts programs has ended"))
+            return Ended(said["status"], output, _unpacked(files, command.wanted))
+        finally:
+            for handle in (reading, writing, told, tell, files):
+                if handle >= 0:
+                    os.close(handle)
+
+
+def _drained(handle: int, most: int) -> bytes:
+    """Its beginning; the rest is read as well, so that nobody waits to write it."""
+    kept = bytearray()
+    while chunk := os.read(handle, 1 << 16):
+        kept += chunk[: most - len(kept)]
+    return bytes(kept)
+
+
+def _unpacked(handle: int, wanted: Sequence[tuple[str, int]]) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    offset = 0
+    for name, _ in wanted:
+        length = _LENGTH.unpack(os.pread(handle, _LENGTH.size, offset))[0]
+        offset += _LENGTH.size
+        if length != _ABSENT:
+            files[name] = _pread(handle, length, offset)
+            offset += length
+    return files
+
+
+def _pread(handle: int, length: int, offset: int) -> bytes:
+    data = bytearray()
+    while len(data) < length and (chunk := os.pread(handle, length - len(data), offset)):
+        data += chunk
+        offset += len(chunk)
+    return bytes(data)
+
+
+# ---- the launcher
+
+
+def started(place: Place) -> Launcher:
+    """Forks the launcher, which ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    system.set_dumpable(False)
+    _forked([theirs.fileno()], lambda: _serve(theirs, place))
+    theirs.close()
+    return Launcher(ours, place.results)
+
+
+def _serve(connection: socket.socket, place: Place) -> NoReturn:
+    """What a program needs is prepared while the one before it runs: that takes longer than many a
+    program. Where both would have one folder, it waits until that one has ended."""
+    shared = {folder: set(folder.iterdir()) for folder in _SHARED if place.separate}
+    keeper, channel = _prepared(place)
+    while True:
+        message, handles, _, _ = socket.recv_fds(connection, _REQUEST, _HANDLES)
+        if not message:
+            os._exit(0)
+        with channel:
+            socket.send_fds(channel, [message], handles)
+        for handle in handles:
+            os.close(handle)
+        ending = keeper
+        if place.separate:
+            keeper, channel = _prepared(place)
+        os.waitpid(ending, 0)
+        for folder, before in shared.items():
+            for left in set(folder.iterdir()) - before:
+                _remove(left)
+        if not place.separate:
+            _remove(place.folder)
+            keeper, channel = _prepared(place)
+
+
+def _prepared(place: Place) -> tuple[int, socket.socket]:
+    """A process which ends with the program that it is told, and the connection to it. In
+    namespaces it is the first of its own, with which all others end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    apart = system.NEWNS | system.NEWPID | system.NEWIPC if place.separate else 0
+    keeper = _forked([theirs.fileno()], lambda: _oversee(theirs, place), apart)
+    theirs.close()
+    return keeper, ours
+
+
+def _forked(handles: Sequence[int], action: Callable[[], object], apart: int = 0) -> int:
+    """A process that does this, with these handles and the standard ones, and ends."""
+    process = system.fork_into(apart) if apart else os.fork()
+    if process:
+        return process
+    try:
+        system.die_with_parent(signal.SIGKILL)
+        close_all_but([0, 1, 2, *handles])
+        action()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - this process must not go on as its parent
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _oversee(channel: socket.socket, place: Place) -> None:
+    """Prepare all, then run the program that the channel tells and say how it ended, or why it
+    could not begin. All that it started has ended too."""
+    problem = _furnished(place)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    failed, fails = os.pipe()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = _forked([theirs.fileno(), fails], lambda: _become_program(theirs, place, fails))
+    os.close(fails)
+    theirs.close()
+    message, handles, _, _ = socket.recv_fds(channel, _REQUEST, _HANDLES)
+    if not message:
+        return
+    command = Command(**json.loads(message))
+    output, tell, files = handles
+    with ours, suppress(OSError):  # who could not get so far has said why
+        if not problem:
+            socket.send_fds(ours, [message], [output])
+    os.close(output)
+    status = _waited(program, time.monotonic() + command.timeout_s)
+    _end_all(place)
+    with os.fdopen(failed, "rb") as said:
+        problem = problem or said.read(1000).decode(errors="replace")
+    _collect(place, command, files)
+    answer = {"problem": problem} if problem else {"status": status}
+    os.write(tell, json.dumps(answer).encode())
+
+
+def _furnished(place: Place) -> str:
+    """The program's folder, and in namespaces a /proc that knows its processes only. Why not, if
+    that cannot be."""
+    try:
+        _furnish(place)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def _furnish(place: Place) -> None:
+    place.folder.mkdir(exist_ok=True)
+    if place.separate:
+        flags = system.MS_NOSUID | system.MS_NODEV
+        system.mount("tmpfs", place.folder, "tmpfs", flags, f"size={place.folder_bytes},mode=0700")
+        system.mount("proc", Path("/proc"), "proc", flags | system.MS_NOEXEC)
+    else:
+        system.adopt_orphans()
+    place.results.mkdir()
+    if place.user is not None:
+        for path in (place.folder, place.results):
+            os.chown(path, place.user, place.user)
+
+
+def _waited(program: int, deadline: float) -> int | None:
+    """Reaps whatever ends meanwhile."""
+    while True:
+        with suppress(ChildProcessError):
+            while ended := os.waitpid(-1, os.WNOHANG):
+                if ended[0] == program:
+                    return os.waitstatus_to_exitcode(ended[1])
+                if ended[0] == 0:
+                    break
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return None
+        signal.sigtimedwait({signal.SIGCHLD}, left_s)
+
+
+def _end_all(place: Place) -> None:
+    """Who loses its parent becomes a child of this process."""
+    while True:
+        if place.separate:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        signal.sigtimedwait({signal.SIGCHLD}, 0.01)
+
+
+def _become_program(orders: socket.socket, place: Place, fails: int) -> None:
+    """Give up all rights, then wait for what to run."""
+    os.set_inheritable(fails, False)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.setsid()
+        place.restrict()
+        with orders:
+            message, handles, _, _ = socket.recv_fds(orders, _REQUEST, 1)
+        command = Command(**json.loads(message))
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, standard in ((null, 0), (handles[0], 1), (handles[0], 2)):
+            os.dup2(source, standard)
+        close_all_but([0, 1, 2, fails])
+        os.chdir(_copied(Path(command.cwd), place.folder / "files"))
+        environment = {
+            **command.environment,
+            "HOME": str(place.folder),
+            "TMPDIR": str(place.folder),
+        }
+        os.execvpe(command.argv[0], command.argv, environment)
+    except BaseException as error:  # noqa: BLE001 - this process must not go on as its parent
+        os.write(fails, f"{type(error).__name__}: {error}".encode(errors="replace")[:1000])
+        os._exit(127)
+
+
+def _copied(folder: Path, into: Path) -> Path:
+    """The folder itself where it is too large to copy."""
+    if not _is_small(folder):
+        return folder
+    copy = into / (folder.name or "folder")
+    with suppress(shutil.Error):  # of single files that are no files or may not be read
+        shutil.copytree(folder, copy, symlinks=True)
+    return copy
+
+
+def _is_small(folder: Path) -> bool:
+    size = 0
+    for number, path in enumerate(folder.rglob("*")):
+        size += path.lstat().st_size
+        if size > MOST_COPIED or number > MOST_ENTRIES:
+            return False
+    return True
+
+
+def _collect(place: Place, command: Command, files: int) -> None:
+    """Each length and bytes. Nothing of the program runs any more, and who reads takes on its
+    rights: a link leads to what it could have read itself."""
+    place.restrict()
+    for name, most in command.wanted:
+        content = _read(place.results / name, most)
+        os.write(files, _LENGTH.pack(_ABSENT if content is None else len(content)))
+        rest = memoryview(content or b"")
+        while rest:
+            rest = rest[os.write(files, rest) :]
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """None for what is no file, such as a pipe that nobody writes to."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read(most)
+
+
+def _remove(path: Path) -> None:
+    """Of any form; folders may be nested deeper than Python's own function reaches."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", path], check=False)
+    except OSError:
+        return
