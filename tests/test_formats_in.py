@@ -123,7 +123,7 @@ def test_parquet_rows_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[1]", "is a list, expected a JSON object"),
         ('{"level": 1, "name": "1_A", "problem_id": 1}', "has nothing as 'code', expected a str"),
         ('{"level": 1, "name": "1_A", "problem_id": "1", "code": ""}', "has '1' as 'problem_id'"),
@@ -313,9 +313,9 @@ def test_a_task_is_its_reference_at_the_sizes_of_its_tests(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"task.yml": "files: ["}, "is no YAML"),
+        ({"task.yml": "files: ["}, "is not YAML"),
         ({"task.yml": "files: []"}, "names no reference.py among its files"),
-        ({"reference.py": "def f(:"}, "reference.py is no Python"),
+        ({"reference.py": "def f(:"}, "reference.py is not Python"),
         ({"reference.py": "def ref_kernel(d):\n    return d\n"}, "has no function generate_input"),
         (
             {"task.yml": "files:\n  - {name: reference.py, source: elsewhere.py}\n"},
@@ -488,8 +488,8 @@ def test_the_file_beside_the_rows_has_the_operator_and_its_tests(tmp_path: Path)
     ("fields", "reason"),
     [
         ({"example": "y = 1"}, "has no call of scaled_relu in its example"),
-        ({"example": "def f(:"}, "its example is no Python"),
-        ({}, "its torch_code is no Python"),
+        ({"example": "def f(:"}, "its example is not Python"),
+        ({}, "its torch_code is not Python"),
         ({"torch_code": "y = 1"}, "defines no function scaled_relu"),
     ],
 )
@@ -539,7 +539,9 @@ def test_a_trace_set_gives_definitions_with_their_workloads(tmp_path: Path) -> N
     path.write_bytes(items[0].data)
     path.with_suffix(".jsonl").write_bytes(items[0].beside[".jsonl"])
     (workload,) = flashinfer.load(path).workloads["ci"]
-    assert workload.stored["places"].path == tmp_path / "blob/a.safetensors"
+    (place,) = items[0].tensors
+    assert items[0].tensors[place] == tmp_path / "blob/a.safetensors"
+    assert workload.stored["places"].path == tmp_path / "tensors" / place
     assert [one.place.rpartition(":")[2] for one in items[1:]] == ["2", "3"]
     assert "is of the definition 'other'" in reasons(items)["workloads/picked.jsonl:2"]
 
@@ -566,7 +568,7 @@ def test_inputs_that_a_workload_comes_with_are_read_from_its_file(tmp_path: Path
     assert x.shape == (6, 4)
     assert op.structured, "what indices are to one another stays while it is timed"
     again = flashinfer.write_workloads([workload], op)
-    assert flashinfer.read_workloads(again, op) == (workload,)
+    assert flashinfer.read_workloads(again, op, tmp_path) == (workload,)
     for stored, said in [
         (StoredTensor(tmp_path / "a.safetensors", "wide"), r"int64\[3\], expected int32\[3\]"),
         (StoredTensor(tmp_path / "a.safetensors", "none"), "Cannot read 'none'"),

@@ -208,7 +208,7 @@ def test_problems_of_kernelbench_keep_their_numbers_and_constructor(tmp_path: Pa
     ("text", "message"),
     [
         ("[]", "holds a list, expected results by problem"),
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ('{"x": []}', "'x' is no number of a problem"),
         ('{"1": [3]}', "it is a int, expected an object"),
         ('{"1": [{"compiled": true}]}', "it has no 'correctness'"),

@@ -30,6 +30,7 @@ from portkern.execution.plan import Plan
 from portkern.execution.question import Question
 from portkern.execution.returned import Returned
 from portkern.records.record import Record, RecordFile, Verdict
+from portkern.spec.safe_name import SafeName
 
 HOST = host_targets()[0]
 #: What a machine that runs plans lacks, as an import of it would find.
@@ -201,15 +202,17 @@ def test_a_plan_that_does_not_fit_on_the_disk_is_one_line(
 
 def test_an_operator_that_changed_since_is_refused(tmp_path: Path) -> None:
     plan = Plan.of(selection().cells(), TrialOptions(), "night")
-    ops = plan.ops | {"relu": plan.ops["relu"].model_copy(update={"digest": "0" * 12})}
+    relu = SafeName("relu")
+    ops = plan.ops | {relu: plan.ops[relu].model_copy(update={"digest": "0" * 12})}
     with pytest.raises(ConfigError, match="The operator relu is another here"):
         plan.model_copy(update={"ops": ops}).load_cells(tmp_path)
 
 
 def test_a_file_of_a_plan_stays_in_its_folder(tmp_path: Path) -> None:
     plan = Plan.of(selection().cells(), TrialOptions(), "night")
-    bad = plan.ops["relu"].model_copy(update={"files": {"../x.py": "1"}, "asked": "../x.py"})
-    with pytest.raises(ConfigError, match=r"Got a file '\.\./x\.py' in the plan"):
+    own = {"files": {"../x.py": "1"}, "asked": "../x.py"}
+    bad = plan.ops[SafeName("relu")].model_copy(update=own)
+    with pytest.raises(ConfigError, match=r"Got the file of an operator '\.\./x\.py', which"):
         bad.load(tmp_path / "ops")
     assert list(tmp_path.iterdir()) == []
 

@@ -803,7 +803,7 @@ typedef float floatX;
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1", "is no YAML"),
+        ("[1", "is not YAML"),
         ("kernel: k\nsize: 3\n", "Got size in a case"),
         ("kernel: k\ngrid: [0]\n", "expected one to three numbers above 0"),
         ("kernel: k\narguments: [{name: x, kind: buffer, size: 0}]\n", "expected 1 to"),

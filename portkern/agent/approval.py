@@ -16,6 +16,7 @@ from portkern.agent.slot import Slot
 from portkern.errors import ConfigError, StorageError, no_such
 from portkern.printable import printable
 from portkern.records.jsonl import Line, LineFile
+from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 
 MODES = ("none", "ideas")
 #: Where there is no terminal: ``ideas.yaml`` asks, and is answered in place.
@@ -110,7 +111,7 @@ class Approver:
                     approved = chosen(answer, ideas)
                     path.unlink(missing_ok=True)
                     return approved
-            except (OSError, yaml.YAMLError, ConfigError) as error:  # it may be half saved
+            except (Malformed, ConfigError) as error:  # it may be half saved
                 reason = " ".join(str(error).split())
                 if isinstance(error, ConfigError) and reason != complained:
                     self._say(f"portkern: note: {path}: {reason}")
@@ -122,18 +123,18 @@ class Approver:
 
 
 def _read(path: Path) -> dict[str, object]:
-    """Raises OSError and YAMLError."""
+    """Raises Malformed, also where there is no such file."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise yaml.YAMLError(str(error)) from error
+        content = yaml_value(read_text(path))
+    except ConfigError as error:
+        raise Malformed(str(error)) from error
     return content if isinstance(content, dict) else {}
 
 
 def _asks(path: Path, asked: dict[str, object]) -> bool:
     try:
         answers = _read(path)
-    except (OSError, yaml.YAMLError):
+    except Malformed:
         return False
     return all(answers.get(key) == value for key, value in asked.items())
 

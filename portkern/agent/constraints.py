@@ -20,13 +20,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from portkern.cuda_source import lexer
 from portkern.errors import ConfigError, no_such
 from portkern.guard import python
 from portkern.records.record import BuildResources, Record
+from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.op import Precision
 
 _PYTHON = ("numba", "triton", "pallas", "opencl")
@@ -96,9 +96,9 @@ class Constraints(_Part):
     def read(cls, path: Path) -> Constraints:
         """Raises ConfigError."""
         try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"Cannot read {path}: {' '.join(str(error).split())}") from error
+            data = yaml_value(read_text(path))
+        except Malformed as error:
+            raise ConfigError(f"Cannot read {path}: {error}") from error
         if not isinstance(data, dict):
             got = "nothing" if data is None else f"a {type(data).__name__}"
             raise ConfigError(f"{path}: got {got}, expected keys such as never:")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from portkern.errors import RecordError
 from portkern.evaluator import statistics
 from portkern.records.record import Record, Speedup
 from portkern.spec.candidate import Candidate
+from portkern.spec.foreign_text import json_value
 
 #: In a run's folder, once it came to its end.
 FILE = "summary.json"
@@ -90,7 +90,7 @@ def read(folder: Path) -> RunSummary:
     """What the run's summary says. Raises RecordError."""
     path = folder / FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_value(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecordError(f"Cannot read {path}: {error}; use fresh=true for that run") from error
     if not isinstance(content, dict):

@@ -18,6 +18,7 @@ from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
 from portkern.records import atomic_write
 from portkern.spec.candidate import Candidate
+from portkern.spec.foreign_text import json_value
 from portkern.toolchain import host
 from portkern.toolchain.run_tool import cache_root
 
@@ -172,7 +173,7 @@ def _key(task: Task) -> str:
 def _read() -> Mapping[str, dict[str, float]]:
     """Nothing where there is none, or where it cannot be read: it is known better soon."""
     try:
-        content = json.loads((cache_root() / FILE).read_text(encoding="utf-8"))
+        content = json_value((cache_root() / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from portkern.spec.foreign_text import json_value
+
 _THINK = r"think(?:ing)?|thought"
 #: The last alternative is a thought that the reply ends in.
 _THOUGHT = re.compile(rf"<({_THINK})>.*?(?:</\1>|\Z)", re.DOTALL)
@@ -19,6 +21,8 @@ _TAG = re.compile(r"[\w+#-]*")
 _PROSE = ("markdown", "md")
 #: What a JSON object or list may begin with; most brackets of C do not.
 _BEGUN = re.compile(r"""\{(?=\s*["},])|\[(?=\s*[]\[{"\d,tfnNI-])""")
+#: Commas that end an object or a list, of which each costs another look at the text.
+_MOST_COMMAS = 1_000
 _TRAILING_COMMA = re.compile(r",\s*[\]}]")
 
 
@@ -112,7 +116,7 @@ def values(text: str) -> Iterator[object]:
             value, end = _decoded(text, match.start())
             written = json.dumps(value, ensure_ascii=False)
             if _storable(written) != written:  # escapes can name half a character
-                value = json.loads(_storable(written), strict=False)
+                value = json_value(_storable(written))
         except RecursionError:
             return  # nobody who means something nests so deep
         except ValueError:
@@ -135,7 +139,7 @@ def objects(text: str) -> Iterator[dict[str, object]]:
 def _decoded(text: str, start: int) -> tuple[object, int]:
     """Of one value and its end. Raises ValueError, also for a number that Python finds too long."""
     decoder = json.JSONDecoder(strict=False)
-    while True:
+    for _ in range(_MOST_COMMAS):
         try:
             value, end = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
@@ -146,3 +150,4 @@ def _decoded(text: str, start: int) -> tuple[object, int]:
             text = f"{text[:comma]} {text[comma + 1 :]}"
         else:
             return value, end
+    raise ValueError(f"it has {_MOST_COMMAS} commas too many")

@@ -40,6 +40,7 @@ from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.trial import TrialOptions
 from portkern.records import atomic_write
 from portkern.records.record import Record, RecordFile
+from portkern.spec.foreign_text import json_object
 from portkern.spec.op import Workload
 from portkern.toolchain.run_tool import cache_root
 
@@ -258,7 +259,7 @@ class GenerationRun:
         if not path.exists():
             atomic_write.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
             return
-        theirs = json.loads(path.read_text(encoding="utf-8"))
+        theirs = json_object(path)
         if "judge" in theirs.get("axes", {}):
             raise ConfigError(
                 f"{self.folder} holds a run of portkern 0.1, where the axis 'critic' was 'judge': "
@@ -276,8 +277,11 @@ class GenerationRun:
         path = self.folder / SPENT
         if not path.exists():
             return Spent()
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Spent(wall_s=content["wall_s"], device_s=content["device_s"])
+        content = json_object(path)
+        try:
+            return Spent(wall_s=float(content["wall_s"]), device_s=float(content["device_s"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{path}: expected the numbers wall_s and device_s") from error
 
     def _note(self) -> None:
         spent = self.meter.spent
@@ -362,8 +366,8 @@ def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
 def recorded(folder: Path) -> dict[str, Any]:
     """What decided the run in ``folder``. Raises ConfigError."""
     try:
-        decided: dict[str, object] = json.loads((folder / DECIDED).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        decided: dict[str, object] = json_object(folder / DECIDED)
+    except ConfigError as error:
         raise ConfigError(
             f"replay={folder}: got no run there ({error}); expected the folder of one"
         ) from error

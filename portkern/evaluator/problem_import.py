@@ -4,23 +4,26 @@ written, its sheet derived, its reference called."""
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import threading
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern.errors import ConfigError, PortkernError, ReferenceFailed
+from portkern.errors import ConfigError, PortkernError, ReferenceFailed, StorageError
 from portkern.evaluator import from_torch, host_memory, imported
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.formats import randomness
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import TENSORS, Item, Problem, Unreadable
 from portkern.formats.table import Answered, ImportRow
 from portkern.records import atomic_write
 from portkern.spec import flashinfer
 from portkern.spec.from_torch.sheet import Sheet
 from portkern.spec.from_torch.traced import RANDOM
 from portkern.spec.op import ITEMSIZE, Op, Workload
+from portkern.spec.safe_name import SafeName
 
 #: How many of ``ci`` are called, the least first.
 _MOST_ANSWERED = 2
@@ -51,7 +54,8 @@ class ProblemImport:
         return row.sha256 == _digest(item) and self.path_of(item).exists()
 
     def path_of(self, problem: Problem) -> Path:
-        return self.folder / problem.group / f"{problem.name}{problem.suffix}"
+        folder = self.folder / SafeName(problem.group) if problem.group else self.folder
+        return folder / SafeName(f"{problem.name}{problem.suffix}")
 
     def row(self, item: Item) -> ImportRow:
         """Whatever is wrong with the problem is in the row. Raises StorageError."""
@@ -69,6 +73,8 @@ class ProblemImport:
         _write(path, problem.data)
         for suffix, data in problem.beside.items():
             _write(path.with_suffix(suffix), data)
+        for name, source in problem.tensors.items():
+            _link(source, path.parent / TENSORS / SafeName(name))
         if problem.suffix != ".py":
             return self._of_definition(row, path)
         found = self._of_file(row, path)
@@ -159,6 +165,23 @@ def _of_op(op: Op) -> dict[str, object]:
 def _write(path: Path, data: bytes) -> None:
     if not path.exists() or path.read_bytes() != data:
         atomic_write.write(path, data)
+
+
+def _link(source: Path, place: Path) -> None:
+    """The file under another name, which costs no room, or a copy on another file system. One that
+    is absent is missed by whoever needs it. Raises StorageError."""
+    if not source.is_file() or (place.exists() and place.samefile(source)):
+        return
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aside = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            os.link(source.resolve(), aside)
+        except OSError:
+            shutil.copyfile(source, aside)
+        aside.replace(place)
+    except OSError as error:
+        raise StorageError.of(error, place) from error
 
 
 def _digest(problem: Problem) -> str:

@@ -22,6 +22,7 @@ from portkern.records.jsonl import Line
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
+from portkern.spec.safe_name import SafeName, refuse_collisions
 from portkern.spec.target import Target
 
 ID = re.compile(r"[0-9a-f]{16}")
@@ -44,7 +45,7 @@ class Plan(Line):
     seeds: Literal["secret"] = "secret"
     stage: Stage
     torch_ops: TorchOps
-    ops: dict[str, PlannedOp]
+    ops: dict[SafeName, PlannedOp]
     targets: dict[str, Target]
     kernels: dict[str, Candidate]
     cells: list[PlannedCell]
@@ -81,6 +82,9 @@ class Plan(Line):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        refuse_collisions(self.ops, "operator")
+        for kernel in self.kernels.values():
+            SafeName(kernel.op, "operator of a kernel")
         for cell in self.cells:
             held = cell.op in self.ops and cell.target in self.targets
             if not held or (cell.kernel is not None and cell.kernel not in self.kernels):
@@ -100,12 +104,12 @@ class Plan(Line):
     def load_cells(self, folder: Path) -> list[Cell]:
         """As they are here, in the plan's order; operators' files are written to ``folder``. Raises
         ConfigError for operators or backends that are others here, and StorageError."""
-        ops = {name: planned.load(folder / name) for name, planned in self.ops.items()}
+        ops = {name: planned.load(folder / SafeName(name)) for name, planned in self.ops.items()}
         loaded = []
         for cell in self.cells:
             op, kernel = ops[cell.op], self.kernels[cell.kernel] if cell.kernel else None
             workload = self.ops[cell.op].workload(
-                cell.workload_set, cell.workload, folder / cell.op
+                cell.workload_set, cell.workload, folder / SafeName(cell.op)
             )
             op.check(workload)
             loaded.append(
@@ -174,7 +178,7 @@ class Plan(Line):
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def _ops(cells: Sequence[Cell]) -> Iterator[tuple[str, PlannedOp]]:
+def _ops(cells: Sequence[Cell]) -> Iterator[tuple[SafeName, PlannedOp]]:
     by_name = {cell.op.name: cell.op for cell in cells}
     for name, op in by_name.items():
         used: dict[tuple[str, str], Workload] = {
@@ -182,4 +186,5 @@ def _ops(cells: Sequence[Cell]) -> Iterator[tuple[str, PlannedOp]]:
             for cell in cells
             if cell.op.name == name
         }
-        yield name, PlannedOp.of(op, [(which, workload) for (which, _), workload in used.items()])
+        planned = PlannedOp.of(op, [(which, workload) for (which, _), workload in used.items()])
+        yield SafeName(name, "operator"), planned

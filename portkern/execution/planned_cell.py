@@ -7,6 +7,7 @@ from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.records.jsonl import Part
+from portkern.spec.safe_name import SafeName
 
 
 class PlannedOptions(Part):
@@ -32,7 +33,7 @@ class PlannedOptions(Part):
 class PlannedCell(Part):
     """``kernel`` is one of the plan's; None where there is none, and ``absent`` may say why."""
 
-    op: str
+    op: SafeName
     workload_set: str
     workload: str
     dtype: str
@@ -44,7 +45,7 @@ class PlannedCell(Part):
     @classmethod
     def of(cls, cell: Cell, kernel: str | None) -> PlannedCell:
         return cls(
-            op=cell.op.name,
+            op=SafeName(cell.op.name, "operator"),
             workload_set=cell.workload_set,
             workload=cell.workload.name,
             dtype=cell.dtype,

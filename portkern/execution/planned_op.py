@@ -7,8 +7,9 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
-from pydantic import Base64Bytes
+from pydantic import Base64Bytes, model_validator
 
 from portkern import ops
 from portkern.cells.selection import load_op
@@ -17,7 +18,9 @@ from portkern.evaluator import from_torch
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.records import atomic_write
 from portkern.records.jsonl import Part
+from portkern.spec import stored_tensors
 from portkern.spec.op import Op, Scalar, StoredTensor, Workload
+from portkern.spec.safe_name import SafeName, refuse_collisions, short
 
 #: What one operator's files may come to: a plan is one document.
 MOST_BYTES = 256 << 20
@@ -29,7 +32,7 @@ class PlannedWorkload(Part):
     name: str
     dims: dict[str, int]
     scalars: dict[str, Scalar] = {}
-    stored: dict[str, tuple[str, str]] = {}
+    stored: dict[str, tuple[SafeName, str]] = {}
 
 
 class PlannedOp(Part):
@@ -38,9 +41,25 @@ class PlannedOp(Part):
 
     digest: str
     asked: str
-    files: dict[str, str] = {}
-    binary: dict[str, Base64Bytes] = {}
+    files: dict[SafeName, str] = {}
+    binary: dict[SafeName, Base64Bytes] = {}
     workloads: dict[str, list[PlannedWorkload]]
+
+    @model_validator(mode="after")
+    def _within_itself(self) -> Self:
+        """All that it names is among its files, or ships with portkern."""
+        names = [*self.files, *self.binary]
+        refuse_collisions(names, "file")
+        file, operator = from_torch.split(self.asked)
+        if names and (str(file) not in names or not (operator or self.asked in names)):
+            raise ConfigError(f"Got the operator {short(self.asked)}, expected one of its files")
+        if not names and self.asked not in ops.names():
+            raise ConfigError(f"Got the operator {short(self.asked)} without a file")
+        for workload in (one for several in self.workloads.values() for one in several):
+            for name, _ in workload.stored.values():
+                if name not in names:
+                    raise ConfigError(f"Got tensors in {short(name)}, expected one of its files")
+        return self
 
     @classmethod
     def of(cls, op: Op, used: Iterable[tuple[str, Workload]]) -> PlannedOp:
@@ -49,6 +68,7 @@ class PlannedOp(Part):
         workloads: dict[str, list[PlannedWorkload]] = {}
         for which, workload in used:
             for stored in workload.stored.values():
+                stored_tensors.check(stored.path)
                 contents.setdefault(_tensors_name(stored.path), _read(stored.path))
             workloads.setdefault(which, []).append(_planned(workload))
         size = sum(map(len, contents.values()))
@@ -57,12 +77,13 @@ class PlannedOp(Part):
                 f"The files of {op.name} have {size >> 20} MiB, expected at most "
                 f"{MOST_BYTES >> 20}; choose workloads= with smaller stored tensors"
             )
-        text = {name: data for name, data in contents.items() if _is_text(data)}
+        files = {SafeName(name, "file of an operator"): data for name, data in contents.items()}
+        text = {name: data for name, data in files.items() if _is_text(data)}
         return cls(
             digest=op.digest,
             asked=_asked(op),
             files={name: data.decode() for name, data in text.items()},
-            binary=dict(_encoded(contents, text)),
+            binary=dict(_encoded(files, text)),
             workloads=workloads,
         )
 
@@ -91,7 +112,7 @@ class PlannedOp(Part):
         """With its stored tensors in ``folder``. Raises ConfigError."""
         planned = self.planned(which, name)
         stored = {
-            tensor: StoredTensor(folder / file, key)
+            tensor: StoredTensor(folder / SafeName(file, "file of tensors"), key)
             for tensor, (file, key) in planned.stored.items()
         }
         return Workload(name, planned.dims, planned.scalars, stored)
@@ -134,9 +155,10 @@ def _planned(workload: Workload) -> PlannedWorkload:
     )
 
 
-def _tensors_name(path: Path) -> str:
+def _tensors_name(path: Path) -> SafeName:
     """One name per file: those of a data set are in folders, and may be called alike."""
-    return f"{hashlib.sha256(str(path).encode()).hexdigest()[:8]}-{path.name}"
+    digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return SafeName.like(f"{digest}-{path.name}")
 
 
 def _is_text(data: bytes) -> bool:
@@ -148,8 +170,8 @@ def _is_text(data: bytes) -> bool:
 
 
 def _encoded(
-    contents: Mapping[str, bytes], text: Mapping[str, bytes]
-) -> Iterator[tuple[str, bytes]]:
+    contents: Mapping[SafeName, bytes], text: Mapping[SafeName, bytes]
+) -> Iterator[tuple[SafeName, bytes]]:
     """As pydantic takes bytes that are written in base 64."""
     for name, data in contents.items():
         if name not in text:
@@ -163,11 +185,9 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"Cannot read {path}: {error.strerror}") from error
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
+def _write(folder: Path, name: SafeName, data: bytes) -> None:
     """A file that is as it should be stays: records know it by the time of its last change."""
-    if Path(name).name != name:
-        raise ConfigError(f"Got a file {name!r} in the plan, expected a name without folders")
-    path = folder / name
+    path = folder / SafeName(name, "file of an operator")
     try:
         if path.is_file() and path.read_bytes() == data:
             return

@@ -14,13 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.execution import node as remote
 from portkern.execution.dispatch import Lost, Node
 from portkern.spec import target
+from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 
 #: Seconds between two looks at what has ended.
 LOOK_S = 0.2
@@ -61,9 +61,9 @@ class SlurmCluster(BaseModel):
     def read(cls, path: Path) -> Self:
         """Raises ConfigError."""
         try:
-            return cls.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            why = " ".join(str(error).split())
+            return cls.model_validate(yaml_value(read_text(path)))
+        except (ConfigError, Malformed) as error:
+            why = str(error)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))

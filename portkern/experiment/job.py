@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from portkern.agent.run import RECORDS
 from portkern.errors import ConfigError, RecordError
 from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Record
+from portkern.spec.foreign_text import json_value
 
 #: In a job's folder: what was asked for when it was done.
 ASKED = "asked.json"
@@ -50,7 +50,7 @@ class Job:
     def finished(self, folder: Path) -> bool:
         """Whether ``folder``, the experiment's, has it as it is asked for now."""
         try:
-            asked = json.loads((folder / self.name / ASKED).read_text(encoding="utf-8"))
+            asked = json_value((folder / self.name / ASKED).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return False
         return bool(asked == list(self.overrides))

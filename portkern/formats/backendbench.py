@@ -16,6 +16,7 @@ from pathlib import Path
 from portkern.errors import ConfigError
 from portkern.formats import rows
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import read_text
 from portkern.spec.from_torch.names import operator_name
 
 _DTYPES = {
@@ -179,7 +180,7 @@ def _calls(path: Path) -> Iterator[tuple[str, str, str | ConfigError]]:
 
 def _of_trace(file: Path) -> Iterator[tuple[str, str, str | ConfigError]]:
     operator = ""
-    for number, line in enumerate(rows.read_text(file).split("\n"), 1):
+    for number, line in enumerate(read_text(file).split("\n"), 1):
         if match := re.match(r"Operator: (\S+)\s*$", line):
             operator = match[1]
         elif match := re.match(r"cnt: \d+, (.*)", line):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from portkern.errors import ConfigError
 
+#: What one file of code may be.
+MOST_CHARACTERS, MOST_LEVELS = 2_000_000, 150
 _DEVICE = re.compile(r"(cuda|npu|xpu|musa|hip|mps)(:\d+)?")
 _MODULES = """\
 # ---- portkern: the modules that lay beside it
@@ -38,13 +40,29 @@ def open(path, *args, _files={files!r}, **named):
 
 def parse(text: str, what: str) -> ast.Module:
     """Raises ConfigError."""
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigError(f"{what} has {len(text)} characters, expected {MOST_CHARACTERS} at most")
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise ConfigError(
-            f"{what} is no Python: {error}" + f", line {line}" * bool(line)
+            f"{what} is not Python: {error or 'it is nested too deep'}"
+            + f", line {line}" * bool(line)
         ) from error
+    if _deeper(tree, MOST_LEVELS):
+        raise ConfigError(f"{what} is nested deeper than {MOST_LEVELS} levels")
+    return tree
+
+
+def _deeper(tree: ast.AST, levels: int) -> bool:
+    """What is as deep can be read, and not written again: Python's stack ends."""
+    level: list[ast.AST] = [tree]
+    for _ in range(levels):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return False
+    return True
 
 
 def on_host(text: str) -> str:

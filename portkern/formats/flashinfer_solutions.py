@@ -3,7 +3,6 @@ tensors, with what its traces say of them."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from portkern.errors import ConfigError
 from portkern.formats.exported import NoSuchForm, Skipped
 from portkern.formats.kernel_project import ForeignKernel, KernelProject
 from portkern.spec import flashinfer
+from portkern.spec.foreign_text import json_value, read_bytes, read_text
 from portkern.spec.from_torch.names import identifier
 
 
@@ -42,13 +42,13 @@ def _kernel(
 ) -> ForeignKernel:
     """Raises NoSuchForm."""
     try:
-        document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        document: dict[str, Any] = json_value(read_text(file))
         name, spec, sources = document["name"], document["spec"], document["sources"]
         definition = definitions.get(document["definition"])
         path, _, entry = spec["entry_point"].rpartition("::")
         language = str(spec["language"]).lower()
         texts = {source["path"]: str(source["content"]) for source in sources}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoSuchForm(f"it is no Solution: {type(error).__name__}: {error}") from error
     if definition is None:
         raise NoSuchForm(f"no Definition {document['definition']!r} is beside it")
@@ -77,9 +77,9 @@ def _said(folder: Path) -> Iterator[tuple[str, dict[str, object]]]:
     """By solution: how often each status was given."""
     statuses: dict[str, Counter[str]] = {}
     for file in sorted(folder.glob("traces/**/*.jsonl")):
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in read_bytes(file).decode(errors="replace").splitlines():
             try:
-                trace = json.loads(line)
+                trace = json_value(line)
                 solution, status = trace["solution"], trace["evaluation"]["status"]
             except (ValueError, KeyError, TypeError):
                 continue  # a workload, or what the reader of traces names

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from portkern.errors import ConfigError
-from portkern.formats import embedding, rows
+from portkern.formats import embedding
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.from_torch.names import operator_name
+from portkern.spec.safe_name import file_of
 
 _REFERENCE = "ref_kernel"
 #: What a submission is put into, and what runs it.
@@ -68,22 +68,22 @@ def read(path: Path) -> list[Item]:
         raise ConfigError(
             f"No task.yml below {path}; expected folders with task.yml and reference.py"
         )
-    return [_read(file) for file in files]
+    return [_read(file, path if path.is_dir() else path.parent) for file in files]
 
 
-def _read(file: Path) -> Item:
+def _read(file: Path, root: Path) -> Item:
     folder = file.parent
     try:
-        text = _text(file)
+        text = _text(file, root)
     except ConfigError as error:
         return Unreadable(folder.name, folder.parent.name, str(file), str(error))
     return Problem(folder.name, folder.parent.name, str(file), text.encode())
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, root: Path) -> str:
     """Raises ConfigError."""
     task = _task(file)
-    modules = _modules(file, task)
+    modules = _modules(file, root, task)
     reference = modules.pop("reference", None)
     if reference is None:
         raise ConfigError("names no reference.py among its files")
@@ -103,15 +103,15 @@ def _text(file: Path) -> str:
 
 def _task(file: Path) -> Mapping[str, object]:
     try:
-        task = yaml.safe_load(rows.read_text(file))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"is no YAML: {' '.join(str(error).split())}") from error
+        task = yaml_value(read_text(file))
+    except Malformed as error:
+        raise ConfigError(f"is not YAML: {error}") from error
     if not isinstance(task, dict):
         raise ConfigError(f"is a {type(task).__name__}, expected keys such as files and tests")
     return task
 
 
-def _modules(file: Path, task: Mapping[str, object]) -> dict[str, str]:
+def _modules(file: Path, root: Path, task: Mapping[str, object]) -> dict[str, str]:
     """Texts of the task's Python files, without devices, by the names they are imported by: those
     that others import come first, which the task does not say."""
     found: dict[str, str] = {}
@@ -122,7 +122,7 @@ def _modules(file: Path, task: Mapping[str, object]) -> dict[str, str]:
             raise ConfigError(f"has {one!r} in files, expected name and source")
         if source in _NOT_OURS or Path(source).name in _NOT_OURS or not name.endswith(".py"):
             continue
-        text = rows.read_text(file.parent / source)
+        text = read_text(file_of(file.parent, source, root=root))
         embedding.parse(text, source)
         module = name.removesuffix(".py")
         found[module] = text if module == "reference" else embedding.on_host(text)

@@ -4,7 +4,6 @@ those of a run's attempts, and files."""
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from portkern.records.source_store import SourceStore
 from portkern.spec import catalogue, registry
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate, Style
+from portkern.spec.foreign_text import json_value
 
 #: Settings of one kernel's knobs that are tried.
 _MOST_SETTINGS = 20_000
@@ -96,7 +96,7 @@ class KernelSources:
             with suppress(OSError, UnicodeDecodeError):
                 for line in (self.run / ATTEMPTS).read_text(encoding="utf-8").splitlines():
                     with suppress(ValueError):
-                        attempt = json.loads(line)
+                        attempt = json_value(line)
                         self._attempts += [attempt] if isinstance(attempt, dict) else []
         return self._attempts
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.errors import ConfigError
-from portkern.formats import rows
+from portkern.spec.foreign_text import json_value, read_text
 
 _LEVEL = re.compile(r"level_?(\d+)")
 _PROBLEM = re.compile(r"(\d+)_(.*?)(?:\.py)?")
@@ -28,9 +27,9 @@ class Baseline:
     def read(cls, path: Path) -> Baseline:
         """Raises ConfigError, one line with the place."""
         try:
-            data = json.loads(rows.read_text(path))
+            data = json_value(read_text(path))
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path} is no JSON: {error}") from error
+            raise ConfigError(f"{path} is not JSON: {error}") from error
         if not isinstance(data, dict):
             raise ConfigError(f"{path} holds a {type(data).__name__}, expected times by level")
         times: dict[tuple[int, int], float] = {}

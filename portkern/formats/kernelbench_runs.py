@@ -4,7 +4,6 @@ and ``eval_results.json`` beside them."""
 from __future__ import annotations
 
 import ast
-import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from portkern.formats import torch_source
 from portkern.formats.exported import Export, ExportedOp, KernelRecords, NoSuchForm, Skipped
 from portkern.formats.kernel_project import ForeignKernel, KernelProject
 from portkern.records.record import Record, Timing, Verdict
+from portkern.spec.foreign_text import Malformed, json_value, read_text
 from portkern.spec.from_torch import sheet as sheets
 from portkern.spec.from_torch.sheet import SUFFIX
 from portkern.spec.module_form import CLASS, ModuleForm
@@ -93,11 +93,11 @@ def read(path: Path) -> Run:
 def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, object]], list[str]]:
     """By problem and sample, and what is wrong with the others."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}, []
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        return {}, [f"{file.name} is no JSON: {error}"]
+        data = json_value(read_text(file))
+    except ConfigError as error:
+        return {}, [str(error)] if file.exists() else []
+    except Malformed as error:
+        return {}, [f"{file.name} is not JSON: {error}"]
     if not isinstance(data, dict):
         return {}, [f"{file.name} holds a {type(data).__name__}, expected results by problem"]
     results: dict[tuple[int, int], Mapping[str, object]] = {}

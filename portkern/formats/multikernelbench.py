@@ -6,8 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from portkern.errors import ConfigError
-from portkern.formats import embedding, rows
+from portkern.formats import embedding
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import read_text
 
 
 def read(path: Path) -> list[Item]:
@@ -25,9 +26,9 @@ def _read(file: Path) -> Item:
         beside = file.with_suffix(".json")
         if not beside.exists():
             return Problem(file.stem, group, place, file.read_bytes())
-        text = rows.read_text(file)
+        text = read_text(file)
         embedding.parse(text, file.name)
-        data = embedding.with_files(text, {beside.name: rows.read_text(beside)}).encode()
+        data = embedding.with_files(text, {beside.name: read_text(beside)}).encode()
     except OSError as error:
         return Unreadable(file.stem, group, place, f"cannot be read: {error.strerror}")
     except ConfigError as error:

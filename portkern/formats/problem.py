@@ -6,15 +6,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from portkern.errors import ConfigError
+from portkern.spec.safe_name import SafeName
+
+#: The folder of stored tensors beside a Definition.
+TENSORS = "tensors"
 
 
 @dataclass(frozen=True)
 class Problem:
     """``data`` is the operator file that portkern reads, with the collection's own code in it, or
-    a Definition (``suffix``); ``beside`` are files of its name by their suffixes. ``place``: where
-    it was read. ``number`` is the collection's, if it counts them."""
+    a Definition (``suffix``); ``beside`` are files of its name by their suffixes,
+    ``tensors`` those that its workloads name, by their names in :data:`TENSORS` beside it.
+    ``place``: where it was read. ``number`` is the collection's, if it counts them."""
 
     name: str
     group: str
@@ -23,6 +29,7 @@ class Problem:
     number: int | None = None
     suffix: str = ".py"
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    tensors: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -77,10 +84,12 @@ def distinct(items: Iterable[Item]) -> list[Item]:
     taken: set[str] = set()
     several: list[Item] = []
     for item in items:
+        group = SafeName.like(item.group) if item.group else ""
         plain = re.sub(r"[^\w.+-]+", "_", item.name, flags=re.ASCII).strip(".") or "unnamed"
-        name, number = plain, 2
-        while f"{item.group}/{name}".casefold() in taken:
+        plain = SafeName.like(plain)
+        name, number = str(plain), 2
+        while f"{group}/{name}".casefold() in taken:
             name, number = f"{plain}_{number}", number + 1
-        taken.add(f"{item.group}/{name}".casefold())
-        several.append(replace(item, name=name))
+        taken.add(f"{group}/{name}".casefold())
+        several.append(replace(item, name=name, group=group))
     return several

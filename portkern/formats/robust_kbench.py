@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from portkern.errors import ConfigError
-from portkern.formats import embedding, rows
+from portkern.formats import embedding
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import Malformed, json_value, read_text
 
 _FILE, _CONFIG = "func_forward.py", "config_forward.json"
 _TAIL = """
@@ -57,7 +57,7 @@ def _title(folder: Path) -> str:
 
 def _text(file: Path) -> str:
     """Raises ConfigError."""
-    source = rows.read_text(file)
+    source = read_text(file)
     tree = embedding.parse(source, _FILE)
     takes = _parameters(tree, "get_inputs")
     if takes is None:
@@ -80,9 +80,9 @@ def _text(file: Path) -> str:
 
 def _config(file: Path) -> Mapping[str, object]:
     try:
-        config = json.loads(rows.read_text(file))
-    except ValueError as error:
-        raise ConfigError(f"has a {_CONFIG} that is no JSON: {error}") from error
+        config = json_value(read_text(file))
+    except Malformed as error:
+        raise ConfigError(f"has a {_CONFIG} that is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"has a {_CONFIG} that is no JSON object")
     return config

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from portkern.errors import ConfigError
+from portkern.spec.foreign_text import Malformed, json_value, read_text
 
 T = TypeVar("T")
 
+#: Characters of one row: a kernel and its tests have some ten thousand.
+MOST_ROW = 8 << 20
 SUFFIXES = (".parquet", ".jsonl", ".json")
 
 
@@ -59,23 +61,13 @@ def of(path: Path) -> Iterator[Row]:
             yield _row(f"{path}:{number}", line)
 
 
-def read_text(path: Path) -> str:
-    """Raises ConfigError."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"Cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8: {error}; save it as UTF-8") from error
-
-
 def _row(place: str, line: str) -> Row:
+    if len(line) > MOST_ROW:
+        return Row(place, {}, f"is longer than {MOST_ROW >> 20} MiB, the most that a row may have")
     try:
-        data = json.loads(line)
-    except ValueError as error:
-        return Row(place, {}, f"is no JSON: {error}")
-    except RecursionError:
-        return Row(place, {}, "is no JSON: it is nested too deep")
+        data = json_value(line)
+    except Malformed as error:
+        return Row(place, {}, f"is not JSON: {error}")
     return _of_value(place, data)
 
 
@@ -87,9 +79,9 @@ def _of_value(place: str, data: object) -> Row:
 
 def _list(path: Path, text: str) -> Iterator[Row]:
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from error
+        data = json_value(text)
+    except Malformed as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from error
     for number, value in enumerate(data, 1):
         yield _of_value(f"{path}[{number}]", value)
 

@@ -1,14 +1,20 @@
 """FlashInfer-Bench's trace sets: ``definitions/**.json``, ``workloads/**.jsonl`` and the tensors
-that workloads name, which stay where they are."""
+that workloads name, which come with them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import rows
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import TENSORS, Item, Problem, Unreadable
+from portkern.spec import flashinfer, stored_tensors
+from portkern.spec.foreign_text import Malformed, json_value, read_text
+from portkern.spec.op import Op
+from portkern.spec.safe_name import SafeName, short
 
 
 def read(path: Path) -> list[Item]:
@@ -37,24 +43,62 @@ def read(path: Path) -> list[Item]:
 def _definition(file: Path) -> Item:
     group = file.parent.name
     try:
-        text = rows.read_text(file)
-        data = json.loads(text)
+        text = read_text(file)
+        data = json_value(text)
     except ConfigError as error:
         return Unreadable(file.stem, group, str(file), str(error))
-    except (ValueError, RecursionError) as error:
-        return Unreadable(file.stem, group, str(file), f"is no JSON: {error}")
+    except Malformed as error:
+        return Unreadable(file.stem, group, str(file), f"is not JSON: {error}")
     name = data.get("name") if isinstance(data, dict) else None
     if not isinstance(name, str):
         got = "nothing" if name is None else repr(name)[:60]
         return Unreadable(file.stem, group, str(file), f"has {got} as name, expected a text")
     kind = data.get("op_type")
-    group = kind if isinstance(kind, str) and kind else group
+    try:
+        group = SafeName(kind, "op_type") if isinstance(kind, str) and kind else group
+    except ConfigError as error:
+        return Unreadable(file.stem, group, str(file), str(error))
     return Problem(name, group, str(file), text.encode(), suffix=".json")
 
 
-def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, list[str]], list[Item]]:
-    """Lines by definition, whose files of tensors are absolute; and what is none."""
-    lines: dict[str, list[str]] = {}
+@dataclass
+class _Workloads:
+    """Of one definition: its lines, and the files of tensors that they name, by their new names."""
+
+    op: Op | ConfigError
+    lines: list[str] = field(default_factory=list)
+    tensors: dict[str, Path] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Workloads:
+        try:
+            return cls(flashinfer.read_definition(problem.data.decode()))
+        except ConfigError as error:
+            return cls(error)  # which is said when it is loaded
+
+    def take(self, row: rows.Row, root: Path) -> None:
+        """Raises ConfigError for a line that cannot be one, or names a file elsewhere."""
+        line = json.dumps(row.values)
+        if isinstance(self.op, Op):
+            (workload,) = flashinfer.read_workloads(line, self.op, root)
+            for stored in workload.stored.values():
+                if stored.path.exists():
+                    stored_tensors.check(stored.path)
+            places = {name: _name(stored.path) for name, stored in workload.stored.items()}
+            self.tensors |= {places[name]: one.path for name, one in workload.stored.items()}
+            line = flashinfer.with_tensors(line, {n: f"{TENSORS}/{p}" for n, p in places.items()})
+        self.lines.append(line)
+
+
+def _name(path: Path) -> SafeName:
+    """One name per file: those of a data set are in folders, and may be called alike."""
+    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()
+    return SafeName.like(f"{digest[:8]}-{path.name}")
+
+
+def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, _Workloads], list[Item]]:
+    """By definition; and what is none."""
+    several: dict[str, _Workloads] = {}
     bad: list[Item] = []
     for file in sorted((path / "workloads").rglob("*.jsonl")):
         try:
@@ -65,12 +109,11 @@ def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, list[st
         for row in found:
             try:
                 name = _of_definition(row, named)
+                several.setdefault(name, _Workloads.of(named[name])).take(row, path)
             except ConfigError as error:
                 label = Path(row.place).name
                 bad.append(Unreadable(label, "workloads", row.place, str(error)))
-                continue
-            lines.setdefault(name, []).append(json.dumps(_absolute(row.values, path)))
-    return lines, bad
+    return several, bad
 
 
 def _of_definition(row: rows.Row, named: dict[str, Problem]) -> str:
@@ -79,30 +122,13 @@ def _of_definition(row: rows.Row, named: dict[str, Problem]) -> str:
         raise ConfigError(row.problem)
     name = row.field("definition", str)
     if name not in named:
-        raise ConfigError(f"is of the definition {name!r}, which the trace set does not have")
+        raise ConfigError(f"is of the definition {short(name)}, which the trace set does not have")
     return name
 
 
-def _absolute(values: object, root: Path) -> object:
-    """With absolute paths of files of tensors."""
-    if isinstance(values, dict):
-        changed = {key: _absolute(value, root) for key, value in values.items()}
-        path = changed.get("path")
-        if changed.get("type") == "safetensors" and isinstance(path, str):
-            changed["path"] = str((root / path).absolute())
-        return changed
-    return [_absolute(one, root) for one in values] if isinstance(values, list) else values
-
-
-def _with_workloads(item: Item, lines: dict[str, list[str]]) -> Item:
-    if isinstance(item, Unreadable) or item.name not in lines:
+def _with_workloads(item: Item, several: dict[str, _Workloads]) -> Item:
+    if isinstance(item, Unreadable) or item.name not in several:
         return item
-    text = "".join(f"{line}\n" for line in lines[item.name])
-    return Problem(
-        item.name,
-        item.group,
-        item.place,
-        item.data,
-        suffix=".json",
-        beside={".jsonl": text.encode()},
-    )
+    found = several[item.name]
+    text = "".join(f"{line}\n" for line in found.lines)
+    return replace(item, beside={".jsonl": text.encode()}, tensors=found.tensors)

@@ -12,7 +12,9 @@ from pathlib import Path
 from portkern.errors import ConfigError
 from portkern.formats import embedding, rows
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import read_text
 from portkern.spec.from_torch.names import operator_name
+from portkern.spec.safe_name import file_of
 
 #: Of ``#``, between an operator and its tests; theirs are some longer.
 _RULE = 80
@@ -51,9 +53,9 @@ def _of_row(row: rows.Row, folder: Path) -> Item:
         if row.problem:
             raise ConfigError(row.problem)
         name = row.field("name", str)
-        beside = folder / str(row.values.get("file") or f"{name}.py")
+        beside = file_of(folder, str(row.values.get("file") or f"{name}.py"))
         if beside.is_file():
-            text = _of_file(name, rows.read_text(beside))
+            text = _of_file(name, read_text(beside))
         else:
             text = _of_texts(name, row.field("torch_code", str), row.field("example", str))
     except ConfigError as error:

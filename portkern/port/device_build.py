@@ -25,6 +25,7 @@ from portkern.records import atomic_write
 from portkern.spec import registry
 from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FileBuilder, FileObject, KernelObject
+from portkern.spec.foreign_text import json_value
 from portkern.spec.occupancy import Occupancy, occupancy
 from portkern.spec.target import AmdLimits, NvidiaLimits, Target
 from portkern.toolchain.compiler_log import ERROR, CompilerMessage, messages
@@ -247,7 +248,7 @@ class _Store:
     def get(self) -> FileObject | None:
         """None for what is absent, damaged, or made from headers that have changed."""
         try:
-            known = json.loads(self.note.read_text(encoding="utf-8"))
+            known = json_value(self.note.read_text(encoding="utf-8"))
             headers = {Path(name): digest for name, digest in known["headers"].items()}
             if any(_sum(path) != digest for path, digest in headers.items()):
                 return None

@@ -13,10 +13,9 @@ from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-import yaml
-
 from portkern.errors import no_such
 from portkern.simt.diagnostics import Severity
+from portkern.spec.foreign_text import yaml_value
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
@@ -53,7 +52,7 @@ class Pitfall:
 def _read(file: Traversable) -> dict[str, Pitfall]:
     if not file.is_file():
         return {}
-    entries = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    entries = yaml_value(file.read_text("utf-8"))
     return {code: _pitfall(cast("Mapping[str, object]", entry)) for code, entry in entries.items()}
 
 

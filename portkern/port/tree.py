@@ -17,6 +17,7 @@ from portkern.errors import ConfigError, StorageError
 from portkern.port import patch
 from portkern.port.library import SourceFile
 from portkern.records import atomic_write
+from portkern.spec.foreign_text import json_value
 
 #: Files beyond these are data more often than source; they are named, and not copied.
 _MOST_FILE, _MOST_TREE = 1 << 20, 64 << 20
@@ -123,7 +124,7 @@ def write_in_place(root: Path, files: Iterable[PortedFile]) -> Tree:
 def _manifest(path: Path, folder: Path) -> set[str]:
     """Files that a run with these notes wrote to this folder."""
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = json_value(path.read_text(encoding="utf-8"))
         return set(known["files"]) if known["folder"] == str(folder.resolve()) else set()
     except (OSError, ValueError, KeyError, TypeError):
         return set()

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from portkern.errors import ConfigError
 from portkern.spec import companions
+from portkern.spec.foreign_text import Malformed, check_yaml
 
 FILE = "portkern.yaml"
 #: Mistakes that are named at once.
@@ -106,13 +107,14 @@ class ProjectFile:
         text = companions.read_text(path)
         lines: dict[Place, int] = {(): 1}
         try:
+            check_yaml(text)
             node = yaml.compose(text, Loader=yaml.SafeLoader)
             data = _value(node, (), lines) if node is not None else {}
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             why = " ".join(filter(None, (error.context, error.problem)))
             raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: no YAML: {why}") from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, Malformed) as error:
             raise ConfigError(f"{path}:1: no YAML: {' '.join(str(error).split())}") from error
         except _Mistake as error:
             raise ConfigError(f"{path}:{error.line}: {error}") from error
@@ -144,7 +146,10 @@ def _value(
         return tuple(_value(n, (*place, k), lines, within) for k, n in enumerate(node.value))
     if not isinstance(node, yaml.MappingNode):
         loader = yaml.SafeLoader("")
-        return loader.construct_object(node)
+        try:
+            return loader.construct_object(node)
+        except (ValueError, AttributeError) as error:  # 2020-13-45 is a date to YAML
+            raise _Mistake(line, f"a value that cannot be: {error}") from error
     data: dict[str, object] = {}
     for key_node, value_node in node.value:
         key, at = str(key_node.value), key_node.start_mark.line + 1

@@ -4,7 +4,6 @@ them, numbered by schema."""
 from __future__ import annotations
 
 import gc
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from portkern.errors import RecordError, StorageError
+from portkern.spec.foreign_text import Malformed, json_value
 
 
 class Part(BaseModel):
@@ -48,8 +48,8 @@ class Line(Part):
     @classmethod
     def _from_odd(cls, line: str) -> Self:
         try:
-            data = json.loads(line)
-        except json.JSONDecodeError as error:
+            data = json_value(line)
+        except Malformed as error:
             raise RecordError(f"not JSON: {error}") from error
         schema = data.get("schema") if isinstance(data, dict) else None
         if schema != cls.SCHEMA:

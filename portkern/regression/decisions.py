@@ -15,11 +15,11 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from portkern.errors import ConfigError
 from portkern.regression.series import Series
+from portkern.spec.foreign_text import Malformed, yaml_value
 
 FILE = "decisions.yaml"
 
@@ -73,9 +73,9 @@ class Decisions(BaseModel):
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"Cannot read {path}: {error}") from error
         try:
-            return cls.model_validate(yaml.safe_load(text) or {})
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+            return cls.model_validate(yaml_value(text) or {})
+        except Malformed as error:
+            raise ConfigError(f"{path} is not YAML: {error}") from error
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from portkern.errors import ConfigError
+from portkern.spec.foreign_text import Malformed, json_value, read_text
 from portkern.spec.imported import ImportedReference
 from portkern.spec.op import (
     Op,
@@ -25,6 +26,7 @@ from portkern.spec.op import (
     TensorSpec,
     Workload,
 )
+from portkern.spec.safe_name import SafeName, file_of
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
@@ -49,6 +51,7 @@ def read_definition(text: str) -> Op:
     name: str = _field(data, "name", str)
     if not name.isidentifier():  # native kernels are called by it
         raise _wrong("name", name, "an identifier")
+    SafeName(name, "name of a Definition")
     lengths = {axis: _length(axis, spec) for axis, spec in _field(data, "axes", dict).items()}
     inputs = _field(data, "inputs", dict)
     scalars = tuple(_scalar(n, spec) for n, spec in inputs.items() if _is_scalar(n, spec))
@@ -109,12 +112,9 @@ def write_definition(op: Op, dtype: str) -> str:
 def load(path: Path) -> Op:
     """A Definition; workloads in the ``.jsonl`` file beside it are its ``ci`` set, and files of
     tensors that they name relative to its folder. Raises ConfigError."""
-    try:
-        op = read_definition(path.read_text(encoding="utf-8"))
-        beside = path.with_suffix(".jsonl")
-        lines = beside.read_text(encoding="utf-8") if beside.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read {path}: {error}") from error
+    op = read_definition(read_text(path))
+    beside = path.with_suffix(".jsonl")
+    lines = read_text(beside) if beside.exists() else ""
     return replace(op, workloads={"ci": read_workloads(lines, op, path.parent)})
 
 
@@ -128,6 +128,14 @@ def read_workloads(jsonl: str, op: Op, folder: Path = Path()) -> tuple[Workload,
 def write_workloads(workloads: Sequence[Workload], op: Op) -> str:
     """One Trace without a solution per line; every scalar is written out."""
     return "".join(json.dumps(_trace(workload, op)) + "\n" for workload in workloads)
+
+
+def with_tensors(line: str, paths: Mapping[str, str]) -> str:
+    """The workload of a line with other files of tensors, by the inputs that they are."""
+    data = json_value(line)
+    for name, path in paths.items():
+        data["workload"]["inputs"][name]["path"] = path
+    return json.dumps(data)
 
 
 def workload_uuid(workload: Workload, op: Op) -> str:
@@ -194,8 +202,9 @@ def _value(
     kind = _field(spec, "type", str, at=where)
     if dtype is None:
         if kind == "safetensors":
-            path = folder / _field(spec, "path", str, at=where)
-            return StoredTensor(path, _field(spec, "tensor_key", str, at=where))
+            path = _field(spec, "path", str, at=where)
+            key = _field(spec, "tensor_key", str, at=where)
+            return StoredTensor(file_of(folder, path, f"tensors of {where}"), key)
         if kind != "random":
             raise _wrong(f"{where}.type", kind, "'random' or 'safetensors' for a tensor")
         return None
@@ -307,8 +316,8 @@ def _runnable(op: Op, inputs: tuple[str, ...]) -> str:
 
 def _parse(text: str, where: str) -> dict[str, object]:
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
+        data = json_value(text)
+    except Malformed as error:
         raise _wrong(where, text, f"JSON ({error})") from error
     if not isinstance(data, dict):
         raise _wrong(where, data, "a JSON object")

@@ -16,10 +16,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from portkern.errors import ConfigError, no_such
+from portkern.spec.foreign_text import Malformed, yaml_value
 
 SITE = "PORTKERN_TARGETS_DIR"
 Kind = Literal["architecture", "product"]
@@ -326,9 +326,9 @@ def _files(site: str | None) -> dict[str, list[Traversable]]:
 
 def _read(file: Traversable) -> dict[str, object]:
     try:
-        facts = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        msg = f"{file}: got YAML that does not parse: {' '.join(str(error).split())}"
+        facts = yaml_value(file.read_text("utf-8"))
+    except (Malformed, UnicodeDecodeError) as error:
+        msg = f"{file}: got YAML that does not parse: {error}"
         raise ConfigError(msg) from error
     if not isinstance(facts, dict):
         msg = f"{file}: got {type(facts).__name__}, expected fields such as 'title: ...'"

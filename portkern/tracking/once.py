@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from portkern.records import atomic_write
+from portkern.spec.foreign_text import json_value
 from portkern.tracking import store
 from portkern.tracking.store import Skipped, Store, Tracked, sent
 
@@ -45,7 +46,7 @@ def once(
 
 def _read(folder: Path) -> dict[str, object]:
     try:
-        note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        note = json_value((folder / NOTE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) and "token" in note else {}

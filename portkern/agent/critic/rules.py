@@ -8,7 +8,6 @@ from functools import cache
 from importlib import resources
 from typing import ClassVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, Status
@@ -20,6 +19,7 @@ from portkern.agent.feedback.metrics import shown
 from portkern.agent.feedback.rendering import SATURATED, SHORT_CALL_US
 from portkern.agent.task import Task
 from portkern.evaluator import statistics
+from portkern.spec.foreign_text import yaml_value
 from portkern.spec.op import Workload
 from portkern.toolchain.compiler_log import messages
 
@@ -107,7 +107,7 @@ class Rules(Silent):
 @cache
 def rules() -> Sequence[CriticRule]:
     text = resources.files("portkern.agent.critic").joinpath("rules.yaml").read_text("utf-8")
-    return [CriticRule.model_validate(rule) for rule in yaml.safe_load(text)]
+    return [CriticRule.model_validate(rule) for rule in yaml_value(text)]
 
 
 def bound(metrics: Mapping[str, float], task: Task) -> Bound:

@@ -12,10 +12,10 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from portkern.errors import no_such
+from portkern.spec.foreign_text import yaml_value
 
 TOOLS = ("ncu", "rocprof", "perf")
 
@@ -146,7 +146,7 @@ def load(tool: str) -> Vocabulary:
     if tool not in TOOLS:
         raise no_such("profiler", tool, TOOLS)
     file = resources.files("portkern.agent.feedback") / "counters" / f"{tool}.yaml"
-    return Vocabulary.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return Vocabulary.model_validate(yaml_value(file.read_text(encoding="utf-8")))
 
 
 @cache

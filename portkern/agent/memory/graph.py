@@ -6,13 +6,11 @@ the op's reference. Graphs merge like sets: twice the same walk is one, in which
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from portkern.agent.attempt import Attempt, PromptBlock
@@ -24,6 +22,7 @@ from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, StorageError
 from portkern.records import atomic_write
+from portkern.spec.foreign_text import Malformed, json_value, read_text, yaml_value
 from portkern.toolchain.run_tool import cache_root
 
 START = ""
@@ -144,15 +143,15 @@ class Graph(_Part):
     def read(cls, path: Path) -> Graph:
         """What :meth:`write` wrote, or YAML. Raises ConfigError."""
         try:
-            text = path.read_text(encoding="utf-8")
-            data = yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
+            text = read_text(path)
+            data = yaml_value(text) if path.suffix == ".yaml" else json_value(text)
             return cls.model_validate(data)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"])) or "graph"
             raise ConfigError(f"{path}: {field}: {first['msg']}") from error
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise ConfigError(f"Cannot read {path}: {' '.join(str(error).split())}") from error
+        except Malformed as error:
+            raise ConfigError(f"Cannot read {path}: {error}") from error
 
     def write(self, path: Path) -> None:
         """Raises StorageError."""

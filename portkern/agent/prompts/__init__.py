@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
-import yaml
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound, meta
 
 from portkern.agent.axes import Message
 from portkern.errors import no_such
+from portkern.spec.foreign_text import yaml_value
 
 _FOLDER = files(__package__)
 _HEADING, _FENCE = re.compile(r"#{1,5} "), re.compile(r"`{3,}|~{3,}")
@@ -71,9 +71,7 @@ def section(document: str) -> str:
 def manifest() -> dict[str, dict[str, str]]:
     """``{name: {version, digest}}``."""
     text = (_FOLDER / "manifest.yaml").read_text(encoding="utf-8")
-    return {
-        name: {k: str(v) for k, v in entry.items()} for name, entry in yaml.safe_load(text).items()
-    }
+    return {name: {k: str(v) for k, v in entry.items()} for name, entry in yaml_value(text).items()}
 
 
 def names() -> list[str]:

@@ -7,13 +7,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from portkern.agent.slot import Arm
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, no_such
 from portkern.spec import catalogue, registry
 from portkern.spec.candidate import Candidate
+from portkern.spec.foreign_text import yaml_value
 
 _FOLDER = files(__package__)
 #: Of donors the closest relatives of a language come first.
@@ -33,7 +32,7 @@ def _menu(name: str) -> dict[str, Any]:
     known = sorted(f.name.removesuffix(".yaml") for f in (_FOLDER / "menus").iterdir())
     if name not in known:
         raise no_such("menu of actions", name, known)
-    return dict(yaml.safe_load((_FOLDER / "menus" / f"{name}.yaml").read_text("utf-8")))
+    return dict(yaml_value((_FOLDER / "menus" / f"{name}.yaml").read_text("utf-8")))
 
 
 def arms(actions: str, task: Task) -> list[Arm]:
@@ -76,7 +75,7 @@ def donors(task: Task, which: str) -> list[Candidate]:
 
 def mapping(sources: Sequence[str], to: str) -> list[tuple[str, str]]:
     """Pairs of what the backends ``sources`` and the backend ``to`` call the same, each once."""
-    table = yaml.safe_load((_FOLDER / "platforms.yaml").read_text("utf-8"))
+    table = yaml_value((_FOLDER / "platforms.yaml").read_text("utf-8"))
     pairs = [
         (row[source], row[to])
         for row in table

@@ -18,11 +18,12 @@ from portkern.agent.attempt import Status
 from portkern.errors import ConfigError
 from portkern.experiment.compare.grouped import by_task
 from portkern.experiment.compare.sample import FILE, Sample
-from portkern.formats import kernelbench_runs, rows
+from portkern.formats import kernelbench_runs
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.kernelbench_baseline import Baseline
 from portkern.records.jsonl import LineFile
 from portkern.spec import target
+from portkern.spec.foreign_text import read_text
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ def _kernelbench_v3(path: Path) -> Iterator[Sample]:
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Each with its place. Raises ConfigError."""
-    reader = csv.reader(io.StringIO(rows.read_text(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         head = next(reader, [])
         missing = [name for name in NEEDED if name not in head]

@@ -43,6 +43,7 @@ from portkern.experiment.ending import Ending
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
 from portkern.records.record import Record
+from portkern.spec.foreign_text import json_object
 
 ASKED: Final = "asked.json"
 #: Under a budget no model is more samples ahead of another: what there is when it ends compares.
@@ -234,7 +235,7 @@ class Sweep:
     def _agree(self) -> None:
         """With what decided the folder's rows. Raises ConfigError."""
         path = self.folder / ASKED
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        known = json_object(path) if path.exists() else {}
         first = self.tasks[0]
         ours = {
             **{f"model {model.name}": decided_by(model, first) for model in self.models},

@@ -12,6 +12,7 @@ import yaml
 
 from portkern.errors import ConfigError
 from portkern.port.proof.recording import Size
+from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
 _KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
@@ -119,11 +120,9 @@ def to_yaml(case: Case) -> str:
 def read_cases(path: Path) -> Mapping[str, Case]:
     """By kernel: one case, or a list of them. Raises ConfigError with what is wrong in it."""
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read {path}: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        data = yaml_value(read_text(path))
+    except Malformed as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
     entries = data if isinstance(data, list) else [data]
     cases: dict[str, Case] = {}
     for entry in entries:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from portkern.errors import ConfigError
 from portkern.spec.expression import Expression
+from portkern.spec.foreign_text import Malformed, yaml_value
 from portkern.spec.from_torch.adversaries import Adversary
 from portkern.spec.from_torch.names import is_identifier
 from portkern.spec.from_torch.source import reference_source
@@ -345,9 +346,9 @@ def of(traced: Traced, file: str, source: str) -> Sheet:
 def read(text: str, where: str) -> Sheet:
     """Raises ConfigError, which names ``where``."""
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where} is no YAML: {' '.join(str(error).split())}") from error
+        data = yaml_value(text)
+    except Malformed as error:
+        raise ConfigError(f"{where} is not YAML: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: got {type(data).__name__}, expected a mapping")
     try:

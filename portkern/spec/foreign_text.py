@@ -1,0 +1,145 @@
+"""Documents of others, read within limits: so large, so deep, and so many values once their aliases
+are put in. What goes beyond is refused in one line, in the time that it takes to see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from portkern.errors import ConfigError
+
+#: Bytes of one document, and of one line of a file that has many.
+MOST_BYTES: Final = 64 << 20
+#: Lists and mappings within each other: nobody writes more, and Python's stack ends at a thousand.
+MOST_LEVELS: Final = 100
+#: Values in a YAML document when each alias is what it stands for.
+MOST_VALUES: Final = 1_000_000
+#: Digits of one number; more take Python quadratic time.
+_MOST_DIGITS: Final = 400
+
+
+class Malformed(ValueError):
+    """What is wrong with a text, in one line."""
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a regular file; a pipe or a device has no end. Raises ConfigError."""
+    try:
+        # a pipe that nobody writes to would be waited for
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            what = os.fstat(handle)
+            if not stat.S_ISREG(what.st_mode):
+                raise ConfigError(f"Cannot read {path}: it is not a file")
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"Cannot read {path}: {reason}") from error
+    if len(data) > most:
+        raise ConfigError(f"{path} is larger than {most >> 20} MiB, the most that is read")
+    return data
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a regular file in UTF-8, with or without a mark at its begin. Raises
+    ConfigError."""
+    try:
+        return read_bytes(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}; save it as UTF-8") from error
+
+
+def json_value(text: str | bytes) -> Any:
+    """What a JSON text says. Raises Malformed."""
+    if len(text) > MOST_BYTES:
+        raise Malformed(f"it is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        return json.loads(text, parse_int=_integer)
+    except RecursionError:
+        raise Malformed("it is nested too deep") from None
+    except Malformed:
+        raise
+    except ValueError as error:
+        raise Malformed(str(error)) from error
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises ConfigError."""
+    try:
+        value = json_value(read_text(path))
+    except Malformed as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} holds a {type(value).__name__}, expected a JSON object")
+    return value
+
+
+def yaml_value(text: str) -> Any:
+    """What a YAML text says. Raises Malformed."""
+    try:
+        check_yaml(text)
+        return yaml.load(text, _LOADER)
+    except yaml.YAMLError as error:
+        raise Malformed(" ".join(str(error).split())) from error
+    except Malformed:
+        raise
+    # 2020-13-45 is a date to YAML and !!float x a number
+    except (ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
+        raise Malformed(f"a value in it cannot be: {' '.join(str(error).split())}") from error
+
+
+def check_yaml(text: str) -> None:
+    """Raises Malformed for a text whose values are too many, where each alias counts as all that it
+    stands for, or nested too deep; and yaml.YAMLError."""
+    if len(text) > MOST_BYTES:
+        raise Malformed(f"it is larger than {MOST_BYTES >> 20} MiB")
+    sizes: dict[str, int] = {}  # of each anchor that is complete, with its aliases put in
+    open_: list[tuple[str | None, int]] = []  # anchors of what is open, and the count before each
+    count = 0
+    for event in yaml.parse(text, _LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            anchor = str(event.anchor)
+            if anchor not in sizes and any(anchor == name for name, _ in open_):
+                raise Malformed(f"it has an alias, *{anchor}, that holds itself")
+            count += sizes.get(anchor, 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.pop(str(event.anchor), None)
+            open_.append((event.anchor, count))
+            count += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            _check_scalar(event)
+        if count > MOST_VALUES:
+            raise Malformed(f"it has more than {MOST_VALUES:,} values with its aliases put in")
+        if len(open_) > MOST_LEVELS:
+            raise Malformed("it is nested too deep")
+
+
+def _check_scalar(event: yaml.ScalarEvent) -> None:
+    """A number in base 60, ``1:1:1:…``, takes quadratic time, as a long one in base 10 does."""
+    typed = event.implicit[0] or event.tag
+    if typed and len(event.value) > _MOST_DIGITS and _is_number(event.value):
+        raise Malformed(f"it has a number of {len(event.value)} characters")
+
+
+def _is_number(text: str) -> bool:
+    return not set(text) - set("0123456789abcdefABCDEFx_:.+-")
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise Malformed(f"it has a number of {len(text)} digits")
+    return int(text)
+
+
+#: The one that C parses for is ten times as fast; a machine may lack it.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
