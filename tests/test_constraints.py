@@ -121,7 +121,7 @@ def test_a_file_that_is_not_text_or_not_there_is_told_in_one_line(tmp_path: Path
         with pytest.raises(ConfigError, match="Cannot read"):
             Constraints.read(path)
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="Cannot read"):
+    with pytest.raises(ConfigError, match="is not UTF-8"):
         Constraints.read(tmp_path / "bytes.yaml")
 
 

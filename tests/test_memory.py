@@ -180,7 +180,7 @@ def test_names_are_of_options() -> None:
         ({"order": "best"}, "Got memory.order='best', expected 'worst_to_best' or 'oldest_first'"),
         (
             {"graph": "/none.json", "knowledge": "graph"},
-            "Cannot read /none.json: [Errno 2] No such file or directory: '/none.json'",
+            "Cannot read /none.json: No such file or directory",
         ),
     ],
 )

@@ -479,7 +479,7 @@ def test_an_error_in_a_header_is_told_with_the_headers_own_path(tmp_path: Path) 
         ("ops: [relu\n", "no YAML"),
         ("ops: relu\nops: gelu\n", ":2: 'ops' is there twice"),
         ("- relu\n", ":1: got ['relu'], expected keys"),
-        ("ops: &a [*a]\n", ":1: an alias that holds itself"),
+        ("ops: &a [*a]\n", ":1: no YAML: the alias *a holds itself"),
         ("\ntargets: [sm90]\n", ":2: No target 'sm90'; did you mean 'sm_90'?"),
         ("backends: cudaa\n", ":1: No backend 'cudaa'; did you mean 'cuda'?"),
         ("workloads: [tipical]\n", "did you mean 'typical'?"),

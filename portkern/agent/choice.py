@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from portkern.errors import ConfigError, no_such
+from portkern.spec.foreign_text import place_of
 
 Chosen = TypeVar("Chosen", bound=BaseModel)
 
@@ -33,6 +34,6 @@ def checked(axis: str, model: type[Chosen], options: Mapping[str, object]) -> Ch
         return model(**options)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
+        field = place_of(first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         raise ConfigError(f"{axis}.{field}: got {first['input']!r}; {reason}") from error

@@ -26,7 +26,7 @@ from portkern.cuda_source import lexer
 from portkern.errors import ConfigError, no_such
 from portkern.guard import python
 from portkern.records.record import BuildResources, Record
-from portkern.spec.foreign_text import Malformed, read_text, yaml_value
+from portkern.spec.foreign_text import Malformed, place_of, read_text, yaml_value
 from portkern.spec.op import Precision
 
 _PYTHON = ("numba", "triton", "pallas", "opencl")
@@ -109,7 +109,7 @@ class Constraints(_Part):
             return cls.model_validate(_spelled_out(data))
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
+            field = place_of(first["loc"])
             reason = first["msg"].removeprefix("Value error, ")
             raise ConfigError(f"{path}: {field}: {reason}; got {first['input']!r}") from error
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from portkern.spec.expression import MOST
+
 #: Bytes of the types whose size is the same everywhere.
 SIZES = {
     **dict.fromkeys(["char", "bool", "int8_t", "uint8_t", "uchar", "unsigned char"], 1),
@@ -61,7 +63,10 @@ def _evaluated(node: ast.expr) -> int | None:
             return None if inner is None else -inner
         case ast.BinOp(left=left, op=op, right=right):
             first, second = _evaluated(left), _evaluated(right)
-            return None if first is None or second is None else _combined(first, op, second)
+            if first is None or second is None:
+                return None
+            made = _combined(first, op, second)
+            return made if made is None or abs(made) <= MOST else None
         case _:
             return None
 

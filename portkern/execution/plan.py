@@ -85,6 +85,7 @@ class Plan(Line):
         refuse_collisions(self.ops, "operator")
         for kernel in self.kernels.values():
             SafeName(kernel.op, "operator of a kernel")
+            SafeName(kernel.entry, "entry of a kernel")
         for cell in self.cells:
             held = cell.op in self.ops and cell.target in self.targets
             if not held or (cell.kernel is not None and cell.kernel not in self.kernels):

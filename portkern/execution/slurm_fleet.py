@@ -20,7 +20,7 @@ from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.execution import node as remote
 from portkern.execution.dispatch import Lost, Node
 from portkern.spec import target
-from portkern.spec.foreign_text import Malformed, read_text, yaml_value
+from portkern.spec.foreign_text import Malformed, place_of, read_text, yaml_value
 
 #: Seconds between two looks at what has ended.
 LOOK_S = 0.2
@@ -66,7 +66,7 @@ class SlurmCluster(BaseModel):
             why = str(error)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
+            place = place_of(first["loc"])
             why = f"{place}: {first['msg']}, got {first['input']!r}"
         raise ConfigError(
             f"{path}: {why}; expected partitions with a name and targets (docs/nightly.md)"

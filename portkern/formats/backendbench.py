@@ -210,7 +210,7 @@ def _given(arguments: str) -> tuple[str, _Arguments]:
     """Of ``((…), {…})``. Raises ConfigError."""
     try:
         tree = ast.parse(arguments.strip().strip("'\""), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"has arguments that cannot be read: {error}") from error
     if not isinstance(tree, ast.Tuple) or len(tree.elts) != 2:
         raise ConfigError(f"has arguments {arguments[:60]!r}, expected ((positional), {{named}})")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from portkern.errors import ConfigError
+from portkern.spec.foreign_text import python_tree
 
 #: What one file of code may be.
 MOST_CHARACTERS, MOST_LEVELS = 2_000_000, 150
@@ -43,13 +44,10 @@ def parse(text: str, what: str) -> ast.Module:
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(f"{what} has {len(text)} characters, expected {MOST_CHARACTERS} at most")
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise ConfigError(
-            f"{what} is not Python: {error or 'it is nested too deep'}"
-            + f", line {line}" * bool(line)
-        ) from error
+        tree = python_tree(text)
+    except SyntaxError as error:
+        line = f", line {error.lineno}" * bool(error.lineno)
+        raise ConfigError(f"{what} is not Python: {error}{line}") from error
     if _deeper(tree, MOST_LEVELS):
         raise ConfigError(f"{what} is nested deeper than {MOST_LEVELS} levels")
     return tree
@@ -69,7 +67,7 @@ def on_host(text: str) -> str:
     """Without the names of devices: portkern places tensors itself. Comments stay. ``text`` is
     Python."""
     edits: list[tuple[int, int, int, str]] = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(python_tree(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if _DEVICE.fullmatch(node.value) and node.lineno == node.end_lineno:
                 end = node.end_col_offset or node.col_offset
@@ -90,7 +88,7 @@ def with_modules(text: str, modules: Mapping[str, str]) -> str:
     imports from the future stays first."""
     if not modules:
         return text
-    tree = ast.parse(text)
+    tree = python_tree(text)
     future = [node for node in tree.body if _is_future(node)]
     lines = text.splitlines(keepends=True)
     for node in future:

@@ -12,6 +12,7 @@ from portkern.records import atomic_write
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Op
+from portkern.spec.safe_name import file_of
 
 
 class NoSuchForm(Exception):
@@ -81,7 +82,7 @@ class Export:
 
     def write(self, name: str, text: str) -> None:
         """Raises StorageError."""
-        path = self.folder / name
+        path = file_of(self.folder, name)
         atomic_write.write(path, text)
         self.files.append(path)
 

@@ -13,6 +13,7 @@ import yaml
 
 from portkern.formats.exported import Skipped
 from portkern.records import atomic_write
+from portkern.spec.safe_name import SafeName
 
 FILE, SAID = "portkern.yaml", "said.json"
 
@@ -48,7 +49,7 @@ class KernelProject:
     def write(self, folder: Path, title: str) -> None:
         """Raises StorageError."""
         for kernel in self.kernels:
-            atomic_write.write(folder / kernel.file, kernel.source)
+            atomic_write.write(folder / SafeName(kernel.file, "kernel"), kernel.source)
         document = {
             "kernels": [self._entry(kernel) for kernel in self.kernels],
             "ops": list(

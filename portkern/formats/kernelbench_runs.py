@@ -16,7 +16,7 @@ from portkern.formats import torch_source
 from portkern.formats.exported import Export, ExportedOp, KernelRecords, NoSuchForm, Skipped
 from portkern.formats.kernel_project import ForeignKernel, KernelProject
 from portkern.records.record import Record, Timing, Verdict
-from portkern.spec.foreign_text import Malformed, json_value, read_text
+from portkern.spec.foreign_text import Malformed, json_value, python_tree, read_text
 from portkern.spec.from_torch import sheet as sheets
 from portkern.spec.from_torch.sheet import SUFFIX
 from portkern.spec.module_form import CLASS, ModuleForm
@@ -215,7 +215,7 @@ def _foreign(sample: Sample, file: Path, operators: Path) -> ForeignKernel:
 def backend_of(source: str) -> str:
     """By what its text builds with. Raises NoSuchForm where no ModelNew is defined."""
     try:
-        tree = ast.parse(source)
+        tree = python_tree(source)
     except (SyntaxError, ValueError) as error:
         raise NoSuchForm(f"it is no Python: {error}") from error
     if not any(isinstance(node, ast.ClassDef) and node.name == CLASS for node in tree.body):
@@ -308,7 +308,7 @@ def _class(op: ExportedOp, form: ModuleForm) -> str:
 def _constructor(op: ExportedOp) -> tuple[str, str]:
     """What stands before the class, and its ``__init__``. Raises NoSuchForm where that needs more
     of the file than its imports and numbers."""
-    tree = ast.parse(op.source)
+    tree = python_tree(op.source)
     own = next(
         (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == op.operator), None
     )

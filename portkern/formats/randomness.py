@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 
+from portkern.spec.foreign_text import python_tree
+
 WITHOUT_DROPOUT = "Its dropout is off: with it there is no right answer."
 AS_INPUTS = "What its forward draws at random is its inputs: with it there is no right answer."
 _DROPOUT = """
@@ -92,7 +94,7 @@ def with_drawn_inputs(data: bytes) -> bytes | None:
 
 def _forward(data: bytes) -> ast.FunctionDef | None:
     try:
-        tree = ast.parse(data)
+        tree = python_tree(data)
     except (SyntaxError, ValueError):
         return None
     for kind in tree.body:

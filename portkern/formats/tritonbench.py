@@ -12,12 +12,14 @@ from pathlib import Path
 from portkern.errors import ConfigError
 from portkern.formats import embedding, rows
 from portkern.formats.problem import Item, Problem, Unreadable
-from portkern.spec.foreign_text import read_text
+from portkern.spec.foreign_text import python_tree, read_text
 from portkern.spec.from_torch.names import operator_name
 from portkern.spec.safe_name import file_of
 
 #: Of ``#``, between an operator and its tests; theirs are some longer.
 _RULE = 80
+#: Words of one entered line that may be Python.
+_MOST_WORDS = 1_000
 _TEXT = """\
 import torch
 import torch.nn as nn
@@ -90,7 +92,7 @@ def _of_texts(name: str, code: str, example: str) -> str:
     """Raises ConfigError."""
     plain = _plain(example)
     embedding.parse(plain, "its example")
-    found = _example(ast.parse(embedding.on_host(plain)).body, name)
+    found = _example(python_tree(embedding.on_host(plain)).body, name)
     if found is None:
         raise ConfigError(f"has no call of {name} in its example, so nothing says what it takes")
     called = ast.unparse(found.call.func)
@@ -145,11 +147,11 @@ def _entered(text: str) -> str:
     lines = text.split("\n")
     more = [line.partition("...")[2] for line in lines[1:] if line.lstrip().startswith("...")]
     words = "\n".join([lines[0], *(line.removeprefix(" ") for line in more)]).rstrip().split(" ")
-    for count in range(len(words), 0, -1):
+    for count in range(min(len(words), _MOST_WORDS), 0, -1):
         entered = " ".join(words[:count])
         try:
-            ast.parse(entered)
-        except (SyntaxError, ValueError):
+            python_tree(entered)
+        except SyntaxError:
             continue
         return entered
     return ""
@@ -200,4 +202,4 @@ def _definition(code: str, name: str) -> list[ast.stmt]:
             f"has no file beside it and defines no function {name} in its example or its "
             "torch_code, expected one of these"
         )
-    return ast.parse(embedding.on_host(code)).body
+    return python_tree(embedding.on_host(code)).body

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from portkern.port.build_variables import expanded
+
 _TOKEN = re.compile(
     r"""
       \#\[(?P<mark>=*)\[ .*? \](?P=mark)\]         # a comment in brackets
@@ -84,20 +86,12 @@ def _expanded_commands(text: str, folder: Path, root: Path) -> Iterator[tuple[st
         "PROJECT_SOURCE_DIR": str(folder),
     }
     for name, given in commands(text):
-        arguments = [part for a in given for part in _expanded(a, variables).split(";") if part]
+        texts = [expanded(text, _VARIABLE, variables) for text in given]
+        arguments = [part for text in texts for part in text.split(";") if part]
         if name == "set" and len(arguments) > 1:
             variables[arguments[0]] = ";".join(arguments[1:])
         elif arguments:
             yield name, arguments
-
-
-def _expanded(text: str, variables: dict[str, str]) -> str:
-    for _ in range(8):  # a variable may be of others, and of itself
-        expanded = _VARIABLE.sub(lambda m: variables.get(m[1], m[0]), text)
-        if expanded == text:
-            break
-        text = expanded
-    return text
 
 
 def _path(text: str) -> str:

@@ -7,6 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
+from portkern.port.build_variables import MOST_CHARACTERS, expanded
+
 _ASSIGNMENT = re.compile(r"^[ ]*(?:export\s+|override\s+)?([\w.-]+)[ ]*(\+|\?|::?|)=[ ]*(.*)$")
 _CONDITION = re.compile(r"\s*(?:ifn?eq|ifn?def)\b")
 _VARIABLE = re.compile(r"\$[({]([\w.-]+)[)}]")
@@ -94,10 +96,10 @@ def _lines(text: str, folder: Path) -> list[str]:
             continue
         name, kind, value = match.groups()
         if kind == "+":
-            value = f"{variables.get(name, '')} {value}"
+            value = f"{variables.get(name, '')} {value}"[:MOST_CHARACTERS]
         if kind != "?" or name not in variables:
             variables[name] = value.strip()
-    return [_expanded(line, variables) for line in [*variables.values(), *recipes]]
+    return [expanded(line, _VARIABLE, variables) for line in [*variables.values(), *recipes]]
 
 
 def _is_condition(line: str, branches: list[bool], variables: dict[str, str]) -> bool:
@@ -122,19 +124,10 @@ def _holds(condition: str, variables: dict[str, str]) -> bool:
     keyword, _, rest = condition.strip().partition(" ")
     if keyword in ("ifdef", "ifndef"):
         return (rest.strip() in variables) == (keyword == "ifdef")
-    text = _VARIABLE.sub("", _expanded(rest.strip(), variables))  # others are empty
+    text = _VARIABLE.sub("", expanded(rest.strip(), _VARIABLE, variables))  # others are empty
     inside = text[1:-1].split(",", 1) if text.startswith("(") else _words(text)
     same = len(inside) == 2 and inside[0].strip() == inside[1].strip()
     return same == (keyword == "ifeq")
-
-
-def _expanded(text: str, variables: dict[str, str]) -> str:
-    for _ in range(8):  # a variable may be of others, and of itself
-        expanded = _VARIABLE.sub(lambda m: variables.get(m[1], m[0]), text)
-        if expanded == text or len(expanded) > 100_000:
-            break
-        text = expanded
-    return text
 
 
 def _flags(line: str) -> list[tuple[str, str]]:

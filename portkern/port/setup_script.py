@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from portkern.port.build_variables import MOST_CHARACTERS
+from portkern.spec.foreign_text import python_tree
+
 _EXTENSIONS = frozenset(
     ["CUDAExtension", "CppExtension", "SyclExtension", "Extension", "load", "load_inline"]
 )
+#: List items that a value may have; sums of sums grow without end.
+_MOST_PARTS = 10_000
 _Value = str | list["_Value"] | dict[str, "_Value"] | None
 
 
@@ -24,8 +29,8 @@ class Extensions:
 def read(text: str, file: Path) -> Extensions | str:
     """Of every extension of the script; else why it cannot be read."""
     try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        module = python_tree(text)
+    except SyntaxError as error:
         return f"does not parse as Python: {error}"
     folding = _Folding(file)
     folding.learn(module)
@@ -179,6 +184,8 @@ class _Folding:
 def _sum(first: _Value, second: _Value) -> _Value:
     """A list of which only a part is known is that part."""
     if isinstance(first, str) and isinstance(second, str):
-        return first + second
+        return first + second if len(first) + len(second) <= MOST_CHARACTERS else None
     lists = [part for part in (first, second) if isinstance(part, list)]
+    if sum(map(len, lists)) > _MOST_PARTS:
+        return None
     return [value for part in lists for value in part] if lists else None

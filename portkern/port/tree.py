@@ -17,7 +17,8 @@ from portkern.errors import ConfigError, StorageError
 from portkern.port import patch
 from portkern.port.library import SourceFile
 from portkern.records import atomic_write
-from portkern.spec.foreign_text import json_value
+from portkern.spec.foreign_text import json_object
+from portkern.spec.safe_name import inside
 
 #: Files beyond these are data more often than source; they are named, and not copied.
 _MOST_FILE, _MOST_TREE = 1 << 20, 64 << 20
@@ -93,7 +94,7 @@ def write(
     left_out: list[str] = []
     names = set(ported)
     for name, data in ported.items():
-        _put(folder / name, data)
+        _put(inside(folder, name), data)
     if whole:
         avoided = [place.resolve() for place in (*avoid, folder)]
         room = _MOST_TREE
@@ -105,10 +106,10 @@ def write(
                 left_out.append(name)
                 continue
             room -= size
-            if _copy(root, name, folder):
+            if _copy(root, name, inside(folder, name)):
                 names.add(name)
     for name in sorted(earlier - names):
-        (folder / name).unlink(missing_ok=True)
+        inside(folder, name).unlink(missing_ok=True)
     written = {"folder": str(folder.resolve()), "files": sorted(names)}
     atomic_write.write(manifest, json.dumps(written, indent=1) + "\n")
     return Tree(folder, tuple(left_out))
@@ -117,16 +118,17 @@ def write(
 def write_in_place(root: Path, files: Iterable[PortedFile]) -> Tree:
     for file in files:
         if file.changed:
-            _put(root / file.path, file.after)
+            _put(inside(root, file.path), file.after)
     return Tree(root)
 
 
 def _manifest(path: Path, folder: Path) -> set[str]:
     """Files that a run with these notes wrote to this folder."""
     try:
-        known = json_value(path.read_text(encoding="utf-8"))
-        return set(known["files"]) if known["folder"] == str(folder.resolve()) else set()
-    except (OSError, ValueError, KeyError, TypeError):
+        known = json_object(path)
+        own = known["folder"] == str(folder.resolve())
+        return {str(name) for name in known["files"] if inside(folder, str(name))} if own else set()
+    except (ConfigError, ValueError, KeyError, TypeError):
         return set()
 
 
@@ -142,14 +144,15 @@ def _put(path: Path, data: bytes) -> None:
         path.chmod(mode)
 
 
-def _copy(root: Path, name: str, folder: Path) -> bool:
-    """A file, or a link that stays inside the tree; whether it is there now."""
-    source, copy = root / name, folder / name
+def _copy(root: Path, name: str, copy: Path) -> bool:
+    """A file, or a link that stays inside the tree, through whatever other links it leads; whether
+    it is there now."""
+    source = root / name
     try:
         if source.is_symlink():
             target = source.readlink()
-            inside = Path(os.path.normpath(source.parent / target)).is_relative_to(root)
-            if target.is_absolute() or not inside:
+            real = (source.parent / target).resolve()
+            if target.is_absolute() or not real.is_relative_to(root.resolve()):
                 return False
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not copy.is_symlink():

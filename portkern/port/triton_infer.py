@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from portkern.spec.foreign_text import python_tree
+
 #: A constant of the kernel; ``{"dtype": "fp32"}`` is one of Triton's types.
 Constant = int | float | bool | str | None | dict[str, str]
 
@@ -52,7 +54,7 @@ class Inference:
 
 def infer(text: str) -> Mapping[str, Inference]:
     """For each function of the source, by name. Raises SyntaxError."""
-    module = ast.parse(text)
+    module = python_tree(text)
     functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
     launches = _launches(module)
     numbers = dict(_numbers(module))

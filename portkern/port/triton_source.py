@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from portkern.port.triton_values import MOST_CONFIGS, Constants, Unknown
+from portkern.spec.foreign_text import python_tree
 
 #: Arguments of ``triton.Config`` that are the compiler's, not the kernel's.
 KNOBS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim")
@@ -58,10 +59,7 @@ class TritonKernel:
 
 def kernels(text: str, path: PurePosixPath) -> tuple[TritonKernel, ...]:
     """In their order. Raises SyntaxError, with its line, for what is no Python."""
-    try:
-        module = ast.parse(text)
-    except (ValueError, RecursionError) as error:
-        raise SyntaxError(str(error)) from error
+    module = python_tree(text)
     constants = Constants(module)
     jitted = [
         node

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Mapping
 from itertools import islice, product
 
+from portkern.spec.expression import MOST
+
 MOST_CONFIGS = 64
 _MOST_VALUES = 20_000
 _BINARY: Mapping[type[ast.operator], Callable[[object, object], object]] = {
@@ -35,6 +37,15 @@ class Unknown(Exception):
     def __init__(self, node: ast.AST, what: str = "") -> None:
         super().__init__(what or f"{ast.unparse(node)[:60]!r}, which only a run knows")
         self.line = getattr(node, "lineno", 0)
+
+
+def _bounded(node: ast.AST, value: object) -> object:
+    """Raises Unknown for a number or a list that only an attacker means."""
+    if isinstance(value, int) and abs(value) > MOST:
+        raise Unknown(node, "a number that is too large")
+    if isinstance(value, str | list | tuple) and len(value) > _MOST_VALUES:
+        raise Unknown(node, "a value that is too long")
+    return value
 
 
 class Constants:
@@ -105,13 +116,13 @@ class Constants:
     def _BinOp(self, node: ast.BinOp, local: Mapping[str, object], d: int) -> object:
         left, right = self._value(node.left, local, d), self._value(node.right, local, d)
         if isinstance(node.op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
-            if 0 <= right <= 64:
-                return left**right
+            if 0 <= right <= 64 and abs(left) <= MOST:
+                return _bounded(node, left**right)
         if type(node.op) not in _BINARY or (isinstance(left, str) and not isinstance(right, str)):
             raise Unknown(node)
         if isinstance(node.op, ast.Mult) and not (_number(left) and _number(right)):
             raise Unknown(node)
-        return _BINARY[type(node.op)](left, right)
+        return _bounded(node, _BINARY[type(node.op)](left, right))
 
     def _UnaryOp(self, node: ast.UnaryOp, local: Mapping[str, object], d: int) -> object:
         value = self._value(node.operand, local, d)

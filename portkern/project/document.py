@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from portkern.errors import ConfigError
 from portkern.spec import companions
-from portkern.spec.foreign_text import Malformed, check_yaml
+from portkern.spec.foreign_text import check_yaml
 
 FILE = "portkern.yaml"
 #: Mistakes that are named at once.
@@ -114,7 +114,7 @@ class ProjectFile:
             mark = error.problem_mark or error.context_mark
             why = " ".join(filter(None, (error.context, error.problem)))
             raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: no YAML: {why}") from error
-        except (yaml.YAMLError, Malformed) as error:
+        except yaml.YAMLError as error:
             raise ConfigError(f"{path}:1: no YAML: {' '.join(str(error).split())}") from error
         except _Mistake as error:
             raise ConfigError(f"{path}:{error.line}: {error}") from error
@@ -133,17 +133,12 @@ class _Mistake(ValueError):
         self.line = line
 
 
-def _value(
-    node: yaml.Node, place: Place, lines: dict[Place, int], within: tuple[yaml.Node, ...] = ()
-) -> object:
+def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> object:
     """Plain values of YAML's nodes, whose lines go to ``lines``; lists are tuples."""
     line = node.start_mark.line + 1
     lines.setdefault(place, line)
-    if node in within:
-        raise _Mistake(line, "an alias that holds itself")
-    within = (*within, node)
     if isinstance(node, yaml.SequenceNode):
-        return tuple(_value(n, (*place, k), lines, within) for k, n in enumerate(node.value))
+        return tuple(_value(n, (*place, k), lines) for k, n in enumerate(node.value))
     if not isinstance(node, yaml.MappingNode):
         loader = yaml.SafeLoader("")
         try:
@@ -156,7 +151,7 @@ def _value(
         if key in data:
             raise _Mistake(at, f"{key!r} is there twice; keep one")
         lines[(*place, key)] = at
-        data[key] = _value(value_node, (*place, key), lines, within)
+        data[key] = _value(value_node, (*place, key), lines)
     return data
 
 

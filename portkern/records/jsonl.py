@@ -14,7 +14,7 @@ from typing import BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from portkern.errors import RecordError, StorageError
-from portkern.spec.foreign_text import Malformed, json_value
+from portkern.spec.foreign_text import Malformed, json_value, place_of
 
 
 class Part(BaseModel):
@@ -58,7 +58,7 @@ class Line(Part):
             return cls.model_validate(data)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or cls.__name__.lower()
+            field = place_of(first["loc"]) or cls.__name__.lower()
             raise RecordError(f"{field}: {first['msg']}") from error
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from portkern.errors import ConfigError
 from portkern.regression.series import Series
-from portkern.spec.foreign_text import Malformed, yaml_value
+from portkern.spec.foreign_text import Malformed, place_of, yaml_value
 
 FILE = "decisions.yaml"
 
@@ -78,7 +78,7 @@ class Decisions(BaseModel):
             raise ConfigError(f"{path} is not YAML: {error}") from error
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
+            place = place_of(first["loc"]) or "the file"
             raise ConfigError(
                 f"{path}: {place}: {first['msg']}; expected "
                 "accepted: [{op: …, from: RUN, why: …}] and "

@@ -14,8 +14,9 @@ from portkern.spec.companions import Companions
 
 #: ``#define BLOCK 256  // knob: 128 256 512`` in C, ``BLOCK = 256  # knob: 128 256`` in Python.
 _KNOB = re.compile(
-    r"^(?P<head>(?:#define[ \t]+)?(?P<name>[A-Z][A-Z0-9_]*)(?:[ \t]*=)?[ \t]+)(?P<value>-?\d+)"
-    r"(?P<tail>[ \t]*(?://|\#)[ \t]*knob:(?P<choices>(?:[ \t]+-?\d+)+)[ \t]*)$",
+    r"^(?P<head>(?:#define[ \t]+)?(?P<name>[A-Z][A-Z0-9_]*)(?:[ \t]*=)?[ \t]+)"
+    r"(?P<value>-?[0-9]{1,18})"
+    r"(?P<tail>[ \t]*(?://|\#)[ \t]*knob:(?P<choices>(?:[ \t]+-?[0-9]{1,18})+)[ \t]*)$",
     re.MULTILINE,
 )
 

@@ -19,6 +19,17 @@ MOST_CHARACTERS, MOST_LEVELS = 20_000, 400
 #: ``2 ** 10 ** 9`` would not come to an end.
 _MOST_EXPONENT = 16
 
+#: A greater number is nothing's size, and what is made of such numbers would not come to an end.
+MOST = 1 << 128
+
+
+def bounded(value: Number) -> Number:
+    """Raises OverflowError for what is greater than anything that is counted."""
+    if not -MOST <= value <= MOST:
+        raise OverflowError("a number in it is too large")
+    return value
+
+
 _BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -50,7 +61,7 @@ class Expression:
             if len(self.text) > MOST_CHARACTERS:
                 raise ValueError(f"it has {len(self.text)} characters")
             _check(self._tree, 0)
-        except (SyntaxError, ValueError, RecursionError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             short = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
             raise ConfigError(
                 f"Got {short!r}, expected arithmetic over axes such as 'h + kh - 1' "
@@ -123,7 +134,7 @@ def _check(node: ast.expr, level: int) -> None:
 def _value(node: ast.expr, values: Mapping[str, Number]) -> Number:
     match node:
         case ast.Constant(value=int() | float() as value):
-            return value
+            return bounded(value)
         case ast.Name(id=name):
             return values[name]
         case ast.UnaryOp(op=ast.USub(), operand=inner):
@@ -131,7 +142,7 @@ def _value(node: ast.expr, values: Mapping[str, Number]) -> Number:
         case ast.UnaryOp(operand=inner):
             return not _value(inner, values)
         case ast.BinOp(left=left, op=sign, right=right):
-            return _BINARY[type(sign)](_value(left, values), _value(right, values))
+            return bounded(_BINARY[type(sign)](_value(left, values), _value(right, values)))
         case ast.BoolOp(op=ast.And(), values=parts):
             return all(_value(part, values) for part in parts)
         case ast.BoolOp(values=parts):

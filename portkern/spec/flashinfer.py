@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from portkern.errors import ConfigError
-from portkern.spec.foreign_text import Malformed, json_value, read_text
+from portkern.spec.foreign_text import Malformed, json_value, python_tree, read_text
 from portkern.spec.imported import ImportedReference
 from portkern.spec.op import (
     Op,
@@ -287,7 +287,7 @@ def _reference_source(source: str) -> str:
 def _run_arguments(source: str) -> tuple[str, ...] | None:
     """The parameters of the top-level ``run``; None without one."""
     try:
-        tree = ast.parse(source)
+        tree = python_tree(source)
     except (SyntaxError, ValueError):  # ValueError: a null byte
         return None
     for node in tree.body:

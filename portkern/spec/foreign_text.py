@@ -3,9 +3,11 @@ are put in. What goes beyond is refused in one line, in the time that it takes t
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,6 +70,20 @@ def json_value(text: str | bytes) -> Any:
         raise Malformed(str(error)) from error
 
 
+def python_tree(source: str | bytes) -> ast.Module:
+    """The syntax tree of a Python text. Raises SyntaxError, also for one that Python's own parser
+    has no stack or no memory for."""
+    try:
+        return ast.parse(source)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(str(error) or "it is nested too deep") from error
+
+
+def place_of(location: Iterable[str | int]) -> str:
+    """Where something stands in a document, as pydantic says it, on one line."""
+    return ".".join(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in location)
+
+
 def json_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises ConfigError."""
     try:
@@ -94,10 +110,10 @@ def yaml_value(text: str) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Raises Malformed for a text whose values are too many, where each alias counts as all that it
-    stands for, or nested too deep; and yaml.YAMLError."""
+    """Raises yaml.YAMLError, also for a text whose values are too many, where each alias counts as
+    all that it stands for, or nested too deep."""
     if len(text) > MOST_BYTES:
-        raise Malformed(f"it is larger than {MOST_BYTES >> 20} MiB")
+        raise yaml.YAMLError(f"it is larger than {MOST_BYTES >> 20} MiB")
     sizes: dict[str, int] = {}  # of each anchor that is complete, with its aliases put in
     open_: list[tuple[str | None, int]] = []  # anchors of what is open, and the count before each
     count = 0
@@ -105,30 +121,35 @@ def check_yaml(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             anchor = str(event.anchor)
             if anchor not in sizes and any(anchor == name for name, _ in open_):
-                raise Malformed(f"it has an alias, *{anchor}, that holds itself")
+                raise _excess(event, f"the alias *{anchor} holds itself")
             count += sizes.get(anchor, 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             sizes.pop(str(event.anchor), None)
             open_.append((event.anchor, count))
             count += 1
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_.pop()
-            if anchor:
-                sizes[anchor] = count - before
+            closed, before = open_.pop()
+            if closed:
+                sizes[closed] = count - before
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
             _check_scalar(event)
         if count > MOST_VALUES:
-            raise Malformed(f"it has more than {MOST_VALUES:,} values with its aliases put in")
+            raise _excess(event, f"more than {MOST_VALUES:,} values with its aliases put in")
         if len(open_) > MOST_LEVELS:
-            raise Malformed("it is nested too deep")
+            raise _excess(event, "it is nested too deep")
+
+
+def _excess(event: yaml.Event, what: str) -> yaml.MarkedYAMLError:
+    mark = event.start_mark  # the parser in C has marks of its own, which say the same
+    return yaml.MarkedYAMLError(problem=what, problem_mark=mark)  # type: ignore[arg-type]
 
 
 def _check_scalar(event: yaml.ScalarEvent) -> None:
     """A number in base 60, ``1:1:1:…``, takes quadratic time, as a long one in base 10 does."""
     typed = event.implicit[0] or event.tag
     if typed and len(event.value) > _MOST_DIGITS and _is_number(event.value):
-        raise Malformed(f"it has a number of {len(event.value)} characters")
+        raise _excess(event, f"a number of {len(event.value)} characters")
 
 
 def _is_number(text: str) -> bool:

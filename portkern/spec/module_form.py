@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from portkern.spec.foreign_text import python_tree
 from portkern.spec.from_torch.traced import Argument
 
 #: The class that a candidate defines, as KernelBench calls it.
@@ -76,7 +77,7 @@ def defines_class(source: str) -> bool:
     if CLASS not in source:
         return False
     try:
-        body = ast.parse(source).body
+        body = python_tree(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(isinstance(node, ast.ClassDef) and node.name == CLASS for node in body)
@@ -85,7 +86,7 @@ def defines_class(source: str) -> bool:
 def constructor_source(text: str, operator: str) -> str:
     """The part of a file that says what its class is constructed with: ``get_init_inputs`` and
     what it is made of. Empty where the file says nothing, or needs the class itself for it."""
-    body = ast.parse(text).body
+    body = python_tree(text).body
     defined: dict[str, ast.stmt] = {}
     for node in body:
         for name in _bound(node):
@@ -135,7 +136,7 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 def integers(text: str) -> dict[str, int]:
     """The integers that a file's top level names, by name."""
     known: dict[str, int] = {}
-    for node in ast.parse(text).body:
+    for node in python_tree(text).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             pairs = _pairs(node.targets[0], node.value)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:

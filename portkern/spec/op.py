@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from portkern.errors import ConfigError, no_such
 from portkern.spec.module_form import ModuleForm
+from portkern.spec.safe_name import short
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from portkern.spec.imported import ImportedInputs
     from portkern.spec.json_types import JsonObject
 
+#: A longer axis has elements that no index reaches.
+MOST_LENGTH = (1 << 63) - 1
 #: A tensor of this dtype takes the dtype of the cell it runs in.
 CELL = "cell"
 ITEMSIZE = {
@@ -312,6 +315,12 @@ class Op:
                     f"Workload {workload.name!r} of {self.name!r} has {axis}="
                     f"{workload.dims[axis]}, expected {length} from its other axes and scalars"
                 )
+        if max(workload.dims.values(), default=0) > MOST_LENGTH:
+            axis = max(workload.dims, key=workload.dims.__getitem__)
+            raise ConfigError(
+                f"Workload {short(workload.name)} of {self.name!r} has an axis {axis} longer than "
+                f"{MOST_LENGTH}, the most that an index can count"
+            )
         if min(workload.dims.values(), default=0) < 0:
             axis = min(workload.dims, key=workload.dims.__getitem__)
             raise ConfigError(

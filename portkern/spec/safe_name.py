@@ -11,7 +11,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 from portkern.errors import ConfigError
@@ -93,6 +93,16 @@ def file_of(folder: Path, word: str, what: str = "file", *, root: Path | None = 
             f"Got the {what} {short(word)}, {reason}; expected a path within {root or folder}: put "
             "the file there"
         )
+    return path
+
+
+def inside(folder: Path, listed: str | PurePath) -> Path:
+    """The file of a tree by the path that a listing of it or a note gave, however it is called: in
+    ``folder``, links to its folders followed. Raises ConfigError for one that is elsewhere."""
+    path = folder / listed
+    parts = PurePath(listed).parts
+    if ".." in parts or path == folder or not _within(folder, path.parent):
+        raise ConfigError(f"Got the file {short(str(listed))}, expected a path within {folder}")
     return path
 
 

@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from portkern.printable import printable
 from portkern.report.table import headline
+from portkern.spec.safe_name import SafeName
 from portkern.toolchain import host
 
 if TYPE_CHECKING:
@@ -141,7 +142,11 @@ class Store:
                 self.client.set_experiment_tag(experiment.experiment_id, key, KIND[key])
             return str(experiment.experiment_id), str(experiment.name)
         # MLflow would put artifacts below the current folder, wherever the database is.
-        place = None if database is None else (database.parent / "mlruns" / _slug(name))
+        place = (
+            None
+            if database is None
+            else (database.parent / "mlruns" / SafeName.like(name.replace("/", "_")))
+        )
         made = self.client.create_experiment(name, place.as_uri() if place else None, tags=KIND)
         return str(made), name
 
@@ -218,10 +223,6 @@ def joined(values: Sequence[str]) -> str:
 def metric_key(name: str) -> str:
     """MLflow takes letters, digits and ``_-. :/`` in the name of a metric."""
     return re.sub(r"[^\w\-. :/]", "_", printable(name))[:250]
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w.-]", "_", name)
 
 
 def _sqlite_file(uri: str) -> Path | None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from portkern.agent.budget import GenerationBudget
 from portkern.errors import ConfigError, no_such
+from portkern.spec.foreign_text import place_of
 
 #: Plays every role that has no model of its own.
 DEFAULT: Final = "coder"
@@ -69,7 +70,7 @@ class Role(BaseModel):
             return cls.model_validate(options)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
+            field = place_of(first["loc"])
             if first["type"] == "extra_forbidden":
                 raise no_such(f"option of models.{name}", field, cls.model_fields) from None
             # Not the value itself: what was given by mistake may be a key.

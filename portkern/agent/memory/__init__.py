@@ -27,6 +27,7 @@ from portkern.agent.memory.text import Passage, fit
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, no_such
+from portkern.spec.foreign_text import place_of
 
 NONE = "none"
 
@@ -78,7 +79,7 @@ def read(options: Mapping[str, object]) -> MemoryOptions:
         return MemoryOptions.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
+        field = place_of(first["loc"])
         expected = first["msg"].removeprefix("Input should be ")
         raise ConfigError(f"Got memory.{field}={first['input']!r}, expected {expected}") from error
 

@@ -22,7 +22,7 @@ from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ConfigError, StorageError
 from portkern.records import atomic_write
-from portkern.spec.foreign_text import Malformed, json_value, read_text, yaml_value
+from portkern.spec.foreign_text import Malformed, json_value, place_of, read_text, yaml_value
 from portkern.toolchain.run_tool import cache_root
 
 START = ""
@@ -148,7 +148,7 @@ class Graph(_Part):
             return cls.model_validate(data)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "graph"
+            field = place_of(first["loc"]) or "graph"
             raise ConfigError(f"{path}: {field}: {first['msg']}") from error
         except Malformed as error:
             raise ConfigError(f"Cannot read {path}: {error}") from error

@@ -23,6 +23,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import RecordError, StorageError
 from portkern.records.jsonl import LineFile
+from portkern.spec.foreign_text import place_of
 from portkern.toolchain.run_tool import cache_root
 
 FILE = "skills.jsonl"
@@ -69,7 +70,7 @@ class Try(BaseModel):
             return cls.model_validate_json(line)
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "try"
+            field = place_of(first["loc"]) or "try"
             raise RecordError(f"{field}: {first['msg']}") from error
 
 

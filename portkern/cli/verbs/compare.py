@@ -33,6 +33,7 @@ from portkern.experiment.compare.task import ComparedModel
 from portkern.experiment.job import key_of
 from portkern.printable import printable
 from portkern.records import atomic_write
+from portkern.spec.safe_name import file_of
 
 #: What portkern generate calls otherwise, or has no use for here.
 _INSTEAD = {
@@ -272,8 +273,10 @@ def _sources(rows: Sequence[Sample], folder: Path) -> dict[str, str]:
     """Of correct samples, by digest."""
     sources: dict[str, str] = {}
     for row in rows:
-        path = folder / row.path / ATTEMPTS
-        if row.path and row.correct and row.digest not in sources and path.exists():
+        if not (row.path and row.correct) or row.digest in sources:
+            continue
+        path = file_of(folder, row.path.partition("#")[0], "path of a sample") / ATTEMPTS
+        if path.exists():
             sources |= {one.digest: one.source for one in Log.read(path) if one.digest}
     return sources
 

@@ -25,13 +25,12 @@ from portkern.records.source_store import SourceStore
 from portkern.regression import rule
 from portkern.regression.runs import RECORDS
 from portkern.sandbox import session
+from portkern.spec.safe_name import SafeName, short
 
 if TYPE_CHECKING:
     from portkern.regression.comparison import Comparison
     from portkern.report.table import Table
 
-#: Characters of a run's name; most file systems end at 255 bytes.
-MOST_NAME = 200
 #: Bytes of a step's summary that GitHub keeps: a MiB, with those of other commands.
 MOST_SUMMARY = 512_000
 #: Variables by which rich takes something else for a terminal.
@@ -43,7 +42,7 @@ LEAST_WIDTH = 120
 def run_folder(reports: str, run: str) -> Path:
     """``reports/<run>``; a run's name is a folder's name. Raises ConfigError."""
     check_name(run)
-    folder = Path(reports) / run
+    folder = Path(reports) / SafeName(run)
     for place in (*reversed(folder.parents), folder):
         if place.exists() and not place.is_dir():
             raise ConfigError(
@@ -54,8 +53,12 @@ def run_folder(reports: str, run: str) -> Path:
 
 def check_name(run: str) -> None:
     """Raises ConfigError."""
-    if not run or run in (".", "..") or "/" in run or not run.isprintable() or len(run) > MOST_NAME:
-        raise ConfigError(f"Got run={run!r}, expected a folder name such as 'nightly'")
+    try:
+        SafeName(run)
+    except ConfigError as error:
+        raise ConfigError(
+            f"Got run={short(run)}, expected a folder name such as 'nightly' ({error})"
+        ) from error
 
 
 def options(

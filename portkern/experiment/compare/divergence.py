@@ -3,7 +3,6 @@ of the lines that are used for each, where layout and comments make no differenc
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from portkern.experiment.compare.intervals import mean_over_ops
 from portkern.experiment.compare.result import Divergence, Place
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.statistics import Estimate
+from portkern.spec.foreign_text import python_tree
 
 _STRING: Final = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
 #: Strings come first, so that what they hold is no comment. A Python string over several lines may
@@ -82,7 +82,7 @@ def _best(group: Group) -> Sample | None:
 
 def _is_python(source: str) -> bool:
     try:
-        ast.parse(source)
+        python_tree(source)
     except (SyntaxError, ValueError, RecursionError):
         return False
     return True

@@ -13,6 +13,7 @@ from portkern.errors import ConfigError
 from portkern.evaluator import from_torch
 from portkern.formats.table import ImportRow
 from portkern.records.jsonl import LineFile
+from portkern.spec.safe_name import file_of
 
 #: What ``portkern import`` leaves beside the operators.
 _IMPORTED: Final = "rows.jsonl"
@@ -79,7 +80,7 @@ def _inside(folder: Path) -> list[Path]:
 def _good(rows: Path) -> Iterator[Path]:
     """What an import found an answer of."""
     known = {row.title: row for row in LineFile(rows, ImportRow.from_json).read()[0]}
-    return (rows.parent / row.file for row in known.values() if row.good)
+    return (file_of(rows.parent, row.file) for row in known.values() if row.good)
 
 
 def _is_operator(path: Path) -> bool:

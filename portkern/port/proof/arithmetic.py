@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from portkern.cuda_source import syntax
 from portkern.port.proof.element import element_of
+from portkern.spec.expression import bounded
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -100,7 +101,9 @@ class _Evaluation:
             case "binary_expression":
                 a, b = self.of(part("left")), self.of(part("right"))
                 operator = _BINARY.get(_text(part("operator")))
-                return operator(a, b) if operator and a is not None and b is not None else None
+                if operator is None or a is None or b is None:
+                    return None
+                return bounded(operator(a, b))
             case "unary_expression":
                 a, sign = self.of(part("argument")), _UNARY.get(_text(part("operator")))
                 return sign(a) if sign and a is not None else None
@@ -152,7 +155,7 @@ def _cast(type_: str, value: float | None) -> float | None:
 def _number(text: str) -> float | None:
     plain = text.replace("'", "").lower()
     if plain.startswith(("0x", "0b")) or re.fullmatch(r"\d+[ul]*", plain):
-        return int(plain.rstrip("ul"), 0)
+        return bounded(int(plain.rstrip("ul"), 0))
     return float(plain.rstrip("fl"))
 
 

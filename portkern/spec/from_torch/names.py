@@ -6,6 +6,9 @@ import keyword
 import re
 from collections.abc import Iterable
 
+#: Characters of a name, which files are called by too.
+MOST_LENGTH = 150
+
 #: Words of C, C++, CUDA, HIP and OpenCL that a file may well use as a name.
 _RESERVED = frozenset(
     """
@@ -45,7 +48,7 @@ _DECLARED = frozenset(
 
 def identifier(text: str, *, taken: Iterable[str] = ()) -> str:
     """``text`` as a name: no other characters, no reserved word, none of ``taken``."""
-    plain = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "x"
+    plain = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")[:MOST_LENGTH] or "x"
     plain = f"n{plain}" if plain[0].isdigit() else plain
     plain = f"{plain}_" if plain in _RESERVED or keyword.iskeyword(plain) else plain
     known = set(taken)
@@ -59,8 +62,9 @@ def identifier(text: str, *, taken: Iterable[str] = ()) -> str:
 
 def is_identifier(text: str) -> bool:
     """Whether a C function may have a parameter of this name."""
-    plain = re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII)
-    return bool(plain) and text not in _RESERVED and not keyword.iskeyword(text)
+    if len(text) > MOST_LENGTH or not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
+        return False
+    return text not in _RESERVED and not keyword.iskeyword(text)
 
 
 def operator_name(stem: str) -> str:

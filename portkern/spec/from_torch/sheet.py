@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from portkern.errors import ConfigError
 from portkern.spec.expression import Expression
-from portkern.spec.foreign_text import Malformed, yaml_value
+from portkern.spec.foreign_text import Malformed, place_of, yaml_value
 from portkern.spec.from_torch.adversaries import Adversary
 from portkern.spec.from_torch.names import is_identifier
 from portkern.spec.from_torch.source import reference_source
@@ -366,7 +366,7 @@ def _checked(data: Mapping[str, object]) -> Sheet:
         return Sheet.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
+        field = place_of(first["loc"])
         raise ConfigError(f"{field}: got {str(first['input'])[:60]!r}, {first['msg']}") from error
 
 

@@ -1,0 +1,470 @@
+"""Attacks by files: plans, data sets, notes and records that name what is not theirs. Each ends in
+one line, and nothing outside of the folder that was asked for is read, written or removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern.cells.selection import Selection, host_targets
+from portkern.cli import main
+from portkern.errors import ConfigError, PortkernError
+from portkern.evaluator.trial import TrialOptions
+from portkern.execution.plan import Plan
+from portkern.experiment.compare import suite
+from portkern.formats import gpu_mode, trace_set, tritonbench
+from portkern.formats.problem import Problem, distinct
+from portkern.port import tree
+from portkern.project.document import ProjectFile
+from portkern.spec import flashinfer
+from portkern.spec.expression import Expression
+from portkern.spec.from_torch import sheet
+
+HOST = host_targets()[0]
+SECRET = "correct horse battery staple"
+MODULE = f"# {SECRET}\n" + (
+    "def generate_input():\n    return ()\n\n\ndef ref_kernel(data):\n    return data\n"
+)
+DEFINITION: dict[str, Any] = {
+    "name": "scaled",
+    "op_type": "x",
+    "axes": {"n": {"type": "var"}},
+    "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+    "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+    "reference": "def run(x):\n    return x * 2\n",
+}
+
+
+def tensors(keep: str = "x") -> bytes:
+    header = json.dumps({keep: {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(16)
+
+
+def work(path: str, **axes: int) -> str:
+    given = {"type": "safetensors", "path": path, "tensor_key": "x"}
+    said = {"uuid": path[-40:] or "w", "axes": axes or {"n": 4}, "inputs": {"x": given}}
+    return json.dumps({"definition": "scaled", "workload": said, "solution": None})
+
+
+@dataclass(frozen=True)
+class Scene:
+    """``user`` is what a stranger must not reach, ``box`` the folder of what came from outside."""
+
+    user: Path
+    box: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> Scene:
+        scene = cls(folder / "user", folder / "box")
+        scene.user.mkdir()
+        scene.box.mkdir()
+        (scene.user / ".bashrc").write_text("alias ls=ls\n")
+        (scene.user / "secret.txt").write_text(SECRET)
+        (scene.user / "private.py").write_text(MODULE)
+        (scene.user / "weights.safetensors").write_bytes(tensors())
+        return scene
+
+    def seen(self) -> Mapping[str, bytes]:
+        return {str(p): p.read_bytes() for p in sorted(self.user.rglob("*")) if p.is_file()}
+
+    def leaks(self) -> Iterator[Path]:
+        """Files of what was written that hold what is the user's."""
+        for path in self.box.rglob("*"):
+            if path.is_file() and not path.is_symlink() and SECRET.encode() in path.read_bytes():
+                yield path
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    scene = Scene.at(tmp_path)
+    monkeypatch.chdir(scene.box)
+    before = scene.seen()
+    yield scene
+    assert scene.seen() == before
+    assert not [*scene.leaks()]
+
+
+def put(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def one_line(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 2) -> str:
+    assert main.run(list(argv)) == code
+    said = [line for line in capsys.readouterr().err.splitlines() if "error:" in line]
+    assert len(said) == 1, said
+    return said[0]
+
+
+# ---- plans
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Of an operator that has files."""
+    folder = tmp_path_factory.mktemp("good")
+    put(folder / "scaled.json", json.dumps(DEFINITION))
+    put(folder / "scaled.jsonl", work("w.safetensors"))
+    put(folder / "w.safetensors", tensors())
+    asked = Selection([str(folder / "scaled.json")], [HOST], ["cpu"], ["ci"], ["float32"])
+    return Plan.of(replace(asked, elsewhere=True).cells(), TrialOptions(), "night")
+
+
+def forged(plan: Plan, **changes: object) -> str:
+    """With the digest that its content has."""
+    changed = plan.model_copy(update=changes)
+    return changed.model_copy(update={"id": changed._digest()}).model_dump_json(by_alias=True)
+
+
+def renamed(plan: Plan, key: str, **changes: object) -> str:
+    (op,) = plan.ops.values()
+    cells = [cell.model_copy(update={"op": key}) for cell in plan.cells]
+    return forged(plan, ops={key: op.model_copy(update=changes)}, cells=cells)
+
+
+def changed(plan: Plan, **changes: object) -> str:
+    (name,) = plan.ops
+    return renamed(plan, name, **changes)
+
+
+def elsewhere_stored(plan: Plan, path: str) -> str:
+    (op,) = plan.ops.values()
+    workloads = {
+        which: [one.model_copy(update={"stored": {"x": (path, "x")}}) for one in several]
+        for which, several in op.workloads.items()
+    }
+    return changed(plan, workloads=workloads)
+
+
+def with_kernel(plan: Plan, **changes: str) -> str:
+    from portkern.spec.candidate import Candidate
+
+    kernel = Candidate("scaled", "cpu", "c++", "// nothing", "scaled")
+    return forged(plan, kernels={"k": replace(kernel, **changes)})  # type: ignore[arg-type]
+
+
+PLANS: Mapping[str, Callable[[Plan, Scene], str]] = {
+    "key_upwards": lambda plan, s: renamed(plan, "../../../user", files={".bashrc": "echo\n"}),
+    "key_absolute": lambda plan, s: renamed(plan, str(s.user)),
+    "key_null": lambda plan, s: renamed(plan, "scaled\0.json"),
+    "key_line": lambda plan, s: renamed(plan, "scaled\nportkern: note: all is well"),
+    "key_long": lambda plan, s: renamed(plan, "x" * 10_000),
+    "key_device": lambda plan, s: renamed(plan, "CON"),
+    "key_dash": lambda plan, s: renamed(plan, "-rf"),
+    "key_hidden": lambda plan, s: renamed(plan, ".ssh"),
+    "key_marks": lambda plan, s: renamed(plan, "scaled\u202ejson"),
+    "file_upwards": lambda plan, s: changed(plan, files={"../../user/.bashrc": "echo\n"}),
+    "file_hidden": lambda plan, s: changed(plan, files={".bashrc": "echo\n"}),
+    "files_of_one_name": lambda plan, s: changed(plan, files={"A.py": "1", "a.py": "2"}),
+    "asked_elsewhere": lambda plan, s: changed(plan, asked=f"{s.user}/private.py"),
+    "asked_upwards": lambda plan, s: changed(plan, asked="../../../../user/private.py"),
+    "asked_not_there": lambda plan, s: changed(plan, asked="other.json"),
+    "stored_elsewhere": lambda plan, s: elsewhere_stored(plan, f"{s.user}/weights.safetensors"),
+    "stored_upwards": lambda plan, s: elsewhere_stored(plan, "../../user/weights.safetensors"),
+    "kernel_op": lambda plan, s: with_kernel(plan, op="../../user/.bashrc"),
+    "kernel_entry": lambda plan, s: with_kernel(plan, entry=f"{s.user}/x"),
+}
+
+
+@pytest.mark.parametrize("attack", PLANS)
+def test_a_plan_writes_and_reads_nothing_but_its_own(
+    attack: str, good: Plan, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(scene.box / "plan.json", PLANS[attack](good, scene))
+    said = one_line(capsys, "execute", str(path))
+    assert "Got the " in said and "expected" in said
+
+
+def test_a_plan_that_is_its_own_is_still_loaded(good: Plan, scene: Scene) -> None:
+    path = put(scene.box / "plan.json", forged(good))
+    (cell,) = Plan.read(path).load_cells(scene.box / "ops")
+    assert cell.workload.stored["x"].path.is_relative_to(scene.box / "ops" / "scaled")
+
+
+# ---- tensors that a document names
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("../user/secret.txt", "leads upwards"),
+        ("../user/weights.safetensors", "leads upwards"),
+        ("{user}/secret.txt", "elsewhere"),
+        ("{user}/weights.safetensors", "elsewhere"),
+        ("link/weights.safetensors", "elsewhere"),
+        ("link.safetensors", "elsewhere"),
+        ("/proc/self/environ", "elsewhere"),
+        ("notes.safetensors", "not a safetensors file"),
+        ("long.safetensors", "not a safetensors file"),
+        ("short.safetensors", "not a safetensors file"),
+        ("hole.safetensors", "not a safetensors file"),
+        ("pipe.safetensors", "not a safetensors file"),
+        ("a\0b", "cannot be a name"),
+        ("x" * 5_000, "longer than"),
+    ],
+)
+def test_a_workload_carries_no_file_that_is_not_its_tensors(
+    path: str, said: str, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (scene.box / "link").symlink_to(scene.user)
+    (scene.box / "link.safetensors").symlink_to(scene.user / "weights.safetensors")
+    os.mkfifo(scene.box / "pipe.safetensors")
+    put(scene.box / "notes.safetensors", "a diary\n" * 9)
+    put(scene.box / "long.safetensors", struct.pack("<Q", 1 << 60) + b"{}")
+    put(scene.box / "short.safetensors", tensors()[:-4])
+    put(scene.box / "hole.safetensors", tensors() + b"what a tensor does not hold")
+    put(scene.box / "scaled.json", json.dumps(DEFINITION))
+    put(scene.box / "scaled.jsonl", work(path.format(user=scene.user)))
+    asked = ["ops=[scaled.json]", "backends=[cpu]", f"targets=[{HOST}]", "workloads=ci"]
+    assert said in one_line(capsys, "matrix", *asked, "plan=p.json")
+    assert not (scene.box / "p.json").exists()
+
+
+def test_a_trace_set_brings_its_tensors_and_nobody_elses(scene: Scene) -> None:
+    (scene.box / "blob").mkdir()
+    put(scene.box / "blob/own.safetensors", tensors())
+    (scene.box / "blob/link.safetensors").symlink_to(scene.user / "weights.safetensors")
+    put(scene.box / "definitions/x/a.json", json.dumps(DEFINITION))
+    lines = [work("./blob/own.safetensors"), work("blob/link.safetensors"), work("../user/x"), "{"]
+    lines += [work("blob/own.safetensors", n=1 << 70), work("blob/own.safetensors", n=4, m=1)]
+    put(scene.box / "workloads/x/a.jsonl", "\n".join(lines))
+    problem, *bad = trace_set.read(scene.box)
+    assert isinstance(problem, Problem)
+    assert [*problem.tensors.values()] == [scene.box / "blob/own.safetensors"]
+    assert problem.beside[".jsonl"].count(b"\n") == 1, "the good one stays"
+    assert [int(one.place.rpartition(":")[2]) for one in bad] == [2, 3, 4, 5, 6]
+
+
+# ---- data sets
+
+
+@pytest.mark.parametrize(
+    "kind", ["../../../user", "..", ".", "a/b", "a\\b", "a\0b", "a\nb", "x" * 10_000, "-x", "NUL"]
+)
+def test_the_type_of_a_definition_is_no_path(
+    kind: str, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(scene.box / "in/definitions/x/a.json", json.dumps(DEFINITION | {"op_type": kind}))
+    assert main.run(["import", "flashinfer", "in", "out=out", "json=true"]) == 3
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["reason"].startswith("Got the op_type ") and "\n" not in row["reason"]
+    assert {path.name for path in (scene.box / "out").rglob("*")} <= {
+        "rows.jsonl", "table.json", "table.md"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["../../user/x", "a\0", "..", "-rf", "CON", "日本", "x" * 10_000])
+def test_names_of_problems_become_names_of_files(name: str) -> None:
+    several = distinct([Problem(name, name, "", b""), Problem(name.upper(), name, "", b"")])
+    places = {f"{one.group}/{one.name}".casefold() for one in several}
+    assert len(places) == 2
+    for one in several:
+        for part in (one.name, one.group):
+            assert part == Path(part).name and part[0] not in ".-" and len(part.encode()) <= 210
+
+
+def test_a_task_takes_no_module_from_elsewhere(scene: Scene) -> None:
+    task = "files:\n- {{name: reference.py, source: {source}}}\ntests: [{{}}]\n"
+    (scene.box / "set/grp").mkdir(parents=True)
+    put(scene.box / "set/shared.py", MODULE.replace(SECRET, "shared"))
+    (scene.box / "set/grp/link.py").symlink_to(scene.user / "private.py")
+    for source in ("../../../user/private.py", f"{scene.user}/private.py", "link.py"):
+        put(scene.box / "set/grp/task.yml", task.format(source=source))
+        (item,) = gpu_mode.read(scene.box / "set")
+        assert not isinstance(item, Problem) and "expected a path within" in item.reason
+    put(scene.box / "set/grp/task.yml", task.format(source="../shared.py"))
+    (item,) = gpu_mode.read(scene.box / "set")
+    assert isinstance(item, Problem), "what lies in the collection is its own"
+
+
+def test_a_row_takes_no_file_from_elsewhere_and_costs_no_other(scene: Scene) -> None:
+    call = {"torch_code": "def relu(x):\n    return x\n", "example": "relu(torch.ones(3))"}
+    odd: list[Any] = [
+        {"name": "relu", "file": "../../user/private.py"} | call,
+        {"name": "relu", "file": f"{scene.user}/private.py"} | call,
+        {"name": "../../user/private"} | call,
+        {"name": "relu", "torch_code": "(" * 5_000, "example": "relu(1)"},
+        {"name": "relu", "torch_code": "x", "example": "-" * 50_000 + "1"},
+        {"name": "relu", "torch_code": "x", "example": ">>> " + "a " * 20_000},
+        {"name": "relu", "torch_code": "a" + "+a" * 5_000, "example": "b" + ".b" * 5_000},
+        {"name": "relu", "torch_code": "\0", "example": "\ud800"},
+        {"name": 7},
+        [],
+    ]
+    lines = [*map(json.dumps, odd), "[" * 10_000, '{"a": ' + "1" * 5_000 + "}", "{"]
+    lines += [json.dumps({"name": "relu"} | call)]
+    items = tritonbench.read(put(scene.box / "rows.jsonl", "\n".join(lines)))
+    assert [isinstance(item, Problem) for item in items] == [False] * (len(lines) - 1) + [True]
+
+
+def test_rows_of_an_import_lead_to_no_operator_elsewhere(scene: Scene) -> None:
+    from portkern.formats.table import Answered, ImportRow
+
+    fit = Answered(dims={}, elements=1, finite=True, seconds=0.0)
+    for file in ("../user/private.py", f"{scene.user}/private.py", "a\0b"):
+        row = ImportRow(name="x", group="", place="", file=file, traced="all sizes", answered=[fit])
+        put(scene.box / "rows.jsonl", row.to_json() + "\n")
+        with pytest.raises(ConfigError, match="expected a path within"):
+            suite.expand([str(scene.box)])
+
+
+# ---- notes of an earlier run, and records
+
+
+def test_notes_remove_no_file_that_is_elsewhere(scene: Scene) -> None:
+    out = scene.box / "out"
+    out.mkdir()
+    names = ["../../user/secret.txt", "../user/.bashrc", f"{scene.user}/private.py", "."]
+    said = {"folder": str(out.resolve()), "files": names}
+    put(scene.box / "notes" / tree.MANIFEST, json.dumps(said))
+    (scene.box / "library").mkdir()
+    tree.write(scene.box / "library", [], out, notes=scene.box / "notes", avoid=(), fresh=True)
+
+
+def test_a_tree_has_no_link_that_leads_out_through_another(scene: Scene) -> None:
+    root = scene.box / "library"
+    put(root / "a/b/k.cu", "__global__ void k() {}\n")
+    (root / "a/b/up").symlink_to("../..")
+    (root / "a/b/out").symlink_to("up/../../user")
+    (root / "a/b/own").symlink_to("up/a")
+    out = scene.box / "out"
+    tree.write(root, [], out, notes=scene.box / "notes", avoid=())
+    assert not (out / "a/b/out").is_symlink()
+    assert (out / "a/b/own").is_symlink()
+
+
+@pytest.mark.parametrize("run", ["../user", "..", "a/b", ".ssh", "-x", "x" * 300, "a\tb", "CON"])
+def test_records_come_home_to_no_folder_of_their_choice(
+    run: str, good: Plan, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from .report_records import make
+
+    line = make(run=f"{run}#{good.id}").to_json() + "\n"
+    path = put(scene.box / "back.jsonl", line)
+    assert "expected a folder name" in one_line(capsys, "import", "records", str(path))
+
+
+# ---- documents that cost more than they say
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
+)
+YAML = [
+    BOMB,
+    "[" * 50_000,
+    "x: " + "1:" * 50_000 + "1",
+    "&a [*a]",
+    "x: 2020-13-45",
+    "!!float x",
+    "\0",
+]
+JSON = ["[" * 50_000, '{"a":' * 50_000, "1" * 50_000, "[" + "1," * 99 + "]", "\0", "nul"]
+
+
+@pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
+def test_yaml_is_read_within_limits(text: str, tmp_path: Path) -> None:
+    from portkern.agent.constraints import Constraints
+    from portkern.agent.memory.graph import Graph
+    from portkern.execution.slurm_fleet import SlurmCluster
+    from portkern.port.proof.case import read_cases
+    from portkern.regression.decisions import Decisions
+
+    path = put(tmp_path / "x.yaml", text)
+    readers: list[Callable[[], object]] = [
+        lambda: ProjectFile.read(path),
+        lambda: Constraints.read(path),
+        lambda: Graph.read(path),
+        lambda: SlurmCluster.read(path),
+        lambda: read_cases(path),
+        lambda: Decisions.read(put(tmp_path / "decisions.yaml", text).parent),
+        lambda: sheet.read(text, "x.op.yaml"),
+        lambda: _of_task(put(tmp_path / "set/grp/task.yml", text).parent.parent),
+    ]
+    for reader in readers:
+        with pytest.raises(ConfigError) as refused:
+            reader()
+        assert "\n" not in str(refused.value)
+
+
+def _of_task(folder: Path) -> None:
+    (item,) = gpu_mode.read(folder)
+    raise ConfigError(getattr(item, "reason", "") or "it was taken")
+
+
+@pytest.mark.parametrize("text", JSON, ids=range(len(JSON)))
+def test_json_is_read_within_limits(text: str, tmp_path: Path) -> None:
+    for reader in (
+        lambda: flashinfer.load(put(tmp_path / "x.json", text)),
+        lambda: Plan.read(put(tmp_path / "p.json", text)),
+        lambda: Plan.parse(f'{{"schema":{text}', "p"),
+    ):
+        with pytest.raises(PortkernError) as refused:
+            reader()
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9**9**9",
+        "1<<10**9",
+        "n" + "**16" * 5,
+        "(" * 300 + "n" + "**16)" * 300,
+        "n*" * 100 + "n",
+        "1" * 5_000,
+        "10**16" + "*10**16" * 20,
+        "1e308*10",
+        "-" * 19_000 + "n",
+        "((((" * 4_000,
+        "max(n, " * 300 + "n" + ")" * 300,
+    ],
+)
+def test_an_expression_has_a_value_that_something_may_have_or_none(text: str) -> None:
+    try:
+        value = Expression(text)({"n": 10**6})
+    except ConfigError as error:
+        assert "\n" not in str(error) and len(str(error)) < 500
+    else:
+        assert abs(value) <= 1 << 128
+
+
+def test_build_files_and_sources_do_not_grow_without_end(tmp_path: Path) -> None:
+    from portkern.port import build_files
+    from portkern.port.proof.expression import Names
+    from portkern.port.triton_values import Constants, Unknown
+
+    doubled = "".join(f"set(a{n} ${{a{n - 1}}}${{a{n - 1}}})\n" for n in range(1, 60))
+    head = "set(a0 xxxxxxxxxxxxxxxx)\nset(s ${s}${s}${s}${s}${s}${s}${s}${s}${s}${s})\n"
+    tail = "include_directories(${a59} ${s})\n"
+    build_files.read(put(tmp_path / "CMakeLists.txt", head + doubled + tail), tmp_path)
+    made = "a0 = xxxxxxxxxxxxxxxx\n" + "".join(
+        f"a{n} = $(a{n - 1})$(a{n - 1})\n" for n in range(1, 60)
+    )
+    more = "b = x\n" + "b += $(b) $(b)\n" * 60
+    build_files.read(
+        put(tmp_path / "Makefile", f"{made}{more}all:\n\tnvcc -I$(a59) $(b)\n"), tmp_path
+    )
+    python = "a = 'xxxxxxxxxxxxxxxx'\n" + "a = a + a\n" * 60 + "b = [a]\n" + "b = b + b\n" * 60
+    build_files.read(put(tmp_path / "setup.py", f"{python}Extension('x', b)\n"), tmp_path)
+    squared = "#define F(x) ((x) * (x))\nint n = " + "F(" * 40 + "9" + ")" * 40 + ";\n"
+    assert Names(squared, {}).value("n", len(squared)) is None
+    import ast
+
+    powers = ast.parse("x = " + "(" * 20 + "2" + "**64)" * 20 + "\n")
+    with pytest.raises(Unknown):
+        Constants(powers).value(ast.Name("x"))
+
+
+def test_a_knob_of_many_digits_is_none() -> None:
+    from portkern.spec.candidate import Candidate
+
+    source = f"#define BLOCK {'1' * 5_000}  // knob: 1 2\n#define TILE 4  // knob: 4 8\n"
+    assert [*Candidate("relu", "cpu", "c++", source, "relu").knobs] == ["TILE"]
