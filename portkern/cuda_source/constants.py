@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from portkern.spec.expression import MOST
+#: A greater value is nothing's size, and products of such values would not come to an end.
+MOST = 1 << 128
 
 #: Bytes of the types whose size is the same everywhere.
 SIZES = {
