@@ -74,6 +74,9 @@ _PLACES = {
     ).split()
 }
 
+#: Characters of an error's line: what was got may be a name of ten thousand.
+_MOST_SHOWN = 2_000
+
 
 def main() -> None:
     streams.prepare()
@@ -115,7 +118,8 @@ def _unusable(error: OSError) -> StorageError:
 
 
 def _fail(error: PortkernError) -> int:
-    print(f"portkern: error: {printable(str(error))}", file=sys.stderr)
+    lines = [line[:_MOST_SHOWN] for line in printable(str(error)).splitlines()]
+    print("\n".join(["portkern: error: " + "".join(lines[:1]), *lines[1:]]), file=sys.stderr)
     return error.exit_code
 
 

@@ -19,6 +19,7 @@ from portkern.execution.installation import Portkern
 from portkern.execution.plan import Plan
 from portkern.records.record import RecordFile
 from portkern.spec import target
+from portkern.spec.safe_name import SafeName
 from portkern.toolchain import host
 from portkern.toolchain.run_tool import cache_root
 
@@ -57,7 +58,7 @@ def run_slice(document: str) -> list[str]:
         raise ConfigError(refused)
     with tempfile.TemporaryDirectory(prefix="portkern-slice-") as folder:
         matrix = Matrix(
-            plan.load_cells(cache_root() / "plans" / plan.id),
+            plan.load_cells(cache_root() / "plans" / SafeName(plan.id)),
             plan.run,
             RecordFile(Path(folder) / "records.jsonl"),
             ArtifactCache(cache_root() / "builds"),

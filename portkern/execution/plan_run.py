@@ -14,6 +14,7 @@ from portkern.execution.plan import Plan
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile
 from portkern.sandbox import session
+from portkern.spec.safe_name import SafeName
 from portkern.toolchain.run_tool import cache_root
 
 
@@ -40,7 +41,7 @@ class PlanRun:
         self, *, fresh: bool = False, show: Callable[[Progress], None] = lambda _: None
     ) -> tuple[list[Record], Torn | None]:
         """The records of all cells, in the plan's order. Raises ConfigError and StorageError."""
-        cells = self.plan.load_cells(cache_root() / "plans" / self.plan.id)
+        cells = self.plan.load_cells(cache_root() / "plans" / SafeName(self.plan.id))
         builds = ArtifactCache(cache_root() / "builds")
         matrix = Matrix(
             cells,

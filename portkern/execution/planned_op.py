@@ -93,13 +93,19 @@ class PlannedOp(Part):
         contents = {name: text.encode() for name, text in self.files.items()} | self.binary
         for name, data in contents.items():
             _write(folder, name, data)
-        op = load_op(str(folder / self.asked) if contents else self.asked)
+        op = load_op(self._place(folder) if contents else self.asked)
         if op.digest != self.digest:
             raise ConfigError(
                 f"The operator {op.name} is another here ({op.digest}) than in the plan "
                 f"({self.digest}); install the portkern that wrote the plan, or write it again"
             )
         return op
+
+    def _place(self, folder: Path) -> str:
+        """The file in ``folder``, and which of its operators it is."""
+        file, operator = from_torch.split(self.asked)
+        place = folder / SafeName(str(file), "operator")
+        return f"{place}:{operator}" if operator else str(place)
 
     def planned(self, which: str, name: str) -> PlannedWorkload:
         """Raises ConfigError for one that the plan does not have."""

@@ -11,6 +11,7 @@ from portkern.execution.plan import ID, Plan
 from portkern.execution.question import Question
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile
+from portkern.spec.safe_name import SafeName
 
 #: In a run's folder: the plans that were written for it, by their ids.
 PLANS = "plans"
@@ -18,7 +19,7 @@ PLANS = "plans"
 
 def kept(folder: Path, plan_id: str) -> Path:
     """Where a run keeps a plan."""
-    return folder / PLANS / f"{plan_id}.json"
+    return folder / PLANS / SafeName(f"{plan_id}.json")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from portkern.errors import ConfigError, RecordError
 from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Record
 from portkern.spec.foreign_text import json_value
+from portkern.spec.safe_name import SafeName
 
 #: In a job's folder: what was asked for when it was done.
 ASKED = "asked.json"
@@ -43,9 +44,9 @@ class Job:
         return name if several else Path(self.op).stem
 
     @property
-    def name(self) -> str:
+    def name(self) -> SafeName:
         parts = (self.operator, self.place, _UNFIT.sub("_", self.arm), str(self.seed))
-        return "-".join(filter(None, parts))
+        return SafeName.like("-".join(filter(None, parts)))
 
     def finished(self, folder: Path) -> bool:
         """Whether ``folder``, the experiment's, has it as it is asked for now."""

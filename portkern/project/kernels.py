@@ -15,6 +15,7 @@ from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
 from portkern.spec.catalogue import languages_of, of_one
 from portkern.spec.companions import Companions
+from portkern.spec.safe_name import short
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,14 @@ def read(name: str, items: Sequence[Item], settings: Settings) -> OwnKernels:
     for item in items:
         source = item.base / item.entry.source
         try:
-            if source.is_dir():
+            if companions.is_folder(source):
                 _read_folder(own, source, item, settings, unmatched)
             else:
                 _add(own, source, item, settings, listed=True)
         except ConfigError as error:
             own.problems.append(Problem(item.place, str(error)))
+        except OSError as error:  # a name that no file system takes
+            own.problems.append(Problem(item.place, f"{error.strerror}: {short(source.name)}"))
     used = {
         (settings.root / path).resolve()
         for kernel in own.kernels
@@ -272,7 +275,7 @@ def _existing(path: Path, shown: str) -> Path:
 
 def _folders(paths: Sequence[str], base: Path) -> list[Path]:
     for path in paths:
-        if not (base / path).is_dir():
+        if not companions.is_folder(base / path):
             raise ConfigError(f"no folder {path!r} in {base}")
     return [base / path for path in paths]
 

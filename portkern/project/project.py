@@ -11,7 +11,7 @@ from portkern.cells.selection import load_op, target_sets
 from portkern.errors import ConfigError, no_such
 from portkern.project.document import FILE, Document, Expected, KernelEntry, ProjectFile
 from portkern.project.kernels import Item, OwnKernels, Problem, Settings, read
-from portkern.spec import registry, target
+from portkern.spec import companions, registry, target
 from portkern.spec.op import FLOATS, ITEMSIZE, WORKLOAD_SETS
 
 #: ``project=none``: a project file that lies in this folder is not looked at.
@@ -129,7 +129,7 @@ def _own(path: Path, settings: Settings) -> OwnKernels:
 def _settings(file: ProjectFile, known: Sequence[str]) -> Settings:
     folders = []
     for k, name in enumerate(file.document.include):
-        if not (file.folder / name).is_dir():
+        if not companions.is_folder(file.folder / name):
             raise ConfigError(f"{file.at('include', k)}: no folder {name!r} in {file.folder}")
         folders.append(file.folder / name)
     return Settings(file.folder, known, tuple(folders), file.document.defines)

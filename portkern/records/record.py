@@ -10,6 +10,7 @@ from pydantic import AfterValidator, field_serializer, field_validator, model_va
 
 from portkern.printable import printable
 from portkern.records.jsonl import Line, LineFile, Part
+from portkern.spec.safe_name import short
 
 SCHEMA: Final = 1
 #: Compilers, kernels and drivers wrote it; a terminal and a page show it.
@@ -229,7 +230,11 @@ class Record(Line):
     @field_validator("evidence", mode="before")
     @classmethod
     def _evidence_by_name(cls, value: object) -> object:
-        return Evidence[value.upper()] if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if value.upper() not in Evidence.__members__:
+            raise ValueError(f"got {short(value)}, expected of {', '.join(map(str, Evidence))}")
+        return Evidence[value.upper()]
 
     @field_serializer("evidence")
     def _evidence_as_name(self, value: Evidence) -> str:

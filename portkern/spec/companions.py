@@ -198,6 +198,14 @@ class _Reader:
             self.take(file.resolve(), str(file))
 
 
+def is_folder(path: Path) -> bool:
+    """Also for a path that no file system takes."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def read_text(file: Path, shown: str = "") -> str:
     """Raises ConfigError."""
     shown = shown or str(file)

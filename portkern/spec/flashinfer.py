@@ -253,7 +253,7 @@ def _tensors(
 def _tensor(name: str, spec: object, lengths: Mapping[str, str | int], where: str) -> TensorSpec:
     shape = _optional_field(spec, "shape", list, at=f"{where}.{name}") or []
     for axis in shape:
-        if axis not in lengths:
+        if not isinstance(axis, str) or axis not in lengths:
             raise _wrong(f"{where}.{name}.shape", axis, f"an axis of {sorted(lengths)}")
     return TensorSpec(name, tuple(lengths[axis] for axis in shape), _dtype(spec, f"{where}.{name}"))
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import yaml
 
 from portkern.errors import ConfigError
+from portkern.spec.safe_name import short
 
 #: Bytes of one document, and of one line of a file that has many.
 MOST_BYTES: Final = 64 << 20
@@ -81,7 +82,7 @@ def python_tree(source: str | bytes) -> ast.Module:
 
 def place_of(location: Iterable[str | int]) -> str:
     """Where something stands in a document, as pydantic says it, on one line."""
-    return ".".join(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in location)
+    return ".".join(short(part)[1:-1] if isinstance(part, str) else str(part) for part in location)
 
 
 def json_object(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import yaml
 from portkern.errors import ConfigError
 from portkern.port.proof.recording import Size
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
+from portkern.spec.safe_name import short
 
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
 _KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
@@ -176,7 +177,8 @@ def _mapping(entry: object, keys: frozenset[str], what: str) -> Mapping[str, obj
     unknown = {str(key) for key in entry} - keys
     if unknown:
         raise ConfigError(
-            f"Got {', '.join(sorted(unknown))} in {what}, expected {', '.join(sorted(keys))}"
+            f"Got {', '.join(short(key)[1:-1] for key in sorted(unknown))} in {what}, "
+            f"expected {', '.join(sorted(keys))}"
         )
     return cast("Mapping[str, object]", entry)
 

@@ -1,0 +1,70 @@
+"""A watch over the file system: what this process writes, and where it may."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Of each event of the interpreter that changes a file, which of its arguments are paths, each with
+#: that of the open folder that it is relative to.
+_EVENTS: Mapping[str, Sequence[tuple[int, int | None]]] = {
+    "open": [(0, None)],
+    "os.chmod": [(0, 2)],
+    "os.chown": [(0, 3)],
+    "os.link": [(1, 3)],
+    "os.mkdir": [(0, 2)],
+    "os.remove": [(0, 1)],
+    "os.rename": [(0, 2), (1, 3)],
+    "os.rmdir": [(0, 1)],
+    "os.symlink": [(1, 2)],
+    "os.truncate": [(0, None)],
+    "os.utime": [(0, 3)],
+}
+#: Whoever is told of a write; a hook of the interpreter stays until the process ends.
+_told: list[Callable[[str], None]] = []
+_installed = False
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if not _told or event not in _EVENTS:
+        return
+    if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & _WRITING):
+        return
+    for place, relative in _EVENTS[event]:
+        path = arguments[place]
+        # as a folder that is removed is walked: it was opened by its own path
+        inner = relative is not None and arguments[relative] != -1
+        if isinstance(path, str | bytes) and not inner:
+            for tell in _told:
+                tell(_real(os.fsdecode(path)))
+
+
+def _real(path: str) -> str:
+    """The name that is made or changed, in the folder that it is in."""
+    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
+
+
+@contextmanager
+def watched(allowed: Sequence[Path]) -> Iterator[list[str]]:
+    """Paths that this process writes to outside of ``allowed``, as they come."""
+    global _installed
+    if not _installed:
+        sys.addaudithook(_hook)
+        _installed = True
+    places = tuple(f"{os.path.realpath(place)}/" for place in allowed)
+    beyond: list[str] = []
+
+    def tell(path: str) -> None:
+        if not f"{path}/".startswith(places):
+            beyond.append(path)
+
+    _told.append(tell)
+    try:
+        yield beyond
+    finally:
+        _told.remove(tell)
