@@ -26,6 +26,7 @@ from portkern.sandbox.session import Answered, Lost, Session, TimedOut, Unconfin
 from portkern.simt.execute import build, runtime_library
 from portkern.simt.execute.build import CompileOptions, UnmodelledSource
 from portkern.spec.file_build import FileBuild, FileObject
+from portkern.spec.safe_name import inside
 from portkern.toolchain.source_view import SourceView
 from portkern.worker.protocol import (
     BuildFile,
@@ -211,7 +212,7 @@ def _write(made: Made, session: Session, folder: Path) -> None:
         if content is None:
             raise BuildError(f"Of {PurePosixPath(name).name}, {size} bytes are not there")
         offset += size
-        path = folder / name
+        path = inside(folder, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
