@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from portkern.cuda_source import conditions, syntax
+from portkern.cuda_source import conditions, strings, syntax
 from portkern.cuda_source.functions import KERNEL
+from portkern.cuda_source.strings import KernelText
 from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.errors import ConfigError
 from portkern.port import build_files, source_text, triton_source
@@ -75,6 +76,32 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class HostFile:
+    """A file of Python or C++ that has kernels in strings."""
+
+    path: PurePosixPath
+    data: bytes
+    source: SourceText
+    strings: tuple[KernelText, ...]
+
+    @property
+    def text(self) -> str:
+        return self.source.text
+
+    @property
+    def python(self) -> bool:
+        return self.path.suffix.lower() == ".py"
+
+    def decoded(self, data: bytes) -> str:
+        """The text of the same file with other content."""
+        known = source_text.decode(data)
+        return known.text if isinstance(known, SourceText) else self.text
+
+    def encoded(self, text: str) -> bytes:
+        return source_text.encode(text, self.source)
+
+
+@dataclass(frozen=True)
 class Library:
     """``headers`` are its files without device code. ``include``, ``defines`` and ``programs`` are
     those of all its build files; :meth:`settings` has those of one source."""
@@ -87,6 +114,7 @@ class Library:
     defines: tuple[str, ...] = ()
     triton: tuple[TritonKernel, ...] = ()
     programs: tuple[tuple[Path, ...], ...] = ()
+    hosts: tuple[HostFile, ...] = ()
     _by_folder: dict[Path, BuildSettings] = field(default_factory=dict, repr=False, compare=False)
 
     def settings(self, path: PurePosixPath) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -153,6 +181,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
         together.defines,
         tuple(reading.triton),
         together.programs,
+        tuple(reading.hosts),
         by_folder,
     )
 
@@ -255,6 +284,7 @@ class _Reading:
     def __init__(self, root: Path, problems: list[Problem]) -> None:
         self.root, self.problems = root, problems
         self.triton: list[TritonKernel] = []
+        self.hosts: list[HostFile] = []
         self._texts: dict[PurePosixPath, SourceText] = {}
 
     def take(self, file: Path) -> None:
@@ -270,8 +300,16 @@ class _Reading:
             return
         elif suffix == ".py":
             self._python(name, source.text)
+            self._host(name, file, source, strings.of_python(source.text))
         else:
             self._texts[name] = source
+            self._host(name, file, source, strings.of_cxx(source.text))
+
+    def _host(
+        self, name: PurePosixPath, file: Path, source: SourceText, found: tuple[KernelText, ...]
+    ) -> None:
+        if found:
+            self.hosts.append(HostFile(name, file.read_bytes(), source, found))
 
     def _python(self, name: PurePosixPath, text: str) -> None:
         if "jit" not in text or "triton" not in text:

@@ -13,6 +13,7 @@ from portkern.errors import ConfigError
 from portkern.port import (
     build_notes,
     emit_run,
+    in_strings,
     library,
     linked,
     outside,
@@ -22,6 +23,7 @@ from portkern.port import (
 )
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
+from portkern.port.in_strings import Strings
 from portkern.port.kernel_port import KernelPort, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
@@ -31,9 +33,9 @@ from portkern.port.repair.loop import Repaired, mend
 from portkern.port.repair.plan import RepairPlan
 from portkern.port.repair.workbench import Workbench
 from portkern.port.request import PortRequest
-from portkern.port.result import PortResult
+from portkern.port.result import FileResult, PortResult
 from portkern.port.translated import TranslatedFile, portable_header, translated
-from portkern.port.tree import Tree
+from portkern.port.tree import PortedFile, Tree
 from portkern.records import atomic_write
 
 PATCH = "port.patch"
@@ -67,12 +69,17 @@ def run(
     avoid = (*request.avoid, request.out, folder)
     read = reading.read(request.path, avoid=avoid, include=request.include)
     files = translated(read, request)
-    if not any(file.kernels for file in files) and not read.triton:
+    if not any(file.kernels for file in files) and not read.triton and not read.hosts:
         raise ConfigError(_no_kernels(request, read))
+    in_string = in_strings.prepared(read.hosts, folder)
+    of_strings = (
+        run(in_string.request(request), in_string.records, show) if in_string is not None else None
+    )
     extra = [*portable_header(files), *outside.headers(read, request)]
-    ported = [*(file.ported for file in files), *extra]
     if not request.build:
-        return _result(request, read, files, [], began)
+        result = _result(request, read, files, [], began)
+        return in_string.joined(result, of_strings) if in_string and of_strings else result
+    ported, unfit = _ported(files, extra, in_string)
     written = tree.write(
         read.root,
         ported,
@@ -89,7 +96,7 @@ def run(
         bench = Workbench(request, read, files, ports, ported=written.folder, folder=folder)
         mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
         files = list(mended.files)
-        ported = [*(file.ported for file in files), *extra]
+        ported, unfit = _ported(files, extra, in_string)
         atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
     if request.in_place:
         tree.write_in_place(read.root, ported)
@@ -104,8 +111,18 @@ def run(
         ),
         reused=reused,
     )
+    if in_string is not None and of_strings is not None:
+        result = in_string.joined(replace(result, files=(*result.files, *unfit)), of_strings)
     build_notes.write(result, _build_notes(request, read, files, written), folder)
     return result
+
+
+def _ported(
+    files: Sequence[TranslatedFile], extra: Sequence[PortedFile], in_string: Strings | None
+) -> tuple[list[PortedFile], list[FileResult]]:
+    """All files of the port, and what could not be written to them."""
+    own = [*(file.ported for file in files), *extra]
+    return in_string.ported(own) if in_string is not None else (own, [])
 
 
 def _warnings(ports: Sequence[KernelPort]) -> Iterator[str]:
@@ -134,7 +151,10 @@ def _result(
         to=request.to,
         style=request.style,
         targets=tuple(map(str, request.targets)),
-        files=tuple(file.result(whole=not request.build) for file in files),
+        files=(
+            *(file.result(whole=not request.build) for file in files),
+            *in_strings.refused(read.hosts),
+        ),
         ports=tuple(ports),
         problems=tuple(map(str, read.problems)),
         seconds=time.monotonic() - began,
