@@ -95,11 +95,14 @@ CODES: dict[str, Code] = {
     ),
     "SX312": Code(
         "a lane waits for another lane of its wave",
-        "waves of this target run in lock-step: let one lane of the wave take the lock",
+        "waves of this target run in lock-step: let one lane of the wave wait, and for other waves",
     ),
     "SX313": Code(
         "an mbarrier that gets other arrivals than it expects",
         "initialise it with the number of arrivals of one phase",
+    ),
+    "SX315": Code(
+        "threads that wait for what no other does", "let those that are waited for be resident"
     ),
     "SX314": Code("an operand of TMA, wgmma or a cluster that is not taken", "see the message"),
     # -- launch and resources

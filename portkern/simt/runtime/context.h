@@ -25,6 +25,7 @@ struct alignas(64) Fiber {  // one cache line
     State state;
     Sync sync;
     uint8_t named;
+    uint16_t level;     // how deep in statements it waits: see level_of()
 };
 static_assert(sizeof(Fiber) == 64, "a fiber is one cache line");
 
@@ -45,6 +46,8 @@ struct Launch;
 struct Region;
 struct Slots;  // per-thread storage for the headers, see thread_slot()
 
+constexpr unsigned kept_states = 4;
+
 struct Context : Block {
     Phase phase;
     bool grid;  // the barrier that threads wait at is the grid's
@@ -53,6 +56,8 @@ struct Context : Block {
     const Standing* main;  // how the OS thread goes on, while fibers run
     unsigned started, exited, waiting, named_waiting;
     unsigned spins;       // polls since a thread of the block got anywhere
+    uint64_t progress;    // what threads did other than come back to where they were
+    bool hopeless;        // no block gets anywhere: the thread that runs next says so
     unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
     unsigned first_turn, last_turn;  // of `turns`, unwrapped
     uint64_t queued;                 // warps that are in `turns`
@@ -76,8 +81,8 @@ struct Context : Block {
     Fiber table[max_threads];
     uint16_t ring[max_threads];
     uint16_t order[max_threads];
-    const volatile void* taken[max_threads];  // polled last by a lane that waits for its wave
-    uint8_t fruitless[max_threads];           // turns in which a thread only polled `taken`'s
+    uint16_t depth[max_threads];   // of the statements that a lane is in, where facts.waves
+    uint32_t states[max_threads][kept_states];  // in which a thread gave way last: see is_back()
     const void* offered[max_threads];
     uint8_t turns[2 * max_warps];  // warps with threads that are ready, by_warp()
     int16_t free_stack[max_threads];
@@ -95,8 +100,12 @@ void resume_block(Context& c);
 void step();  // Order::lockstep: lets all others of the block come as far as this thread
 [[noreturn]] void abandon();    // gives up the running block and its launch
 void describe_waiting(const Context& c, char* text, size_t size);
+// A lane that waits behind a statement for another of its wave that does not leave it, and that
+// other's number; null if there is none.
+const Fiber* left_behind(const Context& c, unsigned* in_it);
 
 extern const char* running_kernel;
+const void* place_in_kernel();  // where the running thread stands in the kernel's own code
 
 // ---- report.cpp
 struct Place {  // in the source (site) or in a module's code (pc); either may be missing

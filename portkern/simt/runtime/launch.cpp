@@ -76,6 +76,37 @@ Context* take_context(const Shape& shape) {
 
 // ---- one OS thread's share of a launch
 
+// How many blocks of the launch's size are resident at once on the target.
+uint64_t residents(const Launch& l) {
+    const dim3 b = l.shape.block;
+    const uint64_t threads = (uint64_t)b.x * b.y * b.z;
+    uint64_t each = facts.blocks_unit ? facts.blocks_unit : 1;
+    if (facts.threads_unit) each = std::min<uint64_t>(each, facts.threads_unit / threads);
+    if (l.shared_used)
+        each = std::min<uint64_t>(each, facts.shared_unit / (l.shared_used + facts.shared_reserved));
+    return std::max<uint64_t>(facts.units, 1) * std::max<uint64_t>(each, 1);
+}
+
+double processor_seconds() {
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Whether blocks that wait get anywhere. Each thread that comes back to a state that it was in, and
+// no other event: none will, once that has lasted for so long, and rounds enough.
+struct Patience {
+    static constexpr uint64_t rounds = 16;
+    double since = 0;
+    uint64_t turns = 0;
+
+    void begin() { turns = 0; }
+    bool is_over(size_t blocks, double seconds) {
+        if (turns++ == 0) since = processor_seconds();
+        return turns > rounds * blocks && processor_seconds() - since > seconds;
+    }
+};
+
 struct Share {
     Launch& launch;
     std::atomic<uint64_t>& next;
@@ -83,6 +114,12 @@ struct Share {
     std::deque<Context*> resident = {};  // begun, not finished
     uint64_t first = 0, end = 0;         // block numbers taken and not begun
     uint64_t done = 0;
+    Patience patience = {};
+    // Blocks are begun in order on every GPU: once those of another order wait for them, the lowest
+    // come next.
+    bool in_order = false;
+    std::vector<bool> begun = {};
+    uint64_t lowest = 0;
 
     bool more() {
         if (first < end) return true;
@@ -90,8 +127,17 @@ struct Share {
         end = std::min(first + chunk, launch.blocks);
         return first < end;
     }
-    uint64_t number() const {
-        const uint64_t n = first;
+    uint64_t next_number() {
+        if (!launch.alone) return number(first);
+        if (begun.empty()) begun.resize(launch.blocks);
+        while (lowest < launch.blocks && begun[lowest]) ++lowest;
+        uint64_t chosen = in_order ? lowest : number(first);
+        for (uint64_t n = first; begun[chosen];) chosen = number(n = (n + 1) % launch.blocks);
+        begun[chosen] = true;
+        ++launch.begun;
+        return chosen;
+    }
+    uint64_t number(uint64_t n) const {
         if (config.order == Order::reverse) return launch.blocks - 1 - n;
         if (config.order <= Order::reverse) return n;
         return scattered(n);
@@ -116,14 +162,15 @@ struct Share {
         c->phase = Phase::idle;
         pool.free.push_back(c);
         ++done;
-        __atomic_fetch_add(&launch.finished, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&launch.events, 1, __ATOMIC_RELAXED);
     }
 
     bool begin() {  // false where there is no memory for its stacks
         Context* c = take_context(launch.shape);
         if (!c) return false;
-        begin_block(*c, launch, number());
+        begin_block(*c, launch, next_number());
         ++first;
+        patience.begin();
         enter_block(*c);
         if (c->phase == Phase::finished) finish(c);
         else resident.push_back(c);
@@ -136,7 +183,9 @@ struct Share {
             Context* c = resident.front();
             resident.pop_front();
             if (c->phase == Phase::stalled) {
+                const uint64_t before = c->progress;
                 resume_block(*c);
+                if (c->progress != before || c->phase != Phase::stalled) patience.begin();
                 if (c->phase == Phase::finished) finish(c);
                 else resident.push_back(c);
                 return true;
@@ -165,11 +214,45 @@ struct Share {
         }
     }
 
+    // All that have begun only wait. Others may end that, if the target has room for them and there
+    // is memory.
+    bool has_room(size_t most) {
+        constexpr uint64_t most_threads = 1 << 16;
+        const dim3 b = launch.shape.block;
+        const uint64_t here = most_threads / ((uint64_t)b.x * b.y * b.z);
+        return more() && (!in_order || most < std::min(residents(launch), here));
+    }
+    bool gets_nowhere(size_t most) {
+        if (!launch.alone || resident.empty()) return false;
+        return patience.is_over(resident.size(), has_room(most) ? 0.02 : 0.3);
+    }
+    void tell_why() {
+        if (more() && launch.blocks <= residents(launch))
+            report(401, Place(launch.call.at), Place(),
+                   "no memory for the stacks of all %llu blocks, which wait for each other",
+                   (unsigned long long)launch.blocks);
+        Context* told = nullptr;
+        unsigned in_it;
+        for (Context* c : resident)
+            if (c->phase == Phase::stalled && (!told || left_behind(*c, &in_it))) told = c;
+        if (told) told->hopeless = true;
+    }
+
     void run() {
-        // So many blocks may be begun when those before them wait: a limit on memory, not on the
-        // target, since blocks that wait for later ones hang there too.
+        // So many blocks may be begun when those before them wait: a limit on memory.
         size_t most = launch.shape.cooperative ? ~size_t{0} : 64;
         while (!launch.failed) {
+            const bool is_full = resident.size() >= most || !more();
+            if (is_full && gets_nowhere(most)) {
+                patience.begin();
+                if (has_room(most)) {
+                    most = in_order ? 2 * most : most + 1;
+                    in_order = true;
+                    __atomic_fetch_add(&launch.events, 1, __ATOMIC_RELAXED);
+                } else {
+                    tell_why();
+                }
+            }
             if (resident.size() < most && more()) {
                 if (begin()) continue;
                 if (!resident.empty() && !launch.shape.cooperative) {
@@ -292,7 +375,7 @@ struct Watchdog {
         }
     }
     bool progressed() {  // a block has finished: it gets the time again
-        const uint64_t now = __atomic_load_n(&launch->finished, __ATOMIC_RELAXED);
+        const uint64_t now = __atomic_load_n(&launch->events, __ATOMIC_RELAXED);
         if (attempts || now == finished) return false;
         finished = now;
         deadline = std::chrono::steady_clock::now() + limit;
@@ -373,6 +456,20 @@ const void* standing(const void* ucontext) {
     }
     return s.found;
 }
+
+}  // namespace
+
+const void* place_in_kernel() {
+    Search s{nullptr, nullptr, nullptr, true};
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(context().launch->call.run), &info)) {
+        s.module = info.dli_fbase;
+        _Unwind_Backtrace(visit, &s);
+    }
+    return s.found;
+}
+
+namespace {
 
 // A switch is under way: the stack is not that of the thread that is to run.
 bool between_threads(const void* ucontext) {
@@ -579,9 +676,10 @@ bool run_alone(const Shape& shape, const Call& call) {
     close_buffers();
     take_launch_wrote();
     if (checking()) check::begin_launch(l);
-    const bool alone = checking() || shape.cooperative || l.blocks < 2;
+    l.alone = checking() || shape.cooperative || l.blocks < 2;
     Team& t = team();
-    const unsigned helpers = alone || config.workers < 2 ? 0 : (unsigned)config.workers - 1;
+    const unsigned helpers = l.alone || config.workers < 2 ? 0 : (unsigned)config.workers - 1;
+    l.alone = helpers == 0;
     if (config.limit_s > 0) watchdog().arm(l, config.limit_s, t.enlist(helpers));
     else t.enlist(helpers);
     t.run(l, helpers);

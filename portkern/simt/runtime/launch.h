@@ -12,7 +12,9 @@ struct Launch {
     size_t shared_top;     // where the next variable of shared memory goes
     size_t shared_used;    // bytes that count against the target's limit
     volatile bool failed;
-    uint64_t finished = 0;  // blocks; changed and read atomically
+    uint64_t events = 0;  // blocks that finished, and more let in; changed and read atomically
+    uint64_t begun = 0;   // blocks; of one OS thread that runs them all
+    bool alone = false;   // it does
 };
 
 // What cudaGetLastError says about launches; 0: none. The numbers are CUDA's for both languages

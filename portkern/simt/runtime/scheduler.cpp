@@ -17,8 +17,8 @@ int warpSize = 32;
 namespace simt {
 
 SIMT_TLS Block* block;
-SIMT_TLS unsigned polls;
-SIMT_TLS const volatile void* polled_at;
+constexpr unsigned polls_at_once = 64, turns_at_once = 128;
+SIMT_TLS unsigned polls = polls_at_once, turns = turns_at_once;
 Config config;
 Facts facts = {};
 
@@ -284,10 +284,6 @@ void make_table(Context& c, unsigned done) {  // threads below `done` have run t
     c.first_turn = c.last_turn = 0;
     c.queued = 0;
     for (NamedBarrier& b : c.named) b = {0, 0};
-    if (facts.waves) {
-        std::fill_n(c.taken, c.threads, nullptr);
-        std::fill_n(c.fruitless, c.threads, 0);
-    }
 }
 
 SIMT_SELDOM void make_fibers(Context& c) {
@@ -335,6 +331,7 @@ bool agree(const Fiber* lanes, Mask need, const Fiber& with) {
 }
 
 void carry_out(Context& c, unsigned warp, Mask present, Fiber* last) {
+    ++c.progress;
     Warp& w = c.warps[warp];
     Fiber* lanes = &c.table[warp * (size_t)warpSize];
     const void* own[64];
@@ -365,18 +362,32 @@ bool before(Site a, Site b) {
     return a->_M_column < b->_M_column;
 }
 
-// Without a mask: when all lanes of the warp wait, those at the first place in the source are the
-// converged ones. A divergent warp reconverges after a branch, which is further down.
+// Where a lane waits that is in so many statements: at an operation in the innermost of them,
+// before one of its branches, or at its end. What has the highest level comes first.
+enum class Waits : uint16_t { at_end, at_branch, within };
+uint16_t level_of(const Context& c, Waits where) {
+    return (uint16_t)(4 * c.depth[c.rank] + (unsigned)where);
+}
+bool is_within(const Fiber& f) { return f.level % 4 == (unsigned)Waits::within; }
+
+// Without a mask: when all lanes of the warp wait, those deepest in statements, and of these those
+// at the first place in the source, are the converged ones. A divergent warp reconverges after a
+// branch, which is further down.
 void settle_active(Context& c, unsigned warp, Fiber* last) {
     Warp& w = c.warps[warp];
     Fiber* lanes = &c.table[warp * (size_t)warpSize];
     const Fiber* first = nullptr;
     for_lanes(w.active, [&](unsigned l) {
-        if (!first || before(lanes[l].at, first->at)) first = &lanes[l];
+        const Fiber& f = lanes[l];
+        if (!first || f.level > first->level ||
+            (f.level == first->level && before(f.at, first->at)))
+            first = &f;
     });
     Mask group = 0;
     for_lanes(w.active, [&](unsigned l) {
-        if (lanes[l].at == first->at && lanes[l].complete == first->complete) group |= bit(l);
+        const Fiber& f = lanes[l];
+        if (f.at == first->at && f.complete == first->complete && f.level == first->level)
+            group |= bit(l);
     });
     for_lanes(group, [&](unsigned l) { lanes[l].mask = group; });
     carry_out(c, warp, group, last && (group & bit(last->lane)) ? last : nullptr);
@@ -482,6 +493,7 @@ void note_divergence(const Context& c) {
 
 SIMT_SELDOM void release_barrier(Context& c) {
     c.spins = 0;
+    ++c.progress;
     if (SIMT_UNLIKELY(c.mixed || c.exited)) note_divergence(c);
     c.votes = c.tally;
     c.waiting = 0;
@@ -581,6 +593,7 @@ Turn next_fiber() {
     Fiber& f = c.table[c.rank];
     f.state = State::done;
     c.spins = 0;
+    ++c.progress;
     ++c.exited;
     Warp& w = c.warps[f.warp];
     w.live &= ~bit(f.lane);
@@ -630,7 +643,8 @@ Turn arrive_named(Mask mask, void* own, Complete complete, Site at, Sync sync) {
     return next_turn(c, f);
 }
 
-Turn arrive_active(void* own, Complete complete, Site at) {
+namespace {
+Turn arrive_at(void* own, Complete complete, Site at, Waits where) {
     Context& c = context();
     Fiber& f = self(c);
     Warp& w = c.warps[f.warp];
@@ -639,12 +653,18 @@ Turn arrive_active(void* own, Complete complete, Site at) {
     f.mask = 0;
     f.at = at;
     f.sync = Sync::registers;
+    f.level = level_of(c, where);
     f.state = State::active;
     w.active |= bit(f.lane);
     if (all_blocked(c, w)) settle_active(c, f.warp, &f);
     if (f.state != State::running) return next_turn(c, f);
     c.met = f.mask;
     return {};
+}
+}  // namespace
+
+Turn arrive_active(void* own, Complete complete, Site at) {
+    return arrive_at(own, complete, at, Waits::within);
 }
 
 Turn arrive_barrier(bool predicate, Site at) {
@@ -722,18 +742,95 @@ void meet(unsigned id, unsigned threads, bool wait, Site at) {
     take_turn(next_turn(c, f));
 }
 
+namespace {
+
+#if defined(__x86_64__)
+constexpr int registers_below = 5 * 8;  // the address of a function's frame
+#else
+constexpr int registers_below = 0;
+#endif
+
+// Of each word from there to the top of the running thread's stack.
+SIMT_SELDOM uint32_t hash_of_stack(const Context& c, const char* from) {
+    const char* end = stack_top(c, c.stack);
+    uint64_t hash = 14695981039346656037ull;
+    for (; from + 8 <= end; from += 8) {
+        uint64_t word;
+        memcpy(&word, from, 8);
+        hash = (hash ^ word) * 1099511628211ull;
+        hash ^= hash >> 29;
+    }
+    return (uint32_t)hash | 1;
+}
+
+// Whether the running thread was in this state when it gave way before: it only waits, and nothing
+// that it does ends that.
+bool is_back(Context& c, const char* stack) {
+    uint32_t* states = c.states[c.rank];
+    const uint32_t now = hash_of_stack(c, stack);
+    if (std::find(states, states + kept_states, now) != states + kept_states) return true;
+    std::copy_backward(states, states + kept_states - 1, states + kept_states);
+    states[0] = now;
+    return false;
+}
+
+[[noreturn]] void report_hopeless(Context& c) {
+    set_launch_error(launch_timeout);
+    unsigned in_it = 0;
+    const Launch& l = *c.launch;
+    const Fiber* left = l.begun == l.blocks ? left_behind(c, &in_it) : nullptr;
+    if (left)
+        fatal(312, left->at,
+              "lane %u waits in this statement for what lane %u of its wave does behind it: the wave "
+              "leaves it as a whole, so neither goes on", in_it, left->lane);
+    char where[256];
+    describe_waiting(c, where, sizeof where);
+    report(315, Place(place_in_kernel()), Place(),
+           "threads wait for what none of those that have begun does; %llu of %llu blocks have%s%s",
+           (unsigned long long)l.begun, (unsigned long long)l.blocks, where[0] ? "; others: " : "",
+           where);
+    abandon();
+}
+
+}  // namespace
+
+const Fiber* left_behind(const Context& c, unsigned* in_it) {
+    if (!facts.waves || !c.fibers) return nullptr;
+    for (unsigned w = 0; w < warps_of(c); ++w) {
+        const Fiber* lanes = &c.table[w * (size_t)warpSize];
+        const Warp& warp = c.warps[w];
+        const Fiber* left = nullptr;
+        for_lanes(warp.active, [&](unsigned l) {
+            if (!is_within(lanes[l]) && (!left || lanes[l].level > left->level)) left = &lanes[l];
+        });
+        const Mask blocked = warp.masked | warp.active | warp.barrier;
+        bool goes_round = false;
+        for_lanes(warp.live & ~blocked, [&](unsigned l) {
+            if (goes_round || lanes[l].state == State::named) return;
+            goes_round = true;
+            *in_it = l;
+        });
+        if (left && goes_round) return left;
+    }
+    return nullptr;
+}
+
 void spin() {
     if (!block) return;
     Context& c = context();
     Fiber& f = self(c);
-    Warp& w = c.warps[f.warp];
-    w.priority = --c.lowest;  // whoever polls goes behind those it waits for
+    __builtin_unwind_init();  // the caller's registers are on the stack from here on
+    if (!is_back(c, static_cast<const char*>(__builtin_frame_address(0)) - registers_below))
+        ++c.progress;
+    c.warps[f.warp].priority = --c.lowest;  // whoever polls goes behind those it waits for
     const bool alone = c.head == c.tail && c.started == c.threads;
     if (alone || ++c.spins > 4 * c.threads) {  // only another block can help
         c.spins = 0;
         c.phase = Phase::stalled;
         c.stalled = &f;
-        return switch_threads(turn_of_main(c, &f.standing));
+        switch_threads(turn_of_main(c, &f.standing));
+        if (SIMT_UNLIKELY(c.hopeless)) report_hopeless(c);
+        return;
     }
     take_turn(step_aside(c, f, next_fresh(c)));  // or those that poll would only wake each other
 }
@@ -743,40 +840,30 @@ void step() {
     take_turn(step_aside(c, self(c), next_fresh(c)));
 }
 
-// Whether the running thread polls what a lane took that now waits for it: neither goes on.
-const Fiber* holder_in_wave(Context& c, const Fiber& me) {
-    constexpr unsigned enough = 8;  // a loop that tries again until it succeeds comes through
-    const Fiber* lanes = &c.table[me.warp * (size_t)warpSize];
-    const Fiber* holder = nullptr;
-    for_lanes(c.warps[me.warp].active, [&](unsigned l) {
-        if (c.taken[&lanes[l] - c.table] == polled_at) holder = &lanes[l];
-    });
-    uint8_t& turns = c.fruitless[c.rank];
-    turns = holder ? (uint8_t)(turns + 1) : 0;
-    return turns > enough ? holder : nullptr;
-}
-
 void polled_slowly() {
-    if (SIMT_UNLIKELY(facts.waves) && block && block->fibers && polled_at) {
-        Context& c = context();
-        const Fiber& me = c.table[c.rank];
-        if (const Fiber* holder = holder_in_wave(c, me)) {
-            set_launch_error(launch_timeout);
-            fatal(312, holder->at,
-                  "lane %u polls for what lane %u of its wave took and gives back behind this loop: "
-                  "the wave leaves the loop as a whole, so neither goes on", me.lane, holder->lane);
-        }
-    }
+    polls = polls_at_once;
+    spin();
+}
+void turned_slowly() {
+    turns = turns_at_once;
     spin();
 }
 
-void wait_for_wave(Site at) {
+void enter_statement() {
     Context& c = context();
-    self(c);
-    c.taken[c.rank] = polled_at;
-    c.fruitless[c.rank] = 0;
-    together_active((void*)nullptr, (Complete) nullptr, at);
-    c.taken[c.rank] = nullptr;
+    ++c.depth[c.rank];
+}
+
+void leave_statement(Site at) {
+    Context& c = context();
+    take_turn(arrive_at(nullptr, nullptr, at, Waits::at_end));
+    --c.depth[c.rank];
+}
+
+// Which of two branches a compiler puts first is its own affair.
+void enter_branch(int which, Site at) {
+    const bool is_later = (config.order == Order::reverse) != (which == 1);
+    if (is_later) take_turn(arrive_at(nullptr, nullptr, at, Waits::at_branch));
 }
 
 // ---- blocks, for launch.cpp
@@ -814,7 +901,10 @@ void begin_block(Context& c, Launch& launch, uint64_t number) {
     c.layout = launch.layout;
     c.exited = c.waiting = c.head = c.tail = c.named_waiting = c.spins = 0;
     c.started = 1;
-    c.grid = false;
+    c.grid = c.hopeless = false;
+    c.progress = 0;
+    memset(c.states, 0, c.threads * sizeof c.states[0]);
+    memset(c.depth, 0, c.threads * sizeof c.depth[0]);
     c.random = (config.seed * 0x9E3779B97F4A7C15ull ^ number * 0xD1B54A32D192ED03ull) | 1;
     begin_shared(c);
     reset_slots(c);

@@ -30,6 +30,7 @@ class SourceDraft:
         self.code, self.name, self.world = code, name, world
         self.places: dict[int, SourcePlace] = {}
         self.declared: dict[str, int] = {}  # __shared__ at namespace scope: where first
+        self.constant: list[range] = []  # the bodies of constexpr functions
         self.diagnostics: list[Diagnostic] = []
         self._edits: list[Edit] = []
         self._before: dict[int, str] = {}
@@ -53,6 +54,9 @@ class SourceDraft:
         """Lines of their own; what follows is on the line that it was on."""
         line = self.code.tokens[i].line
         self.insert_after(i, "\n".join(["", *lines, f"#line {line} {literal(self.name)}", ""]))
+
+    def is_constant(self, i: int) -> bool:
+        return any(i in body for body in self.constant)
 
     def report(self, i: int, code: str, message: str) -> None:
         """A defect at token ``i``; where another macro or #if may drop it, the compiler says it."""

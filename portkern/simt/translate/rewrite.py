@@ -24,10 +24,10 @@ from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
 from portkern.simt.translate.launches import rewrite_chevrons, rewrite_ggl
+from portkern.simt.translate.reconvergence import STATEMENTS, WAITS, rewrite_statement
 from portkern.simt.translate.shared_memory import rewrite_shared
 from portkern.simt.translate.shuffle_loops import rewrite_shuffles
 from portkern.simt.translate.survey import ASM, Survey, World
-from portkern.simt.translate.waiting_loops import LOOPS, rewrite_loop
 from portkern.toolchain import source_tree
 from portkern.toolchain.source_tree import SourceTree
 
@@ -73,14 +73,26 @@ def _rewrite(
 ) -> Rewritten:
     code = SourceCode(with_uses_expanded(source.removeprefix("\ufeff")))
     draft = SourceDraft(code, name, world)
+    world.waits |= WAITS.search(code.source) is not None
     survey = Survey(code, world, _WATCHED, lambda d: _include(draft, d, include))
     draft.places = survey.places
+    draft.constant = _constant_bodies(draft, survey)
     done = -1
     for i in survey.places:
         if i >= done:
             done = max(done, _construct(draft, i, library))
     _share(draft, survey)
     return Rewritten(f"#line 1 {literal(name)}\n{draft.render()}", tuple(draft.diagnostics))
+
+
+def _constant_bodies(draft: SourceDraft, survey: Survey) -> list[range]:
+    """Of constexpr functions, which have no variables that do something as they end."""
+    code, bodies = draft.code, list[range]()
+    for function in survey.functions:
+        head = code.outside_directives(function.head, function.body)
+        if "constexpr" in set().union(*map(draft.world.stands_for, head)):
+            bodies.append(range(function.body, code.partner[function.body]))
+    return bodies
 
 
 # ---- constructs ---------------------------------------------------------------------------
@@ -120,7 +132,7 @@ _WATCHED = (
     ASM
     | _VECTOR
     | _BOUNDS
-    | LOOPS
+    | STATEMENTS
     | set(_KERNEL_ARGUMENT)
     | {
         "<<<",
@@ -151,8 +163,8 @@ def _construct(draft: SourceDraft, i: int, library: bool) -> int:
         _constant(draft, i, words)
     elif words & ASM:
         return _asm(draft, i)
-    elif text in LOOPS:
-        rewrite_loop(draft, i)
+    elif text in STATEMENTS:
+        rewrite_statement(draft, i)
         if text == "for":
             rewrite_shuffles(draft, i)
     elif text in _BOUNDS:

@@ -86,6 +86,7 @@ class World:
     words: dict[str, frozenset[str]] = field(default_factory=dict)  # what a macro stands for
     shared: dict[str, str] = field(default_factory=dict)  # namespace-scope __shared__: its local
     stubs: int = 0
+    waits: bool = False  # a thread may wait for what another one stores
 
     def define(self, macro: Macro) -> None:
         self.macros.setdefault(macro.name, []).append(macro)

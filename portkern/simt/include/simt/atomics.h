@@ -30,7 +30,7 @@ SIMT_NO_CHECK static inline T atomic_load(const volatile T* p, Scope scope) {
     note_atomic(p, sizeof(T), scope, false);
     const auto* word = reinterpret_cast<const volatile AtomicWord<T>*>(p);
     const Word<sizeof(T)> bits = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    polled(p);
+    polled();
     return same_bits<T>(bits);
 }
 
@@ -47,7 +47,7 @@ SIMT_NO_CHECK static inline T atomic_exchange(volatile T* p, T value, Scope scop
     auto* word = reinterpret_cast<volatile AtomicWord<T>*>(p);
     const Word<sizeof(T)> bits =
         __atomic_exchange_n(word, same_bits<Word<sizeof(T)>>(value), atomic_order);
-    polled(p);
+    polled();
     return same_bits<T>(bits);
 }
 
@@ -59,7 +59,7 @@ SIMT_NO_CHECK static inline T atomic_cas(volatile T* p, T expected, T value, Sco
     Word<sizeof(T)> bits = same_bits<Word<sizeof(T)>>(expected);
     __atomic_compare_exchange_n(word, &bits, same_bits<Word<sizeof(T)>>(value), false,
                                 atomic_order, __ATOMIC_ACQUIRE);
-    polled(p);
+    polled();
     return same_bits<T>(bits);
 }
 
@@ -79,15 +79,15 @@ SIMT_NO_CHECK static inline T atomic_update(volatile T* p, T value, Scope scope,
 }
 
 // Adding zero is how some code reads an atomic in a loop.
-static inline void polled_if(bool reads, const volatile void* p) {
-    if (reads) polled(p);
+static inline void polled_if(bool reads) {
+    if (reads) polled();
 }
 
 template <class T>
 SIMT_NO_CHECK static inline T fetch_add(volatile T* p, T value, Scope scope) {
     note_atomic(p, sizeof(T), scope, true);
     const T before = __atomic_fetch_add(p, value, atomic_order);
-    polled_if(value == 0, p);
+    polled_if(value == 0);
     return before;
 }
 
@@ -119,7 +119,7 @@ static inline T atomic_and(volatile T* p, T value, Scope scope) {
 template <class T>
 static inline T atomic_or(volatile T* p, T value, Scope scope) {
     const T before = atomic_update(p, value, scope, [](T a, T b) { return (T)(a | b); });
-    polled_if(value == 0, p);
+    polled_if(value == 0);
     return before;
 }
 

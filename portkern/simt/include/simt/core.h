@@ -40,7 +40,9 @@ struct source_location {
 // For accesses on the author's behalf: the place of one is a line of his only where it is inlined.
 #ifdef SIMT_COVER  // branches are counted: those of what a kernel calls are not its own
 #define SIMT_INLINE __attribute__((noinline, unused)) static
+#define SIMT_ALOUD __attribute__((noinline))
 #else
+#define SIMT_ALOUD
 #define SIMT_INLINE __attribute__((always_inline)) static inline
 #endif
 
@@ -235,12 +237,11 @@ SIMT_API void mbarrier_arrived(const void* barrier);
 SIMT_API void mbarrier_passed(const void* barrier);
 SIMT_API void copy_engine(bool moves);  // who counts accesses counts no lanes' until it ends
 // After an atomic: a thread that polls gives way to the one it waits for.
+// Counts go down to 0: what a register holds of them is then the same each time.
 SIMT_API void polled_slowly();
 extern SIMT_TLS unsigned polls;
-extern SIMT_TLS const volatile void* polled_at;  // what the running thread polled last
-static inline void polled(const volatile void* p = nullptr) {
-    polled_at = p;
-    if (SIMT_UNLIKELY((++polls & 63) == 0)) polled_slowly();
+static inline void polled() {
+    if (SIMT_UNLIKELY(--polls == 0)) polled_slowly();
 }
 
 // ---- diagnostics -------------------------------------------------------------------------
@@ -340,7 +341,7 @@ struct Facts {
     bool hip;               // language: HIP's masks, error codes and limits
     bool widen_masks;       // at width 64, CUDA's 0xffffffff names all 64 lanes
     bool lockstep;          // lanes of a warp advance together (AMD, NVIDIA before Volta)
-    bool waves;             // AMD: lanes that leave a loop wait for those still in it
+    bool waves;             // AMD: lanes that leave a statement wait for those still in it
     Fp8 fp8;
     unsigned threads_block;
     unsigned block_max[3];
@@ -353,11 +354,48 @@ struct Facts {
 };
 extern Facts facts;
 
-// After a loop that waits by atomics and does not itself release what it waits for. A wave has one
-// program counter: lanes that have left the loop go on when the last of them has.
-SIMT_API void wait_for_wave(Site at);
-static inline void left_waiting_loop(SIMT_AT) {
-    if (SIMT_UNLIKELY(facts.waves) && block) wait_for_wave(at);
-}
+// ---- waves -------------------------------------------------------------------------------
+
+// The running thread begins, or has come to the end of, a statement that other lanes of its wave
+// may be in for longer; begins the second of two branches, or the first.
+SIMT_API void enter_statement();
+SIMT_API void leave_statement(Site at);
+SIMT_API void enter_branch(int which, Site at);
+
+// A loop, or a statement that may hold one. A wave has one program counter: lanes that have left
+// the statement, or passed it by, go on when the last of them has, and of two branches one comes
+// after the other. The rewriter declares one around each where a program can wait.
+SIMT_API void turned_slowly();
+extern SIMT_TLS unsigned turns;
+
+class Statement {
+    bool again_ = false;
+public:
+    // At the beginning of a loop's body: a thread that waits in it gives way. Not before the first
+    // time, which may go with what stands before the loop.
+    SIMT_NO_CHECK SIMT_ALOUD void turn() {
+        if (SIMT_UNLIKELY(again_ && --turns == 0)) turned_slowly();
+        again_ = true;
+    }
+#ifdef SIMT_COVER
+    Statement() {}
+    SIMT_ALOUD void branch(int) {}
+#else
+    SIMT_NO_CHECK explicit Statement(SIMT_AT) : at_(facts.waves && block ? at : nullptr) {
+        if (SIMT_UNLIKELY(at_ != nullptr)) enter_statement();
+    }
+    SIMT_NO_CHECK ~Statement() {
+        if (SIMT_UNLIKELY(at_ != nullptr)) leave_statement(at_);
+    }
+    SIMT_NO_CHECK void branch(int which) {
+        if (SIMT_UNLIKELY(at_ != nullptr)) enter_branch(which, at_);
+    }
+private:
+    const Site at_;  // null: waves of this target do not run so
+public:
+#endif
+    Statement(const Statement&) = delete;
+    Statement& operator=(const Statement&) = delete;
+};
 
 }  // namespace simt
