@@ -19,6 +19,7 @@ from portkern.errors import ConfigError
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
 from portkern.sandbox.jail import Layers
+from portkern.sandbox.jail.users import NOBODY
 from portkern.sandbox.message import Failed
 from portkern.sandbox.session import Answered, Outcome, Session
 from portkern.worker import protocol
@@ -194,6 +195,65 @@ found = len(children)
         limits={"tasks": 64},
     )
     assert 0 < found < 64
+
+
+#: As INSIDE, after which others of the worker's user have ended; with a uid of its own or without.
+BOMB = """
+import json, os, signal, sys, time
+from dataclasses import replace
+from pathlib import Path
+from portkern.sandbox import jail
+from portkern.sandbox.jail import users
+if sys.argv[2] == "shared":
+    users.Users.of = classmethod(lambda cls, process: cls(users.NOBODY, users.NOBODY - 1, False))
+layers = jail.Layers(jail.probe().active - {"cgroup"})
+policy = jail.JailPolicy(Path(sys.argv[1]))
+policy = replace(policy, limits=replace(policy.limits, tasks=64))
+jail.confine(policy, layers)
+print(layers, flush=True)
+sys.stdin.readline()
+children = []
+try:
+    while len(children) < 500:
+        children.append(os.fork())
+        if children[-1] == 0:
+            time.sleep(30)
+            os._exit(0)
+except OSError:
+    pass
+for child in children:
+    os.kill(child, signal.SIGKILL)
+print(len(children))
+"""
+
+
+@pytest.mark.skipif("user" not in sandbox.layers().active, reason="only root has other users")
+@pytest.mark.parametrize("counted", ["alone", "shared"])
+def test_a_bomb_gets_the_share_of_others_that_have_ended_only_where_that_is_said(
+    counted: str, tmp_path: Path
+) -> None:
+    """The system counts all that a user does: what was added for others that were there at the
+    beginning is the bomb's when they end."""
+    others = [subprocess.Popen(["sleep", "60"], user=NOBODY, group=NOBODY) for _ in range(8)]
+    (tmp_path / "scratch").mkdir()
+    inside = subprocess.Popen(
+        [sys.executable, "-c", BOMB, str(tmp_path / "scratch"), counted],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert inside.stdout is not None
+    said = inside.stdout.readline()
+    for other in others:
+        other.kill()
+        other.wait()
+    found = int(inside.communicate("go\n", timeout=60)[0])
+    if counted == "alone":
+        assert 0 < found < 64
+        assert jail.SHARED_TASKS not in said
+    else:
+        assert found > 64
+        assert jail.SHARED_TASKS in said
 
 
 def test_a_memory_bomb_is_an_error_in_the_worker(inside: Inside) -> None:

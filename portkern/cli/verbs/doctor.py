@@ -15,7 +15,7 @@ from portkern.cli import json_output
 from portkern.cli.config import resolve
 from portkern.printable import printable
 from portkern.sandbox import session
-from portkern.sandbox.jail import LAYERS, Layers
+from portkern.sandbox.jail import LAYERS, SHARED_TASKS, Layers
 from portkern.spec import registry, target
 from portkern.spec.backend import Backend, Missing, Ready, Venue
 from portkern.spec.target import Target
@@ -218,3 +218,10 @@ def _print_containment(console: Console, layers: Layers) -> None:
     console.print(Text(f"kernels are confined by: {layers}"))
     for name, why in layers.missing.items():
         console.print(Text(f"- no {name} (keeps out {LAYERS[name]}): {printable(why)}"))
+    if not layers.counts_alone:
+        console.print(
+            Text(
+                f"- {SHARED_TASKS}: a limit on tasks allows as many more as others end meanwhile; "
+                "needs a cgroup, or Linux 5.14 with user namespaces"
+            )
+        )

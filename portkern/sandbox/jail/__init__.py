@@ -31,6 +31,8 @@ LAYERS = {
     "landlock": "files outside the worker's own (where there are no namespaces)",
     "cgroup": "more memory and tasks than granted",
 }
+#: Said of a machine where no layer counts a worker's tasks apart.
+SHARED_TASKS = "tasks counted with the user's others"
 _SEPARATE = system.NEWNS | system.NEWIPC | system.NEWUTS | system.NEWNET | system.NEWPID
 
 
@@ -43,7 +45,21 @@ class Layers:
 
     def __str__(self) -> str:
         used = self.active - ({"landlock"} if "namespaces" in self.active else set())
-        return "+".join(name for name in LAYERS if name in used) or "none"
+        named = "+".join(name for name in LAYERS if name in used) or "none"
+        return named if self.counts_alone else f"{named}, {SHARED_TASKS}"
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether a worker's tasks are counted apart from those that its user has beside. If not,
+        each of these that ends while it runs is one more that it may have."""
+        return "cgroup" in self.active or self.has_own_count
+
+    @property
+    def has_own_count(self) -> bool:
+        """The same without a cgroup, which cannot always be made."""
+        if "user" in self.active:
+            return Users.of(os.getpid()).alone
+        return "namespaces" in self.active and limits.counts_by_namespace()
 
     def only(self, names: str) -> Layers:
         """Those that ``names`` allows: a list with commas, ``all`` or ``none``.
@@ -120,6 +136,8 @@ def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Lau
     ended. ``grouped``: it is in a cgroup that counts its tasks. What is returned starts programs,
     where the policy has any. Raises OSError when a layer that worked before does not."""
     layers.check()
+    if "cgroup" in layers.active and not grouped and not layers.has_own_count:
+        raise OSError("no cgroup can be made any more, and nothing else counts its tasks apart")
     users = Users.of(os.getpid()) if "user" in layers.active else None
     others = _tasks_beside(layers, users, grouped=grouped)
     if "namespaces" in layers.active:
@@ -145,14 +163,12 @@ def _tasks_beside(layers: Layers, users: Users | None, *, grouped: bool) -> int 
     """What counts against the worker's limit on tasks: nothing, where it has a user of its own, or
     a user namespace of a kernel that counts by these; else whatever its user does, in other runs
     too. None where only a cgroup tells them apart."""
-    if users is not None and users.alone:
+    if layers.has_own_count:
         return 0
     if grouped:
         return None
     if users is not None:
         return limits.tasks_of(users.worker)
-    if "namespaces" in layers.active and limits.counts_by_namespace():
-        return 0
     return limits.tasks_of(os.getuid()) - 1  # this process is the worker's
 
 
@@ -245,7 +261,7 @@ def probe() -> Layers:
     tree = Path("/tmp/portkern-probe")
     attempt(
         "namespaces",
-        lambda: confine(JailPolicy(tree), Layers(frozenset({"namespaces"} | active))),
+        lambda: confine(JailPolicy(tree), Layers(frozenset({"namespaces"} | active - {"cgroup"}))),
         "needs root, or unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), and Linux 5.12",
     )
