@@ -17,6 +17,7 @@ import pytest
 
 from portkern.errors import WorkerError
 from portkern.evaluator.jailed_process import JailedOutcome, JailedProcesses
+from portkern.port import triton_proof, triton_worker
 from portkern.port.proof import meddling, recording
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
@@ -446,3 +447,42 @@ def test_a_text_that_meddles_is_no_proof(code: str) -> None:
 )
 def test_an_honest_text_is_none_that_meddles(code: str) -> None:
     assert meddling.meddles(f"int main() {{ {code} }}") == ""
+
+
+def test_what_a_triton_library_prints_is_no_answer() -> None:
+    known: dict[int, dict[str, object]] = {}
+    said = "\n".join(
+        [
+            '{"number": 1, "written": {}}',  # a module prints it when it is imported
+            'mark{"begins": 7}',
+            'mark{"begins": 2}',
+            'mark{"number": 9, "error": "of none that was wanted"}',
+            'mark{"number": true, "error": "of none"}',
+            f"mark{'[' * 100_000}",
+        ]
+    )
+    assert triton_worker._read(said, "mark", frozenset({1, 2}), known) == 2
+    assert known == {}
+    assert triton_worker._read('mark{"number": 2}', "mark", frozenset({2}), known) is None
+    assert known == {2: {"number": 2}}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {}, {"written": []}, {"written": {"x": 3}}, {"written": {"x": {"type": "float32"}}},
+        {"type": "float99"}, {"count": -1}, {"count": 1e30}, {"values": "not base64 !"},
+        {"places": ["a"]}, {"lines": ["1"]}, {"all_lines": 7},
+    ],
+)  # fmt: skip
+def test_a_forged_answer_of_a_triton_library_says_nothing(forged: dict[str, object]) -> None:
+    own = {"type": "float32", "count": 1, "places": "d", "values": "AAAAAA=="}
+    good: dict[str, object] = {"written": {"x": own}, "lines": [3], "all_lines": [3, 4]}
+    assert "unknown" not in triton_proof._formed(good)
+    if forged.keys() <= own.keys():
+        bad = good | {"written": {"x": own | forged}}
+    else:
+        bad = good | forged
+    if not forged:
+        bad = {}
+    assert "no form that is known" in str(triton_proof._formed(bad)["unknown"])

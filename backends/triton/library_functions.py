@@ -46,7 +46,7 @@ def answer_all(file: Path, answered: Answer) -> int:
     for request in asked["requests"]:
         if request["number"] not in asked["wanted"]:
             continue
-        _say({"begins": request["number"]})
+        _say(asked["mark"], {"begins": request["number"]})
         begin = time.monotonic()
         try:
             answer = answered(asked["root"], request, asked["each_s"])
@@ -55,12 +55,13 @@ def answer_all(file: Path, answered: Answer) -> int:
             answer = {"error": _words(error)}
         signal.setitimer(signal.ITIMER_PROF, 0)
         answer |= {"number": request["number"], "seconds": round(time.monotonic() - begin, 3)}
-        _say(answer)
+        _say(asked["mark"], answer)
     return 0
 
 
-def _say(answer: Mapping[str, object]) -> None:
-    sys.stdout.write(f"\n{json.dumps(answer)}\n")
+def _say(mark: str, answer: Mapping[str, object]) -> None:
+    """After a mark: what a library prints is not an answer."""
+    sys.stdout.write(f"\n{mark}{json.dumps(answer)}\n")
     sys.stdout.flush()
 
 

@@ -230,7 +230,7 @@ def _result(
 def _resources(facts: Mapping[str, object], target: Target) -> TritonResources:
     def number(name: str) -> int:
         value = facts.get(name)
-        return value if isinstance(value, int) else 0
+        return value if type(value) is int and 0 <= value < 1 << 32 else 0
 
     waves = occupancy(
         target,

@@ -11,7 +11,7 @@ import ast
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from portkern.port.triton_library import (
 )
 from portkern.port.triton_source import Setting, TritonConfig, TritonKernel
 from portkern.port.triton_worker import WorkerRequest, answers
+from portkern.sandbox.message import FormError, read
 from portkern.spec.target import Target
 
 #: The worker's, found by name: the core imports no backend.
@@ -88,7 +89,8 @@ def prove(
     # A library is imported once by a process, and what it does then follows from the target.
     for name in (_ORIGINAL, *(target.name for target in targets)):
         own = [request for request in requests if request.target == name]
-        made |= answers(_WORKER, library.root, own, timeout_s, _EACH_S)
+        said = answers(_WORKER, library.root, own, timeout_s, _EACH_S)
+        made |= {number: _formed(answer) for number, answer in said.items()}
     return {
         (place, target.name): _judged(plan, target.name, made)
         for place, plan in plans.items()
@@ -220,6 +222,33 @@ def _outcome(
             why = "the original's own result depends on its configuration, on these inputs"
             return Outcome.UNPROVEN, f"{why}:{_named(settings)}, {differs}"
     return Outcome.PROVEN, ""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What an interpreter says of one buffer; ``places`` is a digest, ``values`` base64."""
+
+    type: str
+    count: int
+    places: str
+    values: str
+
+    def __post_init__(self) -> None:
+        if self.type not in ELEMENTS or self.count < 0:
+            raise FormError(f"{self.count} of {self.type!r:.40} were not written")
+        base64.b64decode(self.values, validate=True)
+
+
+def _formed(answer: Mapping[str, object]) -> dict[str, object]:
+    """What the library's process said, if it is of the form of an answer."""
+    if problem := _problem(answer):
+        return {"unknown": problem}
+    try:
+        written = read(dict[str, _Written], answer.get("written"))
+        lines = {n: read(tuple[int, ...], answer.get(n)) for n in ("lines", "all_lines")}
+    except ValueError as error:
+        return {"unknown": f"its process answered in no form that is known: {error}"}
+    return {"written": {name: asdict(own) for name, own in written.items()}, **lines}
 
 
 def _named(settings: Settings) -> str:

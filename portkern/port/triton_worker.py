@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -53,10 +54,11 @@ def answers(
                     left_s = until - time.monotonic()
                     if not wanted or left_s <= 0:
                         break
-                    _write(file, seen / root.relative_to(top), requests, wanted, each_s)
+                    mark = secrets.token_hex(16)
+                    _write(file, seen / root.relative_to(top), requests, wanted, each_s, mark)
                     asked = _execute(worker, file, requests[0].target, left_s)
                     outcome = processes.run(asked).program
-                    began = _read(outcome.output, known)
+                    began = _read(outcome.output, mark, frozenset(wanted), known)
                     if outcome.status is None:
                         break
                     if began is not None:
@@ -83,11 +85,17 @@ def _execute(worker: str, file: Path, target: str, timeout_s: float) -> Execute:
 
 
 def _write(
-    file: Path, root: Path, requests: Sequence[WorkerRequest], wanted: Sequence[int], each_s: int
+    file: Path,
+    root: Path,
+    requests: Sequence[WorkerRequest],
+    wanted: Sequence[int],
+    each_s: int,
+    mark: str,
 ) -> None:
     asked: dict[str, object] = {
         "root": str(root),
         "each_s": each_s,
+        "mark": mark,
         "wanted": wanted,
         "requests": [asdict(r) for r in requests],
     }
@@ -102,25 +110,28 @@ def _top(root: Path) -> Path:
     return top if os.access(top, os.R_OK) else root
 
 
-def _read(output: str, known: dict[int, dict[str, object]]) -> int | None:
-    """The request that was begun and not answered."""
+def _read(
+    output: str, mark: str, wanted: frozenset[int], known: dict[int, dict[str, object]]
+) -> int | None:
+    """The request that was begun and not answered. Lines about others than were wanted are none of
+    ours."""
     began: int | None = None
-    for said in _lines(output):
+    for said in _lines(output, mark):
         number, begins = said.get("number"), said.get("begins")
-        if isinstance(begins, int):
+        if type(begins) is int and begins in wanted:
             began = begins
-        elif isinstance(number, int):
+        elif type(number) is int and number in wanted:
             known.setdefault(number, dict(said))
             began = None
     return began
 
 
-def _lines(output: str) -> Iterator[Mapping[str, object]]:
+def _lines(output: str, mark: str) -> Iterator[Mapping[str, object]]:
     for line in output.splitlines():
-        if line.startswith('{"'):
+        if line.startswith(mark):
             try:
-                said = json.loads(line)
-            except ValueError:
+                said = json.loads(line.removeprefix(mark))
+            except (ValueError, RecursionError):
                 continue
             if isinstance(said, dict):
                 yield said
