@@ -321,6 +321,28 @@ def test_awkward_launches_are_read(text: str, kernel: str, shape: tuple[str, ...
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("auto f = &k<T, 4>; f<<<1, 2>>>(a);", ["k<T,4>"]),
+        ("auto f = ns::k<Traits<N>>; f<<<1, 2>>>(a);", ["k<Traits<N>>"]),
+        ("void (*f)(int*, int) = k; f<<<1, 2>>>(a);", ["k<>"]),
+        ("auto* f{&k<3>}; f<<<1, 2>>>(a);", ["k<3>"]),
+        ("auto f = x < 1 ? k<1> : k<2>; f<<<1, 2>>>(a);", ["k<1>", "k<2>"]),
+        ("auto f = k<1>; if (x) f = &k<2>; f<<<1, 2>>>(a);", ["k<1>", "k<2>"]),
+        ("const auto f[] = {k<1>, k<2>}; f[x]<<<1, 2>>>(a);", ["k<1>", "k<2>"]),
+        ("auto f = (void (*)(int))k<1>; cudaLaunchKernel((void*)f, 1, 2, p, 0, 0);", ["k<1>"]),
+        ("int n = 3; k<<<n, 2>>>(a);", ["k<>"]),
+        ("f<<<1, 2>>>(a);", ["f<>"]),
+    ],
+)
+def test_a_launch_through_a_pointer_is_of_what_the_function_lets_it_point_to(
+    text: str, expected: list[str]
+) -> None:
+    launched = parse(f"void host(int x) {{ {text} }}").launches
+    assert [f"{x.kernel}<{','.join(x.template_arguments)}>" for x in launched] == expected
+
+
+@pytest.mark.parametrize(
     ("macros", "text"),
     [
         ("#define K k<float, 4>\n", "K<<<grid, 256>>>(a, b);"),

@@ -280,3 +280,26 @@ def test_a_makefile_says_what_its_program_is_run_with(
     library = read(tmp_path)
     assert library.arguments(PurePosixPath("one/main.cu")) == expected
     assert library.arguments(PurePosixPath("two/main.cu")) == ()
+
+
+def test_macros_of_a_header_that_launch_or_make_kernels_are_known_where_they_are_used(
+    tmp_path: Path,
+) -> None:
+    header = (
+        "#define BLOCK 64\n#define GO(f, n, ...) f<<<n, BLOCK>>>(__VA_ARGS__)\n"
+        "#define FOR(T, n, ...) GO((k<T>), n, __VA_ARGS__)\n#define NOT_OURS(x) x\n"
+        "#define MAKE(name) __global__ void name##_kernel(int* x) { *x = 1; }\n"
+    )
+    tree(
+        tmp_path,
+        all_dot_h=header,
+        a_dot_cu='#include "all.h"\nMAKE(first)\nvoid f(int* x) {\n  FOR(int, 3, x);\n}\n',
+        b_dot_cu="#define MAKE(name) int name;\nMAKE(second)\n",
+    )
+    files = {str(source.path): source for source in read(tmp_path).sources}
+    (kernel,) = files["a.cu"].kernels
+    (launch,) = files["a.cu"].launches
+    assert (kernel.name, kernel.line) == ("first_kernel", 2)
+    assert (launch.kernel, launch.template_arguments, launch.line) == ("k", ("int",), 4)
+    assert (launch.grid, launch.block, launch.arguments) == ("3", "BLOCK", ("x",))
+    assert not files["b.cu"].kernels

@@ -7,8 +7,9 @@ they are, as text, with the macros that write launches, or parts of them, put in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from portkern.cuda_source.expansion import NoExpansion, expanded, use_at
 from portkern.cuda_source.lexer import CLOSE, OPEN, Kind, Macro, SourceCode, join
@@ -151,6 +152,12 @@ def ggl(code: SourceCode, i: int, variadic: frozenset[str]) -> LaunchSyntax | Br
         first, end = first + 2, end - 1
     arguments = (parts[5][0], last) if len(parts) > 5 else (last, last)
     return LaunchSyntax(i, (first, end), (parts[1][0], parts[4][1]), arguments, last + 1)
+
+
+def has_launch(macro: Macro) -> bool:
+    """Whether the macro's body launches, or has a part of a launch."""
+    texts = [token.text for token in macro.body]
+    return not _NAMES.isdisjoint(texts) or "<<<" in "".join(texts) or is_unfinished(macro)
 
 
 def is_unfinished(macro: Macro) -> bool:
@@ -302,7 +309,51 @@ def _direct(source: SourceMap) -> Iterator[Launch]:
         if launch is not None and not source.is_dead(i):
             function = source.function(i)
             macro = function if source.code.directive(i) is not None else ""
-            yield replace(launch, line=token.line, function=function, macro=macro, at=token.begin)
+            for kernel, template in _meant(source, i, launch):
+                yield replace(
+                    launch,
+                    kernel=kernel,
+                    template_arguments=template,
+                    line=token.line,
+                    function=function,
+                    macro=macro,
+                    at=token.begin,
+                )
+
+
+def _meant(source: SourceMap, at: int, launch: Launch) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """The kernel, or those that a variable of the function may point to, which is launched."""
+    code, (first, _) = source.code, source.body(at)
+    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    for i in range(first, at) if first and not launch.template_arguments else ():
+        if code.text[i] == launch.kernel and code.text[i - 1] not in (".", "->", "::"):
+            for begin, end in _values(code, i, at):
+                pointed = _kernel(source, begin, end)
+                if pointed is not None and pointed[0] != launch.kernel:
+                    found[pointed] = None
+    return found or [(launch.kernel, launch.template_arguments)]
+
+
+def _values(code: SourceCode, i: int, last: int) -> Iterator[Range]:
+    """What the variable at token ``i`` is given there: of a choice both, of an array each."""
+    text, at = code.text, i + 1
+    if text[i - 1] == "*" and text[at] == ")" and text[at + 1] == "(":  # void (*f)(int) = …
+        at = code.partner[at + 1] + 1
+    while text[at] == "[" and code.partner[at] > at:
+        at = code.partner[at] + 1
+    begin = at + (text[at] == "=")
+    if text[begin] == "{" and code.partner[begin] > begin:
+        yield from code.split(begin + 1, code.partner[begin])
+    elif text[at] == "=":
+        end = begin
+        while end < last and text[end] not in (";", ","):
+            end = max(end, code.partner[end] if text[end] in OPEN else end) + 1
+            if text[end - 1] == "<" and (close := code.close_angle(end - 1, last)) > 0:
+                end = close + 1
+        marks = [j for j in range(begin, end) if text[j] in ("?", ":")]
+        bounds = [begin - 1, *marks, end]
+        choices = [(a + 1, b) for a, b in pairwise(bounds)]
+        yield from (choices[1:] if marks else choices)
 
 
 def _uses(source: SourceMap) -> Iterator[Launch]:
@@ -342,8 +393,7 @@ def _writers(source: SourceMap) -> frozenset[str]:
     users: dict[str, set[str]] = {}
     fresh: list[str] = []
     for macro in source.all_macros:
-        code = [token.text for token in macro.body]
-        if not _NAMES.isdisjoint(code) or "<<<" in "".join(code) or is_unfinished(macro):
+        if has_launch(macro):
             fresh.append(macro.name)
         for word in {token.text for token in macro.body if token.kind is Kind.NAME}:
             users.setdefault(word, set()).add(macro.name)

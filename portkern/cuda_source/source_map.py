@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from portkern.cuda_source.conditions import branches
 from portkern.cuda_source.expansion import NoExpansion, expanded
@@ -34,11 +35,17 @@ class Parameter:
 
 
 class SourceMap:
-    """``within``: the source, and the token in it, that a text was made of by macros."""
+    """``within``: the source, and the token in it, that a text was made of by macros; ``around``:
+    macros that other files define."""
 
-    def __init__(self, text: str, within: tuple[SourceMap, int] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        within: tuple[SourceMap, int] | None = None,
+        around: Mapping[str, Macro] = MappingProxyType({}),
+    ) -> None:
         self.code = SourceCode(text)
-        self._within = within
+        self._within, self._around = within, around
 
     # ---- branches ----------------------------------------------------------------------------
 
@@ -84,6 +91,7 @@ class SourceMap:
         """Each definition, with those around a text that a macro wrote."""
         for each in self._defined.values():
             yield from (macro for _, macro in each if macro is not None)
+        yield from self._around.values()
         if self._within is not None:
             yield from self._within[0].all_macros
 
@@ -98,7 +106,9 @@ class SourceMap:
             for begin, macro in reversed(self._defined[name]):
                 if begin < i:
                     return macro
-        return self._within[0].macro_at(name, self._within[1]) if self._within else None
+        if self._within is not None:
+            return self._within[0].macro_at(name, self._within[1])
+        return self._around.get(name) if name not in self._defined else None
 
     def expanded(self, first: int, last: int) -> SourceMap | None:
         """The range as the preprocessor leaves it; None where that has no end."""

@@ -7,7 +7,7 @@ grammar takes for something else hides none. The tree is tree-sitter's, for who 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -26,7 +26,7 @@ from portkern.cuda_source.functions import (
     template,
 )
 from portkern.cuda_source.launches import Launch, launches
-from portkern.cuda_source.lexer import ELSES, IFS
+from portkern.cuda_source.lexer import ELSES, IFS, Macro
 from portkern.cuda_source.source_map import Parameter, SourceMap
 
 if TYPE_CHECKING:
@@ -57,9 +57,11 @@ class Kernel:
 class Syntax:
     """A source that was read. What ``#if 0`` takes out is not there."""
 
-    def __init__(self, text: str, markers: Markers) -> None:
+    def __init__(
+        self, text: str, markers: Markers, macros: Mapping[str, Macro] = MappingProxyType({})
+    ) -> None:
         self.text = text
-        self._map = SourceMap(text)
+        self._map = SourceMap(text, around=macros)
         self._markers = {**markers, **self.markers}
 
     @cached_property
@@ -120,7 +122,8 @@ class Syntax:
     def _made(self) -> Iterator[Kernel]:
         """The kernels that macros write, with the lines and offsets of the uses."""
         code, i = self._map.code, 0
-        makers = {name for name in self._map.macros if self._makes_kernels(name)}
+        known = {macro.name: macro for macro in self._map.all_macros}
+        makers = {name for name in known if self._makes_kernels(name, known)}
         while makers and i < len(code.tokens) - 1:
             macro = self._map.macro_at(code.text[i], i) if code.text[i] in makers else None
             end = use_at(code, i, macro) if macro and code.directive(i) is None else None
@@ -140,14 +143,14 @@ class Syntax:
                 )
             i = end
 
-    def _makes_kernels(self, name: str) -> bool:
+    def _makes_kernels(self, name: str, macros: Mapping[str, Macro]) -> bool:
         """Whether a kernel's body stands in the macro, or in one that it uses."""
         reached, fresh = {name}, [name]
         while fresh:
-            texts = {token.text for token in self._map.macros[fresh.pop()].body}
+            texts = {token.text for token in macros[fresh.pop()].body}
             if "{" in texts and not texts.isdisjoint({KERNEL, *self._markers}):
                 return True
-            more = texts & self._map.macros.keys() - reached
+            more = texts & macros.keys() - reached
             reached |= more
             fresh += more
         return False
@@ -204,6 +207,11 @@ class Syntax:
         return sizes, lengths
 
 
-def parse(text: str, *, markers: Markers = MappingProxyType({})) -> Syntax:
-    """``markers`` are those of other files. Never fails."""
-    return Syntax(text, markers)
+def parse(
+    text: str,
+    *,
+    markers: Markers = MappingProxyType({}),
+    macros: Mapping[str, Macro] = MappingProxyType({}),
+) -> Syntax:
+    """``markers`` and ``macros`` are those of other files. Never fails."""
+    return Syntax(text, markers, macros)

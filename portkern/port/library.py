@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source import conditions, strings, syntax
-from portkern.cuda_source.functions import KERNEL
+from portkern.cuda_source.shared_macros import shared_macros, shared_markers
 from portkern.cuda_source.strings import KernelText
 from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.errors import ConfigError
@@ -28,6 +28,8 @@ _ALWAYS = frozenset([".cu", ".hip"])
 _PERHAPS = frozenset(
     ".cuh .cpp .cc .cxx .c .h .hh .hpp .hxx .inl .inc .ipp .tpp .cuda .h_ .impl".split()
 )
+#: What other files do not include.
+_NOT_INCLUDED = _ALWAYS | {".c", ".cc", ".cpp", ".cxx"}
 _LEFT_OUT = frozenset(
     ".git .hg .svn __pycache__ .venv venv node_modules build _build dist site-packages "
     ".tox .mypy_cache .pytest_cache CMakeFiles".split()
@@ -323,19 +325,15 @@ class _Reading:
         self, by_folder: dict[Path, BuildSettings]
     ) -> tuple[tuple[SourceFile, ...], tuple[SourceFile, ...]]:
         """Sources, and headers. Macros that stand for ``__global__`` are known to all."""
-        markers = {
-            name: marks
-            for source in self._texts.values()
-            if "__global__" in source.text and "define" in source.text
-            for name, marks in syntax.parse(source.text).markers.items()
-            if KERNEL in marks
-        }
+        markers = shared_markers(source.text for source in self._texts.values())
+        included = (name for name in self._texts if name.suffix.lower() not in _NOT_INCLUDED)
+        macros = shared_macros(self._texts[name].text for name in included)
         sources: list[SourceFile] = []
         headers: list[SourceFile] = []
         for name, source in self._texts.items():
             has_device = _DEVICE.search(source.text) or any(m in source.text for m in markers)
             is_source = name.suffix.lower() in _ALWAYS or bool(has_device)
-            tree = syntax.parse(source.text, markers=markers) if is_source else None
+            tree = syntax.parse(source.text, markers=markers, macros=macros) if is_source else None
             file = SourceFile(
                 name,
                 source.text,
@@ -347,7 +345,7 @@ class _Reading:
             )
             if is_source:
                 sources.append(file)
-            elif name.suffix.lower() not in (".c", ".cc", ".cpp", ".cxx"):
+            elif name.suffix.lower() not in _NOT_INCLUDED:
                 headers.append(file)
         return tuple(sources), tuple(headers)
 

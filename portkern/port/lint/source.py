@@ -9,13 +9,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from portkern.cuda_source import conditions
 from portkern.cuda_source.blanked import blanked
 from portkern.cuda_source.constants import integer
 from portkern.cuda_source.functions import Function as Definition
-from portkern.cuda_source.lexer import SourceCode
+from portkern.cuda_source.lexer import Macro, SourceCode
+from portkern.cuda_source.shared_macros import shared_macros
 from portkern.cuda_source.syntax import Syntax, parse
 
 _HASH = re.compile(r"""(?P<string>"[^"\n]*"|'[^'\n]*')|(?P<comment>(?:(?<=\s)|^)\#[^\n]*)""", re.M)
@@ -111,7 +112,7 @@ class Source:
     def syntax(self) -> Syntax:
         """Its functions and launches; what a compiler for another vendor sees is not there."""
         around = {k: v for header in self.headers for k, v in header.syntax.markers.items()}
-        return parse(self.code, markers=around)
+        return parse(self.code, markers=around, macros=_macros_of(self.headers))
 
     @cached_property
     def _brackets(self) -> dict[int, int]:
@@ -226,6 +227,12 @@ class Source:
         start = max(self.code.rfind(mark, 0, at) for mark in ";{}") + 1
         stop = re.compile(r"[;{}]").search(self.code, at)
         return self.code[start : stop.start() if stop else len(self.code)]
+
+
+@lru_cache(maxsize=64)
+def _macros_of(headers: tuple[Source, ...]) -> Mapping[str, Macro]:
+    """Those of headers that write launches or kernels."""
+    return shared_macros(header.code for header in headers)
 
 
 def _branches(

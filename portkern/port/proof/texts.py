@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from portkern.cuda_source.functions import Markers
+from portkern.cuda_source.lexer import Macro
+from portkern.cuda_source.shared_macros import shared_macros, shared_markers
 from portkern.cuda_source.syntax import Kernel, Launch, Syntax, parse
 from portkern.port.proof.element import aliases, element_of
 from portkern.port.proof.findings import Text
@@ -34,8 +38,11 @@ class SourceTexts:
             linked = read(path)
             self._collect(linked, path.parent, others)
             others[path] = linked
-        self.own = _parsed(source.path, text)
-        self.files = (self.own, *(_parsed(path, inner) for path, inner in others.items()))
+        texts = {source.path: text, **others}
+        markers = shared_markers(texts.values())
+        macros = shared_macros(texts.values())
+        self.files = tuple(_parsed(*file, markers, macros) for file in texts.items())
+        self.own = self.files[0]
         self.whole = "\n".join([*others.values(), text])
 
     @cached_property
@@ -95,8 +102,8 @@ class SourceTexts:
                 break
 
 
-def _parsed(path: Path, text: str) -> Text:
-    syntax = parse(text)
+def _parsed(path: Path, text: str, markers: Markers, macros: Mapping[str, Macro]) -> Text:
+    syntax = parse(text, markers=markers, macros=macros)
     return Text(path, text, syntax.kernels, syntax.launches, _namespaces(syntax))
 
 
