@@ -448,7 +448,7 @@ def test_a_slower_kernel_stays_so_until_it_is_mended() -> None:
     mended = the_last(season(*fine, *slow, 1.0))
     assert mended.change is Change.FIXED and "slower since night-10, 15 nights" in mended.detail
     assert the_last(season(*fine, *slow, 1.0, 1.0)).change is Change.UNCHANGED
-    partly = the_last(season(*fine, *slow, 1.2))
+    partly = the_last(season(*fine, *slow, 1.15))
     assert partly.change is Change.SLOWER and partly.nights == 16
 
 

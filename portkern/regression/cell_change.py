@@ -47,6 +47,12 @@ class CellChange:
         return self.nights > 1
 
     @property
+    def doubtful(self) -> bool:
+        """Whether it says of a time what further races are to confirm."""
+        mended = self.change is Change.FIXED and self.moved is not None
+        return mended or (self.change.timed and not self.stays)
+
+    @property
     def regressed(self) -> bool:
         """What always failed is no regression; what failed once and was not mended is one."""
         forgotten = self.change is Change.STILL_FAILING and bool(self.last_good)

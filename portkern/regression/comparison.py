@@ -84,9 +84,9 @@ class Comparison:
 
     @property
     def unconfirmed(self) -> list[Series]:
-        """Those whose time is another since this run, and of which there are too few further
-        times."""
-        suspects = [one.series for one in self.cells if one.change.timed and not one.stays]
+        """Those whose time is another since this run, or mended, and of which there are too few
+        further times."""
+        suspects = [one.series for one in self.cells if one.doubtful]
         return [one for one in suspects if len(self._races(self.after, one)) < rule.AGAIN]
 
     def _races(self, night: Night, series: Series) -> list[Outcome]:

@@ -23,15 +23,17 @@ from portkern.regression.reference import (
     Level,
     Reference,
     References,
+    Trouble,
     spreads,
 )
 from portkern.regression.rule import Change, Measure
-from portkern.regression.series import Series, changes, incomparable
+from portkern.regression.series import Series, incomparable
 from portkern.regression.timed import Place, Point, Statistic, of, point
 
-#: Of a change, how much the kernel's own time must have moved with it; and how much of a slowdown
-#: must be gone for it to be mended.
-OWN_SHARE, MENDED = 0.5, 0.5
+#: Of a change, how much the kernel's own time must have moved with it.
+OWN_SHARE = 0.5
+#: Of a slowdown, what may be left in the median of a night's races, and in each, if it is mended.
+LEFT, LEFT_IN_EACH = 1 / 3, 1 / 2
 _SOURCE = "the kernel's source"
 _EVALUATOR = "the operator, its options or portkern's evaluator"
 
@@ -100,7 +102,7 @@ class Judgement:
         one = known or Reference()
         if not (new.evidence or new.verdict.bad or one.evidence or one.trouble):
             return self._gone_elsewhere(series, machine, new)
-        because = tuple(changes(one.good, new)) if one.good else ()
+        because = tuple(one.changed(new))
         told = _of_verdicts(one, new) or self._first_here(series, machine, known, new)
         time = None
         if new.timing is not None and not new.verdict.bad:
@@ -159,7 +161,7 @@ class Judgement:
         told = f"{one.evidence} → none: it is not in the run"
         said = CellChange(series, Change.LOST, told, cause=Cause.UNEXPLAINED)
         said = replace(said, since=one.absent or self.night.name, nights=one.absences + 1)
-        if one.trouble:
+        if one.trouble and one.trouble.change is Change.LOST:
             nights = one.trouble.nights + said.nights
             said = replace(said, since=one.trouble.since, nights=nights)
         return self._excused(replace(said, last_good=one.last_good))
@@ -168,7 +170,7 @@ class Judgement:
         """With its cause, since when, and what people decided."""
         wrong = said.change.regressed or said.change is Change.STILL_FAILING
         trouble = one.trouble
-        if wrong and trouble:
+        if wrong and trouble and trouble.goes_on(said):
             said = replace(
                 said,
                 since=trouble.since,
@@ -179,7 +181,7 @@ class Judgement:
             )
         elif wrong:
             first, nights = self.night.name, 1
-            if said.change is Change.SLOWER and one.suspected > 0:
+            if said.change is Change.SLOWER and one.suspected > 0 and not trouble:
                 first, nights = one.suspected_since, one.suspected + 1
             said = replace(said, since=first, nights=nights, last_good=one.last_good)
         if (wrong or said.change.timed) and said.cause is None:
@@ -204,8 +206,8 @@ class Judgement:
 
     def _of_time(self, series: Series, machine: str, one: Reference, new: Outcome) -> _Time:
         time = self._judged(series, machine, one, new)
-        trouble = one.trouble
-        if trouble is None or trouble.change is not Change.SLOWER or time.change.timed:
+        trouble = one.slower
+        if trouble is None or time.change.timed:
             return time
         if time.learnt == "calm":
             told = f"{time.detail}; slower since {trouble.since}, {counted(trouble.nights)}"
@@ -249,6 +251,11 @@ class Judgement:
             told = f"{told}; {new.timing.noisy}"
             change = change if len(again) >= rule.AGAIN or not change.timed else Change.SUSPECT
             return replace(time, change=change, detail=told)
+        races = [value - shared - wide.middle, *(each - wide.middle for each in again)]
+        if one.slower and not _mended(one.slower, races):
+            moved = statistics.median(races)
+            told = _told(Change.SLOWER, moved, wide, statistic, level)
+            return replace(time, change=Change.SLOWER, detail=told, moved=moved, learnt="worse")
         return self._believed(one, level, now, pace, statistic, time)
 
     def _believed(
@@ -268,10 +275,6 @@ class Judgement:
                 told = f"{time.detail}; eager moved, the kernel's own time by {moved_by(own)}"
                 changed = replace(time, change=Change.SUSPECT, detail=told, cause=Cause.METHOD)
                 return replace(changed, eager_by=own - moved)
-        trouble = one.trouble
-        slow = trouble is not None and trouble.change is Change.SLOWER
-        if slow and trouble is not None and moved > MENDED * trouble.moved and moved > 0:
-            return replace(time, change=Change.SLOWER, learnt="worse")
         if time.change is Change.SUSPECT and abs(one.suspected) >= IN_A_ROW - 1:
             if one.suspected * moved > 0:
                 nights = f"{abs(one.suspected) + 1} nights in a row"
@@ -378,6 +381,13 @@ class Judgement:
         return found
 
 
+def _mended(trouble: Trouble, races: Sequence[float]) -> bool:
+    return (
+        statistics.median(races) <= LEFT * trouble.moved
+        and max(races) <= LEFT_IN_EACH * trouble.moved
+    )
+
+
 _FAILING = (Change.NEW_FAILURE, Change.STILL_FAILING)
 
 
@@ -435,7 +445,7 @@ def _tools(said: CellChange) -> bool:
 
 
 def _driver_changed(one: Reference, new: Outcome) -> bool:
-    return one.good is not None and one.good.environment.driver != new.environment.driver
+    return bool(one.goods) and one.goods[0].environment.driver != new.environment.driver
 
 
 def _as_multiples(recent: Sequence[float], value: float, middle: float) -> tuple[float, ...]:

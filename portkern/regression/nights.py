@@ -19,6 +19,9 @@ from portkern.regression.series import Series
 
 #: Suspects that were timed again in the same night.
 AGAIN = "again.jsonl"
+#: Cells of runs that references are learnt from unless more are asked for: a year of a few hundred
+#: a night, some seconds of work.
+MOST_CELLS = 120_000
 #: Runs that are read together, a few more than are compared with.
 AT_ONCE = 12
 
@@ -101,9 +104,20 @@ def _of_one_series(one: Night, two: Night) -> bool:
 
 
 def before(night: Night, reports: Path, most: int = 0) -> tuple[list[Night], list[str]]:
-    """Of those the newest, or all, oldest first, and what could not be read."""
+    """Of those the newest, or as many as have :data:`MOST_CELLS`, oldest first, and what could not
+    be read."""
     problems: list[str] = []
-    found = list(itertools.islice(newest_first(night, reports, problems), most or None))
+    found: list[Night] = []
+    cells = 0
+    for one in itertools.islice(newest_first(night, reports, problems), most or None):
+        cells += len(one.cells)
+        if not most and cells > MOST_CELLS and len(found) >= AT_ONCE:
+            problems.append(
+                f"references are learnt from the newest {len(found)} runs, which have "
+                f"{cells - len(one.cells)} cells; window=N looks farther back"
+            )
+            break
+        found.append(one)
     return found[::-1], problems
 
 

@@ -2,8 +2,8 @@
 
 A reference is made by the rule below or by people, never by what a night happens to show:
 
-- Its times are the first :data:`rule.LONGEST` that were as they should be, and stay; later ones say
-  only how far runs differ. So neither a slower kernel nor a slow drift becomes the measure.
+- Its times are the first :data:`MOST` that were as they should be, and stay; later ones say only
+  how far runs differ. So neither a slower kernel nor a slow drift becomes the measure.
 - It is made anew where times are better for good (confirmed, with a cause that is known, or on
   :data:`IN_A_ROW` nights), from a run that people promoted, and from one whose
   change they accepted.
@@ -25,9 +25,12 @@ from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
 from portkern.regression.outcome import Outcome
 from portkern.regression.rule import Change, Measure
-from portkern.regression.series import Series
+from portkern.regression.series import Series, changes
 from portkern.regression.timed import Place, Point, Statistic, of, point
 
+#: Times that a reference is the median of; with fewer its own error is an alarm now and then, which
+#: stays.
+MOST = 20
 #: Nights on which a cell was seen before a run without it is short of it, and on which a cell is
 #: faster, or a suspect, before that is believed without further races.
 IN_A_ROW = 3
@@ -58,7 +61,7 @@ class Level:
 
     def keep(self, one: Point) -> None:
         """That of a night which was as it should be."""
-        if len(self.first) < rule.LONGEST:
+        if len(self.first) < MOST:
             self.first.append(one)
         self.calm = [*self.calm, one][-rule.LONGEST :]
 
@@ -92,19 +95,27 @@ class Trouble:
     because: tuple[str, ...] = ()
     moved: float = 0.0
 
+    def goes_on(self, said: CellChange) -> bool:
+        """Whether it is what is said now: of one kind, and no further slowdown on top of it."""
+        if said.change is Change.SLOWER and self.change is Change.SLOWER:
+            further = rule.log_of(said.moved) - self.moved
+            return further <= max(rule.log_of(said.visible), rule.FLOOR)
+        failing = (Change.NEW_FAILURE, Change.STILL_FAILING)
+        return said.change is self.change or (said.change in failing and self.change in failing)
+
 
 @dataclass
 class Reference:
-    """Of a cell on one class of machine. ``since`` and ``by`` are of its coverage; ``good`` is the
-    newest outcome that was as it should be, of the run ``last_good``; ``absent`` is the first of
-    the newest runs, ``absences`` in number, that did not have it. ``suspected`` and ``better`` are
-    of nights in a row: how many, below 0 where the time was less, and the times that were."""
+    """Of a cell on one class of machine. ``since`` and ``by`` are of its coverage; ``goods`` are
+    the newest outcomes that were as it should be, the last of the run ``last_good``; ``absent`` is
+    the first of the newest runs, ``absences`` in number, that did not have it. ``suspected`` and
+    ``better`` are of nights in a row: how many, below 0 where the time was less, and the times."""
 
     evidence: Evidence = Evidence.NONE
     since: str = ""
     by: str = "rule"
     levels: dict[Place, Level] = field(default_factory=dict)
-    good: Outcome | None = None
+    goods: list[Outcome] = field(default_factory=list)
     last_good: str = ""
     trouble: Trouble | None = None
     seen: int = 0
@@ -117,6 +128,24 @@ class Reference:
     timed: int = 0
     noisy: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def slower(self) -> Trouble | None:
+        """What is wrong with it, if it is a time."""
+        slow = self.trouble is not None and self.trouble.change is Change.SLOWER
+        return self.trouble if slow else None
+
+    @property
+    def good(self) -> Outcome | None:
+        return self.goods[-1] if self.goods else None
+
+    def changed(self, new: Outcome) -> list[str]:
+        """What is another than on the last good run; if nothing is, than on the first of the
+        :data:`IN_A_ROW` last: not every night shows what a change did."""
+        for one in (self.goods[-1:], self.goods[:1]):
+            if one and (found := changes(one[0], new)):
+                return found
+        return []
+
     def unusable(self, usable: int) -> str:
         """Of earlier times that are no measure, how many, and most of all why."""
         if self.timed <= usable:
@@ -125,14 +154,18 @@ class Reference:
             return f"; {self.timed} are there, {count} of them noisy: {why}"
         return f"; {self.timed} are there, the others are of other places"
 
-    def accept(self, new: Outcome, run: str, by: str) -> None:
-        """As it is in ``run`` it is to be."""
+    def accept(self, new: Outcome, now: Point | None, run: str, by: str) -> None:
+        """As it is in ``run`` it is to be; of a slowdown, as it was since then."""
+        level = self.levels.setdefault(Place.of(new), Level(run)) if now else None
+        if level and now and new.comparable:
+            trouble = self.trouble
+            slow = trouble.nights if trouble and trouble.change is Change.SLOWER else 0
+            level.restart(
+                [*level.recent[len(level.recent) - slow :], now][-rule.LONGEST :], run, by
+            )
         self.evidence = Evidence.NONE if new.verdict.bad else new.evidence
         self.since, self.by, self.trouble, self.suspected, self.better = run, by, None, 0, []
-        self.good, self.last_good = (None, "") if new.verdict.bad else (new, run)
-        one = point(new)
-        if one is not None and new.comparable:
-            self.levels.setdefault(Place.of(new), Level(run)).restart([one], run, by)
+        self.goods, self.last_good = ([], "") if new.verdict.bad else ([new], run)
 
 
 #: What a night's time is to a reference: as it should be, or not; '' where it shows nothing.
@@ -185,9 +218,10 @@ class References:
             one.absent, one.absences, one.seen = "", 0, one.seen + 1
             accepted = self.decisions.accepts(series, night.name, day)
             if accepted or (night.name in self.promoted and not new.verdict.bad):
-                one.accept(new, night.name, f"accepted: {accepted}" if accepted else "promoted")
+                by = f"accepted: {accepted}" if accepted else "promoted"
+                one.accept(new, _middle(night, series), night.name, by)
             else:
-                _learn(one, night.name, new, found.get(key))
+                _learn(one, night.name, new, _middle(night, series), found.get(key))
         for key in list(self.missing(night, self._all())):
             one = self.cells[key]
             one.absent, one.absences = one.absent or night.name, one.absences + 1
@@ -198,7 +232,21 @@ class References:
         return {series for series, _ in self.cells}
 
 
-def _learn(one: Reference, run: str, new: Outcome, learnt: Learnt | None) -> None:
+def _middle(night: Night, series: Series) -> Point | None:
+    """Of the cell's races that night the median, None where it was not timed."""
+    new = night.cells[series]
+    races = [new, *(race for race in night.again.get(series, ()) if race.comparable)]
+    points = [one for race in races if (one := point(race)) is not None]
+    if new.timing is None or not points:
+        return None
+    eager = [one.eager for one in points if one.eager is not None]
+    beside = statistics.median(eager) if eager else None
+    return Point(statistics.median(one.time for one in points), beside)
+
+
+def _learn(
+    one: Reference, run: str, new: Outcome, now: Point | None, learnt: Learnt | None
+) -> None:
     said = learnt.said if learnt else None
     if said is not None and (said.change.regressed or said.change is Change.STILL_FAILING):
         _trouble(one, said)
@@ -208,8 +256,7 @@ def _learn(one: Reference, run: str, new: Outcome, learnt: Learnt | None) -> Non
         one.evidence, one.since, one.by = new.evidence, run, "rule"
     wrong = said is not None and (said.change.regressed or said.change.timed)
     if not new.verdict.bad and new.evidence >= one.evidence and not wrong:
-        one.good, one.last_good = new, run
-    now = point(new)
+        one.goods, one.last_good = [*one.goods, new][-IN_A_ROW:], run
     if new.timing is not None:
         one.timed += 1
         one.noisy.update(filter(None, [new.timing.noisy]))
@@ -221,6 +268,8 @@ def _learn(one: Reference, run: str, new: Outcome, learnt: Learnt | None) -> Non
 
 def _trouble(one: Reference, said: CellChange) -> None:
     moved = rule.log_of(said.moved) if said.change is Change.SLOWER else 0.0
+    if one.trouble and said.stays and one.trouble.moved:  # not what one odd night makes of it
+        moved = one.trouble.moved
     one.trouble = Trouble(
         said.change, said.since, said.nights, said.last_good, said.cause, said.because, moved
     )
