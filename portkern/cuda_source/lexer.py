@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
@@ -213,6 +214,17 @@ class SourceCode:
         self.partner[opening] = closing
         for other in self._alike.pop(opening, ()):
             self._close(other, closing)
+
+    def places(self, text: str) -> list[int]:
+        """All tokens of this text."""
+        return self._places.get(text, [])
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        places: dict[str, list[int]] = {}
+        for i, word in enumerate(self.text):
+            places.setdefault(word, []).append(i)
+        return places
 
     def directive(self, i: int) -> Directive | None:
         """The directive that token ``i`` belongs to."""

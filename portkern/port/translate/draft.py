@@ -45,7 +45,6 @@ class Draft:
     _replaced: dict[int, _Edit] = field(default_factory=dict)
     _before: dict[int, str] = field(default_factory=dict)
     _after: dict[int, str] = field(default_factory=dict)
-    _places: dict[str, list[int]] = field(default_factory=dict)
 
     def replace(self, first: int, last: int, text: str) -> None:
         """Put ``text`` in place of the tokens [first, last); a longer range replaces a shorter."""
@@ -114,10 +113,7 @@ class Draft:
 
     def places(self, text: str) -> list[int]:
         """All tokens of this text."""
-        if not self._places:
-            for i, word in enumerate(self.code.text):
-                self._places.setdefault(word, []).append(i)
-        return self._places.get(text, [])
+        return self.code.places(text)
 
     # ---- what stands where ----------------------------------------------------------------
 

@@ -5,8 +5,8 @@ What is not known is None: a rewrite that needs the kind is then not made.
 
 from __future__ import annotations
 
+from portkern.cuda_source.declarations import UNSIGNED, Declarations
 from portkern.cuda_source.lexer import OPEN, Kind
-from portkern.port.translate.declarations import UNSIGNED, Declarations
 from portkern.port.translate.draft import Draft
 
 #: By rank; the unsigned of two alike is the higher, as in the usual arithmetic conversions.
@@ -42,7 +42,7 @@ _MOST_STEPS = 24
 class Kinds:
     def __init__(self, draft: Draft) -> None:
         self._draft, self._code = draft, draft.code
-        self._declarations = Declarations(draft)
+        self._declarations = Declarations(draft.code)
         self._steps = 0
 
     def of(self, first: int, last: int) -> str | None:

@@ -7,7 +7,7 @@ array, compares other values where one is negative, and loses the low bits of 64
 
 from __future__ import annotations
 
-from portkern.port.translate.declarations import UNSIGNED
+from portkern.cuda_source.declarations import UNSIGNED
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.kinds import Kinds
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from portkern.cuda_source.lexer import CLOSE, OPEN, Kind
-from portkern.port.translate.draft import Draft
+from portkern.cuda_source.lexer import CLOSE, OPEN, Kind, SourceCode
 
 _OF_TYPE = frozenset("unsigned signed int long short char float double bool".split())
 _FLOATS = frozenset(["float", "double"])
@@ -33,15 +32,15 @@ class Declared:
 
 
 class Declarations:
-    def __init__(self, draft: Draft) -> None:
-        self._draft, self._code = draft, draft.code
+    def __init__(self, code: SourceCode) -> None:
+        self._code = code
 
     def of(self, name: int) -> Declared | None:
         """Of token ``name``; None where the file does not say."""
         code = self._code
         if code.tokens[name].kind is not Kind.NAME:
             return None
-        before = [i for i in self._draft.places(code.text[name]) if i < name]
+        before = [i for i in code.places(code.text[name]) if i < name]
         for i in reversed(before):
             declared = self._declared(i)
             if declared is not None and self._reaches(i, name):
