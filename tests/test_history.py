@@ -285,6 +285,24 @@ def test_tags_of_earlier_commands_stay(tmp_path: Path) -> None:
     assert RunFacts.read(tmp_path).tags == {"a": "", "b": "2"}
 
 
+def test_a_night_whose_clock_jumped_back_is_compared_all_the_same(
+    reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs are in the order in which they began; those of before there was one, by their time."""
+    monkeypatch.setenv("CI_JOB_URL", "https://ci.example/7")
+    for night in range(10, 14):
+        runs.note(reports / f"night-{night:02}", {}, reports)
+    file = reports / "night-13" / "records.jsonl"
+    file.write_text(file.read_text().replace("2026-01-14", "2025-11-20"))
+    assert RunFacts.read(reports / "night-13").job == "https://ci.example/7"
+    ordered = [run.name for run in runs.newest_first(reports)]
+    assert ordered == [f"night-{night:02}" for night in reversed(range(14))]
+    earlier, _ = nights.before(Night.read(reports / "night-13"), reports)
+    assert [one.name for one in earlier] == [f"night-{night:02}" for night in range(13)]
+    earlier, _ = nights.before(Night.read(reports / "night-12"), reports)
+    assert [one.name for one in earlier][-1] == "night-11"
+
+
 def git(folder: Path, *words: str) -> str:
     done = subprocess.run(
         ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *words],

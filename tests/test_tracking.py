@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from portkern.records.record import (
     Environment,
@@ -28,8 +31,10 @@ from portkern.records.record import (
 )
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
+from portkern.report.table import Table
+from portkern.tracking.matrix_metrics import cell_metrics
 from portkern.tracking.matrix_runs import track
-from portkern.tracking.store import Skipped, Tracked
+from portkern.tracking.store import Skipped, Tracked, metric_key
 
 pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
 # Of libraries below MLflow; none is ours to mend.
@@ -484,3 +489,19 @@ def test_libraries_are_told_to_stay_at_home_before_they_load() -> None:
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"]
     assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
     assert os.environ["POCL_CACHE_DIR"]
+
+
+@given(st.lists(st.text(min_size=1, max_size=300), min_size=2, max_size=2, unique=True))
+@example(["us/relu.top@1/cpu", "us/relu.top_1/cpu"])
+@example(["us/" + "x" * 260 + "1", "us/" + "x" * 260 + "2"])
+def test_two_names_are_never_one_metric(names: list[str]) -> None:
+    keys = [metric_key(name) for name in names]
+    assert keys[0] != keys[1]
+    assert all(re.fullmatch(r"[\w\-. :/]{1,250}", key) for key in keys)
+
+
+def test_sizes_of_two_sets_with_one_name_are_two_metrics() -> None:
+    first = measured("relu")
+    other = first.model_copy(update={"workload": first.workload.model_copy(update={"set": "edge"})})
+    [group] = Table.of([first, other]).cells.values()
+    assert len(cell_metrics(group, ("us",))) == 2

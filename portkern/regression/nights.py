@@ -85,16 +85,27 @@ def newest_first(night: Night, reports: Path, problems: list[str]) -> Iterator[N
     people demoted. They are read some at a time, as one asks; what cannot be read is added to
     ``problems``."""
     without = standing.demoted(reports) | {night.name}
-    runs = [run for run in runs_newest_first(reports) if run.name not in without]
+    all_runs = runs_newest_first(reports)
+    number = {run.name: run.number for run in all_runs}
+    times = {run.name: run.time for run in all_runs}
+    runs = [run for run in all_runs if run.name not in without]
+
+    def at(one: Night) -> str:
+        return max(one.time, times.get(one.name, ""))
+
+    def earlier(other: Night) -> bool:
+        began = 0 < number.get(other.name, 0) < number.get(night.name, 0)
+        return began or at(other) < at(night)
+
     for start in range(0, len(runs), AT_ONCE):
         batch = runs[start : start + AT_ONCE]
         read: list[Night] = []
         for run, other in zip(batch, _nights([run.records for run in batch]), strict=True):
             if isinstance(other, RecordError):
                 problems.append(f"{run.name} is left out: {other}")
-            elif other.time < night.time and _of_one_series(other, night):
+            elif earlier(other) and _of_one_series(other, night):
                 read.append(other)
-        yield from sorted(read, key=lambda one: one.time, reverse=True)
+        yield from sorted(read, key=lambda one: (at(one), number[one.name]), reverse=True)
 
 
 def _of_one_series(one: Night, two: Night) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -36,7 +37,9 @@ class Revision(Part):
 
 
 class RunFacts(Line):
-    """``tags`` have a value or ''. ``time`` is that of the newest command that added to the run."""
+    """``tags`` have a value or ''. ``time`` is that of the newest command that added to the run,
+    ``job`` the address of the CI job that it was; ``number`` is its place among the runs of its
+    folder, in the order in which they began, whatever the clock said."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -44,6 +47,8 @@ class RunFacts(Line):
     time: str = ""
     tags: Mapping[str, str] = {}
     git: Revision | None = None
+    job: str = ""
+    number: int = 0
 
     @classmethod
     def read(cls, folder: Path) -> RunFacts:
@@ -68,12 +73,32 @@ class RunFacts(Line):
 def note(folder: Path, tags: Mapping[str, str], sources: Path) -> None:
     """Keep what is said of the run; tags of earlier commands stay. ``sources``: where the kernels
     are. Raises RecordError and StorageError."""
+    known = RunFacts.read(folder)
     facts = RunFacts(
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        tags={**RunFacts.read(folder).tags, **tags},
+        tags={**known.tags, **tags},
         git=revision(sources),
+        job=_job() or known.job,
+        number=known.number or 1 + max(map(_number, folder.parent.glob(f"*/{FACTS}")), default=0),
     )
     atomic_write.write(folder / FACTS, facts.to_json() + "\n")
+
+
+def _job() -> str:
+    """Of GitHub, GitLab or Jenkins; '' elsewhere."""
+    said = os.environ
+    if {"GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"} <= said.keys():
+        return "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}".format(**said)
+    address = said.get("CI_JOB_URL") or said.get("BUILD_URL") or ""
+    return address if address.isprintable() else ""
+
+
+def _number(facts: Path) -> int:
+    """0 where it cannot be read."""
+    try:
+        return RunFacts.read(facts.parent).number
+    except RecordError:
+        return 0
 
 
 def revision(folder: Path) -> Revision | None:
@@ -122,10 +147,12 @@ def _split(tag: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Run:
-    """``time``: of its last line, which is the newest one's unless files were put together."""
+    """``time``: of its last line, which is the newest one's unless files were put together, and not
+    before that of a run that began earlier; ``number`` as in :class:`RunFacts`."""
 
     folder: Path
     time: str
+    number: int = 0
 
     @property
     def name(self) -> str:
@@ -139,11 +166,15 @@ class Run:
 def newest_first(reports: Path) -> list[Run]:
     """Those of which there is a record."""
     found = [
-        Run(path.parent, _newest(path))
+        Run(path.parent, _newest(path), _number(path.parent / FACTS))
         for path in sorted(reports.glob(f"*/{RECORDS}"))
         if path.stat().st_size
     ]
-    return sorted(found, key=lambda run: run.time, reverse=True)
+    ordered, latest = [run for run in found if not run.number], ""
+    for run in sorted((run for run in found if run.number), key=lambda run: run.number):
+        latest = max(latest, run.time)  # a clock that jumped back changes no order
+        ordered.append(replace(run, time=latest))
+    return sorted(ordered, key=lambda run: (run.time, run.number), reverse=True)
 
 
 def tagged(tag: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:

@@ -13,6 +13,8 @@ from portkern.printable import printable
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.regression import document
 from portkern.regression.comparison import Comparison
+from portkern.regression.rule import Change
+from portkern.regression.runs import RunFacts
 from portkern.report.table import (
     Table,
     TableCell,
@@ -43,17 +45,25 @@ def counts(group: TableGroup) -> dict[str, float]:
     return metrics
 
 
+CHANGE = "change/"
+
+
 def without_new_zeros(numbers: Mapping[str, float], before: Collection[str]) -> dict[str, float]:
     """Of verdicts and evidence those that are there, or were ``before``: the zeros of all others
-    would be most of what a small group has."""
-    return {name: n for name, n in numbers.items() if n or "/" not in name or name in before}
+    would be most of what a small group has. What changed is there each night, so that no chart has
+    gaps."""
+    return {
+        name: n
+        for name, n in numbers.items()
+        if n or "/" not in name or name in before or name.startswith(CHANGE)
+    }
 
 
 def changes(comparison: Comparison | None) -> dict[str, float]:
     """How many cells became slower, fixed … since the baseline."""
     if comparison is None:
         return {}
-    return {f"change/{change}": float(n) for change, n in comparison.counts.items()}
+    return {f"{CHANGE}{change}": float(comparison.counts.get(change, 0)) for change in Change}
 
 
 #: Cells that got worse which a run's description names; ``regressions.json`` has all.
@@ -82,11 +92,16 @@ def cell_metrics(
     the speedup against eager: ``us/softmax/cpu:x86_64-v3/8x128 float32``. Without the ``noisy``
     ones no line over time is drawn through what was a busy machine."""
     numbers: dict[str, float] = {}
+    sets: dict[tuple[str, str], set[str]] = {}
+    for record in group.records:
+        w = record.workload
+        sets.setdefault((w.name, w.dtype), set()).add(w.set)
     for record in group.records:
         if not (noisy or record.comparable):
             continue
         w = record.workload
-        where = f"{group.op}/{group.column.tool}:{group.column.target}/{w.name} {w.dtype}"
+        name = f"{w.set}:{w.name}" if len(sets[w.name, w.dtype]) > 1 else w.name
+        where = f"{group.op}/{group.column.tool}:{group.column.target}/{name} {w.dtype}"
         figures = _figures(record).items()
         numbers |= {f"{kind}/{where}": n for kind, n in figures if kind in kinds and n is not None}
     return numbers
@@ -132,7 +147,9 @@ def _row(record: Record) -> JsonObject:
     }
 
 
-def run_tags(table: Table) -> dict[str, str]:
+def run_tags(table: Table, facts: RunFacts | None = None) -> dict[str, str]:
+    """``facts``: of the checkout that the kernels are in, and of the CI job."""
+    git = facts.git if facts else None
     tags = {
         "run": joined([r.run for r in table.records]),
         "machine": joined([e.machine for e in table.environments]),
@@ -140,7 +157,10 @@ def run_tags(table: Table) -> dict[str, str]:
         "driver": joined([e.driver for e in table.environments]),
         "portkern": joined([e.harness_version for e in table.environments]),
         "toolchain": _toolchain(table.records),
-        "mlflow.source.git.commit": _git_sha(),
+        "mlflow.source.git.commit": git.commit if git else _git_sha(),
+        "mlflow.source.git.branch": git.branch if git else "",
+        "git.dirty": "true" if git and git.dirty else "",
+        "ci.job": facts.job if facts else "",
     }
     return {name: value for name, value in tags.items() if value}
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, RecordError
 from portkern.records.record import Record
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
+from portkern.regression.runs import RunFacts
 from portkern.regression.series import Series
 from portkern.report.table import Table, TableCell
 from portkern.tracking import matrix_metrics
@@ -63,6 +64,14 @@ class _Matrix:
     @cached_property
     def table(self) -> Table:
         return Table.of(self.records, decisions=self.decisions)
+
+    @cached_property
+    def facts(self) -> RunFacts:
+        """What its folder says of the run."""
+        try:
+            return RunFacts.read(self.folder)
+        except RecordError:
+            return RunFacts()
 
     @cached_property
     def decisions(self) -> Decisions:
@@ -133,7 +142,7 @@ class _Matrix:
 
     def _tags(self) -> dict[str, str]:
         note = matrix_metrics.description(self.table.whole, self.comparison)
-        tags = matrix_metrics.run_tags(self.table)
+        tags = matrix_metrics.run_tags(self.table, self.facts)
         return {"gate": self.gate, "mlflow.note.content": note, **tags}
 
     def _children(self, where: Store, parent: str, groups: Sequence[TableCell]) -> None:

@@ -8,6 +8,7 @@ seems to be at work for ever.
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 import os
 import re
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 #: Limits of MLflow's log_batch and of its tags.
 BATCH = 1000
+MOST_KEY, DIGEST = 250, 12
 TAG_LIMIT = 4000
 #: Of an experiment: MLflow shows its runs first, and not the use of a model.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -221,8 +223,13 @@ def joined(values: Sequence[str]) -> str:
 
 
 def metric_key(name: str) -> str:
-    """MLflow takes letters, digits and ``_-. :/`` in the name of a metric."""
-    return re.sub(r"[^\w\-. :/]", "_", printable(name))[:250]
+    """MLflow takes letters, digits and ``_-. :/`` in the name of a metric, 250 of them. A name that
+    has others, or more, ends with a digest of it: two names never become one."""
+    key = re.sub(r"[^\w\-. :/]", "_", printable(name))
+    if key == name and len(key) <= MOST_KEY:
+        return key
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:DIGEST]
+    return f"{key[: MOST_KEY - DIGEST - 1]} {digest}"
 
 
 def _sqlite_file(uri: str) -> Path | None:
