@@ -55,14 +55,18 @@ class CallForm:
     @classmethod
     def of(cls, op: Op) -> CallForm:
         """Raises NoSuchForm where a length follows by a rule that is not a text."""
+        return cls.with_lengths(op, dict(getattr(op.derived, "parts", ())))
+
+    @classmethod
+    def with_lengths(cls, op: Op, lengths: Mapping[str, Expression]) -> CallForm:
+        """``lengths`` are those of axes that follow. Raises NoSuchForm for one that is missing."""
         signature = op.signature
         bound: dict[str, tuple[TensorSpec, int]] = {}
         for tensor in signature.inputs:
             for place, axis in enumerate(tensor.shape):
                 if isinstance(axis, str):
                     bound.setdefault(axis, (tensor, place - len(tensor.shape)))
-        parts: Sequence[tuple[str, Expression]] = getattr(op.derived, "parts", ())
-        derived = {axis: said for axis, said in parts if axis not in bound}
+        derived = {axis: said for axis, said in lengths.items() if axis not in bound}
         for axis in signature.axes:
             if axis not in bound and axis not in derived:
                 raise NoSuchForm(

@@ -156,10 +156,10 @@ def schema(op: Op) -> str:
 
 def _binding(candidate: Candidate, form: CallForm, dtype: str, guard: Sequence[str]) -> str:
     signature, types = form.signature, types_of(candidate.language)
-    kinds = {t.name: _torch_kind(t.resolve(dtype)) for t in signature.inputs}
+    kinds = {t.name: torch_kind(t.resolve(dtype)) for t in signature.inputs}
     lines = [*guard, *form.cpp(kinds)]
     for tensor in signature.outputs:
-        kind = _torch_kind(tensor.resolve(dtype))
+        kind = torch_kind(tensor.resolve(dtype))
         lines.append(
             f"auto {tensor.name}_ = torch::empty({form.cpp_sizes(tensor)}, "
             f"{form.first}_.options().dtype({kind}));"
@@ -188,7 +188,8 @@ def _pointer(tensor: TensorSpec, qualifier: str, types: Mapping[str, str]) -> st
     return f"reinterpret_cast<{qualifier}{name}*>({tensor.name}_.data_ptr())"
 
 
-def _torch_kind(dtype: str) -> str:
+def torch_kind(dtype: str) -> str:
+    """The dtype as torch's C++ calls it."""
     names = {"float16": "kFloat16", "bfloat16": "kBFloat16", "uint8": "kByte", "int8": "kChar"}
     return f"torch::{names.get(dtype, f'k{dtype.capitalize()}')}"
 

@@ -1,0 +1,326 @@
+// Which kernel an operator of a library calls for given sizes, and why not: tables that are filled
+// when the library is imported, decisions that are kept, and a race where one is allowed.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/FuncTorchTLS.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#ifdef PORTKERN_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Key = c10::SmallVector<int64_t, 16>;
+
+// In the order of the words in runtime.py.
+enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, REASONS };
+enum Policy { NEVER, BY_EVIDENCE, ONLINE, ALWAYS };
+constexpr int DTYPES = 4, DEVICES = 17;
+
+struct Cell {
+  Key key;
+  int kernel;      // the fastest of the cell
+  double speedup;  // the lower end of its interval
+  int record;
+};
+struct Choice {
+  int kernel = -1, why = NO_KERNEL, cell = -1;
+  double distance = -1;
+  std::atomic<int64_t> calls{0};
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    size_t h = 1469598103934665603u;
+    for (const int64_t n : key) h = (h ^ size_t(n)) * 1099511628211u;
+    return h ^ (h >> 29);
+  }
+};
+struct Table {
+  std::vector<void*> kernels;
+  std::vector<Cell> cells;
+  std::unordered_map<Key, std::unique_ptr<Choice>, KeyHash> known;
+  std::shared_mutex lock;
+};
+struct Operator {
+  Table tables[DEVICES][DTYPES];
+  std::atomic<int64_t> fallen[REASONS] = {};
+  int scalars = 0;  // the last parts of a key, which have to be equal
+  bool deterministic = true;
+};
+Operator operators[OPERATORS];
+std::atomic<int> policy{BY_EVIDENCE};
+std::atomic<double> least{1.0};
+
+inline int dtype_of(at::ScalarType kind) {
+  return kind == at::kFloat ? 0 : kind == at::kHalf ? 1 : kind == at::kBFloat16 ? 2 : kind == at::kDouble ? 3 : -1;
+}
+inline int device_of(const at::Device& device) {
+  if (device.is_cpu()) return 0;
+  return device.is_cuda() && device.index() >= 0 && device.index() + 1 < DEVICES ? device.index() + 1 : -1;
+}
+
+// What a kernel can take of any tensor, whatever its sizes.
+inline int plain(const Tensor& t, at::ScalarType kind, const at::Device& device) {
+  if (t.layout() != at::kStrided || t.is_neg() || t.is_conj() || t._is_zerotensor()) return LAYOUT;
+  if (t.scalar_type() != kind) return DTYPE;
+  if (t.device() != device) return DEVICE;
+  if (!t.is_contiguous()) return LAYOUT;
+  return t.numel() > INT32_MAX ? LARGE : OURS;
+}
+
+inline bool sized(const Tensor& t, at::IntArrayRef lead, std::initializer_list<int64_t> rest) {
+  const auto sizes = t.sizes();
+  if (sizes.size() != lead.size() + rest.size()) return false;
+  return std::equal(lead.begin(), lead.end(), sizes.begin()) &&
+         std::equal(rest.begin(), rest.end(), sizes.begin() + lead.size());
+}
+
+inline at::DimVector joined(at::IntArrayRef lead, std::initializer_list<int64_t> rest) {
+  at::DimVector sizes(lead.begin(), lead.end());
+  sizes.append(rest.begin(), rest.end());
+  return sizes;
+}
+
+inline int64_t floor_of(int64_t a, int64_t b) {
+  return b == 0 ? -1 : a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+// Indices are looked at, as a kernel would read wherever they lead. A GPU's stay where they are.
+template <typename T>
+inline bool within(const Tensor& t, int64_t low, int64_t high) {
+  if (!t.device().is_cpu()) return false;
+  const T* p = t.const_data_ptr<T>();
+  const int64_t n = t.numel();
+  int64_t outside = 0;
+  for (int64_t i = 0; i < n; ++i) outside += p[i] < low || p[i] >= high;
+  return outside == 0;
+}
+
+inline bool capturing(const at::Device& device) {
+#ifdef PORTKERN_CUDA
+  if (device.is_cuda())
+    return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+#endif
+  return false;
+}
+
+// The rule: the very cell; else, where the nearest cell is within a factor of 2 in every size and the
+// three nearest all win by the same kernel, that; else nothing.
+inline void by_evidence(const Table& table, int scalars, const Key& key, Choice& choice) {
+  const double wanted = least;
+  const size_t axes = key.size() - scalars;
+  c10::SmallVector<std::pair<double, const Cell*>, 4> near;
+  double widest = 0;
+  for (const Cell& cell : table.cells) {
+    if (cell.key.size() != key.size()) continue;
+    if (!std::equal(key.begin() + axes, key.end(), cell.key.begin() + axes)) continue;
+    double squares = 0, most = 0;
+    for (size_t i = 0; i < axes; ++i) {
+      const double apart = std::abs(std::log2(double(key[i] + 1)) - std::log2(double(cell.key[i] + 1)));
+      squares += apart * apart;
+      most = std::max(most, apart);
+    }
+    const std::pair<double, const Cell*> one{squares, &cell};
+    if (squares == 0) { near.assign(1, one); widest = 0; break; }
+    const bool nearest = near.empty() || squares < near[0].first;
+    if (nearest) widest = most;
+    near.insert(std::upper_bound(near.begin(), near.end(), one, [](auto& a, auto& b) { return a.first < b.first; }), one);
+    if (near.size() > 3) near.pop_back();
+  }
+  if (near.empty()) { choice.why = table.kernels.empty() ? NO_KERNEL : FAR; return; }
+  const Cell& first = *near[0].second;
+  choice.distance = std::sqrt(near[0].first);
+  choice.cell = first.record;
+  const bool exact = near[0].first == 0;
+  if (!exact && (near.size() < 3 || widest > 1.0)) { choice.why = FAR; return; }
+  for (const auto& [_, cell] : near)
+    if (!(cell->speedup > wanted) || cell->kernel != first.kernel) { choice.why = exact ? SLOWER : FAR; return; }
+  choice.kernel = first.kernel;
+  choice.why = OURS;
+}
+
+using Tensors = c10::SmallVector<Tensor, 2>;
+
+// Within four times what the framework's own formula errs by, and a few roundoffs.
+inline bool close(const Tensors& ours, const Tensors& theirs, const Tensors& exact) {
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].sizes() != theirs[i].sizes() || ours[i].scalar_type() != theirs[i].scalar_type()) return false;
+    if (!ours[i].is_floating_point()) {
+      if (!at::equal(ours[i], theirs[i])) return false;
+      continue;
+    }
+    const Tensor e = exact[i].to(at::kDouble), a = ours[i].to(at::kDouble), b = theirs[i].to(at::kDouble);
+    const Tensor finite = at::isfinite(b);
+    if (!at::equal(at::isnan(a), at::isnan(b)) || !at::equal(at::isfinite(a), finite)) return false;
+    if (!finite.any().item<bool>()) continue;
+    const auto size = [&](const Tensor& t) { return at::where(finite, t.abs(), 0.0).max().item<double>(); };
+    const double roundoff = ours[i].scalar_type() == at::kFloat ? 1.2e-7 : ours[i].scalar_type() == at::kHalf ? 9.8e-4 : ours[i].scalar_type() == at::kBFloat16 ? 7.9e-3 : 2.3e-16;
+    if (size(a - e) > 4 * size(b - e) + 16 * roundoff * size(e)) return false;
+  }
+  return true;
+}
+
+inline void wait_for(const at::Device& device) {
+#ifdef PORTKERN_CUDA
+  if (device.is_cuda()) c10::cuda::device_synchronize();
+#endif
+}
+
+// Ten rounds in turns; the first of each is not counted. `call(kernel)` runs one, `call(-1)` the
+// formula and `call(-2)` the formula in double.
+template <typename Call>
+void race(Table& table, const at::Device& device, Call call, Choice& choice) {
+  const int count = int(table.kernels.size());
+  std::vector<std::vector<double>> times(count + 1);
+  const Tensors theirs = call(-1), exact = call(-2);
+  std::vector<bool> right(count);
+  bool any = false;
+  for (int k = 0; k < count; ++k) any |= right[k] = close(call(k), theirs, exact);
+  if (!any) { choice.why = WRONG; return; }
+  for (int round = 0; round < 11; ++round)
+    for (int k = -1; k < count; ++k) {
+      if (k >= 0 && !right[k]) continue;
+      wait_for(device);
+      const auto start = std::chrono::steady_clock::now();
+      call(k);
+      wait_for(device);
+      if (round) times[k + 1].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+  const auto middle = [](std::vector<double>& all) {
+    std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
+    return all[all.size() / 2];
+  };
+  double best = middle(times[0]) * 0.97;  // what is won by less is noise
+  choice.why = LOST;
+  for (int k = 0; k < count; ++k) {
+    if (times[k + 1].empty()) continue;
+    if (const double own = middle(times[k + 1]); own < best) {
+      best = own;
+      choice.kernel = k;
+      choice.why = RACED;
+    }
+  }
+}
+
+template <typename Call>
+const Choice* decide(int op, int device, int dtype, const Key& key, const at::Device& where, Call call) {
+  Table& table = operators[op].tables[device][dtype];
+  {
+    std::shared_lock<std::shared_mutex> hold(table.lock);
+    const auto found = table.known.find(key);
+    if (found != table.known.end()) {
+      found->second->calls.fetch_add(1, std::memory_order_relaxed);
+      return found->second.get();
+    }
+  }
+  std::unique_lock<std::shared_mutex> hold(table.lock);
+  auto& place = table.known[key];
+  if (place) return place.get();
+  auto choice = std::make_unique<Choice>();
+  const int now = policy;
+  if (now == ALWAYS) {
+    choice->kernel = table.kernels.empty() ? -1 : 0;
+    choice->why = table.kernels.empty() ? NO_KERNEL : OURS;
+  } else {
+    by_evidence(table, operators[op].scalars, key, *choice);
+    if (now == ONLINE && choice->distance != 0 && !table.kernels.empty()) {
+      if (capturing(where)) {  // is decided another time
+        static Choice later;
+        later.why = CAPTURED;
+        table.known.erase(key);
+        return &later;
+      }
+      race(table, where, call, *choice);
+    }
+  }
+  choice->calls = 1;
+  place = std::move(choice);
+  return place.get();
+}
+
+// A C++ autograd function knows no levels of functorch, and drops forward gradients without a word.
+inline bool transformed(std::initializer_list<std::reference_wrapper<const Tensor>> tensors) {
+  if (auto& tls = at::functorch::functorchTLSAccessor()) {
+    try {
+      tls->checkSupportsCppAutogradFunction();
+    } catch (const c10::Error&) {
+      return true;
+    }
+  }
+  for (const Tensor& t : tensors)
+    if (t.defined() && t._fw_grad(0).defined()) return true;
+  return false;
+}
+
+}  // namespace
+
+extern "C" {
+int pk_kernel(int op, int device, int dtype, void* function) {
+  auto& kernels = operators[op].tables[device][dtype].kernels;
+  kernels.push_back(function);
+  return int(kernels.size()) - 1;
+}
+void pk_cell(int op, int device, int dtype, const int64_t* key, int count, int kernel, double speedup, int record) {
+  operators[op].tables[device][dtype].cells.push_back({Key(key, key + count), kernel, speedup, record});
+}
+void pk_policy(int chosen, double speedup) {
+  policy = chosen;
+  least = speedup;
+  for (auto& op : operators)
+    for (auto& row : op.tables)
+      for (auto& table : row) {
+        std::unique_lock<std::shared_mutex> hold(table.lock);
+        // Another thread may still count a call of what it found: such are kept to the end.
+        static std::deque<std::unique_ptr<Choice>> old;
+        static std::mutex guard;
+        std::lock_guard<std::mutex> alone(guard);
+        for (auto& [_, choice] : table.known) old.push_back(std::move(choice));
+        table.known.clear();
+      }
+}
+void pk_know(int op, int device, int dtype, const int64_t* key, int count, int kernel, int why) {
+  Table& table = operators[op].tables[device][dtype];
+  std::unique_lock<std::shared_mutex> hold(table.lock);
+  auto choice = std::make_unique<Choice>();
+  choice->kernel = kernel;
+  choice->why = why;
+  auto& place = table.known[Key(key, key + count)];
+  if (!place) place = std::move(choice);
+}
+int64_t pk_fallen(int op, int why) { return operators[op].fallen[why]; }
+int pk_known(int op, int device, int dtype, int number, int64_t* key, int* kernel, int* why, int* cell, double* distance, int64_t* calls) {
+  Table& table = operators[op].tables[device][dtype];
+  std::shared_lock<std::shared_mutex> hold(table.lock);
+  for (auto& [sizes, choice] : table.known)
+    if (number-- == 0) {
+      std::copy(sizes.begin(), sizes.end(), key);
+      *kernel = choice->kernel, *why = choice->why, *cell = choice->cell, *distance = choice->distance;
+      *calls = choice->calls;
+      return int(sizes.size());
+    }
+  return -1;
+}
+}

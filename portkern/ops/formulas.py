@@ -1,0 +1,84 @@
+"""The shipped ops as PyTorch's C++ has them: what a library falls back to, and the gradients that
+have a closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Formula:
+    """``forward`` is an expression of the inputs and scalars. ``backward`` has one of the gradient
+    ``g``, the output ``y`` and them for each input, '' where the gradient is that of ``forward``,
+    computed again. ``lengths``: of axes that follow, in whole numbers. ``differentiable``: whether
+    there is a gradient at all."""
+
+    forward: str
+    backward: tuple[str, ...] = ()
+    lengths: Mapping[str, str] = field(default_factory=dict)
+    differentiable: bool = True
+
+
+def _windows(length: str, window: str, stride: str, padding: str = "0") -> str:
+    return f"({length} + 2 * {padding} - {window}) // {stride} + 1"
+
+
+_CONVOLVED = {axis: _windows(axis[1], f"k{axis[1]}", "stride", "padding") for axis in ("oh", "ow")}
+_CONV = "at::conv2d(x, weight, bias, {stride, stride}, {padding, padding})"
+
+FORMULAS: Mapping[str, Formula] = {
+    "add": Formula("at::add(a, b)"),
+    "argmax": Formula("at::argmax(x, -1)", differentiable=False),
+    "attention": Formula(
+        "at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, /*is_causal=*/true)"
+    ),
+    "bias_gelu": Formula("at::gelu(x + bias)"),
+    "bmm": Formula("at::matmul(a, b)"),
+    "conv2d": Formula(_CONV, lengths=_CONVOLVED),
+    "conv2d_relu_maxpool": Formula(
+        f"at::max_pool2d(at::relu({_CONV}), {{window, window}}, {{pool_stride, pool_stride}})",
+        lengths={
+            axis: _windows(f"({text})", "window", "pool_stride")
+            for axis, text in _CONVOLVED.items()
+        },
+    ),
+    "cross_entropy": Formula("at::cross_entropy_loss(logits, target, {}, at::Reduction::None)"),
+    "cumsum": Formula("at::cumsum(x, -1)", ("g.flip({-1}).cumsum(-1).flip({-1})",)),
+    "embedding": Formula("at::embedding(table, index)"),
+    "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
+    "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
+    "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
+    "matmul": Formula("at::matmul(a, b)"),
+    "maxpool2d": Formula(
+        "at::max_pool2d(x, {window, window}, {stride, stride}, {padding, padding})",
+        lengths={
+            axis: _windows(axis[1], "window", "stride", "padding") for axis in ("oh", "ow")
+        },
+    ),
+    "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
+    "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),
+    "rope": Formula(
+        "[&] { const Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1), p = x.select(2, 0), "
+        "q = x.select(2, 1); return at::stack({p * c - q * s, q * c + p * s}, 2)"
+        ".to(x.scalar_type()); }()"
+    ),
+    "scatter_add": Formula(
+        "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
+        "return x.to(wide).index_add(0, index, src.to(wide)).to(x.scalar_type()); }()"
+    ),
+    "silu_mul": Formula(
+        "at::silu(gate) * up", ("at::silu_backward(g * up, gate)", "g * at::silu(gate)")
+    ),
+    "softmax": Formula(
+        "at::softmax(x, -1)", ("at::_softmax_backward_data(g, y, -1, x.scalar_type())",)
+    ),
+    "sum": Formula("at::sum(x, 1)"),
+    "topk": Formula(
+        "[&] { auto [values, indices] = at::sort(x, /*stable=*/true, -1, true); "
+        "return std::make_tuple(values.slice(1, 0, k).contiguous(), "
+        "indices.slice(1, 0, k).contiguous()); }()",
+        lengths={"kept": "k"},
+    ),
+    "transpose": Formula("x.t().contiguous()", ("g.t().contiguous()",)),
+}
