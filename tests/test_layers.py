@@ -19,7 +19,7 @@ LAYERS = [
     "worker",
     "evaluator",
     "cells",
-    "agent execution project",
+    "agent deploy execution project",
     "port",
     "experiment",
     "tracking",

@@ -42,7 +42,7 @@ VERBS = {
     "history": "cells over many runs, and where their times step: op=softmax backend=cpu",
     "baseline": "runs that are held for good or bad: baseline promote RUN REASON",
     "bisect": "since which commit a kernel fails or is slower: good=REV op=softmax …",
-    "export": "a run's records or kernels in other formats: export csv RUN, or kernelbench",
+    "export": "a run's records or kernels in other formats: export csv RUN, or library",
     "import": "operators of other benchmarks (kernelbench DIR), or what a plan gave (records FILE)",
 }
 #: Whatever their options are, if these can be read, a kernel is run in a worker that has torch.

@@ -110,7 +110,9 @@ class Operator:
 
     def text(self) -> str:
         """All functions of the operator."""
-        return "\n".join([self._reference(), self._take(), self._choose(), self._backend(), self._grad()])
+        return "\n".join(
+            [self._reference(), self._take(), self._choose(), self._backend(), self._grad()]
+        )
 
     def _reference(self) -> str:
         """The formula; its outputs are contiguous, as a kernel's are."""
@@ -120,13 +122,18 @@ class Operator:
             ends = "return made.contiguous();"
         else:
             ends = f"return {{{', '.join(f'std::get<{i}>(made).contiguous()' for i in outputs)}}};"
-        return f"{self._type} {self.op.name}_formula({self._parameters}) {{\n  {made}\n  {ends}\n}}\n"
+        return (
+            f"{self._type} {self.op.name}_formula({self._parameters}) {{\n  {made}\n  {ends}\n}}\n"
+        )
 
     def _take(self) -> str:
         """Whether a kernel could take them: the key, and the leading dimensions of the outputs."""
         form, signature = self.form, self.op.signature
         cell = next((t.name for t in signature.inputs if t.dtype == CELL), form.first)
-        lines = [f"const auto kind = {cell}.scalar_type();", f"const auto device = {form.first}.device();"]
+        lines = [
+            f"const auto kind = {cell}.scalar_type();",
+            f"const auto device = {form.first}.device();",
+        ]
         for tensor in signature.inputs:
             kind = "kind" if tensor.dtype == CELL else _KINDS[tensor.dtype]
             lines.append(f"if (const int why = plain({tensor.name}, {kind}, device)) return why;")
@@ -153,9 +160,13 @@ class Operator:
             empty = " || ".join(f"{axis} == 0" for axis in tensor.shape) or "false"
             lines.append(f"if ({empty}) return EMPTY;")
         lines += self._ranges()
-        lines += [f"key = {{{', '.join(f'int64_t({name})' for name in self.key)}}};", "return OURS;"]
+        lines += [
+            f"key = {{{', '.join(f'int64_t({name})' for name in self.key)}}};",
+            "return OURS;",
+        ]
         body = "".join(f"  {line}\n" for line in lines)
-        return f"int {self.op.name}_take({self._parameters}, Key& key, at::IntArrayRef& lead) {{\n{body}}}\n"
+        taken = f"{self._parameters}, Key& key, at::IntArrayRef& lead"
+        return f"int {self.op.name}_take({taken}) {{\n{body}}}\n"
 
     def _ranges(self) -> list[str]:
         """Inputs that point into others, and scalars that no workload would have."""
@@ -205,13 +216,15 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
   const int slot = device_of(device);
   if (dtype < 0) return why = DTYPE, nullptr;
   if (slot < 0) return why = DEVICE, nullptr;
-  if (at::globalContext().deterministicAlgorithms() && {deterministic}) return why = DETERMINISTIC, nullptr;
+  if (at::globalContext().deterministicAlgorithms() && {deterministic})
+    return why = DETERMINISTIC, nullptr;
   if ((why = {name}_take({self._given}, key, lead))) return nullptr;
   const auto call = [&](int kernel) {{
     const auto listed = {listed};
     if (kernel == -1) return listed({name}_formula({self._given}));
     if (kernel == -2) return listed({name}_formula({", ".join([*exact, *scalars])}));
-    return listed({name}_launch(operators[{self.number}].tables[slot][dtype].kernels[kernel], key, lead, {self._given}));
+    const auto& kernels = operators[{self.number}].tables[slot][dtype].kernels;
+    return listed({name}_launch(kernels[kernel], key, lead, {self._given}));
   }};
   const Choice* choice = decide({self.number}, slot, dtype, key, device, call);
   why = choice->why;
@@ -246,7 +259,8 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
         made = outputs[0] if len(outputs) == 1 else f"{{{', '.join(outputs)}}}"
         body = "".join(f"  {line}\n" for line in lines)
         return f"""
-{self._type} {self.op.name}_launch(void* kernel, const Key& key, at::IntArrayRef lead, {self._parameters}) {{
+{self._type} {self.op.name}_launch(
+    void* kernel, const Key& key, at::IntArrayRef lead, {self._parameters}) {{
 {body}  int code = 0;
 #ifdef PORTKERN_CUDA
   if ({self.form.first}.is_cuda()) {{
@@ -270,7 +284,8 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
   int why = OURS;
   const Choice* choice = {name}_choose({self._given}, key, lead, why);
   if (choice && choice->kernel >= 0) {{
-    const int slot = device_of({self.form.first}.device()), dtype = dtype_of({self._cell}.scalar_type());
+    const int slot = device_of({self.form.first}.device());
+    const int dtype = dtype_of({self._cell}.scalar_type());
     void* const kernel = operators[{self.number}].tables[slot][dtype].kernels[choice->kernel];
     return {name}_launch(kernel, key, lead, {self._given});
   }}
@@ -298,19 +313,20 @@ std::vector<int64_t> {name}_explain({self._parameters}) {{
         """Below autograd the operator itself; the formula where a transform looks on."""
         name, given = self.op.name, self._given
         call = (
-            f'static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("{self.space}::{name}", "")'
-            f".typed<{self._handle}>();"
+            "static auto op = c10::Dispatcher::singleton()"
+            f'.findSchemaOrThrow("{self.space}::{name}", "").typed<{self._handle}>();'
         )
         if not self.formula.differentiable:
-            below = f"  at::AutoDispatchBelowADInplaceOrView below;\n  {call}\n  return op.call({given});\n"
+            below = "  at::AutoDispatchBelowADInplaceOrView below;\n"
+            below += f"  {call}\n  return op.call({given});\n"
             return f"{self._type} {name}_autograd({self._parameters}) {{\n{below}}}\n"
         floats = [t.name for t in self.op.signature.inputs if t.dtype == CELL or "float" in t.dtype]
         wanted = " || ".join(f"{one}.requires_grad()" for one in floats)
         several = len(self.op.signature.outputs) > 1
         applied = f"{name}_grad::apply({given})"
         if several:
-            count = range(len(self.op.signature.outputs))
-            applied = f"[&] {{ auto all = {applied}; return {self._type}({', '.join(f'all[{i}]' for i in count)}); }}()"
+            each = ", ".join(f"all[{i}]" for i in range(len(self.op.signature.outputs)))
+            applied = f"[&] {{ auto all = {applied}; return {self._type}({each}); }}()"
         listed = ", ".join(f"std::cref({one})" for one in self._inputs)
         return f"""{self._function(call, floats)}
 {self._type} {name}_autograd({self._parameters}) {{
@@ -326,7 +342,9 @@ std::vector<int64_t> {name}_explain({self._parameters}) {{
         name, inputs = self.op.name, self._inputs
         outputs = self.op.signature.outputs
         several, closed = len(outputs) > 1, bool(self.formula.backward)
-        taken = [f"Tensor {one}" for one in inputs] + [f"{kind} {one}" for kind, one in self._scalars]
+        taken = [f"Tensor {one}" for one in inputs] + [
+            f"{kind} {one}" for kind, one in self._scalars
+        ]
         saved = [*inputs, *(["y"] if closed else [])]
         stored = " ".join(f'ctx->saved_data["{one}"] = {one};' for _, one in self._scalars)
         getter = {"double": "toDouble", "int64_t": "toInt", "bool": "toBool"}
@@ -335,18 +353,22 @@ std::vector<int64_t> {name}_explain({self._parameters}) {{
             for kind, one in self._scalars
         )
         tensors = " ".join(
-            f"[[maybe_unused]] const Tensor& {one} = saved[{place}];" for place, one in enumerate(saved)
+            f"[[maybe_unused]] const Tensor& {one} = saved[{place}];"
+            for place, one in enumerate(saved)
         )
         if several:
             whole = [i for i, t in enumerate(outputs) if t.dtype != CELL and "float" not in t.dtype]
             marked = ", ".join(f"std::get<{i}>(y)" for i in whole)
             made = ", ".join(f"std::get<{i}>(y)" for i in range(len(outputs)))
-            ends = f"ctx->mark_non_differentiable({{{marked}}});\n    return variable_list{{{made}}};"
+            ends = (
+                f"ctx->mark_non_differentiable({{{marked}}});\n    return variable_list{{{made}}};"
+            )
         else:
             ends = "return y;"
+        made_of = "variable_list" if several else "Tensor"
         return f"""
 struct {name}_grad : torch::autograd::Function<{name}_grad> {{
-  static {"variable_list" if several else "Tensor"} forward(AutogradContext* ctx, {", ".join(taken)}) {{
+  static {made_of} forward(AutogradContext* ctx, {", ".join(taken)}) {{
     at::AutoDispatchBelowADInplaceOrView below;
     {call}
     auto y = op.call({self._given});
@@ -359,26 +381,32 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
     const Tensor& g = gradients[0];
     {tensors}
     {loaded}
-{self._closed() if closed else self._again(floats)}
+{self._closed() if closed else ""}{self._again(floats)}
   }}
 }};"""
 
     def _closed(self) -> str:
-        given = [*self.formula.backward, *["Tensor()"] * (len(self._inputs) - len(self.formula.backward))]
-        given += ["Tensor()"] * len(self._scalars)
-        return f"    return {{{', '.join(given)}}};"
+        """Where no gradient of it is asked for: not all of these have one."""
+        given = [*self.formula.backward]
+        given += ["Tensor()"] * (len(self._inputs) - len(given) + len(self._scalars))
+        return f"    if (!at::GradMode::is_enabled()) return {{{', '.join(given)}}};\n"
 
     def _again(self, floats: Sequence[str]) -> str:
         """The formula once more, with its own gradient, which a second one can be taken of."""
-        lines = ["at::AutoGradMode record(true);", "const bool twice = at::GradMode::is_enabled() && g.requires_grad();"]
+        lines = [
+            "const bool twice = at::GradMode::is_enabled();",
+            "at::AutoGradMode record(true);",
+        ]
         lines += [
-            f"const Tensor {one}_ = twice ? {one} : {one}.detach().requires_grad_({one}.is_floating_point());"
+            f"const Tensor {one}_ = twice ? {one} : leaf({one});"
             if one in floats
             else f"const Tensor {one}_ = {one};"
             for one in self._inputs
         ]
         scalars = [one for _, one in self._scalars]
-        again = f"{self.op.name}_formula({', '.join([*(f'{one}_' for one in self._inputs), *scalars])})"
+        again = (
+            f"{self.op.name}_formula({', '.join([*(f'{one}_' for one in self._inputs), *scalars])})"
+        )
         if len(self.op.signature.outputs) > 1:
             again = f"std::get<0>({again})"
         wanted = "variable_list wanted; std::vector<int> places;"
@@ -392,7 +420,8 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
         lines += [
             f"variable_list all({len(self._inputs) + len(self._scalars)});",
             "if (wanted.empty() || !g.defined()) return all;",
-            "const auto found = torch::autograd::grad({y_}, wanted, {g}, std::nullopt, twice, true);",
+            "const auto found =",
+            "    torch::autograd::grad({y_}, wanted, {g}, std::nullopt, twice, true);",
             "for (size_t i = 0; i < places.size(); ++i) all[places[i]] = found[i];",
             "return all;",
         ]
@@ -418,7 +447,7 @@ def translation_unit(operators: Sequence[Operator]) -> str:
     for key in ("CPU", "CUDA"):
         parts.append(_registered(space, key, operators, "backend"))
     parts.append(_registered(space, "Autograd", operators, "autograd"))
-    for key in ("AutocastCPU", "AutocastCUDA"):
+    for key in ("AutocastCPU", "AutocastCUDA", "FuncTorchBatched"):  # as the formula does there
         parts.append(_registered(space, key, operators, "formula"))
     explained = "\n".join(
         f'  m.impl("_explain_{one.op.name}", &{one.op.name}_explain);' for one in operators

@@ -52,9 +52,7 @@ FORMULAS: Mapping[str, Formula] = {
     "matmul": Formula("at::matmul(a, b)"),
     "maxpool2d": Formula(
         "at::max_pool2d(x, {window, window}, {stride, stride}, {padding, padding})",
-        lengths={
-            axis: _windows(axis[1], "window", "stride", "padding") for axis in ("oh", "ow")
-        },
+        lengths={axis: _windows(axis[1], "window", "stride", "padding") for axis in ("oh", "ow")},
     ),
     "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
     "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),

@@ -29,10 +29,11 @@ from portkern.formats.kernel_sources import KernelSources
 from portkern.printable import printable
 from portkern.project import project as projects
 from portkern.records import atomic_write
-from portkern.records.record import Record
+from portkern.records.record import Evidence, Record, RecordFile
 from portkern.regression import history_file
 from portkern.report import rows
 from portkern.spec.candidate import Candidate
+from portkern.spec.from_torch.names import identifier
 
 #: One file: what it holds of all records.
 TABLES: dict[str, Callable[[Sequence[Record]], bytes]] = {
@@ -46,7 +47,7 @@ FOLDERS: dict[str, Callable[[Sequence[KernelRecords], Export], None]] = {
     "kernelbench": kernelbench_runs.write,
     "kernels": hub_kernels.write,
 }
-HISTORY = "history"
+HISTORY, LIBRARY = "history", "library"
 _NUMBERED = re.compile(r"(\d+)_\w")
 _LEVEL = re.compile(r"level_?(\d+)")
 
@@ -54,7 +55,8 @@ _LEVEL = re.compile(r"level_?(\d+)")
 @dataclass
 class ExportOptions(history.Choice):
     """``ops``: files of operators that do not ship; ``kernels``: files and folders of kernels that
-    do not, beside what the records' authors say. The choice is of the format ``history``."""
+    do not, beside what the records' authors say. ``name`` and ``evidence`` are of the format
+    ``library``. The choice is of the format ``history``."""
 
     format: str = MISSING
     run: str = MISSING
@@ -63,17 +65,18 @@ class ExportOptions(history.Choice):
     out: str = ""
     ops: Names = field(default_factory=list)
     kernels: Names = field(default_factory=list)
+    name: str = ""
+    evidence: str = "measured"
 
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("export", ExportOptions, _named(overrides))
     if options.format == HISTORY:
         return _write_history(options)
-    if options.format not in {**TABLES, **FOLDERS}:
-        raise no_such("format", options.format, {**TABLES, **FOLDERS, HISTORY: None})
-    folder = run_folder.run_folder(options.reports, options.run)
-    latest = run_folder.latest(folder)
-    if options.format in FOLDERS:
+    if options.format not in {**TABLES, **FOLDERS, LIBRARY: None}:
+        raise no_such("format", options.format, {**TABLES, **FOLDERS, HISTORY: None, LIBRARY: None})
+    folder, latest = _records(options)
+    if options.format not in TABLES:
         return _write_folder(options, folder, latest)
     path = Path(options.out or folder / f"records.{options.format}")
     atomic_write.write(path, TABLES[options.format](latest))
@@ -82,6 +85,18 @@ def main(overrides: Sequence[str]) -> int:
     else:
         print(f"{printable(str(path))}: {len(latest)} records")
     return 0
+
+
+def _records(options: ExportOptions) -> tuple[Path, Sequence[Record]]:
+    """Of a run, or of a file of records, with the folder that has their sources."""
+    path = Path(options.run)
+    if path.suffix == ".jsonl":
+        records, _ = RecordFile(path).read()
+        if not records:
+            raise ConfigError(f"No records in {path}; expected a run's name or a records.jsonl")
+        return path.parent, list({record.key: record for record in records}.values())
+    folder = run_folder.run_folder(options.reports, options.run)
+    return folder, run_folder.latest(folder)
 
 
 def _write_history(options: ExportOptions) -> int:
@@ -109,7 +124,7 @@ def _write_folder(options: ExportOptions, folder: Path, records: Sequence[Record
     if missing:
         raise ConfigError(f"No file or folder {missing[0]}, which kernels= names")
     sources = KernelSources(folder, files, _of_projects(files)).of(records)
-    FOLDERS[options.format](list(exported.grouped(records, known, sources, export)), export)
+    _writer(options)(list(exported.grouped(records, known, sources, export)), export)
     code = 3 if not export.items else 1 if export.skipped else 0
     if options.json:
         skipped = [{"item": one.item, "reason": one.reason} for one in export.skipped]
@@ -121,6 +136,21 @@ def _write_folder(options: ExportOptions, folder: Path, records: Sequence[Record
     count = f"{export.items} of {export.items + len(export.skipped)} items"
     print(f"{printable(str(export.folder))}: {count}, {len(export.files)} files")
     return code
+
+
+def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export], object]:
+    """Raises ConfigError."""
+    if options.format != LIBRARY:
+        return FOLDERS[options.format]
+    from portkern.deploy import library
+
+    known = {str(one): one for one in Evidence if one >= Evidence.VERIFIED}
+    if options.evidence not in known:
+        raise no_such("evidence", options.evidence, known)
+    name = options.name or identifier(Path(options.run).stem.lower())
+    chosen = library.LibraryOptions(name, known[options.evidence])
+    library.check_name(name)
+    return lambda kernels, export: library.write(kernels, export, chosen)
 
 
 def _ops(

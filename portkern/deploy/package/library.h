@@ -261,6 +261,8 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
   return place.get();
 }
 
+inline Tensor leaf(const Tensor& t) { return t.detach().requires_grad_(t.is_floating_point()); }
+
 // A C++ autograd function knows no levels of functorch, and drops forward gradients without a word.
 inline bool transformed(std::initializer_list<std::reference_wrapper<const Tensor>> tensors) {
   if (auto& tls = at::functorch::functorchTLSAccessor()) {

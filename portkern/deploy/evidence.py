@@ -1,0 +1,134 @@
+"""Which kernels a library has, and which of them is the fastest in which cell: from records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from portkern.formats.exported import KernelRecords
+from portkern.records.record import Evidence, Record, Verdict
+from portkern.spec import target as targets
+from portkern.spec.op import Op
+
+#: What an operator in C++ can call: a C function, on the device that its tensors are on.
+_CALLED = {("cpu", "c++"): "cpu", ("cuda", "cuda"): "cuda"}
+_CPUS = re.compile(r"\b(\d+) CPUs")
+#: The framework's own time, which a kernel is held against.
+BASELINE = "eager"
+
+
+@dataclass(frozen=True, eq=False)
+class KernelOf:
+    """A kernel in one dtype, built for one target and measured on one device: the CPU's name with
+    their number, or the GPU's."""
+
+    kernel: KernelRecords
+    target: str
+    device: str
+
+    @property
+    def op(self) -> Op:
+        return self.kernel.op.op
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.op.name, self.kernel.dtype, self.device
+
+    def __str__(self) -> str:
+        candidate = self.kernel.candidate
+        return f"{self.kernel.name} {self.kernel.dtype} for {self.target} ({candidate.digest})"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """``key``: lengths of axes, then whole numbers among the scalars. ``speedup`` is the lower end
+    of its interval."""
+
+    kernel: KernelOf
+    key: tuple[int, ...]
+    speedup: float
+    record: Record
+
+
+@dataclass
+class Table:
+    cells: list[Cell] = field(default_factory=list)
+    kernels: list[KernelOf] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def refuse(self, what: object, why: str) -> None:
+        line = f"{what}: {why}"
+        if line not in self.refused:
+            self.refused.append(line)
+
+
+def table(
+    kernels: Sequence[KernelRecords],
+    evidence: Evidence,
+    keys: Mapping[str, Sequence[str]],
+    limit: Evidence = Evidence.VERIFIED,
+) -> Table:
+    """``keys`` are the names of each operator's key. A kernel that was bad in any cell of its dtype
+    and device is refused whole, and so is what was only emulated: it never ran on hardware."""
+    made = Table()
+    best: dict[tuple[tuple[str, str, str], tuple[int, ...]], Cell] = {}
+    for kernel in kernels:
+        for own, records in _on_devices(kernel, made):
+            reason = _refused(own, records, max(evidence, limit))
+            if reason:
+                made.refuse(own, reason)
+                continue
+            names = keys[own.op.name]
+            for record in records:
+                cell = Cell(own, _key(record, own.op, names), _speedup(record), record)
+                place = own.place, cell.key
+                if place not in best or cell.speedup > best[place].speedup:
+                    best[place] = cell
+    made.cells = list(best.values())
+    made.kernels = list(dict.fromkeys(cell.kernel for cell in made.cells))
+    return made
+
+
+def _on_devices(kernel: KernelRecords, made: Table) -> list[tuple[KernelOf, list[Record]]]:
+    candidate = kernel.candidate
+    called = _CALLED.get((candidate.backend, candidate.language))
+    if called is None or candidate.style != "dps":
+        made.refuse(
+            f"{candidate.backend} {candidate.language}",
+            "a library's operators call C++ on CPUs and CUDA on NVIDIA's GPUs",
+        )
+        return []
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in kernel.evaluated:
+        groups.setdefault((record.target, device_of(record)), []).append(record)
+    return [(KernelOf(kernel, *place), records) for place, records in groups.items()]
+
+
+def device_of(record: Record) -> str:
+    """As a library finds it out where it is imported."""
+    if targets.load(record.target).vendor != "cpu":
+        return record.environment.device
+    count = _CPUS.search(record.environment.machine)
+    return f"{record.environment.device}, {count[1] if count else '?'} CPUs"
+
+
+def _refused(own: KernelOf, records: Sequence[Record], evidence: Evidence) -> str:
+    bad = [record for record in records if record.verdict.bad]
+    if bad:
+        return f"it is {bad[0].verdict} at {bad[0].workload.name}"
+    weak = [one for one in records if one.verdict is Verdict.PASSED and one.evidence < evidence]
+    if weak:
+        return f"its evidence is {weak[0].evidence}, expected {evidence}"
+    return "" if records else "nothing of it could be run"
+
+
+def _key(record: Record, op: Op, names: Sequence[str]) -> tuple[int, ...]:
+    known = {**op.signature.scalar_values(record.workload.scalars), **record.workload.dims}
+    return tuple(int(known[name]) for name in names)
+
+
+def _speedup(record: Record) -> float:
+    """0 where it was not timed or the time says little: then the framework is taken."""
+    known = record.speedup.get(BASELINE)
+    return known.ci95[0] if known and record.comparable else 0.0

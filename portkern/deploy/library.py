@@ -1,0 +1,332 @@
+"""``portkern export library``: a wheel with one operator of torch for each op, and its kernels."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import io
+import json
+import keyword
+import re
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from portkern.deploy.evidence import KernelOf, Table, table
+from portkern.deploy.operators import Operator, translation_unit
+from portkern.deploy.package import _build as compiling
+from portkern.errors import ConfigError
+from portkern.evaluator import build
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import BuildRequest, Failure, StageLimits
+from portkern.formats.exported import Export, KernelRecords, NoSuchForm
+from portkern.records import atomic_write
+from portkern.records.record import Evidence
+from portkern.sandbox import session
+from portkern.spec import own_headers, registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Build, Missing
+from portkern.spec.candidate import Candidate
+from portkern.spec.companions import Companions
+from portkern.spec.op import Op
+from portkern.toolchain.run_tool import cache_root
+
+_PACKAGE = "portkern.deploy.package"
+#: Names that are torch's own, or those of functions in every library.
+_TAKEN = frozenset("aten prim prims torch torch_library profiler inductor portkern".split())
+
+
+@dataclass(frozen=True)
+class LibraryOptions:
+    name: str
+    evidence: Evidence = Evidence.MEASURED
+    version: str = "1.0.0"
+
+
+@dataclass(frozen=True)
+class _Built:
+    kernel: KernelOf
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def file(self) -> str:
+        own = self.kernel
+        return f"kernels/{own.op.name}_{own.kernel.dtype}_{self.sha256[:8]}.so"
+
+
+def check_name(name: str) -> None:
+    """Raises ConfigError for what is no name of a package and of a namespace of torch's."""
+    good = re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name) and not keyword.iskeyword(name)
+    if not good or name in _TAKEN:
+        raise ConfigError(
+            f"Got name={name[:80]!r}, expected small letters, digits and underscores, such as "
+            "'fast_ops', which is not one of torch's own"
+        )
+
+
+def write(kernels: Sequence[KernelRecords], export: Export, options: LibraryOptions) -> Path | None:
+    """The wheel; None where no kernel is left. What is left out is skipped with its reason. Raises
+    ConfigError for a name that cannot be and where no C++ compiler is, and StorageError."""
+    check_name(options.name)
+    operators = _operators(kernels, options.name, export)
+    known = {one.op.name: one for one in operators}
+    own = [kernel for kernel in kernels if kernel.op.op.name in known]
+    keys = {name: one.key for name, one in known.items()}
+    found = table(own, options.evidence, keys)
+    built = _built(found)
+    for line in found.refused:
+        what, _, why = line.partition(": ")
+        export.skip(what, why)
+    if not built:
+        return None
+    used = {one.kernel.op.name for one in built}
+    numbered = [
+        replace(known[name], number=n) for n, name in enumerate(n for n in known if n in used)
+    ]
+    files = _files(numbered, found, built, options)
+    export.items += len(built)
+    return _wheel(files, export, options)
+
+
+def _operators(kernels: Sequence[KernelRecords], space: str, export: Export) -> list[Operator]:
+    made: dict[str, Operator] = {}
+    for op in {kernel.op.op.name: kernel.op.op for kernel in kernels}.values():
+        try:
+            made[op.name] = Operator.of(op, len(made), space)
+            _ = made[op.name].form
+        except NoSuchForm as error:
+            made.pop(op.name, None)
+            export.skip(op.name, error)
+    return list(made.values())
+
+
+def _built(found: Table) -> list[_Built]:
+    """By the backends' own tools, as for an evaluation; in the jail."""
+    made = []
+    cache = ArtifactCache(cache_root() / "builds")
+    try:
+        for kernel in found.kernels:
+            request = _request(kernel)
+            ready = request.backend.probe(request.build.target)
+            if isinstance(ready, Missing):
+                found.refuse(kernel, f"it cannot be built here: {ready}")
+                continue
+            [result] = build.build_all(
+                [request], [ready.toolchain], limits=StageLimits(), cache=cache
+            )
+            if isinstance(result.outcome, Failure):
+                found.refuse(kernel, f"{result.outcome.verdict}: {result.outcome.detail}")
+            elif result.outcome.kind != "shared library":
+                found.refuse(kernel, f"its build is of kind {result.outcome.kind!r}, no library")
+            else:
+                made.append(_Built(kernel, result.outcome.path.read_bytes()))
+    finally:
+        session.close_servers()
+    return made
+
+
+def _request(kernel: KernelOf) -> BuildRequest:
+    op, own = kernel.op, kernel.kernel
+    workload = (*op.workloads.get("typical", ()), *op.workloads["ci"])[0]
+    made = Build(
+        as_measured(own.candidate),
+        op.signature,
+        own.dtype,
+        targets.load(kernel.target),
+        workload.dims,
+        op.signature.scalar_values(workload.scalars),
+    )
+    return BuildRequest(registry.load(own.candidate.backend), made)
+
+
+def as_measured(candidate: Candidate) -> Candidate:
+    """With portkern's headers as they were, where they have changed since: as a project's own."""
+    now = own_headers.included(replace(candidate, headers={}))
+    old = {name: text for name, text in candidate.headers.items() if now.get(name) != text}
+    if not old:
+        return candidate
+    beside = candidate.companions
+    files = tuple({**candidate.headers, **beside.texts}.items())
+    path = beside.path or "kernel.src"
+    include = (*beside.include, ".")
+    return replace(
+        candidate, companions=Companions(path, files, include, beside.defines, beside.sources)
+    )
+
+
+def _files(
+    operators: Sequence[Operator], found: Table, built: Sequence[_Built], options: LibraryOptions
+) -> dict[str, bytes]:
+    """By their places in the package."""
+    package = importlib.resources.files(_PACKAGE)
+    files = {
+        "__init__.py": (package / "runtime.py").read_bytes(),
+        "_build.py": (package / "_build.py").read_bytes(),
+        compiling.HEADER: (package / compiling.HEADER).read_bytes(),
+        compiling.SOURCE: translation_unit(operators).encode(),
+        "_references.py": _references([one.op for one in operators]).encode(),
+    }
+    files |= {one.file: one.data for one in built}
+    files |= {f"sources/{_source_name(one)}": _source(one) for one in built}
+    name, data = _compiled(files)
+    files[name] = data
+    document = _document(operators, found, built, options)
+    document["compiled"] = {name: hashlib.sha256(data).hexdigest()}
+    said = json.dumps(document, sort_keys=True).encode()
+    document["version"] = f"{options.version}+g{hashlib.sha256(said).hexdigest()[:8]}"
+    files["table.json"] = json.dumps(document, indent=1).encode()
+    return files
+
+
+def _source_name(one: _Built) -> str:
+    return f"{one.kernel.kernel.candidate.digest}.txt"
+
+
+def _source(one: _Built) -> bytes:
+    candidate = one.kernel.kernel.candidate
+    parts = [candidate.source, *(f"// {n}\n{t}" for n, t in candidate.companions.files)]
+    return "\n".join(parts).encode()
+
+
+def _compiled(files: Mapping[str, bytes]) -> tuple[str, bytes]:
+    """The operators for the torch of this machine. Raises ConfigError."""
+    import torch
+
+    name = compiling.compiled_name(torch.__version__, cuda=torch.version.cuda is not None)
+    with tempfile.TemporaryDirectory(prefix="portkern-library-") as folder:
+        place = Path(folder)
+        for file in (compiling.HEADER, compiling.SOURCE):
+            (place / file).write_bytes(files[file])
+        kept = cache_root() / "libraries" / _digest(files) / name
+        if not kept.is_file():
+            try:
+                compiling.build(place, kept)
+            except compiling.CannotBuild as error:
+                raise ConfigError(f"The library's operators cannot be compiled: {error}") from error
+        return name, kept.read_bytes()
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    text = files[compiling.HEADER] + files[compiling.SOURCE] + files["_build.py"]
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _document(
+    operators: Sequence[Operator], found: Table, built: Sequence[_Built], options: LibraryOptions
+) -> dict[str, Any]:
+    """What the library reads when it is imported, and where it all came from."""
+    numbers = {one.op.name: place for place, one in enumerate(operators)}
+    places = {one.kernel: place for place, one in enumerate(built)}
+    cells = [cell for cell in found.cells if cell.kernel in places]
+    records = [
+        {
+            "id": cell.record.id,
+            "run": cell.record.run,
+            "time": cell.record.time,
+            "workload": cell.record.workload.name,
+            "evidence": str(cell.record.evidence),
+            "speedup": {n: list(s.ci95) for n, s in cell.record.speedup.items()},
+            "toolchain": dict(cell.record.environment.toolchain),
+            "driver": cell.record.environment.driver,
+            "portkern": cell.record.environment.harness_version,
+        }
+        for cell in cells
+    ]
+    return {
+        "name": options.name,
+        "version": options.version,
+        "evidence": str(options.evidence),
+        "operators": [
+            {
+                "name": one.op.name,
+                "key": list(one.key),
+                "schema": one.schema,
+                "inputs": len(one.op.signature.inputs),
+                "scalars": one.op.signature.scalar_values({}),
+            }
+            for one in operators
+        ],
+        "kernels": [_kernel(one, numbers) for one in built],
+        "cells": [
+            {
+                "kernel": places[cell.kernel],
+                "key": list(cell.key),
+                "speedup": cell.speedup,
+                "record": number,
+            }
+            for number, cell in enumerate(cells)
+        ],
+        "records": records,
+        "refused": found.refused,
+    }
+
+
+def _kernel(one: _Built, numbers: Mapping[str, int]) -> dict[str, Any]:
+    own, candidate = one.kernel, one.kernel.kernel.candidate
+    passed = own.kernel.evaluated
+    return {
+        "op": numbers[own.op.name],
+        "dtype": own.kernel.dtype,
+        "device": own.device,
+        "target": own.target,
+        "cpu_flags": list(targets.load(own.target).cpu_flags),
+        "backend": candidate.backend,
+        "language": candidate.language,
+        "entry": candidate.entry,
+        "source_hash": candidate.digest,
+        "file": one.file,
+        "sha256": one.sha256,
+        "evidence": str(min(record.evidence for record in passed)),
+    }
+
+
+def _references(ops: Sequence[Op]) -> str:
+    """The formulas in Python, by the operators' names."""
+    texts = [op.reference_source.replace("def run(", f"def {op.name}(", 1) for op in ops]
+    head = (
+        '"""What each operator computes."""\n\nfrom __future__ import annotations\n\nimport torch'
+    )
+    return "\n\n\n".join([head, *(text.strip() for text in texts)]) + "\n"
+
+
+# ---- The wheel
+
+
+def _wheel(files: Mapping[str, bytes], export: Export, options: LibraryOptions) -> Path:
+    """Raises StorageError."""
+    version = json.loads(files["table.json"])["version"]
+    about = f"{options.name}-{version}.dist-info"
+    tag = "py3-none-linux_x86_64"
+    members = {f"{options.name}/{name}": data for name, data in files.items()}
+    members[f"{about}/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: {options.name}\nVersion: {version}\n"
+        "Summary: Kernels as operators of torch, chosen by what was measured\n"
+        "Requires-Python: >=3.10\nRequires-Dist: torch>=2.6\n"
+    ).encode()
+    members[f"{about}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: portkern\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    ).encode()
+    lines = [f"{name},sha256={_urlsafe(data)},{len(data)}" for name, data in members.items()]
+    members[f"{about}/RECORD"] = ("\n".join([*lines, f"{about}/RECORD,,"]) + "\n").encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(
+                zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED
+            )
+    path = export.folder / f"{options.name}-{version}-{tag}.whl"
+    atomic_write.write(path, buffer.getvalue())
+    export.files.append(path)
+    return path
+
+
+def _urlsafe(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")

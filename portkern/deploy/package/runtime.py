@@ -1,0 +1,332 @@
+"""Kernels as operators of torch, chosen by what was measured: ``explain`` says which would run and
+why, ``receipt`` what ran. Written by portkern."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import importlib
+import json
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import _build
+
+HERE = Path(__file__).parent
+TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
+NAME: str = TABLE["name"]
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+#: In the order of the numbers in library.h.
+REASONS = (
+    "portkern's kernel",
+    "switched off",
+    "no kernel takes this dtype, or inputs of several",
+    "inputs are on different devices, or on one that the library does not know",
+    "an input is not contiguous, or not a plain tensor",
+    "an input has another number of dimensions",
+    "sizes do not fit together",
+    "indices are out of range, or on a GPU, where they are not looked at",
+    "an output is empty",
+    "an input has 2**31 elements or more",
+    "deterministic algorithms are asked for",
+    "no kernel of enough evidence for this device and dtype",
+    "the framework is as fast here",
+    "no measured cell is near enough",
+    "not decided yet, and a graph is being captured",
+    "portkern's kernel, which won a race here",
+    "the framework won a race here",
+    "the kernel's result differed in a race",
+)
+POLICIES = ("never", "evidence", "online", "always")
+_MOST_KEY = 16
+
+#: What was not loaded, one line each.
+refused: list[str] = list(TABLE["refused"])
+#: By operator, device slot and dtype, the kernels in the order of the C++ tables.
+_kernels: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
+_names: dict[int, str] = {}
+_state: dict[str, Any] = {"tune": "never", "speedup": 1.0}
+
+
+def explain(operator: str, *arguments: Any) -> dict[str, Any]:
+    """What a call would run and why: ``kernel`` is None where the framework's formula would."""
+    number = _number(operator)
+    asked = getattr(getattr(torch.ops, NAME), f"_explain_{operator}")
+    with torch.no_grad():
+        why, kernel, cell, distance = asked(*arguments)
+    tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
+    said: dict[str, Any] = {"operator": operator, "reason": REASONS[why], "kernel": None}
+    if kernel >= 0:
+        cells = [one for one in tensors if one.is_floating_point()]
+        place = (number, _slot(tensors[0].device), DTYPES.index(str(cells[0].dtype)[6:]))
+        said["kernel"] = _told(_kernels[place][kernel])
+    if cell >= 0:
+        said |= {"record": TABLE["records"][cell], "distance": distance / 1000}
+    return said
+
+
+def receipt() -> dict[str, Any]:
+    """What was decided for each shape, how often it was called, and how often the framework's
+    formula was taken, by reason."""
+    found: dict[str, Any] = {"library": NAME, "version": TABLE["version"], "operators": {}}
+    for number, operator in enumerate(TABLE["operators"]):
+        fallen = {REASONS[why]: _c.pk_fallen(number, why) for why in range(1, len(REASONS))}
+        found["operators"][operator["name"]] = {
+            "shapes": list(_known(number, operator["key"])),
+            "fallbacks": {reason: count for reason, count in fallen.items() if count},
+        }
+    found["refused"] = list(refused)
+    return found
+
+
+def configure(*, tune: str = "never", min_speedup: float = 1.0) -> None:
+    """``tune``: ``online`` lets the first calls of a new shape race all kernels against the
+    formula; ``off`` takes the formula always. ``min_speedup``: what the lower end of a measured
+    interval has to exceed. All decisions are taken anew."""
+    if tune not in ("never", "online", "off"):
+        raise ValueError(f"got tune={tune!r}, expected 'never', 'online' or 'off'")
+    _state.update(tune=tune, speedup=min_speedup)
+    _policy({"never": "evidence", "online": "online", "off": "never"}[tune])
+    if tune == "online":
+        _remembered()
+
+
+def _policy(name: str) -> None:
+    """``always`` is for tests: a kernel is taken wherever one could be."""
+    _c.pk_policy(POLICIES.index(name), float(_state["speedup"]))
+
+
+def _number(operator: str) -> int:
+    names = [one["name"] for one in TABLE["operators"]]
+    if operator not in names:
+        raise ValueError(f"got {operator!r}, expected one of {', '.join(names)}")
+    return names.index(operator)
+
+
+def _told(kernel: dict[str, Any]) -> dict[str, Any]:
+    kept = ("backend", "language", "target", "source_hash", "sha256", "evidence")
+    return {name: kernel[name] for name in kept}
+
+
+def _known(number: int, names: Sequence[str]) -> Any:
+    key, calls = (ctypes.c_int64 * _MOST_KEY)(), ctypes.c_int64()
+    kernel, why, cell, distance = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_double()
+    told = [ctypes.byref(one) for one in (kernel, why, cell, distance, calls)]
+    for slot in range(1 + len(_names)):
+        for dtype, text in enumerate(DTYPES):
+            place = 0
+            while (count := _c.pk_known(number, slot, dtype, place, key, *told)) >= 0:
+                place += 1
+                own = _kernels.get((number, slot, dtype), [])
+                yield {
+                    "device": _names.get(slot, ""),
+                    "dtype": text,
+                    "sizes": dict(zip(names, key[:count], strict=True)),
+                    "kernel": _told(own[kernel.value]) if kernel.value >= 0 else None,
+                    "record": TABLE["records"][cell.value] if cell.value >= 0 else None,
+                    "reason": REASONS[why.value],
+                    "calls": calls.value,
+                }
+
+
+# ---- What is remembered of races, for this device and driver
+
+
+def _memory() -> Path:
+    said = json.dumps([TABLE["version"], torch.__version__, sorted(_names.items()), _driver()])
+    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "portkern" / "libraries" / f"{NAME}-{digest}.json"
+
+
+def _driver() -> str:
+    with suppress(OSError):
+        return Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    return ""
+
+
+def _remembered() -> None:
+    """Reads what earlier processes found; what is not as expected is left out."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        for one in json.loads(_memory().read_text(encoding="utf-8")):
+            number, slot, dtype, key, digest = (one[name] for name in _REMEMBERED)
+            own = [kernel["sha256"] for kernel in _kernels.get((number, slot, dtype), [])]
+            if (digest and digest not in own) or len(key) > _MOST_KEY:
+                continue
+            values = (ctypes.c_int64 * len(key))(*key)
+            kernel = own.index(digest) if digest else -1
+            why = REASONS.index("portkern's kernel, which won a race here") + (kernel < 0)
+            _c.pk_know(number, slot, dtype, values, len(key), kernel, why)
+
+
+_REMEMBERED = ("operator", "slot", "dtype", "key", "sha256")
+
+
+@atexit.register
+def _remember() -> None:
+    """A cache that cannot be written to is no reason to disturb the end of a process."""
+    if _state["tune"] != "online":
+        return
+    found = []
+    for number, operator in enumerate(TABLE["operators"]):
+        for one in _known(number, operator["key"]):
+            if "race here" in one["reason"]:
+                slot = next((s for s, name in _names.items() if name == one["device"]), 0)
+                digest = one["kernel"]["sha256"] if one["kernel"] else ""
+                dtype = DTYPES.index(one["dtype"])
+                values = (number, slot, dtype, list(one["sizes"].values()), digest)
+                found.append(dict(zip(_REMEMBERED, values, strict=True)))
+    if found:
+        with suppress(OSError):
+            path = _memory()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=path.parent, delete=False, encoding="utf-8"
+            ) as file:
+                json.dump(found, file)
+            Path(file.name).replace(path)
+
+
+# ---- Loading
+
+
+def _cpu() -> str:
+    text = ""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text()
+    match = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
+    return f"{match[1].strip() if match else platform.machine()}, {os.cpu_count()} CPUs"
+
+
+def _cpu_flags() -> frozenset[str]:
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text()
+        if match := re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE):
+            return frozenset(match[1].split())
+    return frozenset()
+
+
+def _slot(device: torch.device) -> int:
+    return 0 if device.type == "cpu" else 1 + (device.index or 0)
+
+
+def _sound(file: Path, sha256: str) -> bool:
+    with suppress(OSError):
+        return hashlib.sha256(file.read_bytes()).hexdigest() == sha256
+    return False
+
+
+def _operators() -> Path:
+    """The compiled operators: those of the package for this torch, else built here and kept."""
+    name = _build.compiled_name(torch.__version__, cuda=torch.version.cuda is not None)
+    file: Path = HERE / name
+    if name in TABLE["compiled"]:
+        if _sound(file, TABLE["compiled"][name]):
+            return file
+        raise ImportError(f"{file} is not the file that was exported; install {NAME} again")
+    root = os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions"
+    kept: Path = Path(root) / f"{NAME}-{TABLE['version']}" / name
+    if not kept.is_file():
+        try:
+            _build.build(HERE, kept)
+        except _build.CannotBuild as error:
+            raise ImportError(
+                f"{NAME} has no operators for torch {torch.__version__} (it has "
+                f"{', '.join(TABLE['compiled'])}), and they cannot be compiled here: {error}"
+            ) from error
+    return kept
+
+
+def _load_kernels() -> None:
+    """Into the slots of devices that they were measured on; others are refused by a line."""
+    flags = _cpu_flags()
+    _names[0] = _cpu()
+    for index in range(torch.cuda.device_count() if torch.version.cuda else 0):
+        _names[1 + index] = torch.cuda.get_device_name(index)
+    places: list[dict[int, int]] = []
+    for kernel in TABLE["kernels"]:
+        own: dict[int, int] = {}
+        places.append(own)
+        shown = f"{TABLE['operators'][kernel['op']]['name']} {kernel['dtype']} ({kernel['target']})"
+        slots = [slot for slot, name in _names.items() if name == kernel["device"]]
+        if not slots:
+            refused.append(f"{shown}: measured on {kernel['device']}, which is not here")
+            continue
+        lacking = sorted(set(kernel["cpu_flags"]) - flags)
+        if lacking:
+            refused.append(f"{shown}: this CPU has no {' '.join(lacking)}")
+            continue
+        file = HERE / kernel["file"]
+        if not _sound(file, kernel["sha256"]):
+            refused.append(f"{shown}: {kernel['file']} is not the file that was exported")
+            continue
+        try:
+            function = getattr(ctypes.CDLL(str(file)), kernel["entry"])
+        except (OSError, AttributeError) as error:
+            refused.append(f"{shown}: {str(error).splitlines()[0]}")
+            continue
+        address = ctypes.cast(function, ctypes.c_void_p)
+        for slot in slots:
+            place = (kernel["op"], slot, DTYPES.index(kernel["dtype"]))
+            own[slot] = _c.pk_kernel(*place, address)
+            _kernels.setdefault(place, []).append(kernel)
+    for cell in TABLE["cells"]:
+        kernel, key = TABLE["kernels"][cell["kernel"]], cell["key"]
+        values = (ctypes.c_int64 * len(key))(*key)
+        dtype = DTYPES.index(kernel["dtype"])
+        for slot, number in places[cell["kernel"]].items():
+            about = (number, float(cell["speedup"]), cell["record"])
+            _c.pk_cell(kernel["op"], slot, dtype, values, len(key), *about)
+
+
+def _trace(
+    operator: str, reference: Callable[..., Any], inputs: int, scalars: dict[str, Any]
+) -> None:
+    """What torch needs to know to trace it."""
+
+    def empty(made: torch.Tensor) -> torch.Tensor:
+        return torch.empty(made.shape, dtype=made.dtype, device=made.device)
+
+    def fake(*arguments: Any, **named: Any) -> Any:
+        left = list(scalars)[len(arguments) - inputs :]
+        made = reference(*arguments, **{name: scalars[name] for name in left} | named)
+        return empty(made) if isinstance(made, torch.Tensor) else tuple(map(empty, made))
+
+    torch.library.register_fake(f"{NAME}::{operator}", fake)
+
+
+def _library() -> ctypes.CDLL:
+    first = TABLE["operators"][0]["name"]
+    if torch._C._jit_get_schemas_for_operator(f"{NAME}::{first}"):
+        raise ImportError(
+            f"torch.ops.{NAME} is another library's in this process; export one of them under "
+            "another name"
+        )
+    file = _operators()
+    torch.ops.load_library(str(file))  # type: ignore[no-untyped-call]
+    library = ctypes.CDLL(str(file))
+    numbers, whole = ctypes.POINTER(ctypes.c_int64), ctypes.c_int
+    library.pk_kernel.argtypes = [whole, whole, whole, ctypes.c_void_p]
+    library.pk_cell.argtypes = [*[whole] * 3, numbers, whole, whole, ctypes.c_double, whole]
+    library.pk_policy.argtypes = [whole, ctypes.c_double]
+    library.pk_know.argtypes = [*[whole] * 3, numbers, *[whole] * 3]
+    library.pk_fallen.restype = ctypes.c_int64
+    return library
+
+
+_c = _library()
+_load_kernels()
+_references = importlib.import_module(f"{__name__}._references")
+for _operator in TABLE["operators"]:
+    _reference = getattr(_references, _operator["name"])
+    _trace(_operator["name"], _reference, _operator["inputs"], _operator["scalars"])
+    globals()[_operator["name"]] = getattr(getattr(torch.ops, NAME), _operator["name"])

@@ -1,0 +1,570 @@
+"""A library of kernels: which it has, by what evidence, and that its operators are never wrong."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from portkern import ops
+from portkern.cli import main
+from portkern.deploy import library
+from portkern.deploy.evidence import device_of, table
+from portkern.deploy.library import LibraryOptions, as_measured
+from portkern.deploy.operators import Operator, translation_unit
+from portkern.errors import ConfigError
+from portkern.formats.exported import Export, KernelRecords
+from portkern.ops.formulas import FORMULAS
+from portkern.records.record import (
+    Environment,
+    Evidence,
+    Record,
+    RecordFile,
+    Speedup,
+    Verdict,
+    WorkloadRef,
+)
+from portkern.spec.op import Op, Workload
+from portkern.toolchain import host
+from tests.test_formats_out import kernel, record, shipped
+
+KEYS = {name: Operator.of(ops.load(name), 0, "x").key for name in ops.names()}
+HERE = Environment(
+    machine=host.machine(), device=host.cpu_name(), toolchain={}, harness_version="0"
+)
+
+
+def measured(name: str, workload: Workload | None = None, **changes: Any) -> Record:
+    """On this CPU, three times as fast as the framework."""
+    op = ops.load(name)
+    work = workload or op.workloads["ci"][0]
+    reference = WorkloadRef(
+        set="ci",
+        name=work.name,
+        dims=dict(work.dims),
+        dtype="float32",
+        scalars=dict(op.signature.scalar_values(work.scalars)),
+    )
+    said: dict[str, Any] = {
+        "workload": reference,
+        "target": "x86_64",
+        "venue": f"hardware: {host.cpu_name()}",
+        "environment": HERE,
+        "speedup": {"eager": Speedup(value=3.0, ci95=(2.5, 3.5))},
+    }
+    return record(shipped(name, "cpu", "c++"), **said | changes)
+
+
+def of_cpu(name: str, *records: Record) -> KernelRecords:
+    return kernel(shipped(name, "cpu", "c++"), *records or (measured(name),))
+
+
+# ---- Evidence
+
+
+def test_every_shipped_op_has_a_formula_and_a_key() -> None:
+    assert set(FORMULAS) == set(ops.names())
+    assert KEYS["topk"] == ("rows", "cols", "kept", "k")
+    assert KEYS["rmsnorm"] == ("rows", "cols")
+
+
+@pytest.mark.parametrize("name", [name for name in ops.names() if FORMULAS[name].lengths])
+def test_lengths_that_follow_are_those_of_the_op(name: str) -> None:
+    op = ops.load(name)
+    form = Operator.of(op, 0, "x").form
+    for several in op.workloads.values():
+        for work in several:
+            scalars = op.signature.scalar_values(work.scalars)
+            for axis, said in form.derived.items():
+                assert said({**work.dims, **scalars}) == work.dims[axis]
+
+
+def test_the_fastest_kernel_of_a_cell_counts_by_the_lower_end_of_its_interval() -> None:
+    wide = measured("softmax", speedup={"eager": Speedup(value=9.0, ci95=(0.5, 20.0))})
+    other = measured("softmax", target="x86_64_avx2")
+    found = table([of_cpu("softmax", wide, other)], Evidence.MEASURED, KEYS)
+    [cell] = found.cells
+    assert (cell.kernel.target, cell.speedup, cell.key) == ("x86_64_avx2", 2.5, (32, 129))
+    assert [one.target for one in found.kernels] == ["x86_64_avx2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"evidence": Evidence.EMULATED, "timing": None, "speedup": {}, "baselines": {}},
+            "its evidence is emulated, expected verified",
+        ),
+        (
+            {"evidence": Evidence.VERIFIED, "timing": None, "speedup": {}, "baselines": {}},
+            "its evidence is verified, expected measured",
+        ),
+        ({"verdict": Verdict.WRONG}, "it is wrong at"),
+    ],
+)
+def test_a_kernel_of_less_evidence_or_that_was_bad_once_is_refused_whole(
+    changes: dict[str, Any], reason: str
+) -> None:
+    if "verdict" in changes:
+        candidate = shipped("softmax", "cpu", "c++")
+        weak = record(candidate, Verdict.WRONG, target="x86_64", environment=HERE)
+    else:
+        weak = measured("softmax", **changes)
+    wanted = Evidence.VERIFIED if "expected verified" in reason else Evidence.MEASURED
+    found = table([of_cpu("softmax", measured("softmax"), weak)], wanted, KEYS)
+    assert not found.kernels
+    assert reason in found.refused[0]
+
+
+def test_a_noisy_time_is_no_reason_to_take_a_kernel() -> None:
+    timing = measured("softmax").timing
+    assert timing is not None
+    noisy = measured("softmax", timing=timing.model_copy(update={"noisy": "busy"}))
+    assert table([of_cpu("softmax", noisy)], Evidence.MEASURED, KEYS).cells[0].speedup == 0.0
+
+
+def test_a_cpu_is_told_apart_by_its_number_of_processors() -> None:
+    one = measured("softmax")
+    assert device_of(one).startswith(f"{host.cpu_name()}, ")
+    gpu = record(shipped("softmax", "cuda"))
+    assert device_of(gpu) == "NVIDIA H200"
+    triton = table([kernel(shipped("softmax", "triton"))], Evidence.MEASURED, KEYS)
+    assert "operators call C++ on CPUs and CUDA" in triton.refused[0]
+
+
+def test_headers_of_another_day_go_with_the_kernel() -> None:
+    plain = shipped("softmax", "cpu", "c++")
+    assert as_measured(plain) is plain
+    from dataclasses import replace
+
+    old = replace(plain, headers={"portkern/rows.h": "// of another day\n"})
+    built = as_measured(old)
+    assert built.companions.texts["portkern/rows.h"] == "// of another day\n"
+    assert built.companions.include == (".",)
+
+
+@pytest.mark.parametrize("name", ["aten", "Fast", "a-b", "import", "../x", "", "1st", "a" * 80])
+def test_a_name_that_cannot_be_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected small letters"):
+        library.check_name(name)
+
+
+def test_the_text_of_all_operators_names_each_once() -> None:
+    made = [Operator.of(ops.load(name), n, "fast") for n, name in enumerate(ops.names())]
+    text = translation_unit(made)
+    assert text.count("{at::Tag::pt2_compliant_tag}") == len(made)
+    assert 'm.def("softmax(Tensor x) -> Tensor"' in text
+    assert "topk(Tensor x, int k=1) -> (Tensor, Tensor)" in text
+
+
+# ---- The library, installed and called
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of every shipped C++ kernel, measured at three sizes of softmax."""
+    kernels = []
+    for name in ops.names():
+        records = [measured(name)]
+        if name == "softmax":
+            sizes = [(64, 1024), (128, 1024), (64, 2048)]
+            works = [Workload(f"{r}x{c}", {"rows": r, "cols": c}) for r, c in sizes]
+            slow = Workload("16x16", {"rows": 16, "cols": 16})
+            records = [measured(name, work) for work in works]
+            speedup = {"eager": Speedup(value=0.9, ci95=(0.8, 1.0))}
+            records.append(measured(name, slow, speedup=speedup))
+        kernels.append(of_cpu(name, *records))
+    export = Export(tmp_path_factory.mktemp("wheel"))
+    made = library.write(kernels, export, LibraryOptions("pk_test_library"))
+    assert made is not None, export.skipped
+    assert export.skipped == []
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(folder), str(wheel)], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lib(site: Path) -> Iterator[Any]:
+    sys.path.insert(0, str(site))
+    try:
+        made = importlib.import_module("pk_test_library")
+        assert made.refused == []
+        yield made
+    finally:
+        sys.path.remove(str(site))
+
+
+@pytest.fixture
+def always(lib: Any) -> Iterator[Any]:
+    """Kernels wherever one could be called."""
+    lib._policy("always")
+    yield lib
+    lib._policy("evidence")
+
+
+def drawn(op: Op, workload: Workload) -> tuple[list[torch.Tensor], list[Any]]:
+    generator = torch.Generator().manual_seed(1)
+    tensors = []
+    for spec in op.signature.inputs:
+        sizes, kind = spec.sizes(workload.dims), getattr(torch, spec.resolve("float32"))
+        if kind.is_floating_point:
+            tensors.append(torch.randn(sizes, generator=generator).to(kind))
+        else:
+            low, high = spec.bounds(workload.dims)
+            tensors.append(torch.randint(low, max(high, 1), sizes, generator=generator).to(kind))
+    scalars = op.signature.scalar_values(workload.scalars)
+    return tensors, [scalars[one.name] for one in op.signature.scalars]
+
+
+def compare(got: Any, expected: Any) -> None:
+    several = isinstance(expected, tuple | list)
+    pairs = zip(got, expected, strict=True) if several else [(got, expected)]
+    for one, other in pairs:
+        assert one.dtype == other.dtype and one.shape == other.shape
+        loose = {torch.float16: 2e-2, torch.bfloat16: 6e-2}.get(one.dtype, 2e-4)
+        torch.testing.assert_close(one, other, rtol=loose, atol=loose)
+
+
+def _strided(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x, x], -1)[..., 0]
+
+
+def _offset(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape)
+
+
+def _negative(x: torch.Tensor) -> torch.Tensor:
+    return torch._neg_view(x) if x.is_floating_point() else x
+
+
+HOSTILE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "as it is": lambda x: x,
+    "strided": _strided,
+    "no element at a multiple of 16 bytes": _offset,
+    "a view that negates": _negative,
+    "one element for all": lambda x: (
+        x.flatten()[:1].expand(x.numel()).view(x.shape)
+        if x.numel() and x.is_floating_point()
+        else x
+    ),
+    "double": lambda x: x.double() if x.is_floating_point() else x,
+    "half": lambda x: x.half() if x.is_floating_point() else x,
+    "first dimension doubled": lambda x: torch.cat([x, x]) if x.dim() else x,
+    "a dimension more": lambda x: x[None],
+    "a dimension less": lambda x: x[0] if x.dim() and len(x) else x,
+    "empty": lambda x: x[:0] if x.dim() else x,
+    "last element less": lambda x: x[..., :-1] if x.dim() else x,
+    "infinite": lambda x: x * torch.inf if x.is_floating_point() else x,
+    "meta": lambda x: x.to("meta"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ops.names())
+def test_whatever_is_given_the_answer_is_that_of_the_formula(name: str, always: Any) -> None:
+    """All inputs, and each alone, are made hostile; where the formula refuses, so does it."""
+    op, call = ops.load(name), getattr(always, name)
+    before = _calls(always, name)
+    for workload in (op.workloads["ci"][0], op.workloads["edge"][2]):
+        tensors, scalars = drawn(op, workload)
+        named = dict(zip((s.name for s in op.signature.scalars), scalars, strict=True))
+        for hostile, change in HOSTILE.items():
+            for which in ({*range(len(tensors))}, *({n} for n in range(len(tensors)))):
+                given = [change(t) if n in which else t for n, t in enumerate(tensors)]
+                try:
+                    expected = op.reference(*given, **named)
+                except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
+                    with pytest.raises(Exception, match=r"."):
+                        call(*given, *scalars)
+                    continue
+                got = call(*given, *scalars)
+                if hostile == "meta":
+                    continue
+                compare(got, expected)
+    assert _calls(always, name) > before, "the kernel itself was called"
+
+
+def _calls(lib: Any, name: str) -> int:
+    shapes = lib.receipt()["operators"][name]["shapes"]
+    return sum(one["calls"] for one in shapes if one["kernel"])
+
+
+INDEXED = {"embedding": 1, "cross_entropy": 1, "scatter_add": 1}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("value", [-1, -100, 1 << 40])
+def test_indices_out_of_range_never_reach_a_kernel(name: str, value: int, always: Any) -> None:
+    op = ops.load(name)
+    tensors, scalars = drawn(op, op.workloads["ci"][0])
+    tensors[INDEXED[name]][3] = value
+    said = always.explain(name, *tensors, *scalars)
+    assert "indices are out of range" in said["reason"]
+    if name == "cross_entropy" and value == -100:
+        compare(always.cross_entropy(*tensors), op.reference(*tensors))
+    else:
+        with pytest.raises((IndexError, RuntimeError)):
+            getattr(always, name)(*tensors, *scalars)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("name", ops.names())
+def test_gradients_and_transforms_are_those_of_the_formula(name: str, always: Any) -> None:
+    op, call = ops.load(name), getattr(always, name)
+    tensors, scalars = drawn(op, op.workloads["ci"][0])
+    named = dict(zip((s.name for s in op.signature.scalars), scalars, strict=True))
+    floats = [n for n, t in enumerate(tensors) if t.is_floating_point()]
+
+    def of(function: Any) -> Any:
+        return lambda *given: _first(function(*given))
+
+    ours, theirs = of(lambda *g: call(*g, *scalars)), of(lambda *g: op.reference(*g, **named))
+    if FORMULAS[name].differentiable:
+        for function in (ours, theirs):
+            assert function(*tensors).is_floating_point()
+        compare(_backward(ours, tensors, floats), _backward(theirs, tensors, floats))
+        place = tuple(floats)
+        both = [
+            torch.func.grad(lambda *g, f=f: f(*g).square().sum(), argnums=place)(*tensors)
+            for f in (ours, theirs)
+        ]
+        compare(both[0], both[1])
+        tangents = tuple(torch.ones_like(t) if t.is_floating_point() else t for t in tensors)
+        if len(floats) == len(tensors):
+            both = [torch.func.jvp(f, tuple(tensors), tangents) for f in (ours, theirs)]
+            compare(both[0], both[1])
+    stacked = [torch.stack([t, t]) for t in tensors]
+    compare(
+        torch.vmap(ours, randomness="error")(*stacked),
+        torch.stack([theirs(*tensors)] * 2),
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ours(*tensors).dtype == theirs(*tensors).dtype
+
+
+def _first(made: Any) -> torch.Tensor:
+    one: torch.Tensor = made[0] if isinstance(made, tuple) else made
+    return one
+
+
+def _backward(function: Any, tensors: list[torch.Tensor], floats: list[int]) -> Any:
+    given = [t.clone().requires_grad_(n in floats) for n, t in enumerate(tensors)]
+    made = function(*given)
+    weights = torch.linspace(-1, 1, max(made.numel(), 1))[: made.numel()].view(made.shape)
+    return torch.autograd.grad((made * weights).sum(), [given[n] for n in floats])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ops.names())
+def test_torchs_own_check_of_operators_passes(name: str, always: Any) -> None:
+    op = ops.load(name)
+    tensors, scalars = drawn(op, op.workloads["ci"][0])
+    operator = getattr(torch.ops.pk_test_library, name).default
+    for wanted in (False, True):
+        given = [t.clone().requires_grad_(wanted and t.is_floating_point()) for t in tensors]
+        torch.library.opcheck(operator, (*given, *scalars))
+
+
+@pytest.mark.full
+def test_one_graph_serves_all_sizes(always: Any) -> None:
+    compiled = 0
+
+    def backend(graph: Any, _: Any) -> Any:
+        nonlocal compiled
+        compiled += 1
+        return graph
+
+    def both(x: torch.Tensor, w: torch.Tensor) -> Any:
+        return always.rmsnorm(always.softmax(x), w)
+
+    call: Any = torch.compile(both, fullgraph=True, backend=backend)
+    for rows in (3, 5, 7, 9):
+        x = torch.randn(rows, 16)
+        compare(call(x, torch.ones(16)), always.rmsnorm(x.softmax(-1), torch.ones(16)))
+    assert compiled <= 2, "the second is for any number of rows"
+
+
+@pytest.mark.full
+def test_a_decision_follows_the_evidence_and_says_so(lib: Any) -> None:
+    lib.configure()
+    exact = lib.explain("softmax", torch.randn(64, 1024))
+    assert exact["reason"] == "portkern's kernel" and exact["distance"] == 0
+    assert exact["kernel"]["source_hash"] == shipped("softmax", "cpu", "c++").digest
+    near = lib.explain("softmax", torch.randn(8, 8, 1500))
+    assert near["kernel"] and 0 < near["distance"] < 1
+    reasons = {
+        (64, 8192): "no measured cell is near enough",
+        (16, 16): "the framework is as fast here",
+        (20, 20): "no measured cell is near enough",
+    }
+    for sizes, reason in reasons.items():
+        said = lib.explain("softmax", torch.randn(sizes))
+        assert (said["kernel"], said["reason"]) == (None, reason)
+    lib.softmax(torch.randn(20, 20))
+    receipt = lib.receipt()["operators"]["softmax"]
+    assert receipt["fallbacks"]["no measured cell is near enough"] == 1
+    lib.configure(min_speedup=2.6)
+    assert lib.explain("softmax", torch.randn(64, 1024))["kernel"] is None
+    lib.configure(tune="off")
+    assert lib.explain("softmax", torch.randn(64, 1024))["reason"] == "switched off"
+    with pytest.raises(ValueError, match="expected 'never', 'online' or 'off'"):
+        lib.configure(tune="offline")
+    with pytest.raises(ValueError, match="expected one of add, "):
+        lib.explain("softmin", torch.randn(2))
+    lib.configure()
+
+
+@pytest.mark.full
+def test_a_race_decides_what_nobody_measured_and_is_remembered(
+    lib: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    lib.configure(tune="online")
+    x = torch.randn(33, 777)
+    compare(lib.softmax(x), x.softmax(-1))
+    first = lib.explain("softmax", x)["reason"]
+    assert "won a race here" in first
+    lib._remember()
+    lib.configure(tune="online")
+    shapes = lib.receipt()["operators"]["softmax"]["shapes"]
+    assert [one["sizes"] for one in shapes] == [{"rows": 33, "cols": 777}]
+    assert lib.explain("softmax", x)["reason"] == first
+    lib.configure()
+
+
+@pytest.mark.full
+def test_threads_may_meet_new_shapes_at_once(always: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(rows: int) -> None:
+        x = torch.randn(rows % 7 + 1, 50)
+        compare(always.softmax(x), x.softmax(-1))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(400)))
+
+
+IMPORT = "import sys; sys.path.insert(0, {0!r}); import pk_test_library as lib; "
+
+
+def _python(site: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-c", IMPORT.format(str(site)) + text],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.mark.full
+def test_a_changed_kernel_and_another_device_are_refused_at_import(
+    site: Path, tmp_path: Path
+) -> None:
+    import json
+    import shutil
+
+    copy = tmp_path / "site"
+    shutil.copytree(site / "pk_test_library", copy / "pk_test_library")
+    package = copy / "pk_test_library"
+    about = json.loads((package / "table.json").read_text())
+    about["kernels"][0]["device"] = "Another CPU, 4 CPUs"
+    about["kernels"][1]["cpu_flags"] = ["avx1024"]
+    (package / "table.json").write_text(json.dumps(about))
+    with (package / about["kernels"][2]["file"]).open("ab") as file:
+        file.write(b"\0")
+    done = _python(copy, "print(*lib.refused, sep='\\n')")
+    lines = done.stdout.splitlines()
+    assert "measured on Another CPU, 4 CPUs, which is not here" in lines[0]
+    assert "this CPU has no avx1024" in lines[1]
+    assert "is not the file that was exported" in lines[2]
+
+
+@pytest.mark.full
+def test_a_library_without_operators_for_this_torch_says_what_to_do(
+    site: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    copy = tmp_path / "site"
+    shutil.copytree(site / "pk_test_library", copy / "pk_test_library")
+    [file] = copy.glob("pk_test_library/operators-*.so")
+    file.write_bytes(b"other")
+    assert "install pk_test_library again" in _python(copy, "").stderr
+    import json
+
+    place = copy / "pk_test_library/table.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"compiled": {}}))
+    done = _python(copy, "", CXX="/nowhere/g++", TORCH_EXTENSIONS_DIR=str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert "cannot be compiled here" in done.stderr
+
+
+@pytest.mark.full
+def test_two_libraries_of_one_name_do_not_meet(site: Path) -> None:
+    again = "del sys.modules['pk_test_library']; import pk_test_library"
+    assert "is another library's in this process; export one" in _python(site, again).stderr
+
+
+@pytest.mark.full
+def test_a_process_has_one_openmp_and_may_fork(site: Path) -> None:
+    text = (
+        "import os, torch, re; x = torch.randn(64, 1024); lib.softmax(x); "
+        "maps = open('/proc/self/maps').read(); "
+        "print(len({*re.findall(r'\\S*lib[gi]omp\\S*', maps)})); "
+        "pid = os.fork(); "
+        "torch.set_num_threads(1) if not pid else None; "
+        "lib.softmax(x[:2]); os._exit(0) if not pid else print(os.waitpid(pid, 0)[1])"
+    )
+    done = _python(site, text)
+    assert done.stdout.split() == ["1", "0"], done.stderr
+
+
+@pytest.mark.full
+def test_the_command_writes_a_wheel_of_a_run_or_a_file_of_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "reports" / "one"
+    gone = record(shipped("gelu", "triton"))
+    RecordFile(folder / "records.jsonl").append([measured("relu"), gone])
+    assert main.run(["export", "library", "one", "name=Fast"]) == 2
+    assert "expected small letters" in capsys.readouterr().err
+    assert main.run(["export", "library", "one", "evidence=emulated"]) == 2
+    assert main.run(["export", "library", "one", "name=fast_ops"]) == 1
+    [made] = (folder / "library").glob("fast_ops-*.whl")
+    names = zipfile.ZipFile(made).namelist()
+    assert {"fast_ops/__init__.py", "fast_ops/table.json", "fast_ops/library.h"} <= {*names}
+    assert [name for name in names if name.startswith("fast_ops/kernels/relu_float32_")]
+    assert "operators call C++ on CPUs" in capsys.readouterr().err
+
+
+def test_an_operator_of_a_file_has_no_formula_to_fall_back_to(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from portkern.formats.exported import ExportedOp
+
+    op = replace(ops.load("softmax"), file="mine.py")
+    mine = KernelRecords(
+        ExportedOp(op), shipped("softmax", "cpu", "c++"), "float32", [measured("softmax")]
+    )
+    export = Export(tmp_path)
+    assert library.write([mine], export, LibraryOptions("mine")) is None
+    assert "no formula" in export.skipped[0].reason
