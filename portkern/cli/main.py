@@ -9,7 +9,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,32 +142,41 @@ def _dispatch(verb: str, rest: list[str]) -> int:
     if set(own) & set(HELP_FLAGS):
         print(_verb_help(verb))
         return 0
-    ahead = _workers_ahead(own) if verb in RUN_KERNELS else nullcontext()
-    with refuse_foreign(), ahead:
+    with refuse_foreign(), _workers_ahead(verb, own):
         module = importlib.import_module(f"portkern.cli.verbs.{verb}")
         return int(module.main(rest))
 
 
 @contextmanager
-def _workers_ahead(words: Sequence[str]) -> Iterator[None]:
-    """A process that workers are forked from imports torch while the verb is read, and where an
-    operator is a file another one what traces it."""
-    if find_spec("torch") is None:
+def _workers_ahead(verb: str, words: Sequence[str]) -> Iterator[None]:
+    """Processes that workers are forked from import what they need while the verb is read."""
+    preloads = list(_preloads(verb, words))
+    if not preloads:
         yield
         return
     from portkern.sandbox import session
 
-    preloads: list[tuple[str, ...]] = [("torch",)]
-    if any(_OPERATOR_FILE.match(word) for word in words):
-        from portkern.worker.tracing import PRELOAD
-
-        preloads.append(PRELOAD)
     begun = [session.server(preload).begin() for preload in preloads]
     try:
         yield
     finally:
         if any(begun):
             session.close_servers()
+
+
+def _preloads(verb: str, words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """torch, and where an operator is a file what traces it; the executor's compiler of ``run``."""
+    if verb == "run":
+        from portkern.sandbox.session import COMPILING
+
+        yield COMPILING
+    if verb not in RUN_KERNELS or find_spec("torch") is None:
+        return
+    yield ("torch",)
+    if any(_OPERATOR_FILE.match(word) for word in words):
+        from portkern.worker.tracing import PRELOAD
+
+        yield PRELOAD
 
 
 def _help() -> str:

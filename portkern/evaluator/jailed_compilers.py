@@ -19,12 +19,12 @@ from portkern.errors import (
     WorkerError,
 )
 from portkern.evaluator.build import listed
-from portkern.evaluator.jailed_process import PRELOAD, shown
+from portkern.evaluator.jailed_process import shown
 from portkern.sandbox.environment import inherited
 from portkern.sandbox.message import Failed, Request
-from portkern.sandbox.session import Answered, Lost, Session, TimedOut, Unconfined
-from portkern.simt.execute import build, runtime_library
-from portkern.simt.execute.build import CompileOptions, UnmodelledSource
+from portkern.sandbox.session import COMPILING, Answered, Lost, Session, TimedOut, Unconfined
+from portkern.simt.execute import runtime_library
+from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource, language_of
 from portkern.spec.file_build import FileBuild, FileObject
 from portkern.spec.safe_name import inside
 from portkern.toolchain.source_view import SourceView
@@ -173,7 +173,7 @@ class JailedCompilers:
             idle = self._idle.get(reads, []) if not copies else []
             if idle:
                 return idle.pop()
-        return Session(PRELOAD, inherited(), reads=reads, copies=copies)
+        return Session(COMPILING, inherited(), reads=reads, copies=copies)
 
     def _done(self, session: Session, reads: tuple[Path, ...], *, again: bool) -> None:
         """A copy is of what there was."""
@@ -187,7 +187,7 @@ class JailedCompilers:
 def _prepared(files: Sequence[Path], options: CompileOptions) -> Path:
     """What all programs share is made outside, of portkern's own text; its folder."""
     box = runtime_library.ready()
-    language = options.language or build.language_of(*files)
+    language = options.language or language_of(*files)
     torch = language == "cuda" and any(runtime_library.TORCH.encode() in _bytes(f) for f in files)
     box.headers(language, options.mode, torch=torch)
     return box.folder

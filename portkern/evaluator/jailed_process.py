@@ -18,13 +18,11 @@ from portkern.errors import ConfigError, WorkerError
 from portkern.sandbox import session
 from portkern.sandbox.environment import inherited
 from portkern.sandbox.message import Failed
-from portkern.sandbox.session import Answered, Died, Session, TimedOut
+from portkern.sandbox.session import COMPILING, Answered, Died, Session, TimedOut
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.worker.protocol import Execute, Executed
 
-#: What workers that build and run programs import, before they are forked.
-PRELOAD = ("portkern.worker.compiling", "portkern.simt.execute.build")
 #: What a worker may take to begin and to end beside the process's own time.
 _MARGIN_S = 60.0
 #: A folder that only root may read is copied for the jail, up to this.
@@ -66,7 +64,7 @@ class JailedProcesses:
     def run(self, asked: Execute) -> JailedOutcome:
         if self._worker is None or not self._worker.alive:
             self.close()
-            self._worker = Session(PRELOAD, inherited(), reads=self._reads, programs=True)
+            self._worker = Session(COMPILING, inherited(), reads=self._reads, programs=True)
         outcome = self._worker.ask(asked, timeout_s=asked.timeout_s + _MARGIN_S)
         if isinstance(outcome, Answered):
             reply = outcome.reply

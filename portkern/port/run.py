@@ -37,6 +37,7 @@ from portkern.port.result import FileResult, PortResult
 from portkern.port.translated import TranslatedFile, portable_header, translated
 from portkern.port.tree import PortedFile, Tree
 from portkern.records import atomic_write
+from portkern.sandbox import session
 
 PATCH = "port.patch"
 
@@ -66,6 +67,8 @@ def run(
             request, folder, lambda n, total, line: show(Progress(n, total, (line,)))
         )
     began = time.monotonic()
+    if request.build:
+        session.server(session.COMPILING).begin()  # while the library is read
     avoid = (*request.avoid, request.out, folder)
     read = reading.read(request.path, avoid=avoid, include=request.include)
     files = translated(read, request)

@@ -44,6 +44,9 @@ from portkern.toolchain.run_tool import cache_root
 
 R = TypeVar("R")
 
+#: What workers that compile programs of others, or run them, import before they are forked.
+COMPILING = ("portkern.worker.compiling", "portkern.simt.execute.build")
+
 #: Threads that wait for work spin for some 0.1 ms and no longer: by default OpenMP's and OpenBLAS's
 #: keep a processor for up to 200 ms, and time that another worker's kernel or baseline would need.
 #: Two threads of one team on one processor waited for 16 ms per region. What the user sets holds.

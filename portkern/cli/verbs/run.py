@@ -20,12 +20,15 @@ from portkern.errors import BuildError, ConfigError
 from portkern.evaluator import jailed_process
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.printable import printable
-from portkern.sandbox import session as sandbox
-from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute import options as executor
+from portkern.simt.execute import program, runtime_library
+from portkern.simt.execute.compile_options import (
+    COMPILE_TIMEOUT_S,
+    CompileOptions,
+    UnmodelledSource,
+    language_of,
+)
 from portkern.simt.execute.program import ProgramOutcome
-from portkern.simt.torch_extension import inline
-from portkern.simt.torch_extension import script as script_runner
 from portkern.spec import target as targets
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import accept_foreign
@@ -49,7 +52,7 @@ class RunOptions:
     include: list[str] = field(default_factory=list)
     define: list[str] = field(default_factory=list)
     timeout_s: float = 60.0
-    build_timeout_s: float = build.COMPILE_TIMEOUT_S
+    build_timeout_s: float = COMPILE_TIMEOUT_S
     jail: bool = True
     json: bool = False
 
@@ -66,15 +69,12 @@ def main(overrides: Sequence[str]) -> int:
     except OSError as error:
         raise ConfigError(f"Cannot read {source}: {error.strerror}") from error
     try:
-        sandbox.server(jailed_process.PRELOAD).begin()
         if _EXTENSION.search(text):
             return _list_functions(source, where, options)
         with tempfile.TemporaryDirectory(prefix="portkern-run-") as folder:
             outcome = _run(source, where, chosen, Path(folder), options, arguments)
     except BuildError as error:
         return _not_built(error, options)
-    finally:
-        sandbox.close_servers()
     return _conclude(outcome, options)
 
 
@@ -136,9 +136,11 @@ def _run(
 ) -> ProgramOutcome:
     further = list(map(Path, options.further))
     how = _compile_options(target, options, "check" if chosen else "fast")
-    language = build.language_of(source, *further)
+    language = language_of(source, *further)
     out = folder / source.stem
     if not options.jail:
+        from portkern.simt.execute import build
+
         with accept_foreign():
             built = build.build_program(source, out, how, further=further)
         plain = executor.ExecutorOptions()
@@ -172,8 +174,8 @@ def _view(source: Path, options: RunOptions) -> SourceView:
 
 def _compile_options(
     target: Target, options: RunOptions, mode: Literal["fast", "check"] = "fast"
-) -> build.CompileOptions:
-    return build.CompileOptions(
+) -> CompileOptions:
+    return CompileOptions(
         target=target,
         mode=mode,
         defines=options.define,
@@ -210,6 +212,9 @@ def _run_script(
 ) -> ProgramOutcome:
     """A Python script, its extensions of PyTorch built for the executor, in the jail: it can read
     its own folder, the present one and those of includes."""
+    from portkern.simt.torch_extension import inline
+    from portkern.simt.torch_extension import script as script_runner
+
     if not script.is_file():
         raise ConfigError(f"Cannot read {script}: no such file")
     with ExitStack() as copies:
@@ -241,8 +246,8 @@ def _run_script(
 
 def _not_built(error: BuildError, options: RunOptions) -> int:
     """What has no model by its number, or else what the compiler said."""
-    numbered = isinstance(error, build.UnmodelledSource)
-    findings = error.diagnostics if isinstance(error, build.UnmodelledSource) else ()
+    numbered = isinstance(error, UnmodelledSource)
+    findings = error.diagnostics if isinstance(error, UnmodelledSource) else ()
     if options.json:
         said = {"built": False, "error": str(error), "log": error.log, "exit_code": error.exit_code}
         json_output.show(said | {"findings": [finding.to_json() for finding in findings]})
@@ -254,7 +259,7 @@ def _not_built(error: BuildError, options: RunOptions) -> int:
 
 
 def _why(error: BuildError) -> str:
-    if isinstance(error, build.UnmodelledSource):
+    if isinstance(error, UnmodelledSource):
         return ": it uses what has no model here"
     return f": {printable(str(error))}"
 

@@ -19,7 +19,7 @@ from portkern.port.proof.outcome import Limits, ProofSource
 from portkern.port.proof.recording import LaunchRecord, read
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import runtime_library
-from portkern.simt.execute.build import CompileOptions, UnmodelledSource
+from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource
 from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.spec.target import Target

@@ -14,27 +14,36 @@ from shutil import which
 from portkern.errors import BuildError, ConfigError
 from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.execute import runtime_library
+from portkern.simt.execute.compile_options import (
+    COMPILE_TIMEOUT_S,
+    CompileOptions,
+    UnmodelledSource,
+    language_of,
+)
 from portkern.simt.execute.machine import Language, macros
 from portkern.simt.execute.options import Mode
 from portkern.simt.execute.runtime_library import INCLUDE, Toolbox
 from portkern.simt.translate import rewrite
-from portkern.simt.translate.includes import includes_device_code, reaches
+from portkern.simt.translate.includes import includes_device_code
 from portkern.simt.translate.unmodelled import undefined, unmodelled
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import run_tool
 from portkern.toolchain.source_tree import SourceTree
 
-COMPILE_TIMEOUT_S = 180.0
+__all__ = [
+    "COMPILE_TIMEOUT_S",
+    "HOST_SUFFIXES",
+    "CompileOptions",
+    "Source",
+    "UnmodelledSource",
+    "build_extension",
+    "build_library",
+    "build_program",
+    "language_of",
+]
+
 #: Files of C++ for the host.
 HOST_SUFFIXES = frozenset([".cpp", ".cc", ".cxx", ".c++", ".C"])
-
-
-class UnmodelledSource(BuildError):
-    """The source uses what the executor has no model of; ``found`` names each with its line."""
-
-    def __init__(self, diagnostics: Sequence[Diagnostic], *, log: str = "") -> None:
-        super().__init__("; ".join(map(str, diagnostics)), log=log)
-        self.diagnostics = tuple(diagnostics)
 
 
 @dataclass(frozen=True)
@@ -50,20 +59,6 @@ class Source:
     search: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     tree: SourceTree | None = None
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """How a source file is compiled. The facts that it sees are ``target``'s (H100's when None);
-    ``language`` is what the file's name says when None. ``defines`` are macros, ``search`` folders
-    of includes."""
-
-    target: Target | None = None
-    language: Language | None = None
-    mode: Mode = "fast"
-    defines: Sequence[str] = ()
-    search: Sequence[Path] = ()
-    timeout_s: float = COMPILE_TIMEOUT_S  # for each file
 
 
 _FAST = CompileOptions()
@@ -151,15 +146,6 @@ def build_extension(
     return out
 
 
-def language_of(*paths: Path) -> Language:
-    """HIP where a file is called so or includes HIP: hipcc takes ``.cu`` and ``.cpp`` as well."""
-    hip = any(path.suffix == ".hip" or reaches(path, _OF_HIP) for path in paths)
-    return "hip" if hip else "cuda"
-
-
-_OF_HIP = re.compile(
-    rb"^[ \t]*#[ \t]*include[ \t]*[<\"](hip|hipcub|rocprim|hipblas|rocblas)/", re.MULTILINE
-)
 _OF_DEVICES = re.compile(r"\b__(global|device)__\b|<<<|\bhipLaunchKernelGGL\b")
 
 
