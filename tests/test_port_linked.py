@@ -15,6 +15,7 @@ from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
 from portkern.port.result import PortResult
 from portkern.port.translated import translated
+from portkern.port.workshop import Workshop
 from portkern.simt.execute import runtime_library
 from portkern.spec import target
 from portkern.spec.backend import Missing
@@ -112,9 +113,10 @@ def test_what_a_program_does_not_show_is_shown_by_a_case(
     monkeypatch.setattr(
         Prover, "_prove", lambda _, asked: {("kernels.cu", "shift"): lines[str(asked[0])]}
     )
-    prover = Prover(request, read, files, tmp_path / "tree", tmp_path / "report")
-    path = PurePosixPath("kernels.cu")
-    shown = prover.proof(files[path], files[path].kernels[0], [path])
+    path, out = PurePosixPath("kernels.cu"), tmp_path / "tree"
+    with Workshop(request, read, out) as shop:
+        prover = Prover(request, read, files, out, tmp_path / "report", shop)
+        shown = prover.proof(files[path], files[path].kernels[0], [path])
     assert shown.outcome == Outcome.PROVEN
     assert shown.why == "in a case of its own, as the program did not end"
 

@@ -97,7 +97,7 @@ def test_headers_above_the_file_are_cut_beside_it(tmp_path: Path) -> None:
     (tmp_path / "lib" / "config.h").write_text("#define N 8\nAbsent f();\n", encoding="utf-8")
     file = deep / "k.cu"
     file.write_text('#include "../config.h"\n__global__ void k(int* x) { *x = N; }\n', "utf-8")
-    texts = SourceTexts(ProofSource(file, "cuda"))
+    texts = SourceTexts(ProofSource(file, "cuda", whole=(tmp_path / "lib",)))
     cut = Slices([text.text for text in texts.files]).of(["k"])
     path = written(texts, cut, tmp_path / "slices")
     assert "#define N 8" in (path.parent / ".." / "config.h").read_text("utf-8")

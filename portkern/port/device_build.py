@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
@@ -98,14 +99,13 @@ def build(
     include: Sequence[Path] = (),
     defines: Sequence[str] = (),
     workdir: Path,
-    view: SourceView | None = None,
+    compilers: JailedCompilers | None = None,
     timeout_s: float = 120.0,
     standard: str = "c++17",
     cache: bool = True,
 ) -> Built | NotBuilt:
     """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them;
-    ``view`` is what the compiler sees, which runs in the jail: without one, the file's folder and
-    those of ``include``.
+    without ``compilers`` the one that is asked sees the file's folder and those of ``include``.
 
     Raises ConfigError for a target that is no GPU of AMD's or NVIDIA's.
     """
@@ -129,8 +129,9 @@ def build(
         return _built(known, target, reused=True)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        with JailedCompilers(view or SourceView.of([file], include)) as compilers:
-            made = compilers.file(backend.name, request, workdir)
+        with ExitStack() as own:
+            chosen = compilers or own.enter_context(JailedCompilers(SourceView.of([file], include)))
+            made = chosen.file(backend.name, request, workdir)
     except BuildError as error:
         return _not_built(error, request)
     except (BackendUnavailable, OSError) as error:

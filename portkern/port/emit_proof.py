@@ -13,7 +13,7 @@ from typing import Self
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.errors import BackendUnavailable, BuildError, ConfigError
-from portkern.evaluator.jailed_compilers import EXECUTABLE
+from portkern.evaluator.jailed_compilers import EXECUTABLE, JailedCompilers
 from portkern.port.emit.emitted import Emitted, Instance
 from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
 from portkern.port.proof import coverage, harness, meddling
@@ -70,7 +70,9 @@ class EmittedProver:
         workdir.mkdir(parents=True, exist_ok=True)
         workdir.chmod(0o755)  # in the jail, root's processes are nobody's
         view = texts.source.view.joined(SourceView((workdir.absolute(),)))
-        self._runs = Runs(workdir / "build", texts.source.path.parent, limits, view)
+        self._compilers = JailedCompilers(view)
+        home = texts.source.path.parent
+        self._runs = Runs(workdir / "build", home, limits, self._compilers)
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +84,7 @@ class EmittedProver:
         trace: TracebackType | None,
     ) -> None:
         self._runs.__exit__(kind, error, trace)
+        self._compilers.close()
 
     def prove(self, files: Sequence[EmittedFile]) -> Iterator[KernelProof]:
         """In their order."""
@@ -255,7 +258,7 @@ class EmittedProver:
         run = self._run(counted, number, record=False)
         own = self._texts.own
         return coverage.of_kernels(
-            own.kernels, own.path, counted.objects, run.counts, self._runs.compilers
+            own.kernels, own.path, counted.objects, run.counts, self._compilers
         )
 
     # ---- what was emitted
@@ -269,7 +272,7 @@ class EmittedProver:
         folder = self._workdir / "build" / f"{program.instance.name}-{self._way}"
         path = program.write(folder)
         try:
-            self._runs.compilers.tool(
+            self._compilers.tool(
                 argv(self._compiler, path, Path("program")),
                 folder,
                 timeout_s=self._limits.build_s,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from portkern.port.proof import ProofSource
 from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
 from portkern.port.translated import TranslatedFile
+from portkern.port.workshop import Workshop
 from portkern.simt.execute.machine import Language
 from portkern.spec.target import Target
 
@@ -40,10 +40,12 @@ class FilePorter:
         files: Mapping[PurePosixPath, TranslatedFile],
         ported: Path,
         run: Path,
+        shop: Workshop,
     ) -> None:
+        self._shop = shop
         self._request, self._read, self._files, self._ported = request, read, files, ported
         self._objects = Once[tuple[PurePosixPath, Target], Built | NotBuilt](self._build)
-        self._prover = Prover(request, read, files, ported, run)
+        self._prover = Prover(request, read, files, ported, run, shop)
 
     def units(self, file: TranslatedFile) -> tuple[PurePosixPath, ...]:
         """The sources that a compiler sees this file in."""
@@ -134,13 +136,11 @@ class FilePorter:
             return replace(again, remark=remark)
         if not again.header:
             return made
-        source = self._source(unit, "hip", folders, macros)
+        source = ProofSource(self._ported / unit, "hip", folders, macros)
         return self._alone(source, again.header, target) or made
 
     def _alone(self, source: ProofSource, header: str, target: Target) -> Built | None:
-        with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
-            workdir = Path(name)
-            workdir.chmod(0o755)  # in the jail, root's processes are nobody's
+        with self._shop.folder() as workdir:
 
             def compile_file(file: Path) -> Built | NotBuilt:
                 return self._object(file, source, target, workdir)
@@ -155,10 +155,8 @@ class FilePorter:
         defines: Sequence[str],
     ) -> Built | NotBuilt:
         language: Language = "hip" if target.vendor == "amd" else "cuda"
-        source = self._source(unit, language, include, defines)
-        with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
-            workdir = Path(name)
-            workdir.chmod(0o755)  # in the jail, root's processes are nobody's
+        source = ProofSource(self._ported / unit, language, tuple(include), tuple(defines))
+        with self._shop.folder() as workdir:
 
             def compile_file(file: Path) -> Built | NotBuilt:
                 return self._object(file, source, target, workdir)
@@ -176,20 +174,8 @@ class FilePorter:
             include=(*source.include, *beside),
             defines=source.defines,
             workdir=workdir,
-            view=replace(source, whole=(*source.whole, workdir)).view,
+            compilers=self._shop.compilers,
             timeout_s=self._request.timeout_s,
-        )
-
-    def _source(
-        self,
-        unit: PurePosixPath,
-        language: Language,
-        include: Sequence[Path],
-        defines: Sequence[str],
-    ) -> ProofSource:
-        whole = (self._ported, self._read.root, *self._request.include)
-        return ProofSource(
-            self._ported / unit, language, tuple(include), tuple(defines), whole=whole
         )
 
 

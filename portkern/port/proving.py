@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, argum
 from portkern.port.proof.outcome import NO_CASE
 from portkern.port.request import PortRequest
 from portkern.port.translated import TranslatedFile
+from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
 from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import target as targets
@@ -44,7 +44,9 @@ class Prover:
         files: Mapping[PurePosixPath, TranslatedFile],
         ported: Path,
         run: Path,
+        shop: Workshop,
     ) -> None:
+        self._shop = shop
         self._request, self._read, self._files = request, read, files
         self._ported, self._run = ported.resolve(), run.resolve()
         whole = not request.path.is_file()  # of one file, the others are not ported
@@ -97,9 +99,7 @@ class Prover:
         unit, header = asked
         together = self._together(unit) if header == unit else [self._files[header]]
         kernels = _kernels(together)
-        with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
-            workdir = Path(name)
-            workdir.chmod(0o755)  # in the jail, root's processes are nobody's
+        with self._shop.folder() as workdir:
             try:
                 proofs = self._proven(unit, together, [kernel for _, kernel in kernels], workdir)
             except PortkernError as error:
@@ -155,6 +155,7 @@ class Prover:
             hazards=[hazard for file in files for hazard in _owned(file, str(target))],
             case=request.case,
             workdir=workdir,
+            compilers=self._shop.compilers,
             limits=Limits(
                 run_s=request.run_s,
                 build_s=request.timeout_s,

@@ -36,6 +36,7 @@ from portkern.port.request import PortRequest
 from portkern.port.result import FileResult, PortResult
 from portkern.port.translated import TranslatedFile, portable_header, translated
 from portkern.port.tree import PortedFile, Tree
+from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
 from portkern.sandbox import session
 
@@ -93,11 +94,13 @@ def run(
         fresh=request.fresh,
     )
     atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
-    ports, reused = _ports(request, read, files, written, folder, show)
-    mended = Repaired(tuple(files), tuple(ports))
+    with Workshop(request, read, written.folder) as shop:
+        ports, reused = _ports(request, read, files, written, folder, shop, show)
+        mended = Repaired(tuple(files), tuple(ports))
+        if repair is not None:
+            bench = Workbench(request, read, files, ports, shop, written.folder, folder)
+            mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
     if repair is not None:
-        bench = Workbench(request, read, files, ports, ported=written.folder, folder=folder)
-        mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
         files = list(mended.files)
         ported, unfit = _ported(files, extra, in_string)
         atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
@@ -178,12 +181,13 @@ def _ports(
     files: Sequence[TranslatedFile],
     written: Tree,
     folder: Path,
+    shop: Workshop,
     show: Show,
 ) -> tuple[list[KernelPort], int]:
     """Every kernel for every target, and how many of them were known before."""
     wanted = [file for file in files if file.kernels]
     by_path = {file.source.path: file for file in files}
-    porter = FilePorter(request, read, by_path, written.folder, folder)
+    porter = FilePorter(request, read, by_path, written.folder, folder, shop)
     keys = Keys(read, by_path, request)
     records = PortFile(folder)
     known = {} if request.fresh else _known(records)

@@ -76,11 +76,18 @@ def folder(texts: Iterable[str]) -> Path:
     whole = "\n".join(texts)
     written = {library: _header(library, whole) for library in _LIBRARIES}
     digest = hashlib.sha256("".join(written.values()).encode()).hexdigest()[:24]
-    place = cache_root() / "port-stand-ins" / digest
+    place = home() / digest
     for library, text in written.items():
         for name in library.headers:
             if not (place / name).is_file():
                 atomic_write.write(place / name, text)
+    return place
+
+
+def home() -> Path:
+    """Where all such folders lie; it is there then."""
+    place = cache_root() / "port-stand-ins"
+    place.mkdir(parents=True, exist_ok=True)
     return place
 
 

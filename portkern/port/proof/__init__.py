@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
@@ -18,6 +20,9 @@ from portkern.port.proof.outcome import (
 )
 from portkern.spec.target import Target
 from portkern.toolchain.source_view import SourceView
+
+if TYPE_CHECKING:
+    from portkern.evaluator.jailed_compilers import JailedCompilers
 
 __all__ = ["Coverage", "KernelProof", "Limits", "Outcome", "ProofSource", "prove"]
 
@@ -35,16 +40,19 @@ def prove(
     hazards: Sequence[Hazard] = (),
     case: Path | None = None,
     workdir: Path,
+    compilers: JailedCompilers | None = None,
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> tuple[KernelProof, ...]:
     """One proof per kernel of the ported text, in their order. ``other`` is a target of the other
     width; ``hazards`` are what the port's text still has; ``case`` is a ``kernel.yaml``. Kernels
     of files that the two are linked with are proven by the program alone. Both are built in
-    ``workdir``, where proposed cases and counter-examples stay, and run in the jail.
+    ``workdir``, where proposed cases and counter-examples stay, and run in the jail, by
+    ``compilers`` that see it and both sources, or else by some of its own.
 
     Raises ConfigError for a ``case`` that is none, BackendUnavailable without a compiler and
     WorkerError where this machine cannot contain a process.
     """
+    from portkern.evaluator.jailed_compilers import JailedCompilers
     from portkern.port.proof import meddling
     from portkern.port.proof.case import Case, read_cases
     from portkern.port.proof.kernels import KernelProver
@@ -58,8 +66,11 @@ def prove(
     proofs: dict[str, KernelProof] = {}
     alone = list(kernels)
     workdir.mkdir(parents=True, exist_ok=True)
-    view = original.view.joined(ported.view).joined(SourceView((workdir.absolute(),)))
-    with Runs(workdir / "build", original.path.parent, limits, view) as runs:
+    with ExitStack() as own:
+        if compilers is None:
+            view = original.view.joined(ported.view).joined(SourceView((workdir.absolute(),)))
+            compilers = own.enter_context(JailedCompilers(view))
+        runs = own.enter_context(Runs(workdir / "build", original.path.parent, limits, compilers))
         if has_main(original) and has_main(ported):
             of_program = prove_program(
                 original,
@@ -73,11 +84,11 @@ def prove(
                 limits=limits,
             )
             proofs = {proof.kernel: proof for proof in of_program}
-            own = {k.name for k in SourceTexts(replace(ported, further=())).kernels}
+            there = {k.name for k in SourceTexts(replace(ported, further=())).kernels}
             alone = [
                 k
                 for k in kernels
-                if k.name in own and (k.name in cases or _is_open(proofs[k.name]))
+                if k.name in there and (k.name in cases or _is_open(proofs[k.name]))
             ]
         prover = KernelProver(
             replace(original, further=()),

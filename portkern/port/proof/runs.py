@@ -23,7 +23,6 @@ from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSour
 from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.spec.target import Target
-from portkern.toolchain.source_view import SourceView
 from portkern.worker.protocol import RECORD, Execute
 
 #: What is asked of an original and its port where there is a checked build.
@@ -79,9 +78,11 @@ class Wanted:
 
 class Runs:
     """Programs in a folder of their own, run in one jail. ``data`` is the folder that they find
-    themselves in, a copy of which they may write to; compilers of them see ``view``."""
+    themselves in, a copy of which they may write to; ``compilers`` see the workdir."""
 
-    def __init__(self, workdir: Path, data: Path, limits: Limits, view: SourceView) -> None:
+    def __init__(
+        self, workdir: Path, data: Path, limits: Limits, compilers: JailedCompilers
+    ) -> None:
         self._limits = limits
         self._folder = workdir
         self._built: dict[tuple[Wanted, bytes], Program | NotBuilt] = {}
@@ -91,7 +92,7 @@ class Runs:
         self._data = self._copies.enter_context(readable(data))
         box = runtime_library.ready()
         self._processes = JailedProcesses([self._folder, box.folder, self._data])
-        self.compilers = JailedCompilers(view)
+        self.compilers = compilers
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +104,6 @@ class Runs:
         trace: TracebackType | None,
     ) -> None:
         self._processes.close()
-        self.compilers.close()
         self._copies.close()
 
     def build_all(self, wanted: Sequence[Wanted]) -> list[Program | NotBuilt]:

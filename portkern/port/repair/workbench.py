@@ -20,6 +20,7 @@ from portkern.port.repair.standing import Name, Standing
 from portkern.port.request import PortRequest
 from portkern.port.result import KernelRow
 from portkern.port.translated import TranslatedFile
+from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
 
 _Files = Mapping[PurePosixPath, TranslatedFile]
@@ -47,11 +48,11 @@ class Workbench:
         read: Library,
         files: Sequence[TranslatedFile],
         ports: Sequence[KernelPort],
-        *,
+        shop: Workshop,
         ported: Path,
         folder: Path,
     ) -> None:
-        self.request, self._read = request, read
+        self.request, self._read, self._shop = request, read, shop
         self._ported, self._folder = ported, folder
         self.files: _Files = {file.source.path: file for file in files}
         self.ports = tuple(ports)
@@ -84,7 +85,7 @@ class Workbench:
     def _ports(self, files: _Files, number: int) -> Iterator[KernelPort]:
         """Of files that see the other text; of all others as they are known."""
         request, folder = self.request, self._folder / "repair" / str(number)
-        porter = FilePorter(request, self._read, files, self._ported, folder)
+        porter = FilePorter(request, self._read, files, self._ported, folder, self._shop)
         before = Keys(self._read, self.files, request)
         after = Keys(self._read, files, request)
         known = {} if request.fresh else self._known()
