@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from portkern.errors import ConfigError
 from portkern.port import (
@@ -29,9 +30,7 @@ from portkern.port.key import Keys
 from portkern.port.library import Library
 from portkern.port.pool import pool
 from portkern.port.proving import is_program
-from portkern.port.repair.loop import Repaired, mend
-from portkern.port.repair.plan import RepairPlan
-from portkern.port.repair.workbench import Workbench
+from portkern.port.repair.repaired import Repaired
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult, PortResult
 from portkern.port.translated import TranslatedFile, portable_header, translated
@@ -39,6 +38,9 @@ from portkern.port.tree import PortedFile, Tree
 from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
 from portkern.sandbox import session
+
+if TYPE_CHECKING:
+    from portkern.port.repair.plan import RepairPlan
 
 PATCH = "port.patch"
 
@@ -98,6 +100,9 @@ def run(
         ports, reused = _ports(request, read, files, written, folder, shop, show)
         mended = Repaired(tuple(files), tuple(ports))
         if repair is not None:
+            from portkern.port.repair.loop import mend  # has all of what talks to models
+            from portkern.port.repair.workbench import Workbench
+
             bench = Workbench(request, read, files, ports, shop, written.folder, folder)
             mended = mend(repair, bench, folder, lambda line: show(Progress(1, 1, (line,))))
     if repair is not None:

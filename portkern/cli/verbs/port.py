@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import MISSING
 
@@ -18,7 +19,6 @@ from portkern.cli.config import Group, Names, names, quoted, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.port import emit_run, hazard, report, result, run
-from portkern.port.repair.plan import RepairPlan
 from portkern.port.request import PortRequest, Way
 from portkern.port.result import PortResult
 from portkern.port.translate import Style
@@ -35,6 +35,9 @@ _RUNS = 6
 #: Spellings of compilers, and options that are lists.
 _SHORT = {"-I": "include", "-D": "define"}
 _EXPLAIN = "--explain"
+if TYPE_CHECKING:
+    from portkern.port.repair.plan import RepairPlan
+
 #: What repair=true is called where generation has its presets.
 _PRESETS = ("port_repair",)
 #: Below these anything may be set; who takes it checks it.
@@ -160,6 +163,8 @@ def _repair_plan(options: PortOptions) -> RepairPlan | None:
         raise ConfigError(f"Got repair=true with to={options.to}, expected AMD GPUs or cuda")
     if options.lint != "full" or not options.prove:
         raise ConfigError("repair=true keeps what is proven; drop lint=only and prove=false")
+    from portkern.port.repair.plan import RepairPlan
+
     return RepairPlan(
         dict(options.models or {}),
         dict(options.prices or {}),

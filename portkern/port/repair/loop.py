@@ -23,7 +23,6 @@ from portkern.agent.replies import Unread
 from portkern.cuda_source import syntax
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
 from portkern.port import patch
-from portkern.port.kernel_port import KernelPort
 from portkern.port.repair import prompt, standing
 from portkern.port.repair.edit import edited
 from portkern.port.repair.excerpt import Excerpt, excerpt
@@ -31,27 +30,15 @@ from portkern.port.repair.plan import RepairPlan
 from portkern.port.repair.prompt import Tried
 from portkern.port.repair.record import FILE, KernelChange, Repair, Status
 from portkern.port.repair.refusal import refusal
+from portkern.port.repair.repaired import Repaired
 from portkern.port.repair.standing import Standing
 from portkern.port.repair.workbench import Trial, Workbench, is_better
 from portkern.port.result import KernelRow
-from portkern.port.translated import TranslatedFile
 from portkern.records import atomic_write
 from portkern.toolchain.run_tool import cache_root
 
 #: Attempts that the next prompt tells of.
 _TOLD = 2
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """``stopped`` says which budget ended it, or which model that is ``down``; empty when nothing
-    was left to do."""
-
-    files: tuple[TranslatedFile, ...]
-    ports: tuple[KernelPort, ...]
-    repairs: tuple[Repair, ...] = ()
-    stopped: str = ""
-    down: bool = False
 
 
 @dataclass
