@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portkern.cuda_source.launches import brackets
+from portkern.cuda_source.launch_syntax import brackets
 from portkern.cuda_source.lexer import SourceCode
 from portkern.port.translate.draft import Change
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from portkern.cuda_source.expansion import NoExpansion, expanded, use_at
-from portkern.cuda_source.launches import LaunchSyntax, chevrons, is_unfinished, opens
+from portkern.cuda_source.launch_syntax import LaunchSyntax, chevrons, is_unfinished, opens
 from portkern.cuda_source.lexer import Macro, SourceCode, join
 from portkern.simt.translate.survey import ASM
 

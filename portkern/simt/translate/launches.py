@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from portkern.cuda_source.launches import Broken, LaunchSyntax, Range, chevrons, ggl
+from portkern.cuda_source.launch_syntax import Broken, LaunchSyntax, Range, chevrons, ggl
 from portkern.cuda_source.lexer import Kind, Macro, SourceCode, join
 from portkern.simt.translate.asm_statement import literal
 from portkern.simt.translate.edit import SourceDraft, Writer

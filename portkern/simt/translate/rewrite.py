@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portkern.cuda_source.launches import opens
+from portkern.cuda_source.launch_syntax import opens
 from portkern.cuda_source.lexer import ELSES, IFS, Directive, Kind, SourceCode
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
