@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from portkern.sandbox import session
 from portkern.spec import registry
 from portkern.worker.tracing import PRELOAD
 from tests import tiers
+from tests.watch import watched
 
 # No deadline: machines that run tests are busy.
 settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None)
@@ -42,6 +44,41 @@ def own_environment() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def writable(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Sequence[Path]:
+    """Where tests may write: temporary folders, caches, and what is no file of a disk."""
+    kept = getattr(pytestconfig, "cache", None)
+    root = pytestconfig.rootpath
+    return [
+        tmp_path_factory.getbasetemp(),
+        Path(tempfile.gettempdir()),
+        *map(Path, ("/tmp", "/var/tmp", "/dev", "/proc", "/sys/fs/cgroup")),
+        Path.home() / ".cache",
+        Path.home() / ".triton",
+        *(root / name for name in (".hypothesis", ".pytest_cache", ".mypy_cache", "build")),
+        *([Path(kept._cachedir)] if kept is not None else []),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_written_elsewhere(
+    request: pytest.FixtureRequest, writable: Sequence[Path]
+) -> Iterator[None]:
+    """In `make test-full`, or with PORTKERN_WATCH=1: a test that writes anywhere else fails. What
+    Python compiles is its own cache, wherever it is."""
+    asked = str(request.config.getoption("markexpr"))
+    whole = "full" in asked and "not full" not in asked
+    if not whole and os.environ.get("PORTKERN_WATCH") != "1":
+        yield
+        return
+    with watched(writable) as beyond:
+        yield
+    elsewhere = [path for path in beyond if "/__pycache__" not in path]
+    assert not elsewhere, f"written outside of temporary folders and caches: {elsewhere[:5]}"
 
 
 @pytest.fixture(scope="session")

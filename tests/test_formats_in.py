@@ -112,6 +112,16 @@ def test_rows_are_the_same_problems_as_files(tmp_path: Path) -> None:
     assert texts(items)["level1/9_A"] == SCALED
 
 
+def test_a_parquet_file_of_more_rows_than_a_data_set_has_is_not_unpacked(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    table = pyarrow.table({"name": pyarrow.nulls(rows.MOST_ROWS + 1)})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 100_000
+    with pytest.raises(ConfigError, match="expected at most"):
+        next(rows.of(tmp_path / "a.parquet"))
+
+
 def test_parquet_rows_are_read(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = importlib.import_module("pyarrow.parquet")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -463,8 +464,69 @@ def test_build_files_and_sources_do_not_grow_without_end(tmp_path: Path) -> None
         Constants(powers).value(ast.Name("x"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['"a\\' * 40_000, "'a\\" * 40_000, "dim3 a, " * 20_000, "int x = " * 20_000, "/*" * 90_000],
+)
+def test_what_never_ends_is_read_once(text: str, tmp_path: Path) -> None:
+    from portkern.port.proof.expression import Names
+    from portkern.spec import companions
+
+    begun = time.process_time()
+    companions.gather(tmp_path / "k.cpp", text, root=tmp_path)
+    Names(text, {}).before(len(text))
+    assert time.process_time() - begun < 20, "in quadratic time it is minutes"
+
+
 def test_a_knob_of_many_digits_is_none() -> None:
     from portkern.spec.candidate import Candidate
 
     source = f"#define BLOCK {'1' * 5_000}  // knob: 1 2\n#define TILE 4  // knob: 4 8\n"
     assert [*Candidate("relu", "cpu", "c++", source, "relu").knobs] == ["TILE"]
+
+
+# ---- sheets
+
+SHEET: dict[str, Any] = {
+    "name": "f",
+    "file": "m.py",
+    "operator": "f",
+    "kind": "function",
+    "traced": "all sizes",
+    "axes": {"n": 4},
+    "inputs": {"x": {"shape": ["n"]}},
+    "outputs": {"y": {"shape": ["n"]}},
+    "arguments": ["x"],
+    "dtypes": ["float32"],
+    "flops": "n",
+    "workloads": {"ci": [{"n": 4}]},
+    "file_sha256": "",
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "../../user/.bashrc"},
+        {"name": "x" * 10_000},
+        {"inputs": {"../x": {"shape": ["n"]}}},
+        {"axes": {"../n": 4}},
+        {"flops": "n" + "**16" * 9},
+        {"flops": "9**9**9"},
+        {"derived": {"m": "n * 1e308 * 1e308"}, "outputs": {"y": {"shape": ["m"]}}},
+        {"workloads": {"ci": [{"n": 10**30}]}},
+    ],
+)
+def test_a_forged_sheet_names_no_file_and_has_values_within_bounds(
+    changes: dict[str, Any], scene: Scene
+) -> None:
+    source = "def f(x):\n    return x * 2\n"
+    said = SHEET | {"file_sha256": sheet.text_digest(source)} | changes
+    with pytest.raises(ConfigError) as refused:
+        op = sheet.read(json.dumps(said), "m.op.yaml").op(source)
+        (workload,) = op.workloads["ci"]
+        op.check(workload)
+        op.flops(dict(workload.dims))
+        raise AssertionError("it was taken")
+    assert "\n" not in str(refused.value)
+    assert [path.name for path in scene.box.iterdir()] == []

@@ -12,6 +12,8 @@ from portkern.spec.foreign_text import Malformed, json_value, read_text
 
 T = TypeVar("T")
 
+#: What a Parquet file may unpack to, and of how many rows.
+MOST_TABLE, MOST_ROWS = 2 << 30, 2_000_000
 #: Characters of one row: a kernel and its tests have some ten thousand.
 MOST_ROW = 8 << 20
 SUFFIXES = (".parquet", ".jsonl", ".json")
@@ -95,9 +97,17 @@ def _parquet(path: Path) -> Iterator[Row]:
             f"{path} needs pyarrow, and it is not installed; pip install 'portkern[formats]'"
         ) from error
     try:
+        said = pyarrow.parquet.read_metadata(path)
+        groups = (said.row_group(number) for number in range(said.num_row_groups))
+        size = sum(group.total_byte_size for group in groups)
+        if said.num_rows > MOST_ROWS or size > MOST_TABLE:
+            raise ConfigError(
+                f"{path} has {said.num_rows:,} rows of {size >> 20:,} MiB, expected at most "
+                f"{MOST_ROWS:,} of {MOST_TABLE >> 20:,} MiB"
+            )
         table = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError(f"{path} is no Parquet file that can be read: {said}") from error
+        why = " ".join(str(error).split())
+        raise ConfigError(f"{path} is no Parquet file that can be read: {why}") from error
     for number, values in enumerate(table.to_pylist(), 1):
         yield Row(f"{path}:{number}", values)

@@ -59,7 +59,8 @@ class Line(Part):
         except ValidationError as error:
             first = error.errors()[0]
             field = place_of(first["loc"]) or cls.__name__.lower()
-            raise RecordError(f"{field}: {first['msg']}") from error
+            said = first["msg"].removeprefix("Value error, ")
+            raise RecordError(f"{field}: {said}") from error
 
 
 class Written(Protocol):

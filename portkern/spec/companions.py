@@ -27,7 +27,7 @@ _FEW = 4
 
 #: With what looks like one in a text or a character, which is ``kept``.
 COMMENT = re.compile(
-    r"//[^\n]*|/\*.*?\*/|(?P<kept>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)+')", re.DOTALL
+    r"//[^\n]*|/\*.*?\*/|(?P<kept>\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?)", re.DOTALL
 )
 #: An include, or a macro for one; in Python the program begins after quotation marks.
 _INCLUDE = re.compile(

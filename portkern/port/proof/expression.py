@@ -13,24 +13,26 @@ from portkern.port.proof.recording import Size
 
 #: How often a name may lead to another.
 _DEPTH = 8
+#: A declaration is no longer than 500 characters: each of many without an end would have all that
+#: follows looked at.
 _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w: ]+?)\s*\)")
 _NAMED = re.compile(
     r"\b(?:int|unsigned|unsigned int|size_t|long|auto|bool|uint32_t|int32_t|int64_t|uint64_t|uint|"
-    r"dim3)\s+(\w+)\s*(?:=\s*([^;{}]+?)|\(([^;{}]*)\)|=?\s*\{([^;{}]*)\})\s*;"
+    r"dim3)\s+(\w+)\s*(?:=\s*([^;{}]{1,500}?)|\(([^;{}]{0,500})\)|=?\s*\{([^;{}]{0,500})\})\s*;"
 )
 #: A loop of the host begins a launch's argument at its first value.
-_LOOP = re.compile(r"\bfor\s*\(\s*(?:[\w ]+\s)?(\w+)\s*=\s*([^;,{}]+?)\s*[;,]")
-_ASSIGNED = re.compile(r"^[ \t]*(\w+)\s*=\s*([^;{}=]+?)\s*;", re.MULTILINE)
+_LOOP = re.compile(r"\bfor\s*\(\s*(?:[\w ]+\s)?(\w+)\s*=\s*([^;,{}]{1,500}?)\s*[;,]")
+_ASSIGNED = re.compile(r"^[ \t]*(\w+)\s*=\s*([^;{}=]{1,500}?)\s*;", re.MULTILINE)
 #: ``dim3 grid, block(32, 4);`` and then ``grid.x = n;``.
-_DIM3 = re.compile(r"\bdim3\s+([^;{}]+);")
+_DIM3 = re.compile(r"\bdim3\s+([^;{}]{1,500});")
 _DECLARATOR = re.compile(r"(\w+)\s*(?:=\s*(.+)|\((.*)\))?", re.DOTALL)
-_AXIS = re.compile(r"\b(\w+)\.([xyz])\s*=(?!=)\s*([^;{}=]+?)\s*;")
+_AXIS = re.compile(r"\b(\w+)\.([xyz])\s*=(?!=)\s*([^;{}=]{1,500}?)\s*;")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", re.MULTILINE)
 #: Macros with arguments, and functions that do no more than return.
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w \t,]*)\)[ \t]*(.+?)[ \t]*(?://.*)?$", re.MULTILINE
 )
-_RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]*)\)\s*\{\s*return\s+([^;{}]+);\s*\}")
+_RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]{0,500})\)\s*\{\s*return\s+([^;{}]{1,500});\s*\}")
 
 
 class _Declared:
