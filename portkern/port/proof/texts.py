@@ -38,12 +38,18 @@ class SourceTexts:
             linked = read(path)
             self._collect(linked, path.parent, others)
             others[path] = linked
-        texts = {source.path: text, **others}
-        markers = shared_markers(texts.values())
-        macros = shared_macros(texts.values())
-        self.files = tuple(_parsed(*file, markers, macros) for file in texts.items())
-        self.own = self.files[0]
+        self._texts = {source.path: text, **others}
         self.whole = "\n".join([*others.values(), text])
+
+    @cached_property
+    def files(self) -> tuple[Text, ...]:
+        markers = shared_markers(self._texts.values())
+        macros = shared_macros(self._texts.values())
+        return tuple(_parsed(*file, markers, macros) for file in self._texts.items())
+
+    @property
+    def own(self) -> Text:
+        return self.files[0]
 
     @cached_property
     def aliases(self) -> dict[str, str]:
