@@ -25,6 +25,7 @@ KNOWN = Path(__file__).parent / "data" / "path_joins.txt"
 PARSERS = {
     "spec.foreign_text",
     "project.document",  # which checks first, and then needs the nodes with their lines
+    "sandbox.jail.programs",  # of a worker and its launcher, both ours
     "sandbox.message",
     "sandbox.session",
     "worker.forkserver",
