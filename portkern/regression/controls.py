@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from portkern.regression import rule
 from portkern.regression.nights import Night
@@ -70,6 +71,10 @@ class Pace:
         return len(self.controls) >= FEWEST
 
     def __str__(self) -> str:
+        return self._told
+
+    @cached_property
+    def _told(self) -> str:
         tools = sorted({one.tool or "eager" for one in self.controls})
         moves = sorted(math.expm1(one.moved) for one in self.controls)
         if not moves:

@@ -317,6 +317,8 @@ class Judgement:
         and of a time what eager moved by."""
         races = [one for one in self.night.again.get(series, ()) if one.comparable]
         points = [one for race in races if (one := point(race)) is not None]
+        if not points:
+            return []
         eager = [one.eager for one in level.first if one.eager is not None]
         if not eager or now.eager is None:
             return [value for one in points if (value := of(one, statistic)) is not None]
