@@ -50,21 +50,11 @@ class Clang:
     def flags(
         self, site: Path = OURS / "libcxx_site.h", first: Sequence[Path] = ()
     ) -> Sequence[str]:
-        """Whatever is compiled: where everything lies, and an object as output. ``site`` is what
-        libc++ is told, ``first`` are folders to look in before all others."""
-        folders = (*first, *self.includes)
+        """Device code, as an object. ``site`` is what libc++ is told, ``first`` are folders to look
+        in before all others."""
         return (
-            "-nogpulib",
-            "-nogpuinc",
-            "-nostdinc",
-            "-resource-dir",
-            str(self.headers),
+            *self._places(site, first),
             "-mcode-object-version=6",
-            "-include",
-            str(site),
-            *(flag for folder in folders for flag in ("-isystem", str(folder))),
-            "-include",
-            "__clang_hip_runtime_wrapper.h",
             *_builtin(self.amd / "lib" / "ocml.bc"),
             *_builtin(self.amd / "lib" / "ockl.bc"),
             # An object, not assembly: only then is inline assembly read, with the author's lines.
@@ -73,6 +63,25 @@ class Clang:
             "-emit-llvm",
             "-Xclang",
             "-emit-obj",
+        )
+
+    def host_flags(self) -> Sequence[str]:
+        """Host code, as an object: it must see what device code sees."""
+        return *self._places(OURS / "libcxx_site.h", ()), "-c"
+
+    def _places(self, site: Path, first: Sequence[Path]) -> Sequence[str]:
+        folders = (*first, *self.includes)
+        return (
+            "-nogpulib",
+            "-nogpuinc",
+            "-nostdinc",
+            "-resource-dir",
+            str(self.headers),
+            "-include",
+            str(site),
+            *(flag for folder in folders for flag in ("-isystem", str(folder))),
+            "-include",
+            "__clang_hip_runtime_wrapper.h",
         )
 
 

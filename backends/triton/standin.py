@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch  # noqa: TID253 - imported by TritonBackend.build alone
 from torch.overrides import TorchFunctionMode  # noqa: TID253
@@ -50,7 +50,7 @@ def compile_launches(
     """Compile into ``cache``. Raises BuildError with the candidate's part of the traceback."""
     kind = kind_of(request.target)
     log = io.StringIO()
-    with driver(request.target), _first_configuration(), contextlib.redirect_stdout(log):
+    with driver(request.target), first_configuration(), contextlib.redirect_stdout(log):
         try:
             entry = import_entry()
             with _StandIns():
@@ -136,6 +136,23 @@ def _stand_in(value: object) -> object:
     return value
 
 
+@dataclass(frozen=True)
+class Launch:
+    """One launch that Triton would make; ``kinds`` are its signature's types of ``arguments``."""
+
+    name: str
+    binary: bytes
+    shared_bytes: int
+    warps: int
+    grid: tuple[int, int, int]
+    arguments: Sequence[object]
+    kinds: Sequence[str]
+
+
+#: What stands before the arguments in a launcher's parameters: packed metadata, the launch's
+#: metadata and two hooks.
+_BEFORE_ARGUMENTS = 4
+
 #: Module (none, so that nothing is unloaded), function, registers, spills and the most threads that
 #: a block may have.
 Loaded = tuple[None, int, int, int, int]
@@ -146,6 +163,7 @@ class _Utilities:
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.loaded: list[tuple[str, bytes, int]] = []
 
     def get_device_properties(self, device: object) -> dict[str, int]:
         return {
@@ -156,7 +174,9 @@ class _Utilities:
         }
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: object) -> Loaded:
-        return None, 0, 0, 0, getattr(self.target.limits, "threads_block", 1024)
+        self.loaded.append((name, bytes(binary), shared))
+        most = getattr(self.target.limits, "threads_block", 1024)
+        return None, len(self.loaded) - 1, 0, 0, most
 
 
 def gpu_target(target: Target) -> GPUTarget:
@@ -169,12 +189,15 @@ def gpu_target(target: Target) -> GPUTarget:
 
 
 class _Driver:
-    """Triton's driver interface for a device that is not here; launching does nothing."""
+    """Triton's driver interface for a device that is not here; what is launched is handed to
+    ``execute``, and nothing happens without it."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, execute: Callable[[Launch], None] | None) -> None:
         self.utils = _Utilities(target)
-        # Triton caches a device's limits by its number, so each target is a device of its own.
-        self.device = target.name
+        self.execute = execute
+        # Triton caches a device's limits and kernels by its number, so each target is a device of
+        # its own, and each driver that executes: functions are its own.
+        self.device = target.name if execute is None else f"{target.name}-{id(self)}"
         self.target = gpu_target(target)
 
     def get_current_target(self) -> GPUTarget:
@@ -189,20 +212,31 @@ class _Driver:
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        return _DEVICE
+        return _DEVICE if self.execute is None else torch.device("cpu")
 
-    def launcher_cls(self, source: object, metadata: object) -> Callable[..., None]:
-        return lambda *args, **kwargs: None
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        execute = self.execute
+        if execute is None:
+            return lambda *args, **kwargs: None
+
+        def launch(x: int, y: int, z: int, stream: int, function: int, *rest: object) -> None:
+            name, binary, shared = self.utils.loaded[function]
+            kinds = tuple(source.signature.values())
+            arguments = rest[_BEFORE_ARGUMENTS:]
+            execute(Launch(name, binary, shared, metadata.num_warps, (x, y, z), arguments, kinds))
+
+        return launch
 
 
 @contextlib.contextmanager
-def driver(target: Target) -> Iterator[None]:
+def driver(target: Target, execute: Callable[[Launch], None] | None = None) -> Iterator[None]:
+    """Makes ``target`` Triton's active device; ``execute`` gets what is launched on it."""
     import triton
 
     config = triton.runtime.driver
     # 3.6 and 3.9 keep the driver in this attribute; reading the property would look for a GPU.
     before = config._active
-    config.set_active(_Driver(target))
+    config.set_active(_Driver(target, execute))
     try:
         with triton.knobs.nvidia.scope():
             triton.knobs.nvidia.dump_ptxas_log = True  # where spills are told, on stdout
@@ -212,7 +246,7 @@ def driver(target: Target) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _first_configuration() -> Iterator[None]:
+def first_configuration() -> Iterator[None]:
     """An autotuner measures its configurations, which takes a GPU; the first one stands for all."""
     from triton.runtime.autotuner import Autotuner
 

@@ -1,0 +1,68 @@
+"""What the executor has to say about a launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """In the order of the runtime's numbers, from 1."""
+
+    LOAD_OUTSIDE = "a load outside all buffers"
+    STORE_OUTSIDE = "a store outside all buffers that may be written"
+    LDS_OUTSIDE = "an access outside LDS"
+    UNMODELLED = "an instruction that the executor does not model"
+    HANGS = "waits for what no other wave can do any more"
+    LIMIT = "did not end within the limit of instructions"
+    TRAP = "a trap"
+    BAD_JUMP = "a jump to where no instruction begins"
+    MISALIGNED = "a misaligned access"
+    MODE = "a rounding or denormal mode that the executor does not model"
+
+
+#: A kernel that ends with one of these has not been judged: the executor cannot run it.
+NEEDS_HARDWARE = frozenset((Kind.UNMODELLED, Kind.MODE))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``address`` is the instruction's, in the object; ``accessed`` is what it went for."""
+
+    kind: Kind
+    address: int
+    mnemonic: str
+    wave: int
+    lane: int
+    group: tuple[int, int, int]
+    accessed: int
+    line: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.line})" if self.line else ""
+        what = f"{self.mnemonic or 'an unknown encoding'} at {self.address:#x}{place}"
+        where = f"wave {self.wave} of workgroup {self.group}"
+        reached = f", address {self.accessed:#x}, lane {self.lane}" if self.accessed else ""
+        return f"{self.kind}: {what}, {where}{reached}"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a launch ended: ``complete`` if all waves came to their end."""
+
+    complete: bool
+    findings: tuple[Finding, ...]
+    instructions: int
+
+    @property
+    def clean(self) -> bool:
+        return self.complete and not self.findings
+
+    @property
+    def hangs(self) -> bool:
+        return any(finding.kind in (Kind.HANGS, Kind.LIMIT) for finding in self.findings)
+
+    @property
+    def needs_hardware(self) -> Finding | None:
+        """The first thing that is not modelled."""
+        return next((f for f in self.findings if f.kind in NEEDS_HARDWARE), None)

@@ -1,0 +1,321 @@
+// Vector floats of 32 and 64 bits: arithmetic, functions, conversions, division, comparisons.
+#include "lanes.h"
+
+namespace isa {
+namespace {
+
+template <class T> T least(T a, T b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    return a < b ? a : b < a ? b : std::signbit(a) ? a : b;
+}
+template <class T> T most(T a, T b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    return a > b ? a : b > a ? b : std::signbit(a) ? b : a;
+}
+template <class T> T middle(T a, T b, T c) {
+    if (a != a || b != b || c != c) return least(least(a, b), c);
+    const T m = most(most(a, b), c);
+    return m == a ? most(b, c) : m == b ? most(a, c) : most(a, b);
+}
+// The transcendental unit of 32 bits takes and gives no denormals.
+float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x; }
+
+// 2^x in double, rounded once: nearer to the truth than the ulp that the hardware promises.
+double power_of_two(double x) {
+    const double n = std::nearbyint(x), f = (x - n) * 0.69314718055994530942;
+    double r = 1.0 / 479001600;
+    for (double c : {1. / 39916800, 1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720,
+                     1. / 120, 1. / 24, 1. / 6, .5, 1., 1.})
+        r = r * f + c;
+    return r * as<double>((u64)((i64)n + 1023) << 52);
+}
+float exponential(float a) {
+    if (a != a) return a;
+    if (a >= 128) return INFINITY;
+    return a < -150 ? 0 : flushed((float)power_of_two((double)a));
+}
+u32 to_unsigned(double a) { return a != a || a <= -1 ? 0u : a >= 4294967296. ? ~0u : (u32)a; }
+u32 to_signed(double a) {
+    if (a != a) return 0;
+    return a >= 2147483648. ? 0x7fffffffu : a <= -2147483649. ? 0x80000000u : (u32)(i32)a;
+}
+template <class T> u32 exponent_of(T a) {
+    return a != a || std::isinf(a) || a == 0 ? 0u : (u32)(std::ilogb(a) + 1);
+}
+template <class T> T mantissa_of(T a) {
+    int e;
+    return a != a || std::isinf(a) ? a : std::frexp(a, &e);
+}
+template <class T> T fraction(T a) {
+    const T below = sizeof(T) == 4 ? (T)0x1.fffffep-1 : (T)0x1.fffffffffffffp-1;
+    return least(a - std::floor(a), below);
+}
+
+}  // namespace
+
+BINARY(v_add_f32, float, float, float, a + b)
+BINARY(v_sub_f32, float, float, float, a - b)
+BINARY(v_subrev_f32, float, float, float, b - a)
+BINARY(v_mul_f32, float, float, float, a * b)
+BINARY(v_mul_legacy_f32, float, float, float, a == 0 || b == 0 ? 0.f : a * b)
+ALSO(v_mul_dx9_zero_f32, v_mul_legacy_f32)
+BINARY(v_min_f32, float, float, float, least(a, b))
+ALSO(v_min_num_f32, v_min_f32)
+BINARY(v_max_f32, float, float, float, most(a, b))
+ALSO(v_max_num_f32, v_max_f32)
+#define MINIMUM(a, b) ((a) != (a) || (b) != (b) ? (a) + (b) : least(a, b))
+#define MAXIMUM(a, b) ((a) != (a) || (b) != (b) ? (a) + (b) : most(a, b))
+BINARY(v_minimum_f32, float, float, float, MINIMUM(a, b))
+BINARY(v_maximum_f32, float, float, float, MAXIMUM(a, b))
+TERNARY(v_minimum3_f32, float, float, float, float, MINIMUM(MINIMUM(a, b), c))
+TERNARY(v_maximum3_f32, float, float, float, float, MAXIMUM(MAXIMUM(a, b), c))
+TERNARY(v_fma_f32, float, float, float, float, std::fma(a, b, c))
+TERNARY(v_fmamk_f32, float, float, float, float, std::fma(a, b, c))
+TERNARY(v_fmaak_f32, float, float, float, float, std::fma(a, b, c))
+TERNARY(v_mad_f32, float, float, float, float, a * b + c)
+TERNARY(v_max3_f32, float, float, float, float, most(most(a, b), c))
+ALSO(v_max3_num_f32, v_max3_f32)
+TERNARY(v_min3_f32, float, float, float, float, least(least(a, b), c))
+ALSO(v_min3_num_f32, v_min3_f32)
+TERNARY(v_med3_f32, float, float, float, float, middle(a, b, c))
+ALSO(v_med3_num_f32, v_med3_f32)
+TERNARY(v_maxmin_f32, float, float, float, float, least(most(a, b), c))
+ALSO(v_maxmin_num_f32, v_maxmin_f32)
+TERNARY(v_minmax_f32, float, float, float, float, most(least(a, b), c))
+ALSO(v_minmax_num_f32, v_minmax_f32)
+MODEL(v_fmac_f32) {
+    BUFFER t[LANES], u[LANES];
+    const Source a = fetch<float>(w, i, 1, t), b = fetch<float>(w, i, 2, u);
+    const u32* c = w.v[i.o[0].reg];
+    lanes<float>(w, i, [&](int l) { return std::fma(get<float>(a, l), get<float>(b, l), f32(c[l])); });
+}
+MODEL(v_fmac_f64) {
+    BUFFER t[2 * LANES], u[2 * LANES];
+    const Source a = fetch<double>(w, i, 1, t), b = fetch<double>(w, i, 2, u);
+    const Source c{w.v[i.o[0].reg], w.v[i.o[0].reg + 1]};
+    lanes<double>(w, i, [&](int l) {
+        return std::fma(get<double>(a, l), get<double>(b, l), get<double>(c, l));
+    });
+}
+
+UNARY(v_rcp_f32, float, float, flushed(1.f / flushed(a)))
+ALSO(v_rcp_iflag_f32, v_rcp_f32)
+UNARY(v_rsq_f32, float, float, flushed((float)(1.0 / std::sqrt((double)flushed(a)))))
+UNARY(v_sqrt_f32, float, float, std::sqrt(flushed(a)))
+UNARY(v_exp_f32, float, float, exponential(flushed(a)))
+UNARY(v_log_f32, float, float, (float)std::log2((double)flushed(a)))
+constexpr double turn = 6.283185307179586;
+UNARY(v_sin_f32, float, float, (float)std::sin((double)a* turn))
+UNARY(v_cos_f32, float, float, (float)std::cos((double)a* turn))
+#define ROUNDING(suffix, T)                               \
+    UNARY(v_floor_##suffix, T, T, std::floor(a))          \
+    UNARY(v_ceil_##suffix, T, T, std::ceil(a))            \
+    UNARY(v_trunc_##suffix, T, T, std::trunc(a))          \
+    UNARY(v_rndne_##suffix, T, T, std::nearbyint(a))      \
+    UNARY(v_fract_##suffix, T, T, fraction(a))            \
+    UNARY(v_frexp_exp_i32_##suffix, u32, T, exponent_of(a)) \
+    UNARY(v_frexp_mant_##suffix, T, T, mantissa_of(a))    \
+    BINARY(v_ldexp_##suffix, T, T, i32, std::ldexp(a, b))
+ROUNDING(f32, float)
+ROUNDING(f64, double)
+
+UNARY(v_cvt_f32_i32, float, i32, (float)a)
+UNARY(v_cvt_f32_u32, float, u32, (float)a)
+UNARY(v_cvt_u32_f32, u32, float, to_unsigned((double)a))
+UNARY(v_cvt_i32_f32, u32, float, to_signed((double)a))
+UNARY(v_cvt_f32_ubyte0, float, u32, (float)(a & 255))
+UNARY(v_cvt_f32_ubyte1, float, u32, (float)(a >> 8 & 255))
+UNARY(v_cvt_f32_ubyte2, float, u32, (float)(a >> 16 & 255))
+UNARY(v_cvt_f32_ubyte3, float, u32, (float)(a >> 24))
+UNARY(v_cvt_rpi_i32_f32, u32, float, to_signed(std::floor((double)a + .5)))
+ALSO(v_cvt_nearest_i32_f32, v_cvt_rpi_i32_f32)
+UNARY(v_cvt_flr_i32_f32, u32, float, to_signed(std::floor((double)a)))
+ALSO(v_cvt_floor_i32_f32, v_cvt_flr_i32_f32)
+UNARY(v_cvt_f64_f32, double, float, (double)a)
+UNARY(v_cvt_f64_i32, double, i32, (double)a)
+UNARY(v_cvt_f64_u32, double, u32, (double)a)
+UNARY(v_cvt_f32_f64, float, double, (float)a)
+UNARY(v_cvt_i32_f64, u32, double, to_signed(a))
+UNARY(v_cvt_u32_f64, u32, double, to_unsigned(a))
+UNARY(v_rcp_f64, double, double, 1. / a)
+UNARY(v_rsq_f64, double, double, 1. / std::sqrt(a))
+UNARY(v_sqrt_f64, double, double, std::sqrt(a))
+BINARY(v_add_f64, double, double, double, a + b)
+BINARY(v_mul_f64, double, double, double, a * b)
+BINARY(v_min_f64, double, double, double, least(a, b))
+ALSO(v_min_num_f64, v_min_f64)
+BINARY(v_max_f64, double, double, double, most(a, b))
+ALSO(v_max_num_f64, v_max_f64)
+TERNARY(v_fma_f64, double, double, double, double, std::fma(a, b, c))
+
+// ---- division: three instructions that are right together, as their whole must be
+//
+// AMD's text, taken word for word, gives wrong quotients in three places; here the scale of fmas is
+// that of div_scale, overflow is asked of the quotient, and a tiny quotient is scaled down.
+
+namespace {
+
+template <class T> constexpr int near = sizeof(T) == 4 ? 64 : 128;
+template <class T> int biased(T x) {
+    if (x == 0) return 0;
+    if constexpr (sizeof(T) == 4) return (int)(as<u32>(x) >> 23 & 255);
+    else return (int)(as<u64>(x) >> 52 & 2047);
+}
+template <class T> bool denormal(T x) {
+    return x != 0 && std::fabs(x) < (sizeof(T) == 4 ? (T)0x1p-126 : (T)0x1p-1022);
+}
+
+template <class T> T scale(T s0, T denominator, T numerator, bool& later) {
+    constexpr bool single = sizeof(T) == 4;
+    constexpr int far = single ? 96 : 768, tiny = single ? 23 : 53, by = near<T>;
+    later = false;
+    if (numerator == 0 || denominator == 0) return (T)NAN;
+    if (biased(numerator) - biased(denominator) >= far) {
+        later = true;
+        return s0 == denominator ? std::ldexp(s0, by) : s0;
+    }
+    if (denormal(denominator)) return std::ldexp(s0, by);
+    const bool far_inverse = denormal(1 / denominator);
+    const bool far_quotient = denormal(numerator / denominator);
+    if (far_inverse && far_quotient) {
+        later = true;
+        return s0 == denominator ? std::ldexp(s0, -by) : s0;
+    }
+    if (far_inverse) return std::ldexp(s0, -by);
+    if (far_quotient) {
+        later = true;
+        return s0 == numerator ? std::ldexp(s0, by) : s0;
+    }
+    return biased(numerator) <= tiny ? std::ldexp(s0, by) : s0;
+}
+
+template <class T> void div_scale(Wave& w, const Instruction& i) {
+    BUFFER t[2 * LANES], u[2 * LANES], x[2 * LANES];
+    const Source a = fetch<T>(w, i, 2, t), b = fetch<T>(w, i, 3, u), c = fetch<T>(w, i, 4, x);
+    u64 later = 0;
+    T r[LANES];
+    for (int l = 0; l < LANES; ++l) {
+        bool v;
+        r[l] = scale(get<T>(a, l), get<T>(b, l), get<T>(c, l), v);
+        later |= (u64)v << l;
+    }
+    const u64 m = w.exec();
+    lanes<T>(w, i, [&](int l) { return r[l]; });
+    set_mask(w, i.o[1], later & m);
+}
+
+template <class T> void div_fmas(Wave& w, const Instruction& i) {
+    BUFFER t[2 * LANES], u[2 * LANES], x[2 * LANES];
+    const Source a = fetch<T>(w, i, 1, t), b = fetch<T>(w, i, 2, u), c = fetch<T>(w, i, 3, x);
+    const u64 scaled_lanes = w.vcc();
+    constexpr bool single = sizeof(T) == 4;
+    lanes<T>(w, i, [&](int l) {
+        const T p = get<T>(a, l), q = get<T>(b, l), r = get<T>(c, l);
+        if (!(scaled_lanes >> l & 1)) return (T)std::fma(p, q, r);
+        const int by = biased(r) > (single ? 127 : 1023) ? near<T> : -near<T>;
+        // Scaled before it is rounded, where a wider type can hold it.
+        if (single) return (T)std::ldexp(std::fma((double)p, (double)q, (double)r), by);
+        return (T)std::ldexp(std::fma(p, q, r), by);
+    });
+}
+
+template <class T> T fixed_up(T q, T denominator, T numerator) {
+    const T n = numerator, d = denominator;
+    const T sign = std::signbit(d) != std::signbit(n) ? (T)-1 : (T)1;
+    constexpr bool single = sizeof(T) == 4;
+    if (n != n) return n;
+    if (d != d) return d;
+    if ((d == 0 && n == 0) || (std::isinf(d) && std::isinf(n))) return -(T)NAN;
+    if (d == 0 || std::isinf(n)) return std::copysign((T)INFINITY, sign);
+    if (std::isinf(d) || n == 0) return std::copysign((T)0, sign);
+    if (biased(n) - biased(d) < (single ? -150 : -1075)) return std::copysign((T)0, sign);
+    if (biased(q) == (single ? 255 : 2047)) return std::copysign((T)INFINITY, sign);
+    return std::copysign(q, sign);
+}
+
+}  // namespace
+
+MODEL(v_div_scale_f32) { div_scale<float>(w, i); }
+MODEL(v_div_scale_f64) { div_scale<double>(w, i); }
+MODEL(v_div_fmas_f32) { div_fmas<float>(w, i); }
+MODEL(v_div_fmas_f64) { div_fmas<double>(w, i); }
+TERNARY(v_div_fixup_f32, float, float, float, float, fixed_up(a, b, c))
+TERNARY(v_div_fixup_f64, double, double, double, double, fixed_up(a, b, c))
+
+// ---- packed pairs of 32 bits
+
+static void packed_float(Wave& w, const Instruction& i, int sources,
+                         float (*f)(float, float, float)) {
+    BUFFER t[3][2 * LANES];
+    Source s[3];
+    for (int k = 0; k < sources; ++k) s[k] = fetch<u64>(w, i, k + 1, t[k]);
+    // A constant is the low half alone.
+    for (int k = 0; k < sources; ++k)
+        if (i.o[k + 1].kind == Kind::constant) fill(t[k], i.o[k + 1].value), fill(t[k] + LANES, 0);
+    alignas(64) float r[2][LANES];
+    for (int h = 0; h < 2; ++h) {
+        const u32 select = h ? i.opsel_hi : i.opsel, neg = h ? i.neg_hi : i.neg_lo;
+        const u32* x[3] = {};
+        u32 sign[3] = {};
+        for (int k = 0; k < 3; ++k) {
+            const Source& from = s[k < sources ? k : 0];
+            x[k] = select >> k & 1 ? from.high : from.low;
+            sign[k] = (neg >> k & 1) << 31;
+        }
+        for (int l = 0; l < LANES; ++l)
+            r[h][l] = f(f32(x[0][l] ^ sign[0]), f32(x[1][l] ^ sign[1]), f32(x[2][l] ^ sign[2]));
+    }
+    if (i.flags & CLAMP) return unmodelled(w, i);
+    lanes<u64>(w, i, [&](int l) { return (u64)bits(r[1][l]) << 32 | bits(r[0][l]); });
+}
+MODEL(v_pk_fma_f32) {
+    packed_float(w, i, 3, [](float a, float b, float c) { return std::fma(a, b, c); });
+}
+MODEL(v_pk_add_f32) { packed_float(w, i, 2, [](float a, float b, float) { return a + b; }); }
+MODEL(v_pk_mul_f32) { packed_float(w, i, 2, [](float a, float b, float) { return a * b; }); }
+
+// ---- comparisons
+
+#define FLOAT_COMPARES(t, T)                       \
+    COMPARE(f_##t, T, T, ((void)a, (void)b, false)) \
+    COMPARE(lt_##t, T, T, a < b)                   \
+    COMPARE(le_##t, T, T, a <= b)                  \
+    COMPARE(gt_##t, T, T, a > b)                   \
+    COMPARE(ge_##t, T, T, a >= b)                  \
+    COMPARE(eq_##t, T, T, a == b)                  \
+    COMPARE(lg_##t, T, T, a < b || a > b)          \
+    COMPARE(neq_##t, T, T, !(a == b))              \
+    COMPARE(nlt_##t, T, T, !(a < b))               \
+    COMPARE(nle_##t, T, T, !(a <= b))              \
+    COMPARE(ngt_##t, T, T, !(a > b))               \
+    COMPARE(nge_##t, T, T, !(a >= b))              \
+    COMPARE(nlg_##t, T, T, !(a < b || a > b))      \
+    COMPARE(o_##t, T, T, a == a && b == b)         \
+    COMPARE(u_##t, T, T, a != a || b != b)
+FLOAT_COMPARES(f32, float)
+FLOAT_COMPARES(f64, double)
+FLOAT_COMPARES(f16, f16)
+
+template <class U, int MANTISSA> static bool of_class(U x, u32 asked) {
+    constexpr int width = 8 * sizeof(U);
+    const u32 most_exponent = (1u << (width - MANTISSA - 1)) - 1;
+    const u32 e = (u32)(x >> MANTISSA) & most_exponent, negative = (u32)(x >> (width - 1));
+    const U f = x & (((U)1 << MANTISSA) - 1);
+    int k;
+    if (e == most_exponent) k = f ? (f >> (MANTISSA - 1) ? 1 : 0) : negative ? 2 : 9;
+    else if (e) k = negative ? 3 : 8;
+    else if (f) k = negative ? 4 : 7;
+    else k = negative ? 5 : 6;
+    return asked >> k & 1;
+}
+#define CLASS(t, T, U, mantissa) \
+    COMPARE(class_##t, T, u32, (of_class<U, mantissa>(as<U>(a), b)))
+CLASS(f32, float, u32, 23)
+CLASS(f64, double, u64, 52)
+MODEL(v_cmp_class_f16) {
+    compare<u16, u32>(w, i, false, [](u16 a, u32 b) { return of_class<u16, 10>(a, b); });
+}
+
+}  // namespace isa

@@ -1,0 +1,163 @@
+// State of a wave, its group and the machine; memory with bounds.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "instruction.h"
+
+namespace isa {
+
+using f16 = _Float16;
+constexpr int LANES = 64;
+// Numbers of scalar registers, one for all families; beyond 128 what has no number there.
+constexpr u16 VCC = 106, M0 = 124, EXEC = 126, TTMP = 108, NOWHERE = 252;
+constexpr u16 SPARE = 512;                             // a vector register that no code names
+constexpr int VECTORS = 512 + 4;
+// Where flat addresses reach LDS and scratch: their upper halves.
+constexpr u64 SHARED_APERTURE = 0x00010000, PRIVATE_APERTURE = 0x00020000;
+
+enum class Finding : u32 {
+    none,
+    load_outside,
+    store_outside,
+    lds_outside,
+    unmodelled,
+    hangs,
+    limit,
+    trap,
+    bad_jump,
+    misaligned,
+    mode,
+};
+
+struct Found {
+    u32 kind, pc, wave, lane;
+    u64 address;
+    u32 group[3], name;
+};
+
+struct Range {
+    u64 low, high;
+    u32 writable, number;
+};
+
+struct Machine;
+
+struct Group {
+    std::vector<u8> lds;
+    u32 id[3] = {};
+    std::vector<Wave*> waves;
+    u32 running = 0;
+};
+
+struct Wave {
+    alignas(64) u32 v[VECTORS][LANES];
+    alignas(64) u32 s[256 + 16];
+    u32 scc, index, number, size;
+    u32 mode;
+    bool done, at_barrier, yields;
+    u32 scratch_bytes;                                 // a lane
+    std::vector<u8> scratch;
+    Machine* machine;
+    Group* group;
+    u64 executed;
+    // What it was when it was last looked at, for waves that turn in circles.
+    std::vector<u32> snapshot;
+    u64 snapshot_changes, branches;
+    u32 snapshot_index;
+    bool circles;
+
+    u64 pair(int r) const {
+        u64 x;
+        memcpy(&x, &s[r], 8);
+        return x;
+    }
+    void set_pair(int r, u64 x) { memcpy(&s[r], &x, 8); }
+    u64 exec() const { return pair(EXEC); }
+    u64 vcc() const { return size == 64 ? pair(VCC) : s[VCC]; }
+};
+
+struct Machine {
+    std::vector<Range> ranges;                         // by address, apart from each other
+    const Range* last = nullptr;
+    std::vector<Found> found;
+    u64 findings = 0;
+    u64 base = 0;                                      // of the image
+    const Program* program = nullptr;
+    u64 executed = 0, changes = 0;
+    bool watches = false, stopped = false;
+    bool fnuz = false;                                 // the processor's small floats
+    u32 vectors = 0, accumulators = 0;                 // registers of a lane
+
+    void report(Finding kind, const Wave& w, u32 pc, u32 lane, u64 address, u32 name = 0) {
+        ++findings;
+        if (found.size() < 256)
+            found.push_back({(u32)kind, pc, w.number, lane, address,
+                             {w.group->id[0], w.group->id[1], w.group->id[2]}, name});
+    }
+    // Ends the launch: what follows would say nothing.
+    void stop(Finding kind, Wave& w, u32 pc, u32 lane, u64 address, u32 name = 0) {
+        if (found.size() == 256) found.pop_back();
+        report(kind, w, pc, lane, address, name);
+        stopped = w.done = true;
+    }
+};
+
+inline const Range* range_of(Machine& m, u64 address, u64 bytes) {
+    const Range* r = m.last;
+    if (r && address >= r->low && address + bytes <= r->high && address + bytes >= address)
+        return r;
+    for (const Range& k : m.ranges)
+        if (address >= k.low && address + bytes <= k.high && address + bytes >= address)
+            return m.last = &k;
+    return nullptr;
+}
+
+inline u8* global_at(Wave& w, const Instruction& i, u64 address, u32 bytes, bool store, int lane) {
+    const Range* r = range_of(*w.machine, address, bytes);
+    if (__builtin_expect(r && (!store || r->writable), 1)) return (u8*)address;
+    const auto kind = store ? Finding::store_outside : Finding::load_outside;
+    w.machine->report(kind, w, i.pc, (u32)lane, address, i.name);
+    return nullptr;
+}
+
+inline u8* lds_at(Wave& w, const Instruction& i, u64 address, u32 bytes, int lane) {
+    if (__builtin_expect(address + bytes <= w.group->lds.size(), 1))
+        return w.group->lds.data() + address;
+    w.machine->report(Finding::lds_outside, w, i.pc, (u32)lane, address, i.name);
+    return nullptr;
+}
+
+inline u8* scratch_at(Wave& w, const Instruction& i, u32 offset, u32 bytes, int lane) {
+    if ((u64)offset + bytes <= w.scratch_bytes)
+        return w.scratch.data() + (size_t)lane * w.scratch_bytes + offset;
+    w.machine->report(Finding::load_outside, w, i.pc, (u32)lane, offset, i.name);
+    return nullptr;
+}
+
+inline u8* flat_at(Wave& w, const Instruction& i, u64 address, u32 bytes, bool store, int lane) {
+    if (address >> 32 == SHARED_APERTURE) return lds_at(w, i, (u32)address, bytes, lane);
+    if (address >> 32 == PRIVATE_APERTURE) return scratch_at(w, i, (u32)address, bytes, lane);
+    return global_at(w, i, address, bytes, store, lane);
+}
+
+// A store that others may wait for: counted only while waves are suspected of waiting.
+inline void put(Machine& m, u8* to, const void* from, u32 bytes) {
+    if (__builtin_expect(m.watches, 0) && memcmp(to, from, bytes)) ++m.changes;
+    memcpy(to, from, bytes);
+}
+
+template <class To, class From> inline To as(From x) {
+    static_assert(sizeof(To) == sizeof(From));
+    To r;
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+inline float f32(u32 x) { return as<float>(x); }
+inline u32 bits(float x) { return as<u32>(x); }
+inline f16 half(u32 x) { return as<f16>((u16)x); }
+inline u32 bits16(f16 x) { return as<u16>(x); }
+
+}  // namespace isa

@@ -1,0 +1,114 @@
+"""Writes the instruction tables of AMD's GPUs: ``python -m tools.isa_tables WHEEL [--check]``.
+
+WHEEL is an unpacked wheel of tinygrad (MIT), whose ``runtime/autogen/amd`` restates AMD's
+machine-readable ISA description (GPUOpen, MIT). What is taken are facts: names, opcodes and where
+fields lie. Graphics encodings (images, exports, interpolation) are left out: kernels have none.
+
+A table has two kinds of lines, tab-separated: an encoding (its name, its words, the bits that tell
+it from others, its fields) and an instruction (encoding, opcode, name, operands with their bits).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+FAMILIES = {"cdna": "CDNA3 and CDNA4", "rdna3": "RDNA3", "rdna4": "RDNA4"}
+OUT = Path(__file__).parents[1] / "portkern" / "isa" / "tables"
+_GRAPHICS = ("EXP", "LDSDIR", "MIMG", "VINTERP", "VDSDIR", "VEXPORT", "VIMAGE", "VSAMPLE")
+#: Encodings that differ from a plain one in the word behind it, which the decoder reads itself.
+_SUFFIXES = ("_LIT", "_DPP16", "_DPP8", "_SDWA", "_SDST", "_MFMA")
+_SCALAR = ("OPR_SREG", "OPR_SDST", "OPR_EXEC", "OPR_SSRC", "OPR_VCC")
+NOTICE = """\
+# Instructions of AMD {title}, by tools/isa_tables.py from tinygrad {version}
+# (MIT, Copyright (c) 2024 the tiny corp), which takes them from AMD's machine-readable ISA
+# description (GPUOpen, MIT, Copyright (c) Advanced Micro Devices, Inc.).
+"""
+
+
+def fields(encoding: type) -> dict[str, tuple[int, int]]:
+    found = {}
+    for name, field in vars(encoding).items():
+        if hasattr(field, "lo") and hasattr(field, "hi"):
+            found[name] = (field.hi, field.lo)
+    return found
+
+
+def fixed(encoding: type) -> Iterator[tuple[int, int, int]]:
+    for field in vars(encoding).values():
+        if type(field).__name__ == "FixedBitField":
+            yield field.hi, field.lo, int(field.default)
+
+
+def encodings(module: Any) -> Iterator[tuple[str, type]]:
+    for name, value in sorted(vars(module).items()):
+        if name.endswith(_SUFFIXES) or name.startswith(_GRAPHICS):
+            continue
+        if isinstance(value, type) and "encoding" in vars(value):
+            yield name, value
+
+
+def operand(name: str, bits: int, kind: str) -> str:
+    """``vdst:64s`` is a pair of scalar registers where the field is a vector register's."""
+    scalar = name == "vdst" and kind.startswith(_SCALAR)
+    return f"{name}:{bits}{'s' if scalar else ''}"
+
+
+def mnemonic(opcode: Any) -> str:
+    """Without the suffix that says which of two encodings it is in."""
+    return str(opcode.name).lower().removesuffix("_e32").removesuffix("_e64")
+
+
+def table(family: str, version: str) -> str:
+    package = f"tinygrad.runtime.autogen.amd.{family}"
+    instructions = import_module(f"{package}.ins")
+    operands = import_module(f"{package}.operands").OPERANDS
+    lines = [NOTICE.format(title=FAMILIES[family], version=version).rstrip()]
+    listed = dict(encodings(instructions))
+    for name, encoding in listed.items():
+        known = fields(encoding)
+        words = max(hi for hi, _ in known.values()) // 32 + 1
+        bits = " ".join(f"{hi}:{lo}:{value}" for hi, lo, value in fixed(encoding))
+        spans = (f"{field}:{hi}:{lo}" for field, (hi, lo) in known.items() if field != "encoding")
+        lines.append("\t".join(("encoding", name, str(words), bits, " ".join(spans))))
+    rows = []
+    for opcode, used in operands.items():
+        name = type(opcode).__name__.removesuffix("Op")
+        if name in listed:
+            given = " ".join(operand(k, bits, kind.name) for k, (_, bits, kind) in used.items())
+            rows.append((name, opcode.value, mnemonic(opcode), given))
+    seen = {(name, number) for name, number, *_ in rows}
+    enums = import_module(f"{package}.enum")
+    for name in listed:  # instructions without operands are in the enumeration alone
+        for opcode in getattr(enums, f"{name}Op", ()):
+            if (name, opcode.value) not in seen:
+                rows.append((name, opcode.value, mnemonic(opcode), ""))
+    lines += ["\t".join(map(str, row)) for row in sorted(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wheel", type=Path, help="folder in which a wheel of tinygrad is unpacked")
+    parser.add_argument("--check", action="store_true", help="fail if a table differs")
+    given = parser.parse_args()
+    sys.path.insert(0, str(given.wheel))
+    [info] = given.wheel.glob("tinygrad-*.dist-info")
+    version = info.name.removeprefix("tinygrad-").removesuffix(".dist-info")
+    stale = []
+    for family in FAMILIES:
+        file, text = OUT / f"{family}.tsv", table(family, version)
+        if not given.check:
+            file.write_text(text, encoding="utf-8")
+        elif file.read_text(encoding="utf-8") != text:
+            stale.append(file.name)
+    if stale:
+        sys.exit(f"Not what the wheel says: {', '.join(stale)}; run without --check")
+
+
+if __name__ == "__main__":
+    main()
