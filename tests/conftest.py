@@ -83,7 +83,7 @@ def nothing_is_written_elsewhere(
 
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
-    """Empty, without another session's settings, calls and lessons, but for the SIMT executor's
+    """Empty, without another session's settings, calls and lessons, but for the executors'
     runtimes and for precompiled headers. Those are addressed by what they are made of and appear
     whole, under a lock; all workers and sessions of this checkout make them once. Builds are not
     shared: portkern's own modules have no part in their key, and here those change."""
@@ -91,7 +91,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
     folder.mkdir()
     kept = getattr(pytestconfig, "cache", None)  # none under -p no:cacheprovider
     if kept is not None:
-        for shared in ("simt", "headers"):
+        for shared in ("simt", "isa", "headers"):
             (folder / shared).symlink_to(kept.mkdir(shared))
     return folder
 

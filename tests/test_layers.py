@@ -28,7 +28,7 @@ LAYERS = [
 ]
 DEPTH = {name: depth for depth, row in enumerate(LAYERS) for name in row.split()}
 #: What a backend is written against.
-CONTRACT = {"errors", "spec", "toolchain", "simt"}
+CONTRACT = {"errors", "spec", "toolchain", "isa", "simt"}
 MOST_MODULES_IN_THE_ROOT = 5
 CORE = sorted(
     path for path in (ROOT / "portkern").rglob("*.py") if path.parent != ROOT / "portkern"

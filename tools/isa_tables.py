@@ -20,6 +20,11 @@ from typing import Any
 FAMILIES = {"cdna": "CDNA3 and CDNA4", "rdna3": "RDNA3", "rdna4": "RDNA4"}
 OUT = Path(__file__).parents[1] / "portkern" / "isa" / "tables"
 _GRAPHICS = ("EXP", "LDSDIR", "MIMG", "VINTERP", "VDSDIR", "VEXPORT", "VIMAGE", "VSAMPLE")
+#: Operands of instructions that the description has by name alone.
+_OPERANDS = {
+    "v_mfma_f32_16x16x8_xf32": "src0:64 src1:64 src2:128 vdst:128",
+    "v_mfma_f32_32x32x4_xf32": "src0:64 src1:64 src2:512 vdst:512",
+}
 #: Encodings that differ from a plain one in the word behind it, which the decoder reads itself.
 _SUFFIXES = ("_LIT", "_DPP16", "_DPP8", "_SDWA", "_SDST", "_MFMA")
 _SCALAR = ("OPR_SREG", "OPR_SDST", "OPR_EXEC", "OPR_SSRC", "OPR_VCC")
@@ -52,9 +57,11 @@ def encodings(module: Any) -> Iterator[tuple[str, type]]:
             yield name, value
 
 
-def operand(name: str, bits: int, kind: str) -> str:
+def operand(encoding: str, name: str, bits: int, kind: str) -> str:
     """``vdst:64s`` is a pair of scalar registers where the field is a vector register's."""
     scalar = name == "vdst" and kind.startswith(_SCALAR)
+    if name == "vsrc0" and encoding.startswith("VOP3"):
+        name = "src0"  # the source of the plain encoding that the entry was taken from
     return f"{name}:{bits}{'s' if scalar else ''}"
 
 
@@ -70,23 +77,24 @@ def table(family: str, version: str) -> str:
     lines = [NOTICE.format(title=FAMILIES[family], version=version).rstrip()]
     listed = dict(encodings(instructions))
     for name, encoding in listed.items():
-        known = fields(encoding)
-        words = max(hi for hi, _ in known.values()) // 32 + 1
+        places = fields(encoding)
+        words = max(hi for hi, _ in places.values()) // 32 + 1
         bits = " ".join(f"{hi}:{lo}:{value}" for hi, lo, value in fixed(encoding))
-        spans = (f"{field}:{hi}:{lo}" for field, (hi, lo) in known.items() if field != "encoding")
+        spans = (f"{field}:{hi}:{lo}" for field, (hi, lo) in places.items() if field != "encoding")
         lines.append("\t".join(("encoding", name, str(words), bits, " ".join(spans))))
     rows = []
     for opcode, used in operands.items():
         name = type(opcode).__name__.removesuffix("Op")
         if name in listed:
-            given = " ".join(operand(k, bits, kind.name) for k, (_, bits, kind) in used.items())
-            rows.append((name, opcode.value, mnemonic(opcode), given))
+            parts = (operand(name, k, bits, kind.name) for k, (_, bits, kind) in used.items())
+            rows.append((name, opcode.value, mnemonic(opcode), " ".join(parts)))
     seen = {(name, number) for name, number, *_ in rows}
     enums = import_module(f"{package}.enum")
     for name in listed:  # instructions without operands are in the enumeration alone
         for opcode in getattr(enums, f"{name}Op", ()):
             if (name, opcode.value) not in seen:
-                rows.append((name, opcode.value, mnemonic(opcode), ""))
+                known = mnemonic(opcode)
+                rows.append((name, opcode.value, known, _OPERANDS.get(known, "")))
     lines += ["\t".join(map(str, row)) for row in sorted(rows)]
     return "\n".join(lines) + "\n"
 

@@ -23,7 +23,7 @@ from portkern.toolchain.torch_device import TorchDevice
 
 from ..cuda import CudaBackend, gpu, nvcc, source
 from ..gpu import INCLUDE as PORTABLE
-from . import clang, rocm, whole_file
+from . import clang, objects, rocm, whole_file
 
 TYPES = source.TYPES | {"bfloat16": "__hip_bfloat16"}
 _HEADERS = {"float16": "hip/hip_fp16.h", "bfloat16": "hip/hip_bf16.h"}
@@ -115,6 +115,16 @@ class HipBackend(Backend):
         text = source.numbered(request, _prelude(request), ".hip", tree)
         file = source.write(request, text, workdir, ".hip")
         return clang.build(fallback, request, file, workdir, tree.flags)
+
+    def host_library(self, request: Build, workdir: Path) -> Path:
+        """The candidate's host code for :class:`.objects.Host`. Raises BuildError."""
+        found = clang.find()
+        if isinstance(found, Missing):
+            raise BackendUnavailable(str(found))
+        tree = source_tree.write(request.candidate, workdir)
+        text = source.numbered(request, _prelude(request), ".hip", tree)
+        file = source.write(request, text, workdir, ".hip")
+        return objects.build_host(found, request, file, workdir, tree.flags)
 
     def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
         return whole_file.build(request, workdir)

@@ -55,7 +55,15 @@ def build_host(
     argv += [f"--offload-arch={request.target.arch}", "--offload-host-only"]
     argv += ["-O1", "-fPIC", "-std=c++17", *flags, *clang.host_flags(), source, "-o", compiled]
     log = run_tool(argv, timeout_s=BUILD_S, cwd=workdir, env=environment(workdir))
-    link = [*host.argv, "-std=c++17", "-shared", "-fPIC", "-O1", compiled, HARNESS]
+    link: list[str | Path] = [
+        *host.argv,
+        "-std=c++17",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        compiled,
+        HARNESS,
+    ]
     link += [f"-Wl,--defsym={name}=portkern_fatbin" for name in _fatbins(compiled)]
     try:
         run_tool([*link, "-Wl,-z,defs", "-o", output], timeout_s=BUILD_S, cwd=workdir)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from portkern.errors import BuildError, LaunchError
 from portkern.isa import code_object, runtime_library, source_lines
@@ -36,6 +37,7 @@ _MOST_FINDINGS = 256
 _PACKET_BYTES = 64
 
 Dim3 = tuple[int, int, int]
+Record = TypeVar("Record", bound=ctypes.Structure)
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,7 @@ class _Found(ctypes.Structure):
 
 class _Described(ctypes.Structure):
     _fields_ = tuple(
-        (name, ctypes.c_uint32)
-        for name in ("pc", "words", "name", "flags", "modelled", "encoding")
+        (name, ctypes.c_uint32) for name in ("pc", "words", "name", "flags", "modelled", "encoding")
     )
 
 
@@ -164,6 +165,19 @@ class Program:
             for row in rows
         ]
 
+    def records(self, wave_size: int, layout: type[Record]) -> Iterator[tuple[Record, str]]:
+        """What was decoded of each instruction, in the runtime's own ``layout``, and the name of
+        its encoding (empty for none)."""
+        decoded = self._decode(wave_size)
+        count = self._library.isa_count(decoded) - 1
+        expected = self._library.isa_instruction_bytes()
+        if ctypes.sizeof(layout) != expected:
+            raise ValueError(f"{layout} has {ctypes.sizeof(layout)} bytes, expected {expected}")
+        rows = (layout * count).from_address(self._library.isa_code(decoded))
+        for row, one in zip(rows, self.instructions(wave_size), strict=False):
+            name = self._library.isa_encoding(self._table, one.encoding)
+            yield row, name.decode()
+
     def run(
         self,
         kernel: str,
@@ -190,7 +204,7 @@ class Program:
             Buffer(self.base, len(self.object.image)),
         ]
         ranges = (_Range * len(known))(
-            *((b.address, b.address + b.size, b.writable, k) for k, b in enumerate(known))
+            *(_Range(b.address, b.address + b.size, b.writable, k) for k, b in enumerate(known))
         )
         found, count = (_Found * _MOST_FINDINGS)(), ctypes.c_uint32()
         executed = ctypes.c_uint64()

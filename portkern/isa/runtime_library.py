@@ -58,7 +58,7 @@ def load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     for name in ("isa_table", "isa_decode", "isa_code"):
         getattr(library, name).restype = ctypes.c_void_p
-    library.isa_name.restype = ctypes.c_char_p
+    library.isa_name.restype = library.isa_encoding.restype = ctypes.c_char_p
     library.isa_count.restype = ctypes.c_uint64
     return library
 
@@ -78,14 +78,14 @@ def _build(found: Compiler, library: Path) -> None:
 
     def compiled(source: Path) -> Path:
         to = work / f"{source.stem}.o"
-        argv = [*found.argv, *_FLAGS, march, "-c", source, "-o", to]
+        argv: list[str | Path] = [*found.argv, *_FLAGS, march, "-c", source, "-o", to]
         run_tool(argv, timeout_s=BUILD_S, error=ToolError)
         return to
 
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sorted(SOURCES.glob("*.cpp"))))
-        argv = [*found.argv, "-shared", *objects, "-o", library]
+        argv: list[str | Path] = [*found.argv, "-shared", *objects, "-o", library]
         run_tool(argv, timeout_s=BUILD_S, error=ToolError)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -82,6 +82,7 @@ private:
     void matrix();
     void dual(std::vector<Instruction>& out);
     void finish();
+    bool exists() const;
     bool is(const char* encoding) const { return encoding_->name == encoding; }
 };
 
@@ -427,6 +428,8 @@ void Decoder::dual(std::vector<Instruction>& out) {
         k.o[1] = source(get(y ? "srcy0" : "srcx0"), 32);
         k.o[2] = vector(get(y ? "vsrcy1" : "vsrcx1"), 32);
         if (plain == "v_mov_b32") k.o[2] = Operand();
+        // With its sum as a source, the result may go anywhere.
+        if (plain == "v_fmac_f32") k.o[3] = k.o[0], k.model = model_of("v_fma_f32");
         if (plain == "v_fmaak_f32") k.o[3] = literal_operand();
         if (plain == "v_fmamk_f32") k.o[3] = k.o[2], k.o[2] = literal_operand();
         if (plain == "v_cndmask_b32") k.o[3] = mask(VCC);
@@ -461,8 +464,22 @@ void Decoder::finish() {
     i_.words = (u8)length_;
     if (i_.model) return;
     i_.model = model_of(name_);
-    if (!i_.model) i_.model = unmodelled;
+    const bool operands = !entry_ || !entry_->operands.empty() || !starts(name_, "v_");
+    if (!i_.model || (!operands && name_ != "v_nop" && !starts(name_, "v_mfma")))
+        i_.model = unmodelled;
     if (!table_.cdna) i_.flags |= KEEP_HALF;
+    if (!exists()) i_.model = unmodelled;
+}
+
+// Whether all registers are there: a stranger's words may name more than a lane has.
+bool Decoder::exists() const {
+    for (const Operand& o : i_.o) {
+        const unsigned past = o.reg + o.count;
+        if (o.kind == Kind::vector && past > (o.reg < 256 ? 256u : 512u)) return false;
+        if (o.kind == Kind::scalar && o.reg < 128 && past > 128) return false;
+    }
+    const bool lane = name_ == "v_readlane_b32" || starts(name_, "v_permlane");
+    return !lane || i_.o[1].kind == Kind::vector;
 }
 
 unsigned Decoder::next(Words words, u32 pc, std::vector<Instruction>& out) {

@@ -19,7 +19,7 @@ std::unordered_map<std::string, Model>& models() {
 }
 
 constexpr u64 SLICE = 1 << 16;             // instructions of a wave between turns
-constexpr u64 PATIENCE = 1 << 22;          // of a group, before anybody is suspected of waiting
+constexpr u64 PATIENCE = 1 << 20;          // of a group, before anybody is suspected of waiting
 constexpr u64 MOST_FINDINGS = 4096;
 constexpr size_t WAVES_AT_ONCE = 4096;     // resident; 135 KB each
 
@@ -276,6 +276,9 @@ extern "C" {
 
 Table* isa_table(const char* text, u64 size) { return new Table({text, size}); }
 const char* isa_name(const Table* t, u32 k) { return t->names[k].c_str(); }
+const char* isa_encoding(const Table* t, u32 k) {
+    return k < t->encodings.size() ? t->encodings[k].name.c_str() : "";
+}
 Program* isa_decode(const Table* t, const u8* image, u32 start, u32 size, u32 wave, u32 gfx90a) {
     return new Program(decode(*t, image, start, size, wave, gfx90a));
 }

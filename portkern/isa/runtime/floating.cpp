@@ -106,6 +106,20 @@ UNARY(v_rsq_f32, float, float, flushed((float)(1.0 / std::sqrt((double)flushed(a
 UNARY(v_sqrt_f32, float, float, std::sqrt(flushed(a)))
 UNARY(v_exp_f32, float, float, exponential(flushed(a)))
 UNARY(v_log_f32, float, float, (float)std::log2((double)flushed(a)))
+// RDNA4: one value, for the scalar unit.
+static void transcendental(Wave& w, const Instruction& i, float (*f)(float)) {
+    u32 x = s32(w, i.o[1]);
+    if (i.o[1].abs) x &= 0x7fffffff;
+    if (i.o[1].neg) x ^= 0x80000000;
+    set32(w, i.o[0], bits(scaled(f(f32(x)), i)));
+}
+#define SCALAR_FUNCTION(n, e) \
+    MODEL(n) { transcendental(w, i, [](float a) -> float { return e; }); }
+SCALAR_FUNCTION(v_s_rcp_f32, flushed(1.f / flushed(a)))
+SCALAR_FUNCTION(v_s_rsq_f32, flushed((float)(1.0 / std::sqrt((double)flushed(a)))))
+SCALAR_FUNCTION(v_s_sqrt_f32, std::sqrt(flushed(a)))
+SCALAR_FUNCTION(v_s_exp_f32, exponential(flushed(a)))
+SCALAR_FUNCTION(v_s_log_f32, (float)std::log2((double)flushed(a)))
 constexpr double turn = 6.283185307179586;
 UNARY(v_sin_f32, float, float, (float)std::sin((double)a* turn))
 UNARY(v_cos_f32, float, float, (float)std::cos((double)a* turn))

@@ -4,6 +4,8 @@
 namespace isa {
 namespace {
 
+// Addresses are of 32 bits, and wrap: compilers fold a constant into the offset from below zero.
+
 // A lane's value is `words` registers, or one whose low part is a T.
 template <class T> void read(Wave& w, const Instruction& i, int words, int places, u32 stride) {
     const u64 e = w.exec();
@@ -16,7 +18,7 @@ template <class T> void read(Wave& w, const Instruction& i, int words, int place
         u32(*to)[LANES] = &w.v[i.o[0].reg + c * registers];
         for (int l = 0; l < LANES; ++l) {
             if (!(e >> l & 1)) continue;
-            const u8* from = lds_at(w, i, (u64)address[l] + offset, bytes, l);
+            const u8* from = lds_at(w, i, address[l] + offset, bytes, l);
             if (words) {
                 u32 x[4] = {};
                 if (from) memcpy(x, from, bytes);
@@ -39,7 +41,7 @@ template <class T> void write(Wave& w, const Instruction& i, int words, int plac
         const u32(*from)[LANES] = &w.v[i.o[1 + c].reg];
         for (int l = 0; l < LANES; ++l) {
             if (!(e >> l & 1)) continue;
-            u8* to = lds_at(w, i, (u64)w.v[i.o[0].reg][l] + offset, bytes, l);
+            u8* to = lds_at(w, i, w.v[i.o[0].reg][l] + offset, bytes, l);
             if (!to) continue;
             if (!words) {
                 const T x = (T)(from[0][l] >> shift);
@@ -59,7 +61,7 @@ template <class T> void read_half(Wave& w, const Instruction& i, bool high) {
     for (int l = 0; l < LANES; ++l) {
         if (!(e >> l & 1)) continue;
         T x = 0;
-        if (u8* from = lds_at(w, i, (u64)w.v[i.o[1].reg][l] + (u32)i.imm, sizeof x, l))
+        if (u8* from = lds_at(w, i, w.v[i.o[1].reg][l] + (u32)i.imm, sizeof x, l))
             memcpy(&x, from, sizeof x);
         const u32 half = (u16)(i16)x;
         d[l] = high ? (d[l] & 0xffff) | half << 16 : (d[l] & 0xffff0000) | half;
@@ -77,7 +79,7 @@ template <class T, class F> void atomic(Wave& w, const Instruction& i, F f) {
     const int at = i.destinations;
     for (int l = 0; l < LANES; ++l) {
         if (!(e >> l & 1)) continue;
-        u8* p = lds_at(w, i, (u64)w.v[i.o[at].reg][l] + (u32)i.imm, sizeof(T), l);
+        u8* p = lds_at(w, i, w.v[i.o[at].reg][l] + (u32)i.imm, sizeof(T), l);
         if (!p) continue;
         T old;
         memcpy(&old, p, sizeof old);

@@ -1,0 +1,557 @@
+"""Compiled AMD kernels, executed: right where they are right, and stopped where they cannot be."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from elftools.elf.elffile import ELFFile
+
+from portkern import ops
+from portkern.errors import BuildError, LaunchError
+from portkern.isa import disassembly, runtime_library
+from portkern.isa.executor import Buffer, Program
+from portkern.isa.finding import Kind, Ran
+from portkern.spec import catalogue, registry, target
+from portkern.spec.backend import Build, Call, Missing
+from portkern.spec.candidate import Candidate
+from portkern.spec.file_build import FileBuild
+from portkern.spec.op import Op, Workload
+
+#: Of the largest element of the right answer.
+CLOSE = {"float32": 2e-5, "bfloat16": 1.6e-2, "float16": 2e-3}
+HIP = [*zip(ops.CORE, cycle(("float32", "bfloat16", "float16")), strict=False)]
+ARCHS = ("gfx942", "gfx90a", "gfx1100")
+
+
+@pytest.fixture(autouse=True)
+def _executor() -> None:
+    found = runtime_library.find()
+    if isinstance(found, Missing):
+        pytest.skip(str(found))
+
+
+def ready(name: str, arch: str) -> Any:
+    backend = registry.load(name)
+    answer = backend.probe(target.load(arch))
+    if isinstance(answer, Missing):
+        pytest.skip(str(answer))
+    return backend
+
+
+def build_of(op: Op, candidate: Candidate, arch: str, dtype: str) -> Build:
+    request = Build(candidate, op.signature, dtype, target.load(arch), {}, {}, runnable=False)
+    return request
+
+
+def call_of(op: Op, workload: Workload, dtype: str) -> Call:
+    """Random inputs; outputs hold what no kernel writes."""
+    generator = torch.Generator().manual_seed(len(op.name))
+    inputs = []
+    for spec in op.signature.inputs:
+        kind, size = getattr(torch, spec.resolve(dtype)), spec.sizes(workload.dims)
+        if kind.is_floating_point:
+            inputs.append(torch.randn(size, generator=generator).to(kind))
+        elif kind == torch.bool:
+            inputs.append(torch.rand(size, generator=generator) < 0.5)
+        else:
+            low, high = spec.bounds(workload.dims)
+            inputs.append(torch.randint(low, high, size, generator=generator).to(kind))
+    outputs = [
+        torch.full(spec.sizes(workload.dims), -77, dtype=getattr(torch, spec.resolve(dtype)))
+        for spec in op.signature.outputs
+    ]
+    return Call(inputs, outputs, workload.dims, op.signature.scalar_values(workload.scalars))
+
+
+def assert_right(op: Op, call: Call, outputs: object, dtype: str) -> None:
+    wide = [x.double() if x.is_floating_point() else x for x in call.inputs]
+    right = op.reference(*wide, **call.scalars)
+    expected = right if isinstance(right, tuple) else (right,)
+    got = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    for result, answer in zip(got, expected, strict=True):
+        if not result.is_floating_point():
+            assert torch.equal(result, answer.to(result.dtype))
+        else:
+            scale = max(float(answer.double().abs().max()), 1e-30) if answer.numel() else 1.0
+            torch.testing.assert_close(
+                result.double(), answer.double(), rtol=0, atol=CLOSE[dtype] * scale
+            )
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(("name", "dtype"), HIP)
+def test_compiled_hip_kernels_compute_what_they_should(
+    name: str, dtype: str, arch: str, tmp_path: Path
+) -> None:
+    backend, op = ready("hip", arch), ops.load(name)
+    [candidate] = catalogue.candidates(name, backend)
+    request = build_of(op, candidate, arch, dtype)
+    artifact = backend.build(request, tmp_path)
+    library = backend.host_library(request, tmp_path)
+    host = import_module("portkern.backends.hip.objects").Host(
+        Program(artifact.path), library, request
+    )
+    for workload in op.workloads["ci"]:
+        call = call_of(op, workload, dtype)
+        host.launch(call)
+        assert not host.findings
+        assert sum(ran.instructions for _, ran in host.launched)
+        assert_right(op, call, call.outputs, dtype)
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(("name", "dtype"), HIP)
+def test_compiled_triton_kernels_compute_what_they_should(
+    name: str, dtype: str, arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, op = ready("triton", arch), ops.load(name)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    triton_objects = import_module("portkern.backends.triton.objects")
+    import_entry = import_module("portkern.backends.triton.candidate").import_entry
+    [candidate] = catalogue.candidates(name, backend)
+    file = tmp_path / f"{name}.py"
+    file.write_text(candidate.source, encoding="utf-8")
+    launches = triton_objects.Objects(target.load(arch))
+    returns = candidate.style == "return"
+    run = triton_objects.launcher(launches, import_entry(file, candidate.entry), returns)
+    for workload in op.workloads["ci"]:
+        call = call_of(op, workload, dtype)
+        returned = run(call)
+        assert launches.launched
+        assert not launches.findings
+        assert_right(op, call, returned if returns else call.outputs, dtype)
+
+
+# ---- the decoder, held to the compiler's own assembler
+
+
+def code_of(data: bytes) -> bytes:
+    section = ELFFile(io.BytesIO(data)).get_section_by_name(".text")
+    assert section is not None
+    return bytes(section.data())
+
+
+def assert_reassembles(path: Path) -> int:
+    """The text of all decoded instructions, assembled, is the object's code to the last bit."""
+    from triton.backends.amd.compiler import assemble_amdgcn
+
+    program = Program(path)
+    lines = [line for _, line in disassembly.text(program, 64)]
+    start, size = program.object.text
+    assembled = assemble_amdgcn("\n".join([".text", *lines, ""]), program.object.processor, "")
+    assert code_of(assembled) == program.object.image[start : start + size]
+    return len(lines)
+
+
+@pytest.mark.sampled()
+@pytest.mark.parametrize(("name", "dtype"), HIP)
+def test_decoded_instructions_assemble_to_the_same_bits(
+    name: str, dtype: str, tmp_path: Path
+) -> None:
+    backend, op = ready("hip", "gfx942"), ops.load(name)
+    ready("triton", "gfx942")
+    [candidate] = catalogue.candidates(name, backend)
+    artifact = backend.build(build_of(op, candidate, "gfx942", dtype), tmp_path)
+    assert assert_reassembles(artifact.path) > 100
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("name", ["softmax", "rope", "conv2d"])
+def test_every_instruction_of_a_kernel_has_a_model(name: str, arch: str, tmp_path: Path) -> None:
+    backend, op = ready("hip", arch), ops.load(name)
+    [candidate] = catalogue.candidates(name, backend)
+    program = Program(backend.build(build_of(op, candidate, arch, "float32"), tmp_path).path)
+    kernel = next(iter(program.object.kernels.values()))
+    lacking = {
+        one.mnemonic
+        for one in program.instructions(kernel.wave_size)
+        if one.mnemonic not in ("", "s_code_end") and not one.modelled
+    }
+    assert not lacking
+
+
+# ---- single kernels, compiled once for each architecture
+
+PRELUDE = "#include <hip/hip_runtime.h>\n"
+EXPRESSIONS: dict[str, tuple[str, Callable[[np.ndarray, int], np.ndarray]]] = {
+    "xor": ("__shfl_xor(v, 5)", lambda v, w: v[v ^ 5]),
+    "down": ("__shfl_down(v, 3)", lambda v, w: v[np.where(v % w + 3 < w, (v + 3) % 64, v)]),
+    "ballot": (
+        "(int)__popcll(__ballot(v > 31))",
+        lambda v, w: np.repeat((v > 31).reshape(-1, w).sum(1), w),
+    ),
+    "dpp": (
+        "__builtin_amdgcn_update_dpp(0, v, 0x111, 15, 15, true)",
+        lambda v, w: np.where(v % 16, np.roll(v, 1), 0),
+    ),
+    "swizzle": ("__builtin_amdgcn_ds_swizzle(v, 0x041f)", lambda v, w: v[v ^ 1]),
+    "bpermute": (
+        "__builtin_amdgcn_ds_bpermute(4 * (v * 7 % warpSize), v)",
+        lambda v, w: v[v // w * w + v * 7 % w],
+    ),
+    "bits": (
+        "__clz(v) + __ffs(v) * 64 + __popc(v) * 4096",
+        lambda v, w: np.array(
+            [
+                32 - k.bit_length() + (k & -k).bit_length() * 64 + k.bit_count() * 4096
+                for k in map(int, v)
+            ]
+        ),
+    ),
+}
+KERNELS = (
+    PRELUDE
+    + r"""
+template <int every> __device__ void chained_(const int* x, int* y, int* done) {
+    const int t = threadIdx.x;
+    int before = 0;
+    if (t % every) {
+        while (atomicAdd(&done[t - 1], 0) == 0) {}
+        before = atomicAdd(&y[t - 1], 0);
+    }
+    atomicExch(&y[t], before + x[t]);
+    __threadfence();
+    atomicExch(&done[t], 1);
+}
+template <int together> __device__ void in_order_(int* out, int* total) {
+    __shared__ volatile int turn, used;
+    if (threadIdx.x == 0) turn = used = 0;
+    __syncthreads();
+    const int mine = threadIdx.x / together;
+    while (turn != mine) {}
+    if (threadIdx.x % together == 0) {
+        out[used] = threadIdx.x;
+        used = used + 1;
+        __threadfence_block();
+        turn = mine + 1;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) *total = used;
+}
+template <int every> __device__ void push_(unsigned* turn, unsigned* tail, int* sum) {
+    if (threadIdx.x % every) return;
+    const unsigned ticket = atomicAdd(tail, 1u), slot = ticket % 16, round = ticket / 16;
+    while (atomicAdd(&turn[slot], 0u) != round) {}
+    atomicAdd(&sum[slot], 1);
+    __threadfence();
+    atomicAdd(&turn[slot], 1u);
+}
+extern "C" {
+__global__ void scan(const int* x, int* y, int* done) { chained_<64>(x, y, done); }
+__global__ void scan_alone(const int* x, int* y, int* done) { chained_<1>(x, y, done); }
+__global__ void turnstile(int* out, int* total) { in_order_<1>(out, total); }
+__global__ void turnstile_pairs(int* out, int* total) { in_order_<2>(out, total); }
+__global__ void turnstile_waves(int* out, int* total) { in_order_<WAVE>(out, total); }
+__global__ void queue(unsigned* turn, unsigned* tail, int* sum) { push_<1>(turn, tail, sum); }
+__global__ void queue_some(unsigned* turn, unsigned* tail, int* sum) { push_<2>(turn, tail, sum); }
+__global__ void queue_waves(unsigned* turn, unsigned* tail, int* sum) {
+    push_<WAVE>(turn, tail, sum);
+}
+__global__ void backwards(int* done, int* order, int* count) {
+    if (threadIdx.x) return;
+    const int me = blockIdx.x;
+    if (me + 1 < gridDim.x) while (atomicAdd(&done[me + 1], 0) == 0) {}
+    order[atomicAdd(count, 1)] = me;
+    __threadfence();
+    atomicExch(&done[me], 1);
+}
+__global__ void stores(int* x, int n) { x[threadIdx.x + n] = 1; }
+__global__ void loads(int* x, int n) { x[0] = x[threadIdx.x + n]; }
+extern __shared__ int lds[];
+__global__ void reversed(int* x) {
+    lds[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    x[threadIdx.x] = lds[63 - threadIdx.x];
+}
+__global__ void endless(volatile int* x) { for (unsigned k = 0;; ++k) x[threadIdx.x] = k; }
+__global__ void trap(int* x) { x[0] = 1; __builtin_trap(); }
+__global__ void where(int* x) {
+    int id;
+    asm volatile("s_getreg_b32 %0, hwreg(2)" : "=s"(id));
+    x[threadIdx.x] = id;
+}
+__global__ void quotients(const float* x, const float* y, float* z) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    z[i] = x[i] / y[i];
+}
+"""
+    + "".join(
+        f"__global__ void lanes_{name}(const int* x, int* y) {{ const int v = x[threadIdx.x];"
+        f" y[threadIdx.x] = {expression}; }}\n"
+        for name, (expression, _) in EXPRESSIONS.items()
+    )
+    + "}\n"
+)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Program]:
+    made: dict[str, Program] = {}
+
+    def compiled(arch: str) -> Program:
+        if arch not in made:
+            backend, built_for = ready("hip", arch), target.load(arch)
+            folder = tmp_path_factory.mktemp(arch)
+            (folder / "kernels.hip").write_text(KERNELS, encoding="utf-8")
+            defines = (f"WAVE={built_for.warp}",)
+            request = FileBuild(folder / "kernels.hip", built_for, defines=defines)
+            made[arch] = Program(backend.build_file(request, folder).object)
+        return made[arch]
+
+    return compiled
+
+
+Programs = Callable[[str], Program]
+
+
+def pointer(array: np.ndarray) -> bytes:
+    return struct.pack("<Q", array.ctypes.data)
+
+
+def buffer(array: np.ndarray, *, writable: bool = True) -> Buffer:
+    return Buffer(array.ctypes.data, array.nbytes, writable)
+
+
+def launch(
+    program: Program,
+    name: str,
+    *given: np.ndarray | int,
+    block: int = 64,
+    grid: int = 1,
+    limit: int = 1 << 26,
+) -> Ran:
+    """On arrays and numbers of 32 bits."""
+    values = [struct.pack("<i", a) if isinstance(a, int) else pointer(a) for a in given]
+    memory = [buffer(a) for a in given if not isinstance(a, int)]
+    sizes = (grid, 1, 1), (block, 1, 1)
+    return program.run(name, values, *sizes, buffers=memory, limit=limit)
+
+
+def ints(count: int) -> np.ndarray:
+    return np.zeros(count, np.int32)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    ("name", "arrays"),
+    [
+        ("scan", (np.ones(64, np.int32), ints(64), ints(64))),
+        ("turnstile", (ints(64), ints(1))),
+        ("turnstile_pairs", (ints(64), ints(1))),
+        ("queue", (ints(16), ints(1), ints(16))),
+    ],
+)
+def test_lanes_of_a_wave_that_wait_for_each_other_hang(
+    programs: Programs, name: str, arrays: tuple[np.ndarray, ...], arch: str
+) -> None:
+    ran = launch(programs(arch), name, *(array.copy() for array in arrays))
+    assert ran.hangs
+    assert not ran.complete
+    assert ran.findings[-1].kind is Kind.HANGS
+    assert ran.findings[-1].address
+    assert ran.needs_hardware is None
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_lanes_that_wait_for_nobody_and_waves_that_wait_for_waves_end(
+    programs: Programs, arch: str
+) -> None:
+    wave, program = target.load(arch).warp or 64, programs(arch)
+    y = ints(64)
+    assert launch(program, "scan_alone", np.full(64, 3, np.int32), y, ints(64)).clean
+    assert (y == 3).all()
+    out, total = ints(256), ints(1)
+    assert launch(program, "turnstile_waves", out, total, block=256).clean
+    assert list(out[: total[0]]) == list(range(0, 256, wave))
+    turns, tail, sums = ints(16), ints(1), ints(16)
+    assert launch(program, "queue_waves", turns, tail, sums, block=1024).clean
+    assert sums.sum() == 1024 // wave
+
+
+def test_what_hangs_in_waves_of_64_may_end_in_waves_of_32(programs: Programs) -> None:
+    """Tickets of every second lane: 32 of a wave for 16 slots, or 16."""
+    assert launch(programs("gfx942"), "queue_some", ints(16), ints(1), ints(16)).hangs
+    sums = ints(16)
+    assert launch(programs("gfx1100"), "queue_some", ints(16), ints(1), sums).clean
+    assert (sums == 2).all()
+
+
+def test_workgroups_that_wait_for_later_ones_are_run_beside_them(programs: Programs) -> None:
+    order = ints(9)
+    assert launch(programs("gfx942"), "backwards", ints(9), order, ints(1), grid=9).clean
+    assert list(order) == list(range(8, -1, -1))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("stores", Kind.STORE_OUTSIDE), ("loads", Kind.LOAD_OUTSIDE)]
+)
+def test_one_element_past_a_buffer_is_found_and_not_touched(
+    programs: Programs, name: str, kind: Kind
+) -> None:
+    whole = np.full(128, 7, np.int32)
+    inside = [Buffer(whole.ctypes.data, 64 * 4)]
+
+    def run(past: int) -> Ran:
+        values, sizes = [pointer(whole), struct.pack("<i", past)], ((1, 1, 1), (64, 1, 1))
+        return programs("gfx942").run(name, values, *sizes, buffers=inside)
+
+    ran = run(1)
+    assert ran.complete
+    assert [(finding.kind, finding.lane) for finding in ran.findings] == [(kind, 63)]
+    assert ran.findings[0].accessed == whole.ctypes.data + 64 * 4
+    assert (whole[64:] == 7).all()
+    assert run(0).clean
+
+
+def test_a_store_into_a_buffer_that_is_only_read_is_found(programs: Programs) -> None:
+    x = ints(64)
+    given = [pointer(x), struct.pack("<i", 0)], (1, 1, 1), (64, 1, 1)
+    ran = programs("gfx942").run("stores", *given, buffers=[buffer(x, writable=False)])
+    assert {finding.kind for finding in ran.findings} == {Kind.STORE_OUTSIDE}
+    assert not x.any()
+
+
+def test_lds_ends_where_the_launch_says(programs: Programs) -> None:
+    x = ints(64)
+    given = [pointer(x)], (1, 1, 1), (64, 1, 1)
+    for size, outside in ((256, 0), (252, 2)):
+        ran = programs("gfx942").run(
+            "reversed", *given, buffers=[buffer(x)], dynamic_lds_bytes=size
+        )
+        assert [f.kind for f in ran.findings] == [Kind.LDS_OUTSIDE] * outside
+
+
+def test_what_is_not_modelled_is_named_with_its_address(programs: Programs) -> None:
+    program = programs("gfx942")
+    ran = launch(program, "where", ints(64))
+    assert not ran.complete
+    assert ran.needs_hardware is not None
+    assert ran.needs_hardware.mnemonic == "s_getreg_b32"
+    at = {one.address: one.mnemonic for one in program.instructions(64)}
+    assert at[ran.needs_hardware.address] == "s_getreg_b32"
+
+
+def test_an_endless_loop_ends_at_the_limit_and_a_trap_is_one(programs: Programs) -> None:
+    program = programs("gfx942")
+    ran = launch(program, "endless", ints(64), limit=1 << 21)
+    assert ran.findings[-1].kind is Kind.LIMIT
+    assert ran.instructions < 1 << 22
+    ran = launch(program, "trap", ints(64))
+    assert ran.findings[-1].kind in (Kind.TRAP, Kind.UNMODELLED)
+    assert not ran.complete
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_divisions_are_rounded_correctly(programs: Programs, arch: str) -> None:
+    """The oracle of three instructions whose text in the manual is not right word for word."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32) for _ in range(2))
+    z = np.zeros_like(x)
+    assert launch(programs(arch), "quotients", x, y, z, block=256, grid=256).clean
+    with np.errstate(all="ignore"):
+        right = x / y
+    same = (z.view(np.uint32) == right.view(np.uint32)) | (np.isnan(z) & np.isnan(right))
+    assert same.all()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_what_passes_between_lanes(programs: Programs, name: str, arch: str) -> None:
+    x, y = np.arange(64, dtype=np.int32), ints(64)
+    assert launch(programs(arch), f"lanes_{name}", x, y).clean
+    assert list(y) == list(EXPRESSIONS[name][1](x, target.load(arch).warp or 64))
+
+
+@pytest.mark.full
+def test_findings_name_the_line_where_the_object_says_it(tmp_path: Path) -> None:
+    backend, relu = ready("hip", "gfx942"), ops.load("relu")
+    source = (
+        "__global__ void f(const float* x, float* y, long n) {\n"
+        "    y[threadIdx.x] = x[\n        threadIdx.x + 1];\n}\n"
+    )
+    clang = import_module("portkern.backends.hip.clang")
+    file = tmp_path / "lines.hip"
+    file.write_text(PRELUDE + source, encoding="utf-8")
+    candidate = Candidate("relu", backend.name, "hip", source, "relu")
+    request = build_of(relu, candidate, "gfx942", "float32")
+    artifact = clang.build(clang.find(), request, file, tmp_path, ["-gline-tables-only"])
+    x, y = np.ones(64, np.float32), np.ones(64, np.float32)
+    program = Program(artifact.path)
+    [name] = program.object.kernels
+    given = [pointer(x), pointer(y), bytes(8)], (1, 1, 1), (64, 1, 1)
+    ran = program.run(name, *given, buffers=[buffer(x, writable=False), buffer(y)])
+    assert [finding.line for finding in ran.findings] == ["lines.hip:3"]
+
+
+# ---- what comes from outside
+
+
+@pytest.fixture
+def whole(programs: Programs) -> bytes:
+    return programs("gfx942").path.read_bytes()
+
+
+def test_objects_that_are_not_whole_are_refused(whole: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "stranger.hsaco"
+    for length in range(0, len(whole) - 1, max(1, len(whole) // 40)):
+        file.write_bytes(whole[:length])
+        with pytest.raises(BuildError):
+            Program(file)
+    another = bytearray(whole)
+    another[48] = 0x2F  # the processor in the ELF header's flags
+    file.write_bytes(bytes(another))
+    with pytest.raises(BuildError, match="processor 0x2f"):
+        Program(file)
+
+
+def test_random_code_ends_with_a_finding(whole: bytes, tmp_path: Path) -> None:
+    section = ELFFile(io.BytesIO(whole)).get_section_by_name(".text")
+    assert section is not None
+    start, size = section["sh_offset"], section["sh_size"]
+    rng = np.random.default_rng(11)
+    file = tmp_path / "stranger.hsaco"
+    for _ in range(60):
+        data = bytearray(whole)
+        # Whole words, and single bits of what the compiler wrote.
+        at = start + 4 * int(rng.integers(0, size // 4))
+        data[at : at + 4] = rng.bytes(4)
+        data[start + int(rng.integers(0, size))] ^= 1 << int(rng.integers(0, 8))
+        file.write_bytes(bytes(data))
+        x = ints(64)
+        ran = Program(file).run(
+            "reversed",
+            [pointer(x)],
+            (1, 1, 1),
+            (64, 1, 1),
+            buffers=[buffer(x)],
+            dynamic_lds_bytes=256,
+            limit=1 << 20,
+        )
+        assert ran.complete or ran.findings
+
+
+def test_launches_that_a_gpu_refuses_are_refused(whole: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "whole.hsaco"
+    file.write_bytes(whole)
+    program, x = Program(file), ints(64)
+    with pytest.raises(LaunchError, match="blocks"):
+        program.run("reversed", [pointer(x)], (1, 1, 1), (2048, 1, 1))
+    with pytest.raises(LaunchError, match="takes 1 arguments, got 0"):
+        program.run("reversed", [], (1, 1, 1), (64, 1, 1))
+    with pytest.raises(LaunchError, match="LDS"):
+        program.run("reversed", [pointer(x)], (1, 1, 1), (64, 1, 1), dynamic_lds_bytes=1 << 20)
+    with pytest.raises(BuildError, match="No kernel 'g'"):
+        program.run("g", [pointer(x)], (1, 1, 1), (64, 1, 1))
