@@ -54,7 +54,8 @@ def build_host(
     argv: list[str | Path] = [clang.zig, "clang", "-x", "hip"]
     argv += [f"--offload-arch={request.target.arch}", "--offload-host-only"]
     argv += ["-O1", "-fPIC", "-std=c++17", *flags, *clang.host_flags(), source, "-o", compiled]
-    log = run_tool(argv, timeout_s=BUILD_S, cwd=workdir, env=environment(workdir))
+    env = environment(workdir)
+    log = run_tool(argv, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
     link: list[str | Path] = [
         *host.argv,
         "-std=c++17",
@@ -66,7 +67,8 @@ def build_host(
     ]
     link += [f"-Wl,--defsym={name}=portkern_fatbin" for name in _fatbins(compiled)]
     try:
-        run_tool([*link, "-Wl,-z,defs", "-o", output], timeout_s=BUILD_S, cwd=workdir)
+        link += ["-Wl,-z,defs", "-o", output]
+        run_tool(link, whose="foreign", timeout_s=BUILD_S, cwd=workdir)
     except BuildError as error:
         raise BuildError(
             "The host code calls what the executor's HIP runtime does not have", log=error.log + log

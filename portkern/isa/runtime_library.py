@@ -79,13 +79,13 @@ def _build(found: Compiler, library: Path) -> None:
     def compiled(source: Path) -> Path:
         to = work / f"{source.stem}.o"
         argv: list[str | Path] = [*found.argv, *_FLAGS, march, "-c", source, "-o", to]
-        run_tool(argv, timeout_s=BUILD_S, error=ToolError)
+        run_tool(argv, whose="own", timeout_s=BUILD_S, error=ToolError)
         return to
 
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sorted(SOURCES.glob("*.cpp"))))
         argv: list[str | Path] = [*found.argv, "-shared", *objects, "-o", library]
-        run_tool(argv, timeout_s=BUILD_S, error=ToolError)
+        run_tool(argv, whose="own", timeout_s=BUILD_S, error=ToolError)
     finally:
         shutil.rmtree(work, ignore_errors=True)
