@@ -65,14 +65,10 @@ def writable(
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_written_elsewhere(
-    request: pytest.FixtureRequest, writable: Sequence[Path]
-) -> Iterator[None]:
-    """In `make test-full`, or with PORTKERN_WATCH=1: a test that writes anywhere else fails. What
-    Python compiles is its own cache, wherever it is."""
-    asked = str(request.config.getoption("markexpr"))
-    whole = "full" in asked and "not full" not in asked
-    if not whole and os.environ.get("PORTKERN_WATCH") != "1":
+def nothing_is_written_elsewhere(writable: Sequence[Path]) -> Iterator[None]:
+    """With PORTKERN_WATCH=1: a test that writes anywhere else fails. What Python compiles is its
+    own cache, wherever it is."""
+    if os.environ.get("PORTKERN_WATCH") != "1":
         yield
         return
     with watched(writable) as beyond:

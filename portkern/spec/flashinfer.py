@@ -344,4 +344,5 @@ def _optional_field(data: object, key: str, kind: type[T], *, at: str = "") -> T
 def _wrong(field: str, got: object, expected: str) -> ConfigError:
     text = repr(got)
     short = text if len(text) <= 60 else f"{text[:57]}..."
-    return ConfigError(f"FlashInfer-Bench {field}: got {short}, expected {expected}")
+    where = " ".join(field.split())  # an axis may be called by several lines
+    return ConfigError(f"FlashInfer-Bench {where[:200]}: got {short}, expected {expected}")
