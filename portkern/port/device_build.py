@@ -69,14 +69,15 @@ class KernelResources:
 @dataclass(frozen=True)
 class Built:
     """``kernels`` are those that the object has: a template that nothing launches has none.
-    ``rejected`` are functions that had to be left out, and why; ``remark`` is how the host's code
-    was read."""
+    ``rejected`` are functions that had to be left out, and why; ``not_whole`` is what the compiler
+    says of the whole file where something was; ``remark`` is how the host's code was read."""
 
     object: Path
     kernels: tuple[KernelResources, ...]
     log: str = ""
     reused: bool = False
     rejected: Mapping[str, NotBuilt] = field(default_factory=dict)
+    not_whole: str = ""
     remark: str = ""
 
 

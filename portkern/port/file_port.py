@@ -74,6 +74,10 @@ class FilePorter:
                 keys[str(target)],
                 _object_of(file, kernel, objects[target]),
                 proofs[kernel],
+                next(
+                    (m.not_whole for m in objects[target] if isinstance(m, Built) and m.not_whole),
+                    "",
+                ),
                 seconds / len(file.kernels),
             )
             for kernel in file.kernels
@@ -95,6 +99,7 @@ class FilePorter:
         key: str,
         made: Resources | NotBuilt,
         proof: ProofLine,
+        not_whole: str = "",
         seconds: float = 0.0,
     ) -> KernelPort:
         absent = made if isinstance(made, NotBuilt) else None
@@ -109,6 +114,7 @@ class FilePorter:
             resources=None if isinstance(made, NotBuilt) else made,
             not_built=absent.reason if absent else "",
             lacking=absent is not None and absent.cause == "machine" and not absent.header,
+            not_whole=not_whole,
             proof=proof,
             seconds=round(seconds, 2),
         )

@@ -123,7 +123,8 @@ class ProofLine(Part):
 class KernelPort(Line):
     """``key`` is of all that the answer follows from: the texts of the library, the target, the
     options, portkern's own code. ``not_built`` says why there are no ``resources``; ``lacking``:
-    this machine has no compiler for the target, which is no fault of the port."""
+    this machine has no compiler for the target, which is no fault of the port. ``not_whole`` is
+    why the file is only built without a part of it: as it stands in the tree, it is not."""
 
     SCHEMA: ClassVar[int] = SCHEMA
 
@@ -138,6 +139,7 @@ class KernelPort(Line):
     resources: Resources | None = None
     not_built: Text = ""
     lacking: bool = False
+    not_whole: Text = ""
     proof: ProofLine
     seconds: float = 0.0
 
@@ -159,6 +161,11 @@ class KernelPort(Line):
         return self.resources is not None and not self.resources.exceeded
 
     @property
+    def stands(self) -> bool:
+        """It fits, and so does the whole of its file, the host's part included."""
+        return self.fits and not self.not_whole
+
+    @property
     def proven(self) -> bool:
         return self.proof.outcome == PROVEN
 
@@ -175,6 +182,8 @@ class KernelPort(Line):
             return f"not built: {self.not_built}"
         if self.resources.exceeded:
             return f"no launch can succeed: {self.resources.exceeded[0]}"
+        if self.not_whole:
+            return f"file does not build: {self.not_whole}"
         if not self.proven:
             return f"{self.proof.outcome}: {self.proof.why}".removesuffix(": ")
         return "no GPU of this target here"

@@ -42,7 +42,10 @@ def build(source: ProofSource, compile_file: Compile, workdir: Path) -> Built | 
             for name in slices.users(*place, names):
                 rejected.setdefault(name, NotBuilt(words, made.log))
         made = compile_file(written(texts, cut, workdir / str(attempt)))
-    return replace(made, rejected=rejected) if isinstance(made, Built) else whole
+    if not isinstance(made, Built):
+        return whole
+    where = f"line {whole.line}: " if whole.line else ""
+    return replace(made, rejected=rejected, not_whole=f"{where}{whole.reason}")
 
 
 def errors_of(made: NotBuilt, texts: SourceTexts) -> Iterator[tuple[tuple[int, int], str]]:

@@ -65,14 +65,15 @@ class KernelRow:
         """Built for each target and, where that was asked, proven."""
         errors = any(hazard.severity == "error" for hazard in self.hazards)
         asked = self.outcome != NOT_ASKED
-        return self.fits and (self.outcome == PROVEN if asked else not errors)
+        stands = all(port.stands for port in self.ports)
+        return stands and (self.outcome == PROVEN if asked else not errors)
 
     @property
     def why(self) -> str:
         """What is missing, of the worst target first."""
         by_reason: dict[str, list[str]] = {}
         for port in self.ports:
-            if not port.fits:
+            if not port.stands:
                 by_reason.setdefault(port.missing, []).append(port.target)
         reasons = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
         proof = self.worst.proof
@@ -101,9 +102,11 @@ class PortResult:
     style: str = "hip"
 
     def outcome(self, row: KernelRow) -> str:
-        """With the model that mended the kernel, if one did."""
+        """With the model that mended the kernel, if one did, and whether its file builds."""
         author = mended_by(self.repairs, row.first.path, row.first.kernel)
-        return f"{row.outcome}, repaired by {author}" if author else row.outcome
+        outcome = f"{row.outcome}, repaired by {author}" if author else row.outcome
+        not_whole = any(port.not_whole for port in row.ports)
+        return f"{outcome} (file does not build)" if not_whole else outcome
 
     @property
     def rows(self) -> list[KernelRow]:
@@ -143,6 +146,9 @@ def summary_line(result: PortResult) -> str:
         f"{sum(p.built for p in result.ports if p.target == target)} built for {target}"
         for target in result.targets
     ]
+    broken = {port.path for port in result.ports if port.not_whole}
+    if broken:
+        parts.append(f"{len(broken)} of {len(result.files)} files built without a part of them")
     if result.unread:
         parts.append(f"{len(result.unread)} of {len(result.files)} files not read")
     return f"{result.name} → {result.to}: {', '.join(parts)}"
@@ -204,6 +210,7 @@ def _kernel(row: KernelRow) -> dict[str, object]:
 def _target(port: KernelPort) -> dict[str, object]:
     resources = port.resources.model_dump() if port.resources else None
     said = {"outcome": port.proof.outcome, "rung": str(port.rung), "missing": port.missing}
+    said |= {"not_whole": port.not_whole} if port.not_whole else {}
     return {**said, "width": port.width, "resources": resources}
 
 
