@@ -22,32 +22,76 @@ _VALUE = re.compile(r"-?\d+|true|false")
 @dataclass(frozen=True)
 class Chosen:
     """Arguments of a kernel's template. ``bound``: what names of the launching function are with
-    them."""
+    them; ``at``: the number of the launch that has them. ``is_guess``: nothing here launches it."""
 
     template: tuple[str, ...]
     bound: tuple[tuple[str, str], ...] = ()
+    at: int = -1
+    is_guess: bool = False
 
 
 def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
     """What to give the kernel's template: each instance that the source has, the smallest first;
     guesses where it has none."""
-    launch, offset = launch_of(kernel, texts)
     packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
     if packs:
         return Refused(f"its template has the parameter {packs[0].type} {packs[0].name}")
-    found: list[Instance] = []
-    if launch is not None:
-        arguments = launch.template_arguments or _shown_types(kernel, launch, texts, offset)
-        found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
-    found = found or texts.instances.named(kernel.name, kernel.template)
-    shown = deduced(kernel.template, kernel.parameters, launch.arguments) if launch else {}
-    types = dict.fromkeys([*_TYPES, *texts.specialised])
-    chosen = [
-        Chosen(_filled(kernel, one.arguments, shown, type_), one.bound)
-        for one in found or [Instance(())]
-        for type_ in types
+    chosen = [one for item in _launches(kernel, texts) for one in _of_launch(kernel, item, texts)]
+    if not chosen:
+        named = texts.instances.named(kernel.name, kernel.template)
+        chosen = _with_types(kernel, texts, named or [Instance(())], {}, -1, is_guess=not named)
+    return sorted(dict.fromkeys(chosen), key=lambda one: Instance(one.template).size)
+
+
+def _launches(kernel: Kernel, texts: SourceTexts) -> list[int]:
+    """Which launches, one of each shape: with as many arguments as there are parameters, if any is
+    so."""
+    own = [launch for launch, _ in texts.launches(kernel.name)]
+    whole = [n for n, one in enumerate(own) if len(one.arguments) == len(kernel.parameters)]
+    shapes = {
+        (own[n].template_arguments, own[n].block, own[n].shared): n
+        for n in reversed(whole or range(len(own)))
+    }
+    return sorted(shapes.values())
+
+
+def _of_launch(kernel: Kernel, at: int, texts: SourceTexts) -> list[Chosen]:
+    launch, offset = texts.launches(kernel.name)[at]
+    arguments = launch.template_arguments or _shown_types(kernel, launch, texts, offset)
+    found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
+    shown = deduced(kernel.template, kernel.parameters, launch.arguments)
+    missing = [
+        p for p in kernel.template[len(arguments) :] if not shown.get(p.name) and not _default(p)
     ]
-    return list(dict.fromkeys(chosen))
+    guess = bool(missing) or (bool(arguments) and not found)
+    if guess:
+        found = found or texts.instances.named(kernel.name, kernel.template)
+    return _with_types(kernel, texts, found or [Instance(())], shown, at, is_guess=guess)
+
+
+def _with_types(
+    kernel: Kernel,
+    texts: SourceTexts,
+    found: Sequence[Instance],
+    shown: Mapping[str, str],
+    at: int,
+    *,
+    is_guess: bool,
+) -> list[Chosen]:
+    """With each type that a parameter may be which nothing tells of."""
+    types = dict.fromkeys([*_TYPES, *texts.specialised])
+    return list(
+        dict.fromkeys(
+            Chosen(_filled(kernel, one.arguments, shown, type_), one.bound, at, is_guess)
+            for one in found
+            for type_ in types
+        )
+    )
+
+
+def number_of(choice: int, count: int) -> int:
+    """The smallest first, then the largest, then the others."""
+    return -choice % count
 
 
 def _shown_types(
@@ -60,11 +104,9 @@ def _shown_types(
     return tuple(types[name] for name in names)
 
 
-def launch_of(kernel: Kernel, texts: SourceTexts) -> tuple[Launch | None, int]:
-    """The first with as many arguments as there are parameters, and where it stands."""
-    own = texts.launches(kernel.name)
-    whole = [item for item in own if len(item[0].arguments) == len(kernel.parameters)]
-    return next(iter([*whole, *own]), (None, len(texts.whole)))
+def launch_of(kernel: Kernel, texts: SourceTexts, at: int) -> tuple[Launch | None, int]:
+    """The one of that number, and where it stands; for -1 none, behind all of the text."""
+    return texts.launches(kernel.name)[at] if at >= 0 else (None, len(texts.whole))
 
 
 def _filled(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
 from portkern.port.proof import strides
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar
-from portkern.port.proof.chosen import Chosen, launch_of, templates
+from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names, split
 from portkern.port.proof.instances import constants, numbers
@@ -94,13 +94,13 @@ _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btextu
 def propose(
     kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int, choice: int = 0
 ) -> Case | Refused:
-    """``warp`` is the width at which the host's code computes its launches, ``choice`` the number
-    of the template's instance, or the last."""
+    """``warp`` is the width at which the host's code computes its launches, ``choice`` says which
+    of the instances that are launched."""
     found = templates(kernel, texts)
     if isinstance(found, Refused):
         return found
-    chosen = found[min(choice, len(found) - 1)]
-    launch, offset = launch_of(kernel, texts)
+    chosen = found[number_of(choice, len(found))]
+    launch, offset = launch_of(kernel, texts, chosen.at)
     given = dict(zip(_names(kernel.template), chosen.template, strict=False))
     known = {**texts.aliases, **given}
     problem = _impossible(kernel, known)

@@ -12,6 +12,7 @@ from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
 from portkern.port.proof.case import Buffer, Case, to_yaml
+from portkern.port.proof.chosen import Chosen
 from portkern.port.proof.conclusion import conclude, outcome_of
 from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
@@ -35,8 +36,8 @@ from portkern.spec.target import Target
 _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 
 
-#: So many instances of a template are tried, until one compiles.
-_MOST_INSTANCES = 4
+#: So many instances, and shapes of launches, are looked at.
+_MOST_INSTANCES = 8
 _Sources = tuple[ProofSource, ProofSource, ProofSource]
 
 
@@ -69,8 +70,30 @@ class KernelProver:
         for choice in range(_MOST_INSTANCES):
             made, rejected = self._proven(left, choice)
             proofs = {**rejected, **proofs, **made}
-            left = [k for k in left if k.name in rejected and self._instances(k) > choice + 1]
-        return tuple(proofs[kernel.name] for kernel in kernels)
+            left = [k for k in left if self._goes_on(k, choice, proofs[k.name], k.name in rejected)]
+        return tuple(self._of_launched(k, proofs[k.name]) for k in kernels)
+
+    def _goes_on(self, kernel: Kernel, choice: int, proof: KernelProof, rejected: bool) -> bool:
+        """Whether there is another instance to look at: of those that are launched each is, of
+        guesses the first that compiles."""
+        chosen = self._instances(kernel)
+        is_left = choice + 1 < len(chosen)
+        return is_left and (
+            rejected or (proof.outcome is Outcome.PROVEN and not chosen[0].is_guess)
+        )
+
+    def _of_launched(self, kernel: Kernel, proof: KernelProof) -> KernelProof:
+        """What the proof of some instances says of those that are launched."""
+        chosen = self._instances(kernel)
+        if proof.outcome is not Outcome.PROVEN or not chosen:
+            return proof
+        if len(chosen) > _MOST_INSTANCES and not chosen[0].is_guess:
+            why = f"{len(chosen)} instances are launched, of which {_MOST_INSTANCES} were looked at"
+        elif kernel.template and chosen[0].is_guess:
+            why = f"which instance is launched is not known; one that is not: {proof.inputs}"
+        else:
+            return proof
+        return replace(proof, outcome=Outcome.UNPROVEN, why=why)
 
     def _proven(
         self, kernels: Sequence[Kernel], choice: int
@@ -97,13 +120,13 @@ class KernelProver:
 
     # ---- cases
 
-    def _instances(self, kernel: Kernel) -> int:
-        """How many instances of its template there are to try."""
+    def _instances(self, kernel: Kernel) -> list[Chosen]:
+        """The instances and launches that there are to look at; none where a case says which."""
         found = next((k for k in self._original.kernels if k.name == kernel.name), None)
-        if found is None or not found.template or kernel.name in self._cases:
-            return 1
+        if found is None or kernel.name in self._cases:
+            return []
         chosen = templates(found, self._original)
-        return 1 if isinstance(chosen, Refused) else len(chosen)
+        return [] if isinstance(chosen, Refused) else chosen
 
     def _trials(self, kernel: Kernel, choice: int) -> list[Trial] | Refused:
         original = next((k for k in self._original.kernels if k.name == kernel.name), None)
@@ -240,7 +263,8 @@ class KernelProver:
             arguments=[str(number)],
         ).examine()
         inputs = f"{trial.original}{remark}{group.remark}"
-        return conclude(kernel, examination, subject, self._hazards, inputs)
+        proof = conclude(kernel, examination, subject, self._hazards, inputs)
+        return proof if kernel.name in self._cases else _of_made_up(proof)
 
     def _choose(
         self, trials: Sequence[Trial], original: ProofSource, first: int
@@ -301,6 +325,17 @@ class KernelProver:
         path.write_text(text, encoding="utf-8")
         home = self._ported.source
         return replace(home, path=path, include=(*home.include, home.path.parent.absolute()))
+
+
+def _of_made_up(proof: KernelProof) -> KernelProof:
+    """Inputs that nobody meant, on which the original itself goes wrong, prove nothing and accuse
+    nobody."""
+    if not proof.original_findings or proof.outcome not in (Outcome.PROVEN, Outcome.WRONG):
+        return proof
+    why = (
+        f"no meaningful inputs found: on those tried the original has {proof.original_findings[0]}"
+    )
+    return replace(proof, outcome=Outcome.UNPROVEN, why=why)
 
 
 def _openmp(file: SourceTexts) -> str:

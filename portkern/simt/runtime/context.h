@@ -57,6 +57,8 @@ struct Context : Block {
     unsigned started, exited, waiting, named_waiting;
     unsigned spins;       // polls since a thread of the block got anywhere
     uint64_t progress;    // what threads did other than come back to where they were
+    uint64_t idle_since;  // `progress` when a thread gave way last
+    unsigned idle;        // how often one did since then
     bool hopeless;        // no block gets anywhere: the thread that runs next says so
     unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
     unsigned first_turn, last_turn;  // of `turns`, unwrapped

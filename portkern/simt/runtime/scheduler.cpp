@@ -822,10 +822,12 @@ void spin() {
     __builtin_unwind_init();  // the caller's registers are on the stack from here on
     if (!is_back(c, static_cast<const char*>(__builtin_frame_address(0)) - registers_below))
         ++c.progress;
+    c.idle = c.progress == c.idle_since ? c.idle + 1 : 0;
+    c.idle_since = c.progress;
     c.warps[f.warp].priority = --c.lowest;  // whoever polls goes behind those it waits for
-    const bool alone = c.head == c.tail && c.started == c.threads;
-    if (alone || ++c.spins > 4 * c.threads) {  // only another block can help
-        c.spins = 0;
+    const bool all_wait = c.idle >= 2 * (c.tail - c.head) && c.started == c.threads;
+    if (all_wait || ++c.spins > 4 * c.threads) {  // only another block can help
+        c.spins = c.idle = 0;
         c.phase = Phase::stalled;
         c.stalled = &f;
         switch_threads(turn_of_main(c, &f.standing));
@@ -902,7 +904,7 @@ void begin_block(Context& c, Launch& launch, uint64_t number) {
     c.exited = c.waiting = c.head = c.tail = c.named_waiting = c.spins = 0;
     c.started = 1;
     c.grid = c.hopeless = false;
-    c.progress = 0;
+    c.progress = c.idle_since = c.idle = 0;
     memset(c.states, 0, c.threads * sizeof c.states[0]);
     memset(c.depth, 0, c.threads * sizeof c.depth[0]);
     c.random = (config.seed * 0x9E3779B97F4A7C15ull ^ number * 0xD1B54A32D192ED03ull) | 1;
