@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
@@ -20,9 +21,13 @@ from portkern.port.translated import TranslatedFile
 from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
 from portkern.simt.diagnostics import Diagnostic
+from portkern.simt.execute.build import language_of
+from portkern.simt.execute.machine import Language
 from portkern.spec import target as targets
 from portkern.spec.target import Target
 
+#: Names of CUDA's runtime, or of its compiler.
+_OF_CUDA = re.compile(r"\bcuda[A-Z_]\w*|__CUDA\w*|\bcuda\w*\.h\b|_sync\s*\(\s*0x")
 #: Where there is one width among the targets, the port is run at the other too.
 _OTHER = {64: "gfx1100", 32: "gfx942"}
 #: What a proof leaves that is worth keeping: cases, and files that run one kernel.
@@ -187,12 +192,23 @@ class Prover:
             folders = tree.moved(folders, root=root, folder=self._ported, complete=complete)
         return ProofSource(
             (root if original else self._ported) / unit,
-            "cuda" if (request.to == "hip") == original else "hip",
+            self._language(root / unit, original),
             include=tuple(dict.fromkeys(folders)),
             defines=request.macros(defines, () if original else self._read.for_amd),
             further=tuple(self._place(path, original) for path in self._programs.get(unit, ())),
             whole=(root if original else self._ported, *request.include),
         )
+
+    def _language(self, file: Path, original: bool) -> Language:
+        """What comes from CUDA, and HIP that is HIP already: of the latter the original is run as
+        AMD's GPU runs it."""
+        if self._request.to != "hip":
+            return "hip" if original else "cuda"
+        if not original:
+            return "hip"
+        text = file.read_text("utf-8", errors="replace")
+        is_hip = language_of(file) == "hip" and not _OF_CUDA.search(text)
+        return "hip" if is_hip else "cuda"
 
     def _place(self, path: Path, original: bool) -> Path:
         """Of a file that is linked: the port's, where it has one."""

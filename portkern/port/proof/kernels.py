@@ -141,7 +141,7 @@ class KernelProver:
             cases = [
                 propose(kernel, texts, scale, warp=warp, choice=choice)
                 for kernel, texts, warp in (
-                    (original, self._original, 32),
+                    (original, self._original, self._vendor.warp or 32),
                     (ported, self._ported, widths[0]),
                     (ported, self._ported, widths[1]),
                 )
