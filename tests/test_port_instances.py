@@ -398,3 +398,52 @@ def test_a_run_may_take_longer_by_the_clock_where_many_wait(
     monkeypatch.setattr(os, "getloadavg", lambda: (waiting, 0.0, 0.0))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     assert crowding() == expected
+
+
+LAUNCHED = "template <int N> __global__ void k(float* x) { x[threadIdx.x] = N; }\n"
+
+
+def chosen(text: str, folder: Path) -> list[tuple[tuple[str, ...], bool, tuple[int, ...]]]:
+    """Each instance, whether it is a guess, and the block that it is launched with."""
+    texts = read(text, folder)
+    (kernel,) = texts.kernels
+    found = templates(kernel, texts)
+    assert isinstance(found, list), found
+    cases = [propose(kernel, texts, SCALES[0], warp=32, choice=n) for n in range(len(found))]
+    blocks = {c.template: c.block for c in cases if isinstance(c, Case)}
+    return [(one.template, one.is_guess, blocks[one.template][:1]) for one in found]
+
+
+def test_each_instance_has_the_block_of_its_own_launch(tmp_path: Path) -> None:
+    text = LAUNCHED + (
+        "void run(float* x, int n) {\n  if (n < 8) k<32><<<1, 32>>>(x);\n"
+        "  else k<256><<<2, 256>>>(x);\n}\n"
+    )
+    assert chosen(text, tmp_path) == [(("32",), False, (32,)), (("256",), False, (256,))]
+
+
+def test_launches_of_one_kernel_with_other_blocks_are_looked_at_each(tmp_path: Path) -> None:
+    text = """__global__ void k(float* x) { x[threadIdx.x] = 1; }
+void run(float* x, int n) {
+  k<<<1, 32>>>(x);
+  k<<<n, 32>>>(x);
+  k<<<1, 256>>>(x);
+}
+"""
+    texts = read(text, tmp_path)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list)
+    assert [one.at for one in found] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "template <class T> void run(float* x) { auto f = k<128 / sizeof(T)>; f<<<1, 9>>>(x); }\n",
+        "void run(float* x) { k<unknown()><<<1, 9>>>(x); }\n",
+    ],
+    ids=["nobody launches it", "a deduced template", "an unknown constant"],
+)
+def test_an_instance_that_is_not_known_to_be_launched_is_a_guess(host: str, tmp_path: Path) -> None:
+    assert all(is_guess for _, is_guess, _ in chosen(LAUNCHED + host, tmp_path))

@@ -216,3 +216,28 @@ def test_a_lock_is_seen_whatever_macros_and_branches_stand_before_it(
     found = lint(text, "k.cu", target=targets.load("gfx942"))
     (hazard,) = (h for h in found if h.code == "PK049")
     assert hazard.kernel == "add"
+
+
+CHAINED = """
+__global__ void chained(int* sums, volatile int* ready, int own) {
+  __shared__ int part;
+  if (threadIdx.x == 0) { atomicAdd(&part, own); WAIT sums[blockIdx.x] += part; FENCE STORE }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "store", "seen"),
+    [
+        ("__threadfence_block();", "ready[blockIdx.x] = 1;", True),
+        ("__threadfence(); sums[0] = 1; __threadfence_block();", "ready[blockIdx.x] = 1;", True),
+        ("__threadfence();", "ready[blockIdx.x] = 1;", False),
+        ("__threadfence_block(); __threadfence_system();", "ready[blockIdx.x] = 1;", False),
+    ],
+)
+def test_the_last_fence_before_a_flag_decides_and_no_atomic_elsewhere(
+    fence: str, store: str, seen: bool
+) -> None:
+    wait = "while (!ready[blockIdx.x - 1]) { }"
+    text = CHAINED.replace("WAIT", wait).replace("FENCE", fence).replace("STORE", store)
+    assert ("PK051" in {hazard.code for hazard in lint(text, "kernel.cu")}) == seen

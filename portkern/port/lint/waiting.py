@@ -75,6 +75,17 @@ def _waits_for_grid(source: Source, function: Function, region: Region) -> bool:
     return any((first or second) in volatile for first, second in names)
 
 
+def _is_ordered(body: str, flag: str) -> bool:
+    """Whether what stands last before the store to the flag, or anywhere where there is none,
+    orders the data for other blocks."""
+    stored = re.search(rf"(?:\*\s*{flag}|\b{flag}\s*\[[^;{{}}]*\])\s*=(?!=)", body)
+    before = body[: stored.start()] if stored else body
+    fences = re.findall(r"\b__threadfence_block\s*\(", before)
+    last = re.search(r"\b__threadfence_block\s*\((?!.*\b__threadfence_block)", before, re.DOTALL)
+    after = before[last.end() :] if stored and fences and last else before
+    return _FENCED.search(after) is not None
+
+
 def unfenced_flags(source: Source, platform: Platform) -> Iterator[Match]:
     """PK051: blocks signal through volatile memory and nothing orders the data before the flag."""
     for function in source.functions:
@@ -83,7 +94,8 @@ def unfenced_flags(source: Source, platform: Platform) -> Iterator[Match]:
             continue
         pointers = re.findall(_VOLATILE_PARAMETER, function.parameters)
         pointers += re.findall(_VOLATILE_CAST, body)
-        if not pointers or _FENCED.search(body):
+        pointers = [name for name in pointers if not _is_ordered(body, name)]
+        if not pointers:
             continue
         shared = set(re.findall(r"__shared__[^;]*?\b(\w+)\s*\[", body))
         for name in dict.fromkeys(pointers):
