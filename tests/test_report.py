@@ -377,6 +377,7 @@ def test_what_regressed_comes_first_in_every_view(tmp_path: Path) -> None:
     assert not done.skipped
     page, text = ((tmp_path / name).read_text() for name in ("matrix.html", "matrix.md"))
     for view in (page, text):
+        assert "red: 1 new failure, 1 lost coverage; 2 of them since this run" in view
         first = view.index("tuesday against monday: 1 new failure, 1 lost coverage")
         assert first < view.index("softmax") < view.index("Failures")
     assert page.index("tuesday against monday") < page.index(">Matrix<")
@@ -392,6 +393,30 @@ def test_a_comparison_that_cannot_be_read_is_named_and_the_rest_is_written(tmp_p
         done = report.write([measured(2.0)], tmp_path, title="t")
         assert list(done.skipped) == ["regressions.json"]
         assert {path.name for path in done.written} == FILES
+
+
+@pytest.mark.parametrize(("until", "fails"), [("2099-12-31", False), ("2001-01-01", True)])
+def test_a_cell_in_quarantine_fails_nothing_in_any_view(
+    tmp_path: Path, until: str, fails: bool
+) -> None:
+    """Until its day; it is shown apart."""
+    (tmp_path / "decisions.yaml").write_text(
+        f"quarantine: [{{op: relu, until: {until}, why: the runner moves}}]"
+    )
+    wrong = unmeasured(Verdict.WRONG, Evidence.BUILT, op="relu", detail="max error 3 at [0]")
+    folder = tmp_path / "run"
+    wrong = wrong.model_copy(update={"author": "file:relu.cpp"})
+    done = report.write([wrong, measured(2.0, op="softmax")], folder, title="t")
+    assert len(done.table.failing) == fails and len(done.table.quarantined) == (not fails)
+    cases = ElementTree.parse(folder / "junit.xml").getroot()
+    assert len(list(cases.iter("failure"))) == fails
+    assert len(list(cases.iter("skipped"))) == (not fails)
+    assert len(json.loads((folder / "codequality.json").read_text())) == fails
+    said = json.loads((folder / "summary.json").read_text())
+    assert len(said["bad"]) == fails and len(said["quarantined"]) == (not fails)
+    text = (folder / "matrix.md").read_text()
+    assert ("In quarantine, which fails nothing (1)" in text) != fails
+    assert ("## Failures (1)" in text) == fails
 
 
 # ---- beside the kernel's line

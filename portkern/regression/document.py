@@ -41,6 +41,19 @@ class Changes:
         return [cell for cell in self.cells if cell.change not in QUIET]
 
     @property
+    def headline(self) -> str:
+        """Green or red, and since when: what a reader must know if nothing else."""
+        worse = self.regressed.values()
+        if not worse:
+            return f"green: nothing is worse than it should be, against {self.before}"
+        counted = Counter(cell.change for cell in worse)
+        said = ", ".join(f"{counted[change]} {change}" for change in Change if counted[change])
+        new = sum(not cell.stays for cell in worse)
+        oldest = max(worse, key=lambda cell: cell.nights)
+        age = f"; the oldest since {oldest.since}, {oldest.nights} nights" if oldest.stays else ""
+        return f"red: {said}; {new} of them since this run{age}"
+
+    @property
     def silent(self) -> list[str]:
         """Why nothing is said of times that were taken: a line for each change of
         :data:`SILENT`, with its commonest reason."""

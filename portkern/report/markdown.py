@@ -107,7 +107,8 @@ def _changes(table: Table) -> str:
     more = f"\n\n{left_out} more are in `regressions.json`." if left_out else ""
     more += "".join(f"\n\n{literal(line)}." for line in changes.machine)
     listed = grid(["cell", "what", "detail", "cause"], rows) if rows else ""
-    return "\n\n".join(filter(None, (f"## {literal(str(changes))}", listed + more)))
+    head = f"**{literal(changes.headline)}**"
+    return "\n\n".join(filter(None, (head, f"## {literal(str(changes))}", listed + more)))
 
 
 class _Reasons:
