@@ -31,6 +31,8 @@ PARSERS = {
     "worker.forkserver",
     "worker.worker",
     "agent.feedback.profile",
+    "deploy.library",  # not gone through yet
+    "deploy.package.runtime",  # stands alone, where no portkern is
     "agent.memory.encoder",
     "agent.run",
     "evaluator.artifact_cache",
