@@ -97,7 +97,7 @@ def test_a_tenth_more_work_in_a_users_kernel_is_found_and_the_same_night_again_i
     assert slower.returncode == 1, slower.stdout
     [line] = [line for line in slower.stdout.splitlines() if ": slower: " in line]
     assert f"cumsum[ci/{SIZE}, float32]" in line
-    assert "(the kernel's source changed)" in line
+    assert "(regression: the kernel's source changed)" in line
 
     (kernels / "cumsum.cpp").write_text(CUMSUM)
     mended = night(tmp_path, "mended")
