@@ -110,7 +110,7 @@ def test_compiled_hip_kernels_compute_what_they_should(
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(("name", "dtype"), HIP)
 def test_compiled_triton_kernels_compute_what_they_should(
     name: str, dtype: str, arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -175,7 +175,10 @@ Operand Decoder::scalar(u32 code, unsigned bits) {
 }
 
 Operand Decoder::source(u32 code, unsigned bits) {
-    return code >= 256 ? vector(code - 256, bits) : scalar(code, bits);
+    if (code >= 256) return vector(code - 256, bits);
+    Operand o = scalar(code, bits);
+    if (o.kind == Kind::scalar && o.reg == NOWHERE) o.kind = Kind::constant, o.value = 0;
+    return o;
 }
 
 Operand Decoder::mask(u32 code) { return scalar(code, wave_size_); }
@@ -331,8 +334,8 @@ void Decoder::sop() {
         if (name_ == "s_setreg_imm32_b32") i_.o[0] = literal_operand();
         return;
     }
-    if (bits_of("ssrc0", 0)) *o++ = scalar(get("ssrc0"), bits_of("ssrc0"));
-    if (bits_of("ssrc1", 0)) *o++ = scalar(get("ssrc1"), bits_of("ssrc1"));
+    if (bits_of("ssrc0", 0)) *o++ = source(get("ssrc0"), bits_of("ssrc0"));
+    if (bits_of("ssrc1", 0)) *o++ = source(get("ssrc1"), bits_of("ssrc1"));
 }
 
 void Decoder::smem() {
@@ -406,7 +409,7 @@ void Decoder::buffer() {
     i_.o[0] = vector(get("vdata") + acc, bits_of("vdata"));
     if (addresses) i_.o[1] = vector(get("vaddr"), 32 * addresses);
     i_.o[2] = scalar(known("rsrc") ? get("rsrc") : get("srsrc") * 4, 128);
-    i_.o[3] = scalar(get("soffset"), 32);
+    i_.o[3] = source(get("soffset"), 32);
     i_.imm = (i32)(table_.rdna4 ? get("ioffset") : get("offset"));
     i_.destinations = (has(name_, "load") && !get("lds")) || returns;
 }

@@ -137,6 +137,7 @@ private:
         if (a_.ids_in_ttmp) {
             w.s[TTMP + 9] = g.id[0];
             w.s[TTMP + 7] = (g.id[1] & 0xffff) | g.id[2] << 16;
+            w.s[TTMP + 8] = w.number << 25;
             return;
         }
         for (int d = 0; d < 3; ++d)
