@@ -35,6 +35,18 @@ OPERATORS = {
         "+ F.leaky_relu(a, 0.1) + F.gelu(a, approximate='tanh') + F.hardtanh(a) + F.selu(a))",
         "torch.randn(40, 33)",
     ),
+    "truths": (
+        "t, u = a > 0.5, i > 3\n"
+        "return torch.where(~t, a, b), (t + u) * ~u, torch.stack([~u, u ^ t, u & ~t, u | t, !u])".replace(
+            "!u", "torch.logical_not(u)"
+        ),
+        "torch.randn(20, 9), torch.randn(20, 9), torch.randint(0, 7, (20, 9))",
+    ),
+    "integers": (
+        "return torch.stack([~i, -i, i.abs(), i % -3, torch.fmod(i, 4), i << 2, i >> 1, i ^ 5, "
+        "torch.sign(i), torch.maximum(i, -i), (i - 3).clamp(min=1)]), a.abs() % 0.75",
+        "torch.randn(15, 8), torch.randint(-9, 9, (15, 8))",
+    ),
     "views": (
         "c = torch.cat([a[:, 1:], b.transpose(0, 1)], dim=0).flip(1)\n"
         "return F.pad(c, (1, 2, 0, 1), value=0.5).unsqueeze(1).expand(-1, 3, -1).reshape(-1)",
@@ -342,7 +354,7 @@ def test_another_graph_at_another_number_is_refused(body: str, tmp_path: Path) -
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "name", ["attention", "conv2d_groups", "reductions", "group_norm", "tables"]
+    "name", ["attention", "conv2d_groups", "reductions", "group_norm", "tables", "truths"]
 )
 @pytest.mark.parametrize("target", ["cuda sm_90", "hip gfx942"])
 def test_on_a_gpu_in_the_emulator(target: str, name: str, tmp_path: Path) -> None:
@@ -359,6 +371,11 @@ IN_PYTHON = [
     ("triton", "conv2d_groups"),
     ("triton", "places"),
     ("pallas", "linear"),
+    *(
+        (backend, name)
+        for backend in ("opencl", "triton", "pallas")
+        for name in ("truths", "integers")
+    ),
 ]
 
 

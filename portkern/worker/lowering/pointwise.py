@@ -17,7 +17,7 @@ UNARY: Mapping[str, str] = {
     },
     "round": "rint{f}({0})",
     "neg": "-{0}",
-    "abs": "({0} < 0 ? -{0} : {0})",
+    "abs": "({0} <= 0 ? 0 - {0} : {0})",
     "relu": "({0} < 0 ? 0 : {0})",
     "sigmoid": "1 / (1 + exp{f}(-{0}))",
     "reciprocal": "1 / {0}",
@@ -73,8 +73,14 @@ OF_INTEGERS: Mapping[str, str] = {
     "ceil": "{0}",
     "trunc": "{0}",
     "round": "{0}",
-    "maximum": "({0} > {1} ? {0} : {1})",
-    "minimum": "({0} < {1} ? {0} : {1})",
+    **dict.fromkeys(("maximum", "fmax"), "({0} > {1} ? {0} : {1})"),
+    **dict.fromkeys(("minimum", "fmin"), "({0} < {1} ? {0} : {1})"),
+}
+#: On truths, which C computes as integers: ``~true`` is -2, which is true.
+OF_TRUTHS: Mapping[str, str] = {
+    "bitwise_not": "!{0}",
+    "add": "{0} || {1}",
+    "mul": "{0} && {1}",
 }
 #: A step of a reduction: what it begins with, and the next of ``a`` and an element ``v``.
 STEPS: Mapping[str, tuple[str, str]] = {
@@ -88,12 +94,23 @@ STEPS: Mapping[str, tuple[str, str]] = {
 }
 
 
+#: What C has no exact expression of on integers: its ``pow`` is of doubles.
+_FLOATS_ALONE = frozenset(("pow",))
+
+
 def written(name: str, operands: list[str], kind: Kind) -> str | None:
-    """None where there is no such operation on elements."""
+    """The expression in C, or None where there is no such operation on elements of this kind."""
+    if kind in ("int64_t", "bool") and name in _FLOATS_ALONE:
+        return None
     table = UNARY if len(operands) == 1 else BINARY
     template = table.get(name)
     if kind in ("int64_t", "bool") and name in OF_INTEGERS:
         template = OF_INTEGERS[name]
+    if kind == "bool" and name in OF_TRUTHS:
+        template = OF_TRUTHS[name]
     if template is None and name == "remainder":
-        template = "({0} - {1} * floor{f}({0} / {1}))"
+        template = (
+            "(fmod{f}({0}, {1}) != 0 && (fmod{f}({0}, {1}) < 0) != ({1} < 0)"
+            " ? fmod{f}({0}, {1}) + {1} : fmod{f}({0}, {1}))"
+        )
     return None if template is None else template.format(*operands, f="f" * (kind == "float"))
