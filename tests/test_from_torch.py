@@ -216,7 +216,7 @@ def test_a_mask_is_of_booleans_and_a_number_of_no_consequence_for_sizes_is_a_sca
     )
     found = traced(text)
     assert [(one.name, one.dtype) for one in found.inputs] == [("x", "cell"), ("y", "bool")]
-    assert not found.own_inputs
+    assert not any(one.draws == "own" for one in found.inputs)
     assert [(one.name, one.dtype, one.default) for one in found.scalars] == [
         ("z", "float32", 0.5),
         ("u", "bool", True),
@@ -1094,3 +1094,92 @@ def test_attention_has_as_many_values_as_keys(tmp_path: Path) -> None:
     q, k, v = load_op(str(path)).signature.inputs
     assert k.shape[2] == v.shape[2] != q.shape[2]
     assert q.shape[3] == k.shape[3]
+
+
+# ---- inputs that the file makes itself, and numbers that its constructor fixes
+
+
+def test_only_what_the_file_makes_itself_is_drawn_by_the_file() -> None:
+    """The others keep their sizes, distributions and adversaries."""
+    text = function("return torch.nn.functional.cross_entropy(x, y)", "torch.randn(64, 30)", "_t()")
+    found = traced(
+        text + "\ndef _t():\n    made = torch.randint(0, 30, (64,))\n    made[::7] = -100\n"
+        "    return made\n"
+    )
+    assert [(one.name, one.shape, one.draws) for one in found.inputs] == [
+        ("x", ("x_0", "x_1"), ""),
+        ("y", ("x_0",), "own"),
+    ]
+    assert found.adversaries == ("peaks(x, 1)",)
+    assert any("y is as the file makes it" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["torch.randn(48).clamp(min=0)", "torch.rand(48).sort().values", "torch.randn(48) * 0.1"],
+)
+def test_what_the_file_makes_follows_the_sizes_of_others(made: str) -> None:
+    found = traced(function("return x * y[:, None]", "torch.randn(48, 17)", made))
+    assert found.inputs[1].draws == "own"
+    assert dict(found.axes) == {"x_0": 48, "x_1": 17}
+    assert len(found.workloads["ci"]) == 2
+
+
+def test_what_the_file_makes_of_a_list_keeps_its_length() -> None:
+    text = function("return x[y]", "torch.randn(100, 8)", "torch.tensor([0, 10, 40])")
+    found = traced(text)
+    assert [one.shape for one in found.inputs][1] == (3,)
+
+
+def test_a_number_is_drawn_like_any_other_tensor() -> None:
+    found = traced(
+        function("return (x * y.exp()).softmax(-1)", "torch.randn(9, 40)", "torch.tensor(2.6)")
+    )
+    assert [one.draws for one in found.inputs] == ["", ""]
+    assert "steep(x, y)" in found.adversaries
+
+
+def test_channels_of_a_depthwise_convolution_stay_what_they_are() -> None:
+    found = traced(
+        module(
+            "self.conv = torch.nn.Conv1d(24, 24, 4, groups=24)",
+            "return self.conv(x)",
+            "torch.randn(3, 24, 50)",
+        )
+    )
+    assert {dims["conv_weight_0"] for several in found.workloads.values() for dims in several} == {
+        24
+    }
+    assert "conv_weight_0 == 24" in found.requires
+
+
+@pytest.mark.parametrize("comparison", ["d < 32", "d <= 31", "(d >= 0) & (d < 32)", "d % 32 == 0"])
+def test_sizes_lie_on_either_side_of_what_places_are_compared_with(comparison: str) -> None:
+    text = function(
+        f"i = torch.arange(x.shape[1])\nd = i[:, None] - i\nreturn x @ ({comparison}).float()",
+        "torch.randn(8, 256)",
+    )
+    lengths = [dims["x_1"] for dims in traced(text).workloads["ci"]]
+    assert min(lengths) < 31 and any(31 < length < 64 for length in lengths)
+
+
+def test_random_numbers_that_an_answer_does_not_depend_on_are_no_matter() -> None:
+    replaced = "layer = torch.nn.Linear(8, 4, bias=False)\nlayer.weight = torch.nn.Parameter(y)\n"
+    text = function(f"{replaced}return layer(x)", "torch.randn(9, 8)", "torch.randn(4, 8)")
+    assert [one.name for one in traced(text).inputs] == ["x", "y"]
+    biased = replaced.replace(", bias=False", "")
+    said = refusal(function(f"{biased}return layer(x)", "torch.randn(9, 8)", "torch.randn(4, 8)"))
+    assert said.startswith("2: draws random numbers")
+
+
+def test_an_embedding_bag_reads_what_it_looks_up() -> None:
+    found = traced(
+        module(
+            'self.bag = torch.nn.EmbeddingBag(500, 64, mode="mean")',
+            "return self.bag(x)",
+            "torch.randint(0, 500, (12, 7))",
+        )
+    )
+    dims = {"x_0": 12, "x_1": 7, "bag_weight_0": 500, "bag_weight_1": 64}
+    assert Expression(found.flops)(dims) == 12 * 7 * 64
+    assert Expression(found.reads["bag_weight"])(dims) == 12 * 7 * 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -98,8 +97,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         )
     (folder / "rules.cpp").write_text("\n".join(lines))
     library = folder / "rules.so"
-    command = ["g++", "-O1", "-w", "-shared", "-fPIC", folder / "rules.cpp", "-o", library]
-    subprocess.run(command, check=True, timeout=120)
+    flags = ["-O1", "-w", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run(["g++", *flags, str(folder / "rules.cpp")], check=True, timeout=120)
     return ctypes.CDLL(str(library))
 
 

@@ -37,9 +37,7 @@ OPERATORS = {
     ),
     "truths": (
         "t, u = a > 0.5, i > 3\n"
-        "return torch.where(~t, a, b), (t + u) * ~u, torch.stack([~u, u ^ t, u & ~t, u | t, !u])".replace(
-            "!u", "torch.logical_not(u)"
-        ),
+        "return torch.where(~t, a, b), (t + u) * ~u, torch.stack([~u, u ^ t, u & ~t, u | t])",
         "torch.randn(20, 9), torch.randn(20, 9), torch.randint(0, 7, (20, 9))",
     ),
     "integers": (

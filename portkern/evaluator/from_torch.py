@@ -217,9 +217,16 @@ def derive(
 ) -> tuple[Sheet, Path]:
     """By tracing it in a worker, and by calling what was traced. Raises ConfigError."""
     traced = _traced(file, lift=lift, timeout_s=timeout_s)
-    sheet = sheets.of(traced, file.path.name, file.source)
     path = file.path.with_suffix(SUFFIX) if traced.only else file.path_of(traced.operator)
-    return _tried(file, sheet, traced), path
+    sheet = sheets.of(traced, file.path.name, file.source)
+    try:
+        return _tried(file, sheet, traced), path
+    except ConfigError:
+        if not any(one.draws == "own" and not one.state for one in traced.inputs):
+            raise
+    # What the file makes, such as offsets into another input, may fit its own sizes alone.
+    traced = _traced(file, lift=lift, timeout_s=timeout_s, as_in_file=True)
+    return _tried(file, sheets.of(traced, file.path.name, file.source), traced), path
 
 
 def exact(op: Op, workload: Workload) -> tuple[torch.Tensor, ...]:
@@ -229,10 +236,11 @@ def exact(op: Op, workload: Workload) -> tuple[torch.Tensor, ...]:
     return _Try(op.name, op, workload).outputs("float64")
 
 
-def _traced(file: OperatorFile, *, lift: bool, timeout_s: float) -> Traced:
-    asked = protocol.Describe(
-        file.source, file.path.name, file.wanted, operator_name(file.path.stem), lift
-    )
+def _traced(
+    file: OperatorFile, *, lift: bool, timeout_s: float, as_in_file: bool = False
+) -> Traced:
+    name = operator_name(file.path.stem)
+    asked = protocol.Describe(file.source, file.path.name, file.wanted, name, lift, as_in_file)
     with Session(PRELOAD, {}) as session:
         outcome = session.ask(asked, timeout_s=timeout_s)
     if not isinstance(outcome, Answered):

@@ -269,15 +269,17 @@ def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
     """
     sizes = [tensor.nelements(workload.dims) for tensor in op.signature.inputs]
     others = [name for name in among if name != BASE]
-    own = list(op.adversaries)
+    adversaries = list(op.adversaries)
     stored = len(workload.stored) == len(sizes)
-    if 0 in sizes or stored or (op.own_inputs and any(op.own_inputs.names)):
+    own_of_file = {*op.own_inputs.names, *op.own_inputs.state} if op.own_inputs else set()
+    drawn = [spec for spec in op.signature.inputs if spec.name not in own_of_file]
+    if 0 in sizes or stored or not drawn:
         return (BASE,)  # there is nothing to draw
     if max(sizes, default=0) > FEW_ELEMENTS:
         others = _random_choice(others)
     if max(sizes, default=0) > MANY_ELEMENTS:
-        own = _random_choice(own)
-    return (BASE, *own, *others)
+        adversaries = _random_choice(adversaries)
+    return (BASE, *adversaries, *others)
 
 
 def largest(op: Op, workload: Workload) -> int:

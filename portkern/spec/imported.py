@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ImportedInputs:
     """A file whose operator has inputs that only the file can make: ``names`` of what it returns,
-    in order, empty where that is no input, and buffers of its module by input (``state``). The
-    file's top-level integers are axes."""
+    in order, empty where a distribution stands for it, and buffers of its module by input
+    (``state``). ``shapes`` of all inputs, over axes, of which ``lengths`` has the file's lengths;
+    its top-level integers are axes as well."""
 
     name: str
     source: str
     operator: str
     names: tuple[str, ...]
     state: Mapping[str, str]
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    shapes: tuple[tuple[int | str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -370,13 +370,15 @@ class Draw(Request[Computed]):
 @dataclass(frozen=True)
 class Describe(Request[Tracing]):
     """What operator this text of a file holds: ``wanted``, or its only one, which is called
-    ``name``. ``lift``: parameters and buffers are inputs."""
+    ``name``. ``lift``: parameters and buffers are inputs. ``as_in_file``: inputs keep the file's
+    sizes, as what it makes itself may be right at no others."""
 
     source: str
     filename: str
     wanted: str
     name: str
     lift: bool
+    as_in_file: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,14 @@ def draw(asked: Draw, memory: SharedMemoryView) -> Computed:
 def describe(asked: Describe) -> Tracing:
     from portkern.worker.tracing.trace import trace
 
-    return trace(asked.source, asked.filename, asked.wanted, asked.name, lift=asked.lift)
+    return trace(
+        asked.source,
+        asked.filename,
+        asked.wanted,
+        asked.name,
+        lift=asked.lift,
+        as_in_file=asked.as_in_file,
+    )
 
 
 def write_plain(asked: WritePlain) -> PlainKernel:

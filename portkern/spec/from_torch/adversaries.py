@@ -82,6 +82,18 @@ def _whole(
         tensors[number] = torch.randint(-top, top + 1, one.shape, generator=generator).float()
 
 
+def _steep(
+    tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
+) -> None:
+    """So large that powers of what is computed of them overflow unless a maximum is taken out; a
+    single number, such as a scale's logarithm, is itself taken to a power."""
+    import torch
+
+    factor = 4.0 if kind is torch.float16 else 16.0
+    for number, one in enumerate(tensors):
+        tensors[number] = one * factor if one.ndim else 6.0 + one.abs()
+
+
 def _special(
     tensors: list[torch.Tensor], dims: Sequence[int], kind: torch.dtype, generator: torch.Generator
 ) -> None:
@@ -112,6 +124,7 @@ _KNOWN: Mapping[str, tuple[_Change, Sequence[int], bool]] = {
     "cancelling": (_cancelling, (1, 2), True),
     "whole": (_whole, (1, 2), False),
     "special": (_special, (0,), False),
+    "steep": (_steep, range(1, 65), False),
 }
 
 

@@ -53,7 +53,8 @@ class _Strict(BaseModel):
 
 class Input(_Strict):
     """``state``: the parameter or buffer of the module it stands for. ``draws``: how values are
-    made of normal ones: fan_in, scale, positive, unit; own: as the constructor made them."""
+    made of normal ones: fan_in, scale, positive, unit; own: as the file makes an argument, or its
+    constructor a buffer."""
 
     shape: list[Length]
     dtype: str = CELL
@@ -90,7 +91,7 @@ class Sheet(_Strict):
     #: What the operator is called with, in order: names of the above, and values as {value: None}.
     arguments: list[str | dict[Literal["value"], str]]
     changes_itself: bool = False
-    own_inputs: bool = False
+    own_inputs: bool = False  # of sheets before inputs said so each: all arguments are own
     #: Axes whose length the file's number of that name fixes, and the constructor takes.
     constants: list[str] = []
     dtypes: list[str]
@@ -247,7 +248,9 @@ class Sheet(_Strict):
 
     def _adversaries(self) -> dict[str, Adversary]:
         floats = [
-            name for name, one in self.inputs.items() if one.dtype == CELL or "float" in one.dtype
+            name
+            for name, one in self.inputs.items()
+            if (one.dtype == CELL or "float" in one.dtype) and not self._is_own(one)
         ]
         return {text: Adversary.parse(text, [*self.inputs], floats) for text in self.adversaries}
 
@@ -261,11 +264,18 @@ class Sheet(_Strict):
         return PartialReads(signature, parts)
 
     def _own_inputs(self, source: str, arguments: Sequence[Argument]) -> ImportedInputs | None:
-        state = {name: one.state for name, one in self.inputs.items() if one.draws == "own"}
-        if not (self.own_inputs or state):
+        own = {name: one for name, one in self.inputs.items() if self._is_own(one)}
+        if not own:
             return None
-        names = tuple(one.name for one in arguments) if self.own_inputs else ()
-        return ImportedInputs(self.name, source, self.operator, names, state)
+        state = {name: one.state for name, one in own.items() if one.state}
+        names = tuple(one.name if one.name in own else "" for one in arguments)
+        shapes = tuple(tuple(one.shape) for one in self.inputs.values() if not one.state)
+        lengths = dict(self.axes)
+        lengths |= {axis: int(Expression(said)(lengths)) for axis, said in self.derived.items()}
+        return ImportedInputs(self.name, source, self.operator, names, state, lengths, shapes)
+
+    def _is_own(self, one: Input) -> bool:
+        return one.draws == "own" or (self.own_inputs and not one.state)
 
 
 @dataclass(frozen=True)
@@ -325,7 +335,6 @@ def of(traced: Traced, file: str, source: str) -> Sheet:
             },
             "arguments": [one.name or {"value": one.value} for one in traced.arguments],
             "changes_itself": traced.changes_itself,
-            "own_inputs": traced.own_inputs,
             "constants": list(traced.constants),
             "dtypes": list(traced.dtypes),
             "flops": traced.flops,

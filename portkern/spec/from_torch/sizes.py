@@ -12,7 +12,7 @@ multiples of what they are multiples of in the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from portkern.errors import ConfigError
 from portkern.spec.expression import Expression
@@ -34,13 +34,15 @@ Dims = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Sizes:
-    """``example``: the free axes, as long as in the file."""
+    """``example``: the free axes, as long as in the file; ``beside``: numbers that places along an
+    axis are compared with, of which a size has to be on either side."""
 
     example: Dims
     requires: Sequence[Expression]
     derived: Mapping[str, Expression]
     elements: Callable[[Dims], float]
     flops: Callable[[Dims], float]
+    beside: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def all(self, free: Dims) -> dict[str, int] | None:
         """With the derived axes; None where a requirement does not hold, a length is negative or
@@ -106,9 +108,9 @@ def propose(sizes: Sizes) -> dict[str, list[Dims]]:
     small = sizes.least(MOST["ci"])
     typical = sizes.halved(MOST["typical"])
     proposed: dict[str, list[Dims]] = {
-        "ci": [small, sizes.halved(MOST["ci"])],
+        "ci": [small, sizes.halved(MOST["ci"]), *_beyond(sizes, small, 5)],
         "typical": [sizes.halved(_BRIEF), typical],
-        "edge": _edges(sizes, small),
+        "edge": [*_edges(sizes, small), *_beyond(sizes, small, 0), *_beyond(sizes, small, 1)],
         "heldout": _heldout(sizes),
         "headline": [] if dict(typical) == dict(sizes.example) else [sizes.example],
     }
@@ -135,6 +137,15 @@ def _edges(sizes: Sizes, small: Dims) -> list[Dims]:
     for axis in axes[:2]:
         edges.append(sizes.settled({**small, axis: 1}))
     return edges
+
+
+def _beyond(sizes: Sizes, small: Dims, by: int) -> list[Dims]:
+    """An axis so much longer than a number that places along it are compared with."""
+    return [
+        sizes.settled({**small, axis: number + by})
+        for axis, numbers in sizes.beside.items()
+        for number in numbers
+    ]
 
 
 def _heldout(sizes: Sizes) -> list[Dims]:

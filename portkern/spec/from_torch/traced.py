@@ -10,7 +10,7 @@ Scalar = float | int | bool
 
 #: How an input's values are made of those of a distribution: as they are; by fan-in, as layers
 #: initialise weights; around one, as scales of norms are; at least zero, as variances are; between
-#: 0 and 1, as probabilities are; as the constructor puts them into a buffer.
+#: 0 and 1, as probabilities are; as the file makes an argument or its constructor a buffer.
 Draws = Literal["", "fan_in", "scale", "positive", "unit", "own"]
 
 #: What an operator that has no right answer does, in the words of its refusal.
@@ -56,9 +56,9 @@ class Traced:
 
     ``how``: which sizes tracing could let vary. ``only``: whether it is the file's only operator;
     ``module``: whether it is a module's forward. ``changes_itself``: calls change the module beyond
-    its buffers. ``own_inputs``: the file's function makes inputs that no distribution stands for;
-    ``uniform``: those that it draws from 0 to 1. ``constants``: axes whose length the file's own
-    number of that name fixes, which the constructor takes.
+    its buffers. ``uniform``: inputs that it draws from 0 to 1. ``constants``: axes whose length the
+    file's own number of that name fixes, which the constructor takes. ``beside``: by axis, numbers
+    that places along it are compared with.
     """
 
     name: str
@@ -79,10 +79,10 @@ class Traced:
     adversaries: tuple[str, ...]
     workloads: Mapping[str, tuple[Mapping[str, int], ...]]
     changes_itself: bool = False
-    own_inputs: bool = False
     uniform: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    beside: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,24 @@ def place(frames: Sequence[traceback.FrameSummary], filename: str) -> tuple[int,
     return (own[-1].lineno or 0, (own[-1].line or "").strip()) if own else (0, "")
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """Where the file asks for random numbers, and by which function. ``storage`` is kept, so that
+    its address stays its own."""
+
+    name: str
+    line: int
+    storage: torch.UntypedStorage
+
+
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses operations that draw random numbers, by the line of the file that asks for them."""
+    """Follows what becomes of random numbers, from storage to storage: a constructor may draw
+    parameters which the file then replaces, and the answer does not depend on them."""
 
     def __init__(self, filename: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.filename = filename
+        self._filename = filename
+        self._drawn: dict[int, _Drawn] = {}
 
     def __torch_dispatch__(
         self,
@@ -38,15 +50,56 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
+        result = function(*args, **(kwargs or {}))
         name = function._schema.name.partition("::")[2]
+        made = _tensors(result)
         if torch.Tag.nondeterministic_seeded in function.tags and "attention" not in name:
-            line, _ = place(traceback.extract_stack(), self.filename)
-            raise NotAnOperator(
-                f"{RANDOM} ({name.rstrip('_')}), so it has no right answer; leave it "
-                "out, as dropout by p=0 or by eval() in __init__",
-                line,
-            )
-        return function(*args, **(kwargs or {}))
+            line, _ = place(traceback.extract_stack(), self._filename)
+            self._mark(made, name.rstrip("_"), line)
+        elif name in _OVERWRITING:
+            self._overwritten(made, _tensors((args[1:], kwargs)))
+        elif not name.endswith("_like") and not name.startswith("new_"):  # of shapes alone
+            self._follow(made, _tensors((args, kwargs)))
+        return result
+
+    def check(self, outputs: object) -> None:
+        """Raises NotAnOperator where one of them depends on random numbers."""
+        for output in _tensors(outputs):
+            drawn = self._drawn.get(_address(output))
+            if drawn is not None:
+                raise NotAnOperator(
+                    f"{RANDOM} ({drawn.name}), so it has no right answer; leave it "
+                    "out, as dropout by p=0 or by eval() in __init__",
+                    drawn.line,
+                )
+
+    def _mark(self, made: Sequence[torch.Tensor], name: str, line: int) -> None:
+        for one in made:
+            self._drawn[_address(one)] = _Drawn(name, line, one.untyped_storage())
+
+    def _follow(self, made: Sequence[torch.Tensor], of: Sequence[torch.Tensor]) -> None:
+        known = (self._drawn[_address(one)] for one in of if _address(one) in self._drawn)
+        for drawn in known:
+            return self._mark(made, drawn.name, drawn.line)
+
+    def _overwritten(self, made: Sequence[torch.Tensor], by: Sequence[torch.Tensor]) -> None:
+        """A tensor that is written to as a whole holds what it was written with alone."""
+        for one in made:
+            if one.numel() * one.element_size() == one.untyped_storage().nbytes():
+                self._drawn.pop(_address(one), None)
+        self._follow(made, by)
+
+
+#: What replaces every element of its first argument.
+_OVERWRITING = frozenset(("copy_", "fill_", "zero_"))
+
+
+def _tensors(value: object) -> list[torch.Tensor]:
+    return [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 @dataclass(frozen=True)

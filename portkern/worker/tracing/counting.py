@@ -39,11 +39,13 @@ _PICKS = frozenset("max min amax amin argmax argmin topk sort max_pool1d max_poo
 
 @dataclass(frozen=True)
 class Work:
-    """Floating-point operations of one node, and what breaks shortcuts of it: ``peaks(x, 1)``."""
+    """Floating-point operations of one node, and what breaks shortcuts of it: ``peaks(x, 1)``.
+    ``steep``: it takes powers of what was computed before, less its maximum."""
 
     flops: sympy.Expr
     adversaries: tuple[str, ...] = ()
     sums: bool = False
+    steep: bool = False
 
 
 def operation(node: Node) -> str:
@@ -167,7 +169,8 @@ def _soft(call: _Call) -> Work:
         if source and dim is not None
         else ()
     )
-    return Work(5 * sympy.prod(shape_of(call.nodes[0])), found, sums=True)
+    whole = sympy.prod(shape_of(call.nodes[0]))
+    return Work(5 * whole, found, sums=True, steep=not source)
 
 
 def _sum(call: _Call) -> Work:
@@ -182,7 +185,8 @@ def _loss(call: _Call) -> Work:
     whole = sympy.prod(shape_of(call.nodes[0]))
     if call.name == "cross_entropy_loss":
         source = call.input(0)
-        return Work(5 * whole, (f"peaks({source}, 1)",) if source else (), sums=True)
+        found = (f"peaks({source}, 1)",) if source else ()
+        return Work(5 * whole, found, sums=True, steep=not source)
     return Work((6 if call.name == "cosine_similarity" else 3) * whole, sums=True)
 
 
@@ -197,6 +201,19 @@ def _recurrent(call: _Call) -> Work:
     return Work(2 * products * sympy.prod(shape_of(call.nodes[0])[:-1]), sums=True)
 
 
+def _bag(call: _Call) -> Work:
+    """Sums what it looks up."""
+    return Work(_looked_up(call.node), sums=True)
+
+
+def _looked_up(bag: Node) -> sympy.Expr:
+    """How many elements of its table an embedding bag reads."""
+    table, indices = bag.args[:2]
+    return sympy.prod(shape_of(indices)) * shape_of(table)[-1]
+
+
+#: As torch exports it, in inference or not.
+_BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"))
 _RULES: Sequence[tuple[frozenset[str], Callable[[_Call], Work]]] = (
     (frozenset(_PRODUCTS), _product),
     (frozenset(("einsum",)), _einsum),
@@ -207,11 +224,12 @@ _RULES: Sequence[tuple[frozenset[str], Callable[[_Call], Work]]] = (
     (_LOSSES, _loss),
     (_PICKS, _pick),
     (frozenset(("recurrent",)), _recurrent),
+    (_BAGS, _bag),
 )
 
 
 #: What takes elements of its first operand, and no more.
-_TAKES = frozenset("embedding index_select gather slice select narrow index".split())
+_TAKES = _BAGS | frozenset("embedding index_select gather slice select narrow index".split())
 
 
 def read_in_part(source: Node) -> sympy.Expr | None:
@@ -219,5 +237,28 @@ def read_in_part(source: Node) -> sympy.Expr | None:
     users = list(source.users)
     if any(operation(user) not in _TAKES or user.args[0] is not source for user in users):
         return None
-    read = sympy.Add(*(sympy.prod(shape_of(user)) for user in users))
+    read = sympy.Add(*map(_taken, users))
     return sympy.Min(read, sympy.prod(shape_of(source)))
+
+
+def _taken(user: Node) -> sympy.Expr:
+    return _looked_up(user) if operation(user) in _BAGS else sympy.prod(shape_of(user))
+
+
+#: What holds places, or differences of them, against a number.
+_COMPARES = frozenset("lt le gt ge eq ne remainder floor_divide clamp clamp_min clamp_max".split())
+#: A number that is no more than this is reached at all sizes but those of one or none.
+_SEEN_ANYWAY = 8
+
+
+def thresholds(node: Node) -> list[tuple[int, sympy.Symbol]]:
+    """Whole numbers that integers of this node are held against, with the lengths along which
+    these are: a causal window's width, with the number of tokens."""
+    if node.op != "call_function" or operation(node) not in _COMPARES:
+        return []
+    value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    if not isinstance(value, torch.Tensor) or value.is_floating_point():
+        return []
+    numbers = [one for one in node.args[1:] if type(one) is int and one > _SEEN_ANYWAY]
+    sizes = [size for size in sizes_of(value.shape) if isinstance(size, sympy.Symbol)]
+    return [(number, size) for number in numbers for size in sizes]

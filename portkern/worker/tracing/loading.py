@@ -28,6 +28,7 @@ from portkern.spec.from_torch.declaration import (
 )
 from portkern.spec.from_torch.source import with_sizes
 from portkern.spec.imported import ImportedInputs
+from portkern.worker.tracing.resizing import Resized
 
 GET_INPUTS, GET_ARGUMENTS, MODEL = "get_inputs", "get_init_inputs", "Model"
 #: As MultiKernelBench has it where a problem is of several sizes.
@@ -69,10 +70,18 @@ class Drawing(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
+        name = getattr(function, "__name__", "")
         if isinstance(result, torch.Tensor):
-            origin = self._origin(getattr(function, "__name__", ""), args, kwargs, result)
-            self.origins[id(result)] = (result, origin)  # kept, so that its id stays its own
+            self._note(result, self._origin(name, args, kwargs, result))
+        written = args[0] if args and _writes(name) else None
+        if isinstance(written, torch.Tensor):
+            for one in (written, written._base):
+                if one is not None:
+                    self._note(one, Origin(self.of(one).drawn, shaped=True))
         return result
+
+    def _note(self, tensor: torch.Tensor, origin: Origin) -> None:
+        self.origins[id(tensor)] = (tensor, origin)  # kept, so that its id stays its own
 
     def _origin(
         self,
@@ -86,7 +95,7 @@ class Drawing(TorchFunctionMode):
             low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
             high = kwargs.get("high", numbers[-1] if numbers else 0)
             return Origin(name, (int(low), int(high)))
-        if name in _MADE:
+        if name in _MADE or (name == "tensor" and result.ndim == 0):
             return Origin(name)
         sources = [one for one in args if isinstance(one, torch.Tensor)]
         known = self.origins.get(id(sources[0])) if sources else None
@@ -99,6 +108,12 @@ class Drawing(TorchFunctionMode):
     def of(self, tensor: torch.Tensor) -> Origin:
         known = self.origins.get(id(tensor))
         return known[1] if known else Origin(shaped=True)
+
+
+def _writes(name: str) -> bool:
+    """Whether a function changes values of its first argument, by torch's convention of names."""
+    in_place = name.endswith("_") and not name.endswith("__") and name not in _CONVERTED
+    return name == "__setitem__" or in_place
 
 
 #: What any other values may stand in for, and what leaves values as they are.
@@ -216,7 +231,8 @@ def drawn(asked: ImportedInputs, dims: Mapping[str, int], seed: int) -> list[tor
     made: list[torch.Tensor] = []
     if any(asked.names):
         torch.manual_seed(seed)
-        given = declaration.inputs()
+        with Resized.to(asked, dims):
+            given = declaration.inputs()
         several = [given] if isinstance(given, torch.Tensor) else list(given)
         named = zip(asked.names, several, strict=True)
         made += [one for name, one in named if name and isinstance(one, torch.Tensor)]

@@ -31,6 +31,7 @@ from portkern.spec.from_torch.traced import (
     Tracing,
     Untraceable,
 )
+from portkern.spec.imported import ImportedInputs
 from portkern.spec.op import CELL, FLOATS, ITEMSIZE
 from portkern.worker.tracing import counting, retracing, symbols
 from portkern.worker.tracing.calling import FakeCall, Watch, place
@@ -45,7 +46,7 @@ from portkern.worker.tracing.loading import (
     naming,
 )
 from portkern.worker.tracing.retracing import Retracing
-from portkern.worker.tracing.trying import with_workloads
+from portkern.worker.tracing.trying import sizes_made, with_workloads
 
 _DATA_DEPENDENT = (
     DataDependentOutputException,
@@ -61,16 +62,25 @@ _LONG = 8
 _PINNING = re.compile(r"^(?!.* % \d+ == 0$).*( == |\b([89]|\d\d+)\b)")
 
 
-def trace(source: str, filename: str, wanted: str, name: str, *, lift: bool = True) -> Tracing:
+def trace(
+    source: str,
+    filename: str,
+    wanted: str,
+    name: str,
+    *,
+    lift: bool = True,
+    as_in_file: bool = False,
+) -> Tracing:
     """What the file's operator ``wanted`` is (its only one where that is empty). One that is called
     ``Model``, as many are, gets the ``name``, others their own.
-    ``lift``: whether parameters and buffers are inputs, or fixed as the constructor leaves them."""
+    ``lift``: whether parameters and buffers are inputs, or fixed as the constructor leaves them;
+    ``as_in_file``: whether inputs keep the file's sizes."""
     with naming(source, filename):
         try:
             loaded = load(source, filename, wanted)
             if loaded.name != MODEL:
                 name = operator_name(loaded.name)
-            return Tracing(_traced(loaded, name, filename, lift), None, loaded.names)
+            return Tracing(_traced(loaded, name, filename, lift, as_in_file), None, loaded.names)
         except NotAnOperator as error:
             return Tracing(None, Untraceable(str(error), error.line), error.operators)
         except Exception as error:  # noqa: BLE001 - the file's own code may raise anything
@@ -135,8 +145,11 @@ def _untraceable(error: Exception, filename: str) -> Untraceable:
 # ---- the operator
 
 
-def _traced(loaded: LoadedOperator, name: str, filename: str, lift: bool) -> Traced:
+def _traced(
+    loaded: LoadedOperator, name: str, filename: str, lift: bool, as_in_file: bool
+) -> Traced:
     description, program = _described(loaded, name, filename, lift)
+    description.as_in_file = as_in_file
     if isinstance(program, Exported):
         return description.of_graph(program)
     return description.of_call(_first_line(program))
@@ -146,8 +159,9 @@ def _described(
     loaded: LoadedOperator, name: str, filename: str, lift: bool
 ) -> tuple[_Description, Exported | Exception]:
     call = FakeCall(loaded, _lifted(retracing.state(loaded)) if lift else {})
-    with Watch(filename):
+    with Watch(filename) as watch:
         outputs = call.outputs()
+    watch.check(outputs)
     changes_itself = loaded.model is not None and call.changes_itself()
     _check_outputs(outputs)
     return _Description(loaded, name, call, outputs, changes_itself), retracing.program_of(call)
@@ -199,9 +213,11 @@ class _Description:
         self.scalars = self._scalars()
         #: Whether lengths that may vary to torch are fixed by the constructor's numbers.
         self.pinned = False
-        self.own_inputs = any(
-            self._origin(key).shaped for key in self.tensors if key.startswith("input.")
-        )
+        #: Inputs that no distribution stands for: the file scales, sorts or writes into them.
+        self.shaped = [key for key in self.tensors if self._origin(key).shaped]
+        self.as_in_file = False
+        #: Symbols that keep the file's length.
+        self.kept: dict[sympy.Symbol, sympy.Expr] = {}
         floats = [one.dtype for one in self.tensors.values() if one.is_floating_point()]
         self.cell = floats[0] if floats else torch.float32
 
@@ -261,7 +277,73 @@ class _Description:
             self.pinned = True
             axes = _Axes(self, ordered, self._following(ordered))
             requires = self._requires(guards, axes)
-        return axes, requires
+        self.kept = self._not_made(axes, ordered)
+        if self.kept:
+            axes = _Axes(self, ordered, self._following(ordered))
+            requires = self._requires(guards, axes)
+        return axes, (*requires, *self._constructed(axes, ordered, requires))
+
+    def _not_made(
+        self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]]
+    ) -> dict[sympy.Symbol, sympy.Expr]:
+        """Sizes of inputs that the file's function, which alone can make them, does not make when
+        it is asked for others."""
+        kept: dict[sympy.Symbol, sympy.Expr] = {}
+        if self.as_in_file:
+            given = (key for key in shapes if key.startswith("input."))
+            return {
+                size: sympy.Integer(int(length))
+                for key in given
+                for size, length in zip(shapes[key], self.tensors[key].shape, strict=True)
+                if isinstance(size, sympy.Symbol) and size in axes.names
+            }
+        if not self.shaped:
+            return kept
+        own = self.own_inputs(axes)
+        dims = {name: length + 1 + 2 * n for n, (name, length) in enumerate(axes.lengths.items())}
+        dims |= {name: int(Expression(text)(dims)) for name, text in axes.derived.items()}
+        made = sizes_made(self.loaded, own, dims)
+        for key in self.shaped:
+            for dim, size in enumerate(shapes[key]):
+                named = axes.shapes[key][dim]
+                wanted = dims[named] if isinstance(named, str) else named
+                fits = made is not None and made[key][dim : dim + 1] == [wanted]
+                if isinstance(size, sympy.Symbol) and size in axes.names and not fits:
+                    kept[size] = sympy.Integer(int(self.tensors[key].shape[dim]))
+        return kept
+
+    def _constructed(
+        self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
+    ) -> tuple[str, ...]:
+        """That lengths which parameters alone have stay what they are, where they have to be
+        multiples of that: with twice as many filters a depthwise convolution is another module."""
+        given = {size for key in shapes if key.startswith("input.") for size in shapes[key]}
+        said = set(requires)
+        fixed: list[str] = []
+        for size, name in axes.names.items():
+            length = axes.lengths.get(name, 0)
+            multiple = said & {f"{name} % {length} == 0", f"{name} >= {length}"}
+            if multiple and length > 1 and size not in given and name not in axes.constants:
+                fixed.append(f"{name} == {length}")
+        return tuple(fixed)
+
+    def own_inputs(self, axes: _Axes) -> ImportedInputs:
+        """What the file is asked for where it makes some of its inputs itself."""
+        keys = [f"input.{n}" for n in range(len(self.loaded.inputs))]
+        return ImportedInputs(
+            self.name,
+            self.loaded.source,
+            self.loaded.name,
+            tuple(self.names[key] if key in self.shaped else "" for key in keys),
+            {},
+            {**axes.lengths, **self._derived_lengths(axes)},
+            tuple(axes.shapes[key] for key in keys if key in self.tensors),
+        )
+
+    def _derived_lengths(self, axes: _Axes) -> dict[str, int]:
+        return {
+            name: int(Expression(text)(axes.lengths)) for name, text in axes.derived.items()
+        }  # fmt: skip
 
     def of_graph(self, result: Exported) -> Traced:
         graph = result.program.graph
@@ -285,7 +367,8 @@ class _Description:
             how=result.how,
             flops=axes.count(flops),
             reads=reads,
-            adversaries=_adversaries(work),
+            adversaries=self._adversaries(work),
+            beside=_beside(graph, axes),
         )
 
     def _requires(self, guards: Sequence[Any], axes: _Axes) -> tuple[str, ...]:
@@ -326,7 +409,7 @@ class _Description:
         """Where the file makes its inputs, or tracing saw long axes that never vary."""
         sizes = [size for shape in shapes.values() for size in shape]
         long = any(isinstance(size, sympy.Integer) and size >= _LONG for size in sizes)
-        if not (long or self.own_inputs or self.pinned):
+        if not (long or self.shaped or self.pinned):
             return Following({})
         lengths = {length for one in self.tensors.values() for length in one.shape}
         known = following(self.call, lengths - {1})
@@ -364,15 +447,42 @@ class _Description:
             flops=flops if len(flops) <= _LONGEST else str(_number(flops, axes.lengths)),
             workloads={},
             changes_itself=self.changes_itself,
-            own_inputs=self.own_inputs,
             constants=tuple(axes.constants),
             uniform=tuple(
                 self.names[key] for key in self.tensors if self._origin(key).drawn == "rand"
             ),
-            notes=notes,
+            notes=(*notes, *self._notes(axes)),
             **found,
         )
-        return with_workloads(traced, self.call, axes.keyed)
+        own = self.own_inputs(axes) if self.shaped else None
+        return with_workloads(traced, self.call, axes.keyed, own)
+
+    def _notes(self, axes: _Axes) -> list[str]:
+        """What is not tried of the inputs that the file makes."""
+        said: list[str] = []
+        for key in self.shaped:
+            name, shape = self.names[key], axes.shapes[key]
+            said.append(f"{name} is as the file makes it: no other distribution is tried for it.")
+            if any(isinstance(length, int) and length > 1 for length in shape):
+                said.append(f"{name} is tried at the file's own lengths {list(shape)}.")
+        return said
+
+    def _adversaries(self, work: Sequence[counting.Work]) -> tuple[str, ...]:
+        """Of all operations, and NaN and infinities where nothing is summed; of inputs that the
+        file makes there are none."""
+        own = {self.names[key] for key in self.shaped}
+        found = dict.fromkeys(text for one in work for text in one.adversaries)
+        found = {text: None for text in found if not own & set(re.findall(r"\w+", text))}
+        if not any(one.sums for one in work):
+            found["special()"] = None
+        floats = [
+            self.names[key]
+            for key, one in self.tensors.items()
+            if key.startswith("input.") and key not in self.shaped and one.is_floating_point()
+        ]
+        if floats and any(one.steep for one in work):
+            found[f"steep({', '.join(floats)})"] = None
+        return tuple(found)
 
     def _output_name(self, number: int) -> str:
         taken = self.names.values()
@@ -387,6 +497,8 @@ class _Description:
             low, high = origin.within
             within = (low, axes.named(high) if low == 0 else high)
         path = key.partition(".")[2] if key.startswith("state.") else ""
+        if key in self.shaped:
+            return TracedTensor(name, axes.shapes[key], dtype, None, "", "own")
         return TracedTensor(name, axes.shapes[key], dtype, within, path, self._draws(key, example))
 
     def _origin(self, key: str) -> Origin:
@@ -494,12 +606,15 @@ def _guards(values: Any, graph: torch.fx.Graph) -> list[object]:
     return []
 
 
-def _adversaries(work: Sequence[counting.Work]) -> tuple[str, ...]:
-    """Of all operations, and NaN and infinities where nothing is summed."""
-    found = dict.fromkeys(text for one in work for text in one.adversaries)
-    if not any(one.sums for one in work):
-        found["special()"] = None
-    return tuple(found)
+def _beside(graph: torch.fx.Graph, axes: _Axes) -> dict[str, tuple[int, ...]]:
+    """Numbers that places along an axis are compared with, as those of a window's are."""
+    found: dict[str, set[int]] = {}
+    for node in graph.nodes:
+        for number, size in counting.thresholds(node):
+            name = axes.names.get(size)
+            if name is not None:
+                found.setdefault(name, set()).add(number)
+    return {name: tuple(sorted(numbers)) for name, numbers in found.items()}
 
 
 class _Axes:
@@ -515,7 +630,7 @@ class _Axes:
         self.lengths: dict[str, int] = {}
         self.derived: dict[str, str] = {}
         #: What is in the place of symbols: numbers of the file, or a length that never varies.
-        self.known: dict[sympy.Symbol, sympy.Expr] = {}
+        self.known: dict[sympy.Symbol, sympy.Expr] = dict(found.kept)
         #: The numbers of the file that are lengths which tracing saw as numbers.
         self.constants: dict[str, int] = {}
         self.seen = _lengths(found, shapes)
@@ -544,11 +659,8 @@ class _Axes:
             return
         if not isinstance(size, sympy.Symbol) or size in self.names or size in self.known:
             return
-        if found.own_inputs and key.startswith("input."):  # no number of the file changes it
-            self.known[size] = sympy.Integer(length)
-        else:
-            self.names[size] = self._name(f"{found.names[key]}_{dim}", size, length)
-            self.lengths[self.names[size]] = length
+        self.names[size] = self._name(f"{found.names[key]}_{dim}", size, length)
+        self.lengths[self.names[size]] = length
 
     def _name(self, plain: str, symbol: sympy.Symbol, length: int) -> str:
         """The file's own where one number, and one symbol of an argument, is that long."""

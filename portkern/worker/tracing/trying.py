@@ -8,17 +8,20 @@ from typing import Any
 
 from portkern.spec.expression import Expression
 from portkern.spec.from_torch import sizes as rules
-from portkern.spec.from_torch.source import with_sizes
 from portkern.spec.from_torch.traced import Traced, TracedTensor
+from portkern.spec.imported import ImportedInputs
 from portkern.spec.op import CELL, FLOATS
 from portkern.worker.tracing.calling import FakeCall
 from portkern.worker.tracing.constants import with_numbers
-from portkern.worker.tracing.loading import LoadedOperator, NotAnOperator, load
+from portkern.worker.tracing.loading import LoadedOperator, NotAnOperator, drawn
 
 
-def with_workloads(traced: Traced, call: FakeCall, keys: Mapping[str, str]) -> Traced:
+def with_workloads(
+    traced: Traced, call: FakeCall, keys: Mapping[str, str], own: ImportedInputs | None = None
+) -> Traced:
     """With the proposed sizes at which the outputs are as large as was traced. ``keys``: what the
-    call knows each input by. Raises NotAnOperator where not even the file's own size is such."""
+    call knows each input by; ``own``: what the file makes itself, which has to follow. Raises
+    NotAnOperator where not even the file's own size is such."""
     free = traced.axes
     tensors = (*traced.inputs, *traced.outputs)
     sizes = rules.Sizes(
@@ -27,22 +30,23 @@ def with_workloads(traced: Traced, call: FakeCall, keys: Mapping[str, str]) -> T
         {name: Expression(text) for name, text in traced.derived.items()},
         lambda dims: sum(_elements(one.shape, dims) for one in tensors),
         Expression(traced.flops),
+        traced.beside,
     )
-    if not _fits(traced, call, keys, sizes.all(free)):
+    if not _fits(traced, call, keys, sizes.all(free), own):
         raise NotAnOperator(
             "gives outputs of other sizes than it was traced with, at its own sizes"
         )
     workloads: dict[str, tuple[Mapping[str, int], ...]] = {}
     for name, proposed in rules.propose(sizes).items():
         several = [sizes.all(dims) for dims in proposed]
-        fitting = [dims for dims in several if dims and _fits(traced, call, keys, dims)]
+        fitting = [dims for dims in several if dims and _fits(traced, call, keys, dims, own)]
         workloads[name] = tuple(fitting)
-    own = (dict(sizes.all(free) or {}),)
+    as_is = (dict(sizes.all(free) or {}),)
     notes = traced.notes
     if not workloads["ci"]:
         notes += ("No smaller size than the file's works.",) if free else ()
     for name in ("ci", "typical", "heldout"):
-        workloads[name] = (workloads[name] if free else ()) or workloads["ci"] or own
+        workloads[name] = (workloads[name] if free else ()) or workloads["ci"] or as_is
     if call.loaded.cases:
         notes += (_add_cases(workloads, traced, call, keys, sizes),)
     return replace(traced, workloads=workloads, notes=notes)
@@ -127,7 +131,11 @@ def _elements(shape: Sequence[int | str], dims: Mapping[str, int]) -> int:
 
 
 def _fits(
-    traced: Traced, call: FakeCall, keys: Mapping[str, str], dims: Mapping[str, int] | None
+    traced: Traced,
+    call: FakeCall,
+    keys: Mapping[str, str],
+    dims: Mapping[str, int] | None,
+    own: ImportedInputs | None = None,
 ) -> bool:
     if dims is None:
         return False
@@ -145,19 +153,23 @@ def _fits(
         if traced.constants:
             call = with_numbers(call, {name: dims[name] for name in traced.constants})
         outputs = call.outputs(shapes)
-        given = _own_inputs(call.loaded, dims) if traced.own_inputs else {}
+        made = sizes_made(call.loaded, own, dims) if own else {}
     except Exception:  # noqa: BLE001 - of the file's own code, at a size that it was not written for
         return False
-    if any(shapes[key] != own for key, own in given.items()):
+    if made is None or any(shapes[key] != size for key, size in made.items()):
         return False
     return [list(one.shape) for one in outputs] == [size(one.shape) for one in traced.outputs]
 
 
-def _own_inputs(loaded: LoadedOperator, dims: Mapping[str, int]) -> dict[str, list[int]]:
-    """The sizes that the file's function gives where its numbers are these."""
-    again = load(with_sizes(loaded.source, dims), loaded.filename, loaded.name, construct=False)
-    return {
-        f"input.{number}": list(one.shape)
-        for number, one in enumerate(again.inputs)
-        if hasattr(one, "shape")
-    }
+def sizes_made(
+    loaded: LoadedOperator, own: ImportedInputs, dims: Mapping[str, int]
+) -> dict[str, list[int]] | None:
+    """The sizes of the inputs that the file makes itself when it is asked for ``dims``; None where
+    it raises."""
+    try:
+        with loaded.fake:
+            made = drawn(own, dims, 0)
+    except Exception:  # noqa: BLE001 - of the file's own code, at a size that it was not written for
+        return None
+    places = [f"input.{number}" for number, name in enumerate(own.names) if name]
+    return {key: list(one.shape) for key, one in zip(places, made, strict=True)}
