@@ -164,6 +164,10 @@ static void mixed_half(Wave& w, const Instruction& i, bool high) {
 }
 MODEL(v_fma_mixlo_f16) { mixed_half(w, i, false); }
 MODEL(v_fma_mixhi_f16) { mixed_half(w, i, true); }
+// AMD's description has them under the names of the unfused ones of before.
+ALSO(v_mad_mix_f32, v_fma_mix_f32)
+ALSO(v_mad_mixlo_f16, v_fma_mixlo_f16)
+ALSO(v_mad_mixhi_f16, v_fma_mixhi_f16)
 
 static i32 dot4(u32 a, u32 b) {
     i32 r = 0;
