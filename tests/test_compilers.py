@@ -367,7 +367,10 @@ OUTSIDE = {
     "portkern/cli/verbs/bisect.py _git": "git, in the folder that the user is in",
     "portkern/cli/verbs/bisect.py _look": "portkern itself",
     "portkern/cli/verbs/node.py _become": "a node of the user's cluster",
+    "portkern/deploy/package/_build.py build": "the operators of a library, on its user's machine",
     "portkern/evaluator/host_shortage.py seen": "an empty Python, to see whether one starts",
+    "portkern/isa/runtime_library.py _build": "the executor of code objects",
+    "portkern/isa/runtime_library.py compiled": "the executor of code objects",
     "portkern/regression/runs.py git": "git, in the folder of the user's kernels",
     "portkern/simt/execute/program.py _run": "a program, by jail=false",
     "portkern/sandbox/jail/programs.py _become_program": "a program, without rights any more",
@@ -403,7 +406,10 @@ LOADING = {
     "portkern/simt/torch_extension/bindings.py": "an extension, in a worker or a script's process",
     "portkern/toolchain/native_library.py": "a candidate's, in a worker",
     "portkern/toolchain/torch_device.py": "CUDA's driver",
+    "portkern/deploy/package/runtime.py": "a library's own kernels, in its user's process",
+    "portkern/isa/runtime_library.py": "the executor of code objects",
     "backends/cuda/nvrtc.py": "NVIDIA's compiler",
+    "backends/hip/objects.py": "a kernel's host code, in the process that executes its object",
 }
 _MAY = re.compile(
     rf"run_tool\(|subprocess|DLL\(|os\.(system|popen|exec|spawn|posix)|{'|'.join(COMPILING)}"

@@ -246,7 +246,7 @@ def test_inputs_that_a_file_shapes_for_a_module_without_arguments_follow_its_num
     text = SCALED.replace("self, factor", "self").replace("= factor", "= 2.0")
     text = text.replace("[3.0]", "[]").replace("(length, 24)", "(length, length).tril()")
     operator = traced(text)
-    assert operator.own_inputs
+    assert operator.inputs[0].draws == "own"
     assert operator.inputs[0].shape == ("length", "length")
     assert min(dims["length"] for dims in operator.workloads["ci"]) < 40
 

@@ -50,7 +50,9 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     whether it is rolled and what stays of it; places are asked for once their calls are over."""
     read = (protocol.Describe, protocol.WritePlain)
     imported = (protocol.Compute, protocol.Derive, protocol.Draw, *read)
-    others = (protocol.Reference, *imported, protocol.Execute)  # the last: of no candidate
+    compiling = (protocol.BuildProgram, protocol.BuildFile, protocol.RunTool)
+    of_no_candidate = (*compiling, protocol.ListExtension, protocol.Execute)
+    others = {protocol.Reference, *imported, *of_no_candidate}
     asked = {kind for kind in protocol.REQUESTS.values() if kind not in others}
     told = {field.name for kind in asked for field in fields(kind)}
     assert told == {
