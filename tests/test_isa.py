@@ -287,6 +287,35 @@ __global__ void quotients(const float* x, const float* y, float* z) {
     const int i = blockIdx.x * 256 + threadIdx.x;
     z[i] = x[i] / y[i];
 }
+__global__ void mixes(const unsigned* x, const float* y, float* z) {
+    const int i = threadIdx.x;
+    asm("v_fma_mix_f32 %0, %1, 1.0, %2 op_sel_hi:[1,1,0]" : "=v"(z[i]) : "v"(x[i]), "v"(y[i]));
+    asm("v_fma_mix_f32 %0, %1, 0.5, %2 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
+        : "=v"(z[i + 64]) : "v"(x[i]), "v"(y[i]));
+    asm("v_fma_mix_f32 %0, -|%1|, %2, neg(2.0) op_sel_hi:[1,0,1]"
+        : "=v"(z[i + 128]) : "v"(x[i]), "v"(y[i]));
+    unsigned both = x[i];
+    asm("v_fma_mixhi_f16 %0, %0, 4.0, |%1| op_sel_hi:[1,1,0]" : "+v"(both) : "v"(y[i]));
+    z[i + 192] = __uint_as_float(both);
+}
+#ifdef __gfx90a__
+typedef int ints4 __attribute__((ext_vector_type(4)));
+typedef float floats16 __attribute__((ext_vector_type(16)));
+typedef short shorts2 __attribute__((ext_vector_type(2)));
+typedef short shorts4 __attribute__((ext_vector_type(4)));
+__global__ void bytes_16(const int* x, const int* y, ints4* z) {
+    const int i = threadIdx.x;
+    z[i] = __builtin_amdgcn_mfma_i32_16x16x16i8(x[i], y[i], z[i], 0, 0, 0);
+}
+__global__ void halves_32(const shorts2* x, const shorts2* y, floats16* z) {
+    const int i = threadIdx.x;
+    z[i] = __builtin_amdgcn_mfma_f32_32x32x4bf16(x[i], y[i], z[i], 0, 0, 0);
+}
+__global__ void halves_32_1k(const shorts4* x, const shorts4* y, floats16* z) {
+    const int i = threadIdx.x;
+    z[i] = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(x[i], y[i], z[i], 0, 0, 0);
+}
+#endif
 """
     + "".join(
         f"__global__ void lanes_{name}(const int* x, int* y) {{ const int v = x[threadIdx.x];"
@@ -465,6 +494,60 @@ def test_divisions_are_rounded_correctly(programs: Programs, arch: str) -> None:
         right = x / y
     same = (z.view(np.uint32) == right.view(np.uint32)) | (np.isnan(z) & np.isnan(right))
     assert same.all()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_mixed_sources_are_halves_floats_and_constants_of_either(
+    programs: Programs, arch: str
+) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((64, 2)).astype(np.float16)
+    y, z = rng.standard_normal(64).astype(np.float32), np.zeros((4, 64), np.float32)
+    assert launch(programs(arch), "mixes", x, y, z).clean
+    low, high = x.astype(np.float64).T
+    right = [low + y, high / 2 + y, -abs(low) * y - 2]
+    np.testing.assert_array_equal(z[:3], np.array(right).astype(np.float32))
+    both = z[3].view(np.float16).reshape(64, 2)
+    np.testing.assert_array_equal(both[:, 0], x[:, 0])
+    fused = (4 * low + abs(y)).astype(np.float32).astype(np.float16)
+    np.testing.assert_array_equal(both[:, 1], fused)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "held"), [("bytes_16", 16, 4), ("halves_32", 32, 2), ("halves_32_1k", 32, 4)]
+)
+def test_matrix_instructions_of_gfx90a_alone_multiply(
+    programs: Programs, name: str, size: int, held: int
+) -> None:
+    """Lane l holds row or column l % size, at the depths from l // size * held on."""
+    rng = np.random.default_rng(7)
+    bytes_, groups = name == "bytes_16", 64 // size
+    a, b = (rng.integers(-100, 100, (64, held)) for _ in range(2))
+    kept = [np.ascontiguousarray(m, np.int8) if bytes_ else brain(m) for m in (a, b)]
+    z = np.zeros((64, size // groups), np.int32 if bytes_ else np.float32)
+    assert launch(programs("gfx90a"), name, *kept, z).clean
+    wide = [m.reshape(groups, size, held).swapaxes(1, 2).reshape(-1, size) for m in (a, b)]
+    # Four rows of one group of lanes, then those of the next.
+    rows = (wide[0].T @ wide[1]).reshape(-1, groups, 4, size)
+    assert (z == rows.transpose(1, 3, 0, 2).reshape(64, -1)).all()
+
+
+def brain(numbers: np.ndarray) -> np.ndarray:
+    """Small integers as bfloat16's bits."""
+    return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def test_the_table_of_gfx90a_has_its_assemblers_opcodes() -> None:
+    ready("triton", "gfx90a")
+    from triton.backends.amd.compiler import assemble_amdgcn
+
+    rows = (runtime_library.TABLES / "gfx90a.tsv").read_text(encoding="utf-8").splitlines()
+    for _, opcode, name, operands in (row.split("\t") for row in rows if row[0] != "#"):
+        bits = dict(operand.split(":") for operand in operands.split())
+        a, c = (int(bits[k]) // 32 - 1 for k in ("src0", "vdst"))
+        given = f"a[0:{c}], v[0:{a}], v[2:{a + 2}], a[0:{c}]"
+        code = code_of(assemble_amdgcn(f".text\n{name} {given}\n", "gfx90a", ""))
+        assert (int(code[2]) & 0x7F) == int(opcode), name
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])

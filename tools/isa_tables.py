@@ -25,6 +25,8 @@ _OPERANDS = {
     "v_mfma_f32_16x16x8_xf32": "src0:64 src1:64 src2:128 vdst:128",
     "v_mfma_f32_32x32x4_xf32": "src0:64 src1:64 src2:512 vdst:512",
 }
+#: The description keeps the names of older, unfused instructions at the opcodes of fused ones.
+_RENAMED = {f"v_mad_{mix}": f"v_fma_{mix}" for mix in ("mix_f32", "mixlo_f16", "mixhi_f16")}
 #: Encodings that differ from a plain one in the word behind it, which the decoder reads itself.
 _SUFFIXES = ("_LIT", "_DPP16", "_DPP8", "_SDWA", "_SDST", "_MFMA")
 _SCALAR = ("OPR_SREG", "OPR_SDST", "OPR_EXEC", "OPR_SSRC", "OPR_VCC")
@@ -66,8 +68,9 @@ def operand(encoding: str, name: str, bits: int, kind: str) -> str:
 
 
 def mnemonic(opcode: Any) -> str:
-    """Without the suffix that says which of two encodings it is in."""
-    return str(opcode.name).lower().removesuffix("_e32").removesuffix("_e64")
+    """An assembler's name, without the suffix that says which of two encodings it is in."""
+    name = str(opcode.name).lower().removesuffix("_e32").removesuffix("_e64")
+    return _RENAMED.get(name, name)
 
 
 def table(family: str, version: str) -> str:

@@ -229,24 +229,17 @@ class _Line:
             given = {"cbsz": self.i.cbsz, "abid": self.i.abid, "blgp": self.i.blgp}
             after = "".join(f" {name}:{value}" for name, value in given.items() if value)
             return self._said(*self._operands(), after=after)
-        mixed = self.name in _MIXED
-        sources = len(self._operands()) - 1
         operands = self._operands()
+        sources = len(operands) - 1
         after = ""
-        if mixed:  # signs are the operands' own
-            for k in range(3):
-                if self.i.neg_hi >> k & 1:
-                    operands[k + 1] = f"|{operands[k + 1]}|"
-                if self.i.neg_lo >> k & 1:
-                    operands[k + 1] = f"-{operands[k + 1]}"
         if self.i.opsel:
             after += f" op_sel:{_bits(self.i.opsel, sources)}"
-        usual = 0 if mixed else (1 << sources) - 1
+        usual = 0 if self.name in _MIXED else (1 << sources) - 1
         if self.i.opsel_hi & ((1 << sources) - 1) != usual:
             after += f" op_sel_hi:{_bits(self.i.opsel_hi, sources)}"
-        if self.i.neg_lo and not mixed:
+        if self.i.neg_lo:
             after += f" neg_lo:{_bits(self.i.neg_lo, sources)}"
-        if self.i.neg_hi and not mixed:
+        if self.i.neg_hi:
             after += f" neg_hi:{_bits(self.i.neg_hi, sources)}"
         if _Flag.CLAMP in _Flag(self.i.flags):
             after += " clamp"

@@ -26,6 +26,8 @@ TABLES = {
     "gfx1100": "rdna3",
     "gfx1201": "rdna4",
 }
+#: Instructions of a processor that its family's table does not have, or has as others.
+_OWN = {"gfx90a": ("gfx90a",)}
 #: A launch ends after so many instructions of its waves, whatever it does.
 LIMIT = 1 << 31
 MOST_LDS_BYTES = 160 << 10
@@ -115,8 +117,9 @@ class _Described(ctypes.Structure):
 
 
 @cache
-def _table(family: str) -> int:
-    text = (runtime_library.TABLES / f"{family}.tsv").read_bytes()
+def _table(processor: str) -> int:
+    names = (TABLES[processor], *_OWN.get(processor, ()))
+    text = b"".join((runtime_library.TABLES / f"{name}.tsv").read_bytes() for name in names)
     address: int = runtime_library.load().isa_table(text, ctypes.c_uint64(len(text)))
     return address
 
@@ -128,7 +131,7 @@ class Program:
         self.path = path
         self.object = code_object.read(path)
         self._library = runtime_library.load()
-        self._table = ctypes.c_void_p(_table(TABLES[self.object.processor]))
+        self._table = ctypes.c_void_p(_table(self.object.processor))
         self._image = ctypes.create_string_buffer(self.object.image, len(self.object.image))
         self.base = ctypes.addressof(self._image)
         for at, addend in self.object.relocations:

@@ -291,7 +291,13 @@ void Decoder::vector_alu() {
     if (is("VOP3P")) {
         i_.opsel_hi = (u8)(get("opsel_hi") | get("opsel_hi2") << 2);
         i_.neg_lo = (u8)get("neg"), i_.neg_hi = (u8)get("neg_hi");
-        for (Operand* k = first; k < o; ++k) k->neg = k->abs = false;
+        // Sources that are not pairs have signs of their own: neg_hi is the absolute value.
+        const bool mixes = starts(name_, "v_fma_mix");
+        for (unsigned k = 0; first + k < o; ++k) {
+            first[k].neg = mixes && i_.neg_lo >> k & 1;
+            first[k].abs = mixes && i_.neg_hi >> k & 1;
+        }
+        if (mixes) i_.neg_lo = i_.neg_hi = 0;
     }
     if (reads_vcc && o > i_.o) o[-1].neg = o[-1].abs = false;
     second_word(code);

@@ -134,20 +134,17 @@ PACKED_INTEGER(v_pk_min_i16, 2, (i16)a < (i16)b ? a : b)
 PACKED_INTEGER(v_pk_mad_u16, 3, a * b + x[2])
 PACKED_INTEGER(v_pk_mad_i16, 3, a * b + x[2])
 
-// Each source is a float, or a half that becomes one; signs are in neg_lo, neg_hi means abs.
+// Each source is a float, or by op_sel_hi a half (or a constant of one) that becomes one.
 static void mixed(Wave& w, const Instruction& i, float* r) {
-    BUFFER t[3][LANES];
-    for (int k = 0; k < 3; ++k) raw(w, i, i.o[k + 1], t[k]);
-    for (int l = 0; l < LANES; ++l) {
-        float x[3];
-        for (int k = 0; k < 3; ++k) {
-            const bool halves = i.opsel_hi >> k & 1, high = i.opsel >> k & 1;
-            x[k] = halves ? (float)half(high ? t[k][l] >> 16 : t[k][l]) : f32(t[k][l]);
-            if (i.neg_hi >> k & 1) x[k] = std::fabs(x[k]);
-            if (i.neg_lo >> k & 1) x[k] = -x[k];
-        }
-        r[l] = std::fma(x[0], x[1], x[2]);
+    BUFFER t[LANES];
+    float x[3][LANES];
+    for (int k = 0; k < 3; ++k) {
+        const bool halves = i.opsel_hi >> k & 1;
+        const Source from = halves ? fetch<f16>(w, i, k + 1, t) : fetch<float>(w, i, k + 1, t);
+        for (int l = 0; l < LANES; ++l)
+            x[k][l] = halves ? (float)get<f16>(from, l) : get<float>(from, l);
     }
+    for (int l = 0; l < LANES; ++l) r[l] = std::fma(x[0][l], x[1][l], x[2][l]);
 }
 MODEL(v_fma_mix_f32) {
     float r[LANES];
@@ -164,10 +161,6 @@ static void mixed_half(Wave& w, const Instruction& i, bool high) {
 }
 MODEL(v_fma_mixlo_f16) { mixed_half(w, i, false); }
 MODEL(v_fma_mixhi_f16) { mixed_half(w, i, true); }
-// AMD's description has them under the names of the unfused ones of before.
-ALSO(v_mad_mix_f32, v_fma_mix_f32)
-ALSO(v_mad_mixlo_f16, v_fma_mixlo_f16)
-ALSO(v_mad_mixhi_f16, v_fma_mixhi_f16)
 
 static i32 dot4(u32 a, u32 b) {
     i32 r = 0;
