@@ -222,3 +222,46 @@ def test_blocks_that_wait_for_more_than_are_resident_are_found(built: Path) -> N
     for at in ("sm_90", "gfx942"):
         outcome = run(built, "too_wide", at)
         assert [f.code for f in outcome.findings] == ["SX315"], outcome
+
+
+#: Lanes that go on to the next round meet there only when those that have more to do in this one
+#: have done it: a shuffle without a mask would miss them.
+ROUNDS = """\
+#include <hip/hip_runtime.h>
+#include <stdio.h>
+__device__ int all_of(int v) {
+  for (int d = warpSize / 2; d > 0; d /= 2) v += __shfl_xor(v, d);
+  return v;
+}
+__device__ bool late(int u) { return u > 9; }
+__device__ int noted(int* x, int v) { atomicAdd(x, 1); return v; }
+__global__ void rounds(int* x) {
+  int lane = threadIdx.x % warpSize;
+  for (int u = 0; u < 4; ++u) {
+    int sum = all_of(lane + u);
+    if (lane > 0 || late(u)) continue;
+    if (u < 3) x[u + 1] = noted(x, sum);
+    else x[u + 1] = noted(x, -sum);
+  }
+}
+int main() {
+  int *x, y[5] = {};
+  hipMalloc(&x, sizeof(y));
+  hipMemset(x, 0, sizeof(y));
+  rounds<<<1, 64>>>(x);
+  hipMemcpy(y, x, sizeof(y), hipMemcpyDeviceToHost);
+  printf("%d %d %d %d %d", y[0], y[1], y[2], y[3], y[4]);
+}
+"""
+
+
+def test_a_round_of_a_loop_ends_for_all_lanes_before_the_next(tmp_path: Path) -> None:
+    (tmp_path / "rounds.hip").write_text(ROUNDS, encoding="utf-8")
+    at = target.load("gfx942")
+    options = build.CompileOptions(target=at, language="hip")
+    made = build.build_program(tmp_path / "rounds.hip", tmp_path / "rounds", options)
+    for order in ORDERS:
+        how = ExecutorOptions(order=order, limit_s=20)
+        outcome = program.run(made, how, target=at, language="hip", timeout_s=60)
+        assert outcome.output == "4 2016 2080 2144 -2208", (order, outcome)
+        assert not outcome.findings

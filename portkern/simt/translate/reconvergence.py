@@ -30,6 +30,8 @@ _PLAIN = re.compile(
     r"|void|size_t|u?int(8|16|32|64)_t|dim3"
 )
 _HERE = "simt_here_"
+#: A round of a loop: lanes that go on to the next one wait for those still in this one.
+_ROUND = "simt_round_"
 
 
 def rewrite_statement(draft: SourceDraft, i: int) -> None:
@@ -47,8 +49,12 @@ def rewrite_statement(draft: SourceDraft, i: int) -> None:
     if not (is_loop or _may_wait(code, inside)) or _is_jumped_into(code, inside):
         return
     draft.insert_before(i, f"{{ ::simt::Statement {_HERE}; ")
-    if is_loop:
-        _begin(draft, parts[0], f"{_HERE}.turn();")
+    if code.text[i] in LOOPS:
+        begun = f"{_HERE}.turn();" if is_loop else ""
+        if "continue" in code.text[parts[0][0] : parts[0][1] + 1]:
+            begun += f" ::simt::Statement {_ROUND};"
+        if begun:
+            _begin(draft, parts[0], begun)
     elif len(parts) > 1:
         for which, part in enumerate(parts):
             _begin(draft, part, f"{_HERE}.branch({which});")
