@@ -455,7 +455,9 @@ def test_a_race_decides_what_nobody_measured_and_is_remembered(
     x = torch.randn(33, 777)
     compare(lib.softmax(x), x.softmax(-1))
     first = lib.explain("softmax", x)["reason"]
-    assert "won a race here" in first
+    assert "won a race here" in first  # either of the two: the machine may be busy
+    ours = lib.explain("softmax", x)["kernel"]
+    assert (ours is not None) == first.startswith("portkern's")
     lib._remember()
     lib.configure(tune="online")
     shapes = lib.receipt()["operators"]["softmax"]["shapes"]

@@ -193,6 +193,7 @@ inline void wait_for(const at::Device& device) {
 // formula and `call(-2)` the formula in double.
 template <typename Call>
 void race(Table& table, const at::Device& device, Call call, Choice& choice) {
+  choice.kernel = -1;  // whatever the evidence said: who does not win is not taken
   const int count = int(table.kernels.size());
   std::vector<std::vector<double>> times(count + 1);
   const Tensors theirs = call(-1), exact = call(-2);
