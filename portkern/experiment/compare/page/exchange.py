@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,9 @@ class Exchanges:
         """From the run that the sample's path leads to, within the folder and nowhere else. None
         where there is none."""
         place, _, name = sample.path.partition("#")
-        # One look first: of tens of thousands of samples most may have left no run here.
-        if not place or not (self._folder / place / ATTEMPTS).is_file():
+        # One look first: of tens of thousands of samples most may have left no run here. Not by
+        # Path.is_file, which raises for a name that is too long.
+        if not place or not os.path.isfile(self._folder / place / ATTEMPTS):
             return None
         path = (self._folder / place).resolve()
         if not path.is_relative_to(self._folder):
