@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,13 +59,17 @@ class Exchanges:
         self._folder = folder.resolve()
         self._runs: dict[Path, _Run | None] = {}
 
+    def _has_run(self, place: str) -> bool:
+        with suppress(OSError):  # of a name that is too long
+            return (self._folder / place / ATTEMPTS).is_file()
+        return False
+
     def of(self, sample: Sample) -> Exchange | None:
         """From the run that the sample's path leads to, within the folder and nowhere else. None
         where there is none."""
         place, _, name = sample.path.partition("#")
-        # One look first: of tens of thousands of samples most may have left no run here. Not by
-        # Path.is_file, which raises for a name that is too long.
-        if not place or not os.path.isfile(self._folder / place / ATTEMPTS):
+        # One look first: of tens of thousands of samples most may have left no run here.
+        if not place or not self._has_run(place):
             return None
         path = (self._folder / place).resolve()
         if not path.is_relative_to(self._folder):
