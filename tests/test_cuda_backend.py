@@ -244,7 +244,7 @@ def test_attention_of_any_size_is_right(
     tmp_path: Path,
 ) -> None:
     """Both are for more work than the emulator does in a minute."""
-    if "PART_FROM" in begins:
+    if "PART_FROM" in begins and dtype == "float32":
         # Since threads give way in every loop that has no count, the executor ends by SIGSEGV every
         # other time at 131 keys of 72; without giving way, as before, it does not.
         reason = "the executor crashes where threads give way in a loop; the cause is not known"
