@@ -102,17 +102,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--drawn",
         action="store_true",
-        help="of tests that are full because there are many, the quarter that this commit draws",
+        help="of tests that are full because there are many, the quarter that this commit's date draws",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before ``-m`` chooses."""
-    commit = tiers.commit(config.rootpath)
-    tiers.assign(items, commit)
+    day = tiers.day_of(config.rootpath)
+    tiers.assign(items, day)
     if config.getoption("--drawn"):
-        left = tiers.left_out(items, commit)
+        left = tiers.left_out(items, day)
         config.hook.pytest_deselected(items=left)
         others = set(left)
         items[:] = [item for item in items if item not in others]

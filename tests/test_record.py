@@ -105,6 +105,8 @@ def test_the_line_speaks_the_designs_names() -> None:
         ('{"schema": 1}', "Field required"),
         (record().to_json().replace('"passed"', '"pased"'), "verdict: "),
         (record().to_json().replace('"run":', '"rum":'), "run: Field required"),
+        (record().to_json().replace('"passed"', r'"\ud800"'), r"'\\ud800' is half of a character"),
+        (record(detail="x").to_json().replace('"x"', r'"x\udfff"'), "half of a character"),
     ],
 )
 def test_a_malformed_line_is_one_line_of_error(line: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Which tests of many a commit draws."""
+"""Which tests of many a commit draws by its date."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def items(count: int, *markers: str) -> list[pytest.Item]:
     return cast("list[pytest.Item]", made)
 
 
-def test_a_commit_draws_about_a_quarter_always_the_same_and_the_next_one_others() -> None:
+def test_a_day_draws_about_a_quarter_always_the_same_and_the_next_one_others() -> None:
     many = items(400, "full", "drawn")
-    left = [{one.nodeid for one in tiers.left_out(many, commit)} for commit in ("a", "a", "b")]
+    left = [{one.nodeid for one in tiers.left_out(many, day)} for day in ("a", "a", "b")]
     assert 260 < len(left[0]) < 340
     assert left[0] == left[1]
     assert 180 < len(left[0] & left[2]) < 270
@@ -33,21 +33,21 @@ def test_what_is_not_one_of_many_is_never_left_out() -> None:
     assert not tiers.left_out(items(400, "full"), "a")
 
 
-def test_without_git_there_is_no_commit_and_the_draw_is_still_one(tmp_path: Path) -> None:
-    assert tiers.commit(tmp_path) == ""
+def test_without_git_there_is_no_date_and_the_draw_is_still_one(tmp_path: Path) -> None:
+    assert tiers.day_of(tmp_path) == ""
     assert 260 < len(tiers.left_out(items(400, "full", "drawn"), "")) < 340
-    assert len(tiers.commit(Path(__file__).parent)) in (0, 40)
+    assert len(tiers.day_of(Path(__file__).parent)) in (0, 10)
 
 
-def test_of_two_kinds_a_commit_tries_one_first_and_the_others_in_full(
+def test_of_two_kinds_a_day_tries_one_first_and_the_others_in_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tiers, "_kind", lambda item: item.nodeid)
     halved = pytest.mark.sampled("case", quick=2).mark
     late = []
-    for commit in ("a", "a", "b"):
+    for day in ("a", "a", "b"):
         marked: dict[str, list[str]] = {f"test[{n}]": [] for n in range(200)}
-        for_commit: list[Any] = [
+        for_day: list[Any] = [
             SimpleNamespace(
                 nodeid=nodeid,
                 get_closest_marker={"sampled": halved}.get,
@@ -55,7 +55,7 @@ def test_of_two_kinds_a_commit_tries_one_first_and_the_others_in_full(
             )
             for nodeid, markers in marked.items()
         ]
-        tiers.assign(for_commit, commit)
+        tiers.assign(for_day, day)
         assert all(markers in ([], ["full"]) for markers in marked.values())  # none is left out
         late.append({nodeid for nodeid, markers in marked.items() if markers})
     assert 70 < len(late[0]) < 130

@@ -7,10 +7,11 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled("case", by="caught_by")    # a value of the parameter has the kind
     @pytest.mark.sampled("backend")                 # the parameter is the kind
     @pytest.mark.sampled()                          # all cases are of one kind
-    @pytest.mark.sampled("case", quick=2)           # of two kinds a commit tries one in `make test`
+    @pytest.mark.sampled("case", quick=2)           # of two kinds a day tries one in `make test`
 
-Of those that are full because there are many a commit draws a quarter, by its hash, and the next
-one others. `make test-all` runs them all, as does pytest without `--drawn`.
+Of those that are full because there are many a commit draws a quarter, by its date: what mends a test
+that failed is judged by the same tests, and tomorrow's commits draw others. `make test-all` runs them
+all, as does pytest without `--drawn`.
 
     @pytest.mark.drawn                              # full by itself, and one of many
 """
@@ -31,13 +32,13 @@ from portkern.testing import BackendContract
 
 #: All kernels in all dtypes and on all architectures. Without it they take turns.
 EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
-#: A commit draws one of so many.
+#: A day draws one of so many.
 DRAWN_OF = 4
 #: The fixture of the contract's tests that run kernels; those without it are cheap.
 _RUNS = "running"
 
 
-def assign(items: Iterable[pytest.Item], commit: str) -> None:
+def assign(items: Iterable[pytest.Item], day: str) -> None:
     """Mark as full what is not the first case of its kind. The order is the files' own."""
     seen: set[Hashable] = set()
     for item in items:
@@ -47,23 +48,23 @@ def assign(items: Iterable[pytest.Item], commit: str) -> None:
         if kind in seen:
             item.add_marker("full")
             item.add_marker("drawn")
-        elif not _draws(commit, item, _quick_of(item)):
+        elif not _draws(day, item, _quick_of(item)):
             item.add_marker("full")
         seen.add(kind)
 
 
-def left_out(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
-    """Of those that are marked ``drawn``, what other commits draw."""
+def left_out(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
+    """Those marked ``drawn`` that other days draw."""
     return [
         item
         for item in items
-        if item.get_closest_marker("drawn") and not _draws(commit, item, DRAWN_OF)
+        if item.get_closest_marker("drawn") and not _draws(day, item, DRAWN_OF)
     ]
 
 
-def _draws(commit: str, item: pytest.Item, of: int) -> bool:
-    """Whether the item is one of those that the commit draws, which are one of ``of``."""
-    return hashlib.sha256(f"{commit} {item.nodeid}".encode()).digest()[0] % of == 0
+def _draws(day: str, item: pytest.Item, of: int) -> bool:
+    """Whether the day draws the item, as it does one of ``of``."""
+    return hashlib.sha256(f"{day} {item.nodeid}".encode()).digest()[0] % of == 0
 
 
 def _quick_of(item: pytest.Item) -> int:
@@ -71,9 +72,9 @@ def _quick_of(item: pytest.Item) -> int:
     return int(mark.kwargs.get("quick", 1)) if mark else 1
 
 
-def commit(root: Path) -> str:
-    """The hash of the checkout's commit; empty where there is none."""
-    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+def day_of(root: Path) -> str:
+    """The date of the checkout's commit, as in 2026-11-29; empty where there is none."""
+    command = ["git", "-C", str(root), "show", "--no-patch", "--format=%cs", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
