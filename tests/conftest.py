@@ -102,7 +102,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--drawn",
         action="store_true",
-        help="of tests that are full because there are many, the quarter that this commit's date draws",
+        help="of tests that are full because there are many, the quarter of this commit's date",
     )
 
 

@@ -9,9 +9,9 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled()                          # all cases are of one kind
     @pytest.mark.sampled("case", quick=2)           # of two kinds a day tries one in `make test`
 
-Of those that are full because there are many a commit draws a quarter, by its date: what mends a test
-that failed is judged by the same tests, and tomorrow's commits draw others. `make test-all` runs them
-all, as does pytest without `--drawn`.
+Of those that are full because there are many a commit draws a quarter, by its date: what mends a
+test that failed is judged by the same tests, and tomorrow's commits draw others. `make test-all`
+runs them all, as does pytest without `--drawn`.
 
     @pytest.mark.drawn                              # full by itself, and one of many
 """
