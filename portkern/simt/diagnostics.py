@@ -67,6 +67,10 @@ CODES: dict[str, Code] = {
     "SX115": Code("an output that no device code wrote", "write it in a kernel"),
     "SX116": Code("host code had the data", "compute it in a kernel"),
     "SX117": Code("device heap memory that was never freed", "free it in a kernel", _NOTE),
+    "SX118": Code(
+        "a variable that is not the device's, where a symbol is asked for",
+        "rename the host's variable, which hides the __device__ or __constant__ one",
+    ),
     # -- races
     "SX201": Code("race on shared memory", "put a barrier between the accesses"),
     "SX202": Code("race on global memory within a block", "put a barrier between the accesses"),

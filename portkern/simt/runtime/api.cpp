@@ -420,23 +420,29 @@ int fill_2d(void* p, size_t pitch, int byte, size_t width, size_t rows, void* st
     return success;
 }
 
-int symbol_address(void** p, Symbol symbol) {
+namespace {
+
+// success, or what is wrong with `bytes` of it at `offset`
+int look_at(Symbol s, size_t bytes, size_t offset, Site at) {
+    if (!can_be_symbol(s.at)) {
+        finding(118, at, "%p is the host's: a local variable, or the heap", s.at);
+        return invalid_symbol;
+    }
+    if (offset <= s.bytes && bytes <= s.bytes - offset) return success;
+    finding(101, at, "%zu bytes at offset %zu of a variable of %zu bytes", bytes, offset, s.bytes);
+    return invalid_value;
+}
+
+}  // namespace
+
+int symbol_address(void** p, Symbol symbol, Site at) {
     if (const int error = enter()) return finish(error);
+    if (const int error = look_at(symbol, 0, 0, at)) return finish(error);
     std::lock_guard<std::mutex> guard(lock);
     kept().symbols[static_cast<const char*>(symbol.at)] = symbol.bytes;
     *p = const_cast<void*>(symbol.at);
     return success;
 }
-
-namespace {
-
-bool within(Symbol s, size_t bytes, size_t offset, Site at) {
-    if (offset <= s.bytes && bytes <= s.bytes - offset) return true;
-    finding(101, at, "%zu bytes at offset %zu of a variable of %zu bytes", bytes, offset, s.bytes);
-    return false;
-}
-
-}  // namespace
 
 int copy_to_symbol(Symbol to, const void* from, size_t bytes, size_t offset, Copy kind,
                    void* stream, Site at) {
@@ -446,7 +452,7 @@ int copy_to_symbol(Symbol to, const void* from, size_t bytes, size_t offset, Cop
         return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (kind == Copy::to_host || kind == Copy::host_to_host) return finish(invalid_direction);
-    if (!within(to, bytes, offset, at)) return finish(invalid_value);
+    if (const int error = look_at(to, bytes, offset, at)) return finish(error);
     const auto check = kind == Copy::to_device ? on_host : kind == Copy::any ? anywhere : on_device;
     if (!check(from, bytes, "read", at)) return finish(invalid_value);
     const DeviceWork work;
@@ -463,7 +469,7 @@ int copy_from_symbol(void* to, Symbol from, size_t bytes, size_t offset, Copy ki
         return success;
     if (const int error = enter_on(stream)) return finish(error);
     if (kind == Copy::to_device || kind == Copy::host_to_host) return finish(invalid_direction);
-    if (!within(from, bytes, offset, at)) return finish(invalid_value);
+    if (const int error = look_at(from, bytes, offset, at)) return finish(error);
     const auto check = kind == Copy::to_host ? on_host : kind == Copy::any ? anywhere : on_device;
     if (!check(to, bytes, "written", at)) return finish(invalid_value);
     const DeviceWork work;

@@ -24,6 +24,7 @@ struct Module {
     std::map<uintptr_t, std::string> functions;  // by offset from the module's base
     std::set<std::string> names;
     std::vector<std::pair<uintptr_t, uintptr_t>> constants;  // begin and end of each section
+    std::vector<std::pair<uintptr_t, uintptr_t>> local;      // static variables of functions
 };
 
 std::vector<char> read_file(const char* path) {
@@ -71,8 +72,13 @@ void read_symbols(Module& module, const std::vector<char>& file, const ElfW(Shdr
                   const ElfW(Shdr)& strings) {
     const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(file.data() + table.sh_offset);
     for (size_t i = 0; i < table.sh_size / sizeof(ElfW(Sym)); ++i) {
-        if ((symbols[i].st_info & 15) != STT_FUNC || !symbols[i].st_value) continue;
+        if (!symbols[i].st_value) continue;
         const char* name = file.data() + strings.sh_offset + symbols[i].st_name;
+        const int type = symbols[i].st_info & 15;
+        if (type == STT_OBJECT && !strncmp(name, "_ZZ", 3))
+            module.local.emplace_back(symbols[i].st_value,
+                                      symbols[i].st_value + symbols[i].st_size);
+        if (type != STT_FUNC) continue;
         const std::string plain = last_name(without_signature(demangle(name)));
         module.functions[symbols[i].st_value] = plain;
         module.names.insert(plain);
@@ -144,15 +150,31 @@ std::string function_at(const void* code) {
     return found == module.functions.end() ? "" : found->second;
 }
 
+namespace {
+
+bool touches(const std::vector<std::pair<uintptr_t, uintptr_t>>& places, uintptr_t begin,
+             size_t bytes) {
+    for (auto [first, last] : places)
+        if (begin < last && first < begin + bytes) return true;
+    return false;
+}
+
+}  // namespace
+
 bool is_constant(const void* p, size_t bytes) {
     Dl_info info;
     link_map* loaded = nullptr;
     if (!dladdr1(p, &info, reinterpret_cast<void**>(&loaded), RTLD_DL_LINKMAP)) return false;
-    const uintptr_t begin = (uintptr_t)p - loaded->l_addr;
     std::lock_guard<std::mutex> guard(lock);
-    for (auto [first, last] : module_of(info).constants)
-        if (begin < last && first < begin + bytes) return true;
-    return false;
+    return touches(module_of(info).constants, (uintptr_t)p - loaded->l_addr, bytes);
+}
+
+bool can_be_symbol(const void* p) {
+    Dl_info info;
+    link_map* loaded = nullptr;
+    if (!dladdr1(p, &info, reinterpret_cast<void**>(&loaded), RTLD_DL_LINKMAP)) return false;
+    std::lock_guard<std::mutex> guard(lock);
+    return !touches(module_of(info).local, (uintptr_t)p - loaded->l_addr, 1);
 }
 
 bool defines_function(const void* code, const std::string& name) {

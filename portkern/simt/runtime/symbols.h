@@ -11,6 +11,9 @@ std::string function_at(const void* code);
 bool defines_function(const void* code, const std::string& name);
 // Whether __constant__ variables (see language.h) have any of these bytes.
 bool is_constant(const void* p, size_t bytes);
+// Whether a variable of the device can be here: not on the host's stack or heap, nor a static one
+// of a function.
+bool can_be_symbol(const void* p);
 // The last name in an expression that calls a kernel: "ns::scale<float, 4>" is "scale".
 std::string last_name(const std::string& expression);
 

@@ -4,6 +4,27 @@
 
 __device__ int four[4];
 
+static cudaError_t fill(const void* symbol, const float* from, size_t bytes) {
+    return cudaMemcpyToSymbol(symbol, from, bytes);
+}
+
+struct Scale {
+    int four[4];
+    cudaError_t fill(const float* from) { return cudaMemcpyToSymbol(four, from, 16); }  // SX118
+};
+
+static void hidden_by_the_host(const float* host) {
+    int four[4];
+    EXPECT(cudaMemcpyToSymbol(four, host, 16) == cudaErrorInvalidSymbol);  // SX118
+    static int hits;
+    EXPECT(cudaMemcpyFromSymbol(four, hits, 4) == cudaErrorInvalidSymbol);  // SX118
+    int* pointer = &::four[0];
+    void* at;
+    EXPECT(cudaGetSymbolAddress(&at, pointer) == cudaErrorInvalidSymbol);  // SX118
+    EXPECT(Scale().fill(host) == cudaErrorInvalidSymbol);
+    EXPECT(fill(::four, host, 16) == cudaSuccess);
+}
+
 int main() {
     float host[8] = {};
     float* a;
@@ -17,6 +38,7 @@ int main() {
     EXPECT(cudaMemset(nullptr, 0, 16) == cudaErrorInvalidValue);  // SX112
     EXPECT(cudaMemcpyToSymbol(four, host, 20) == cudaErrorInvalidValue);  // SX101
     EXPECT(cudaMemcpyFromSymbol(host, four, 8, 12) == cudaErrorInvalidValue);  // SX101
+    hidden_by_the_host(host);
     EXPECT(cudaMemPrefetchAsync(a, 16, 0) == cudaErrorInvalidValue);  // SX104
     EXPECT(cudaMemcpy(nullptr, a, 16, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
     EXPECT(cudaMemcpyToSymbol(four, host, 4, 0, cudaMemcpyDeviceToHost) ==

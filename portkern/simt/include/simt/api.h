@@ -58,7 +58,9 @@ template <class T>
 static inline Symbol symbol(const T& variable) {
     return {(const void*)&variable, sizeof(T)};
 }
-SIMT_API int symbol_address(void** p, Symbol symbol);
+// The variable at an address, which the caller passed on as a pointer: its size is not known.
+static inline Symbol symbol(const void* variable) { return {variable, (size_t)-1}; }
+SIMT_API int symbol_address(void** p, Symbol symbol, Site at);
 SIMT_API int copy_to_symbol(Symbol to, const void* from, size_t bytes, size_t offset, Copy kind,
                             void* stream, Site at);
 SIMT_API int copy_from_symbol(void* to, Symbol from, size_t bytes, size_t offset, Copy kind,

@@ -231,8 +231,8 @@ SIMT_CALL(MemcpyFromSymbolAsync)(void* to, const T& symbol, size_t bytes, size_t
                                     (::simt::api::Copy)kind, (void*)stream, at));
 }
 template <class T>
-SIMT_CALL(GetSymbolAddress)(void** p, const T& symbol) {
-    return SIMT_DO(symbol_address(p, ::simt::api::symbol(symbol)));
+SIMT_CALL(GetSymbolAddress)(void** p, const T& symbol, SIMT_AT) {
+    return SIMT_DO(symbol_address(p, ::simt::api::symbol(symbol), at));
 }
 template <class T>
 SIMT_CALL(GetSymbolSize)(size_t* bytes, const T&) {
