@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ MOST_BYTES: Final = 64 << 20
 MOST_LEVELS: Final = 100
 #: Values in a YAML document when each alias is what it stands for.
 MOST_VALUES: Final = 1_000_000
+#: What may be half of a character: as an escape, or as it is.
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 #: Digits of one number; more take Python quadratic time.
 _MOST_DIGITS: Final = 400
 
@@ -58,11 +61,20 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def json_value(text: str | bytes) -> Any:
-    """What a JSON text says. Raises Malformed."""
+    """What a JSON text says. Raises Malformed, also for half of a character, which JSON can spell
+    and no file can hold (RFC 8259 §8.2)."""
     if len(text) > MOST_BYTES:
         raise Malformed(f"it is larger than {MOST_BYTES >> 20} MiB")
     try:
-        return json.loads(text, parse_int=_integer)
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        value = json.loads(text, parse_int=_integer)
+        if _HALF.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise Malformed(f"{half} is half of a character; expected both halves or neither") from None
     except RecursionError:
         raise Malformed("it is nested too deep") from None
     except Malformed:
