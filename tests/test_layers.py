@@ -20,7 +20,7 @@ LAYERS = [
     "evaluator",
     "cells",
     "agent deploy execution project",
-    "port",
+    "learn port",
     "experiment",
     "tracking",
     "cli testing",

@@ -1,0 +1,1 @@
+"""What models learn from: rewards, and trajectories of runs as data sets."""
