@@ -222,7 +222,8 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _identity(cell: Cell) -> tuple[str, str]:
-    """What a build depends on within one op, apart from the architecture's facts."""
+    """The part of a cell that its build depends on within one op, apart from the architecture's
+    facts."""
     assert cell.candidate is not None
     return cell.candidate.digest + cell.dtype, cell.target.name
 

@@ -108,7 +108,7 @@ class Cell:
 
     @cached_property
     def hits(self) -> tuple[guard.Hit, ...]:
-        """What the guard says of the source."""
+        """The guard's findings in the source."""
         if self.candidate is None:
             return ()
         return guard.inspect(self.candidate, guard.GuardPolicy(self.torch_ops, self.op.precision))
@@ -249,10 +249,10 @@ class GivenFiles:
 
 @dataclass(frozen=True)
 class Selection:
-    """What to ask, by name: single names, or the sets ``core``, ``all``, ``host``, ``demo``.
-    ``databases`` are asked for the settings of kernels, the first before the next; ``kernels``
-    stand in for the catalogue. ``elsewhere``: other machines run the cells, so that a backend
-    that cannot work here is no error."""
+    """The cells to ask for, by name: single names, or the sets ``core``, ``all``, ``host``,
+    ``demo``. ``databases`` are asked for the settings of kernels, the first before the next;
+    ``kernels`` stand in for the catalogue. ``elsewhere``: other machines run the cells, so that
+    a backend that cannot work here is no error."""
 
     ops: Sequence[str]
     targets: Sequence[str]
@@ -392,7 +392,8 @@ def default_target(backend: Backend) -> Target:
 
 
 def _require(backends: Sequence[Backend], targets: Sequence[Target]) -> None:
-    """Of several, those that work are run; the report says why the others are not."""
+    """Raises BackendUnavailable if none of the backends works here; of several, the report says
+    why one does not."""
     first: BackendUnavailable | None = None
     for backend in backends:
         probes = [_probe(backend, t) for t in targets if backend.supports(t)]

@@ -1,4 +1,4 @@
-"""What names are declared as, by the nearest declaration before them whose scope reaches them."""
+"""Declarations of names: the nearest one before a use whose scope reaches it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Declarations:
         self._code = code
 
     def of(self, name: int) -> Declared | None:
-        """Of token ``name``; None where the file does not say."""
+        """The declaration of token ``name``; None where the file does not say."""
         code = self._code
         if code.tokens[name].kind is not Kind.NAME:
             return None
@@ -48,7 +48,7 @@ class Declarations:
         return None
 
     def _declared(self, i: int) -> Declared | None:
-        """What token ``i`` is declared as, if it is declared there."""
+        """The declaration that token ``i`` is the name in, if it is one."""
         text, at = self._code.text, i - 1
         if text[i + 1] not in _AFTER_NAME or self._code.directive(i) is not None:
             return None
@@ -151,7 +151,7 @@ class Declarations:
 
     @cached_property
     def _opener(self) -> list[int]:
-        """Of each token the innermost bracket that is open before it; -1: none."""
+        """For each token the innermost bracket that is open before it; -1: none."""
         openers, open_ = [], [-1]
         for i, partner in enumerate(self._code.partner):
             while 0 <= partner < i and len(open_) > 1 and open_[-1] >= partner:

@@ -1,4 +1,4 @@
-"""What the preprocessor makes of the uses of macros, as words without line breaks."""
+"""The expansion of uses of macros by the preprocessor, as words without line breaks."""
 
 from __future__ import annotations
 

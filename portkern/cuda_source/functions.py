@@ -154,7 +154,7 @@ def _is_name(source: SourceMap, i: int) -> bool:
 
 
 def _parameters(source: SourceMap, first: int, last: int) -> tuple[int, int, int] | None:
-    """Of a function definition: its parameters' parentheses and its body's brace."""
+    """The places of a function definition's parentheses (parameters) and brace (body)."""
     code, text = source.code, source.code.text
     groups: list[tuple[int, int]] = []
     i = first

@@ -119,7 +119,8 @@ def _meant(source: SourceMap, at: int, launch: Launch) -> Iterable[tuple[str, tu
 
 
 def _values(code: SourceCode, i: int, last: int) -> Iterator[Range]:
-    """What the variable at token ``i`` is given there: of a choice both, of an array each."""
+    """The values that the variable at token ``i`` is given there: both of a choice, each of an
+    array."""
     text, at = code.text, i + 1
     if text[i - 1] == "*" and text[at] == ")" and text[at + 1] == "(":  # void (*f)(int) = …
         at = code.partner[at + 1] + 1
@@ -279,8 +280,8 @@ def _call(source: SourceMap, i: int) -> Launch | None:
 
 
 def _configuration(source: SourceMap, at: int, given: Range) -> list[str]:
-    """What the same function last gave the fields of ``cudaLaunchConfig_t``: by its initializer,
-    or one by one."""
+    """The last values that the same function gave the fields of ``cudaLaunchConfig_t``: by its
+    initializer, or one by one."""
     code, text = source.code, source.code.text
     names = [i for i in range(*given) if code.tokens[i].kind is Kind.NAME]
     found = [""] * len(_FIELDS)
@@ -306,7 +307,7 @@ def _configuration(source: SourceMap, at: int, given: Range) -> list[str]:
 
 
 def _pointed(source: SourceMap, at: int, array: Range) -> list[str]:
-    """What ``void* args[] = {&a, &b}`` of the same function points to."""
+    """The variables that ``void* args[] = {&a, &b}`` of the same function points to."""
     code, text = source.code, source.code.text
     name = text[array[0]] if array[1] - array[0] == 1 else ""
     first, _ = source.body(at)

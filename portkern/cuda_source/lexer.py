@@ -110,7 +110,8 @@ State = TypeVar("State")
 
 
 class Branches(Generic[State]):
-    """What a reader knew at each #if: every branch starts from there; `#if 0` teaches nothing."""
+    """The state of a reader at each #if: every branch starts from it, and `#if 0` changes
+    nothing."""
 
     def __init__(self) -> None:
         self._saved: list[tuple[State, bool]] = []  # at each open #if; whether the branch is dead
@@ -253,7 +254,7 @@ class SourceCode:
         return texts + self.text[first:last]
 
     def macro(self, d: Directive, conditional: bool) -> Macro:
-        """What the #define ``d`` defines."""
+        """The macro that the #define ``d`` defines."""
         name = self.text[d.begin + 2] if d.begin + 2 < d.end else ""
         body = tuple(self.tokens[d.body : d.end])
         if d.body <= d.begin + 3:

@@ -1,4 +1,4 @@
-"""What a source declares names as: types, templates, or anything else."""
+"""The kinds of a source's names: types, templates, or anything else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def together(names: Iterable[DeclaredNames]) -> DeclaredNames:
 
 
 def declared_names(code: SourceCode) -> DeclaredNames:
-    """Those of all scopes and branches; a template's own parameters are not there."""
+    """The names declared in all scopes and branches, without a template's own parameters."""
     types: set[str] = set()
     templates: set[str] = set()
     others: set[str] = set()
@@ -90,7 +90,7 @@ def _typedef(code: SourceCode, i: int) -> tuple[str, int]:
 
 
 def _templated(code: SourceCode, i: int) -> set[str]:
-    """What the template that begins at ``i`` is of: a class, an alias or a function."""
+    """The names that the template beginning at ``i`` declares: a class, an alias or a function."""
     text, close = code.text, code.close_angle(i + 1, len(code.text))
     j = close + 1
     while 0 < close and j < len(text) - 1 and text[j] not in (";", "{", "}"):

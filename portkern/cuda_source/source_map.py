@@ -68,7 +68,7 @@ class SourceMap:
 
     @cached_property
     def _defined(self) -> dict[str, list[tuple[int, Macro | None]]]:
-        """What is defined by each name, and where, in order; None: it is undefined there."""
+        """The definitions of each macro and their places, in order; None: it is undefined there."""
         code, defined = self.code, dict[str, list[tuple[int, Macro | None]]]()
         for d in code.directives:
             if d.name not in ("define", "undef") or d.end < d.begin + 3 or self.is_dead(d.begin):
@@ -187,7 +187,7 @@ class SourceMap:
     # ---- lists -------------------------------------------------------------------------------
 
     def tokens(self, first: int, last: int) -> list[Token]:
-        """Those of the range that are no directive's, unless it lies in one."""
+        """The tokens of the range, without those of directives, unless it lies in one."""
         code = self.code
         if not code.has_directive(first, last):
             return code.tokens[first:last]
@@ -201,7 +201,7 @@ class SourceMap:
         return tuple(text for a, b in self.code.split(first, last) if (text := self.flat(a, b)))
 
     def parameters(self, first: int, last: int) -> tuple[Parameter, ...]:
-        """Of a function or a template, between its brackets."""
+        """The parameters of a function or a template, from the tokens between its brackets."""
         listed = (
             _parameter([t for t in self.tokens(a, b) if t.kind is not Kind.END])
             for a, b in self._declarations(first, last)
@@ -244,7 +244,7 @@ def _parameter(tokens: list[Token]) -> Parameter | None:
 
 
 def _default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
-    """What stands before it, and itself."""
+    """The tokens before a default value, and those of the value."""
     depth = 0
     for n, token in enumerate(tokens):
         depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))

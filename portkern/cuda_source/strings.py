@@ -35,13 +35,13 @@ class KernelText:
 
 
 def of_cxx(text: str) -> tuple[KernelText, ...]:
-    """Of a file of C++, in order."""
+    """The kernels in strings of a C++ file, in order."""
     return tuple(_of_cxx(text)) if "__global__" in text else ()
 
 
 def of_python(text: str) -> tuple[KernelText, ...]:
-    """Of a file of Python, in order, with kernels of Numba, which have no source that a port could
-    read; what does not parse has none."""
+    """The kernels in strings of a Python file, in order, with kernels of Numba, which have no
+    source that a port could read; a file that does not parse has none."""
     found = list(_of_numba(text))
     try:
         found += _of_python(text) if "__global__" in text else ()
@@ -101,7 +101,8 @@ def _of_cxx(text: str) -> Iterator[KernelText]:
 
 
 def _plain(literal: str) -> str:
-    """What a literal stands for, about: the kernel in it is to be found, not compiled."""
+    """The text that a literal stands for, roughly: the kernel in it has to be found, not
+    compiled."""
     text = literal[literal.find('"') + 1 : -1]
     return _ESCAPE.sub(lambda m: {"\\n": "\n", '\\"': '"'}.get(m[0], " "), text)
 

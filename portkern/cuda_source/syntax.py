@@ -84,13 +84,13 @@ class Syntax:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Those that uses of macros make are there too, each where the use is."""
+        """The kernels of the file, with those that uses of macros make, each where the use is."""
         own = [self._kernel(f) for f in self.functions if f.kernel and not f.in_macro]
         return tuple(sorted([*own, *self._made()], key=lambda kernel: kernel.start))
 
     @cached_property
     def macro_kernels(self) -> tuple[Kernel, ...]:
-        """Those that a macro's body defines; their names may be the macro's parameters."""
+        """The kernels that macros' bodies define; their names may be the macros' parameters."""
         return tuple(self._kernel(f) for f in self.functions if f.kernel and f.in_macro)
 
     @cached_property
@@ -179,8 +179,8 @@ class Syntax:
         return tree.text(node)
 
     def nodes(self, *types: str) -> Iterator[Node]:
-        """Those of the types (all, when none is named) in reading order, without comments and
-        what ``#if 0`` takes out."""
+        """The nodes of the types (all, when none is named) in reading order, without comments
+        and what ``#if 0`` takes out."""
         return tree.nodes(self.root, *types)
 
     def span(self, node: Node) -> tuple[int, int]:

@@ -24,8 +24,8 @@ def text(node: Node | None) -> str:
 
 
 def nodes(node: Node, *types: str) -> Iterator[Node]:
-    """Those of the types (all, when none is named) in reading order, without comments and what
-    ``#if 0`` takes out."""
+    """The nodes of the types (all, when none is named) in reading order, without comments and
+    what ``#if 0`` takes out."""
     stack = [node]
     while stack:
         node = stack.pop()

@@ -222,7 +222,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
 def _document(
     operators: Sequence[Operator], found: Table, built: Sequence[_Built], options: LibraryOptions
 ) -> dict[str, Any]:
-    """What the library reads when it is imported, and where it all came from."""
+    """The table that the library reads when it is imported, with where each entry came from."""
     numbers = {one.op.name: place for place, one in enumerate(operators)}
     places = {one.kernel: place for place, one in enumerate(built)}
     cells = [cell for cell in found.cells if cell.kernel in places]

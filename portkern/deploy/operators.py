@@ -60,7 +60,7 @@ class Operator:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What a decision depends on: lengths, then whole numbers among the scalars."""
+        """The names that a decision depends on: lengths, then whole numbers among the scalars."""
         return (*self.op.signature.axes, *self.whole)
 
     @property

@@ -75,7 +75,8 @@ class _Variant:
 
 @dataclass
 class _Arguments:
-    """What a call is made of, as it is read: ``shapes`` and ``dtypes`` of its tensors in order."""
+    """The arguments of a call, as they are read: ``shapes`` and ``dtypes`` of its tensors in
+    order."""
 
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     dtypes: list[str] = field(default_factory=list)
@@ -140,8 +141,8 @@ class _Arguments:
 
 
 def read(path: Path) -> list[Item]:
-    """Of a ``.txt`` trace, of rows, or of a folder of either. Raises ConfigError where there are
-    no calls."""
+    """Reads a ``.txt`` trace, rows, or a folder of either. Raises ConfigError where there are no
+    calls."""
     variants: dict[tuple[str, str, tuple[str, ...], tuple[int, ...]], _Variant] = {}
     bad: list[Item] = []
     for place, operator, arguments in _calls(path):
@@ -207,7 +208,7 @@ def _add(
 
 
 def _given(arguments: str) -> tuple[str, _Arguments]:
-    """Of ``((…), {…})``. Raises ConfigError."""
+    """Parses the arguments of ``((…), {…})``. Raises ConfigError."""
     try:
         tree = ast.parse(arguments.strip().strip("'\""), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -16,8 +16,8 @@ NOTES = "portkern.json"
 
 
 def write(kernels: Sequence[KernelRecords], export: Export) -> None:
-    """Of each operator the kernels that passed whatever they were evaluated on, the fastest first:
-    BackendBench takes the first. Raises StorageError."""
+    """Writes for each operator the kernels that passed whatever they were evaluated on, the
+    fastest first: BackendBench takes the first. Raises StorageError."""
     written: dict[str, list[dict[str, object]]] = {}
     for kernel in sorted(kernels, key=_speed, reverse=True):
         item = f"{kernel.name} {kernel.dtype}"

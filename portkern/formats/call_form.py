@@ -1,6 +1,6 @@
-"""What a function of tensors finds out about its arguments before a kernel gets their pointers: the
-length of each axis, and that every input has the sizes, dtype and device that go with them. As
-text, in Python and in C++."""
+"""Text in Python and C++ with which a function of tensors checks its arguments before a kernel
+gets their pointers: the length of each axis, and that every input has the sizes, dtype and
+device that go with them."""
 
 from __future__ import annotations
 

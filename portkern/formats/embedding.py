@@ -54,7 +54,8 @@ def parse(text: str, what: str) -> ast.Module:
 
 
 def _deeper(tree: ast.AST, levels: int) -> bool:
-    """What is as deep can be read, and not written again: Python's stack ends."""
+    """Whether a tree is deeper than ``levels``: such a one can be read, and not written again,
+    as Python's stack ends."""
     level: list[ast.AST] = [tree]
     for _ in range(levels):
         level = [child for node in level for child in ast.iter_child_nodes(node)]

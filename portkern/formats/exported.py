@@ -1,4 +1,4 @@
-"""What an export is made of and what became of it: items that fit, and the others with a reason."""
+"""Parts of an export and their outcome: items that fit, and the others with a reason."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class KernelRecords:
 
     @property
     def name(self) -> str:
-        """Of the kernel among all of its run."""
+        """The kernel's name among all of its run."""
         parts = (self.candidate.op, self.variant, self.candidate.backend, self.candidate.digest[:8])
         return "_".join(filter(None, parts))
 
     @property
     def variant(self) -> str:
-        """What tells it from other kernels of its op and backend, as a part of names."""
+        """The part of a name that tells the kernel from others of its op and backend."""
         return re.sub(r"\W+", "_", self.candidate.variant, flags=re.ASCII).strip("_")
 
     @property

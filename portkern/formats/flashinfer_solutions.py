@@ -17,7 +17,8 @@ from portkern.spec.from_torch.names import identifier
 
 
 def project(folder: Path) -> KernelProject:
-    """Of ``solutions`` and ``definitions`` in it. Raises ConfigError where there are none."""
+    """Reads ``solutions`` and ``definitions`` in a folder. Raises ConfigError where there are
+    none."""
     files = sorted(folder.glob("solutions/**/*.json"))
     if not files:
         raise ConfigError(f"No solutions/**/*.json in {folder}; expected a trace set")

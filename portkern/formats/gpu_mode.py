@@ -62,7 +62,7 @@ def {name}(*data):
 
 
 def read(path: Path) -> list[Item]:
-    """Of all ``task.yml`` below a folder, or of one. Raises ConfigError where there is none."""
+    """Reads all ``task.yml`` below a folder, or one. Raises ConfigError where there is none."""
     files = [path] if path.is_file() else sorted(path.rglob("task.yml"))
     if not files:
         raise ConfigError(

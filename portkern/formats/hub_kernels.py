@@ -235,7 +235,7 @@ def _package(op: Op, module: str) -> str:
 
 
 def _readme(name: str, kernels: Sequence[KernelRecords]) -> str:
-    """What became of the kernels, cell by cell."""
+    """The text of the package's README: the outcome of the kernels, cell by cell."""
     lines = [
         f"# {name}\n",
         f"{kernels[0].op.op.description or kernels[0].op.op.name}\n",

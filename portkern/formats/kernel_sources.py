@@ -37,7 +37,7 @@ class KernelSources:
 
     @property
     def store(self) -> SourceStore:
-        """Of the run."""
+        """The store of the run's sources."""
         return SourceStore(self.run / source_store.FOLDER)
 
     def of(self, records: Sequence[Record]) -> dict[str, Candidate | str]:

@@ -16,7 +16,7 @@ from portkern.guard.tree import constant
 
 @dataclass
 class Lookups:
-    """What a source's parts say, in any order; ``hits`` once all have been seen."""
+    """Facts about a source's parts, seen in any order; ``hits`` once all have been seen."""
 
     by_text: bool = False
     of_own_names: bool = False

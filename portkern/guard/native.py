@@ -72,7 +72,7 @@ def _defined(root: Node) -> Iterator[str]:
 
 
 def _own_macros(roots: Iterable[Node]) -> set[str]:
-    """Those that the source defines whatever else is defined, and does not ask for."""
+    """The macros that the source defines whatever else is defined, and does not ask for."""
     asked: set[str] = set()
     own: set[str] = set()
     for node in (node for root in roots for node in tree.nodes(root)):

@@ -77,7 +77,7 @@ def read(tree: ast.Module, language: str, entry: str, *, module: bool = False) -
 
 @dataclass
 class _Scope:
-    """What names stand for: a dotted name, or None for something of the source's own."""
+    """Meanings of names: a dotted name, or None for something of the source's own."""
 
     parent: _Scope | None = None
     names: dict[str, str | None] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Scope:
         return f"builtins.{name}" if hasattr(builtins, name) else None
 
     def bind(self, name: str, target: str | None) -> None:
-        """What was once an alias stays one: ``torch = None`` may be in the other branch."""
+        """Binds a name; an alias stays one, as ``torch = None`` may be in the other branch."""
         if target is not None or self.names.get(name) is None:
             self.names[name] = target
 
@@ -165,7 +165,7 @@ class _Reader(ast.NodeVisitor):
         return None
 
     def _result(self, call: ast.Call) -> str | None:
-        """What a call returns, where that is a module or a part of one."""
+        """The result of a call, where that is a module or a part of one."""
         function = self.name(call.func)
         first = _first_text(call)
         if function in _IMPORTERS and first:
@@ -263,7 +263,7 @@ class _Reader(ast.NodeVisitor):
     # scopes
 
     def visit_If(self, node: ast.If) -> None:
-        """What stands under ``if __name__ == "__main__"`` never runs here."""
+        """Skips what stands under ``if __name__ == "__main__"``, which never runs here."""
         if is_main(node.test) and "__name__" not in self.scope.names:
             self._visit_all(node.orelse)
         else:
@@ -597,7 +597,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _join(base: str | None, attribute: str) -> str | None:
-    """What an attribute is: that of a module that others import, the module itself."""
+    """The full name of an attribute; for a module that others import, the module itself."""
     if base is None:
         return None
     if attribute in rules.REEXPORTED and not base.startswith(_LIBRARY):

@@ -1,4 +1,4 @@
-"""What the guard looks for, as data: the rules, and the names that lead to each."""
+"""The guard's rules as data, with the names that lead to each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What of portkern a kernel written in Python may import: the functions that a backend shares."""
+"""The parts of portkern that a kernel written in Python may import: the functions that a backend
+shares."""
 
 from __future__ import annotations
 

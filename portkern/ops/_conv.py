@@ -1,4 +1,4 @@
-"""What the convolutions share."""
+"""Functions that the convolutions share."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class ExpectedCell:
 
 @dataclass(frozen=True)
 class Sets:
-    """What names of sets stand for."""
+    """The members of each named set."""
 
     ops: Mapping[str, Sequence[str]]
     targets: Mapping[str, Sequence[str]]

@@ -20,8 +20,8 @@ from portkern.spec.safe_name import short
 
 @dataclass(frozen=True)
 class Problem:
-    """Of one item; the others go on. ``place`` is a file, or a line of one. One that is only a
-    ``note`` is about a file that may be no kernel."""
+    """A problem with one item; the others go on. ``place`` is a file, or a line of one. One that
+    is only a ``note`` is about a file that may be no kernel."""
 
     place: str
     text: str
@@ -84,7 +84,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all kernels: ``known`` ops, and what is added to each native one's own.
+    """Settings for all kernels: ``known`` ops, and what is added to each native one's own.
     ``operators`` are files that define ops, and no kernels."""
 
     root: Path
@@ -95,7 +95,7 @@ class Settings:
 
 
 def read(name: str, items: Sequence[Item], settings: Settings) -> OwnKernels:
-    """What cannot be read is among the problems."""
+    """Reads the kernels; what cannot be read is among the problems."""
     own = OwnKernels(name, settings.root)
     unmatched: dict[Path, Problem] = {}
     for item in items:
@@ -249,7 +249,8 @@ def _candidate(
 def _companions(
     file: Path, text: str, language: str, backend: Backend, item: Item, settings: Settings
 ) -> Companions:
-    """What holds for all kernels is no matter of a language whose sources stand alone."""
+    """The include folders, sources and defines of a kernel; for a language whose sources stand
+    alone, the settings for all kernels do not matter."""
     entry, able = item.entry, language in backend.companions
     include = _folders(entry.include, item.base)
     sources_ = [_existing(item.base / path, path) for path in entry.sources]

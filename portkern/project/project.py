@@ -49,7 +49,7 @@ class Project:
 
     @property
     def ops(self) -> list[str]:
-        """What it is about: what it lists, else what it has kernels for."""
+        """The project's operators: those it lists, else those it has kernels for."""
         listed = [name for name in self.document.ops if not is_file(name)]
         own = [name for name, path in self.definitions.items()]
         if self.document.ops:
@@ -116,7 +116,7 @@ def _of_folder(path: Path, definitions: Mapping[str, str]) -> Project:
 
 
 def _own(path: Path, settings: Settings) -> OwnKernels:
-    """Of a folder beyond the project's, nothing of the project holds but its operators."""
+    """The kernels in a folder; to one beyond the project's only the project's operators apply."""
     if not path.exists():
         raise ConfigError(f"Got kernels={path}, expected a folder of kernels; there is none")
     root = path if path.is_dir() else path.parent

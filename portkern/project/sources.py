@@ -1,4 +1,4 @@
-"""What a source file is by its name, its place and its text: an op, a variant, backends."""
+"""Classification of a source file by its name, place and text: an op, a variant, backends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a kernel that computes in float32 may err by, derived from the reference alone, for
-operators that declare nothing of their sums.
+"""The error that a kernel computing in float32 may have, derived from the reference alone, for
+operators that declare nothing about their sums.
 
 The reference runs at float64 a few times more, each time with noise after every operation (see
 :mod:`replay`). How far the outputs move, as a standard deviation times :data:`FACTOR`, is
@@ -44,9 +44,9 @@ PRIOR = 4.0
 
 @dataclass(frozen=True)
 class DerivedBudget:
-    """Of each output: by how much an element may differ beyond what the framework's own errors
-    grant (None for integers), and which other integers rounding can bring about. ``unruled`` are
-    the operations that no rule knows; ``problem`` is why nothing could be derived."""
+    """For each output: by how much an element may differ beyond the framework's own errors (None
+    for integers), and which other integers rounding can bring about. ``unruled`` are the
+    operations that no rule knows; ``problem`` is why nothing could be derived."""
 
     allowed: tuple[torch.Tensor | None, ...]
     integers: tuple[tuple[torch.Tensor, ...], ...]
@@ -137,8 +137,8 @@ class Derivation:
         ]
 
     def _stored(self, noise: Any, wide: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """What the framework errs by in 16 bits at few elements, without the luck that one
-        element's own error has. Nothing where it does other operations in the cell's dtype."""
+        """The framework's error in 16 bits at few elements, without the luck that one element's
+        own error has. Nothing where it does other operations in the cell's dtype."""
         from portkern.rounding.replay import Stored, Unlike
 
         dtypes: list[tuple[str, torch.dtype]] = []
@@ -159,8 +159,8 @@ class Derivation:
     def _integers(
         self, trace: Trace, noise: object, wide: Sequence[torch.Tensor], count: int
     ) -> tuple[tuple[torch.Tensor, ...], ...]:
-        """What indices, counts and comparisons come to where a value is within its budget of
-        another. The inputs stay as they are: what hangs on them alone is exact."""
+        """The values that indices, counts and comparisons take where a value is within its
+        budget of another. The inputs stay as they are: what depends on them alone is exact."""
         seen: list[list[torch.Tensor]] = [
             [] if own.is_floating_point() else [want.to(own.dtype)]
             for want, own in zip(self.exact, self.own, strict=True)
@@ -176,7 +176,7 @@ class Derivation:
 
 
 def _is_short(own: torch.Tensor) -> bool:
-    """Of 16 bits and few elements."""
+    """Whether an output has 16 bits and few elements."""
     return own.is_floating_point() and own.itemsize == 2 and own.numel() < FEW_ELEMENTS
 
 

@@ -147,8 +147,8 @@ class Noise:
 
 @dataclass
 class Trace:
-    """What is known of the reference after a run without noise: how large the errors of its sums
-    may be, in the order in which they are made, and how many elements its operations made."""
+    """A run of the reference without noise: how large the errors of its sums may be, in the
+    order in which they are made, and how many elements its operations made."""
 
     sizes: list[Tensor] = field(default_factory=list)
     equals: list[bool] = field(default_factory=list)
@@ -235,7 +235,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _begun(self, out: Tensor, added: tuple[Any, ...]) -> None:
-        """What is added to a product may as well be what its sums began with."""
+        """Counts what is added to a product as a term that its sums may have begun with."""
         if self._product is None or not _is_float(out):
             return
         product, n = self._product
@@ -304,7 +304,7 @@ class Unlike(RuntimeError):
 
 
 def base_name(func: OpOverload) -> str:
-    """Of the operation, in place or not."""
+    """The operation's name, the same in place or not."""
     return str(func.overloadpacket.__name__).rstrip("_")
 
 
@@ -332,7 +332,7 @@ def _is_exact(
 
 @cache
 def _parts_of(func: OpOverload, name: str) -> Callable[..., object] | None:
-    """What the operation is made of, where others compute it by parts."""
+    """The same operation made of simpler ones, where others compute it by parts."""
     if func.namespace not in ("aten", "prims"):
         return None
     if name in _REWRITTEN:

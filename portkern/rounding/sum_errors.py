@@ -79,7 +79,7 @@ def of_sum(
     *_: object,
     **__: object,
 ) -> Tensor:
-    """Of sum, mean and nansum."""
+    """The error of sum, mean and nansum."""
     dims = dims_of(x, dim)
     n = math.prod(x.shape[d] for d in dims)
     if n < 2 or not out.numel():
@@ -99,8 +99,8 @@ def _of_rows(rows: Tensor) -> Tensor:
 
 
 def _to_one_side(rows: Tensor, largest: Tensor) -> Tensor:
-    """What rounding the terms to the partial sums' grid takes from all together, beyond chance:
-    terms below half a step of it are lost, others may all be off to the same side."""
+    """The common loss of a sum's terms, beyond chance, when they are rounded to the partial
+    sums' grid: terms below half a step of it are lost, others may all be off to the same side."""
     chance = CHANCE * math.sqrt(rows.shape[-1])
     binade = torch.exp2(largest.log2().floor_()).clamp_(min=torch.finfo(torch.float64).tiny)
     most = torch.zeros_like(largest)
@@ -275,7 +275,7 @@ def of_distances(func: OpOverload, out: Tensor, a: Tensor, *_: object, **__: obj
 def of_embedding_bag(
     func: OpOverload, out: Tensor, weight: Tensor, indices: Tensor, *rest: Any, **kwargs: object
 ) -> Tensor:
-    """Of the bags' sums or means; of a maximum, 0."""
+    """The error of the bags' sums or means; of a maximum, 0."""
     given = dict(zip(("offsets", "scale", "mode", "sparse", "weights"), rest, strict=False))
     mode = given.get("mode", kwargs.get("mode", 0))
     if mode == 2:

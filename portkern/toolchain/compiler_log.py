@@ -1,4 +1,4 @@
-"""What a compiler said: its messages, and the first that is of the author's own file."""
+"""A compiler's messages, and the first of them about the author's own file."""
 
 from __future__ import annotations
 

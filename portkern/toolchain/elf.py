@@ -1,4 +1,4 @@
-"""What ELF files say, without loading them: loading runs their constructors."""
+"""Facts from ELF files, without loading them: loading runs their constructors."""
 
 from __future__ import annotations
 

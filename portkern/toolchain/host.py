@@ -1,4 +1,4 @@
-"""What hardware this machine has, asked of the system and never of a GPU runtime.
+"""The hardware of this machine, asked of the system and never of a GPU runtime.
 
 The evaluator's process must not create a CUDA context, so NVIDIA's tool and the kernel's sysfs
 answer.
@@ -45,14 +45,15 @@ class Gpu:
 
 
 def machine() -> str:
-    """What this machine is, in words that name no person's host."""
+    """A description of this machine, in words that name no person's host."""
     system = f"{platform.system()} {platform.machine()}"
     return f"{system}, {os.cpu_count()} CPUs, {cpu_name()}"
 
 
 @lru_cache
 def gpus() -> tuple[Gpu, ...]:
-    """Those that the environment's ``*_VISIBLE_DEVICES`` leave, numbered as a process sees them."""
+    """The GPUs that the environment's ``*_VISIBLE_DEVICES`` leave, numbered as a process sees
+    them."""
     nvidia = visible(_nvidia(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     amd = visible(_amd(), os.environ.get("ROCR_VISIBLE_DEVICES"))
     # HIP takes CUDA's variable where its own is not set, and counts what ROCR's has left
@@ -61,8 +62,8 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def visible(listed: Sequence[Gpu], names: str | None) -> list[Gpu]:
-    """Those of ``listed`` that ``names`` chooses, by number or the beginning of a UUID. The first
-    number that is none ends the list, as it does in the drivers."""
+    """The GPUs of ``listed`` that ``names`` chooses, by number or the beginning of a UUID. The
+    first number without a GPU ends the list, as it does in the drivers."""
     if names is None:
         return list(listed)
     chosen: list[Gpu] = []

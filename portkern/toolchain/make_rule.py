@@ -1,4 +1,4 @@
-"""What a compiler says that it included, as a rule for make."""
+"""Reading of a compiler's dependency output (a rule for make), which lists what it included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a Python function returned in the place of its outputs. Used inside the worker."""
+"""Checks of the value that a Python function returned in the place of its outputs. Used inside
+the worker."""
 
 from __future__ import annotations
 

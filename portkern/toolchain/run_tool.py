@@ -131,8 +131,8 @@ def package_version(distribution: str) -> str | None:
 
 
 def import_root(folder: Path) -> Path:
-    """What a module in ``folder`` is imported from: the folder above its outermost package, of
-    which a folder may do without a file of its own."""
+    """The folder that a module in ``folder`` is imported from: the one above its outermost
+    package; a folder may be a package without a file of its own."""
     while folder != folder.parent and any(
         (each / "__init__.py").is_file() for each in (folder, folder.parent)
     ):

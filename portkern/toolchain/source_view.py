@@ -1,4 +1,4 @@
-"""What of a machine's files a stranger's source may name: its own tree, and no more.
+"""The files of a machine that a stranger's source may name: its own tree, and no more.
 
 A compiler prints, embeds or assembles whatever file it is told to. So one that is given the text of
 a stranger sees the folders here, and what follows the includes of one asks here before it reads.
@@ -38,8 +38,8 @@ class SourceView:
         folders: Iterable[Path] = (),
         projects: Iterable[Path] = (),
     ) -> SourceView:
-        """Of these files the folders with all that is in them and the sources of the checkouts that
-        they are in; ``folders``, which a user has named; and the sources in ``projects``, which a
+        """The view for these files: their folders with all that is in them, the sources of their
+        checkouts, ``folders``, which a user has named, and the sources in ``projects``, which a
         build file has."""
         files = [Path(os.path.abspath(file)) for file in files]  # noqa: PTH100 - links stay
         named = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100
@@ -100,8 +100,9 @@ def project(folder: Path) -> Path:
 
 
 def neighbours(folder: Path) -> Path:
-    """What a build file may name folders and sources of: the checkout that it is in, or else what
-    lies beside its folder; its folder alone, where that is somebody's home or everybody's."""
+    """The folder in which a build file may name folders and sources: the checkout that it is in,
+    or else the parent of its folder; its folder alone, where that parent is somebody's home or
+    everybody's."""
     whole = project(folder)
     if whole != folder or is_shared(folder.parent):
         return whole

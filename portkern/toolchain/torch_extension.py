@@ -47,7 +47,7 @@ def prepare(compiler: Compiler, march: str) -> tuple[Path, ...]:
 
 
 def missing() -> Missing | None:
-    """What a machine with a compiler still lacks."""
+    """The parts that a machine with a compiler still lacks in order to build extensions."""
     if not _torch():
         return Missing("no headers of torch here", "pip install torch")
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -70,7 +70,7 @@ def take_over(load_inline: Callable[..., object], load: Callable[..., object]) -
 
 
 class ExtensionBuilder:
-    """Of C++ alone: CUDA sources are for another backend."""
+    """Builds extensions of C++ alone: CUDA sources are for another backend."""
 
     def __init__(self, compiler: Compiler, march: str, folder: Path) -> None:
         self._compiler, self._march, self._folder = compiler, march, folder
@@ -93,7 +93,7 @@ class ExtensionBuilder:
         return self._build(name, listed(cpp_sources), names)
 
     def load(self, name: str, sources: Texts, *_: object, **__: object) -> types.ModuleType:
-        """Of files that the candidate wrote itself."""
+        """Builds and loads files that the candidate wrote itself."""
         try:
             texts = [Path(file).read_text(encoding="utf-8") for file in listed(sources)]
         except (OSError, UnicodeDecodeError) as error:

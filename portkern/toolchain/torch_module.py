@@ -177,7 +177,7 @@ class _Constructed:
 
 
 def _plain(signature: Signature) -> ModuleForm:
-    """Of an op that is no class: nothing to construct, all inputs are arguments."""
+    """The form of an op that is not a class: nothing to construct, all inputs are arguments."""
     names = [tensor.name for tensor in signature.inputs] + [s.name for s in signature.scalars]
     return ModuleForm(arguments=tuple(map(Argument, names)))
 

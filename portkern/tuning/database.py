@@ -46,7 +46,7 @@ class Tuned(BaseModel):
 
     @property
     def question(self) -> tuple[str, ...]:
-        """What it answers: a newer answer to the same replaces it."""
+        """The question that this answers; a newer answer to the same question replaces it."""
         return self.target, self.device, self.family, self.dtype, self.shape
 
 
@@ -100,12 +100,12 @@ class Database:
 
 
 def own() -> Database:
-    """What was tuned by this user."""
+    """The settings that this user has tuned."""
     return Database(cache_root() / FILE)
 
 
 def shipped() -> Database:
-    """What was tuned before portkern was packed."""
+    """The settings that were tuned before portkern was packed."""
     return Database(Path(str(files("portkern.targets") / FILE)))
 
 

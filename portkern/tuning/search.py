@@ -39,8 +39,8 @@ class Space:
     def of(
         cls, candidate: Candidate, backend: Backend, where: Target, precision: Precision = "strict"
     ) -> Space:
-        """What ``where`` takes and an op of this ``precision`` allows. Raises ConfigError when the
-        kernel has no knob, or no legal value of one."""
+        """The settings that ``where`` takes and an op of this ``precision`` allows. Raises
+        ConfigError when the kernel has no knob, or no legal value of one."""
         if not candidate.knobs:
             raise ConfigError(
                 f"The {candidate.language} kernel of {candidate.op!r} declares no knobs, expected "

@@ -1,1 +1,1 @@
-"""What a library is made of beside its kernels: these files are copied into it as they are."""
+"""The files of a library beside its kernels, which are copied into it as they are."""

@@ -23,7 +23,7 @@ def compiled_name(torch_version: str, *, cuda: bool) -> str:
 
 
 def build(folder: Path, out: Path) -> None:
-    """Of the sources in ``folder``, to the file ``out``. Raises CannotBuild."""
+    """Builds the sources in ``folder`` into the file ``out``. Raises CannotBuild."""
     import torch
     from torch.utils import cpp_extension
 

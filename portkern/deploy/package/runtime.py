@@ -58,7 +58,8 @@ _state: dict[str, Any] = {"tune": "never", "speedup": 1.0}
 
 
 def explain(operator: str, *arguments: Any) -> dict[str, Any]:
-    """What a call would run and why: ``kernel`` is None where the framework's formula would."""
+    """Says what a call would run and why: ``kernel`` is None where the framework's formula
+    would."""
     number = _number(operator)
     asked = getattr(getattr(torch.ops, NAME), f"_explain_{operator}")
     with torch.no_grad():
@@ -75,8 +76,8 @@ def explain(operator: str, *arguments: Any) -> dict[str, Any]:
 
 
 def receipt() -> dict[str, Any]:
-    """What was decided for each shape, how often it was called, and how often the framework's
-    formula was taken, by reason."""
+    """Says what was decided for each shape, how often it was called, and how often the
+    framework's formula was taken, by reason."""
     found: dict[str, Any] = {"library": NAME, "version": TABLE["version"], "operators": {}}
     for number, operator in enumerate(TABLE["operators"]):
         fallen = {REASONS[why]: _c.pk_fallen(number, why) for why in range(1, len(REASONS))}
@@ -291,7 +292,8 @@ def _load_kernels() -> None:
 def _trace(
     operator: str, reference: Callable[..., Any], inputs: int, scalars: dict[str, Any]
 ) -> None:
-    """What torch needs to know to trace it."""
+    """Registers what torch needs in order to trace the operator: its fake function and its
+    gradient."""
 
     def empty(made: torch.Tensor) -> torch.Tensor:
         return torch.empty(made.shape, dtype=made.dtype, device=made.device)
