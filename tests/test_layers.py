@@ -20,7 +20,7 @@ LAYERS = [
     "evaluator",
     "cells",
     "agent deploy execution project",
-    "learn port",
+    "learn port serve",
     "experiment",
     "tracking",
     "cli testing",

@@ -121,7 +121,7 @@ def _evidence(cell: Cell, artifact: Artifact, result: Result) -> tuple[Evidence,
     if isinstance(cell.venues.hardware, Missing):
         return Evidence.EMULATED, str(cell.venues.hardware)
     if result.samples is None:
-        return Evidence.VERIFIED, "it could not be timed"
+        return Evidence.VERIFIED, result.untimed
     return Evidence.MEASURED, ""
 
 

@@ -18,7 +18,7 @@ from portkern.cli import streams
 from portkern.cli.ranges import RANGES
 from portkern.errors import PortkernError, StorageError, no_such
 from portkern.printable import printable
-from portkern.toolchain.run_tool import refuse_foreign
+from portkern.toolchain.run_tool import cache_root, refuse_foreign
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -37,6 +37,7 @@ VERBS = {
     "node": "this machine as a node of a Ray cluster that matrices run on: address=HOST:PORT",
     "port": "a CUDA library to AMD (or back), with proof and no GPU: port PATH to=gfx942",
     "run": "a CUDA or HIP program in the SIMT executor: FILE.cu target=gfx942 sanitize=all",
+    "serve": "one warm evaluator for all commands of this machine: serve, serve status, serve stop",
     "report": "write a run's report again from its records: report RUN",
     "diff": "what regressed from one run to another, told from noise: diff RUN_A RUN_B",
     "history": "cells over many runs, and where their times step: op=softmax backend=cpu",
@@ -46,7 +47,7 @@ VERBS = {
     "import": "operators of other benchmarks (kernelbench DIR), or what a plan gave (records FILE)",
 }
 #: Whatever their options are, if these can be read, a kernel is run in a worker that has torch.
-RUN_KERNELS = {"check", "compare", "execute", "generate", "import", "op", "tune"}
+RUN_KERNELS = {"check", "compare", "execute", "generate", "import", "op", "serve", "tune"}
 #: An operator that is a file, which is traced; a kernel's source is not.
 _OPERATOR_FILE = re.compile(r"(ops?=.*|[^=]+)\.py(:|\]|,|$)")
 HELP_FLAGS = ("-h", "--help", "help")
@@ -172,6 +173,8 @@ def _preloads(verb: str, words: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield COMPILING
     if verb not in RUN_KERNELS or find_spec("torch") is None:
         return
+    if verb == "check" and (cache_root() / "serve" / "address.json").exists():
+        return  # a server has done this, or the command will when it is asked and gives no answer
     yield ("torch",)
     if any(_OPERATOR_FILE.match(word) for word in words):
         from portkern.worker.tracing import PRELOAD

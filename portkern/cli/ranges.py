@@ -33,6 +33,9 @@ class Range:
 _COUNT = Range(1, 1_000_000)
 _SEED = Range(0, 2**32 - 1)  # what NumPy's and Optuna's generators take
 RANGES = {
+    "port": Range(0, 65_535),
+    "waiting": _COUNT,
+    "waiting_per_client": _COUNT,
     "rounds": Range(1, 100_000),
     "budget_s": Range(0, _LONGEST_S),
     "timeout_s": Range(0, _LONGEST_S, above=True),

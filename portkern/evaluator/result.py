@@ -28,7 +28,8 @@ class Samples:
 @dataclass(frozen=True)
 class Result:
     """One contestant on one workload. ``samples`` are there when it passed on hardware;
-    ``harness``: it was cut off by what the kernel had no part in."""
+    ``untimed`` why not, where it passed there without; ``harness``: it was cut off by what the
+    kernel had no part in."""
 
     verdict: Verdict
     detail: str = ""
@@ -39,6 +40,7 @@ class Result:
     findings: tuple[Finding, ...] = ()
     launches: tuple[Launch, ...] = ()
     harness: bool = False
+    untimed: str = "it could not be timed"
 
 
 def worst(before: Errors | None, now: compare.Comparison) -> Errors:
@@ -50,6 +52,11 @@ def worst(before: Errors | None, now: compare.Comparison) -> Errors:
             for name in names
         },
     )
+
+
+def untimed(result: Result) -> Result:
+    """Without times, for which nobody asked."""
+    return replace(result, samples=None, baselines={}, untimed="nobody asked for its time")
 
 
 def with_timed(result: Result, now: compare.Comparison | None) -> Result:

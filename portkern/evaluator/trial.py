@@ -26,7 +26,7 @@ from portkern.evaluator.build import StageLimits
 from portkern.evaluator.correctness import Correctness
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.interleaved_timing import Base
-from portkern.evaluator.result import Result
+from portkern.evaluator.result import Result, untimed
 from portkern.evaluator.timer import Timer
 from portkern.evaluator.workers import TRUSTED, Baseline, Contestant, Workers
 from portkern.records.record import Verdict
@@ -36,13 +36,15 @@ from portkern.spec.op import Op, Workload
 @dataclass(frozen=True)
 class TrialOptions:
     """``baselines``: ``eager``, ``compile`` (torch.compile of the reference) and names of
-    ``others``."""
+    ``others``. Where it is not ``timed``, calls that would be are made all the same, but few, as
+    kernels may be right in their first calls alone."""
 
     limits: StageLimits = field(default_factory=StageLimits)
     plan: statistics.TimingPlan = field(default_factory=statistics.TimingPlan)
     baselines: tuple[str, ...] = ("eager",)
     distributions: tuple[str, ...] = tuple(inputs.DISTRIBUTIONS)
     others: Mapping[str, Baseline] = field(default_factory=dict)
+    timed: bool = True
 
 
 @dataclass
@@ -79,8 +81,9 @@ class Trial:
         self._ahead = ThreadPoolExecutor(2 + len(options.baselines))
         self._workers = Workers(op, contestants, options.limits, options.others)
         self._correctness = Correctness(op, dtype, self._workers, options.limits)
+        plan = options.plan if options.timed else options.plan.silent
         self._timer = Timer(
-            op, dtype, self._workers, options.limits, options.plan, options.baselines, self._pool
+            op, dtype, self._workers, options.limits, plan, options.baselines, self._pool
         )
         self._reference_device = reference_device.ReferenceDevice(op, dtype)
 
@@ -130,7 +133,8 @@ class Trial:
         """The other half, which must have the machine for itself: who is right is timed."""
         if checked.standing:
             self._go_through(checked, self._race_all)
-        return [checked.results[index] for index in range(len(self.contestants))]
+        results = [checked.results[index] for index in range(len(self.contestants))]
+        return results if self.options.timed else [untimed(result) for result in results]
 
     def rest(self) -> None:
         """Nothing of the contestants runs before the next :meth:`check` or :meth:`race`."""

@@ -15,6 +15,7 @@ class PlannedOptions(Part):
     timing: TimingPlan
     baselines: tuple[str, ...]
     distributions: tuple[str, ...]
+    timed: bool = True
 
     @classmethod
     def of(cls, options: TrialOptions) -> PlannedOptions:
@@ -23,11 +24,14 @@ class PlannedOptions(Part):
             timing=options.plan,
             baselines=options.baselines,
             distributions=options.distributions,
+            timed=options.timed,
         )
 
     @property
     def trial(self) -> TrialOptions:
-        return TrialOptions(self.limits, self.timing, self.baselines, self.distributions)
+        return TrialOptions(
+            self.limits, self.timing, self.baselines, self.distributions, timed=self.timed
+        )
 
 
 class PlannedCell(Part):

@@ -19,7 +19,7 @@ from portkern.cells.selection import (
 )
 from portkern.cli import exit_code, json_output
 from portkern.cli.config import Names, files_first, names, resolve
-from portkern.cli.verbs import own_kernels, run_folder
+from portkern.cli.verbs import own_kernels, run_folder, served
 from portkern.errors import ConfigError
 from portkern.project import sources
 from portkern.project.project import Project, is_file
@@ -54,6 +54,8 @@ class CheckOptions:
     rounds: int = 5
     budget_s: float = 0.25
     timeout_s: float = 120.0
+    timed: bool = True
+    serve: str = "auto"
     json: bool = False
 
 
@@ -112,9 +114,11 @@ def check(overrides: Sequence[str]) -> CheckAnswer:
             rounds=options.rounds,
             budget_s=options.budget_s,
             timeout_s=options.timeout_s,
+            timed=options.timed,
         ),
         fresh=True,
         quiet=options.json,
+        runner=served.runner(options.serve),
     )
     code = exit_code.of_records(records)
     if listed:

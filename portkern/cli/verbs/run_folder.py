@@ -62,7 +62,12 @@ def check_name(run: str) -> None:
 
 
 def options(
-    *, baselines: Sequence[str], rounds: int, budget_s: float, timeout_s: float
+    *,
+    baselines: Sequence[str],
+    rounds: int,
+    budget_s: float,
+    timeout_s: float,
+    timed: bool = True,
 ) -> TrialOptions:
     unknown = set(baselines) - {"eager", "compile"}
     if unknown:
@@ -70,7 +75,7 @@ def options(
     limits = StageLimits(build_s=max(timeout_s, 180.0), load_s=timeout_s, run_s=timeout_s)
     # Who has no time to spare for more rounds has none to wait for a busy machine either.
     plan = statistics.TimingPlan(rounds=rounds, budget_s=budget_s, patient=budget_s > 0)
-    return TrialOptions(limits, plan, tuple(baselines))
+    return TrialOptions(limits, plan, tuple(baselines), timed=timed)
 
 
 def run_cells(

@@ -1,0 +1,63 @@
+"""Cells that the machine's server evaluates, where one runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from portkern.cells.run import Progress
+from portkern.cells.selection import Cell
+from portkern.cli.verbs import executions
+from portkern.cli.verbs.executions import Runner
+from portkern.errors import BackendUnavailable, ConfigError, no_such
+from portkern.evaluator.trial import TrialOptions
+from portkern.execution.plan import Plan
+from portkern.records.record import Record, RecordFile
+from portkern.serve.client import Client, ServerGone
+from portkern.serve.job_queue import QueueFull
+
+CHOICES = ("auto", "never", "always")
+
+
+def runner(choice: str) -> Runner:
+    """``auto``: the server if one of this portkern runs, else this process. Raises ConfigError, and
+    BackendUnavailable where there has to be one and is none."""
+    if choice not in CHOICES:
+        raise no_such("choice of serve=", choice, CHOICES)
+    client = Client.here() if choice != "never" else None
+    if client is not None:
+        return _Asking(client, must=choice == "always")
+    if choice == "always":
+        raise BackendUnavailable("No server of this portkern runs; 'portkern serve' starts one")
+    return executions.here
+
+
+class _Asking:
+    """Records of the server's become the run's own, too. Unless the server ``must`` do it, what it
+    does not take, or loses, is evaluated here."""
+
+    def __init__(self, client: Client, *, must: bool) -> None:
+        self._client, self._must = client, must
+
+    def __call__(
+        self,
+        cells: Sequence[Cell],
+        run: str,
+        file: RecordFile,
+        chosen: TrialOptions,
+        fresh: bool,
+        show: Callable[[Progress], None],
+    ) -> list[Record]:
+        try:
+            plan = Plan.of(cells, chosen, run)
+            records = self._client.evaluate(plan)
+        except (ConfigError, QueueFull, ServerGone) as error:
+            if self._must:
+                raise
+            print(f"portkern: note: not evaluated by the server: {error}", file=sys.stderr)
+            return executions.here(cells, run, file, chosen, fresh, show)
+        at = self._client.at
+        print(f"portkern: note: evaluated by the server, process {at.pid}", file=sys.stderr)
+        file.append(records)
+        show(Progress(len(cells), len(cells), records[-1]))
+        return records

@@ -1,0 +1,93 @@
+"""Asks the server of this machine, if one runs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portkern.errors import BackendUnavailable, ConfigError, PortkernError, RecordError
+from portkern.execution.installation import Portkern
+from portkern.execution.plan import Plan
+from portkern.records.record import Record
+from portkern.serve import address, signature
+from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP, Address
+from portkern.serve.job_queue import USUAL_PRIORITY, QueueFull
+
+#: What is waited for when nothing is evaluated, and for an answer: a job may wait behind others.
+_REACH_S, _ANSWER_S = 2.0, 24 * 3600.0
+_UNREADABLE = "The server's answer cannot be read"
+
+
+class ServerGone(BackendUnavailable):
+    """No server answers where one was; records of jobs that had begun are in its run."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """``name`` tells clients apart, whose jobs take turns."""
+
+    at: Address
+    name: str = ""
+    priority: int = USUAL_PRIORITY
+
+    @classmethod
+    def here(cls, *, priority: int = USUAL_PRIORITY) -> Client | None:
+        """The client of this machine's server; None where none answers, or another portkern's."""
+        at = address.known()
+        if at is None or at.portkern != str(Portkern.here()):
+            return None
+        client = cls(at, f"process {os.getpid()}", priority)
+        try:
+            client.status()
+        except (PortkernError, OSError):
+            return None
+        return client
+
+    def status(self) -> Mapping[str, Any]:
+        """Raises ServerGone."""
+        return self._ask("GET", STATUS, b"", _REACH_S)
+
+    def stop(self) -> None:
+        """Raises ServerGone."""
+        self._ask("POST", STOP, b"", _REACH_S)
+
+    def evaluate(self, plan: Plan) -> list[Record]:
+        """The records of the plan's cells, in its order, under the plan's run. Raises ConfigError
+        for what the server refuses, QueueFull, and ServerGone when it ends meanwhile."""
+        answer = self._ask("POST", PLANS, plan.to_json().encode(), _ANSWER_S)
+        said = answer.get("records")
+        if not isinstance(said, list) or len(said) != len(plan.cells):
+            raise RecordError(f"{_UNREADABLE}: expected {len(plan.cells)} records")
+        records = [Record.from_json(json.dumps(one)) for one in said]
+        return [record.model_copy(update={"run": plan.run}) for record in records]
+
+    def _ask(self, method: str, path: str, body: bytes, timeout_s: float) -> Mapping[str, Any]:
+        connection = http.client.HTTPConnection(self.at.host, self.at.port, timeout=timeout_s)
+        headers = {
+            signature.HEADER: signature.sign(self.at.key, method, path, body),
+            CLIENT: self.name,
+            PRIORITY: str(self.priority),
+        }
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            content = json.loads(response.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise ServerGone(
+                f"The server at port {self.at.port} gave no answer ({what})"
+            ) from error
+        finally:
+            connection.close()
+        if not isinstance(content, dict):
+            raise RecordError(_UNREADABLE)
+        if response.status == http.client.OK:
+            return content
+        said = str(content.get("error", f"status {response.status}"))
+        if response.status == http.client.TOO_MANY_REQUESTS:
+            raise QueueFull(said)
+        raise ConfigError(said)

@@ -1,0 +1,388 @@
+"""One warm evaluator for all commands of a machine: its door, its queue, and what it keeps."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from portkern.errors import ConfigError
+from portkern.evaluator.trial import TrialOptions
+from portkern.execution.plan import Plan
+from portkern.records.record import Record, RecordFile, Verdict
+from portkern.serve import address, evaluation, server, signature
+from portkern.serve.address import PLANS, STATUS, Address
+from portkern.serve.client import Client, ServerGone
+from portkern.serve.job_queue import Job, JobQueue, Limits, QueueFull
+from portkern.serve.machine import Machine
+from tests.report_records import make
+
+RELU = """#include <cstdint>
+extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] > 0 || x[i] != x[i] ? x[i] : 0;
+    return 0;
+}
+"""
+KEY = signature.new_key()
+
+
+# Signatures
+
+
+def test_a_request_is_taken_once_and_only_as_it_was_signed() -> None:
+    now = [1000.0]
+    verifier = signature.Verifier(KEY, lambda: now[0])
+    said = signature.sign(KEY, "POST", PLANS, b"body", now=now[0])
+    assert "wrong" in verifier.refusal(said, "POST", PLANS, b"other")
+    assert "wrong" in verifier.refusal(said, "POST", STATUS, b"body")
+    assert verifier.refusal(said, "POST", PLANS, b"body") == ""
+    assert "before" in verifier.refusal(said, "POST", PLANS, b"body")
+    other = signature.sign(signature.new_key(), "POST", PLANS, b"body", now=now[0])
+    assert "wrong" in verifier.refusal(other, "POST", PLANS, b"body")
+    for nonsense in ("", "Bearer abc", "Portkern x y z", said + " "):
+        assert "not signed" in verifier.refusal(nonsense, "POST", PLANS, b"body")
+
+
+@pytest.mark.parametrize("later", [signature.VALID_S + 1, -signature.VALID_S - 1, 1e9])
+def test_a_signature_of_another_time_is_not_taken(later: float) -> None:
+    said = signature.sign(KEY, "GET", STATUS, b"", now=1000.0)
+    assert "ago" in signature.Verifier(KEY, lambda: 1000.0 + later).refusal(
+        said, "GET", STATUS, b""
+    )
+
+
+def test_a_request_cannot_be_sent_again_before_its_signature_ends() -> None:
+    now = [1000.0]
+    verifier = signature.Verifier(KEY, lambda: now[0])
+    said = signature.sign(KEY, "GET", STATUS, b"", now=1000.0 + signature.VALID_S)
+    assert verifier.refusal(said, "GET", STATUS, b"") == ""
+    now[0] += 2 * signature.VALID_S - 1
+    assert "before" in verifier.refusal(said, "GET", STATUS, b"")
+
+
+# The queue and the machine
+
+
+def job(client: str, priority: int = 5) -> Job[str, str]:
+    return Job(client, priority, client)
+
+
+def test_urgent_jobs_come_first_and_clients_take_turns() -> None:
+    queue: JobQueue[str, str] = JobQueue(Limits())
+    for one in (job("a"), job("a"), job("a"), job("b"), job("c", 9)):
+        queue.put(one)
+    taken = [queue.take() for _ in range(5)]
+    assert [one.client for one in taken if one] == ["c", "a", "b", "a", "a"]
+
+
+def test_a_flood_of_one_client_leaves_room_for_others() -> None:
+    queue: JobQueue[str, str] = JobQueue(Limits(per_client=2, total=3))
+    queue.put(job("a"))
+    queue.put(job("a"))
+    with pytest.raises(QueueFull, match="of this client"):
+        queue.put(job("a"))
+    queue.put(job("b"))
+    with pytest.raises(QueueFull, match="wait already"):
+        queue.put(job("c"))
+
+
+def test_a_job_that_is_cancelled_makes_room_and_is_not_begun() -> None:
+    queue: JobQueue[str, str] = JobQueue(Limits(per_client=1))
+    gone, next_one = job("a"), job("a")
+    queue.put(gone)
+    gone.answer.cancel()
+    queue.put(next_one)
+    assert queue.take() is next_one
+
+
+def test_who_is_alone_on_the_machine_is_alone() -> None:
+    machine, log = Machine(2), list[str]()
+
+    def shared(_: int) -> None:
+        with machine.shared():
+            log.append("in")
+            time.sleep(0.002)
+            log.append("out")
+
+    def alone(_: int) -> None:
+        with machine.alone():
+            log.append("alone")
+            time.sleep(0.002)
+            log.append("done")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: (alone if n % 3 == 0 else shared)(n), range(24)))
+    inside = 0
+    for before, what in zip(["", *log], log, strict=False):
+        inside += {"in": 1, "out": -1}.get(what, 0)
+        assert inside <= 2
+        assert what != "alone" or inside == 0
+        assert before != "alone" or what == "done"
+    assert log.count("alone") == 8
+
+
+# The door
+
+
+def plan(run: str = "mine", source: str = RELU) -> Plan:
+    from portkern.cells.selection import Selection
+    from portkern.spec import registry
+    from portkern.spec.candidate import Candidate
+
+    class One:
+        name = "one"
+
+        def candidates(self, op: str, backend: object) -> list[Candidate]:
+            return [Candidate(op, "cpu", "c++", source, entry=op)]
+
+    assert registry.load("cpu")
+    cells = Selection(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], kernels=One()).cells()
+    return Plan.of(cells, TrialOptions(), run)
+
+
+@contextmanager
+def running(work: server.Evaluate, **options: object) -> Iterator[Client]:
+    chosen = server.ServeOptions(workers=1, **options)  # type: ignore[arg-type]
+    own = server.Server(work, KEY, chosen, run="serve")
+    thread = threading.Thread(target=own.serve)
+    thread.start()
+    at = Address(host="127.0.0.1", port=own.port, key=KEY, pid=0, run="", portkern="")
+    try:
+        yield Client(at, "test")
+    finally:
+        own.stop()
+        thread.join()
+
+
+def answers(asked: Plan) -> list[Record]:
+    return [make(run="serve") for _ in asked.cells]
+
+
+def said(client: Client, request: bytes, *, wait: bool = True) -> bytes:
+    """What comes back for bytes that are sent as they are."""
+    with socket.create_connection((client.at.host, client.at.port), timeout=10) as link:
+        link.sendall(request)
+        return b"".join(iter(lambda: link.recv(1 << 16), b"")) if wait else b""
+
+
+def signed(method: str, path: str, body: bytes = b"", length: str = "") -> bytes:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Authorization: {signature.sign(KEY, method, path, body)}",
+        f"Content-Length: {length or len(body)}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def test_records_come_back_under_the_clients_run() -> None:
+    with running(answers) as client:
+        asked = plan()
+        records = client.evaluate(asked)
+        assert {record.run for record in records} == {"mine"}
+        assert len(records) == len(asked.cells)
+        assert client.status()["done"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "length", "status"),
+    [
+        ("GET", "/../../../etc/passwd", b"", "", b"404"),
+        ("GET", "/v1/plans/../status", b"", "", b"404"),
+        ("POST", STATUS, b"", "", b"404"),
+        ("POST", PLANS, b"{}", "", b"400"),
+        ("POST", PLANS, b"\xff\xfe", "", b"400"),
+        ("POST", PLANS, b"[" * 100_000, "", b"400"),
+        ("POST", PLANS, b"", str(1 << 30), b"413"),
+        ("POST", PLANS, b"", "9" * 400, b"400"),
+        ("POST", PLANS, b"", "-1", b"400"),
+        ("POST", PLANS, b"", "1e3", b"400"),
+    ],
+)
+def test_what_is_signed_and_is_not_a_request_for_something_that_is_there_is_refused(
+    method: str, path: str, body: bytes, length: str, status: bytes
+) -> None:
+    with running(answers) as client:
+        assert said(client, signed(method, path, body, length)).split()[1] == status
+        assert client.status()["done"] == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /v1/status HTTP/1.1\r\n\r\n", b"401"),
+        (b"GET /../../../etc/passwd HTTP/1.1\r\n\r\n", b"401"),
+        (b"POST /v1/plans HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"411"),
+        (b"BREW /pot HTTP/1.1\r\n\r\n", b"501"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", b"414"),
+    ],
+)
+def test_what_is_not_signed_is_refused(request_: bytes, status: bytes) -> None:
+    with running(answers) as client:
+        assert status in said(client, request_)[:500]
+        assert client.status()["done"] == 0
+
+
+def test_a_plan_of_another_version_and_one_with_facts_of_its_own_are_refused() -> None:
+    asked = plan()
+    other = asked.portkern.model_copy(update={"evaluator": "0" * 12})
+    with pytest.raises(ConfigError, match="The request was made by"):
+        evaluation.check(asked.model_copy(update={"portkern": other}))
+    place = asked.targets["x86_64"].model_copy(update={"cpu_flags": ["evil"]})
+    with pytest.raises(ConfigError, match="other facts"):
+        evaluation.check(asked.model_copy(update={"targets": {"x86_64": place}}))
+    with pytest.raises(ConfigError, match="cells"):
+        evaluation.check(asked.model_copy(update={"cells": asked.cells * 1_000}))
+
+
+def test_what_a_client_may_ask_for_has_limits() -> None:
+    asked = plan().trial_options
+    from dataclasses import replace
+
+    from portkern.evaluator.build import StageLimits
+
+    greedy = replace(asked, limits=StageLimits(1e9, 1e9, 1e9))
+    assert evaluation.bounded(greedy).limits.run_s == evaluation.MOST_STAGE_S
+    assert not evaluation.bounded(greedy).plan.patient
+
+
+def test_a_job_whose_client_went_away_is_not_begun() -> None:
+    begun, go_on = list[str](), threading.Event()
+
+    def slow(asked: Plan) -> list[Record]:
+        begun.append(asked.run)
+        go_on.wait()
+        return answers(asked)
+
+    with running(slow) as client, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(client.evaluate, plan("first"))
+        wait_for(lambda: begun == ["first"])
+        body = plan("second").to_json().encode()
+        said(client, signed("POST", PLANS, body), wait=False)
+        wait_for(lambda: client.status()["waiting"] == 1)
+        third = pool.submit(client.evaluate, plan("third"))
+        wait_for(lambda: client.status()["waiting"] == 2)
+        time.sleep(3 * server.LOOK_S)
+        go_on.set()
+        assert first.result() and third.result()
+    assert begun == ["first", "third"]
+
+
+def wait_for(condition: object) -> None:
+    assert callable(condition)
+    while not condition():
+        time.sleep(0.01)
+
+
+def test_a_job_that_fails_costs_no_other() -> None:
+    def work(asked: Plan) -> list[Record]:
+        if asked.run == "bad":
+            raise RuntimeError("odd")
+        return answers(asked)
+
+    with running(work) as client:
+        with pytest.raises(ConfigError, match="RuntimeError: odd"):
+            client.evaluate(plan("bad"))
+        assert client.evaluate(plan("good"))
+
+
+def test_who_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.3)
+    monkeypatch.setattr(server._Handler, "timeout", 0.3)
+    with running(answers) as client:
+        assert said(client, b"POST /v1/plans HT") == b""
+        assert said(client, signed("POST", PLANS, b"{", length="99")) == b""
+        assert client.evaluate(plan())
+
+
+# The whole of it
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "portkern.cli", "serve", "json=true"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout
+            assert json.loads(process.stdout.readline())["pid"] == process.pid
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def portkern(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "portkern.cli", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.full
+def test_check_is_evaluated_by_the_server_and_here_when_it_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "relu.cpp").write_text(RELU)
+    check = ("check", "relu.cpp", "op=relu", "target=x86_64", "timed=false")
+    with serving(tmp_path) as process:
+        held = address.file()
+        assert held.stat().st_mode & 0o077 == 0
+        asked = portkern(tmp_path, *check)
+        assert asked.returncode == 0, asked.stderr
+        assert f"evaluated by the server, process {process.pid}" in asked.stderr
+        again = portkern(tmp_path, "serve", "run=other")
+        assert again.returncode == 2
+        assert f"process {process.pid}" in again.stderr
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = RecordFile(tmp_path / "reports" / "serve" / "records.jsonl").read()[0]
+    own = RecordFile(tmp_path / "reports" / "check" / "records.jsonl").read()[0]
+    assert [record.id for record in kept] == [record.id for record in own]
+    assert {record.verdict for record in own} == {Verdict.PASSED}
+    assert {record.run for record in own} == {"check"}
+    alone = portkern(tmp_path, *check)
+    assert alone.returncode == 0
+    assert "server" not in alone.stderr
+    assert "'portkern serve' starts one" in portkern(tmp_path, *check, "serve=always").stderr
+
+
+def test_another_versions_or_users_server_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path))
+    with running(answers) as client:
+        at = client.at.model_copy(update={"portkern": "portkern 0.0.1"})
+        at.write()
+        assert address.known() == at
+        assert Client.here() is None
+        from portkern.execution.installation import Portkern
+
+        mine = at.model_copy(update={"portkern": str(Portkern.here())})
+        mine.write()
+        assert Client.here() is not None
+        address.file().chmod(0o644)
+        assert address.known() is None
+    address.file().chmod(0o600)
+    assert Client.here() is None  # it has ended
+    with pytest.raises(ServerGone):
+        Client(mine).status()
+    address.file().write_text("{")
+    assert address.known() is None
