@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from portkern.agent.bench import Bench
 from portkern.agent.budget import GenerationBudget
 from portkern.agent.llm.calls import Calls
+from portkern.agent.proposer import donor
 from portkern.agent.run import GenerationRun
 from portkern.agent.task import Task
 from portkern.cli import heartbeat, main
@@ -205,6 +206,7 @@ def test_a_donor_is_shown_and_is_in_the_row(
     found = compare(tmp_path, server, "donor=cuda", "n=1")
     assert {row.donor for row in found} == {"cuda"}
     (shipped,) = catalogue.candidates("relu", registry.load("cuda"))
+    shipped = donor.whole(shipped)
     assert all(shipped.source.strip() in request.prompt for request in server.requests)
 
 

@@ -371,7 +371,11 @@ def test_marks_of_guides_name_languages_and_places_that_there_are() -> None:
     for name in registry.names():
         guide = (ROOT / "backends" / name / "guide.md").read_text(encoding="utf-8")
         for kind, named in re.findall(r"<!-- (\w+): (.*?) -->", guide):
-            legal = {"for": languages, "where": set(get_args(Ends))}[kind]
+            legal = {
+                "for": languages,
+                "where": set(get_args(Ends)),
+                "with": {"library"},
+            }[kind]
             assert set(named.split(", ")) <= legal
 
 

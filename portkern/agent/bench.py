@@ -26,6 +26,7 @@ from portkern.evaluator.device_health import Devices
 from portkern.evaluator.result import Result
 from portkern.evaluator.trial import Trial, TrialOptions
 from portkern.evaluator.workers import Contestant
+from portkern.guard import Library
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
@@ -245,7 +246,13 @@ class Bench:
             candidate,
             self._stage,
             self.task.torch_ops,
+            library=self._library(candidate),
         )
+
+    def _library(self, candidate: Candidate) -> Library:
+        """The kernel that a search begins with is nobody's answer."""
+        start = self.task.start
+        return "allow" if start and candidate.digest == start.digest else self.task.library
 
     def _answer(self, candidate: Candidate, work: BenchWorkload) -> Record | None:
         key = candidate.digest, work.set, work.workload.name

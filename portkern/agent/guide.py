@@ -5,6 +5,7 @@ A mark at the end of a heading is about its section, one in an item's first line
 ``people`` are those who read the guide itself:
 
     ## Numba <!-- for: numba -->
+    ### Shared functions <!-- with: library -->
     - Where it is timed the L2 is flushed. <!-- where: hardware -->
 """
 
@@ -13,13 +14,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_MARK = re.compile(r"[ \t]*<!-- (?P<kind>for|where): (?P<names>[^>]*?) -->")
+_MARK = re.compile(r"[ \t]*<!-- (?P<kind>for|where|with): (?P<names>[^>]*?) -->")
 _HEADING, _FENCE = re.compile(r"(#{1,6}) "), re.compile(r"`{3,}|~{3,}")
 
 
-def chosen(guide: str, *, language: str, ends: str) -> str:
-    """``ends`` is where kernels end: ``hardware``, ``emulator`` or ``build``."""
-    reader, kept, gap = _Reader({"for": language, "where": ends}), [""], False
+def chosen(guide: str, *, language: str, ends: str, library: bool = True) -> str:
+    """``ends`` is where kernels end: ``hardware``, ``emulator`` or ``build``. ``library``: whether
+    they may take portkern's own headers."""
+    read_by = {"for": language, "where": ends, "with": "library" if library else ""}
+    reader, kept, gap = _Reader(read_by), [""], False
     for line in guide.splitlines():
         if not reader.keeps(line):
             gap = True

@@ -11,7 +11,7 @@ from typing import Literal
 from portkern.agent import guide
 from portkern.agent.constraints import Constraints
 from portkern.errors import ConfigError, no_such
-from portkern.guard import TorchOps
+from portkern.guard import Library, TorchOps
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import Companions
@@ -25,7 +25,8 @@ Ends = Literal["hardware", "emulator", "build"]
 @dataclass(frozen=True)
 class Task:
     """``workloads`` are those that kernels are evaluated on and their authors may know, by set.
-    ``torch_ops``: whether libraries may do the work. ``start`` is the kernel that the search begins
+    ``torch_ops``: whether libraries may do the work, ``library``: whether portkern's own headers
+    may. ``start`` is the kernel that the search begins
     with, in place of the catalogue's; what is built with it is built with all others. ``ends`` says
     where kernels are judged, ``checkers`` what looks on there, ``unseen`` whether the best ones
     meet sizes that no author was told.
@@ -39,6 +40,7 @@ class Task:
     workloads: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
     torch_ops: TorchOps = "forbid"
+    library: Library = "allow"
     start: Candidate | None = None
     ends: Ends = "hardware"
     checkers: tuple[str, ...] = ()
@@ -70,7 +72,8 @@ class Task:
         if not file.is_file():
             return ""
         text = file.read_text(encoding="utf-8")
-        return guide.chosen(text, language=self.language, ends=self.ends)
+        library = self.library == "allow"
+        return guide.chosen(text, language=self.language, ends=self.ends, library=library)
 
     @property
     def unmodelled(self) -> tuple[str, ...]:

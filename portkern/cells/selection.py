@@ -89,6 +89,7 @@ class Cell:
     stage: Stage = field(default_factory=lambda: Stage())
     torch_ops: guard.TorchOps = "forbid"
     absent: str = ""
+    library: guard.Library = "allow"
 
     @property
     def language(self) -> str:
@@ -111,7 +112,8 @@ class Cell:
         """The guard's findings in the source."""
         if self.candidate is None:
             return ()
-        return guard.inspect(self.candidate, guard.GuardPolicy(self.torch_ops, self.op.precision))
+        policy = guard.GuardPolicy(self.torch_ops, self.op.precision, self.library)
+        return guard.inspect(self.candidate, policy)
 
     @cached_property
     def ruled_out(self) -> tuple[Verdict, str] | None:

@@ -12,17 +12,21 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 from portkern.errors import no_such
 from portkern.guard.rules import RULES, Rule, Severity
-from portkern.guard.tree import extension_texts
+from portkern.guard.tree import constant, extension_texts
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Precision
 
 TorchOps = Literal["forbid", "allow"]
+Library = Literal["forbid", "allow"]
 #: Whether the framework's operators and vendors' libraries may do the work.
 TORCH_OPS: tuple[TorchOps, ...] = ("forbid", "allow")
+#: Whether portkern's own headers and shared functions may.
+LIBRARY: tuple[Library, ...] = ("forbid", "allow")
 #: The language's files; those of other languages are called after the op alone.
 _SUFFIX = {
     "c++": ".cpp",
@@ -48,12 +52,21 @@ def torch_ops(text: str) -> TorchOps:
     raise no_such("torch_ops policy", text, TORCH_OPS)
 
 
+def library(text: str) -> Library:
+    """Raises ConfigError for a policy that does not exist."""
+    for known in LIBRARY:
+        if text == known:
+            return known
+    raise no_such("library policy", text, LIBRARY)
+
+
 @dataclass(frozen=True)
 class GuardPolicy:
     """``strict`` precision forbids what relaxes floating point."""
 
     torch_ops: TorchOps = "forbid"
     precision: Precision = "strict"
+    library: Library = "allow"
 
     def severity(self, rule: Rule) -> Severity:
         relaxed = {"torch_ops": self.torch_ops == "allow", "precision": self.precision != "strict"}
@@ -78,12 +91,16 @@ class Hit:
 def inspect(candidate: Candidate, policy: GuardPolicy) -> tuple[Hit, ...]:
     """All hits in reading order, each rule once per line. Never raises for any source; one that
     does not parse is left to the compiler, whose words are better."""
-    own = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"
+    named = candidate.author.removeprefix("file:")
+    called = f"{candidate.op}{_SUFFIX.get(candidate.language, '')}"
+    own = named if named != candidate.author and Path(named).suffix else called
     texts = {_OWN: candidate.source, **_beside(candidate)}
     lines = {name: re.split(r"\r\n?|\n", text) for name, text in texts.items()}
     hits = []
     for name, line, rule_id in sorted(_found(candidate, texts)):
         rule, within = RULES[rule_id], lines[name]
+        if rule.unless == "library" and policy.library == "allow":
+            continue
         excerpt = within[line - 1].strip()[:_EXCERPT] if 0 < line <= len(within) else ""
         place = f"{name or own}:{line}"
         hits.append(Hit(rule, policy.severity(rule), place, excerpt))
@@ -145,6 +162,9 @@ def _strings(tree: ast.Module) -> Iterable[tuple[int, str]]:
             values.setdefault(target.id, []).append(node.value)
     parts = values.pop("SOURCE", [])
     while parts:
+        joined = constant(parts[-1])
+        if joined is not None:
+            yield parts[-1].lineno, joined
         for part in ast.walk(parts.pop()):
             if isinstance(part, ast.Name):
                 parts += values.pop(part.id, [])

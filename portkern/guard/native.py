@@ -23,6 +23,8 @@ _DIGRAPH = re.compile(r"(?m)^(\s*)%:")  # another way to write #
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WRITES = re.compile(r"[wa+]")
 _MAPS = ("mmap", "mmap64")
+#: As a call of the preprocessor that the grammar has no node for.
+_INCLUDES = ("#include", "#include_next", "#import")
 
 Found = set[tuple[int, str]]
 
@@ -151,7 +153,11 @@ class _Reader:
         self.walk(tree.root(body + "\n"), line)
 
     def _preproc_include(self, node: Node) -> Iterator[str]:
-        yield from self._header(tree.text(node.child_by_field_name("path")))
+        yield from self._included(tree.text(node.child_by_field_name("path")))
+
+    def _included(self, target: str) -> Iterator[str]:
+        """What a macro names, in whatever way it is put together, may be anything."""
+        yield from self._header(target) if target[:1] in ("<", '"') else ("G408",)
 
     def _header(self, path: str) -> Iterator[str]:
         if not self.is_own(path):
@@ -163,6 +169,9 @@ class _Reader:
             yield from _pragma(tree.text(node.child_by_field_name("argument")))
         elif directive in ("#embed", "#include"):
             yield "G403" if directive == "#embed" else "G501"
+        if directive in _INCLUDES:
+            target = _COMMENT.sub(" ", tree.text(node.child_by_field_name("argument"))).strip()
+            yield from self._included(target)
 
     def _attribute_specifier(self, node: Node) -> Iterator[str]:
         text = _COMMENT.sub("", tree.text(node))
@@ -346,6 +355,8 @@ def _arguments(call: Node) -> list[str]:
 def _header(path: str) -> Iterator[str]:
     if path.startswith("/") or ".." in path.split("/"):
         yield "G403"
+    if rules.OWN_HEADERS in path.split("/"):
+        yield "G408"
     for rule, pattern in rules.HEADERS.items():
         if pattern.match(path):
             yield rule

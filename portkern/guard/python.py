@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from portkern.guard import native, rules, shared
+from portkern.guard import extensions, native, rules, shared
 from portkern.guard.lookups import Lookups
 from portkern.guard.tree import (
     attributes_made_of,
@@ -102,6 +102,8 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, tree: ast.Module, language: str, is_module: bool = False) -> None:
         self.tree, self.language, self.is_module = tree, language, is_module
         self.layers: set[str] = set()
+        self.extensions: set[str] = set()
+        self.namespaces = extensions.registered(tree)
         self.places: Found = set()
         self.scope = self.module = _Scope()
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
@@ -120,6 +122,7 @@ class _Reader(ast.NodeVisitor):
         self.visit(self.tree)
         if self.is_module:
             self.layers = attributes_made_of(self.tree, self._is_layer)
+            self.extensions = extensions.held(self.tree, self._is_loader)
         while self.later:
             self.later.pop(0)()
         for text in self.interpreters if self.asks_process else ():
@@ -327,6 +330,11 @@ class _Reader(ast.NodeVisitor):
     def _is_layer(self, node: ast.expr) -> bool:
         return bool(rules.LAYER.fullmatch(self.name(node) or ""))
 
+    def _is_loader(self, node: ast.expr) -> bool:
+        """Also where it is imported in a function, whose names nobody has seen yet."""
+        last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        return last == "load_inline" or self.name(node) in rules.EXTENSION_LOADERS
+
     def _calls_layer(self, node: ast.Call) -> bool:
         """``self.fc(x)``, ``self.fc.forward(x)``, ``nn.ReLU()(x)``."""
         called: ast.expr = node.func
@@ -532,6 +540,8 @@ class _Reader(ast.NodeVisitor):
                 self.hit(node, "G108" if path.startswith(rules.TEMPORARY) else "G104")
         if name in self.own_attributes or self.language == "opencl":
             return  # methods of an OpenCL program are its kernels
+        if extensions.is_held(base, self.extensions, self._is_loader):
+            return  # functions of an extension are the source's own, which is read as well
         if self.in_kernel:
             if self.language == "numba" and name in rules.BLAS_IN_NUMBA:
                 self.hit(node, "G301")
@@ -547,6 +557,7 @@ class _Reader(ast.NodeVisitor):
     def _evaluate(self, node: ast.AST, name: str, imported: bool = False) -> None:
         """A use of ``name``. An import alone does nothing, except for what has no honest use."""
         if self._is_shared(name):
+            self.hit(node, "G408")
             return
         rule = _longest(name)
         self.lookups.name(name)
@@ -567,11 +578,16 @@ class _Reader(ast.NodeVisitor):
             self._native(node, name.rpartition(".")[2])
         elif top in rules.VENDOR_MODULES:
             self.hit(node, "G302")
-        elif top == "torch" and rest and rule is None:
+        elif top == "torch" and rest and rule is None and not self._is_registered(rest):
             if not _is_glue(rest) and not (self.is_module and rules.OF_MODULES.fullmatch(name)):
                 self.hit(node, "G301")
         elif top in ("jax", "numpy", "operator"):
             self._array_operator(node, name)
+
+    def _is_registered(self, rest: str) -> bool:
+        """``ops.mine.conv`` of a namespace that the source fills."""
+        head, *parts = rest.split(".")
+        return head == "ops" and bool(parts) and parts[0] in self.namespaces
 
     def _is_shared(self, name: str) -> bool:
         """Exactly such a function: its attributes lead to the module and from there on."""

@@ -12,13 +12,14 @@ Severity = Literal["reject", "note"]
 
 @dataclass(frozen=True)
 class Rule:
-    """``unless`` names the policy under which a rejected source is only noted."""
+    """``unless`` names the policy under which a rejected source is only noted, or, where that is
+    portkern's own library, said nothing of: most kernels of the catalogue use it."""
 
     id: str
     title: str
     remedy: str
     severity: Severity = "reject"
-    unless: Literal["", "torch_ops", "precision"] = ""
+    unless: Literal["", "torch_ops", "precision", "library"] = ""
 
     @property
     def cheat(self) -> bool:
@@ -62,6 +63,8 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
     Rule("G405", "calls the operating system directly", "Use the language's own functions"),
     Rule("G406", "is nested too deeply to be read", "Split the expression"),
     Rule("G407", "has machine code that nobody can read", "Write functions, or instructions"),
+    Rule("G408", "takes what portkern's own headers do, or includes what a macro names",
+         "Write it out; library=allow accepts it", unless="library"),
     Rule("G501", "makes code or names at run time", "Write the variants out", "note"),
     Rule("G502", "reads a clock", "The evaluator measures", "note"),
     Rule("G503", "keeps state between calls", "It must not depend on the data", "note"),
@@ -130,6 +133,8 @@ G508 torch.backends torch.set_float32_matmul_precision torch.set_default_dtype j
 G508 torch.use_deterministic_algorithms torch.set_num_threads torch.set_flush_denormal
 """)
 
+#: The folder of portkern's own headers.
+OWN_HEADERS = "portkern"
 #: Objects that hold settings: to change one is seen by the measurement, and wrong only where it
 #: asks for an interpreter.
 SETTINGS = (
@@ -258,6 +263,8 @@ ATEN_HEAVY = re.compile(
     + r"|linear|hardtanh|leaky_relu|elu|batch_norm|cdist|fused_\w+|conv\w*|scaled_\w+|linalg_\w+"
     r"|fft_\w+|native_\w*norm|cummax|cummin|cumsum\w*|\w+_backward|Torch-Compiled.*"
 )
+#: What builds an extension, and returns it.
+EXTENSION_LOADERS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load")
 #: What makes a function a kernel: as decorator, or called with the function.
 KERNEL_MAKERS = {
     "triton": ("triton.jit", "triton.experimental.gluon.jit"),
@@ -266,9 +273,7 @@ KERNEL_MAKERS = {
         "numba.njit", "numba.jit", "numba.vectorize", "numba.guvectorize", "numba.stencil",
         "numba.cuda.jit", "numba.cfunc", "numba.generated_jit",
     ),
-    **dict.fromkeys(("torch-cuda", "torch-hip", "torch-c++"), (
-        "torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load",
-    )),
+    **dict.fromkeys(("torch-cuda", "torch-hip", "torch-c++"), EXTENSION_LOADERS),
 }  # fmt: skip
 
 #: Functions of C and C++, wherever they are named …

@@ -81,9 +81,10 @@ def own_attributes(tree: ast.Module) -> Iterator[str]:
             yield node.attr
         elif isinstance(node, ast.ClassDef):
             for part in node.body:
-                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                    yield part.target.id
-                elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                targets = [*part.targets] if isinstance(part, ast.Assign) else []
+                targets += [part.target] if isinstance(part, ast.AnnAssign) else []
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield part.name
 
 

@@ -10,6 +10,10 @@ from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(portkern/[\w.]+)>", re.MULTILINE)
+#: The same for a module of shared functions, in Python.
+_IMPORT = re.compile(
+    r"^\s*(?:from|import)\s+(portkern\.backends\.\w+\.include[\w.]*)", re.MULTILINE
+)
 #: What stands before every kernel of a language, by the backend that has it.
 HARNESS: Mapping[str, tuple[str, str]] = {"c++": ("cpu", "harness.h")}
 
@@ -32,6 +36,11 @@ def harness(language: str) -> str:
     backend, name = HARNESS[language]
     file = importlib.resources.files(f"portkern.backends.{backend}") / name
     return file.read_text(encoding="utf-8")
+
+
+def taken(source: str) -> list[str]:
+    """The headers and modules of portkern that a source names itself, each once."""
+    return list(dict.fromkeys([*_INCLUDE.findall(source), *_IMPORT.findall(source)]))
 
 
 def included(candidate: Candidate) -> dict[str, str]:

@@ -10,7 +10,7 @@ FEW_ROWS, STRIP = 12, 512  # as in cpu_product.h
 ENOUGH, LEAST = 32, 1024
 
 
-def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k, enough):
+def multiply_cpu(queue, program, a, b, scale, c, *, batch, m, n, k, enough=ENOUGH):
     """C = A B of each of a batch, by ``enough`` work-items where it divides so far; ``scale``
     is read where SOURCE defines INT8_WEIGHTS."""
     batch, m, n, k = map(int, (batch, m, n, k))

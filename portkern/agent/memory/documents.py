@@ -10,7 +10,7 @@ from portkern import ops
 from portkern.agent.attempt import Attempt
 from portkern.agent.memory.text import code, result
 from portkern.agent.task import Task
-from portkern.spec import catalogue
+from portkern.spec import catalogue, own_headers
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Op
 
@@ -39,12 +39,13 @@ def of_kernel(kernel: Candidate) -> Document:
 
 def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
     """Those in the task's backend and language. Without ``own`` the op's own is not among them:
-    it would be the answer."""
+    it would be the answer. Where authors may not take portkern's headers, none that does."""
     for name in ops.names():
         if not own and _is_same(ops.load(name), task.op):
             continue
         for kernel in catalogue.candidates(name, task.backend):
-            if kernel.language == task.language:
+            shown = task.library == "allow" or not own_headers.taken(kernel.source)
+            if kernel.language == task.language and shown:
                 yield of_kernel(kernel)
 
 

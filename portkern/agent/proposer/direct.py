@@ -69,9 +69,14 @@ class Translate(Modelled):
         self._of_run = self._of_run or donor.of_run(self.options.donor, task)
         return [self._of_run]
 
+    def shown(self, task: Task) -> list[Candidate]:
+        """The donors as one reads them who may not take portkern's headers: with their text."""
+        donors = self.donors(task)
+        return donors if task.library == "allow" else [donor.whole(one) for one in donors]
+
     async def draft(self, writer: Writer) -> Draft:
         task = writer.context.task
-        donors = self.donors(task)
+        donors = self.shown(task)
         mapping = menu.mapping([donor.backend for donor in donors], task.backend.name)
         draft = await writer.write("translate", donors=donors, mapping=mapping)
         return replace(draft, idea=writer.slot.arm, donor=" ".join(map(_named, donors)))

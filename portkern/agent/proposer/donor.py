@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from portkern.agent import outcome
@@ -9,7 +10,9 @@ from portkern.agent.attempt import Attempt
 from portkern.agent.log import FILE, Log
 from portkern.agent.task import Task
 from portkern.errors import ConfigError
-from portkern.spec import registry
+from portkern.formats.exported import NoSuchForm
+from portkern.formats.inlined import inlined
+from portkern.spec import own_headers, registry
 from portkern.spec.candidate import Candidate
 
 
@@ -45,6 +48,17 @@ def of_run(donor: str, task: Task) -> Candidate:
         author=f"{folder.resolve().name} {best.id}",
         style=registry.load(best.backend).style,
     )
+
+
+def whole(kernel: Candidate) -> Candidate:
+    """The kernel with the text of portkern's headers in place of their includes, where it has such:
+    a Python source has modules, which have no such form."""
+    if not own_headers.taken(kernel.source):
+        return kernel
+    try:
+        return replace(kernel, source=inlined(kernel))
+    except NoSuchForm:
+        return kernel
 
 
 def _best(folder: Path, log: Log) -> Attempt | None:

@@ -46,6 +46,8 @@ _INSTEAD = {
     "replay": "the sweep's folder, whose replies are not asked for again",
     "approve": "portkern generate",
 }
+#: Samples are drawn anew, and are the models' own work.
+_UNLESS_GIVEN = ("cache=false", "library=forbid")
 _LONGEST_NAME = 80
 
 
@@ -182,7 +184,7 @@ def _models(
     asked = compare_models.read(options.models)
     roles, axes = compare_models.settings(settings, list(asked))
     first = expand(names(options.ops))[0].source
-    kept = given if any(key_of(one) == "cache" for one in given) else ["cache=false", *given]
+    kept = [*_UNLESS_GIVEN, *given]
     models = []
     bases: dict[tuple[str, ...], GenerateOptions] = {}  # most have none of their own
     for name, own in asked.items():
@@ -266,6 +268,8 @@ def _facts(options: CompareOptions, sweep: Sweep | None, notes: Sequence[str]) -
         "tasks": compare_words.tasks(sweep),
         "spent": compare_words.cost(sweep.ledger.spent),
     }
+    if any(task.plan.task.library == "allow" for task in sweep.tasks):
+        facts["library=allow"] = "authors were offered portkern's own headers"
     return facts | ({"not evaluated": "; ".join(notes)} if notes else {})
 
 

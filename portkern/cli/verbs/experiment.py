@@ -50,6 +50,8 @@ SETTINGS = "settings"
 #: The question that is a verb of its own.
 MODELS = "name=models"
 _PLACES = ("backend", "target")
+#: What a model writes is to be its own, unless the command says otherwise.
+OWN_WORK = ("library=forbid",)
 #: What portkern generate calls otherwise, or has no use for here.
 _INSTEAD = {
     "op": "ops=",
@@ -138,6 +140,8 @@ def read(overrides: Sequence[str]) -> Asked:
     _check(study, given, settings, arms)
     ops = _ops(options)
     model = named(generate.read([f"op={ops[0]}", *given]).models or {}).get(DEFAULT, {})
+    if model:
+        given = [*OWN_WORK, *given]
     question = StudyQuestion(
         ops,
         arms,

@@ -91,6 +91,7 @@ class GenerateOptions:
     venue: str = "best"
     sanitize: Names = field(default_factory=lambda: [*LOOKED_FOR])
     torch_ops: str = "forbid"
+    library: str = "allow"
     baselines: Names | None = None
     rounds: int = 5
     budget_s: float = 0.25
@@ -259,6 +260,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         _workloads(op, _sets(options.workloads, op, ends)),
         constraints,
         guard.torch_ops(options.torch_ops),
+        guard.library(options.library),
         start,
         ends,
         checkers,

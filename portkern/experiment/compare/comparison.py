@@ -96,8 +96,19 @@ def compare(
         divergences=tuple(divergences(groups, sources or {})),
         differences=differences(groups),
         best_known=digest(best),
-        notes=tuple(_notes(groups, asked)),
+        notes=(*_notes(groups, asked), *_own_headers(samples)),
     )
+
+
+def _own_headers(samples: Sequence[Sample]) -> Iterator[str]:
+    """Whose work a correct sample is, where it is not the model's alone."""
+    taken = [sample for sample in samples if sample.correct and sample.headers]
+    if taken:
+        names = sorted({name for sample in taken for name in sample.headers})
+        yield (
+            f"{counted(len(taken), 'correct sample')} of {sum(s.correct for s in samples)} leave "
+            f"work to portkern's own headers: {', '.join(names)}."
+        )
 
 
 def _multiprocessors(places: Sequence[Place]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from portkern.agent.attempt import Attempt
 from portkern.agent.run import GenerationRun
 from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Evidence, Record, Verdict
+from portkern.spec import own_headers
 
 #: What ran on hardware and could not be timed there was not emulated either.
 _EVIDENCE: dict[Evidence, Literal["", "built", "emulated", "measured"]] = {
@@ -46,6 +47,7 @@ def found(
         **_times(run, records if ending.correct else ()),
         "heldout": _held(heldout or ()),
         "cheat": ending.cheat,
+        "headers": tuple(own_headers.taken(attempt.source)),
         "digest": attempt.digest,
         "detail": attempt.detail.partition("\n")[0],
         "tokens_in": cost.tokens_in,

@@ -31,8 +31,9 @@ class Sample(Line):
     the medians. All three are None where nothing was timed, which is neither 0 nor slow.
     ``heldout`` is whether it passed the sets that its author had not seen, None where none was
     asked for. ``cheat`` is a reply that was refused or suspected as one, in the evaluator's words.
-    ``usd`` is None where the price is unknown. ``path`` leads to the prompt, the reply and the
-    records, from the sweep's folder.
+    ``headers`` are the headers and modules of portkern that its kernel takes, which only
+    library=allow accepts. ``usd`` is None where the price is unknown. ``path`` leads to the
+    prompt, the reply and the records, from the sweep's folder.
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
@@ -57,6 +58,7 @@ class Sample(Line):
     heldout: bool | None = None
     cheat: str = ""
     donor: str = ""
+    headers: tuple[str, ...] = ()
     digest: str = ""
     detail: Text = ""
     tokens_in: int | None = None
