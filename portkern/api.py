@@ -70,7 +70,7 @@ def matrix(
 
 
 def _named(op: OpOrName) -> str:
-    """What the command line calls it."""
+    """The operator's name on the command line."""
     return op.file or op.name if isinstance(op, Op) else str(op)
 
 

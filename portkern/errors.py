@@ -1,4 +1,4 @@
-"""What can go wrong, and whose fault it is.
+"""The errors that portkern raises, by whose fault they are.
 
 * PortkernError
   - ConfigError          the user asked for something that does not exist or does not fit
@@ -45,7 +45,7 @@ class RecordError(PortkernError):
 
 
 class StorageError(PortkernError):
-    """What must be kept cannot be written."""
+    """Raised when something that must be kept cannot be written."""
 
     exit_code = 3
 
@@ -114,7 +114,7 @@ class ModelDown(PortkernError):
 
 
 class ReferenceFailed(PortkernError):
-    """What an imported operator calls its reference raised, ended or gave something else."""
+    """Raised when the reference of an imported operator raised, ended or gave something else."""
 
     exit_code = 3
 

@@ -1,4 +1,4 @@
-"""What every backend must do, as a pytest suite that third-party backends run too.
+"""The contract of every backend, as a pytest suite that third-party backends run too.
 
 Subclass :class:`BackendContract` in a test file and define the fixtures ``backend`` and
 ``target`` (one that this machine can build for); see tests/test_backend_contract.py.
@@ -268,7 +268,7 @@ def all_targets() -> list[Target]:
 
 
 def guide(backend: Backend) -> str:
-    """What an author is told about this backend: ``guide.md`` beside its module."""
+    """The guide for authors of kernels of this backend: ``guide.md`` beside its module."""
     from importlib.resources import files
 
     file = files(type(backend).__module__) / "guide.md"

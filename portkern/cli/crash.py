@@ -1,4 +1,5 @@
-"""What is kept of an error that nobody foresaw: portkern has a defect, and this shows where."""
+"""The report that is kept of an error that nobody foresaw: portkern has a defect, and this shows
+where."""
 
 from __future__ import annotations
 

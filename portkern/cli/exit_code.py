@@ -1,4 +1,4 @@
-"""What the records of a run make of a process's exit code."""
+"""The exit code of a process, made from the records of its run."""
 
 from __future__ import annotations
 

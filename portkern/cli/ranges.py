@@ -69,8 +69,8 @@ RANGES = {
 
 
 def check(name: str, value: object) -> None:
-    """Of an option, or of all in a list or a group. Raises ConfigError for a number that is out of
-    range; one that no range is stated for must at least be finite."""
+    """Checks one option, or all in a list or a group. Raises ConfigError for a number that is
+    out of range; one that no range is stated for must at least be finite."""
     if isinstance(value, dict):
         for key, item in value.items():
             check(f"{name}.{key}", item)

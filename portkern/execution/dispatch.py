@@ -55,7 +55,7 @@ class Fleet(Protocol):
         """Whether it runs, or has; until then it is queued."""
 
     def wait(self, handles: Sequence[object], timeout_s: float) -> Collection[object]:
-        """Those that have ended."""
+        """Waits, and returns the handles that have ended."""
 
     def result(self, handle: object) -> list[str] | Lost: ...
     def cancel(self, handle: object) -> None: ...
@@ -145,13 +145,14 @@ class Dispatch:
             self._sent[self.fleet.submit(node, chosen.document)] = sent
 
     def _may(self, waiting: Slice, node: Node, nodes: Sequence[Node]) -> bool:
-        """Who gave no answer is not asked again while there are others to ask."""
+        """Whether ``node`` may run the slice: a node that gave no answer is not asked again
+        while there are others."""
         failed = self._failed[id(waiting)]
         others = any(other.id not in failed for other in nodes if waiting.fits(other.targets))
         return waiting.fits(node.targets) and not (others and node.id in failed)
 
     def _slow(self) -> Iterator[Slice]:
-        """Those that run once and take much longer than others; the oldest first."""
+        """The slices that run once and take much longer than others; the oldest first."""
         copies = Counter(id(sent.slice) for sent in self._sent.values())
         usual = statistics.median(self._cell_s) if self._cell_s else 0.0
         for handle, since in sorted(self._begun.items(), key=lambda item: item[1]):

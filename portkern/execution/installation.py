@@ -1,4 +1,4 @@
-"""What decides verdicts on a machine, beside its devices and toolchains."""
+"""Everything that decides verdicts on a machine, beside its devices and toolchains."""
 
 from __future__ import annotations
 

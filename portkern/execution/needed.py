@@ -1,4 +1,4 @@
-"""What a machine that runs plans needs beside toolchains."""
+"""The packages that a machine which runs plans needs beside toolchains."""
 
 from __future__ import annotations
 

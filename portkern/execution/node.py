@@ -1,4 +1,4 @@
-"""What happens on a node of a cluster: it says what it is, and runs a slice of a run.
+"""The commands on a node of a cluster: it says what it is, and runs a slice of a run.
 
 Drivers call these functions by name, so that each node runs the portkern that is installed there.
 """
@@ -40,7 +40,7 @@ def resources() -> dict[str, float]:
 
 
 def describe() -> dict[str, str]:
-    """What a driver must know before it sends anything."""
+    """The facts that a driver must know before it sends anything."""
     return {
         "portkern": Portkern.here().model_dump_json(),
         "machine": host.machine(),

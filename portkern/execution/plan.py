@@ -1,4 +1,4 @@
-"""What to run, as one document: it needs nothing of the machine that wrote it."""
+"""A plan: what to run, as one document, which needs nothing of the machine that wrote it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Plan(Line):
 
     @property
     def label(self) -> str:
-        """What its records have as their run's name until they are at home."""
+        """The name of the run that its records carry until they are at home."""
         return f"{self.run}#{self.id}"
 
     @property

@@ -1,4 +1,5 @@
-"""What a record answers, as it is known on every machine: the key of a record is its machine's."""
+"""The question that a record answers, as it is known on every machine: the key of a record is
+its machine's."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class RayFleet:
         return not self._asked
 
     def nodes(self) -> Sequence[Node]:
-        """Those that live and have been accepted; new ones are asked what they are."""
+        """The nodes that live and have been accepted; new ones are asked what they are."""
         alive = {entry["NodeID"]: entry for entry in self._ray.nodes() if entry["Alive"]}
         for node_id, entry in alive.items():
             if OWNER in entry["Resources"]:

@@ -77,7 +77,7 @@ class Returned:
                 )
 
     def new(self, known: Sequence[Record], run: str) -> list[Record]:
-        """Those that are not among ``known``, as records of ``run``."""
+        """The records that are not among ``known``, as records of ``run``."""
         ids = {record.id for record in known}
         fresh: dict[str, Record] = {r.id: r for r in self.records if r.id not in ids}
         return [record.model_copy(update={"run": run}) for record in fresh.values()]

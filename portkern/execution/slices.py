@@ -25,7 +25,7 @@ class Slice:
 
     @cached_property
     def document(self) -> str:
-        """What travels: the plan of these cells."""
+        """The document that travels: the plan of these cells."""
         return Plan.of(self.cells, self.options, self.run).to_json()
 
     @property
@@ -38,7 +38,7 @@ class Slice:
         return not self.device or self.device in targets
 
     def records(self, lines: Sequence[str]) -> list[Record]:
-        """What a node has answered, in the cells' order. Raises RecordError for lines that are no
+        """The answers of a node, in the cells' order. Raises RecordError for lines that are not
         records, and ValueError unless each cell has one."""
         by_question: Mapping[Question, Record] = {
             Question.of_record(record): record for record in map(Record.from_json, lines)

@@ -187,7 +187,7 @@ def _possible(source: Path) -> list[Backend]:
 def _cells(
     checked: Sequence[CheckedFile], options: CheckOptions, project: Project | None
 ) -> list[Cell]:
-    """Those of one op and backend share its cells' questions."""
+    """The cells of all files; files of one op and backend share their questions."""
     questions: dict[tuple[str, str], list[Cell]] = {}
     cells: list[Cell] = []
     for file in checked:
@@ -258,8 +258,8 @@ def _show(answer: CheckAnswer) -> None:
 
 
 def _details(record: Record, path: Path) -> list[str]:
-    """What is more than a line: a compiler's words begin with its first error, as editors want
-    it, under the path that was given."""
+    """The rest of a result below its line: a compiler's words begin with its first error, as
+    editors want it, under the path that was given."""
     place = re.compile(rf"^{re.escape(path.name)}(?=[:(]\d)", re.MULTILINE)
     headline, *rest = place.sub(lambda _: str(path), record.detail).splitlines() or [""]
     said = [*map(str, record.findings), *record.guard]

@@ -122,7 +122,7 @@ def _main(overrides: Sequence[str], heartbeat: Heartbeat) -> int:
 
 
 def _results(options: CompareOptions) -> int:
-    """Of others: no model is asked."""
+    """Compares results of others: no model is asked."""
     if options.models:
         raise ConfigError("Got models= and results=; name models to ask, or results that are there")
     rows = public.load(names(options.results), Path(options.baseline) if options.baseline else None)
@@ -218,7 +218,7 @@ def _question(options: CompareOptions, base: GenerateOptions) -> TaskQuestion:
 
 
 def _name(options: CompareOptions, models: Sequence[ComparedModel]) -> str:
-    """Of the models' own names, if they are not too many."""
+    """The run's name, made of the models' own names, if they are not too many."""
     short = [model.folder.rpartition("/")[2] for model in models]
     name = "-".join(["compare", options.preset, *short])
     if len(name) <= _LONGEST_NAME:
@@ -274,7 +274,7 @@ def _facts(options: CompareOptions, sweep: Sweep | None, notes: Sequence[str]) -
 
 
 def _sources(rows: Sequence[Sample], folder: Path) -> dict[str, str]:
-    """Of correct samples, by digest."""
+    """The sources of correct samples, by digest."""
     sources: dict[str, str] = {}
     for row in rows:
         if not (row.path and row.correct) or row.digest in sources:

@@ -64,8 +64,8 @@ _TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[{}\[\](),:]|[^'"{}\[\](),:]+""")
 
 
 def named_twice(override: str) -> str:
-    """Of ``models={NAME: …, NAME: …}`` the name that stands there twice, of which Hydra would keep
-    the last; empty where none does."""
+    """The name that stands twice in ``models={NAME: …, NAME: …}``, of which Hydra would keep the
+    last; empty where none does."""
     names: list[str] = []
     depth, name, named = 0, "", True
     for token in _TOKEN.findall(override.partition("=")[2]):
@@ -83,8 +83,8 @@ def named_twice(override: str) -> str:
 def settings(
     overrides: Sequence[str], known: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
-    """Of ``settings.NAME.KEY=VALUE`` by model the options of its role, and overrides of its axes.
-    Raises ConfigError."""
+    """The settings ``settings.NAME.KEY=VALUE`` by model: options of its role, and overrides of
+    its axes. Raises ConfigError."""
     roles: dict[str, dict[str, str]] = {name: {} for name in known}
     axes: dict[str, list[str]] = {name: [] for name in known}
     for override in overrides:

@@ -84,7 +84,7 @@ def tasks(question: TaskQuestion) -> Tasks:
 
 
 def _ops(question: TaskQuestion, found: Tasks) -> list[tuple[SuiteOp, Op]]:
-    """Of a folder those that can be read."""
+    """The operators of a folder that can be read."""
     loaded = []
     for asked in question.ops:
         try:
@@ -170,7 +170,7 @@ def _donor(task: Task, donor: str) -> str:
 def _plan(
     asked: SuiteOp, op: Op, dtype: str, backend: Backend, where: Target, question: TaskQuestion
 ) -> RunPlan:
-    """Of a sample; an operator has no sizes of sets that it does not name."""
+    """The plan of a sample; an operator has no sizes of sets that it does not name."""
     timed = isinstance(_stage(question).of(backend.venues(where), backend).hardware, Venue)
     shown = question.workloads or (TIMED if timed else UNTIMED)
     one_shot = question.options.strategy["kind"] in ONE_SHOT

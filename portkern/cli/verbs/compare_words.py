@@ -1,5 +1,5 @@
-"""What ``portkern compare`` tells while it runs: what is asked, how long it takes, how far it is
-and what it has spent."""
+"""The lines that ``portkern compare`` prints while it runs: what is asked, how long it takes,
+how far it is and what it has spent."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _abilities(backend: Backend, where: Target) -> Abilities:
 def summary(
     machine: MachineFacts, containment: Layers, backends: Mapping[str, Examined]
 ) -> list[str]:
-    """What works, what is missing, and the command that adds it."""
+    """The lines that say what works, what is missing, and the command that adds it."""
     runs = {name: _where(backend, "run") for name, backend in backends.items()}
     emulates = {name: _where(backend, "emulate") for name, backend in backends.items()}
     builds = [name for name, b in backends.items() if _where(b, "build")]

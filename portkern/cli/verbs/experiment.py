@@ -268,7 +268,7 @@ def places_of(study: Study, options: ExperimentOptions) -> tuple[tuple[str, str]
 
 
 def _here(backends: Sequence[Backend]) -> Iterator[tuple[str, str]]:
-    """Those that run something on this machine."""
+    """The backends that run something on this machine, each with its default target."""
     for backend in backends:
         try:
             yield backend.name, default_target(backend).name
@@ -280,9 +280,10 @@ def _here(backends: Sequence[Backend]) -> Iterator[tuple[str, str]]:
 
 
 def _expected_s(asked: Asked, folder: Path) -> float | None:
-    """Of all jobs that are left, without what models take to answer. Where nothing is known, a
-    kernel is measured for the first job of each place, and others are taken to need as long.
-    Raises ConfigError, before anything runs, for a job that does not fit."""
+    """The seconds that all remaining jobs are expected to take, without what models take to
+    answer. Where nothing is known, a kernel is measured for the first job of each place, and
+    others are taken to need as long. Raises ConfigError, before anything runs, for a job that
+    does not fit."""
     jobs = zip(asked.jobs, asked.plans, strict=True)
     runs = {job: GenerationRun(plan, folder / job.name) for job, plan in jobs}
     left = [run for job, run in runs.items() if not job.finished(folder)]

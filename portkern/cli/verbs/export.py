@@ -88,7 +88,7 @@ def main(overrides: Sequence[str]) -> int:
 
 
 def _records(options: ExportOptions) -> tuple[Path, Sequence[Record]]:
-    """Of a run, or of a file of records, with the folder that has their sources."""
+    """The records of a run, or of a file of records, with the folder that has their sources."""
     path = Path(options.run)
     if path.suffix == ".jsonl":
         records, _ = RecordFile(path).read()

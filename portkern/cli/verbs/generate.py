@@ -330,9 +330,9 @@ def _shipped(options: GenerateOptions, op: Op, backend: Backend) -> Candidate | 
 def _plain_where_nothing_ships(
     options: GenerateOptions, op: Op, backend: Backend
 ) -> Candidate | None:
-    """What an author without a model begins with, or a run that is to start from a kernel, for an
-    operator that the catalogue has no kernel of. None where there is no such kernel either: then
-    the first slot has nothing to start from."""
+    """The kernel that an author without a model begins with, or a run that is to start from a
+    kernel, for an operator that the catalogue has no kernel for. None where there is no such
+    kernel either: then the first slot has nothing to start from."""
     of_file = from_torch.is_file(options.op) and backend.name in from_torch.PLAIN
     wanted = options.proposer["kind"] == "catalogue" or options.source == SHIPPED
     if not (wanted and of_file):
@@ -434,8 +434,9 @@ def _workloads(op: Op, sets: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
 
 
 def _small(task: Task, most_mb: float | None) -> tuple[Workload, ...]:
-    """Those of the scored workloads that the search is done on: no larger than ``most_mb``, or the
-    smallest. What is faster there is faster where the whole is timed, as a rule; the end tells."""
+    """The scored workloads that the search is done on: no larger than ``most_mb``, or the
+    smallest. A kernel that is faster there is, as a rule, faster where the whole is timed; the
+    end tells."""
     scored = task.workloads[task.scored]
     limit = (math.inf if task.target.is_gpu else CPU_MB) if most_mb is None else most_mb
 
@@ -575,7 +576,7 @@ def _exit_code(run: GenerationRun, outcome: RunOutcome) -> int:
 def _summary_lines(
     document: RunSummary, outcome: RunOutcome, start: Candidate | None
 ) -> dict[str, str]:
-    """Of the end, by what it is about."""
+    """The lines at the end of a run, by what they are about."""
     best, lines = outcome.best, {}
     kernel = start.author.removeprefix("file:") if start else "the catalogue's kernel"
     if best is None:

@@ -26,7 +26,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Choice:
-    """Of runs, and of cells by the fields of a series; '' is any."""
+    """A choice of runs, and of cells by the fields of a series; '' is any."""
 
     op: str = ""
     workload_set: str = ""
@@ -92,7 +92,7 @@ def choose(options: Choice) -> list[Run]:
 
 @contextmanager
 def read(chosen: Sequence[Run], options: Choice) -> Iterator[Columns]:
-    """Of the cells that are asked for; runs that cannot be read are left out and named."""
+    """Reads the cells that are asked for; runs that cannot be read are left out and named."""
     said = {name: str(getattr(options, name)) for name in Series._fields}
     only = {name: value for name, value in said.items() if value}
     with Columns([run.records for run in chosen], only=only) as columns:
@@ -177,7 +177,7 @@ def _document(cell: CellHistory) -> dict[str, object]:
 
 
 def facts(chosen: Sequence[Run]) -> dict[str, RunFacts]:
-    """What was said of runs, by their names; where it cannot be read, nothing was."""
+    """The facts of the runs, by their names; a run whose facts cannot be read has none."""
     known: dict[str, RunFacts] = {}
     for run in chosen:
         try:

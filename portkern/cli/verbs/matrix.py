@@ -76,7 +76,7 @@ class MatrixOptions:
 
 @dataclass(frozen=True)
 class MatrixRequest:
-    """What a command line asks for; ``given`` are the options that it names."""
+    """A command line's request; ``given`` are the options that it names."""
 
     options: MatrixOptions
     given: Collection[str]
@@ -299,8 +299,9 @@ def _gaps(
 def _not_covered(
     question: Selection, records: Sequence[Record], by_name: Collection[str]
 ) -> list[str]:
-    """What was asked for by name, and no cell of it could be built or run. ``by_name`` are the
-    options that say so; what a project expects is its own matter."""
+    """Lines about backends and targets that were asked for by name and of which no cell could be
+    built or run. ``by_name`` are the options that name them; what a project expects is its own
+    matter."""
     backends = set(question.backends) - {"all"} if "backends" in by_name else set()
     targets = set(question.targets) & set(target.names()) if "targets" in by_name else set()
     gaps = coverage.asked(Table.of(records), backends=backends, targets=targets)

@@ -1,5 +1,5 @@
-"""What verbs do with a project: its file's options below those of the command line, and its
-problems told."""
+"""The handling of a project by the verbs: its file's options below those of the command line,
+and its problems told."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def filled(options: Options, project: Project, given: Collection[str]) -> Option
 
 
 def op_names(project: Project | None, names: Sequence[str]) -> list[str]:
-    """Those of its own operators become their files."""
+    """The operators' names, in which a project's own operators become their files."""
     return project.op_names(names) if project else [*names]
 
 
@@ -84,7 +84,7 @@ def named(overrides: Sequence[str]) -> set[str]:
 
 
 def problems(project: Project) -> list[str]:
-    """What could not be taken, one line each."""
+    """The items that could not be taken, one line each."""
     own = project.kernels
     return [str(item) for item in (*project.problems, *(own.errors if own else ()))]
 

@@ -1,4 +1,5 @@
-"""What the verbs that compare runs share: which runs, what is shown, and the exit code."""
+"""Functions that the verbs which compare runs share: which runs, what is shown, and the exit
+code."""
 
 from __future__ import annotations
 
@@ -114,8 +115,8 @@ def _before(baseline: str, after: Night, reports: Path, history: Sequence[Night]
 
 
 def folder(named: str, reports: Path, *, but: str = "") -> Path:
-    """Of a run by its name, by ``tag:NAME``, or ``promoted``; never that of the run ``but``. Raises
-    ConfigError where there is none."""
+    """The folder of a run by its name, by ``tag:NAME``, or ``promoted``; never that of the run
+    ``but``. Raises ConfigError where there is none."""
     if named == PROMOTED:
         promoted = [run for run in standing.promoted(reports) if run != but]
         if not promoted:
@@ -139,7 +140,7 @@ def folder(named: str, reports: Path, *, but: str = "") -> Path:
 
 
 def note(comparison: Comparison) -> None:
-    """What could not be read."""
+    """Prints what could not be read."""
     for problem in comparison.problems:
         print(f"portkern: note: {printable(problem)}", file=sys.stderr)
     for night in (comparison.before, comparison.after, *comparison.history):

@@ -42,7 +42,7 @@ def main(overrides: Sequence[str]) -> int:
 
 
 def _sweep(folder: Path, *, as_json: bool) -> int:
-    """Of ``portkern compare``, with its exit codes."""
+    """Writes the report of a ``portkern compare``, with its exit codes."""
     from portkern.experiment.compare import page
 
     comparison = page.again(folder)

@@ -168,7 +168,7 @@ def _run(
 
 
 def _view(source: Path, options: RunOptions) -> SourceView:
-    """What the compiler sees, beside itself and its scratch."""
+    """The files that the compiler sees, beside itself and its scratch."""
     return SourceView.of([source, *map(Path, options.further)], map(Path, options.include))
 
 
@@ -245,7 +245,7 @@ def _run_script(
 
 
 def _not_built(error: BuildError, options: RunOptions) -> int:
-    """What has no model by its number, or else what the compiler said."""
+    """Prints the constructs without a model by their numbers, or else what the compiler said."""
     numbered = isinstance(error, UnmodelledSource)
     findings = error.diagnostics if isinstance(error, UnmodelledSource) else ()
     if options.json:

@@ -1,4 +1,4 @@
-"""What the verbs that run cells share: the run's folder, progress and the exit code."""
+"""Functions that the verbs which run cells share: the run's folder, progress and the exit code."""
 
 from __future__ import annotations
 

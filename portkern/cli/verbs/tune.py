@@ -51,7 +51,7 @@ class TuneOptions:
 
 @dataclass(frozen=True)
 class TuneOutcome:
-    """Of one kernel, dtype and size: what was found, or why nothing was looked for."""
+    """The outcome for one kernel, dtype and size: what was found, or why nothing was looked for."""
 
     cell: Cell
     result: search.Found | None = None

@@ -1,4 +1,4 @@
-"""What is said of a source before it is compiled for the executor, and why it could not be."""
+"""Checks of a source before it is compiled for the executor, and why it could not be."""
 
 from __future__ import annotations
 

@@ -229,15 +229,16 @@ class Emulator:
         self._functions[mode] = abi.bind(opened, signature, entry, stream=True)
 
     def take_findings(self) -> Sequence[JsonObject]:
-        """Of the last call, as :meth:`Diagnostic.to_json`."""
+        """The last call's findings, as :meth:`Diagnostic.to_json` writes them."""
         return [diagnostic.to_json() for diagnostic in self._diagnostics]
 
     def take_launches(self) -> Mapping[str, int]:
-        """Of the last call's plain run: kernels and routines of cuBLAS, by name."""
+        """The launches of the last call's plain run: kernels and routines of cuBLAS, by name."""
         return self._launched
 
     def take_counters(self) -> Sequence[Mapping[str, object]]:
-        """Of the last call's checked run, an entry for each launch, if ``counters`` looked on."""
+        """The counters of the last call's checked run, an entry for each launch, if ``counters``
+        was asked for."""
         return self._counters
 
     def launch(self, call: Call) -> Sequence[Buffer]:
@@ -262,7 +263,8 @@ class Emulator:
         return call.outputs
 
     def _work_of_the_host(self, call: Call) -> Iterator[Diagnostic]:
-        """What host code did that is the device's to do, in the plain run."""
+        """Findings about work that host code did in the plain run although it is the device's to
+        do."""
         for spec, buffer in zip(self.request.signature.outputs, call.outputs, strict=True):
             copied = _runtime().simt_copied_from_host(buffer.data_ptr())
             if copied > FROM_HOST_BYTES:
@@ -379,7 +381,7 @@ def _counted(text: str) -> dict[str, int]:
 
 
 class _Kept:
-    """What buffers held, to be put back before the kernel runs again."""
+    """The content of buffers, to be put back before the kernel runs again."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self._held = [(buffer, buffer.read()) for buffer in buffers]

@@ -73,7 +73,7 @@ def _sizes(block: list[int], grid: list[int], threads: int) -> dict[str, str | i
 
 
 def macros(target: Target, language: Language) -> dict[str, str]:
-    """What the vendor's compiler defines while it compiles for ``target``."""
+    """The macros that the vendor's compiler defines while it compiles for ``target``."""
     if target.vendor == "nvidia":
         arch = {"__CUDA_ARCH__": f"{target.arch.removeprefix('sm_')}0"}
         return arch | ({"__HIP_PLATFORM_NVIDIA__": "1"} if language == "hip" else {})

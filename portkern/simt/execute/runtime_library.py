@@ -1,4 +1,5 @@
-"""What all emulated kernels share, made once per machine: the runtime and precompiled headers."""
+"""The parts that all emulated kernels share, made once per machine: the runtime and precompiled
+headers."""
 
 from __future__ import annotations
 
@@ -144,7 +145,8 @@ def ready() -> Toolbox:
 
 @cache
 def _digest(host_compiler: Compiler) -> str:
-    """Of the executor's sources and the compiler: what was built by others is not used."""
+    """The digest of the executor's sources and the compiler: a runtime that others built is not
+    used."""
     seen = hashlib.sha256(
         f"{host_compiler.name} {host_compiler.version} {host.cpu_name()}".encode()
     )

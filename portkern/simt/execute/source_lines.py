@@ -68,7 +68,7 @@ def _object(data: object) -> dict[str, Any]:
 
 
 def _number(value: object) -> int:
-    """Of a place or a count."""
+    """The whole number of a place or a count. Raises ValueError beyond 63 bits."""
     number = int(str(value))
     if not 0 <= number < 1 << 63:
         raise ValueError(f"{number} is not a number of lines")

@@ -363,7 +363,7 @@ class _Memory:
         return handle
 
     def copy_back(self) -> None:
-        """What was not changed is not written: it may be memory that cannot be."""
+        """Writes back what was changed; unchanged memory may be read-only."""
         for copy in self._copies.values():
             size, host = copy.end - copy.begin, copy.storage.data_ptr() + copy.begin
             if not size:

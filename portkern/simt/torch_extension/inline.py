@@ -61,7 +61,7 @@ class ExtensionBuilder:
         return self._build(name, texts, names)
 
     def load(self, name: str, sources: Texts, *_: object, **__: object) -> InlineExtension:
-        """Of files that the candidate wrote itself."""
+        """Builds files that the candidate wrote itself."""
         files = sorted(
             map(Path, torch_extension.listed(sources)), key=lambda file: file.suffix != ".cpp"
         )
@@ -96,7 +96,7 @@ class ExtensionBuilder:
 
 
 class InlineExtension:
-    """What ``load_inline`` returns: the extension's functions as attributes."""
+    """The module that ``load_inline`` returns: the extension's functions as attributes."""
 
     def __init__(
         self, builder: ExtensionBuilder, name: str, libraries: Mapping[Mode, bindings.Extension]

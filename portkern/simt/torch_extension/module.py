@@ -35,8 +35,8 @@ _UNMASKED = re.compile(r"\b(__(?:shfl(?:_up|_down|_xor)?|ballot|any|all))\s*\(")
 
 
 def unmodelled(request: Build) -> Missing | None:
-    """What the executor has no model of in an extension, as the text says before any of its code
-    runs."""
+    """The parts of an extension that the executor has no model of, found in its text before any
+    of its code runs."""
     used = _unmasked(request.candidate.source) if request.emulated else ""
     if not used:
         return None

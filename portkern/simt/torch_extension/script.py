@@ -34,8 +34,8 @@ _CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtim
 
 @dataclass(frozen=True)
 class Extensions:
-    """What stands for torch.utils.cpp_extension: ``load`` and ``load_inline`` have its parameters,
-    of which those for compilers are understood where they are macros and folders."""
+    """The stand-in for torch.utils.cpp_extension: ``load`` and ``load_inline`` have its
+    parameters, of which those for compilers are understood where they are macros and folders."""
 
     folder: Path
     options: build.CompileOptions
@@ -109,7 +109,7 @@ class Extensions:
 
 
 def _register(extension: Extension) -> None:
-    """What TORCH_LIBRARY named, as torch.ops.namespace.name."""
+    """Registers the functions that TORCH_LIBRARY named, as torch.ops.namespace.name."""
     import torch
 
     for name, function in extension.functions.items():

@@ -98,7 +98,7 @@ def _passes_on(macro: Macro, several: set[str]) -> bool:
 
 
 def _arguments(code: SourceCode) -> Iterator[range]:
-    """Those of launches, outside of directives."""
+    """The argument ranges of launches, outside of directives."""
     for i, text in enumerate(code.text[:-1]):
         if text == "hipLaunchKernelGGL" and code.text[i + 1] == "(":
             yield range(i + 2, code.partner[i + 1])

@@ -1,4 +1,4 @@
-"""What one inline ``asm`` statement says: shared by the rewriter and by the PTX translator."""
+"""The meaning of one inline ``asm`` statement: shared by the rewriter and by the PTX translator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Asm:
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a statement says where the C++ condition ``test`` holds; "": everywhere."""
+    """The text of a statement where the C++ condition ``test`` holds; "": everywhere."""
 
     test: str
     asm: Asm
@@ -192,7 +192,7 @@ _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 def unescape(token: Token) -> str:
-    """What a string literal stands for."""
+    """The text that a string literal stands for."""
     prefix, _, rest = token.text.partition('"')
     if prefix.endswith("R"):
         mark, _, rest = rest.partition("(")

@@ -94,7 +94,7 @@ class SourceDraft:
 
 
 def _put_aside(text: str, writer: Writer) -> None:
-    """What is inserted beside a token: where it has lines, a ``#line`` ends them."""
+    """Inserts text beside a token: where it has lines, a ``#line`` ends them."""
     writer.put(text, aside="\n" in text)
 
 
@@ -143,5 +143,6 @@ def quotable(text: str) -> str:
 
 
 def pragma_error(message: str) -> str:
-    """What makes the compiler report ``message`` wherever the preprocessor leaves it standing."""
+    """A pragma with which the compiler reports ``message`` wherever the preprocessor leaves it
+    standing."""
     return f'_Pragma("GCC error \\"{quotable(message)}\\"")'

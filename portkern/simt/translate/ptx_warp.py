@@ -110,7 +110,8 @@ def _bar(call: PtxCall) -> str:
 
 
 def _bar_cluster(call: PtxCall) -> str:
-    """Of a cluster of one block: all of its threads wait for all, in the second half."""
+    """Translates a barrier of a cluster of one block: all of its threads wait for all, in the
+    second half."""
     half = call.need("arrive", "wait")
     call.take("release", "relaxed", "acquire")
     call.take("aligned")

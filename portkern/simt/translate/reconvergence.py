@@ -180,7 +180,8 @@ def _may_wait(code: SourceCode, inside: range) -> bool:
 
 
 def _is_call(code: SourceCode, j: int) -> bool:
-    """Of what may wait: a function, a lambda, an object or a macro of the program."""
+    """Whether token ``j`` is a call that may wait: of a function, a lambda, an object or a macro
+    of the program."""
     if code.tokens[j].kind is not Kind.NAME or code.text[j] in LOOPS:
         return False
     after = j + 1

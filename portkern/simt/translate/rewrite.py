@@ -86,7 +86,7 @@ def _rewrite(
 
 
 def _constant_bodies(draft: SourceDraft, survey: Survey) -> list[range]:
-    """Of constexpr functions, which have no variables that do something as they end."""
+    """The bodies of constexpr functions, which have no variables that do something as they end."""
     code, bodies = draft.code, list[range]()
     for function in survey.functions:
         head = code.outside_directives(function.head, function.body)

@@ -44,7 +44,8 @@ _AFTER_PARAMETERS = frozenset(["mutable", "noexcept", "constexpr", "__device__",
 
 @dataclass(frozen=True)
 class Scope:
-    """What a '{' opens: "namespace", "class", "function" (a lambda too), "block" or "values"."""
+    """The kind of thing that a '{' opens: "namespace", "class", "function" (a lambda too),
+    "block" or "values"."""
 
     kind: str
     function: bool = False  # statements of a function
@@ -80,7 +81,7 @@ class SourceFunction(NamedTuple):
 
 @dataclass
 class World:
-    """What files rewritten together know of each other, in the order of their includes."""
+    """Facts that files rewritten together share, in the order of their includes."""
 
     macros: dict[str, list[Macro]] = field(default_factory=dict)
     words: dict[str, frozenset[str]] = field(default_factory=dict)  # what a macro stands for
@@ -203,7 +204,7 @@ class Survey:
                 self._point(i, SourcePlace(self._scope, self._conditional, len(text) - 1))
 
     def _opened(self, i: int) -> Scope:
-        """What the '{' at ``i`` opens."""
+        """The scope that the '{' at ``i`` opens."""
         outer = self._scope
         first = _lambda(self._code, i, self._head)
         if first is None:
@@ -284,7 +285,8 @@ def _significant(code: SourceCode, first: int, last: int) -> Iterator[int]:
 
 
 def _kind(code: SourceCode, first: int, brace: int, *, inside: bool) -> str:
-    """What the '{' at ``brace`` opens, by the declaration that begins at ``first``."""
+    """The kind of scope that the '{' at ``brace`` opens, by the declaration that begins at
+    ``first``."""
     text = code.text
     if brace > first and text[brace - 1] in ("=", ",", "(", "return", "["):
         return "values"

@@ -1,4 +1,4 @@
-"""What a compiler's log says of constructs that have no model: those the rewriter made an error of,
+"""Constructs without a model, found in a compiler's log: those the rewriter made an error of,
 and names that no header of ours declares."""
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def unmodelled(log: str, name: str) -> list[Diagnostic]:
 
 
 def undefined(log: str, name: str) -> list[Diagnostic]:
-    """What a linker's log says that nothing defines, once each."""
+    """Diagnostics for the names that a linker's log calls undefined, once each."""
     title, names = CODES["SX014"].title, dict.fromkeys(_UNDEFINED.findall(log))
     return [Diagnostic("SX014", f"{title}: {each}", name) for each in names]
 
@@ -106,7 +106,7 @@ def _numbered(said: str) -> tuple[str, str] | None:
 
 
 def _named(said: str) -> tuple[str, str] | None:
-    """Of an error about an unknown name: what it belongs to, when that is known."""
+    """The unknown name in an error, and what it belongs to, when that is known."""
     unknown = _UNKNOWN.search(said)
     if unknown is None:
         return None
