@@ -35,6 +35,8 @@ _KEPT = (".yaml", ".hip", ".cu")
 CASES = "cases"
 #: The GPU that originals are run as.
 _ORIGINAL = "sm_90"
+#: Pitfalls of code that no compiler for AMD takes.
+_UNTRANSLATED = frozenset(["PK018", "PK019", "PK020"])
 _UNKNOWN = ProofLine(outcome=Outcome.UNPROVEN, why="no program here has this kernel")
 _Proofs = Mapping[tuple[str, str], ProofLine]
 
@@ -154,13 +156,14 @@ class Prover:
         source = self._source(unit, original=True)
         if source.language == "cuda" and other not in request.by_width.values():
             other = None  # nobody asks what it does there, and the original shows what is right
-        return proof.prove(
+        hazards = [hazard for file in files for hazard in _owned(file, str(target))]
+        proofs = proof.prove(
             source,
             self._source(unit, original=False),
             target=target,
             other=other,
             kernels=kernels,
-            hazards=[hazard for file in files for hazard in _owned(file, str(target))],
+            hazards=hazards,
             case=request.case,
             workdir=workdir,
             compilers=self._shop.compilers,
@@ -171,6 +174,8 @@ class Prover:
                 smaller=() if request.arguments else arguments.smaller(given),
             ),
         )
+        left = [hazard for hazard in hazards if hazard.code in _UNTRANSLATED]
+        return tuple(_without_translation(known, left) for known in proofs)
 
     def _arguments(self, unit: PurePosixPath) -> tuple[str, ...]:
         """Of its program: those that are asked for, else its build file's."""
@@ -264,10 +269,24 @@ def _kernels(files: Sequence[TranslatedFile]) -> list[tuple[str, Kernel]]:
 
 
 def _owned(file: TranslatedFile, target: str) -> Iterator[Hazard]:
-    """Its hazards by their kernels' names: a line says nothing where there are several files."""
+    """Its hazards by their kernels' names: a line says nothing where there are several files. What
+    is not translated in a function is each kernel's that uses it."""
     for hazard in file.seen[target]:
         owner = file.owner(hazard)
         yield replace(hazard, kernel=owner.name if owner else hazard.kernel, line=0)
+        if owner is None and hazard.code in _UNTRANSLATED:
+            yield from (replace(hazard, kernel=name, line=0) for name in file.users(hazard))
+
+
+def _without_translation(known: KernelProof, hazards: Sequence[Hazard]) -> KernelProof:
+    """What is left of NVIDIA's in a kernel is the reason why it could not be shown."""
+    if known.outcome not in (Outcome.UNPROVEN, Outcome.NEEDS_HARDWARE):
+        return known
+    own = [hazard for hazard in hazards if hazard.kernel == known.kernel]
+    if not own:
+        return known
+    why = "; ".join(dict.fromkeys(f"{hazard.code}: {hazard.message}" for hazard in own))
+    return replace(known, outcome=Outcome.NEEDS_HUMAN, why=why)
 
 
 def is_program(file: TranslatedFile) -> bool:

@@ -14,6 +14,7 @@ from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import HazardLine
 from portkern.port.library import Library, SourceFile
 from portkern.port.lint import lint
+from portkern.port.proof.slice import Slices
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult
 from portkern.port.surroundings import Surroundings
@@ -54,6 +55,14 @@ class TranslatedFile:
         within = [k for k in self.kernels if k.line <= hazard.line <= k.last_line]
         named = [k for k in self.kernels if k.name == hazard.kernel]
         return next(iter([*(k for k in within if k in named), *named, *within]), None)
+
+    def users(self, hazard: Hazard) -> frozenset[str]:
+        """The kernels that use the function, outside of kernels, in whose lines it is."""
+        return self._slices.users(0, hazard.line, [kernel.name for kernel in self.kernels])
+
+    @cached_property
+    def _slices(self) -> Slices:
+        return Slices([self.translation.text])
 
     @cached_property
     def outside(self) -> tuple[HazardLine, ...]:

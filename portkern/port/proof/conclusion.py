@@ -24,6 +24,8 @@ _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
 #: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
 #: no shift on AMD's.
 _OF_VENDORS = frozenset(["SX502", "SX503"])
+#: Calls of the host that a device refuses: what they were to bring to a kernel has not come.
+_REFUSED_CALLS = frozenset(["SX101", "SX105", "SX112", "SX118"])
 #: Below, a proof says that its inputs reached little.
 ENOUGH = 0.8
 
@@ -76,7 +78,7 @@ def conclude(
     if errors := _errors(kernel, hazards):
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
-    doubt = doubt or _doubt(examination, results, ported)
+    doubt = doubt or _doubt(examination, results, ported) or _without_inputs(examination, original)
     if open_ := next((f for f in inherited if f.code in _OF_VENDORS), None):
         why = "what comes of it differs between vendors' GPUs"
         doubt = doubt or f"the original has {open_.code} at {place(open_)}: {why}"
@@ -142,6 +144,14 @@ def _doubt(
         return f"the port's host code: {host[0]}"
     exits = [note for note in examination.notes if "the original exits" in note]
     return exits[0] if exits else ""
+
+
+def _without_inputs(examination: Examination, original: Text) -> str:
+    """Why the launches of the original's program are not what it means to launch."""
+    for finding in examination.original_findings:
+        if finding.code in _REFUSED_CALLS and not original.kernel_of(finding):
+            return f"the original's host code goes wrong: {finding}"
+    return ""
 
 
 def _remarks(

@@ -105,10 +105,12 @@ def translate(
         spelled, broken = closed_up(spelled)
         if pasted or broken:
             draft = Draft(SourceCode(spelled), name, [*pasted, *broken])
+        if translate_ptx(draft):  # into CUDA's functions too, which the rules below translate
+            draft = Draft(SourceCode(draft.render()), name, draft.changes)
         kept: dict[str, str] | None = {} if style == "single_source" else None
         _to_hip(draft, kept, context)
         if kept is not None:
-            return _for_both(draft, kept)
+            return _for_both(text, draft, kept)
     elif ported:
         rename_back(draft, table())
         translate_back(draft)
@@ -124,9 +126,9 @@ def _is_cuda(name: str) -> bool:
     )
 
 
-def _for_both(draft: Draft, kept: Mapping[str, str]) -> Translation:
+def _for_both(original: str, draft: Draft, kept: Mapping[str, str]) -> Translation:
     hip = draft.render()
-    text = single_source.combined(draft.code.source, hip, draft.name, kept)
+    text = single_source.combined(original, hip, draft.name, kept)
     changes = tuple(sorted(draft.changes, key=lambda change: change.line))
     return Translation(text, changes, tuple(sorted(draft.hazards)), kept)
 
@@ -137,7 +139,6 @@ def _to_hip(draft: Draft, kept: dict[str, str] | None, context: Context) -> None
     translate_device(draft)
     translate_operands(draft)
     translate_warps(draft)
-    translate_ptx(draft)
     translate_dependent(draft, context.declared)
     used = rename_names(draft, table(), kept, own=context.macros)
     add_headers(draft, present, used=used)

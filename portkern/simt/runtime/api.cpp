@@ -425,7 +425,7 @@ namespace {
 // success, or what is wrong with `bytes` of it at `offset`
 int look_at(Symbol s, size_t bytes, size_t offset, Site at) {
     if (!can_be_symbol(s.at)) {
-        finding(118, at, "%p is the host's: a local variable, or the heap", s.at);
+        finding(118, at, "the host's: on its stack, its heap, or static in a function");
         return invalid_symbol;
     }
     if (offset <= s.bytes && bytes <= s.bytes - offset) return success;
