@@ -324,7 +324,7 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
         ("x[0] = __any_sync(threadIdx.x % 2 ? ~0u : 0x55555555u, 1);", "SX305", 2),
         ("if (threadIdx.x % 2)\nx[0] = __shfl_sync(0xaaaaaaaa, 1, 0);", "SX306", 3),
         ("x[0] = __shfl_sync(~0u, 1, 0,\n24);", "SX307", 2),
-        ("while (atomicAdd(x, 0) == 0) {}", "SX315", 2),
+        ("while (atomicAdd(x, 0) == 0) {}", "SX303", 2),
         ("for (int i = 0; i < 10; i += x[1]) x[2] = i;", "SX405", 2),
         ("for (int i = 0; i < 10; i += x[1]) __syncthreads();", "SX405", 2),
         ("int* p = nullptr;\np[threadIdx.x] = 1;", "SX112", 3),

@@ -121,6 +121,14 @@ __global__ void uniform_turns(int* x, int*) {
 __global__ void too_wide(int* x, int*) {
   if (threadIdx.x == 0) { atomicAdd(x, 1); while (*(volatile int*)x < (int)gridDim.x) { } }
 }
+__global__ void one_too_many(int* x, int*) {
+  if (threadIdx.x) return;
+  atomicAdd(x, 1); while (*(volatile int*)x <= (int)gridDim.x) { }
+}
+__global__ void nobody_tells(int* x, int*) {
+  if (threadIdx.x || blockIdx.x) return;
+  while (atomicAdd(x, 0) == 0) { }
+}
 struct Named { const char* name; void (*kernel)(int*, int*); int blocks; };
 int main(int, char** argv) {
   const Named all[] = {
@@ -142,7 +150,9 @@ int main(int, char** argv) {
     {"computes", computes, 2},
     {"retries", retries, 2},
     {"uniform_turns", uniform_turns, 1},
-    {"too_wide", too_wide, 8000}
+    {"too_wide", too_wide, 8000},
+    {"one_too_many", one_too_many, 8},
+    {"nobody_tells", nobody_tells, 300}
   };
   int* x;
   cudaMalloc(&x, 4096 * 4);
@@ -222,6 +232,16 @@ def test_blocks_that_wait_for_more_than_are_resident_are_found(built: Path) -> N
     for at in ("sm_90", "gfx942"):
         outcome = run(built, "too_wide", at)
         assert [f.code for f in outcome.findings] == ["SX315"], outcome
+
+
+@pytest.mark.parametrize(("kernel", "line"), [("one_too_many", 105), ("nobody_tells", 109)])
+def test_a_wait_that_more_room_for_blocks_would_not_end_is_a_deadlock(
+    kernel: str, line: int, built: Path
+) -> None:
+    for at in ("sm_90", "gfx942"):
+        for order in ORDERS:
+            outcome = run(built, kernel, at, order)
+            assert [(f.code, f.line) for f in outcome.findings] == [("SX303", line)], outcome
 
 
 #: Lanes that go on to the next round meet there only when those that have more to do in this one

@@ -776,19 +776,25 @@ bool is_back(Context& c, const char* stack) {
 
 [[noreturn]] void report_hopeless(Context& c) {
     set_launch_error(launch_timeout);
-    unsigned in_it = 0;
     const Launch& l = *c.launch;
-    const Fiber* left = l.begun == l.blocks ? left_behind(c, &in_it) : nullptr;
+    const bool all_begun = l.begun == l.blocks;
+    unsigned in_it = 0;
+    const Fiber* left = all_begun ? left_behind(c, &in_it) : nullptr;
     if (left)
         fatal(312, left->at,
               "lane %u waits in this statement for what lane %u of its wave does behind it: the wave "
               "leaves it as a whole, so neither goes on", in_it, left->lane);
     char where[256];
     describe_waiting(c, where, sizeof where);
-    report(315, Place(place_in_kernel()), Place(),
-           "threads wait for what none of those that have begun does; %llu of %llu blocks have%s%s",
-           (unsigned long long)l.begun, (unsigned long long)l.blocks, where[0] ? "; others: " : "",
-           where);
+    const char* others = where[0] ? "; others: " : "";
+    const Place place(place_in_kernel());
+    if (all_begun)  // more room for blocks would not help
+        report(303, place, Place(), "threads wait for what no thread of the grid does%s%s", others,
+               where);
+    else
+        report(315, place, Place(),
+               "threads wait for what none of those that have begun does; %llu of %llu blocks "
+               "have%s%s", (unsigned long long)l.begun, (unsigned long long)l.blocks, others, where);
     abandon();
 }
 
