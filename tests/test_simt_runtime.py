@@ -336,9 +336,9 @@ LAUNCH = "int main() { int* x = device<int>(64); k<<<1, 64>>>(x); return cudaDev
 def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
     run: Runner, body: str, code: str, line: int
 ) -> None:
-    outcome = run(
-        f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}", ExecutorOptions(limit_s=1.0)
-    )
+    limit_s = 1.0 if code == "SX405" else 30.0  # for the others, far from when they end
+    source = f"__global__ void k(int* x) {{\n{body}\n}}\n{LAUNCH}"
+    outcome = run(source, ExecutorOptions(limit_s=limit_s))
     assert found(outcome, code) == line
     assert outcome.status in (0, 1), outcome
 
