@@ -58,7 +58,7 @@ def writable(
         Path(tempfile.gettempdir()),
         *map(Path, ("/tmp", "/var/tmp", "/dev", "/proc", "/sys/fs/cgroup")),
         Path.home() / ".cache",
-        Path.home() / ".triton",
+        *(Path.home() / name for name in (".triton", ".config/matplotlib")),
         *(root / name for name in (".hypothesis", ".pytest_cache", ".mypy_cache", "build")),
         *([Path(kept._cachedir)] if kept is not None else []),
     ]
