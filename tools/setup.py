@@ -174,7 +174,7 @@ def find_uv(pip: Installer) -> tuple[str, ...] | None:
 
 
 def pip_settings() -> dict[str, list[str]]:
-    """What pip is configured with, by option; a variable outranks a file."""
+    """The options that pip is configured with; a variable outranks a file."""
     listed = subprocess.run(
         [PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )

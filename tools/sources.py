@@ -65,7 +65,7 @@ def _found(candidate: Candidate, wanted: _Wanted) -> list[Candidate]:
 
 
 def _settings(candidate: Candidate) -> Iterator[Candidate]:
-    """Those nearest to its own first."""
+    """The candidate's other settings, those nearest to its own first."""
     knobs = candidate.knobs
     for turned in range(len(knobs) + 1):
         for names in itertools.combinations(knobs, turned):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def environment(target: Target) -> dict[str, str]:
-    """What makes Numba compile for ``target`` rather than for the whole of this CPU.
+    """The variables that make Numba compile for ``target`` rather than for the whole of this CPU.
 
     Numba reads both when it is imported. Empty features are those that the name implies.
     """

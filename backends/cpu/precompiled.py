@@ -34,8 +34,9 @@ def prepare(compiler: Compiler, header: Path, flags: Sequence[str]) -> Sequence[
 
 
 def include(compiler: Compiler, header: Path, flags: Sequence[str]) -> list[str]:
-    """What has the compiler begin with the header as it was precompiled with these flags. Nothing
-    if it was not: sources include the header themselves, which then has no effect."""
+    """The arguments with which the compiler begins with the header as it was precompiled with
+    these flags. Empty if it was not: sources include the header themselves, which then has no
+    effect."""
     made = _made(compiler, header, flags)
     return ["-include", str(made.with_suffix(""))] if _able(compiler) and made.exists() else []
 

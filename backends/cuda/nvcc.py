@@ -48,7 +48,8 @@ def arch(target: Target) -> str:
 
 
 def hopper_macros(target: Target) -> tuple[str, ...]:
-    """What says that kernels may use wgmma and TMA, where nvcc or the SIMT executor builds them."""
+    """The macros which say that kernels may use wgmma and TMA, where nvcc or the SIMT executor
+    builds them."""
     return ("PORTKERN_HOPPER=1",) if arch(target) == "90a" else ()
 
 

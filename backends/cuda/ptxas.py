@@ -1,4 +1,4 @@
-"""What ptxas says about each kernel, and what its PTX declares."""
+"""Facts about each kernel from ptxas' log, and the declarations in its PTX."""
 
 from __future__ import annotations
 

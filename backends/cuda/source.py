@@ -1,4 +1,5 @@
-"""What a GPU compiler sees: our prelude, then the author's lines under their own numbers."""
+"""The text that a GPU compiler sees: our prelude, then the author's lines under their own
+numbers."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Host:
 
     @property
     def findings(self) -> list[Finding]:
-        """Of all launches of the last call."""
+        """The findings of all launches of the last call."""
         return [finding for _, ran in self.launched for finding in ran.findings]
 
     def launch(self, call: Call) -> Sequence[torch.Tensor]:

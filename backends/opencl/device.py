@@ -248,8 +248,8 @@ class Program:
         return ((groups * TILE_WG,), (TILE_WG,)), shape
 
     def parts(self, rows: int, cols: int, least: int) -> tuple[int, numpy.int64]:
-        """Of how many groups each of few long rows has, for ``least`` elements or more each, and
-        how many these are: what ``part_of`` takes."""
+        """The number of groups for each of few long rows, with ``least`` elements or more each,
+        and how many these are: the arguments of ``part_of``."""
         import numpy
 
         reach = int(cols) + self.vec - 1  # it need not begin with a vector

@@ -196,7 +196,7 @@ def _icd_remedy(target: Target) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What a process needs before it loads pyopencl."""
+    """The variables that a process needs before it loads pyopencl."""
     # pyopencl's cache of binaries is keyed by source and lies outside of the jail
     settings = {"PYOPENCL_NO_CACHE": "1", **pocl_devices()}
     shim = _linker_shim()

@@ -174,14 +174,14 @@ class Events:
         return total
 
     def least(self) -> jax.Array:
-        """What takes next to no time."""
+        """Runs the shortest work that there is: it takes next to no time."""
         least: jax.Array = self._double(self._little, self._little)
         return least
 
     def time(
         self, calls: Sequence[Callable[[], object]], results: Callable[[], Sequence[jax.Array]]
     ) -> list[float]:
-        """Of each call in µs; ``results`` are what it left to be waited for."""
+        """The time of each call in µs; ``results`` are what it left to be waited for."""
         marks = []
         many, few = divmod((self.READS - 1) * len(calls), self.TOGETHER)
         for read in [self._reads] * many + [self._read] * few:

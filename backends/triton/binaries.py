@@ -1,4 +1,5 @@
-"""What Triton leaves in its cache for one launch: a binary, its metadata and its assembly."""
+"""The files that Triton leaves in its cache for one launch: a binary, its metadata and its
+assembly."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _called(type_: object, value: object, **_: object) -> object:
 
 
 def _heuristics(function: object, arguments: Mapping[str, object]) -> dict[str, object]:
-    """What code of the library computes from a launch's arguments."""
+    """The values that code of the library computes from a launch's arguments."""
     values: dict[str, object] = {}
     while hasattr(function, "fn") and hasattr(function, "arg_names"):
         for name, compute in getattr(function, "values", {}).items():
@@ -221,7 +221,8 @@ class _Memory:
                 buffer.written[at] = True
 
     def told(self) -> dict[str, dict[str, object]]:
-        """What was written, by parameter; of much, a part and a digest of where it lies."""
+        """The values that were written, by parameter; of many, a part and a digest of where they
+        lie."""
         return {
             buffer.name: _told(buffer.values, np.flatnonzero(buffer.written), buffer.type)
             for buffer in self._buffers

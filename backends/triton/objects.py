@@ -61,7 +61,7 @@ class Objects:
 
     @property
     def findings(self) -> list[Finding]:
-        """Of all launches of the last call."""
+        """The findings of all launches of the last call."""
         return [finding for _, ran in self.launched for finding in ran.findings]
 
     @contextlib.contextmanager

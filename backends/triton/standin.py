@@ -159,7 +159,7 @@ Loaded = tuple[None, int, int, int, int]
 
 
 class _Utilities:
-    """What Triton asks of a device's runtime library."""
+    """The functions that Triton asks of a device's runtime library."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

@@ -12,8 +12,8 @@ ZERO = np.float32(0.0)
 
 @numba.njit
 def gather(x, term, shape, first, width, to):
-    """What one element of a filter sees at ``width`` output pixels, from number ``first`` on.
-    ``shape`` is (kernel's height, its width, output's width, stride, padding)."""
+    """The inputs that one element of a filter meets at ``width`` output pixels, from number
+    ``first`` on. ``shape`` is (kernel's height, its width, output's width, stride, padding)."""
     kh, kw, ow, stride, padding = shape
     plane = x[term // kw // kh]
     h, w = plane.shape

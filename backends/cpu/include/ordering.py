@@ -25,7 +25,7 @@ def ordered(v):
 
 @numba.njit
 def _largest(x):
-    """Of the integers of x."""
+    """The largest of the integers that order the values of x."""
     top = LEAST
     for i in range(x.size):
         top = max(top, ordered(x[i]))

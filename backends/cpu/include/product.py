@@ -208,7 +208,7 @@ def multiplying(mc, kc, nc, few):
 
     @numba.njit
     def tiles(begin, end, a, b, c):
-        """Of a batch; the buffers are made once."""
+        """Multiplies tiles of a batch; the buffers are made once."""
         _, m, n = c.shape
         across = (n + nc - 1) // nc
         each = (m + mc - 1) // mc * across
@@ -223,7 +223,8 @@ def multiplying(mc, kc, nc, few):
 
     @numba.njit
     def by_columns(a, columns, c):
-        """Of few columns, in one product: threads share rows, or the terms of few results."""
+        """Multiplies by few columns, in one product: threads share rows, or the terms of few
+        results."""
         m, k = a.shape
         if m < 4 * numba.get_num_threads() and k >= 2 * part:
             _few_results(a, columns, c, part, run)

@@ -1,4 +1,4 @@
-"""What a work-item makes of a convolution with pools on a CPU."""
+"""The part of a convolution with pools that one work-item computes on a CPU."""
 
 from .cpu_product import ENOUGH, TALL, TILE, even
 
