@@ -46,6 +46,7 @@ class PallasBackend(Backend):
         "num_stages": "num_stages of CompilerParams",
     }
     matrix_units = "compiler"
+    specialises = True
     # Not jax: its import starts threads, and a process forked from them may hang.
     preload = ("torch",)
     style: ClassVar[Literal["return"]] = "return"
@@ -104,16 +105,22 @@ class PallasBackend(Backend):
 
         from ..triton.candidate import import_entry
         from .device import JaxDevice
+        from .interpreter import Findings, install
 
+        emulated = venue.kind == "emulator"
+        findings = Findings()
+        if emulated:
+            install(findings)
         wide = any(output.dtype == "int64" for output in request.signature.outputs)
         device = JaxDevice(venue.device, widens=wide)
         entry = import_entry(artifact.path, request.candidate.entry)
         function = jax.jit(
-            partial(entry, interpret=venue.kind == "emulator"),
+            partial(entry, interpret=emulated),
             static_argnames=[scalar.name for scalar in request.signature.scalars],
         )
 
         def launch(call: Call) -> Sequence[jax.Array]:
+            findings.clear()
             result = function(*call.inputs, **call.scalars)
             outputs = returned.outputs(
                 result, request, call.dims, kind=jax.Array, called="jax.Array"
@@ -122,7 +129,7 @@ class PallasBackend(Backend):
             return outputs
 
         opened: Device = device
-        return Kernel(opened, launch)
+        return Kernel(opened, launch, findings) if emulated else Kernel(opened, launch)
 
 
 def _hardware(target: Target) -> Venue | Missing:

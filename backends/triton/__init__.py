@@ -53,6 +53,7 @@ class TritonBackend(Backend):
         "kpack": "kpack of a launch",
     }
     matrix_units = "compiler"
+    specialises = True
     # Not triton: what ``@triton.jit`` returns is decided by TRITON_INTERPRET when it is imported.
     preload = ("torch",)
 

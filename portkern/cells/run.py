@@ -101,8 +101,10 @@ class Matrix:
             self._try_in_turn(groups, built)
 
     def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
-        """One kernel and dtype for all its targets; the cells of one target share the build."""
-        first = {_identity(cell): cell for cell in cells}
+        """One kernel and dtype for all its targets; the cells of one target share the build, which
+        is for the largest workload that is judged."""
+        by_size = sorted(cells, key=together.elements)
+        first = {_identity(cell): cell for cell in by_size}
         toolchains = [c.ready.toolchain for c in first.values() if isinstance(c.ready, Ready)]
         results = build.build_all(
             [cell.build_request for cell in first.values()],

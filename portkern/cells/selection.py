@@ -149,9 +149,11 @@ class Cell:
 
     @property
     def build_request(self) -> BuildRequest:
-        """Specialised on the op's first typical size."""
+        """For the size that is judged, where the toolchain specialises on it; else for the op's
+        first typical one, which all workloads share."""
         assert self.candidate is not None
-        shown = (*self.op.workloads.get("typical", ()), self.workload)[0]
+        typical = () if self.backend.specialises else self.op.workloads.get("typical", ())
+        shown = (*typical, self.workload)[0]
         build = Build(
             self.candidate,
             self.op.signature,

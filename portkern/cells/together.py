@@ -48,12 +48,12 @@ def _most_on_gpu(groups: Sequence[Sequence[Cell]]) -> int:
 
 
 def _device_bytes(group: Sequence[Cell]) -> int:
-    workers, elements = _workers(group), max(map(_elements, group))
-    return elements * (EVALUATOR_BYTES + workers * WORKER_BYTES) + workers * IDLE_BYTES
+    workers, most = _workers(group), max(map(elements, group))
+    return most * (EVALUATOR_BYTES + workers * WORKER_BYTES) + workers * IDLE_BYTES
 
 
 def _host_bytes(group: Sequence[Cell]) -> int:
-    largest = max(group, key=_elements)
+    largest = max(group, key=elements)
     return host_memory.shared_bytes(
         largest.op, largest.workload, largest.dtype, at_once=_workers(group)
     )
@@ -64,5 +64,6 @@ def _workers(group: Sequence[Cell]) -> int:
     return len(kernels) + BASELINES
 
 
-def _elements(cell: Cell) -> int:
+def elements(cell: Cell) -> int:
+    """The elements of a cell's inputs and outputs."""
     return cell.op.signature.nelements(cell.workload.dims)

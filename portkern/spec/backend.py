@@ -256,6 +256,9 @@ class Backend(ABC):
     companions: ClassVar[tuple[str, ...]] = ()
     #: The language of Python files that define a class ModelNew; empty where it takes none.
     modules: ClassVar[str] = ""
+    #: Whether what it builds is for one size alone: a kernel is then built for the largest that is
+    #: judged, and not for one that nobody asked for.
+    specialises: ClassVar[bool] = False
     #: Whether kernels of this backend take outputs (``dps``) or return them.
     style: ClassVar[Literal["dps", "return"]] = "dps"
 
