@@ -11,8 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hydra.core.override_parser.types import Quote, QuotedString
-
+from portkern.cli.config import quoted
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.records import atomic_write
@@ -104,7 +103,7 @@ def _written(name: str, value: object) -> str:
     if isinstance(value, bool | int | float):
         return str(value).lower()
     if isinstance(value, str | os.PathLike):
-        return str(QuotedString(os.fspath(value), Quote.single).with_quotes())
+        return quoted(os.fspath(value))
     if isinstance(value, Sequence):
         return f"[{','.join(_written(name, item) for item in value)}]"
     raise ConfigError(f"Got {name}={value!r}, expected text, a number, a path or a list of these")

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from portkern.cells.selection import Stage, host_targets
 from portkern.cli import main
+from portkern.cli.config import quoted, resolve
 from portkern.cli.verbs import doctor
+from portkern.cli.verbs.check import CheckOptions
 from portkern.errors import ConfigError
 from portkern.sandbox import session
 from portkern.sandbox.jail import Layers
@@ -337,3 +341,11 @@ def test_a_backend_is_asked_for_where_the_file_leaves_several(
     source.write_text("import math\n")
     assert portkern("check", "op=relu", f"source={source}") == 2
     assert "expected one of cpu, opencl, pallas, triton" in capsys.readouterr().err
+
+
+@given(st.text(st.sampled_from("${}\\'\"=,:[] \nab.")))
+@example("${oc.env:HOME}")
+@example("it's \\${x}\\")
+def test_a_quoted_value_is_what_it_was_and_nothing_is_looked_up_in_it(text: str) -> None:
+    options = resolve("check", CheckOptions, [f"entry={quoted(text)}", f"source=[{quoted(text)}]"])
+    assert (options.entry, options.source) == (text, [text])

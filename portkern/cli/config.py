@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -58,9 +59,10 @@ def resolve(
 
 
 def quoted(text: str) -> str:
-    """As Hydra takes a text that may hold ``=``, colons, quotes and what else its grammar has."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'") if "'" in text else text
-    return f"'{escaped}'"
+    """As Hydra takes a text that may hold ``=``, colons, quotes and what else its grammar has. What
+    OmegaConf would look up, such as the environment's values, stays the text that it is."""
+    plain = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + r"\${", text)
+    return str(QuotedString(plain, Quote.single).with_quotes())
 
 
 def files_first(overrides: Sequence[str], key: str) -> list[str]:

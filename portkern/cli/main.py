@@ -38,6 +38,7 @@ VERBS = {
     "port": "a CUDA library to AMD (or back), with proof and no GPU: port PATH to=gfx942",
     "run": "a CUDA or HIP program in the SIMT executor: FILE.cu target=gfx942 sanitize=all",
     "serve": "one warm evaluator for all commands of this machine: serve, serve status, serve stop",
+    "mcp": "tools for coding assistants (MCP), over stdio or http=true",
     "report": "write a run's report again from its records: report RUN",
     "diff": "what regressed from one run to another, told from noise: diff RUN_A RUN_B",
     "history": "cells over many runs, and where their times step: op=softmax backend=cpu",

@@ -1,0 +1,1 @@
+"""Tools for coding assistants: portkern's verbs as short, structured answers over MCP."""
