@@ -152,7 +152,7 @@ def plan(run: str = "mine", source: str = RELU) -> Plan:
 
 @contextmanager
 def running(work: server.Evaluate, **options: object) -> Iterator[Client]:
-    chosen = server.ServeOptions(workers=1, **options)  # type: ignore[arg-type]
+    chosen = server.Door(workers=1, **options)  # type: ignore[arg-type]
     own = server.Server(work, KEY, chosen, run="serve")
     thread = threading.Thread(target=own.serve)
     thread.start()

@@ -39,7 +39,9 @@ _MOST_NAME = 100
 
 
 @dataclass(frozen=True)
-class ServeOptions:
+class Door:
+    """Where it listens, and what it lets in."""
+
     host: str = "127.0.0.1"
     port: int = 0
     workers: int = 2
@@ -72,7 +74,7 @@ class Server:
         self,
         evaluate: Evaluate,
         key: str,
-        options: ServeOptions,
+        options: Door,
         *,
         run: str = "",
     ) -> None:
@@ -294,5 +296,5 @@ def _told(error: PortkernError) -> dict[str, object]:
     return {"error": printable(str(error)), "exit_code": error.exit_code}
 
 
-def evaluating(evaluation: Evaluation, key: str, options: ServeOptions) -> Server:
+def evaluating(evaluation: Evaluation, key: str, options: Door) -> Server:
     return Server(evaluation.evaluate, key, options, run=str(evaluation.folder))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from portkern.cli import json_output
 from portkern.cli.config import resolve
 from portkern.errors import BackendUnavailable, ConfigError
 
@@ -24,15 +25,20 @@ class McpOptions:
     host: str = "127.0.0.1"
     port: int = 8765
     token: str = ""
+    json: bool = False
 
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("mcp", McpOptions, overrides)
-    if find_spec("mcp") is None:
-        raise BackendUnavailable("The package mcp is not installed; pip install 'portkern[mcp]'")
     root = Path(options.root).absolute()
     if not root.is_dir():
         raise ConfigError(f"Got root={options.root}, expected a folder")
+    if options.json:
+        command = {"command": sys.executable, "args": ["-m", "portkern.cli", "mcp", f"root={root}"]}
+        json_output.show({"mcpServers": {"portkern": command}, "exit_code": 0})
+        return 0
+    if find_spec("mcp") is None:
+        raise BackendUnavailable("The package mcp is not installed; pip install 'portkern[mcp]'")
     from portkern.cli.assistants import mcp_server
     from portkern.cli.assistants.tools import Tools
 

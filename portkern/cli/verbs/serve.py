@@ -24,7 +24,7 @@ ACTIONS = ("start", "status", "stop")
 
 
 @dataclass
-class ServeVerbOptions:
+class ServeOptions:
     action: str = "start"
     host: str = "127.0.0.1"
     port: int = 0
@@ -38,7 +38,7 @@ class ServeVerbOptions:
 
 def main(overrides: Sequence[str]) -> int:
     named = [text if "=" in text else f"action={text}" for text in overrides]
-    options = resolve("serve", ServeVerbOptions, named)
+    options = resolve("serve", ServeOptions, named)
     if options.action not in ACTIONS:
         raise no_such("action", options.action, ACTIONS)
     if options.action == "start":
@@ -56,11 +56,11 @@ def main(overrides: Sequence[str]) -> int:
     return 0
 
 
-def _start(options: ServeVerbOptions) -> int:
+def _start(options: ServeOptions) -> int:
     folder = run_folder.run_folder(options.reports, options.run).absolute()
     workers = options.workers or os.cpu_count() or 1
     key = signature.new_key()
-    chosen = server.ServeOptions(
+    chosen = server.Door(
         options.host,
         options.port,
         workers,
@@ -87,7 +87,7 @@ def _start(options: ServeVerbOptions) -> int:
     return 0
 
 
-def _tell(options: ServeVerbOptions, at: address.Address) -> None:
+def _tell(options: ServeOptions, at: address.Address) -> None:
     if options.json:
         said = {"host": at.host, "port": at.port, "pid": at.pid, "run": at.run}
         print(json.dumps(said), flush=True)
