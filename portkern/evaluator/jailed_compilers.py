@@ -118,8 +118,9 @@ class JailedCompilers:
     def file(self, backend: str, request: FileBuild, workdir: Path) -> FileObject:
         """As :meth:`portkern.spec.file_build.FileBuilder.build_file`. Of the headers those that are
         not in view are left out: who forges one would have it read."""
-        asked, most = BuildFile(backend, request), 3 * request.timeout_s
-        with self._asked(asked, request.include, (request.file,), most) as (made, session):
+        asked, most = BuildFile(backend, request), (3 + len(request.further)) * request.timeout_s
+        sources = (request.file, *request.further)
+        with self._asked(asked, request.include, sources, most) as (made, session):
             content = session.memory.bytes(made.size)
             if content is None:
                 raise BuildError(f"The compiler's {made.size} bytes are not there")

@@ -14,13 +14,15 @@ NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """``sources`` are files that a build file names, ``programs`` those that it lists together,
-    ``arguments`` what it starts its program with; ``problem`` says why it cannot be read."""
+    """``sources`` are files that a build file names, ``programs`` and ``libraries`` those
+    that it lists together, ``arguments`` what it starts its program with; ``problem`` says why it
+    cannot be read."""
 
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     sources: tuple[Path, ...] = ()
     programs: tuple[tuple[Path, ...], ...] = ()
+    libraries: tuple[tuple[Path, ...], ...] = ()
     arguments: tuple[str, ...] = ()
     problem: str = ""
 
@@ -31,6 +33,7 @@ class BuildSettings:
             tuple(dict.fromkeys(text for part in parts for text in part.defines)),
             tuple(dict.fromkeys(path for part in parts for path in part.sources)),
             tuple(dict.fromkeys(listed for part in parts for listed in part.programs)),
+            tuple(dict.fromkeys(listed for part in parts for listed in part.libraries)),
             next((part.arguments for part in parts if part.arguments), ()),
         )
 
@@ -47,6 +50,7 @@ class BuildSettings:
             include=tuple(filter(ours, self.include)),
             sources=tuple(filter(ours, self.sources)),
             programs=tuple(listed for listed in self.programs if all(map(ours, listed))),
+            libraries=tuple(listed for listed in self.libraries if all(map(ours, listed))),
         )
         return kept, tuple(path for path in self.include if not ours(path))
 
@@ -58,6 +62,7 @@ def read(file: Path, root: Path) -> BuildSettings:
         return BuildSettings(problem=source.reason)
     sources: list[Path] = []
     programs: list[tuple[Path, ...]] = []
+    libraries: list[tuple[Path, ...]] = []
     arguments: tuple[str, ...] = ()
     if file.name == "setup.py":
         extensions = setup_script.read(source.text, file)
@@ -65,9 +70,11 @@ def read(file: Path, root: Path) -> BuildSettings:
             return BuildSettings(problem=extensions)
         include, defines = extensions.include, extensions.defines
         sources = extensions.sources
+        libraries = [tuple(sources)] if len(sources) > 1 else []
     elif file.name == "CMakeLists.txt":
         include, defines = cmake_lists.settings(source.text, file.parent, root)
         programs = cmake_lists.programs(source.text, file.parent, root)
+        libraries = cmake_lists.libraries(source.text, file.parent, root)
     else:
         include, defines = makefile.settings(source.text, file.parent)
         programs = makefile.programs(source.text, file.parent)
@@ -78,6 +85,7 @@ def read(file: Path, root: Path) -> BuildSettings:
         tuple(dict.fromkeys(defines)),
         tuple(sources),
         tuple(programs),
+        tuple(libraries),
         arguments,
     )
 

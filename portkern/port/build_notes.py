@@ -17,7 +17,8 @@ from portkern.records import atomic_write
 @dataclass(frozen=True)
 class BuildNotes:
     """``sources`` and folders of ``include`` are from the tree; ``programs`` have a ``main``, which
-    gets ``arguments``, and what each is ``linked`` with."""
+    gets ``arguments``, and what each is ``linked`` with; ``relocatable``: files have device code of
+    others."""
 
     sources: tuple[str, ...]
     programs: tuple[str, ...]
@@ -26,6 +27,7 @@ class BuildNotes:
     left_out: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     linked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    relocatable: bool = False
 
     @property
     def objects(self) -> list[str]:
@@ -104,7 +106,12 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _hipcc(targets: Sequence[str], notes: BuildNotes) -> list[str]:
-    return _lines(["hipcc", "-O3", *(f"--offload-arch={target}" for target in targets)], notes)
+    arch = [f"--offload-arch={target}" for target in targets]
+    relocatable = ["-fgpu-rdc"] if notes.relocatable else []
+    lines = _lines(["hipcc", "-O3", *relocatable, *arch], notes)
+    if notes.relocatable and notes.objects:
+        lines.append(f"# objects are linked by: hipcc {' '.join(_LINKED)} *.o")
+    return lines
 
 
 def _lines(compiler: Sequence[str], notes: BuildNotes) -> list[str]:
@@ -127,7 +134,20 @@ def _cmake(targets: Sequence[str], notes: BuildNotes) -> list[str]:
     folders, macros = (" ".join(map(_cmake_text, n)) for n in (notes.include, notes.defines))
     lines += [f"target_include_directories(ported PUBLIC {folders})"] if folders else []
     lines += [f"target_compile_definitions(ported PRIVATE {macros})"] if macros else []
+    if notes.relocatable:
+        lines += [
+            "target_compile_options(ported PRIVATE $<$<COMPILE_LANGUAGE:HIP>:-fgpu-rdc>)",
+            f"target_link_options(ported PUBLIC {' '.join(_LINKED)})",
+        ]
     return "\n".join(lines).split("\n")
+
+
+#: Device code of several files is put together when these are linked.
+_LINKED = ("-fgpu-rdc", "--hip-link")
+_RELOCATABLE_SETUP = (
+    '    extra_compile_args={"cxx": [], "nvcc": ["-fgpu-rdc"]},',
+    f"    extra_link_args={list(_LINKED)!r},",
+)
 
 
 def _cmake_text(text: str) -> str:
@@ -143,6 +163,7 @@ def _setup(targets: Sequence[str], notes: BuildNotes) -> list[str]:
         f"    sources={list(notes.sources)!r},",
         f"    include_dirs={list(notes.include)!r},",
         f"    define_macros={[_macro(item) for item in notes.defines]!r},",
+        *(_RELOCATABLE_SETUP if notes.relocatable else ()),
         ")",
     ]
 
@@ -173,7 +194,7 @@ def script(result: PortResult, notes: BuildNotes, folder: Path) -> str:
     counter-examples are run, and what they print is held against what was recorded, if it was."""
     tree = Path(result.tree)
     where = tree.relative_to(folder) if tree.is_relative_to(folder) else tree.resolve()
-    flags = shlex.join(notes.flags)
+    flags = shlex.join([*(["-fgpu-rdc"] if notes.relocatable else []), *notes.flags])
     objects = [f"object {shlex.quote(source)}" for source in notes.objects]
     programs = [
         f"linked=({shlex.join(notes.linked.get(source, ()))}); "

@@ -27,6 +27,10 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _INCLUDES = frozenset(["include_directories", "target_include_directories"])
 _DEFINES = frozenset(["add_definitions", "add_compile_definitions", "target_compile_definitions"])
 _OPTIONS = frozenset(["add_compile_options", "target_compile_options"])
+_PROGRAMS = frozenset(["add_executable", "cuda_add_executable"])
+_LIBRARIES = frozenset(
+    "add_library cuda_add_library pybind11_add_module python_add_library".split()
+)
 _KEYWORDS = frozenset(["PUBLIC", "PRIVATE", "INTERFACE", "SYSTEM", "BEFORE", "AFTER"])
 _BUILD_INTERFACE = re.compile(r"^\$<BUILD_INTERFACE:(.*)>$")
 
@@ -68,12 +72,27 @@ def settings(text: str, folder: Path, root: Path) -> tuple[list[Path], list[str]
 
 def programs(text: str, folder: Path, root: Path) -> list[tuple[Path, ...]]:
     """The sources of each executable that has two or more, which are there."""
+    return _listed(text, folder, root, _PROGRAMS, _LIBRARIES)
+
+
+def libraries(text: str, folder: Path, root: Path) -> list[tuple[Path, ...]]:
+    """The same of libraries."""
+    return _listed(text, folder, root, _LIBRARIES, _PROGRAMS)
+
+
+def _listed(
+    text: str, folder: Path, root: Path, wanted: frozenset[str], others: frozenset[str]
+) -> list[tuple[Path, ...]]:
     sources: dict[str, list[Path]] = {}
+    left = set[str]()
     for name, arguments in _expanded_commands(text, folder, root):
-        if name in ("add_executable", "target_sources"):
+        if name in others:
+            left.add(arguments[0])
+        elif name in wanted | {"target_sources"}:
             paths = [Path(os.path.normpath(folder / text)) for text in arguments[1:]]
             sources.setdefault(arguments[0], []).extend(p for p in paths if p.is_file())
-    listed = (tuple(dict.fromkeys(paths)) for paths in sources.values())
+    own = (paths for target, paths in sources.items() if target not in left)
+    listed = (tuple(dict.fromkeys(paths)) for paths in own)
     return [paths for paths in listed if len(paths) > 1]
 
 

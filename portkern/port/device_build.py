@@ -36,7 +36,7 @@ from portkern.toolchain.source_view import SourceView
 #: ``machine``: a header or a tool is not here; ``code``: the compiler rejects what is written;
 #: ``link``: device code of another file is called; ``time``: the compiler did not come to an end.
 Cause = Literal["machine", "code", "link", "time"]
-_UNDEFINED = re.compile(r"undefined (?:hidden )?symbol: ([^\n]+)")
+_UNDEFINED = re.compile(r"undefined (?:\w+ )?symbol: ([^\n]+)")
 _FOLDER = "port-objects"
 
 
@@ -69,6 +69,7 @@ class KernelResources:
 @dataclass(frozen=True)
 class Built:
     """``kernels`` are those that the object has: a template that nothing launches has none.
+    ``relocatable``: it needed device code of other files.
     ``rejected`` are functions that had to be left out, and why; ``not_whole`` is what the compiler
     says of the whole file where something was; ``remark`` is how the host's code was read."""
 
@@ -79,6 +80,7 @@ class Built:
     rejected: Mapping[str, NotBuilt] = field(default_factory=dict)
     not_whole: str = ""
     remark: str = ""
+    relocatable: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,11 @@ def build(
     compilers: JailedCompilers | None = None,
     timeout_s: float = 120.0,
     standard: str = "c++17",
+    further: Sequence[Path] = (),
     cache: bool = True,
 ) -> Built | NotBuilt:
-    """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them;
+    """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them,
+    ``further`` as :class:`FileBuild`;
     without ``compilers`` the one that is asked sees the file's folder and those of ``include``.
 
     Raises ConfigError for a target that is no GPU of AMD's or NVIDIA's.
@@ -123,15 +127,18 @@ def build(
         tuple(defines),
         standard,
         timeout_s,
+        tuple(source.resolve() for source in further),
     )
     store = _Store(request, probe.toolchain) if cache else None
     known = store.get() if store else None
     if known is not None:
-        return _built(known, target, reused=True)
+        return _built(known, request, reused=True)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         with ExitStack() as own:
-            chosen = compilers or own.enter_context(JailedCompilers(SourceView.of([file], include)))
+            chosen = compilers or own.enter_context(
+                JailedCompilers(SourceView.of([file, *further], include))
+            )
             made = chosen.file(backend.name, request, workdir)
     except BuildError as error:
         return _not_built(error, request)
@@ -139,12 +146,13 @@ def build(
         return NotBuilt(str(error), cause="machine")
     if store:
         store.put(made)
-    return _built(made, target)
+    return _built(made, request)
 
 
-def _built(made: FileObject, target: Target, *, reused: bool = False) -> Built:
-    kernels = tuple(_resources(kernel, target) for kernel in made.kernels)
-    return Built(made.object, kernels, made.log, reused)
+def _built(made: FileObject, request: FileBuild, *, reused: bool = False) -> Built:
+    kernels = tuple(_resources(kernel, request.target) for kernel in made.kernels)
+    linked = bool(request.further)
+    return Built(made.object, kernels, made.log, reused, relocatable=linked)
 
 
 def _resources(kernel: KernelObject, target: Target) -> KernelResources:
@@ -204,7 +212,7 @@ def _not_built(error: BuildError, request: FileBuild) -> NotBuilt:
     if undefined is not None:
         reason = (
             f"{undefined[1].strip()} is defined in another file, which needs relocatable device "
-            "code (-fgpu-rdc); this builds one file at a time"
+            "code (-fgpu-rdc), and no build file says which files are linked together"
         )
         return NotBuilt(reason, log, cause="link")
     errors = [message for message in messages(log) if message.kind == ERROR]
@@ -234,8 +242,7 @@ class _Store:
         parts = [
             version("portkern"),
             _headers_digest(),
-            str(request.file),
-            _sum(request.file),
+            *((str(source), _sum(source)) for source in (request.file, *request.further)),
             request.target.arch,
             request.target.warp,
             list(map(str, request.include)),

@@ -53,8 +53,21 @@ class FilePorter:
         return tuple(units[:_MOST_UNITS]) or (file.source.path,)
 
     def linked(self, file: TranslatedFile) -> tuple[Path, ...]:
-        """All files of the program of several that it is a part of."""
-        return self._prover.linked(self.units(file))
+        """All files of the program, or of the library, of several that it is a part of."""
+        units = self.units(file)
+        others = (path for unit in units for path in self._beside(unit))
+        return tuple(dict.fromkeys((*self._prover.linked(units), *others)))
+
+    def _beside(self, unit: PurePosixPath) -> tuple[Path, ...]:
+        """The other files of device code that a build file lists together with this one."""
+        root = self._read.root
+        if self._request.path.is_file():
+            return ()
+        sources = {root / source.path for source in self._read.sources}
+        listed = (*self._read.programs, *self._read.libraries)
+        lists = [files for files in listed if root / unit in files]
+        longest = max(lists, key=len, default=())
+        return tuple(f for f in longest if f in sources and f != root / unit)
 
     def port(self, file: TranslatedFile, keys: Mapping[str, str]) -> list[KernelPort]:
         """Every kernel of the file for every target, under the target's key."""
@@ -130,6 +143,9 @@ class FilePorter:
         )
         macros = self._request.macros(defines, self._read.for_amd)
         made = self._compiled(unit, target, folders, macros)
+        further = self._beside(unit) if isinstance(made, NotBuilt) and made.cause == "link" else ()
+        if further and target.vendor == "amd":
+            return self._compiled(unit, target, folders, macros, further)
         if isinstance(made, Built) or not made.header or target.vendor != "amd":
             return made
         title, remark = stand_ins.title(made.header), ""
@@ -159,18 +175,24 @@ class FilePorter:
         target: Target,
         include: Sequence[Path],
         defines: Sequence[str],
+        further: Sequence[Path] = (),
     ) -> Built | NotBuilt:
         language: Language = "hip" if target.vendor == "amd" else "cuda"
         source = ProofSource(self._ported / unit, language, tuple(include), tuple(defines))
         with self._shop.folder() as workdir:
 
             def compile_file(file: Path) -> Built | NotBuilt:
-                return self._object(file, source, target, workdir)
+                return self._object(file, source, target, workdir, further)
 
             return partial_build.build(source, compile_file, workdir / "slices")
 
     def _object(
-        self, file: Path, source: ProofSource, target: Target, workdir: Path
+        self,
+        file: Path,
+        source: ProofSource,
+        target: Target,
+        workdir: Path,
+        further: Sequence[Path] = (),
     ) -> Built | NotBuilt:
         """Of the source itself, or of a slice of it, which lies elsewhere."""
         beside = () if file == source.path else (source.path.parent,)
@@ -182,6 +204,7 @@ class FilePorter:
             workdir=workdir,
             compilers=self._shop.compilers,
             timeout_s=self._request.timeout_s,
+            further=[self._ported / path.relative_to(self._read.root) for path in further],
         )
 
 
@@ -222,4 +245,5 @@ def _resources(instances: Sequence[KernelResources], made: Built) -> Resources:
         scratch_bytes=max(kernel.scratch_bytes for kernel in instances),
         exceeded=[text for k in instances for text in k.exceeded],
         warnings=[*remarks, *(text for k in instances for text in k.warnings)],
+        relocatable=made.relocatable,
     )

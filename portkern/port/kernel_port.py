@@ -55,7 +55,7 @@ class Instance(Protocol):
 class Resources(Part):
     """As the object of the real instruction set says, of the instance with most registers where a
     template has several (``scratch_bytes``: the most of any); ``occupancy`` is 0..1. With
-    ``exceeded`` no launch can succeed."""
+    ``exceeded`` no launch can succeed. ``relocatable``: it has device code of other files."""
 
     vgprs: int | None = None
     sgprs: int | None = None
@@ -67,6 +67,7 @@ class Resources(Part):
     instances: int = 1
     exceeded: tuple[Text, ...] = ()
     warnings: tuple[Text, ...] = ()
+    relocatable: bool = False
 
     @classmethod
     def of(
@@ -76,6 +77,7 @@ class Resources(Part):
         scratch_bytes: int | None = None,
         exceeded: Sequence[str] = (),
         warnings: Sequence[str] = (),
+        relocatable: bool = False,
     ) -> Resources:
         largest = max(instances, key=lambda used: (used.vgprs + used.agprs, used.lds_bytes))
         return cls(
@@ -89,6 +91,7 @@ class Resources(Part):
             scratch_bytes=scratch_bytes,
             exceeded=tuple(dict.fromkeys(exceeded)),
             warnings=tuple(dict.fromkeys(warnings)),
+            relocatable=relocatable,
         )
 
 

@@ -105,8 +105,8 @@ class HostFile:
 
 @dataclass(frozen=True)
 class Library:
-    """``headers`` are its files without device code. ``include``, ``defines`` and ``programs`` are
-    those of all its build files; :meth:`settings` has those of one source."""
+    """``headers`` are its files without device code. ``include``, ``defines``, ``programs``
+    and ``libraries`` are those of all its build files; :meth:`settings` has those of one source."""
 
     root: Path
     sources: tuple[SourceFile, ...]
@@ -116,6 +116,7 @@ class Library:
     defines: tuple[str, ...] = ()
     triton: tuple[TritonKernel, ...] = ()
     programs: tuple[tuple[Path, ...], ...] = ()
+    libraries: tuple[tuple[Path, ...], ...] = ()
     hosts: tuple[HostFile, ...] = ()
     _by_folder: dict[Path, BuildSettings] = field(default_factory=dict, repr=False, compare=False)
 
@@ -183,6 +184,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
         together.defines,
         tuple(reading.triton),
         together.programs,
+        together.libraries,
         tuple(reading.hosts),
         by_folder,
     )

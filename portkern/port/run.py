@@ -124,7 +124,9 @@ def run(
     )
     if in_string is not None and of_strings is not None:
         result = in_string.joined(replace(result, files=(*result.files, *unfit)), of_strings)
-    build_notes.write(result, _build_notes(request, read, files, written), folder)
+    notes = _build_notes(request, read, files, written)
+    relocatable = any(port.resources and port.resources.relocatable for port in mended.ports)
+    build_notes.write(result, replace(notes, relocatable=relocatable), folder)
     return result
 
 
@@ -263,7 +265,7 @@ def _build_notes(
     sources = [
         file
         for file in files
-        if file.source.path not in included and (file.kernels or file.source.launches)
+        if file.source.path not in included and (_has_device_code(file) or file.source.launches)
     ]
     include = tree.moved(
         [*request.include, *read.include],
@@ -280,6 +282,10 @@ def _build_notes(
         arguments=request.arguments,
         linked=_linked(request, read),
     )
+
+
+def _has_device_code(file: TranslatedFile) -> bool:
+    return bool(file.kernels) or file.source.path.suffix in (".cu", ".hip")
 
 
 def _linked(request: PortRequest, read: Library) -> dict[str, tuple[str, ...]]:

@@ -11,7 +11,8 @@ from portkern.spec.target import Target
 
 @dataclass(frozen=True)
 class FileBuild:
-    """``include`` are folders, ``defines`` are ``NAME`` or ``NAME=VALUE``."""
+    """``include`` are folders, ``defines`` are ``NAME`` or ``NAME=VALUE``. ``further`` are sources
+    that the file is linked with, as relocatable device code."""
 
     file: Path
     target: Target
@@ -19,6 +20,7 @@ class FileBuild:
     defines: tuple[str, ...] = ()
     standard: str = "c++17"
     timeout_s: float = 120.0
+    further: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
