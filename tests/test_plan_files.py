@@ -125,7 +125,7 @@ def test_half_a_plan_is_no_plan(document: str, data: st.DataObject) -> None:
         ('"run": "night"', '"run": "other"', "is not as it was written"),
         ('"schema": 1', '"schema": 2', "schema 2, this portkern reads 1"),
         ('"seeds": "secret"', '"seeds": 7', "seeds: Input should be 'secret'"),
-        ('"workload": "1000"', '"workload": "1001"', "no workload ci/1001 of relu"),
+        ('"workload": "1000"', '"workload": "1001"', "no workload 'ci'/'1001' of 'relu'"),
         (f'"target": "{HOST}"', '"target": "sm_1"', "the target or the kernel of"),
     ],
 )

@@ -97,7 +97,8 @@ class PlannedOp(Part):
         if op.digest != self.digest:
             raise ConfigError(
                 f"The operator {op.name} is another here ({op.digest}) than in the plan "
-                f"({self.digest}); install the portkern that wrote the plan, or write it again"
+                f"({short(self.digest)}); install the portkern that wrote the plan, or write it "
+                "again"
             )
         return op
 
@@ -112,7 +113,8 @@ class PlannedOp(Part):
         for workload in self.workloads.get(which, ()):
             if workload.name == name:
                 return workload
-        raise ConfigError(f"The plan has no workload {which}/{name} of {self.asked}")
+        asked = f"{short(which)}/{short(name)} of {short(self.asked)}"
+        raise ConfigError(f"The plan has no workload {asked}")
 
     def workload(self, which: str, name: str, folder: Path) -> Workload:
         """With its stored tensors in ``folder``. Raises ConfigError."""
