@@ -21,7 +21,7 @@ LAYERS = [
     "cells",
     "agent deploy execution project",
     "learn port serve",
-    "experiment",
+    "env experiment",
     "tracking",
     "cli testing",
     "api",

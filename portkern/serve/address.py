@@ -41,11 +41,7 @@ class Address(Line):
             path.parent.chmod(_OWN_FOLDER)
         except OSError as error:
             raise StorageError.of(error, path.parent) from error
-        old = os.umask(0o777 & ~_OWN_FILE)  # or it could be read before its rights are set
-        try:
-            atomic_write.write(path, self.to_json())
-        finally:
-            os.umask(old)
+        atomic_write.write(path, self.to_json())  # others may read it, and not its folder
         path.chmod(_OWN_FILE)
 
 

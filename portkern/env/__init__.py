@@ -1,0 +1,8 @@
+"""Environments that models learn in: text or decisions in, a reward from evaluated kernels out."""
+
+from portkern.env.kernel_env import KernelEnv
+from portkern.env.macro_env import Decisions, MacroEnv
+from portkern.env.place import Place
+from portkern.learn.rewards import Unavailable
+
+__all__ = ["Decisions", "KernelEnv", "MacroEnv", "Place", "Unavailable"]

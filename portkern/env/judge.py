@@ -1,0 +1,55 @@
+"""Who evaluates an environment's attempts: the machine's server, or this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from portkern.cells.selection import Cell
+from portkern.errors import MachineUnfit, StorageError, WorkerError
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.trial import TrialOptions
+from portkern.execution.plan import Plan
+from portkern.learn.rewards import Unavailable
+from portkern.records.record import Record
+from portkern.serve.client import Client, ServerGone
+from portkern.serve.evaluation import Evaluation
+from portkern.serve.job_queue import QueueFull
+from portkern.serve.machine import Machine
+
+_OF_THE_MACHINE = (MachineUnfit, QueueFull, ServerGone, StorageError, WorkerError)
+#: A source that takes longer in a stage is no kernel worth learning from.
+_STAGE_S = 60.0
+#: Rounds and seconds of timing, which attempts are compared by.
+_ROUNDS, _BUDGET_S = 5, 0.1
+
+
+class Judge:
+    """Keeps what it is asked as the records of a run. ``timed``: right kernels are timed too, each
+    with the machine for itself."""
+
+    def __init__(self, folder: Path, *, timed: bool, served: bool = True) -> None:
+        client = Client.here() if served else None
+        own = Evaluation(folder, Machine(os.cpu_count() or 1)) if client is None else None
+        self._evaluate: Callable[[Plan], list[Record]] = (
+            client.evaluate if client else own.evaluate if own else self._nobody
+        )
+        self._run = folder.name
+        self._options = TrialOptions(
+            StageLimits(_STAGE_S, _STAGE_S, _STAGE_S),
+            TimingPlan(rounds=_ROUNDS, budget_s=_BUDGET_S, patient=False),
+            timed=timed,
+        )
+
+    def records(self, cells: Sequence[Cell]) -> list[Record]:
+        """Raises Unavailable for whatever is the machine's fault."""
+        try:
+            return self._evaluate(Plan.of(cells, self._options, self._run))
+        except _OF_THE_MACHINE as error:
+            raise Unavailable(f"No reward: {error}") from error
+
+    @staticmethod
+    def _nobody(plan: Plan) -> list[Record]:
+        raise AssertionError(plan.id)
