@@ -11,6 +11,7 @@
       * BuildTimeout     or did not come to an end
   - LaunchError          a kernel's entry point did not return 0
     + LaunchTimeout      because its time was over
+    + NeedsHardware      because what executes objects has no model of an instruction
   - ModelError           no language model answers a call
   - ModelDown            a language model's service is away for now
   - ReferenceFailed      an imported operator's reference gives no answer
@@ -93,6 +94,10 @@ class LaunchError(PortkernError):
 
 class LaunchTimeout(LaunchError):
     """The kernel was ended when its time was over."""
+
+
+class NeedsHardware(LaunchError):
+    """The kernel has not been judged: it was stopped where the processor's model ends."""
 
 
 class ModelError(PortkernError):

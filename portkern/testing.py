@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from portkern import ops
+from portkern.cells.selection import Stage, built_to_run
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure, StageLimits
@@ -24,7 +25,7 @@ from portkern.evaluator.workers import Contestant
 from portkern.guard import TorchOps
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, target
-from portkern.spec.backend import Backend, Build, Missing, Ready, Venue, Venues
+from portkern.spec.backend import Backend, Build, Missing, Ready, Venue, VenueKind, Venues
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, Op, Workload
 from portkern.spec.target import Target
@@ -72,12 +73,9 @@ def evaluate(
 ) -> Built | list[Result]:
     """Build a candidate and evaluate it on its best venue: the results, or the build that has
     none. ``sanitize`` names checkers that look on where an emulator has them."""
-    ready, venue = backend.probe(where), backend.venues(where).best
+    ready = backend.probe(where)
+    venue = Stage(sanitize=tuple(sanitize)).of(backend.venues(where), backend, candidate).best
     assert isinstance(ready, Ready), ready
-    emulated = isinstance(venue, Venue) and venue.kind == "emulator"
-    if isinstance(venue, Venue) and emulated:
-        watching = tuple(name for name in sanitize if name in backend.checkers)
-        venue = replace(venue, sanitize=watching)
     request = Build(
         candidate,
         op.signature,
@@ -86,9 +84,7 @@ def evaluate(
         workloads[0].dims,
         op.signature.scalar_values(workloads[0].scalars),
         runnable=isinstance(backend.venues(where).hardware, Venue),
-        emulated=emulated,
-        checked=isinstance(venue, Venue) and bool(venue.sanitize),
-        emulator=venue.version if isinstance(venue, Venue) else "",
+        **built_to_run(venue),
     )
     [built] = build.build_all(
         [build.BuildRequest(backend, request)],
@@ -155,7 +151,8 @@ class BackendContract:
         for where in filter(backend.supports, all_targets()):
             venues = backend.venues(where)
             assert isinstance(venues, Venues)
-            for venue, kind in ((venues.hardware, "hardware"), (venues.emulator, "emulator")):
+            for kind in get_args(VenueKind):
+                venue = getattr(venues, kind)
                 assert venue.kind == kind if isinstance(venue, Venue) else venue.reason
 
     @pytest.mark.parametrize("op", ops.CORE)

@@ -280,33 +280,39 @@ def test_two_runs_do_not_write_to_one_folder(
     assert "Another portkern is writing" in capsys.readouterr().err
 
 
-def examined(build: bool | str, *, emulate: str = "", run: str = "", n: int = 1) -> doctor.Examined:
+def examined(
+    build: bool | str, *, emulate: str = "", execute: str = "", run: str = "", n: int = 1
+) -> doctor.Examined:
     """Of ``n`` targets, the last of which cannot be built for if ``build`` says why."""
     able: doctor.Abilities = {
         "build": build,
         "emulate": emulate or False,
         "emulate_missing": "",
+        "execute": execute or False,
+        "execute_missing": "",
         "run": run or False,
         "run_missing": "",
     }
     return {"toolchain": {}, "targets": {f"t{i}": able for i in range(n)}}
 
 
-def test_doctor_says_in_six_lines_what_works_what_is_missing_and_what_adds_it() -> None:
+def test_doctor_says_in_seven_lines_what_works_what_is_missing_and_what_adds_it() -> None:
     backends = {
         "cpu": examined(True, run="this CPU", n=2),
         "cuda": examined(True, emulate="SIMT executor", n=9),
         "hip": examined("no clang; pip install 'portkern[hip]' or install ROCm", n=9),
+        "triton": examined(True, execute="AMD executor", n=5),
         "numba": examined("Numba is not installed; pip install 'portkern[numba]'"),
         "own": examined("no such tool; ask its maker"),
     }
     layers = Layers(frozenset(), {})
     lines = doctor.summary(doctor._machine(), layers, backends)
-    assert len(lines) == 6
+    assert len(lines) == 7
     text = "\n".join(lines)
     assert "times kernels:  cpu on t0 t1\n" in text
     assert "emulates:       cuda on 9 targets\n" in text
-    assert "builds:         cpu cuda; confined by" in text
+    assert "executes:       triton on 5 targets (compiled objects, on this CPU)\n" in text
+    assert "builds:         cpu cuda triton; confined by" in text
     assert "hip: no clang; numba: Numba is not installed; own: no such tool\n" in text
     assert "to add:         pip install 'portkern[hip,numba]';" in text
 
@@ -319,7 +325,7 @@ def test_doctor_without_a_gap_says_what_has_no_times_here(
     assert "missing:        cuda: no GPU of theirs here, so no times" in text
     assert "to add:         nothing that pip has" in text
     assert portkern("doctor") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert len(capsys.readouterr().out.splitlines()) == 7
     assert portkern("doctor", "verbose=true") == 0
     assert "builds for" in capsys.readouterr().out
 

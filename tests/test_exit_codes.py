@@ -213,6 +213,7 @@ def _matrix() -> type:
 def test_doctor_says_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     able: doctor.Abilities = {
         "build": "no tool; pip install 'portkern[hip]'", "emulate": False, "emulate_missing": "",
+        "execute": False, "execute_missing": "",
         "run": False, "run_missing": "[/red] \x1b[2J\u202e",
     }  # fmt: skip
     examined: doctor.Examined = {"toolchain": {"a[b]": "[dim]"}, "targets": {"gfx942": able}}

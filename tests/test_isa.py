@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -21,7 +22,7 @@ from portkern.isa import disassembly, runtime_library
 from portkern.isa.executor import Buffer, Program
 from portkern.isa.finding import Kind, Ran
 from portkern.spec import catalogue, registry, target
-from portkern.spec.backend import Build, Call, Missing
+from portkern.spec.backend import Artifact, Build, Call, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.file_build import FileBuild
 from portkern.spec.op import Op, Workload
@@ -95,18 +96,18 @@ def test_compiled_hip_kernels_compute_what_they_should(
 ) -> None:
     backend, op = ready("hip", arch), ops.load(name)
     [candidate] = catalogue.candidates(name, backend)
-    request = build_of(op, candidate, arch, dtype)
+    request = replace(build_of(op, candidate, arch, dtype), executed=True)
     artifact = backend.build(request, tmp_path)
-    library = backend.host_library(request, tmp_path)
-    host = import_module("portkern.backends.hip.objects").Host(
-        Program(artifact.path), library, request
-    )
+    hip_objects = import_module("portkern.backends.hip.objects")
+    kernel = hip_objects.load(artifact, request)
     for workload in op.workloads["ci"]:
         call = call_of(op, workload, dtype)
-        host.launch(call)
-        assert not host.findings
-        assert sum(ran.instructions for _, ran in host.launched)
-        assert_right(op, call, call.outputs, dtype)
+        inputs = [kernel.device.upload(x) for x in call.inputs]
+        outputs = [kernel.device.upload(x) for x in call.outputs]
+        kernel.launch(Call(inputs, outputs, call.dims, call.scalars))
+        assert not kernel.findings()
+        assert kernel.launches()
+        assert_right(op, call, [kernel.device.download(x) for x in outputs], dtype)
 
 
 @pytest.mark.drawn
@@ -118,20 +119,17 @@ def test_compiled_triton_kernels_compute_what_they_should(
     backend, op = ready("triton", arch), ops.load(name)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-    triton_objects = import_module("portkern.backends.triton.objects")
-    import_entry = import_module("portkern.backends.triton.candidate").import_entry
     [candidate] = catalogue.candidates(name, backend)
     file = tmp_path / f"{name}.py"
     file.write_text(candidate.source, encoding="utf-8")
-    launches = triton_objects.Objects(target.load(arch))
-    returns = candidate.style == "return"
-    run = triton_objects.launcher(launches, import_entry(file, candidate.entry), returns)
+    request = build_of(op, candidate, arch, dtype)
+    kernel = backend.load(Artifact(file, "hsaco"), request, Venue("object", arch))
     for workload in op.workloads["ci"]:
         call = call_of(op, workload, dtype)
-        returned = run(call)
-        assert launches.launched
-        assert not launches.findings
-        assert_right(op, call, returned if returns else call.outputs, dtype)
+        outputs = kernel.launch(call)
+        assert kernel.launches()
+        assert not kernel.findings()
+        assert_right(op, call, outputs, dtype)
 
 
 # ---- the decoder, held to the compiler's own assembler

@@ -39,7 +39,7 @@ ARTIFACT = st.builds(
 )
 VENUE = st.builds(
     Venue,
-    st.sampled_from(["hardware", "emulator"]),
+    st.sampled_from(["hardware", "object", "emulator"]),
     TEXT,
     environment=st.dictionaries(TEXT, TEXT, max_size=2),
     sanitize=NAMES,

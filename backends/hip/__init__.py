@@ -7,12 +7,23 @@ from pathlib import Path
 from typing import ClassVar
 
 from portkern.errors import BackendUnavailable
+from portkern.isa import venue as object_venue
 from portkern.simt.execute import emulate
 from portkern.simt.execute.build import Source
 from portkern.simt.execute.options import CHECKERS, UNMODELLED
 from portkern.simt.torch_extension import module
 from portkern.spec import abi
-from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
+from portkern.spec.backend import (
+    NO_OBJECTS,
+    Artifact,
+    Backend,
+    Build,
+    Kernel,
+    Missing,
+    Ready,
+    Venue,
+    Venues,
+)
 from portkern.spec.candidate import Candidate
 from portkern.spec.file_build import FileBuild, FileObject
 from portkern.spec.op import Signature
@@ -42,6 +53,7 @@ class HipBackend(Backend):
     companions: ClassVar[tuple[str, ...]] = ("hip",)
     preload: ClassVar[tuple[str, ...]] = ("torch",)
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
+    object_checkers: ClassVar[Mapping[str, str]] = object_venue.CHECKERS
     unmodelled: ClassVar[tuple[str, ...]] = UNMODELLED
     turns: ClassVar[Mapping[str, str]] = {"block": "threads per block"}
     matrix_units = "author"
@@ -63,15 +75,22 @@ class HipBackend(Backend):
     def venues(self, target: Target) -> Venues:
         on_nvidia = target.vendor == "nvidia"
         hardware = gpu.hardware(target, nvcc.find()) if on_nvidia else _amd_hardware(target)
-        return Venues(hardware, emulate.venue(target))
+        return Venues(hardware, emulate.venue(target), _executor(target))
 
     def prepare(self, request: Build) -> Sequence[Path]:
         if request.candidate.style == "module":
             return module.prepare(request)
-        return emulate.prepare(request, "hip")
+        return (*emulate.prepare(request, "hip"), *object_venue.prepare(request))
 
     def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:
+        if venue.kind == "object":
+            return objects.runs(artifact)
         return emulate.runs(artifact) if venue.kind == "emulator" else True
+
+    def executes(self, candidate: Candidate) -> bool | Missing:
+        if candidate.style == "module":
+            return Missing("extensions of PyTorch are emulated: their host code is torch's")
+        return True
 
     def builds(self, request: Build) -> bool | Missing:
         of_module = request.candidate.style == "module"
@@ -106,25 +125,17 @@ class HipBackend(Backend):
             flags = [*tree.nvcc_flags, "-I", str(_ON_NVIDIA)]
             return nvcc.build(compiler, request, text, workdir, flags)
         hipcc, fallback = rocm.find(), clang.find()
+        text = source.numbered(request, _prelude(request), ".hip", tree)
+        file = source.write(request, text, workdir, ".hip")
         if isinstance(hipcc, rocm.Hipcc):
-            text = source.numbered(request, _prelude(request), ".hip", tree)
-            file = source.write(request, text, workdir, ".hip")
-            return rocm.build(hipcc, request, file, workdir, tree.flags)
-        if isinstance(fallback, Missing):
+            artifact = rocm.build(hipcc, request, file, workdir, tree.flags)
+        elif isinstance(fallback, Missing):
             raise BackendUnavailable(str(fallback))
-        text = source.numbered(request, _prelude(request), ".hip", tree)
-        file = source.write(request, text, workdir, ".hip")
-        return clang.build(fallback, request, file, workdir, tree.flags)
-
-    def host_library(self, request: Build, workdir: Path) -> Path:
-        """The candidate's host code for :class:`.objects.Host`. Raises BuildError."""
-        found = clang.find()
-        if isinstance(found, Missing):
-            raise BackendUnavailable(str(found))
-        tree = source_tree.write(request.candidate, workdir)
-        text = source.numbered(request, _prelude(request), ".hip", tree)
-        file = source.write(request, text, workdir, ".hip")
-        return objects.build_host(found, request, file, workdir, tree.flags)
+        else:
+            artifact = clang.build(fallback, request, file, workdir, tree.flags)
+        if request.executed:
+            objects.build_beside(fallback, request, file, tree.flags)
+        return artifact
 
     def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
         return whole_file.build(request, workdir)
@@ -137,6 +148,8 @@ class HipBackend(Backend):
             return module.load(artifact, request, venue)
         if venue.kind == "emulator":
             return emulate.load(artifact, request, venue, "hip")
+        if venue.kind == "object":
+            return objects.load(artifact, request)
         return load_library(artifact, request, TorchDevice(venue.device))
 
 
@@ -152,6 +165,13 @@ def _prelude(request: Build) -> str:
         include="\n".join(f"#include <{h}>" for h in headers),
         stream="hipStream_t",
     )
+
+
+def _executor(target: Target) -> Venue | Missing:
+    if target.vendor != "amd":
+        return NO_OBJECTS
+    fallback = clang.find()  # which compiles the host code, also where hipcc is
+    return fallback if isinstance(fallback, Missing) else object_venue.venue(target)
 
 
 def _amd_hardware(target: Target) -> Venue | Missing:

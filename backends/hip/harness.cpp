@@ -1,9 +1,7 @@
 // The part of HIP's runtime that a kernel's host code calls, for a process without a GPU: launches
-// and allocations go to whoever opened the library; copies and fills are plain memory's.
+// and whatever concerns the device's memory go to whoever opened the library.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,15 +11,20 @@ struct dim3 {
 };
 using Launch = int (*)(const char* name, const dim3* grid, const dim3* block, void** arguments,
                        size_t dynamic_lds);
-using Memory = void (*)(void* address, size_t bytes);  // 0 bytes: it is freed
+using Allocate = void* (*)(size_t bytes);
+using Release = int (*)(void* address);
+using Copy = int (*)(void* to, const void* from, size_t bytes);
+using Fill = int (*)(void* to, int value, size_t bytes);
 
 namespace {
 
 enum Error { success = 0, invalid_value = 1, out_of_memory = 2 };
-constexpr size_t alignment = 256;
 
 Launch launch;
-Memory memory;
+Allocate allocates;
+Release releases;
+Copy copies;
+Fill fills;
 int multiprocessors = 1;
 thread_local int last_error;
 
@@ -45,27 +48,20 @@ int kept(int error) {
 int allocate(void** to, size_t bytes) {
     *to = nullptr;
     if (!bytes) return kept(success);
-    if (bytes > (size_t)1 << 40) return kept(out_of_memory);
-    *to = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    if (!*to) return kept(out_of_memory);
-    std::memset(*to, 0xCB, bytes);  // new memory holds anything
-    memory(*to, bytes);
-    return success;
+    *to = allocates(bytes);
+    return kept(*to ? success : out_of_memory);
 }
 
-int release(void* address) {
-    if (!address) return success;
-    memory(address, 0);
-    std::free(address);
-    return success;
-}
+int release(void* address) { return address ? kept(releases(address)) : success; }
 
 }  // namespace
 
 extern "C" {
 
-void portkern_attach(Launch to_launch, Memory to_memory, int count) {
-    launch = to_launch, memory = to_memory, multiprocessors = count;
+void portkern_attach(Launch to_launch, Allocate to_allocate, Release to_release, Copy to_copy,
+                     Fill to_fill, int count) {
+    launch = to_launch, allocates = to_allocate, releases = to_release;
+    copies = to_copy, fills = to_fill, multiprocessors = count;
 }
 
 char portkern_fatbin[64];
@@ -123,10 +119,12 @@ int hipFreeAsync(void* address, void*) { return release(address); }
 int hipDeviceGetDefaultMemPool(void** pool, int) { return *pool = nullptr, success; }
 int hipMemPoolSetAttribute(void*, int, void*) { return success; }
 
-int hipMemset(void* to, int value, size_t bytes) { return std::memset(to, value, bytes), success; }
+int hipMemset(void* to, int value, size_t bytes) {
+    return bytes ? kept(fills(to, value, bytes)) : success;
+}
 int hipMemsetAsync(void* to, int value, size_t bytes, void*) { return hipMemset(to, value, bytes); }
 int hipMemcpy(void* to, const void* from, size_t bytes, int) {
-    return std::memmove(to, from, bytes), success;
+    return bytes ? kept(copies(to, from, bytes)) : success;
 }
 int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, void*) {
     return hipMemcpy(to, from, bytes, kind);

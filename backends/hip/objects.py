@@ -4,29 +4,35 @@ compiled for the same target, on this machine."""
 from __future__ import annotations
 
 import ctypes
+import json
 import platform
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkern.errors import BuildError, LaunchError
-from portkern.isa.executor import Buffer, Program
+from portkern.errors import BackendUnavailable, BuildError, LaunchError
+from portkern.isa import venue
+from portkern.isa.device import Buffer, ObjectDevice
+from portkern.isa.executor import Program
 from portkern.isa.finding import Finding, Ran
+from portkern.simt.execute.emulate import FROM_HOST_BYTES, READ_BACK_BYTES, READ_BACK_PART
 from portkern.spec import abi
-from portkern.spec.backend import Build, Call, Missing
+from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing
 from portkern.toolchain import elf
 from portkern.toolchain.compilers import compiler
 from portkern.toolchain.run_tool import run_tool
 
+from ..cuda.ptxas import readable
 from .clang import BUILD_S, Clang, environment
 
 if TYPE_CHECKING:
-    import torch
+    from portkern.spec.json_types import JsonObject
 
 HARNESS = Path(__file__).parent / "harness.cpp"
 #: hipErrorLaunchFailure: the launch was stopped, and the findings say why.
-_LAUNCH_FAILED, _INVALID_CONFIGURATION = 719, 9
+_LAUNCH_FAILED, _INVALID_CONFIGURATION, _INVALID_VALUE, _SUCCESS = 719, 9, 1, 0
 _FATBIN = "__hip_fatbin_"
 
 _LAUNCH = ctypes.CFUNCTYPE(
@@ -37,7 +43,50 @@ _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_void_p),
     ctypes.c_size_t,
 )
-_MEMORY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)
+_ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
+_RELEASE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+
+#: In an artifact's folder, beside its code object: the host code, or why there is none.
+HOST, WHY_NOT = "object-host.so", "object-refused.json"
+
+
+def build_beside(
+    clang: Clang | Missing, request: Build, source: Path, flags: Sequence[str]
+) -> None:
+    """The host library that :func:`load` opens, in the artifact's folder.
+
+    What cannot be executed here is no fault of the build for the target: the reason is left there.
+    """
+    folder = source.parent
+    try:
+        if isinstance(clang, Missing):
+            raise BuildError(f"The host code cannot be compiled: {clang}")
+        build_host(clang, request, source, folder, flags).rename(folder / HOST)
+    except BuildError as error:
+        reason = {"message": str(error), "log": error.log}
+        (folder / WHY_NOT).write_text(json.dumps(reason), encoding="utf-8")
+
+
+def runs(artifact: Artifact) -> bool | Missing:
+    """Whether :func:`build_beside` left a host library."""
+    refused = artifact.path.parent / WHY_NOT
+    if not refused.exists():
+        return True
+    reason = json.loads(refused.read_text(encoding="utf-8"))
+    first = next((x for x in reason["log"].splitlines() if "error" in x), "")
+    told = f"{reason['message']}; {first}".rstrip("; ")
+    return Missing(f"its object cannot be executed here: {told}", "venue=emulator runs the source")
+
+
+def load(artifact: Artifact, request: Build) -> Kernel:
+    """The kernel in the executor. Raises BackendUnavailable when it cannot run there."""
+    able = runs(artifact)
+    if isinstance(able, Missing):
+        raise BackendUnavailable(str(able))
+    host = Host(Program(artifact.path), artifact.path.parent / HOST, request)
+    return Kernel(host.device, host.launch, host.take_findings, host.take_launches)
 
 
 def build_host(
@@ -93,6 +142,7 @@ class Host:
     program: Program
     library: Path
     request: Build
+    device: ObjectDevice = field(default_factory=ObjectDevice)
     #: Of the last call.
     launched: list[tuple[str, Ran]] = field(default_factory=list)
 
@@ -101,10 +151,16 @@ class Host:
         signature, entry = self.request.signature, self.request.candidate.entry
         self._entry = abi.bind(opened, signature, entry, stream=True)
         self._arguments = abi.Arguments(signature)
-        self._heap: dict[int, int] = {}
-        self._given: list[Buffer] = []
-        self._refused = ""
-        self._callbacks = (_LAUNCH(self._launch), _MEMORY(self._memory))
+        self._refused: LaunchError | None = None
+        self._notes: list[JsonObject] = []
+        memory = self.device.memory
+        self._callbacks = (
+            _LAUNCH(self._launch),
+            _ALLOCATE(self._allocate),
+            _RELEASE(lambda at: _SUCCESS if memory.release(at or 0) else _INVALID_VALUE),
+            _COPY(lambda *given: _SUCCESS if memory.copy(*_numbers(given)) else _INVALID_VALUE),
+            _FILL(lambda *given: _SUCCESS if memory.fill(*_numbers(given)) else _INVALID_VALUE),
+        )
         opened.portkern_attach(*self._callbacks, self.request.target.multiprocessors or 1)
 
     @property
@@ -112,22 +168,44 @@ class Host:
         """The findings of all launches of the last call."""
         return [finding for _, ran in self.launched for finding in ran.findings]
 
-    def launch(self, call: Call) -> Sequence[torch.Tensor]:
+    def take_findings(self) -> Sequence[JsonObject]:
+        """Of the last call, as workers report them."""
+        said = [one.to_json(name) for name, ran in self.launched for one in ran.findings]
+        return [*said, *self._notes]
+
+    def take_launches(self) -> Mapping[str, int]:
+        return Counter(name for name, _ in self.launched)
+
+    def launch(self, call: Call) -> Sequence[Buffer]:
         """Raises LaunchError with the first finding for a launch that was stopped."""
         self.launched.clear()
-        self._refused = ""
-        self._given = [_buffer(tensor, writable=False) for tensor in call.inputs]
-        self._given += [_buffer(tensor, writable=True) for tensor in call.outputs]
-        pointers = [tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)]
+        self._refused, self._notes = None, []
+        self.device.memory.begin()
+        for buffer in (*call.inputs, *call.outputs):
+            buffer.block.writable = buffer not in call.inputs
+        pointers = [buffer.data_ptr() for buffer in (*call.inputs, *call.outputs)]
         code = self._entry(*self._arguments.of(pointers, call.dims, call.scalars), None)
+        if self._refused is not None:
+            raise self._refused
         if code != 0:
-            why = self._refused or (str(self.findings[-1]) if self.findings else "")
             name = self.request.candidate.entry
-            raise LaunchError(
-                f"{name} returned {code}, expected 0 (the launch was accepted)"
-                + (f"; {why}" if why else "")
-            )
+            raise LaunchError(f"{name} returned {code}, expected 0 (the launch was accepted)")
+        self._notes = [*self._work_of_the_host(call)]
         return call.outputs
+
+    def _work_of_the_host(self, call: Call) -> Iterator[JsonObject]:
+        """What host code did that is the device's to do."""
+        for spec, buffer in zip(self.request.signature.outputs, call.outputs, strict=True):
+            if buffer.block.copied > FROM_HOST_BYTES:
+                message = (
+                    f"{buffer.block.copied} bytes of the output {spec.name!r} were copied from "
+                    f"host memory, expected at most {FROM_HOST_BYTES}"
+                )
+                yield {"code": "object-host-wrote", "severity": "error", "message": message}
+        given, seen = sum(buffer.bytes for buffer in call.inputs), self.device.memory.read_back
+        if seen > max(READ_BACK_BYTES, READ_BACK_PART * given):
+            message = f"host code read back {seen} bytes of device data; the inputs have {given}"
+            yield {"code": "object-host-read", "severity": "error", "message": message}
 
     def _launch(
         self,
@@ -141,26 +219,32 @@ class Host:
         try:
             explicit = self.program.object.kernel(kernel).explicit
             values = [ctypes.string_at(arguments[k], a.size) for k, a in enumerate(explicit)]
-            ran = self.program.run(
-                kernel,
-                values,
-                (grid[0], grid[1], grid[2]),
-                (block[0], block[1], block[2]),
-                buffers=[*self._given, *(Buffer(at, size) for at, size in self._heap.items())],
-                dynamic_lds_bytes=dynamic_lds_bytes,
-            )
-        except (LaunchError, BuildError) as error:
-            self._refused = str(error)
+            with self.device.memory.opened() as buffers:
+                ran = self.program.run(
+                    kernel,
+                    values,
+                    (grid[0], grid[1], grid[2]),
+                    (block[0], block[1], block[2]),
+                    buffers=buffers,
+                    dynamic_lds_bytes=dynamic_lds_bytes,
+                )
+            self.launched.append((readable(kernel), ran))
+            venue.accept(readable(kernel), ran)
+        except BuildError as error:
+            self._refused = self._refused or LaunchError(str(error))
             return _INVALID_CONFIGURATION
-        self.launched.append((kernel, ran))
-        return 0 if ran.complete else _LAUNCH_FAILED
+        except LaunchError as error:
+            self._refused = self._refused or error
+            return _LAUNCH_FAILED
+        return _SUCCESS
 
-    def _memory(self, address: int, size: int) -> None:
-        if size:
-            self._heap[address] = size
-        else:
-            self._heap.pop(address, None)
+    def _allocate(self, size: int) -> int | None:
+        try:
+            return self.device.memory.allocate(size)
+        except MemoryError:
+            return None
 
 
-def _buffer(tensor: torch.Tensor, *, writable: bool) -> Buffer:
-    return Buffer(tensor.data_ptr(), tensor.numel() * tensor.element_size(), writable)
+def _numbers(given: Sequence[int | None]) -> Sequence[int]:
+    """Addresses and sizes; ctypes has None for a null pointer."""
+    return [number or 0 for number in given]

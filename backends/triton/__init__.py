@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from portkern.errors import ToolError
+from portkern.isa import venue as object_venue
 from portkern.spec.backend import (
+    NO_OBJECTS,
     Artifact,
     Backend,
     Build,
@@ -45,6 +47,7 @@ class TritonBackend(Backend):
     usual_target = "sm_90"
     modules = "triton"
     marks: ClassVar[tuple[str, ...]] = ("triton",)
+    object_checkers: ClassVar[Mapping[str, str]] = object_venue.CHECKERS
     turns: ClassVar[Mapping[str, str]] = {
         "num_warps": "num_warps of a launch",
         "num_stages": "num_stages of a launch",
@@ -78,7 +81,10 @@ class TritonBackend(Backend):
         if isinstance(ready, Missing):
             return Venues(ready, ready)
         emulator = Venue("emulator", "Triton interpreter", environment={"TRITON_INTERPRET": "1"})
-        return Venues(_hardware(target), emulator)
+        return Venues(_hardware(target), emulator, _executor(target))
+
+    def prepare(self, request: Build) -> Sequence[Path]:
+        return object_venue.prepare(request)
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         """Compile every launch that the entry makes for ``request.dims``, with no device."""
@@ -98,15 +104,25 @@ class TritonBackend(Backend):
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
         _set_environment(Path(tempfile.mkdtemp(prefix="triton-")))
-        import torch
-
         device = TorchDevice(venue.device)
         if device.gpu:
+            import torch
+
             torch.cuda.set_device(device.device)  # Triton launches on the current device
         elif venue.kind == "emulator":
             from .interpreter import repair
 
             repair()
+        kernel = self._opened(artifact, request, device)
+        if venue.kind != "object":
+            return kernel
+        from .objects import executed
+
+        return executed(kernel, request.target)
+
+    def _opened(self, artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
+        import torch
+
         if request.candidate.style == "module":
             return _load_module(artifact, request, device)
         entry = import_entry(artifact.path, request.candidate.entry)
@@ -138,6 +154,10 @@ def _load_module(artifact: Artifact, request: Build, device: TorchDevice) -> Ker
 
     opened: Device = device
     return Kernel(opened, launch)
+
+
+def _executor(target: Target) -> Venue | Missing:
+    return object_venue.venue(target) if target.vendor == "amd" else NO_OBJECTS
 
 
 def _hardware(target: Target) -> Venue | Missing:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import struct
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 import torch  # noqa: TID253 - imported by TritonBackend.load alone
 
 from portkern.errors import LaunchError
+from portkern.isa import venue
 from portkern.isa.executor import Buffer, Program
 from portkern.isa.finding import Finding, Ran
+from portkern.spec.backend import Kernel
 from portkern.spec.target import Target
 
 from . import standin
 
 if TYPE_CHECKING:
     from portkern.spec.backend import Call
+    from portkern.spec.json_types import JsonObject
 
 #: How the values of a signature's types lie in the argument segment.
 _LAYOUTS = {
@@ -56,7 +60,8 @@ class Objects:
     #: Of the last call.
     launched: list[tuple[str, Ran]] = field(default_factory=list)
     _programs: dict[bytes, Program] = field(default_factory=dict)
-    _read_only: frozenset[int] = frozenset()
+    #: Where the tensors of the call lie, by their storages' addresses.
+    _given: dict[int, Buffer] = field(default_factory=dict)
     _folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="isa-")))
 
     @property
@@ -64,11 +69,20 @@ class Objects:
         """The findings of all launches of the last call."""
         return [finding for _, ran in self.launched for finding in ran.findings]
 
+    def take_findings(self) -> Sequence[JsonObject]:
+        """Of the last call, as workers report them."""
+        return [one.to_json(name) for name, ran in self.launched for one in ran.findings]
+
+    def take_launches(self) -> Mapping[str, int]:
+        return Counter(name for name, _ in self.launched)
+
     @contextlib.contextmanager
     def call(self, call: Call) -> Iterator[None]:
         """Within it, launches run here."""
         self.launched.clear()
-        self._read_only = frozenset(tensor.data_ptr() for tensor in call.inputs)
+        # Not all of their storages: around an output lie the evaluator's margins.
+        self._given = {_storage(x): _exactly(x, writable=True) for x in call.outputs}
+        self._given |= {_storage(x): _exactly(x, writable=False) for x in call.inputs}
         with standin.driver(self.target, self._launch), standin.first_configuration():
             yield
 
@@ -94,8 +108,7 @@ class Objects:
             dynamic_lds_bytes=launch.shared_bytes,
         )
         self.launched.append((launch.name, ran))
-        if not ran.complete:
-            raise LaunchError(f"{launch.name} was stopped: {ran.findings[-1]}")
+        venue.accept(launch.name, ran)
 
     def _program(self, binary: bytes) -> Program:
         if binary not in self._programs:
@@ -105,10 +118,19 @@ class Objects:
         return self._programs[binary]
 
     def _buffer(self, tensor: torch.Tensor) -> Buffer:
-        """The whole of what the tensor is a view of: a kernel reaches its neighbours by strides."""
+        """The call's own tensor where this is a view of one, else all of what it is a view of: a
+        kernel reaches its neighbours by strides."""
         storage = tensor.untyped_storage()
-        written = storage.data_ptr() not in self._read_only
-        return Buffer(storage.data_ptr(), storage.nbytes(), written)
+        whole = Buffer(storage.data_ptr(), storage.nbytes())
+        return self._given.get(storage.data_ptr(), whole)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _exactly(tensor: torch.Tensor, *, writable: bool) -> Buffer:
+    return Buffer(tensor.data_ptr(), tensor.numel() * tensor.element_size(), writable)
 
 
 def _packed(value: Any, kind: str) -> bytes:
@@ -121,14 +143,12 @@ def _packed(value: Any, kind: str) -> bytes:
     return struct.pack(_LAYOUTS[kind], value)
 
 
-def launcher(
-    objects: Objects, entry: Callable[..., object], returns: bool
-) -> Callable[[Call], object]:
-    """``entry`` with its launches in the executor; what it returns."""
+def executed(kernel: Kernel, target: Target) -> Kernel:
+    """``kernel``, whose launches are Triton's, with these in the executor."""
+    objects = Objects(target)
 
-    def launch(call: Call) -> object:
-        given: Sequence[torch.Tensor] = call.inputs if returns else (*call.inputs, *call.outputs)
+    def launch(call: Call) -> Sequence[torch.Tensor]:
         with objects.call(call):
-            return entry(*given, **call.scalars)
+            return kernel.launch(call)
 
-    return launch
+    return Kernel(kernel.device, launch, objects.take_findings, objects.take_launches)

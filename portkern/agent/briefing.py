@@ -74,7 +74,7 @@ def facts(task: Task) -> dict[str, object]:
             if knob in target.knobs
         },
         "unmodelled": unmodelled(task),
-        "watched": {name: task.backend.checkers.get(name, "") for name in task.checkers},
+        "watched": {name: _checker(task, name) for name in task.checkers},
     }
 
 
@@ -118,10 +118,15 @@ def sizes(task: Task) -> list[Sizes]:
         meant = _dims([work for work in typical if work.name not in known])
         told = (
             [Sizes("checked", _dims(checked)), Sizes("meant", meant)]
-            if task.ends == "emulator"
+            if task.ends in ("emulator", "object")
             else [Sizes("meant", [*_dims(checked), *meant])]
         )
     return [each for each in told if each.lines]
+
+
+def _checker(task: Task, name: str) -> str:
+    known = task.backend.object_checkers if task.ends == "object" else task.backend.checkers
+    return known.get(name, "")
 
 
 def _dims(several: Sequence[Workload]) -> list[str]:

@@ -19,8 +19,8 @@ _HEADING, _FENCE = re.compile(r"(#{1,6}) "), re.compile(r"`{3,}|~{3,}")
 
 
 def chosen(guide: str, *, language: str, ends: str, library: bool = True) -> str:
-    """``ends`` is where kernels end: ``hardware``, ``emulator`` or ``build``. ``library``: whether
-    they may take portkern's own headers."""
+    """``ends`` is where kernels end: ``hardware``, ``object``, ``emulator`` or ``build``.
+    ``library``: whether they may take portkern's own headers."""
     read_by = {"for": language, "where": ends, "with": "library" if library else ""}
     reader, kept, gap = _Reader(read_by), [""], False
     for line in guide.splitlines():

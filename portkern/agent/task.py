@@ -18,8 +18,9 @@ from portkern.spec.companions import Companions
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
 
-#: Where kernels are judged: on the target, in an emulator of it, or no further than their build.
-Ends = Literal["hardware", "emulator", "build"]
+#: Where kernels are judged: on the target, on a model of it that executes objects, in an
+#: emulator of it, or no further than their build.
+Ends = Literal["hardware", "object", "emulator", "build"]
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,14 @@ class Matrix:
         self.report(Progress(len(self.cells), len(self._records), None))
 
     def _work(self, cells: Sequence[Cell]) -> None:
-        """Builds and emulated runs share the CPUs; hardware is timed when those are done."""
+        """Builds and runs in executors share the CPUs; hardware is timed when those are done."""
         built: dict[tuple[str, str], Built] = {}
         hardware: list[Cell] = []
         with _pool() as pool:
             pending: set[Future[list[tuple[Cell, Built]]]] = {
                 pool.submit(self._build, group) for group in _by_kernel(cells)
             }
-            emulated: list[Cell] = []
+            modelled: list[Cell] = []
             for done in as_completed(pending):
                 for cell, result in done.result():
                     built[_identity(cell)] = result
@@ -93,8 +93,8 @@ class Matrix:
                     elif isinstance(cell.venues.hardware, Venue):
                         hardware.append(cell)
                     else:
-                        emulated.append(cell)
-            groups = _by_problem(emulated)
+                        modelled.append(cell)
+            groups = _by_problem(modelled)
             for trial in [pool.submit(self._try, group, built) for group in groups]:
                 trial.result()
         for groups in together.in_order(_by_problem(hardware)):

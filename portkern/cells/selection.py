@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, TypedDict, get_args
 
 from portkern import guard, ops
 from portkern.errors import BackendUnavailable, ConfigError, no_such
@@ -19,7 +19,7 @@ from portkern.evaluator.build import BuildRequest
 from portkern.evaluator.code_digest import evaluator_digest
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, flashinfer, registry, target
-from portkern.spec.backend import Backend, Build, Missing, Ready, Venue, Venues
+from portkern.spec.backend import Backend, Build, Missing, Ready, Venue, VenueKind, Venues
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, ITEMSIZE, WORKLOAD_SETS, Op, Workload
 from portkern.spec.target import Target
@@ -33,13 +33,13 @@ DEMO = ("host", "opencl_generic", "sm_90", "gfx942", "gfx1100")
 #: The checkers that look on in an emulator that has them, unless others are asked for.
 LOOKED_FOR = ("races", "bounds")
 
-VenueChoice = Literal["best", "hardware", "emulator"]
+VenueChoice = Literal["best", "hardware", "object", "emulator"]
 
 
 @dataclass(frozen=True)
 class Stage:
     """Where cells are to run: the ``best`` venue there is, or one kind of venue only; and the
-    checkers that look on in an emulator that has them."""
+    checkers that look on in an executor that has them."""
 
     venue: VenueChoice = "best"
     sanitize: tuple[str, ...] = ()
@@ -54,7 +54,8 @@ class Stage:
             raise no_such("venue", venue, kinds)
         if set(sanitize) <= {"none", *LOOKED_FOR}:  # to know all, all backends are imported
             return cls(kind, tuple(name for name in dict.fromkeys(sanitize) if name != "none"))
-        known = {name for b in map(registry.load, registry.names()) for name in b.checkers}
+        backends = map(registry.load, registry.names())
+        known = {name for b in backends for name in {**b.checkers, **b.object_checkers}}
         chosen: dict[str, None] = {}
         for name in sanitize:
             if name not in known | {"all", "none"}:
@@ -62,16 +63,34 @@ class Stage:
             chosen |= dict.fromkeys(sorted(known) if name == "all" else [name] * (name != "none"))
         return cls(kind, tuple(chosen))
 
-    def of(self, venues: Venues, backend: Backend) -> Venues:
-        hardware, emulator = venues.hardware, venues.emulator
-        if self.venue == "emulator":
-            hardware = Missing("only the emulator was asked for")
-        if self.venue == "hardware":
-            emulator = Missing("only the hardware was asked for")
-        if isinstance(emulator, Venue) and backend.checkers:
-            watching = tuple(name for name in self.sanitize if name in backend.checkers)
-            emulator = replace(emulator, sanitize=watching)
-        return Venues(hardware, emulator)
+    def of(self, venues: Venues, backend: Backend, candidate: Candidate | None = None) -> Venues:
+        """Each with the checkers that it has of those asked for. Where the emulator has some that
+        look into the source alone, it is better than what executes objects."""
+        only = Missing(f"only the {self.venue} was asked for")
+        kinds: tuple[VenueKind, ...] = ("hardware", "emulator", "object")
+        hardware, emulator, executor = (
+            _watched(getattr(venues, kind), self.sanitize, checkers)
+            if self.venue in ("best", kind)
+            else only
+            for kind, checkers in zip(
+                kinds, ({}, backend.checkers, backend.object_checkers), strict=True
+            )
+        )
+        able = candidate is None or backend.executes(candidate)
+        executor = able if isinstance(able, Missing) else executor
+        in_source = set(self.sanitize) & set(backend.checkers) - set(backend.object_checkers)
+        if self.venue == "best" and in_source and isinstance(emulator, Venue):
+            names = ",".join(sorted(in_source))
+            executor = Missing(f"sanitize={names} looks into the source, not into the object")
+        return Venues(hardware, emulator, executor)
+
+
+def _watched(
+    venue: Venue | Missing, sanitize: Sequence[str], checkers: Mapping[str, str]
+) -> Venue | Missing:
+    if isinstance(venue, Missing) or not checkers:
+        return venue
+    return replace(venue, sanitize=tuple(name for name in sanitize if name in checkers))
 
 
 @dataclass(frozen=True)
@@ -105,7 +124,7 @@ class Cell:
 
     @cached_property
     def venues(self) -> Venues:
-        return self.stage.of(venues(self.backend, self.target), self.backend)
+        return self.stage.of(venues(self.backend, self.target), self.backend, self.candidate)
 
     @cached_property
     def hits(self) -> tuple[guard.Hit, ...]:
@@ -162,9 +181,7 @@ class Cell:
             shown.dims,
             self.op.signature.scalar_values(shown.scalars),
             runnable=isinstance(self.venues.hardware, Venue),
-            emulated=isinstance(self.venues.best, Venue) and self.venues.best.kind == "emulator",
-            checked=isinstance(self.venues.best, Venue) and bool(self.venues.best.sanitize),
-            emulator=_version(self.venues.best),
+            **built_to_run(self.venues.best),
         )
         return BuildRequest(self.backend, build)
 
@@ -192,6 +209,7 @@ class Cell:
             dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
             str(self.venues.hardware),
             str(self.venues.emulator),
+            str(self.venues.object),
             _version(self.venues.best),
             self.torch_ops,
         ]
@@ -212,6 +230,25 @@ def venues(backend: Backend, target: Target) -> Venues:
         no = Missing(f"{backend.name} does not compile for {target.name}")
         return Venues(no, no)
     return backend.venues(target)
+
+
+class BuiltToRun(TypedDict):
+    """What of a :class:`Build` depends on where it is to run without the hardware."""
+
+    emulated: bool
+    executed: bool
+    checked: bool
+    emulator: str
+
+
+def built_to_run(venue: Venue | Missing) -> BuiltToRun:
+    kind = venue.kind if isinstance(venue, Venue) else ""
+    return {
+        "emulated": kind == "emulator",
+        "executed": kind == "object",
+        "checked": isinstance(venue, Venue) and bool(venue.sanitize),
+        "emulator": _version(venue),
+    }
 
 
 def _version(venue: Venue | Missing) -> str:
@@ -379,7 +416,7 @@ def host_targets() -> list[str]:
 
 def default_target(backend: Backend) -> Target:
     """The target that is closest to this machine: one whose hardware is here, the machine's own
-    first; else one that is emulated, the backend's usual one first.
+    first; else one that is executed or emulated, the backend's usual one first.
 
     Raises BackendUnavailable, with the reason, when there is neither.
     """
@@ -387,10 +424,10 @@ def default_target(backend: Backend) -> Target:
     known = map(target.load, [*host_targets(), *usual, *target.names()])
     claimed = dict.fromkeys(where for where in known if backend.supports(where))
     places = [(where, venues(backend, where)) for where in claimed]
-    for kind in ("hardware", "emulator"):
-        for where, venue in places:
-            if isinstance(getattr(venue, kind), Venue):
-                return where
+    if here := next((w for w, known in places if isinstance(known.hardware, Venue)), None):
+        return here
+    if modelled := next((w for w, known in places if isinstance(known.best, Venue)), None):
+        return modelled
     reason = places[0][1].hardware if places else "it claims no target"
     raise BackendUnavailable(f"Nothing here runs {backend.name} kernels: {reason}; name a target=")
 

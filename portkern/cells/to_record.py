@@ -53,7 +53,7 @@ def unrun(run: str, cell: Cell, built: Built) -> Record:
         verdict, detail, evidence = built.outcome.verdict, str(built.outcome), Evidence.NONE
     else:
         verdict, evidence = Verdict.UNAVAILABLE, _built_evidence(built.outcome)
-        detail = f"{cell.venues.hardware}; {cell.venues.emulator}"
+        detail = cell.venues.reasons
     answer = Answer(
         verdict,
         detail,
@@ -119,18 +119,22 @@ def _evidence(cell: Cell, artifact: Artifact, result: Result) -> tuple[Evidence,
     if result.verdict is not Verdict.PASSED:
         return _built_evidence(artifact), ""
     if isinstance(cell.venues.hardware, Missing):
-        return Evidence.EMULATED, str(cell.venues.hardware)
+        venue = cell.venues.best
+        executed = isinstance(venue, Venue) and venue.kind == "object"
+        rung = Evidence.EXECUTED if executed else Evidence.EMULATED
+        return rung, str(cell.venues.hardware)
     if result.samples is None:
         return Evidence.VERIFIED, result.untimed
     return Evidence.MEASURED, ""
 
 
 def _not_looked_for(cell: Cell, evidence: Evidence) -> list[Finding]:
-    """An emulator runs threads in some order: a right answer of one says nothing of races."""
-    venue = cell.venues.best
-    if evidence is not Evidence.EMULATED or not isinstance(venue, Venue) or RACES in venue.sanitize:
+    """An executor runs threads in some order: a right answer of one says nothing of races."""
+    venue, unseen = cell.venues.best, (Evidence.EMULATED, Evidence.EXECUTED)
+    if evidence not in unseen or not isinstance(venue, Venue) or RACES in venue.sanitize:
         return []
-    able = RACES in cell.backend.checkers
+    known = cell.backend.object_checkers if venue.kind == "object" else cell.backend.checkers
+    able = RACES in known
     remedy = f"sanitize={RACES} looks for them" if able else f"{venue.name} has no check for them"
     message = f"races: not looked for; {remedy}"
     return [Finding(code=RACES_NOT_LOOKED_FOR, severity="note", message=message)]

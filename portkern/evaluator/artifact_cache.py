@@ -44,6 +44,7 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
         dict(build.scalars),
         build.runnable,
         build.emulated,
+        build.executed,
         build.checked,
         build.emulator,
         dict(toolchain),

@@ -38,19 +38,19 @@ class Proof:
 @dataclass(frozen=True)
 class AttributedKernel:
     """Whose call it was: ``gpu`` says that kernels must have been launched, on the hardware or in
-    an executor."""
+    an executor, which is ``untimed``."""
 
     candidate: Candidate
     resources: tuple[Resources, ...]
     torch_ops: TorchOps
     gpu: bool
-    emulated: bool = False
+    untimed: bool = False
 
     @property
-    def untimed(self) -> bool:
+    def needs_none(self) -> bool:
         """Whether nobody can tell what part of the work an operator did, and none is needed: a
-        class of torch.nn in an emulator."""
-        return self.emulated and self.candidate.style == "module"
+        class of torch.nn where nothing is timed."""
+        return self.untimed and self.candidate.style == "module"
 
 
 def hold(trace: Trace, work: AttributedKernel, *, seconds: float) -> Proof:
@@ -59,7 +59,7 @@ def hold(trace: Trace, work: AttributedKernel, *, seconds: float) -> Proof:
     if trace.ended:
         return Proof(kept, Verdict.SUSPICIOUS, "the kernel ended the profile of its own call")
     timed = 0.0 if work.gpu else seconds * 1e6
-    culprit = _host_culprit(trace.operators, trace.routines, timed, any_=work.untimed)
+    culprit = _host_culprit(trace.operators, trace.routines, timed, any_=work.needs_none)
     culprit = culprit or (_device_culprit(kept, work) if work.gpu else "")
     if culprit and work.torch_ops == "forbid":
         return Proof(kept, Verdict.REJECTED, f"{culprit} did the work; {_ALLOW}")

@@ -120,7 +120,9 @@ def build_all(
     for preload in {r.backend.builds_with(r.build.candidate) for r in unbuilt}:
         sandbox.server(preload).begin()
     loaded = [
-        request for request in requests if request.build.runnable or request.build.emulated
+        request
+        for request in requests
+        if request.build.runnable or request.build.emulated or request.build.executed
     ]  # when they are built
     for preload in {request.backend.preload for request in loaded}:
         sandbox.warm(preload)
@@ -325,6 +327,9 @@ def failure_of(outcome: Lost, stage: str, *, untouched: bool = False) -> Failure
     late = outcome.error in ("LaunchTimeout", "BuildTimeout")
     if late and outcome.after_s >= LEAST_TIMEOUT_S:
         return Failure(Verdict.TIMED_OUT, outcome.message)
+    if outcome.error == "NeedsHardware":
+        # It excuses nobody: what is unavailable is evidence of nothing.
+        return Failure(Verdict.UNAVAILABLE, outcome.message)
     if outcome.error in ("BuildError", "LaunchError"):
         return Failure(Verdict.CRASHED, outcome.message, outcome.log)
     last = outcome.log.strip().splitlines()[-LOG_LINES:]

@@ -52,13 +52,13 @@ class Contestant:
             self.artifact.resources,
             self.torch_ops,
             gpu=self.request.target.is_gpu,
-            emulated=self.venue.kind == "emulator",
+            untimed=self.venue.kind != "hardware",
         )
 
     @property
     def device(self) -> str:
-        """The torch device of its baseline; empty when it is only emulated."""
-        return "" if self.venue.kind == "emulator" else self.venue.baseline or self.venue.device
+        """The torch device of its baseline; empty where nothing is timed."""
+        return "" if self.venue.kind != "hardware" else self.venue.baseline or self.venue.device
 
 
 @dataclass

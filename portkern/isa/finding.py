@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 
 class Kind(StrEnum):
@@ -44,6 +48,23 @@ class Finding:
         where = f"wave {self.wave} of workgroup {self.group}"
         reached = f", address {self.accessed:#x}, lane {self.lane}" if self.accessed else ""
         return f"{self.kind}: {what}, {where}{reached}"
+
+    @property
+    def code(self) -> str:
+        """As records have it: ``object-store-outside``."""
+        return f"object-{self.kind.name.lower().replace('_', '-')}"
+
+    def to_json(self, kernel: str) -> JsonObject:
+        """As workers report it. Any finding says that the kernel is wrong."""
+        place = self.line or f"{self.address:#x}"
+        message = str(self)
+        return {
+            "code": self.code,
+            "severity": "error",
+            "message": message,
+            "place": place,
+            "kernel": kernel,
+        }
 
 
 @dataclass(frozen=True)

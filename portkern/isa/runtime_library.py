@@ -47,15 +47,20 @@ def find() -> Compiler | Missing:
     return compiler("x86_64")
 
 
-@cache
-def load() -> ctypes.CDLL:
-    """The library, built if need be. Raises BackendUnavailable where it cannot be."""
+def ready() -> Path:
+    """The library's file, built if need be. Raises BackendUnavailable where it cannot be."""
     found = find()
     if isinstance(found, Missing):
         raise BackendUnavailable(f"The executor of AMD object code: {found}")
-    path = cache_root() / "isa" / _digest(found) / "libportkern_isa.so"
+    path = cache_root() / "isa" / version(found) / "libportkern_isa.so"
     make_once(path, lambda to: _build(found, to))
-    library = ctypes.CDLL(str(path))
+    return path
+
+
+@cache
+def load() -> ctypes.CDLL:
+    """Raises BackendUnavailable."""
+    library = ctypes.CDLL(str(ready()))
     for name in ("isa_table", "isa_decode", "isa_code"):
         getattr(library, name).restype = ctypes.c_void_p
     library.isa_name.restype = library.isa_encoding.restype = ctypes.c_char_p
@@ -64,9 +69,10 @@ def load() -> ctypes.CDLL:
 
 
 @cache
-def _digest(found: Compiler) -> str:
+def version(found: Compiler) -> str:
+    """Changes with the executor's own code and with what builds it."""
     seen = hashlib.sha256(f"{found.name} {found.version} {host.cpu_name()} {_FLAGS}".encode())
-    for file in sorted(SOURCES.iterdir()):
+    for file in sorted([*SOURCES.iterdir(), *TABLES.iterdir()]):
         seen.update(file.name.encode() + file.read_bytes())
     return seen.hexdigest()[:16]
 

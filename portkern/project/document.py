@@ -33,7 +33,7 @@ def _entry(value: object) -> object:
 
 #: A name or a list of names.
 Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
-EvidenceName = Literal["built", "emulated", "verified", "measured"]
+EvidenceName = Literal["built", "emulated", "executed", "verified", "measured"]
 
 
 class Part(BaseModel):

@@ -70,7 +70,7 @@ def text(seen: Survey) -> str:
         "dtypes: [float32]",
         "",
         "# Coverage that has to be there: where it is not, 'portkern matrix' says so and exits",
-        "# with 1. evidence: built, emulated, verified or measured",
+        "# with 1. evidence: built, emulated, executed, verified or measured",
         "# expect:",
         *_expected(seen),
         "",

@@ -42,8 +42,9 @@ class Evidence(IntEnum):
     NONE = 0
     BUILT = 1  # for the real instruction set
     EMULATED = 2  # correct in an emulator of the target's execution model
-    VERIFIED = 3  # correct on the hardware
-    MEASURED = 4  # and timed there
+    EXECUTED = 3  # the compiled object is correct on a model of the processor
+    VERIFIED = 4  # correct on the hardware
+    MEASURED = 5  # and timed there
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -187,7 +188,8 @@ class Record(Line):
     backend: Text
     language: Text
     target: Text
-    venue: Text  # "hardware: NVIDIA H200", "emulator: Triton interpreter" or ""
+    #: "hardware: NVIDIA H200", "object: AMD executor, gfx942", "emulator: Triton interpreter" or ""
+    venue: Text
     source_hash: Text
     author: Text
     variant: Text = ""  # of several kernels for one op in one language

@@ -20,7 +20,8 @@ from portkern.report.table import (
 
 LEGEND = (
     "Evidence: none < built (for the real instruction set) < emulated (correct in emulation) < "
-    "verified (correct on the hardware) < measured (timed there). A cell is the worst of its "
+    "executed (the compiled object is correct on a model of the processor) < verified (correct on "
+    "the hardware) < measured (timed there). A cell is the worst of its "
     "workloads and dtypes; only measured cells have a speedup, the geometric mean against the "
     "framework's eager kernel of those that are not noisy."
 )
@@ -211,6 +212,7 @@ _RUNG_TEXT = {
     Evidence.NONE: "—",
     Evidence.BUILT: "built",
     Evidence.EMULATED: "✓ emulated",
+    Evidence.EXECUTED: "✓ executed",
     Evidence.VERIFIED: "✓ verified",
     Evidence.MEASURED: "✓ measured",
 }
@@ -227,13 +229,13 @@ def _rungs(table: Table) -> str:
         row = [_code(str(total.column))]
         row += [
             _names(rungs.get(rung, ()), total)
-            for rung in (Evidence.EMULATED, Evidence.BUILT, Evidence.NONE)
+            for rung in (Evidence.EXECUTED, Evidence.EMULATED, Evidence.BUILT, Evidence.NONE)
         ]
         rows.append([*row, f"**{failed}**" if (failed := _names(total.ops_failing, total)) else ""])
     if not rows:
         return ""
-    heads = ["", "✓ emulated", "built", "none", "failed"]
-    return "## Emulated and built, not yet on the hardware\n\n" + grid(heads, rows)
+    heads = ["", "✓ executed", "✓ emulated", "built", "none", "failed"]
+    return "## Executed, emulated and built, not yet on the hardware\n\n" + grid(heads, rows)
 
 
 def _names(cells: Sequence[TableCell], total: ColumnTotal) -> str:

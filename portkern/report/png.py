@@ -29,6 +29,7 @@ RUNG = {
     Evidence.NONE: (DASH, EMPTY, None),
     Evidence.BUILT: ("built", "#e3e6eb", "////"),
     Evidence.EMULATED: ("emulated", "#d3d8e0", None),
+    Evidence.EXECUTED: ("executed", "#c9d0da", None),
     Evidence.VERIFIED: ("verified", "#bfc6d1", None),
 }
 # Brown to blue through a near-white: told apart with any of the common colour-vision defects.
@@ -144,8 +145,9 @@ def _cell(axes: Axes, x: int, y: int, text: str, back: str, ink: str, hatch: str
 
 def _legend(figure: Figure, table: Table, across: float, down: float) -> None:
     lines = (
-        "none < built (real ISA) < emulated (correct in emulation) < verified (correct on the"
-        " hardware) < measured (timed there)\n"
+        "none < built (real ISA) < emulated (correct in emulation) < executed (its object is"
+        " correct on a model of the processor) < verified (correct on the hardware) < measured"
+        " (timed there)\n"
         "a cell is the worst of its workloads and dtypes; * some of them are not measured;"
         f" colours end at {times(0.25)} and {times(4)}"
     )

@@ -43,9 +43,15 @@ class Missing:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
+VenueKind = Literal["hardware", "object", "emulator"]
+
+
 @dataclass(frozen=True)
 class Venue:
     """Where an artifact runs. ``device`` is what the worker opens: ``cpu``, ``cuda:0``, …
+
+    An ``emulator`` runs the source on a model of the target, ``object`` the instructions that its
+    compiler emitted, on a model of the processor.
 
     ``environment`` is set in the worker before anything is imported. ``baseline`` is the torch
     device on which the framework's own kernels are timed beside it; ``device`` unless given.
@@ -53,7 +59,7 @@ class Venue:
     emulator's own code: results of another are not reused.
     """
 
-    kind: Literal["hardware", "emulator"]
+    kind: VenueKind
     name: str
     device: str = "cpu"
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -66,18 +72,28 @@ class Venue:
         return f"{self.kind}: {self.name}{watched}"
 
 
+NO_OBJECTS = Missing("nothing here executes compiled objects of it")
+
+
 @dataclass(frozen=True)
 class Venues:
-    """The target's own hardware and an emulator of its execution model, or why not."""
+    """The target's own hardware, an emulator of its execution model, and what executes compiled
+    objects of it; or why not."""
 
     hardware: Venue | Missing
     emulator: Venue | Missing
+    object: Venue | Missing = NO_OBJECTS
 
     @property
     def best(self) -> Venue | Missing:
-        if isinstance(self.hardware, Venue) or isinstance(self.emulator, Missing):
-            return self.hardware
-        return self.emulator
+        known = (self.hardware, self.object, self.emulator)
+        return next((venue for venue in known if isinstance(venue, Venue)), self.hardware)
+
+    @property
+    def reasons(self) -> str:
+        """Why there is none, where there is none."""
+        known = (self.hardware, self.emulator, self.object)
+        return "; ".join(dict.fromkeys(str(venue) for venue in known if venue != NO_OBJECTS))
 
 
 @dataclass(frozen=True)
@@ -118,8 +134,9 @@ class Build:
 
     ``dims`` are the sizes of a representative workload, for toolchains that specialise on them.
     ``runnable`` asks for something :meth:`Backend.load` can open on this machine; without it the
-    target's object code is enough. ``emulated`` asks for what an emulator runs as well, and
-    ``checked`` for what its checkers can look into; ``emulator`` is the venue's version.
+    target's object code is enough. ``emulated`` asks for what an emulator runs as well,
+    ``executed`` for what is needed to execute the object code here, and ``checked`` for what
+    checkers can look into; ``emulator`` is the version of the one or of the other.
     """
 
     candidate: Candidate
@@ -130,6 +147,7 @@ class Build:
     scalars: Mapping[str, Scalar]
     runnable: bool = True
     emulated: bool = False
+    executed: bool = False
     checked: bool = False
     emulator: str = ""
 
@@ -240,6 +258,8 @@ class Backend(ABC):
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.
     checkers: ClassVar[Mapping[str, str]] = {}
+    #: The same of what executes its objects.
+    object_checkers: ClassVar[Mapping[str, str]] = {}
     #: What its emulator has no model of, as a target's features and hints call it.
     unmodelled: ClassVar[tuple[str, ...]] = ()
     #: The knobs of targets that its authors turn, and what each is.
@@ -285,6 +305,10 @@ class Backend(ABC):
 
     def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:
         """Whether the venue can run what was built, asked before it is loaded."""
+        return True
+
+    def executes(self, candidate: Candidate) -> bool | Missing:
+        """Whether the object venue takes such a candidate, asked before it is built."""
         return True
 
     def runs_at_build(self, candidate: Candidate) -> bool:

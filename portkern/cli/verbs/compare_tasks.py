@@ -137,7 +137,7 @@ def _nowhere(backend: Backend, where: Target, question: TaskQuestion) -> str:
     if isinstance(ready, Missing):
         return str(ready)
     venues = _stage(question).of(backend.venues(where), backend)
-    return "" if isinstance(venues.best, Venue) else f"{venues.hardware}; {venues.emulator}"
+    return "" if isinstance(venues.best, Venue) else venues.reasons
 
 
 def _why_not(op: Op, dtype: str, backend: Backend, where: Target, question: TaskQuestion) -> str:

@@ -25,8 +25,8 @@ from portkern.toolchain.run_tool import cache_root, package_version
 if TYPE_CHECKING:
     from rich.console import Console
 
-Able = Literal["build", "emulate", "run"]
-_ABLE: tuple[Able, ...] = ("build", "emulate", "run")
+Able = Literal["build", "emulate", "execute", "run"]
+_ABLE: tuple[Able, ...] = ("build", "emulate", "execute", "run")
 #: So many targets are named.
 FEW = 4
 _EXTRAS = re.compile(r"portkern\[([\w,]+)\]")
@@ -43,11 +43,14 @@ class MachineFacts(TypedDict):
 
 
 class Abilities(TypedDict):
-    """``build`` is true or the reason why not, ``emulate`` and ``run`` a venue's name or false."""
+    """``build`` is true or the reason why not, ``emulate``, ``execute`` and ``run`` a venue's
+    name or false."""
 
     build: bool | str
     emulate: str | bool
     emulate_missing: str
+    execute: str | bool
+    execute_missing: str
     run: str | bool
     run_missing: str
 
@@ -96,7 +99,8 @@ def _machine() -> MachineFacts:
 
 
 def _examine(name: str) -> Examined:
-    """Per claimed target: true or the reason why not, for building, emulating and running."""
+    """Per claimed target: true or the reason why not, for building, emulating, executing and
+    running."""
     backend = registry.load(name)
     claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
     toolchain: dict[str, str] = {}
@@ -112,6 +116,8 @@ def _abilities(backend: Backend, where: Target) -> Abilities:
         "build": True if isinstance(probe, Ready) else str(probe),
         "emulate": venues.emulator.name if isinstance(venues.emulator, Venue) else False,
         "emulate_missing": str(venues.emulator) if isinstance(venues.emulator, Missing) else "",
+        "execute": venues.object.name if isinstance(venues.object, Venue) else False,
+        "execute_missing": str(venues.object) if isinstance(venues.object, Missing) else "",
         "run": venues.hardware.name if isinstance(venues.hardware, Venue) else False,
         "run_missing": str(venues.hardware) if isinstance(venues.hardware, Missing) else "",
     }
@@ -122,6 +128,7 @@ def summary(
 ) -> list[str]:
     """The lines that say what works, what is missing, and the command that adds it."""
     runs = {name: _where(backend, "run") for name, backend in backends.items()}
+    executes = {name: _where(backend, "execute") for name, backend in backends.items()}
     emulates = {name: _where(backend, "emulate") for name, backend in backends.items()}
     builds = [name for name, b in backends.items() if _where(b, "build")]
     missing = {
@@ -133,6 +140,7 @@ def summary(
     return [
         _headline(machine),
         f"times kernels:  {_by_places(runs) or 'none'}",
+        f"executes:       {_by_places(executes) or 'none'} (compiled objects, on this CPU)",
         f"emulates:       {_by_places(emulates) or 'none'}",
         f"builds:         {' '.join(builds) or 'none'}; confined by {containment}",
         f"missing:        {'; '.join(f'{n}: {why}' for n, why in missing.items()) or 'nothing'}",
@@ -192,7 +200,15 @@ def _print(machine: MachineFacts, containment: Layers, backends: Mapping[str, Ex
 
     console = Console(file=sys.stdout)
     console.print(_headline(machine), highlight=False, markup=False)
-    table = Table("backend", "toolchain", "builds for", "emulates", "runs on", title_justify="left")
+    table = Table(
+        "backend",
+        "toolchain",
+        "builds for",
+        "emulates",
+        "executes",
+        "runs on",
+        title_justify="left",
+    )
     reasons: dict[str, list[str]] = {}
     for name, backend in backends.items():
         rows = backend["targets"]

@@ -12,11 +12,13 @@ from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.spec import own_headers
 
-#: What ran on hardware and could not be timed there was not emulated either.
+#: What ran on hardware and could not be timed there was not emulated either; an object that was
+#: executed on a model of the processor was not on hardware.
 _EVIDENCE: dict[Evidence, Literal["", "built", "emulated", "measured"]] = {
     Evidence.NONE: "",
     Evidence.BUILT: "built",
     Evidence.EMULATED: "emulated",
+    Evidence.EXECUTED: "emulated",
     Evidence.VERIFIED: "measured",
     Evidence.MEASURED: "measured",
 }

@@ -1,8 +1,10 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const RUNGS = DATA.rungs;
-const GLYPHS = ["○", "◔", "◑", "◕", "●"];
+const GLYPHS = ["○", "◔", "◑", "◒", "◕", "●"];
+const MEASURED = RUNGS.indexOf("measured");
 const MEANING = [
   "nothing shown yet", "compiled for the real instruction set", "correct in emulation",
+  "the compiled object is correct on a model of the processor",
   "correct on the hardware", "correct and timed on the hardware",
 ];
 const BAD = new Set(DATA.bad);
@@ -101,7 +103,7 @@ function visible() {
 // ---- aggregation; the same rules as portkern/report/table.py, over what the filters leave
 
 function speedupOf(record, baseline = state.baseline) {
-  const found = record.evidence === 4 && !record.noisy ? record.speedup[baseline] : null;
+  const found = record.evidence === MEASURED && !record.noisy ? record.speedup[baseline] : null;
   return found && typeof found[0] === "number" && found[0] > 0 ? found[0] : null;
 }
 
@@ -171,7 +173,7 @@ function drawCards(records) {
     card(all.passed, "passed"),
     card(all.failed, "failed", all.failed > 0),
     card(measured, "measured"),
-    card((all.rungs.get(3) || 0) + (all.rungs.get(2) || 0), "verified or emulated"),
+    card([2, 3, 4].reduce((sum, e) => sum + (all.rungs.get(e) || 0), 0), "verified, executed or emulated"),
     card(records.filter((r) => r.evidence === 1 && !BAD.has(r.verdict)).length, "built only"),
     ...(all.noisy ? [card(all.noisy, "measured, noisy: in no mean")] : []),
     ...(oneKind(records) ? [card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`)] : []),
@@ -435,7 +437,7 @@ const SPEEDUP = {
   one: 0, least: [-0.6, 0.6], pad: 0.15, said: (r) => interval(r.speedup[state.baseline]), title: (op) => `Speedup of ${op} over size`,
 };
 const ROOFLINE = {
-  value: (r) => (typeof r.roofline === "number" && r.evidence === 4 && !r.noisy ? r.roofline : null), ends: () => [], at: (v) => v * 5, mark: (e) => `${e * 20} %`,
+  value: (r) => (typeof r.roofline === "number" && r.evidence === MEASURED && !r.noisy ? r.roofline : null), ends: () => [], at: (v) => v * 5, mark: (e) => `${e * 20} %`,
   one: 5, least: [0, 5], pad: 0.2, said: (r) => `${Math.round(r.roofline * 100)} % of the bound by ${r.basis}`, title: (op) => `Share of the roofline of ${op} over size`,
 };
 
