@@ -192,7 +192,7 @@ class Study:
             kept = [away / name]
         after = Night.read(kept[0])
         history, _ = nights.before(after, reports)
-        cells = Comparison(history[-1], after, history).cells if history else []
+        cells = Comparison.of(history[-1], after, history).cells if history else []
         print(f"{name}: {_counted(cells) or 'no history'}", flush=True)
         return cells
 

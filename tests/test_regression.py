@@ -88,7 +88,7 @@ def nights(
 
 def change(history: Sequence[Night], *records: Record, again: Sequence[Record] = ()) -> Any:
     """Of the only cell."""
-    [one] = Comparison(history[-1], Night.of("after", records, again), history).cells
+    [one] = Comparison.of(history[-1], Night.of("after", records, again), history).cells
     return one
 
 
@@ -216,7 +216,7 @@ def test_a_kernel_whose_own_time_stays_is_not_slower_when_eager_got_faster() -> 
     def told(us: float, eager: float, pace: float) -> CellChange:
         races = [timed("relu", us, eager, 1.0, 20) for _ in range(3)]
         night = Night.of("after", [races[0], *all_at(20, pace, others)], races[1:])
-        cells = Comparison(history[-1], night, history).cells
+        cells = Comparison.of(history[-1], night, history).cells
         [one] = [cell for cell in cells if cell.series.op == "relu"]
         return one
 
@@ -239,7 +239,7 @@ def test_a_race_in_which_eager_took_twice_its_time_goes_by_the_kernels_own() -> 
 
     def told(*races: tuple[float, float]) -> Change:
         first, *again = [timed(us, eager, 20) for us, eager in races]
-        [cell] = Comparison(history[-1], Night.of("after", [first], again), history).cells
+        [cell] = Comparison.of(history[-1], Night.of("after", [first], again), history).cells
         return cell.change
 
     assert told((13.0, 20.0), (13.0, 20.0), (13.0, 40.0)) is Change.SLOWER
@@ -249,7 +249,7 @@ def test_a_race_in_which_eager_took_twice_its_time_goes_by_the_kernels_own() -> 
 
 def test_a_cell_keeps_what_it_was_in_earlier_runs(tmp_path: Path) -> None:
     history = nights(3, 0.0)
-    comparison = Comparison(history[-1], Night.of("after", [after(12.0)]), history)
+    comparison = Comparison.of(history[-1], Night.of("after", [after(12.0)]), history)
     [one] = comparison.cells
     assert one.recent == pytest.approx((1.0, 1.0, 1.0, 1.2))
     document.write(comparison, tmp_path)
@@ -304,7 +304,7 @@ UNAVAILABLE: dict[str, Any] = {
 def test_verdicts_and_coverage(
     old: Record | None, new: Record | None, expected: Change | None
 ) -> None:
-    comparison = Comparison(
+    comparison = Comparison.of(
         Night.of("a", [old] if old else []), Night.of("b", [new] if new else []), []
     )
     assert [one.change for one in comparison.cells] == ([expected] if expected else [])
@@ -350,7 +350,7 @@ def a_night(records: Sequence[Record], history: int = 10) -> Comparison:
     """After as many equal ones; what is another is timed twice more, and stays so."""
     before = [Night.of(f"night-{n:02}", whole(n)) for n in range(history)]
     again = [one for _ in range(2) for one in records]
-    return Comparison(before[-1], Night.of("after", records, again), before)
+    return Comparison.of(before[-1], Night.of("after", records, again), before)
 
 
 def test_the_machine_was_busy_only_when_the_controls_say_so() -> None:
@@ -432,7 +432,7 @@ def season(*levels: float, first: int = 0, **late: Any) -> list[Night]:
 
 def the_last(seasons: Sequence[Night], **options: Any) -> CellChange:
     *history, night = seasons
-    [one] = Comparison(history[-1], night, history, **options).cells
+    [one] = Comparison.of(history[-1], night, history, **options).cells
     return one
 
 
@@ -500,10 +500,10 @@ def test_a_run_of_some_cells_hides_no_loss_and_is_no_measure() -> None:
     full = [Night.of(f"n{n}", [record("relu", 10, n), record("sum", 10, n)]) for n in range(4)]
     part = Night.of("part", [record("relu", 10, 10)])
     short = Night.of("short", [record("relu", 10, 11)])
-    lost = [one for one in Comparison(part, short, [*full, part]).cells if one.regressed]
+    lost = [one for one in Comparison.of(part, short, [*full, part]).cells if one.regressed]
     assert [(one.series.op, one.since, one.nights) for one in lost] == [("sum", "part", 2)]
     back = Night.of("back", [record("relu", 10, 12), record("sum", 10, 12)])
-    counts = Comparison(part, back, [*full, part]).counts
+    counts = Comparison.of(part, back, [*full, part]).counts
     assert counts == {"insufficient data": 1, "unchanged": 1}
 
 
@@ -512,7 +512,7 @@ def test_another_class_of_machine_is_not_a_loss() -> None:
     other = HERE.model_copy(update={"machine": "Linux x86_64, 4 CPUs", "device": "other"})
     here = season(*[1.0] * 6)
     there = Night.of("there", [record(night=10, target="x86_64_v3", environment=other)])
-    assert not Comparison(here[-1], there, here).regressed
+    assert not Comparison.of(here[-1], there, here).regressed
     again = season(1.3, first=20)
     assert the_last([*here, there, *again]).change is Change.SUSPECT, "and the first keeps its own"
 
@@ -521,9 +521,9 @@ def test_two_runs_that_are_named_are_compared_by_their_own_times() -> None:
     """The reference knows of a step between them, or of none: it is there all the same."""
     nights_ = season(*[1.0] * 10, *[1.3] * 3, *[1.0] * 3)
     late = Night.of("late", [after(10.0)], [after(10.1), after(9.9)])
-    own = Comparison(nights_[11], late, nights_, own=True).cells[0]
+    own = Comparison.of(nights_[11], late, nights_, own=True).cells[0]
     assert own.change is Change.FASTER and "since night-11" in own.detail
-    assert Comparison(nights_[11], late, nights_).cells[0].change is Change.UNCHANGED
+    assert Comparison.of(nights_[11], late, nights_).cells[0].change is Change.UNCHANGED
 
 
 def test_a_promoted_run_is_the_reference() -> None:
@@ -562,7 +562,7 @@ def test_an_accepted_change_is_the_new_measure_and_the_spread_stays(tmp_path: Pa
     def told(us: float, decisions: Decisions = decisions) -> Change:
         again = [after(us), after(us)]
         night = Night.of("after", [after(us)], again)
-        [one] = Comparison(before[-1], night, before, (), decisions).cells
+        [one] = Comparison.of(before[-1], night, before, decisions).cells
         return one.change
 
     assert told(13.1, Decisions()) is Change.SLOWER
@@ -588,7 +588,7 @@ def test_a_loss_and_a_failure_can_be_accepted_for_a_time(tmp_path: Path) -> None
 
         def regressed(last: int, bad: Sequence[Night] = bad) -> bool:
             before = [*good, *bad[:last]]
-            return Comparison(before[-1], bad[last], before, (), decisions).regressed
+            return Comparison.of(before[-1], bad[last], before, decisions).regressed
 
         assert [regressed(n) for n in range(5)] == [True, False, False, False, True]
 
@@ -600,7 +600,7 @@ def test_a_cell_in_quarantine_fails_nothing_until_its_day_is_over(tmp_path: Path
 
     def compared(night: int) -> Comparison:
         bad = Night.of("after", [failed(night=night)])
-        return Comparison(Night.of("before", [record()]), bad, [], (), decisions)
+        return Comparison.of(Night.of("before", [record()]), bad, [], decisions)
 
     on_its_last_day, later = compared(20), compared(21)
     assert not on_its_last_day.regressed and later.regressed
@@ -788,7 +788,7 @@ def test_a_suspect_whose_further_times_say_nothing_is_timed_again_once_more() ->
 
     def unconfirmed(*again: Record) -> bool:
         now = Night.of("after", [after(13.0)], again)
-        return bool(Comparison(history[-1], now, history).unconfirmed)
+        return bool(Comparison.of(history[-1], now, history).unconfirmed)
 
     assert unconfirmed() and unconfirmed(busy, busy) and unconfirmed(busy, after(12.9))
     assert not unconfirmed(busy, busy, after(12.9), after(13.1))

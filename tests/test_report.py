@@ -367,7 +367,7 @@ def changed(tmp_path: Path, *after: Record) -> Path:
     """A folder with what became of a measured relu, a softmax that is gone, and ``after``."""
     before = [measured(2.0, op="relu"), measured(2.0, op="softmax")]
     nights = Night.of("monday", before), Night.of("tuesday", after)
-    document.write(Comparison(*nights, [nights[0]]), tmp_path)
+    document.write(Comparison.of(*nights, [nights[0]]), tmp_path)
     return tmp_path
 
 

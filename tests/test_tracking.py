@@ -199,7 +199,7 @@ def test_a_regression_is_a_gate_of_its_own(uri: str, tmp_path: Path) -> None:
     good, bad = measured("relu"), ended("relu", Verdict.WRONG)
     same = measured("softmax")
     before = Night.of("monday", [good, same])
-    regressed = Comparison(before, Night.of("tuesday", [bad, same]), [before])
+    regressed = Comparison.of(before, Night.of("tuesday", [bad, same]), [before])
     answer = logged([bad, same], uri=uri, folder=tmp_path, experiment="gates", comparison=regressed)
     tags = client(uri).get_run(answer.run_id).data.tags
     assert tags["gate"] == "regressed"

@@ -15,6 +15,7 @@ from portkern.regression.decisions import Decisions
 from portkern.regression.judgement import Judgement, moved_by
 from portkern.regression.nights import Night
 from portkern.regression.outcome import Outcome
+from portkern.regression.past import Past
 from portkern.regression.reference import Reference, References
 from portkern.regression.rule import Change, Measure
 from portkern.regression.series import Series, incomparable
@@ -25,31 +26,38 @@ __all__ = ["CellChange", "Comparison"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """``history``, oldest first, is what references are learnt from; ``problems``: what of it could
-    not be read. ``own``: whether the times of ``before`` are a measure by themselves too, as of a
-    run that was named. What the fields ``given`` of a series leave out of ``after`` is not missed;
-    ``promoted``: runs that people hold for good."""
+    """``past`` is what was known before ``after``. ``own``: whether the times of ``before`` are a
+    measure by themselves too, as of a run that was named. What the fields ``given`` of a series
+    leave out of ``after`` is not missed."""
 
     before: Night
     after: Night
-    history: Sequence[Night]
-    problems: Sequence[str] = ()
+    past: Past
     decisions: Decisions = field(default_factory=Decisions)
     own: bool = False
     given: Collection[str] = ()
-    promoted: Collection[str] = ()
 
-    @cached_property
+    @classmethod
+    def of(
+        cls,
+        before: Night,
+        after: Night,
+        history: Sequence[Night],
+        decisions: Decisions | None = None,
+        *,
+        own: bool = False,
+        promoted: Sequence[str] = (),
+    ) -> Comparison:
+        """By what is learnt from ``history``, the oldest first."""
+        decisions = decisions or Decisions()
+        known = any(night.name == before.name for night in history)
+        several = [*history] if known else [before, *history]
+        return cls(before, after, Past.of(several, decisions, promoted, after.day), decisions, own)
+
+    @property
     def references(self) -> References:
         """As they are before the run."""
-        learnt = References(self.decisions, self.promoted)
-        known = any(night.name == self.before.name for night in self.history)
-        later = bool(self.history) and self.before.time > self.after.time
-        nights = [*self.history] if known or later else [self.before, *self.history]
-        day = self.after.day
-        for night in nights:
-            learnt.learn(night, Judgement(learnt, night, today=day).learnt, day)
-        return learnt
+        return self.past.references
 
     @cached_property
     def _judgement(self) -> Judgement:
@@ -137,6 +145,6 @@ class Comparison:
 
     def _accepted_between(self, series: Series) -> bool:
         """Whether a change since ``before`` is accepted."""
-        names = [night.name for night in (*self.history, self.after)]
+        names = [*self.past.names, self.after.name]
         late = names[names.index(self.before.name) + 1 :] if self.before.name in names else names
         return any(self.decisions.accepts(series, name, self.after.day) for name in late)

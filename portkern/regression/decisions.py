@@ -49,6 +49,10 @@ class Accepted(_Entry):
     since: str = Field(alias="from", min_length=1)
     until: date | None = None
 
+    def ended(self, day: str) -> bool:
+        """Whether it is over on a day in ISO form."""
+        return self.until is not None and day > self.until.isoformat()
+
 
 class Quarantined(_Entry):
     """What becomes of the cell until that day, the day included, fails nothing."""
@@ -88,8 +92,7 @@ class Decisions(BaseModel):
     def accepts(self, series: Series, run: str, day: str) -> str:
         """Why what the cell is in ``run`` is accepted on a day in ISO form, '' if it is not."""
         for entry in self.accepted:
-            ended = entry.until is not None and day > entry.until.isoformat()
-            if entry.since == run and not ended and entry.covers(series):
+            if entry.since == run and not entry.ended(day) and entry.covers(series):
                 return entry.why
         return ""
 

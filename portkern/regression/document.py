@@ -89,7 +89,7 @@ def content(comparison: Comparison) -> dict[str, object]:
     return {
         "before": comparison.before.name,
         "after": comparison.after.name,
-        "history": [night.name for night in comparison.history],
+        "history": comparison.past.names,
         "counts": dict(comparison.counts),
         "machine": list(comparison.machine),
         "cells": [_cell(cell) for cell in comparison.cells],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from portkern.records.record import Record, RecordFile
 from portkern.regression import standing
 from portkern.regression.outcome import Outcome
 from portkern.regression.reading import outcomes
-from portkern.regression.runs import RECORDS
+from portkern.regression.runs import RECORDS, UNKNOWN, Run
 from portkern.regression.runs import newest_first as runs_newest_first
 from portkern.regression.series import Series
 
@@ -80,56 +79,65 @@ class Night:
         return not any(v.bad for v in verdicts) and any(r.evidence for r in self.cells.values())
 
 
-def newest_first(night: Night, reports: Path, problems: list[str]) -> Iterator[Night]:
-    """The other runs that ended earlier and whose cells are mostly the same, but for those that
-    people demoted. They are read some at a time, as one asks; what cannot be read is added to
-    ``problems``."""
+def earlier(night: Night, reports: Path) -> list[Run]:
+    """The other runs that ended or began earlier, or of which that cannot be read, but for those
+    that people demoted; the newest first."""
     without = standing.demoted(reports) | {night.name}
     all_runs = runs_newest_first(reports)
-    number = {run.name: run.number for run in all_runs}
-    times = {run.name: run.time for run in all_runs}
-    runs = [run for run in all_runs if run.name not in without]
-
-    def at(one: Night) -> str:
-        return max(one.time, times.get(one.name, ""))
-
-    def earlier(other: Night) -> bool:
-        began = 0 < number.get(other.name, 0) < number.get(night.name, 0)
-        return began or at(other) < at(night)
-
-    for start in range(0, len(runs), AT_ONCE):
-        batch = runs[start : start + AT_ONCE]
-        read: list[Night] = []
-        for run, other in zip(batch, _nights([run.records for run in batch]), strict=True):
-            if isinstance(other, RecordError):
-                problems.append(f"{run.name} is left out: {other}")
-            elif earlier(other) and _of_one_series(other, night):
-                read.append(other)
-        yield from sorted(read, key=lambda one: (at(one), number[one.name]), reverse=True)
+    known = {run.name: run for run in all_runs}
+    own = known.get(night.name)
+    number, time = (own.number, max(own.time, night.time)) if own else (0, night.time)
+    return [
+        run
+        for run in all_runs
+        if run.name not in without
+        and (0 < run.number < number or run.time < time or run.time == UNKNOWN)
+    ]
 
 
-def _of_one_series(one: Night, two: Night) -> bool:
+def of_one_series(one: Night, two: Night) -> bool:
     """Whether they have at least half of the smaller one's cells in common."""
     both = len(one.cells.keys() & two.cells)
     return both > 0 and 2 * both >= min(len(one.cells), len(two.cells))
 
 
-def before(night: Night, reports: Path, most: int = 0) -> tuple[list[Night], list[str]]:
-    """Of those the newest, or as many as have :data:`MOST_CELLS`, oldest first, and what could not
-    be read."""
-    problems: list[str] = []
+def as_many_as_can_be(
+    runs: Iterable[Run], night: Night, most: int = 0
+) -> tuple[list[Night], dict[str, Night | RecordError], str]:
+    """Of runs, the newest first, those that share cells with ``night``: ``most`` of them, or as
+    many as have :data:`MOST_CELLS`; those that do not, by name; and where one stopped, why."""
     found: list[Night] = []
-    cells = 0
-    for one in itertools.islice(newest_first(night, reports, problems), most or None):
+    others: dict[str, Night | RecordError] = {}
+    chosen, cells = list(runs), 0
+    for run, one in zip(chosen, read(chosen), strict=True):
+        if isinstance(one, RecordError) or not of_one_series(one, night):
+            others[run.name] = one
+            continue
         cells += len(one.cells)
         if not most and cells > MOST_CELLS and len(found) >= AT_ONCE:
-            problems.append(
+            return (
+                found,
+                others,
                 f"references are learnt from the newest {len(found)} runs, which have "
-                f"{cells - len(one.cells)} cells; window=N looks farther back"
+                f"{cells - len(one.cells)} cells; window=N looks farther back",
             )
-            break
         found.append(one)
-    return found[::-1], problems
+        if len(found) == most:
+            break
+    return found, others, ""
+
+
+def before(night: Night, reports: Path, most: int = 0) -> tuple[list[Night], list[str]]:
+    """Earlier runs that share cells with it, oldest first, and what could not be read."""
+    found, others, cut = as_many_as_can_be(earlier(night, reports), night, most)
+    problems = [f"{n} is left out: {e}" for n, e in others.items() if isinstance(e, RecordError)]
+    return found[::-1], problems + [cut] * bool(cut)
+
+
+def read(runs: Sequence[Run]) -> Iterator[Night | RecordError]:
+    """Some at a time, as one asks."""
+    for start in range(0, len(runs), AT_ONCE):
+        yield from _nights([run.records for run in runs[start : start + AT_ONCE]])
 
 
 def _again(folder: Path) -> Mapping[Series, Sequence[Outcome]]:

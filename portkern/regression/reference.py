@@ -189,16 +189,18 @@ class References:
     def __init__(self, decisions: Decisions, promoted: Collection[str] = ()) -> None:
         self.cells: dict[Key, Reference] = {}
         self.decisions, self.promoted = decisions, set(promoted)
+        self._machines: dict[str, None] = {}
 
     def elsewhere(self, series: Series, machine: str) -> Iterator[Reference]:
         """The same cell on other machines."""
-        for other in self.machines:
+        for other in self._machines:
             if other != machine and (series, other) in self.cells:
                 yield self.cells[series, other]
 
-    @property
-    def machines(self) -> set[str]:
-        return {machine for _, machine in self.cells}
+    def add(self, key: Key, one: Reference) -> Reference:
+        """The one that is known of the cell already, else this one from now on."""
+        self._machines[key[1]] = None
+        return self.cells.setdefault(key, one)
 
     def missing(self, night: Night, before: Collection[Series] = ()) -> Iterator[Key]:
         """Cells that should be in the run and are not: seen on :data:`IN_A_ROW` nights on one of
@@ -214,7 +216,7 @@ class References:
         """``found`` is what was said of all cells of the night."""
         for series, new in night.cells.items():
             key = series, new.environment.machine
-            one = self.cells.setdefault(key, Reference())
+            one = self.add(key, Reference())
             one.absent, one.absences, one.seen = "", 0, one.seen + 1
             accepted = self.decisions.accepts(series, night.name, day)
             if accepted or (night.name in self.promoted and not new.verdict.bad):

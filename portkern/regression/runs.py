@@ -22,7 +22,7 @@ TAG = "tag:"
 _TIME = re.compile(rb'"time":\s*"([^"\\]{1,40})"')
 _NAME = re.compile(r"[^\s:=,]+")
 #: Nothing sorts after it: a run whose newest line cannot be read is looked at before all others.
-_UNKNOWN = "~"
+UNKNOWN = "~"
 
 
 class Revision(Part):
@@ -203,7 +203,7 @@ def _newest(path: Path) -> str:
             whole = [line for line in (lines if not start else lines[1:]) if line.strip()]
             if whole:
                 match = _TIME.search(whole[-1])
-                return match[1].decode(errors="replace") if match else _UNKNOWN
+                return match[1].decode(errors="replace") if match else UNKNOWN
             if not start:
-                return _UNKNOWN
+                return UNKNOWN
             length *= 16

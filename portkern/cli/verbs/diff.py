@@ -12,7 +12,7 @@ from portkern.cli import json_output
 from portkern.cli.config import resolve
 from portkern.cli.verbs import regressions
 from portkern.printable import printable
-from portkern.regression import changed_sources, document, nights, standing
+from portkern.regression import changed_sources, document, past
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
@@ -38,12 +38,9 @@ def main(overrides: Sequence[str]) -> int:
     after = Night.read(after_folder)
     before_folder = regressions.folder(options.before, reports, but=after.name)
     before = Night.read(before_folder)
-    history, problems = nights.before(after, reports, options.window)
     decisions = Decisions.read(reports)
-    promoted = standing.promoted(reports)
-    comparison = Comparison(
-        before, after, history, problems, decisions, own=True, promoted=promoted
-    )
+    known = past.before(after, reports, decisions, most=options.window, named=before)
+    comparison = Comparison(before, after, known, decisions, own=True)
     regressions.note(comparison)
     code = _exit_code(comparison)
     if options.json:

@@ -11,10 +11,11 @@ from portkern.cli.config import Names, names
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.printable import printable
-from portkern.regression import document, nights, runs, standing
+from portkern.regression import document, past, runs, standing
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
+from portkern.regression.past import Past
 from portkern.regression.runs import TAG
 
 LAST_GREEN, WINDOW, PROMOTED = "last_green", "window:", "promoted"
@@ -82,36 +83,37 @@ def against(
     What the command line left out by one of the options ``given`` is not missed.
     ``decisions`` are those that lie in ``reports``. Raises ConfigError where there is no such
     run."""
+    named = _named(baseline, after, reports)
     most = int(baseline.removeprefix(WINDOW)) if baseline.startswith(WINDOW) else 0
-    history, problems = nights.before(after, reports, most)
-    before = _before(baseline, after, reports, history)
+    known = past.before(after, reports, decisions, most=most, named=named)
+    before = named or _learnt(baseline, after, reports, known)
     fields = [ASKED[name] for name in given if name in ASKED]
     return Comparison(
-        before.within(after, fields),
-        after,
-        history,
-        problems,
-        decisions,
-        own=baseline != LAST_GREEN and not baseline.startswith(WINDOW),
-        given=fields,
-        promoted=standing.promoted(reports),
+        before.within(after, fields), after, known, decisions, own=bool(named), given=fields
     )
 
 
-def _before(baseline: str, after: Night, reports: Path, history: Sequence[Night]) -> Night:
+def _named(baseline: str, after: Night, reports: Path) -> Night | None:
+    """None where it is one of those that references are learnt from."""
+    if baseline == LAST_GREEN or baseline.startswith(WINDOW):
+        return None
+    return Night.read(folder(baseline, reports, but=after.name))
+
+
+def _learnt(baseline: str, after: Night, reports: Path, known: Past) -> Night:
+    """The newest, or the newest green one, whose records are still there."""
+    there = [run for run in known.runs if (reports / run.name / runs.RECORDS).exists()]
     if baseline == LAST_GREEN:
-        green = next((night for night in reversed(history) if night.green), None)
-        if green is None:
+        green = [run for run in there if run.green]
+        if not green:
             raise ConfigError(
                 f"No earlier run in {reports} shares cells with {after.name} and has no bad "
                 "verdict; name one with baseline=RUN"
             )
-        return green
-    if baseline.startswith(WINDOW):
-        if not history:
-            raise ConfigError(f"No earlier run in {reports} shares cells with {after.name}")
-        return history[-1]
-    return Night.read(folder(baseline, reports, but=after.name))
+        return Night.read(reports / green[-1].name)
+    if not there:
+        raise ConfigError(f"No earlier run in {reports} shares cells with {after.name}")
+    return Night.read(reports / there[-1].name)
 
 
 def folder(named: str, reports: Path, *, but: str = "") -> Path:
@@ -141,11 +143,10 @@ def folder(named: str, reports: Path, *, but: str = "") -> Path:
 
 def note(comparison: Comparison) -> None:
     """Prints what could not be read."""
-    for problem in comparison.problems:
+    both = [one for one in (comparison.before, comparison.after) if one.problem]
+    problems = [*comparison.past.problems, *(f"{one.name}: {one.problem}" for one in both)]
+    for problem in dict.fromkeys(problems):
         print(f"portkern: note: {printable(problem)}", file=sys.stderr)
-    for night in (comparison.before, comparison.after, *comparison.history):
-        if night.problem:
-            print(f"portkern: note: {night.name}: {printable(night.problem)}", file=sys.stderr)
 
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Sequence[str]:
