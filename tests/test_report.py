@@ -24,7 +24,7 @@ from portkern.records.record import Evidence, Record, Verdict
 from portkern.regression import document
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
-from portkern.report import ci_annotations, html, markdown, summary, terminal
+from portkern.report import badge, ci_annotations, comment, html, markdown, summary, terminal
 from portkern.report.table import Column, Table, current, natural, times
 
 # Run by path: with --import-mode=importlib a test cannot import its sibling.
@@ -33,6 +33,7 @@ records: Callable[[], list[Record]] = _builder["records"]
 make: Callable[..., Record] = _builder["make"]
 
 FILES = {"summary.json", "matrix.md", "matrix.html", "matrix.png", "junit.xml", "codequality.json"}
+FILES |= {"gate.sarif", "comment.md", "badge.svg", "badge.json"}
 HOSTILE = "</script><script>alert(1)</script> | \u2028 \x1b[1m]]> & $\\frac$ \x00 <!-- 漢字 é"
 
 
@@ -412,11 +413,71 @@ def test_a_cell_in_quarantine_fails_nothing_in_any_view(
     assert len(list(cases.iter("failure"))) == fails
     assert len(list(cases.iter("skipped"))) == (not fails)
     assert len(json.loads((folder / "codequality.json").read_text())) == fails
+    assert len(json.loads((folder / "gate.sarif").read_text())["runs"][0]["results"]) == fails
+    assert json.loads((folder / "badge.json").read_text())["isError"] == fails
+    assert ("**red: 1 of 2 cells" in (folder / "comment.md").read_text()) == fails
     said = json.loads((folder / "summary.json").read_text())
     assert len(said["bad"]) == fails and len(said["quarantined"]) == (not fails)
     text = (folder / "matrix.md").read_text()
     assert ("In quarantine, which fails nothing (1)" in text) != fails
     assert ("## Failures (1)" in text) == fails
+
+
+# ---- where people look
+
+
+def compared(tmp_path: Path, *names: str) -> Table:
+    """Two nights, in the second of which kernels of these files fail."""
+    good = [measured(2.0, op=f"op{n}", author=f"file:{name}") for n, name in enumerate(names)]
+    bad = [
+        unmeasured(Verdict.WRONG, Evidence.BUILT, op=f"op{n}", detail=f"line 7: {HOSTILE}")
+        for n, _ in enumerate(names)
+    ]
+    bad = [
+        new.model_copy(update={"author": old.author}) for old, new in zip(good, bad, strict=True)
+    ]
+    one, two = Night.of("monday", good), Night.of("tuesday", bad)
+    document.write(Comparison.of(one, two, [one]), tmp_path)
+    return Table.of(bad, document.read(tmp_path))
+
+
+def test_a_comment_says_what_changed_and_how_it_is_seen_again(tmp_path: Path) -> None:
+    table = compared(tmp_path, "a b.cpp", "c`d.cpp")
+    text = comment.render(table, title=HOSTILE)
+    assert text.startswith(comment.MARK) and "**red: 2 new failure; 2 of them since this" in text
+    assert "'source=a b.cpp'" in text and "# last good: monday" in text
+    assert text.count("<!--") == 1 and "<script" not in text and "\x1b" not in text
+    many = compared(tmp_path, *(f"{n}.cpp" for n in range(200)))
+    assert len(comment.render(many, title="t").encode()) < 20_000
+
+
+def test_sarif_names_the_kernels_file_and_line(tmp_path: Path) -> None:
+    said = json.loads(ci_annotations.sarif(compared(tmp_path, "a b.cpp"), title=HOSTILE))
+    [run] = said["runs"]
+    [result] = run["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "a%20b.cpp" and place["region"]["startLine"] == 7
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == [result["ruleId"]]
+    assert said["version"] == "2.1.0" and result["level"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("records", "colour", "message"),
+    [
+        ([measured(2.0)], "#2da44e", "1 passed"),
+        ([unmeasured(Verdict.WRONG, Evidence.BUILT)], "#cf222e", "1 failing"),
+        ([unmeasured(Verdict.UNAVAILABLE, Evidence.NONE)], "#6e7781", "nothing ran"),
+    ],
+    ids=["green", "red", "grey"],
+)
+def test_a_badge_has_the_colour_of_the_run(
+    records: list[Record], colour: str, message: str
+) -> None:
+    table = Table.of(records)
+    assert json.loads(badge.endpoint(table, title="t"))["message"] == message
+    picture = badge.svg(table, title=HOSTILE)
+    assert colour in picture and message in picture
+    assert ElementTree.fromstring(picture).tag.endswith("svg") and "<script" not in picture
 
 
 # ---- beside the kernel's line

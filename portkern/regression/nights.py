@@ -18,9 +18,9 @@ from portkern.regression.series import Series
 
 #: Suspects that were timed again in the same night.
 AGAIN = "again.jsonl"
-#: Cells of runs that references are learnt from unless more are asked for: a year of a few hundred
-#: a night, some seconds of work.
-MOST_CELLS = 120_000
+#: Cells of runs that references are learnt from where there is no file of them and no more are
+#: asked for: two months of a thousand a night, some seconds of work.
+MOST_CELLS = 60_000
 #: Runs that are read together, a few more than are compared with.
 AT_ONCE = 12
 

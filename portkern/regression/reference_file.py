@@ -27,9 +27,7 @@ from portkern.regression.timed import Place, Point
 #: In the folder of runs; a file is called after the newest run that it was learnt from.
 FOLDER, SUFFIX = "references", ".jsonl.gz"
 #: Files that are kept: one who decides something of a run wants what was known before it.
-KEPT = 8
-#: Digits of logarithms: far below what any clock shows.
-_DIGITS = 9
+KEPT = 5
 
 
 class LearntRun(Part):
@@ -139,9 +137,9 @@ class _Cell(Line):
             series=series,
             machine=machine,
             evidence=int(one.evidence),
-            levels=tuple((place, _rounded(level)) for place, level in one.levels.items()),
+            levels=tuple(one.levels.items()),
             goods=tuple(map(_Good.of, one.goods)),
-            better=list(map(_short, one.better)),
+            better=one.better,
             **{name: getattr(one, name) for name in _AS_THEY_ARE},
         )
 
@@ -205,17 +203,3 @@ def _lines(path: Path) -> Iterator[str]:
             yield from file
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise RecordError(f"{path}: {error}") from error
-
-
-def _short(one: Point) -> Point:
-    eager = None if one.eager is None else round(one.eager, _DIGITS)
-    return Point(round(one.time, _DIGITS), eager)
-
-
-def _rounded(level: Level) -> Level:
-    kept = {
-        "first": list(map(_short, level.first)),
-        "calm": list(map(_short, level.calm)),
-        "recent": list(map(_short, level.recent)),
-    }
-    return Level(level.since, level.by, **kept)

@@ -14,7 +14,16 @@ from portkern.records import atomic_write
 from portkern.records.record import Record
 from portkern.regression import decisions, document
 from portkern.regression.decisions import Decisions
-from portkern.report import ci_annotations, html, junit, markdown, png, summary
+from portkern.report import (
+    badge,
+    ci_annotations,
+    comment,
+    html,
+    junit,
+    markdown,
+    png,
+    summary,
+)
 from portkern.report.table import Table
 from portkern.spec.backend import Missing
 
@@ -27,6 +36,10 @@ _VIEWS = {
     "matrix.png": png.render,
     "junit.xml": junit.render,
     "codequality.json": ci_annotations.gitlab,
+    "gate.sarif": ci_annotations.sarif,
+    "comment.md": comment.render,
+    "badge.svg": badge.svg,
+    "badge.json": badge.endpoint,
 }
 
 

@@ -1,5 +1,6 @@
 """Where a CI system shows what is wrong beside the line of the kernel that it is of: workflow
-commands of GitHub Actions, and ``codequality.json`` as GitLab reads it.
+commands of GitHub Actions, ``codequality.json`` as GitLab reads it, and ``gate.sarif`` for code
+scanning.
 
 A kernel from a file is known by that file's path, from the folder that commands are given in.
 """
@@ -11,7 +12,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import PurePosixPath
+from urllib.parse import quote
 
 from portkern.printable import printable
 from portkern.records.record import Record
@@ -21,6 +24,7 @@ from portkern.report.table import Table, headline
 #: GitHub shows ten errors of a step.
 MOST = 10
 _OF_FILE = "file:"
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,49 @@ def gitlab(table: Table, *, title: str) -> str:
         {
             "description": str(a),
             "check_name": f"portkern/{title}",
-            "fingerprint": hashlib.sha256(f"{a.file} {a.title}".encode()).hexdigest(),
+            "fingerprint": _fingerprint(a),
             "severity": "major",
             "location": {"path": a.file, "lines": {"begin": a.line}},
         }
         for a in of(table)
     ]
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
+
+
+def sarif(table: Table, *, title: str) -> str:
+    """SARIF 2.1.0: a result for each annotation, whose rule is the verdict or change."""
+    annotations = of(table)
+    results: list[dict[str, object]] = [
+        {
+            "ruleId": _rule(a),
+            "level": "error",
+            "message": {"text": str(a)},
+            "partialFingerprints": {"portkern/v1": _fingerprint(a)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": quote(a.file), "uriBaseId": "%SRCROOT%"},
+                        "region": {"startLine": max(a.line, 1)},
+                    }
+                }
+            ],
+        }
+        for a in annotations
+    ]
+    rules = [{"id": name} for name in dict.fromkeys(map(_rule, annotations))]
+    driver = {"name": "portkern", "version": version("portkern"), "rules": rules}
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"portkern/{printable(title)}"},
+        "results": results,
+    }
+    said = {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}
+    return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+
+
+def _rule(annotation: Annotation) -> str:
+    return "portkern/" + annotation.title.partition(":")[0].replace(" ", "-").replace("_", "-")
+
+
+def _fingerprint(annotation: Annotation) -> str:
+    return hashlib.sha256(f"{annotation.file} {annotation.title}".encode()).hexdigest()

@@ -301,7 +301,7 @@ def _bad(table: Table, head: str, failing: Sequence[Record]) -> str:
             literal(f"{r.workload.set}/{r.workload.name}"),
             literal(r.workload.dtype),
             f"**{_words(r.verdict)}**",
-            literal(_short(headline(r.detail) or "no detail recorded")),
+            literal(short(headline(r.detail) or "no detail recorded")),
         ]
         for r in failing[:MOST_FAILURES]
     ]
@@ -350,7 +350,7 @@ def _code(text: str) -> str:
     return f"`{text}`" if re.fullmatch(r"[\w@./+ -]+", text) else literal(text)
 
 
-def _short(text: str, most: int = 160) -> str:
+def short(text: str, most: int = 160) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -19,7 +19,7 @@ from portkern.cells.selection import (
 )
 from portkern.cli import exit_code
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import executions, own_kernels, plan_file, regressions, run_folder
+from portkern.cli.verbs import executions, notify, own_kernels, plan_file, regressions, run_folder
 from portkern.cli.verbs.executions import Runner
 from portkern.errors import ConfigError
 from portkern.evaluator.trial import TrialOptions
@@ -34,6 +34,7 @@ from portkern.regression.series import Series
 from portkern.report import coverage
 from portkern.report.table import Table
 from portkern.spec import registry, target
+from portkern.tracking import webhook
 from portkern.tuning import database
 
 #: Of a run that is compared with an earlier one.
@@ -66,6 +67,7 @@ class MatrixOptions:
     budget_s: float = 0.25
     timeout_s: float = 120.0
     track: bool = True
+    notify: str = ""
     execution: str = "local"
     address: str = ""
     node_wait_s: float = 30.0
@@ -76,7 +78,8 @@ class MatrixOptions:
 
 @dataclass(frozen=True)
 class MatrixRequest:
-    """A command line's request; ``given`` are the options that it names."""
+    """A command line's request; ``given`` are the options that it names, ``notify`` is the address
+    of those who are told."""
 
     options: MatrixOptions
     given: Collection[str]
@@ -84,6 +87,7 @@ class MatrixRequest:
     question: Selection
     folder: Path
     chosen: TrialOptions
+    notify: str = ""
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,8 @@ def _requested(overrides: Sequence[str]) -> MatrixRequest:
         timeout_s=options.timeout_s,
     )
     folder = run_folder.run_folder(options.reports, run)
-    return MatrixRequest(options, given, project, question, folder, chosen)
+    url = webhook.address(options.notify)
+    return MatrixRequest(options, given, project, question, folder, chosen, url)
 
 
 def _run(request: MatrixRequest) -> MatrixAnswer:
@@ -209,6 +214,7 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
         sink=lambda: _track(records, folder, options, comparison),
         sources=project.kernels.root if project and project.kernels else None,
     )
+    notify.told(request.notify, table, folder)
     return MatrixAnswer(options, records, table, folder, project, gaps, comparison)
 
 

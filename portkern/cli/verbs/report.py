@@ -1,26 +1,37 @@
-"""``portkern report``: write a run's report again from its records, a sweep's from its samples."""
+"""``portkern report``: write a run's report again from its records, a sweep's from its samples;
+with ``runs=``, of several machines' runs as one."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from omegaconf import MISSING
 
 from portkern.cli import exit_code, json_output
-from portkern.cli.config import resolve
-from portkern.cli.verbs import run_folder
+from portkern.cli.config import Names, names, resolve
+from portkern.cli.verbs import merged_runs, notify, regressions, run_folder
 from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.printable import printable
 from portkern.records import kernel_age, source_store
 from portkern.records.source_store import SourceStore
+from portkern.regression import document
+from portkern.regression.comparison import Comparison
+from portkern.regression.nights import Night
+from portkern.tracking import webhook
 
 
 @dataclass
 class ReportOptions:
     run: str = MISSING
+    runs: Names = ""
+    baseline: Names = ""
+    suite: str = "nightly"
+    track: bool = False
+    notify: str = ""
     reports: str = "reports"
     json: bool = False
 
@@ -29,16 +40,44 @@ def main(overrides: Sequence[str]) -> int:
     named = [f"run={o}" if "=" not in o else o for o in overrides]  # portkern report RUN
     options = resolve("report", ReportOptions, named)
     folder = run_folder.run_folder(options.reports, options.run)
+    url = webhook.address(options.notify) if names(options.runs) or options.notify else ""
     if (folder / SAMPLES).is_file():
         return _sweep(folder, as_json=options.json)
+    if names(options.runs):
+        merged_runs.into(folder, names(options.runs), Path(options.reports))
+        (folder / document.FILE).unlink(missing_ok=True)  # of other records
+    comparison = _compared(options, folder)
     latest = run_folder.latest(folder)
-    table = run_folder.report(latest, folder)
+    sink = partial(run_folder.tracked, latest, folder, options.suite, comparison)
+    table = run_folder.report(latest, folder, sink if options.track else tuple)
+    notify.told(url, table, folder)
     code = exit_code.of_records(latest, table.quarantine)
+    if comparison and comparison.regressed and code in (0, 3):
+        code = 1
     store = SourceStore(folder / source_store.FOLDER)
     if said := kernel_age.note(kernel_age.counted(latest, store)):
         print(f"portkern: note: {said}", file=sys.stderr)
-    run_folder.show(table, folder, exit_code=code, as_json=options.json)
+    more = {"regressions": document.content(comparison)} if comparison else {}
+    run_folder.show(table, folder, exit_code=code, as_json=options.json, more=more)
+    if comparison and not options.json:
+        for line in regressions.lines(comparison):
+            print(printable(line))
     return code
+
+
+def _compared(options: ReportOptions, folder: Path) -> Comparison | None:
+    """With an earlier run, if that was asked for."""
+    baselines = regressions.asked(options.baseline)
+    if not baselines:
+        return None
+    for baseline in baselines:
+        regressions.check(baseline)
+    now = Night.read(folder)
+    comparison = regressions.against_first(baselines, now, Path(options.reports))
+    if comparison is not None:
+        regressions.note(comparison)
+        document.write(comparison, folder)
+    return comparison
 
 
 def _sweep(folder: Path, *, as_json: bool) -> int:

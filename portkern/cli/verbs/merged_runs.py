@@ -1,0 +1,92 @@
+"""Runs of several machines into one: one page, one gate and one run in MLflow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from portkern.cli.verbs import run_folder
+from portkern.errors import ConfigError
+from portkern.printable import printable
+from portkern.records import atomic_write, source_store
+from portkern.records.jsonl import no_search_for_garbage
+from portkern.records.record import Record, RecordFile
+from portkern.records.source_store import SourceStore
+from portkern.regression import runs
+from portkern.regression.merging import merge
+from portkern.regression.nights import AGAIN
+from portkern.regression.runs import RECORDS, RunFacts
+from portkern.regression.series import Series
+
+#: Conflicts that are named one by one.
+MOST = 20
+
+
+def into(folder: Path, names: Sequence[str], reports: Path) -> None:
+    """Merge runs, by name or by folder, into the one that lies in ``folder``, with what it has
+    already. Raises ConfigError for one without records."""
+    sources = {name: _folder(name, reports) for name in names}
+    with run_folder.writing(folder), no_search_for_garbage():
+        known = {name: _records(place / RECORDS) for name, place in sources.items()}
+        for name, records in known.items():
+            if not records:
+                raise ConfigError(f"No records in {sources[name] / RECORDS}, which is to be merged")
+        again = {name: _records(place / AGAIN) for name, place in sources.items()}
+        if (folder / RECORDS).exists() and folder not in sources.values():
+            known[folder.name], again[folder.name] = (
+                _records(folder / RECORDS),
+                _records(folder / AGAIN),
+            )
+        merged = merge(known)
+        place = {Series.of(one): (name, one.environment.machine) for name, one in merged.records}
+        races = [
+            one
+            for name, records in again.items()
+            for one in records
+            if place.get(Series.of(one)) == (name, one.environment.machine)
+        ]
+        _keep_sources(folder, list(sources.values()))
+        _write(folder / AGAIN, races)
+        _write(folder / RECORDS, [one for _, one in merged.records])
+        runs.note(folder, _tags(list(sources.values())), Path.cwd())
+    print(
+        f"portkern: note: {len(merged.records)} cells of {', '.join(map(printable, known))} are in "
+        f"{printable(str(folder))}",
+        file=sys.stderr,
+    )
+    for line in merged.conflicts[:MOST]:
+        print(f"portkern: conflict: {printable(line)}", file=sys.stderr)
+    if len(merged.conflicts) > MOST:
+        print(f"portkern: conflict: {len(merged.conflicts) - MOST} more", file=sys.stderr)
+
+
+def _folder(name: str, reports: Path) -> Path:
+    """Of a path, that; of a run's name, its folder."""
+    path = Path(name)
+    return path if len(path.parts) > 1 else run_folder.run_folder(str(reports), name)
+
+
+def _records(path: Path) -> list[Record]:
+    records, torn = RecordFile(path).read()
+    if torn:
+        print(f"portkern: note: {printable(str(torn))}", file=sys.stderr)
+    return records
+
+
+def _keep_sources(folder: Path, sources: Sequence[Path]) -> None:
+    store = SourceStore(folder / source_store.FOLDER)
+    for source in sources:
+        other = SourceStore(source / source_store.FOLDER)
+        digests = {one.source_hash for one in RecordFile(source / RECORDS).read()[0]}
+        store.keep(kept for digest in sorted(digests) if (kept := other.of(digest)))
+
+
+def _tags(sources: Sequence[Path]) -> dict[str, str]:
+    return {name: value for one in sources for name, value in RunFacts.read(one).tags.items()}
+
+
+def _write(path: Path, records: Sequence[Record]) -> None:
+    """Whole or not at all."""
+    if records or path.exists():
+        atomic_write.write(path, "".join(f"{one.to_json()}\n" for one in records))

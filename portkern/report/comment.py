@@ -1,0 +1,103 @@
+"""``comment.md``: a pull request's comment: green or red, what changed against what, and by which
+command it is seen. CI writes it once and updates it, which its first line is for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from portkern.printable import printable
+from portkern.records.record import Record
+from portkern.regression.series import Series
+from portkern.report.markdown import grid, literal, short
+from portkern.report.table import Table, headline
+
+#: By which a comment is found again.
+MARK = "<!-- portkern -->"
+#: Rows of changes, and commands.
+MOST, MOST_COMMANDS = 20, 5
+_HEADS = ("cell", "what", "why", "since")
+
+
+def render(table: Table, *, title: str) -> str:
+    """Below 20 KB: GitHub takes 64."""
+    sections = [MARK, f"**{literal(said(table))}**", _changes(table), _bad(table), _commands(table)]
+    sections.append(f"<sub>portkern, run {literal(title)}, {literal(table.generated)}</sub>")
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def said(table: Table) -> str:
+    """One line: green or red, and why."""
+    bad = len(table.failing)
+    if table.changes is not None:
+        failing = f"; {bad} cells have a bad verdict" if bad else ""
+        return printable(table.changes.headline) + failing
+    if bad:
+        return f"red: {bad} of {len(table.records)} cells have a bad verdict"
+    passed = table.whole.passed
+    if not passed:
+        return f"grey: none of {len(table.records)} cells could run"
+    return f"green: {passed} cells passed, none has a bad verdict"
+
+
+def colour(table: Table) -> str:
+    """``green``, ``red`` or ``grey``."""
+    return "red" if table.failing else said(table).partition(":")[0]
+
+
+def _changes(table: Table) -> str:
+    if table.changes is None or not table.changes.listed:
+        return ""
+    listed = table.changes.listed
+    rows = [
+        (
+            literal(str(one.series)),
+            f"**{one.change}**" if one.regressed else str(one.change),
+            literal(short(f"{one.detail}{one.why}")),
+            literal(one.since) if one.since else "",
+        )
+        for one in listed[:MOST]
+    ]
+    more = f"\n\n{len(listed) - MOST} more changes are in the report." if len(listed) > MOST else ""
+    return grid(_HEADS, rows) + more
+
+
+def _bad(table: Table) -> str:
+    """Where the run was compared with none, what is bad in it."""
+    if table.changes is not None or not table.failing:
+        return ""
+    lines = [
+        f"- {literal(f'{one.row} {table.column(one)}')}: {one.verdict}: "
+        f"{literal(short(headline(one.detail)))}"
+        for one in table.failing[:MOST]
+    ]
+    more = len(table.failing) - MOST
+    return "\n".join([*lines, *([f"- and {more} more"] if more > 0 else [])])
+
+
+def _commands(table: Table) -> str:
+    commands = list(dict.fromkeys(_reproducing(table)))[:MOST_COMMANDS]
+    return "Seen again by\n\n" + "\n".join(f"    {one}" for one in commands) if commands else ""
+
+
+def _reproducing(table: Table) -> Iterator[str]:
+    worse = table.changes.regressed if table.changes else {}
+    known = {Series.of(one): one for one in table.records}
+    bad = [Series.of(one) for one in table.failing]
+    for series in dict.fromkeys([*worse, *bad]):
+        change = worse.get(series)
+        yield command(series, known.get(series), change.last_good if change else "")
+
+
+def command(series: Series, record: Record | None, last_good: str = "") -> str:
+    """That judges the kernels of a cell's kind alone."""
+    dtype, sizes = series.dtype, series.workload_set
+    if record is not None and record.author.startswith("file:"):
+        words = [f"op={series.op}", f"source={record.author.removeprefix('file:')}"]
+        words += [f"backend={series.backend}", f"target={series.target}"]
+        words = ["check", *words, f"workloads={sizes}", f"dtypes={dtype}"]
+    else:
+        words = ["matrix", f"ops={series.op}", f"backends={series.backend}"]
+        words += [f"targets={series.target}", f"workloads={sizes}", f"dtypes={dtype}", "run=again"]
+    since = f"   # last good: {last_good}" if last_good else ""
+    return printable(" ".join(["portkern", *map(shlex.quote, words)]) + since)

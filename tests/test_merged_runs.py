@@ -1,0 +1,100 @@
+"""Runs of several machines are one matrix: of each cell what says most, and one gate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern.cli import main
+from portkern.records.record import Evidence, Record, RecordFile, Verdict
+from portkern.regression.merging import merge
+from tests.test_regression import UNAVAILABLE, failed, record
+
+NVIDIA: dict[str, Any] = {"backend": "cuda", "language": "cuda", "target": "h200"}
+HERE, THERE = "hardware: NVIDIA H200", "emulator: SIMT executor"
+
+
+def emulated(op: str = "relu", **changes: Any) -> Record:
+    said: dict[str, Any] = {
+        "evidence": Evidence.EMULATED,
+        "timing": None,
+        "speedup": {},
+        "missing": "no GPU",
+    }
+    return record(op, **{**said, "venue": THERE, **NVIDIA, **changes})
+
+
+def on(machine: str, one: Record, **changes: Any) -> Record:
+    there = one.environment.model_copy(update={"machine": machine})
+    return one.model_copy(update={"environment": there, "key": machine + one.key, **changes})
+
+
+def kept(*runs: Sequence[Record]) -> list[Record]:
+    return [one for _, one in merge({f"r{n}": run for n, run in enumerate(runs)}).records]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (record(venue=HERE, **NVIDIA), emulated(night=5)),
+        (record(venue=HERE, **NVIDIA), record(night=5, **UNAVAILABLE, **NVIDIA)),
+        (failed(venue=HERE, **NVIDIA), emulated(night=5)),
+        (emulated(), record(night=5, **UNAVAILABLE, **NVIDIA)),
+        (emulated(night=5), emulated()),
+        (record(night=5, venue=HERE, **NVIDIA), record(venue=HERE, **NVIDIA)),
+    ],
+    ids=["measured", "not there", "fails on hardware", "emulated", "newer", "newer measured"],
+)
+def test_of_a_cell_the_record_that_shows_most_counts_in_any_order(one: Record, two: Record) -> None:
+    assert kept([one], [two]) == [one] and kept([two], [one]) == [one]
+
+
+def test_what_two_runs_say_with_equal_right_is_a_conflict_and_named_once_for_all_cells() -> None:
+    ops = ["relu", "sum"]
+    one = [on("A", record(op, venue=HERE)) for op in ops]
+    two = [on("B", failed(op, night=1, venue=HERE)) for op in ops]
+    merged = merge({"a": one, "b": two})
+    assert [one.verdict for _, one in merged.records] == [Verdict.WRONG] * 2
+    assert len(merged.conflicts) == 2  # of the verdict and of the machine
+    assert all("1 more cell" in line and "b is newer" in line for line in merged.conflicts)
+    equal = [emulated(op) for op in ops]
+    assert not merge({"a": equal, "b": [on("B", one) for one in equal]}).conflicts
+
+
+def write(folder: Path, *records: Record) -> None:
+    RecordFile(folder / "records.jsonl").append(records)
+
+
+def test_three_machines_have_one_page_and_one_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def night(name: str, number: int, gpu: Record) -> int:
+        write(Path("cpu") / name, record(night=number), emulated(night=number))
+        write(Path("nvidia") / name, gpu)
+        amd: dict[str, Any] = {
+            "backend": "hip",
+            "language": "hip",
+            "target": "gfx942",
+            "venue": "hardware: MI300",
+        }
+        write(Path("amd") / name, on("AMD", record(night=number, **amd)))
+        runs = ",".join(f"{place}/{name}" for place in ("cpu", "nvidia", "amd"))
+        return main.run(["report", name, f"runs=[{runs}]", "baseline=[last_green,none]"])
+
+    gpu: dict[str, Any] = {"venue": HERE, **NVIDIA}
+    assert night("one", 0, on("GPU", record(**gpu))) == 0
+    assert night("two", 1, on("GPU", failed(night=1, **gpu))) == 1
+    out = capsys.readouterr().out
+    assert "cuda@h200 relu" in out and "new failure" in out
+    said = json.loads(Path("reports/two/summary.json").read_text())
+    assert said["cells"] == 3 and said["passed"] == 2
+    again = "report two runs=[nvidia/two] baseline=last_green".split()
+    assert main.run(again) == 1, "the others are kept"
+    assert json.loads(Path("reports/two/summary.json").read_text())["cells"] == 3
+    assert main.run(["report", "two", "runs=[nowhere/two]"]) == 2
