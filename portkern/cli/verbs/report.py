@@ -40,11 +40,12 @@ def main(overrides: Sequence[str]) -> int:
     named = [f"run={o}" if "=" not in o else o for o in overrides]  # portkern report RUN
     options = resolve("report", ReportOptions, named)
     folder = run_folder.run_folder(options.reports, options.run)
-    url = webhook.address(options.notify) if names(options.runs) or options.notify else ""
+    several = [name for name in names(options.runs) if name]
+    url = webhook.address(options.notify) if several or options.notify else ""
     if (folder / SAMPLES).is_file():
         return _sweep(folder, as_json=options.json)
-    if names(options.runs):
-        merged_runs.into(folder, names(options.runs), Path(options.reports))
+    if several:
+        merged_runs.into(folder, several, Path(options.reports))
         (folder / document.FILE).unlink(missing_ok=True)  # of other records
     comparison = _compared(options, folder)
     latest = run_folder.latest(folder)
