@@ -22,6 +22,7 @@ from benchmarks import (
     residual,
     tolerances,
 )
+from portkern.cli.main import VERBS
 from portkern.records import kernel_age, source_store
 from portkern.records.kernel_age import Age
 from portkern.records.record import RecordFile
@@ -92,6 +93,12 @@ def _speed() -> str:
     return "\n".join(["| | |", "|---|---|", *rows])
 
 
+def _commands() -> str:
+    rows = [f"| `portkern {verb}` | {text} |" for verb, text in VERBS.items()]
+    head = "| command | what it does, with an example of its options |"
+    return "\n".join([head, "|---|---|", *rows])
+
+
 def _cost() -> str:
     files = sorted(RESULTS.glob("evaluator-*.json"))
     return "\n\n".join(evaluator.table(json.loads(file.read_text())) for file in files)
@@ -152,6 +159,7 @@ def _result(name: str) -> Any:
 #: Which parts each page has; a part stands between comments of its name.
 PAGES = {
     "README.md": (_matrix, _speed),
+    "docs/commands.md": (_commands,),
     "docs/presets/index.md": (_presets,),
     "docs/evaluator.md": (_cost, _load, _residual, _tolerances),
     "docs/operators.md": (_headline, _memory, _cpu, _amd, _moved),
