@@ -12,6 +12,7 @@ from itertools import zip_longest
 from threading import Lock
 
 from portkern.cells import together
+from portkern.cells.carrying import Carried
 from portkern.cells.selection import Cell
 from portkern.cells.to_record import evaluated, unbuilt, unrun
 from portkern.evaluator import build
@@ -46,6 +47,7 @@ class Matrix:
     options: TrialOptions = field(default_factory=TrialOptions)
     fresh: bool = False
     report: Callable[[Progress], None] = lambda _: None
+    carried: Carried | None = None
     _records: dict[str, Record] = field(default_factory=dict)
     _devices: Devices = field(default_factory=Devices)
     _lock: Lock = field(default_factory=Lock)
@@ -90,6 +92,8 @@ class Matrix:
                     built[_identity(cell)] = result
                     if isinstance(result.outcome, Failure) or isinstance(cell.venues.best, Missing):
                         self._emit([unrun(self.run, cell, result)])
+                    elif stands := self._carried(cell, result):
+                        self._emit([stands])
                     elif isinstance(cell.venues.hardware, Venue):
                         hardware.append(cell)
                     else:
@@ -99,6 +103,12 @@ class Matrix:
                 trial.result()
         for groups in together.in_order(_by_problem(hardware)):
             self._try_in_turn(groups, built)
+
+    def _carried(self, cell: Cell, built: Built) -> Record | None:
+        """What an earlier run says of the cell, where that stands."""
+        if self.carried is None or self.fresh:
+            return None
+        return self.carried.record(self.run, cell, built, self.options.plan.rounds)
 
     def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
         """One kernel and dtype for all its targets; the cells of one target share the build, which

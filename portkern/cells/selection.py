@@ -93,6 +93,10 @@ def _watched(
     return replace(venue, sanitize=tuple(name for name in sanitize if name in checkers))
 
 
+#: In a cell's question the place of the tools that build.
+_TOOLS = "tools"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One question. ``candidate`` is None when there is no kernel for the op; ``absent`` says so
@@ -189,7 +193,20 @@ class Cell:
     def key(self) -> str:
         """Equal keys mean that a result may be reused: nothing that decides it has changed."""
         ready = self.ready
-        parts = [
+        parts = list(self._question)
+        at = parts.index(_TOOLS)
+        parts[at] = dict(ready.toolchain) if isinstance(ready, Ready) else str(ready)
+        return _digest(parts)
+
+    @cached_property
+    def asked(self) -> str:
+        """The same without the tools that build: where it and the machine code are equal, so is
+        the result."""
+        return _digest(self._question)
+
+    @cached_property
+    def _question(self) -> list[object]:
+        return [
             _portkern(),
             evaluator_digest(),
             backends_digest(),
@@ -206,14 +223,17 @@ class Cell:
             self.candidate.digest if self.candidate else self.absent,
             self.candidate.variant if self.candidate else "",
             _facts(self.target),
-            dict(ready.toolchain) if isinstance(ready, Ready) else str(ready),
+            _TOOLS,
             str(self.venues.hardware),
             str(self.venues.emulator),
             str(self.venues.object),
             _version(self.venues.best),
             self.torch_ops,
         ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _digest(parts: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
 @cache

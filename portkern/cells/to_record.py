@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import TypedDict
 
 from portkern.cells.selection import Cell
 from portkern.evaluator import statistics
@@ -20,9 +21,16 @@ from portkern.records.record import (
 )
 from portkern.sandbox import session
 from portkern.spec.backend import SOURCE_KINDS, Artifact, Missing, Ready, Venue
-from portkern.toolchain import host
+from portkern.toolchain import host, machine_code
 
 RACES = "races"
+
+
+class _Code(TypedDict, total=False):
+    """Of an :class:`Answer`."""
+
+    code: str
+    code_bytes: int
 
 
 def unbuilt(run: str, cell: Cell) -> Record:
@@ -41,7 +49,7 @@ def _without_build(run: str, cell: Cell, verdict: Verdict, reason: str) -> Recor
         verdict,
         reason,
         Evidence.NONE,
-        _environment(cell, ran=False),
+        environment_of(cell, ran=False),
         roofline=_roofline(cell, median_us=None),
     )
     return answer.record(run, _question(cell))
@@ -58,10 +66,11 @@ def unrun(run: str, cell: Cell, built: Built) -> Record:
         verdict,
         detail,
         evidence,
-        _environment(cell, ran=True),
+        environment_of(cell, ran=True),
         roofline=_roofline(cell, median_us=None),
         resources=built.outcome.resources if isinstance(built.outcome, Artifact) else (),
         seconds=_build_seconds(built),
+        **_code(built),
     )
     return answer.record(run, _question(cell))
 
@@ -82,7 +91,7 @@ def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
         result.verdict,
         result.detail,
         evidence,
-        _environment(cell, ran=True),
+        environment_of(cell, ran=True),
         missing=missing,
         venue=str(venue) if isinstance(venue, Venue) else "",
         errors=result.errors,
@@ -94,6 +103,7 @@ def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
         findings=(*result.findings, *_not_looked_for(cell, evidence)),
         launches=result.launches,
         seconds=_build_seconds(built) | dict(result.seconds),
+        **_code(built),
     )
     return answer.record(run, _question(cell))
 
@@ -110,6 +120,7 @@ def _question(cell: Cell) -> Question:
         cell.target,
         cell.candidate,
         tuple(map(str, cell.hits)),
+        cell.asked,
     )
 
 
@@ -155,7 +166,8 @@ def _roofline(cell: Cell, *, median_us: float | None) -> Roofline:
     )
 
 
-def _environment(cell: Cell, *, ran: bool) -> Environment:
+def environment_of(cell: Cell, *, ran: bool) -> Environment:
+    """Where it runs now."""
     venue = cell.venues.best
     ready = cell.ready
     gpu = host.gpu_for(cell.target)
@@ -167,6 +179,11 @@ def _environment(cell: Cell, *, ran: bool) -> Environment:
         harness_version=version("portkern"),
         containment=str(session.layers()) if ran else "",
     )
+
+
+def _code(built: Built) -> _Code:
+    found = machine_code.of(built.outcome.path) if isinstance(built.outcome, Artifact) else None
+    return _Code(code=found.digest, code_bytes=found.size) if found else _Code()
 
 
 def _build_seconds(built: Built) -> dict[str, float]:

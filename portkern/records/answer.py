@@ -31,7 +31,7 @@ from portkern.spec.target import Target
 @dataclass(frozen=True)
 class Question:
     """Whether ``candidate`` computes ``op`` on ``target``, and how fast; None where the backend
-    ships no kernel. ``guard`` is what was noticed in its source."""
+    ships no kernel. ``guard`` is what was noticed in its source; ``asked`` as in a record."""
 
     key: str
     op: Op
@@ -43,6 +43,7 @@ class Question:
     target: Target
     candidate: Candidate | None
     guard: tuple[str, ...] = ()
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Answer:
     findings: Sequence[Finding] = ()
     launches: Sequence[Launch] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    code: str = ""
+    code_bytes: int | None = None
 
     def record(self, run: str, question: Question) -> Record:
         """Under a new id, at this time. Raises pydantic's ValidationError, a ValueError, for an
@@ -74,6 +77,7 @@ class Answer:
             run=run,
             id=secrets.token_hex(8),
             key=question.key,
+            asked=question.asked,
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             op=question.op.name,
             workload=_workload_ref(question),
@@ -101,6 +105,8 @@ class Answer:
             launches=list(self.launches),
             environment=self.environment,
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
+            code=self.code,
+            code_bytes=self.code_bytes,
         )
 
 

@@ -33,6 +33,8 @@ _LINE = {
     "timing": _TIMING,
     "baselines": f"STRUCT(eager {_TIMING})",
     "speedup": 'STRUCT(eager STRUCT("value" DOUBLE))',
+    "resources": "STRUCT(registers BIGINT, spills BIGINT, shared_bytes BIGINT)[]",
+    **{"code": "VARCHAR", "code_bytes": "BIGINT", "carried": "VARCHAR"},
     "environment": (
         "STRUCT(machine VARCHAR, device VARCHAR, driver VARCHAR, toolchain JSON, "
         "harness_version VARCHAR)"
@@ -70,6 +72,18 @@ COLUMNS = {
     "driver": "coalesce(environment.driver, '')",
     "toolchain": "coalesce(environment.toolchain, '{}')",
     "harness_version": "environment.harness_version",
+    "code": "coalesce(code, '')",
+    "code_bytes": "code_bytes",
+    **{
+        name: f"list_max(list_transform(resources, one -> one.{name}))"
+        for name in ("registers", "spills", "shared_bytes")
+    },
+    "carried": "coalesce(carried, '')",
+}
+_KINDS = {
+    **dict.fromkeys(("median_us", "p20_us", "noise", "eager_us", "eager_p20_us"), "DOUBLE"),
+    **dict.fromkeys(("code_bytes", "registers", "spills", "shared_bytes"), "BIGINT"),
+    "speedup": "DOUBLE",
 }
 _NEEDED = (
     *("run", "id", "time", "key", "op", "backend", "language", "target", "venue", "author"),
@@ -135,8 +149,7 @@ class Columns:
         return self.connection.execute(query, list(parameters)).fetchall()
 
     def _create(self) -> None:
-        numbers = {"median_us", "p20_us", "noise", "eager_us", "eager_p20_us", "speedup"}
-        columns = ", ".join(f"{n} {'DOUBLE' if n in numbers else 'VARCHAR'}" for n in COLUMNS)
+        columns = ", ".join(f"{name} {_KINDS.get(name, 'VARCHAR')}" for name in COLUMNS)
         self.sql(f"CREATE TABLE records ({columns}, sound BOOLEAN, file INTEGER)")
         paths = [*map(str, self.files), *(str(self._copy(n)) for n in range(len(self.files)))]
         quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
@@ -230,7 +243,7 @@ def _write(path: Path, records: Sequence[Record]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for record in records:
             short: dict[str, object] = {"detail": record.detail.partition("\n")[0]}
-            short |= {"findings": [], "guard": [], "resources": [], "launches": []}
+            short |= {"findings": [], "guard": [], "launches": []}
             file.write(record.model_copy(update=short).to_json() + "\n")
 
 

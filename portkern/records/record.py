@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, field_serializer, field_validator, model_validator
 
@@ -125,6 +125,16 @@ class BuildResources(Part):
     occupancy: float | None = None
 
 
+class Counts(NamedTuple):
+    """What a compiler makes of a kernel, known without hardware: bytes of instructions, and the
+    most of a kernel in registers, spilled and shared bytes. None = unknown."""
+
+    code_bytes: int | None = None
+    registers: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+
+
 class Environment(Part):
     """Where it ran. ``device`` is the hardware's own name, also for an emulator's host;
     ``containment`` the layers that confined the worker, see :mod:`portkern.sandbox.jail`."""
@@ -213,6 +223,29 @@ class Record(Line):
     #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,
     #: and all that were evaluated (``run``).
     seconds: dict[Text, float] = {}
+    #: Of the machine code a digest (:mod:`portkern.toolchain.machine_code`) and the bytes of its
+    #: instructions; '' and None where there is none, or before it was kept.
+    code: Text = ""
+    code_bytes: int | None = None
+    #: What must be equal for a result to stand where the machine code is the same as well: ``key``
+    #: without the tools that build.
+    asked: Text = ""
+    #: The run in which it was judged and timed, where it was not again; '' where it was.
+    carried: Text = ""
+
+    @property
+    def counts(self) -> Counts:
+        """What the build uses, exactly, over its kernels."""
+        return Counts(
+            self.code_bytes,
+            *(
+                max(
+                    (n for one in self.resources if (n := getattr(one, name)) is not None),
+                    default=None,
+                )
+                for name in ("registers", "spills", "shared_bytes")
+            ),
+        )
 
     @property
     def row(self) -> str:

@@ -105,7 +105,7 @@ class Comparison:
         old, new = self.before.cells.get(said.series), self.after.cells.get(said.series)
         if old is None or new is None or said.regressed or said.change is Change.NEW_FAILURE:
             return said
-        if not (old.comparable and new.comparable) or incomparable(old, new):
+        if new.carried or not (old.comparable and new.comparable) or incomparable(old, new):
             return said
         if self._accepted_between(said.series):
             return said

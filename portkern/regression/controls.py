@@ -12,7 +12,7 @@ from functools import cached_property
 from portkern.regression import rule
 from portkern.regression.nights import Night
 from portkern.regression.reference import Level, Reference, References
-from portkern.regression.series import Series, moved_on
+from portkern.regression.series import Series, moved_on, same_code
 from portkern.regression.timed import Place, Statistic, point
 
 #: Fewer say nothing.
@@ -119,6 +119,8 @@ def _found(references: References, night: Night) -> Iterator[Control]:
         level = reference.levels.get(Place.of(new)) if reference else None
         if reference is None or level is None or now is None or not level.first:
             continue
+        if new.carried:
+            continue
         device = new.environment.device
         eager = [one.eager for one in level.first if one.eager is not None]
         if now.eager is not None and eager:
@@ -139,7 +141,10 @@ def _unchanged(reference: Reference, source: str, series: Series, night: Night) 
     good, new = reference.good, night.cells[series]
     if good is None:
         return False
-    return not moved_on(good.source_hash, good.environment, source, new.environment)
+    compilers = not same_code(good, new)
+    return not moved_on(
+        good.source_hash, good.environment, source, new.environment, compilers=compilers
+    )
 
 
 def _usual(values: Sequence[float]) -> float:

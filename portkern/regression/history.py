@@ -165,7 +165,8 @@ def histories(columns: Columns, runs: Sequence[str]) -> Iterator[CellHistory]:
     cell = ", ".join(Series._fields)
     values = (
         "file, time, verdict, evidence, median_us, p20_us, p20_us / nullif(eager_p20_us, 0), "
-        "noise, noisy, source_hash, venue, method, "
+        "noise, CASE WHEN carried = '' THEN noisy ELSE 'carried over from ' || carried END, "
+        "source_hash, venue, method, "
         "hash(machine, device, driver, toolchain, harness_version)"
     )
     cursor = columns.connection.execute(

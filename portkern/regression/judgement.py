@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from portkern.records.record import Evidence
-from portkern.regression import rule
+from portkern.regression import counts, rule
 from portkern.regression.cell_change import Cause, CellChange, counted
 from portkern.regression.controls import Controls, Pace, tool_of
 from portkern.regression.nights import Night
@@ -27,7 +27,7 @@ from portkern.regression.reference import (
     spreads,
 )
 from portkern.regression.rule import Change, Measure
-from portkern.regression.series import Series, incomparable
+from portkern.regression.series import CODE, Series, incomparable
 from portkern.regression.timed import Place, Point, Statistic, of, point
 
 #: Of a change, how much the kernel's own time must have moved with it.
@@ -87,12 +87,25 @@ class Judgement:
 
     @cached_property
     def machine(self) -> list[str]:
-        """A line for each machine and device whose controls were not as ever."""
-        return [
+        """A line for each machine and device whose controls were not as ever, and for each
+        toolchain that makes other machine code of the same sources."""
+        busy = [
             f"{place}: the machine was busy or is another: {pace}"
             for place, pace in self.controls.places()
             if pace.busy
         ]
+        return [*busy, *self._recompiled()]
+
+    def _recompiled(self) -> Iterator[str]:
+        found: dict[tuple[str, str], int] = {}
+        for (series, _), one in self.learnt.items():
+            if CODE in one.said.because:
+                why = ", ".join(what for what in one.said.because if what != CODE)
+                key = tool_of(series), why or "nothing else that is recorded changed"
+                found[key] = found.get(key, 0) + 1
+        for (tool, why), cells in sorted(found.items()):
+            told = f"other machine code of the same source in {cells} cells"
+            yield f"{tool}: toolchain: {told}: {why}"
 
     # ---- a cell
 
@@ -104,6 +117,7 @@ class Judgement:
             return self._gone_elsewhere(series, machine, new)
         because = tuple(one.changed(new))
         told = _of_verdicts(one, new) or self._first_here(series, machine, known, new)
+        told = told or _of_counts(one, new)
         time = None
         if new.timing is not None and not new.verdict.bad:
             time = self._of_time(series, machine, one, new)
@@ -205,7 +219,11 @@ class Judgement:
     # ---- times
 
     def _of_time(self, series: Series, machine: str, one: Reference, new: Outcome) -> _Time:
-        time = self._judged(series, machine, one, new)
+        if new.carried:
+            told = f"carried over from {new.carried}: the same machine code, device and driver"
+            time = _Time(Change.UNCHANGED, told)
+        else:
+            time = self._judged(series, machine, one, new)
         trouble = one.slower
         if trouble is None or time.change.timed:
             return time
@@ -419,6 +437,19 @@ def _of_verdicts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
         return Change.GAINED, told
     if new.evidence > one.evidence and one.seen:
         return Change.GAINED, f"{one.evidence} → {new.evidence}"
+    return None
+
+
+def _of_counts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
+    """Of a kernel that has no time, what its build uses decides."""
+    if new.timing is not None:
+        return None
+    more = counts.more(one.counts, new.counts)
+    if more:
+        return Change.HEAVIER, ", ".join(more)
+    trouble = one.trouble
+    if trouble is not None and trouble.change is Change.HEAVIER:
+        return Change.FIXED, f"heavier since {trouble.since}, {counted(trouble.nights)}"
     return None
 
 

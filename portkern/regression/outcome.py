@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from portkern.records.record import Environment, Evidence, Verdict
+from portkern.records.record import Counts, Environment, Evidence, Verdict
 
 
 class Timed(Protocol):
@@ -42,5 +42,11 @@ class Outcome(Protocol):
     def timing(self) -> Timed | None: ...
     @property
     def baselines(self) -> Mapping[str, Timed]: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def counts(self) -> Counts: ...
+    @property
+    def carried(self) -> str: ...
     @property
     def comparable(self) -> bool: ...

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from portkern.errors import RecordError
 from portkern.records.columns import Columns, Texts
-from portkern.records.record import Environment, Evidence, Verdict
+from portkern.records.record import Counts, Environment, Evidence, Verdict
 from portkern.regression.series import Series
 
 
@@ -32,6 +32,9 @@ class ReadOutcome(NamedTuple):
     environment: Environment
     timing: ReadTiming | None
     baselines: Mapping[str, ReadTiming]
+    code: str = ""
+    counts: Counts = Counts()
+    carried: str = ""
 
     @property
     def comparable(self) -> bool:
@@ -41,7 +44,8 @@ class ReadOutcome(NamedTuple):
 _NO_BASELINES: Mapping[str, ReadTiming] = {}
 _FETCHED = (
     *("file", *Series._fields, "time", "key", "venue", "source_hash", "verdict", "evidence"),
-    *("detail", "missing", "p20_us", "noisy", "method", "eager_p20_us", "machine", "device"),
+    *("detail", "missing", "p20_us", "noisy", "method", "eager_p20_us", "code", "code_bytes"),
+    *("registers", "spills", "shared_bytes", "carried", "machine", "device"),
     *("driver", "toolchain", "harness_version"),
 )
 
@@ -83,7 +87,8 @@ def environment(
 
 def _outcome(texts: Texts, values: list[object], where: Environment) -> ReadOutcome:
     """``values``: of :data:`_FETCHED` those between the cell and the environment."""
-    *said, verdict, evidence, detail, missing, p20, noisy, method, eager = values
+    *said, verdict, evidence, detail, missing, p20, noisy, method, eager = values[:12]
+    code, *counted, carried = values[12:]
     time, key, venue, source = (texts[str(text)] for text in said)
     timing = None
     if isinstance(p20, float):
@@ -103,4 +108,7 @@ def _outcome(texts: Texts, values: list[object], where: Environment) -> ReadOutc
         where,
         timing,
         baselines,
+        texts[str(code)],
+        Counts(*(count if isinstance(count, int) else None for count in counted)),
+        texts[str(carried)],
     )

@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from portkern.records.record import Evidence
-from portkern.regression import rule
+from portkern.records.record import Counts, Evidence
+from portkern.regression import counts, rule
 from portkern.regression.cell_change import Cause, CellChange
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
@@ -127,6 +127,7 @@ class Reference:
     suspected_since: str = ""
     timed: int = 0
     noisy: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
 
     @property
     def slower(self) -> Trouble | None:
@@ -166,6 +167,7 @@ class Reference:
         self.evidence = Evidence.NONE if new.verdict.bad else new.evidence
         self.since, self.by, self.trouble, self.suspected, self.better = run, by, None, 0, []
         self.goods, self.last_good = ([], "") if new.verdict.bad else ([new], run)
+        self.counts = counts.least(new.counts, new.counts)
 
 
 #: What a night's time is to a reference: as it should be, or not; '' where it shows nothing.
@@ -257,12 +259,14 @@ def _learn(
     if not new.verdict.bad and new.evidence > one.evidence:
         one.evidence, one.since, one.by = new.evidence, run, "rule"
     wrong = said is not None and (said.change.regressed or said.change.timed)
+    if not new.verdict.bad:
+        one.counts = counts.least(one.counts, new.counts)
     if not new.verdict.bad and new.evidence >= one.evidence and not wrong:
         one.goods, one.last_good = [*one.goods, new][-IN_A_ROW:], run
-    if new.timing is not None:
+    if new.timing is not None and not new.carried:
         one.timed += 1
         one.noisy.update(filter(None, [new.timing.noisy]))
-    if now is not None and new.comparable and learnt is not None:
+    if now is not None and new.comparable and learnt is not None and not new.carried:
         level = one.levels.setdefault(Place.of(new), Level(run))
         _learn_time(one, level, now, run, learnt)
         level.recent = [*level.recent, now][-rule.LONGEST :]

@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 from portkern.errors import RecordError
 from portkern.records import atomic_write
 from portkern.records.jsonl import Line, Part, no_search_for_garbage
-from portkern.records.record import Environment, Evidence, Verdict
+from portkern.records.record import Counts, Environment, Evidence, Verdict
 from portkern.regression.decisions import Decisions
 from portkern.regression.outcome import Outcome
 from portkern.regression.reading import ReadOutcome, ReadTiming
@@ -73,6 +73,8 @@ class _Good(Part):
     environment: Environment
     timing: ReadTiming | None
     eager: ReadTiming | None
+    code: str = ""
+    counts: Counts = Counts()
 
     @classmethod
     def of(cls, one: Outcome) -> Self:
@@ -87,6 +89,8 @@ class _Good(Part):
             environment=one.environment,
             timing=ReadTiming(timing.p20_us, timing.noisy, timing.method) if timing else None,
             eager=ReadTiming(eager.p20_us, "", "") if eager else None,
+            code=one.code,
+            counts=one.counts,
         )
 
     @property
@@ -103,6 +107,8 @@ class _Good(Part):
             self.environment,
             self.timing,
             {"eager": self.eager} if self.eager else {},
+            self.code,
+            self.counts,
         )
 
 
@@ -130,6 +136,7 @@ class _Cell(Line):
     suspected_since: str
     timed: int
     noisy: dict[str, int]
+    counts: Counts
 
     @classmethod
     def of(cls, series: Series, machine: str, one: Reference) -> Self:
@@ -157,7 +164,7 @@ class _Cell(Line):
 
 _AS_THEY_ARE = (
     *("since", "by", "last_good", "trouble", "seen", "absent", "absences", "suspected"),
-    *("eager_elsewhere", "suspected_since", "timed", "noisy"),
+    *("eager_elsewhere", "suspected_since", "timed", "noisy", "counts"),
 )
 
 

@@ -43,6 +43,7 @@ class Change(StrEnum):
     NEW_FAILURE = "new failure"
     LOST = "lost coverage"
     SLOWER = "slower"
+    HEAVIER = "heavier"
     SUSPECT = "suspicious"
     STILL_FAILING = "still failing"
     FIXED = "fixed"
@@ -55,7 +56,7 @@ class Change(StrEnum):
 
     @property
     def regressed(self) -> bool:
-        return self in (Change.NEW_FAILURE, Change.LOST, Change.SLOWER)
+        return self in (Change.NEW_FAILURE, Change.LOST, Change.SLOWER, Change.HEAVIER)
 
     @property
     def timed(self) -> bool:

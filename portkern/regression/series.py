@@ -7,6 +7,9 @@ from typing import NamedTuple
 from portkern.records.record import Environment, Record
 from portkern.regression.outcome import Outcome
 
+#: What changed where a source was made into other machine code.
+CODE = "its machine code"
+
 
 class Series(NamedTuple):
     """What stays when a kernel, portkern or a toolchain changes."""
@@ -52,20 +55,35 @@ def incomparable(before: Outcome, after: Outcome) -> str:
 
 
 def changes(before: Outcome, after: Outcome) -> list[str]:
-    """What else is not as it was: the source, the driver, toolchains, portkern. Empty where equal
-    questions were asked of equal software."""
-    found = moved_on(before.source_hash, before.environment, after.source_hash, after.environment)
+    """What else is not as it was: the source, machine code, the driver, toolchains, portkern. Empty
+    where equal questions were asked of equal software, and of other compilers that made the same
+    machine code."""
+    said = before.source_hash, before.environment, after.source_hash, after.environment
+    found = moved_on(*said)
     if not found and before.key != after.key:
         found.append("the operator, its options or portkern's evaluator")
+    if same_code(before, after):
+        return moved_on(*said, compilers=False) if moved_on(*said) else found
+    if before.code and after.code and before.source_hash == after.source_hash:
+        found.append(CODE)
     return found
 
 
-def moved_on(old: str, one: Environment, new: str, two: Environment) -> list[str]:
-    """Of that what sources, by their digests, and environments say."""
+def same_code(before: Outcome, after: Outcome) -> bool:
+    """Whether both are of equal machine code, as far as that is known."""
+    return bool(before.code) and before.code == after.code
+
+
+def moved_on(
+    old: str, one: Environment, new: str, two: Environment, *, compilers: bool = True
+) -> list[str]:
+    """Of that what sources, by their digests, and environments say; without ``compilers`` of tools
+    torch alone, whose eager kernels are compared with."""
     found = ["the kernel's source"] if old != new else []
     if one.driver != two.driver:
         found.append(f"driver {one.driver or 'none'} → {two.driver or 'none'}")
-    for name in sorted({*one.toolchain, *two.toolchain}):
+    tools = {*one.toolchain, *two.toolchain}
+    for name in sorted(tools if compilers else tools & {"torch"}):
         a, b = one.toolchain.get(name, "none"), two.toolchain.get(name, "none")
         if a != b:
             found.append(f"{name} {a} → {b}")

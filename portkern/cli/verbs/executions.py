@@ -8,6 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from portkern.cells.carrying import Carried
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell
 from portkern.errors import ConfigError, no_such
@@ -46,10 +47,11 @@ def here(
     chosen: TrialOptions,
     fresh: bool,
     show: Callable[[Progress], None],
+    carried: Carried | None = None,
 ) -> list[Record]:
     """On this machine."""
     builds = ArtifactCache(cache_root() / "builds")
-    matrix = Matrix(cells, run, file, builds, chosen, fresh, show)
+    matrix = Matrix(cells, run, file, builds, chosen, fresh, show, carried)
     records = matrix.execute()
     if matrix.torn:
         _note(str(matrix.torn))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from portkern import guard, ops
+from portkern.cells.carrying import Carried
 from portkern.cells.selection import (
     LOOKED_FOR,
     Cell,
@@ -68,6 +70,7 @@ class MatrixOptions:
     timeout_s: float = 120.0
     track: bool = True
     notify: str = ""
+    carry: int = 0
     execution: str = "local"
     address: str = ""
     node_wait_s: float = 30.0
@@ -161,6 +164,10 @@ def _requested(overrides: Sequence[str]) -> MatrixRequest:
     for baseline in baselines:
         regressions.check(baseline)
     executions.check(options.execution, options.address)
+    if options.carry and options.execution != "local":
+        raise ConfigError(
+            f"Got carry={options.carry} with execution={options.execution}, expected local"
+        )
     given = own_kernels.named(overrides)
     project = own_kernels.project_of(options.project, options.kernels, names(options.ops))
     if project:
@@ -199,7 +206,12 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     sources = project.folder if project else Path.cwd()
     runs.note(folder, run_tags, sources)
     records = run_folder.run_cells(
-        cells, folder, request.chosen, fresh=options.fresh, quiet=options.json, runner=runner
+        cells,
+        folder,
+        request.chosen,
+        fresh=options.fresh,
+        quiet=options.json,
+        runner=_carrying(runner, options, folder),
     )
     by_name = given if project else {"backends", "targets", "ops"}
     for line in _not_covered(question, records, by_name):
@@ -216,6 +228,16 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     )
     notify.told(request.notify, table, folder)
     return MatrixAnswer(options, records, table, folder, project, gaps, comparison)
+
+
+def _carrying(runner: Runner, options: MatrixOptions, folder: Path) -> Runner:
+    """By which cells that nothing changed stand as they are in the last ``carry`` runs."""
+    if options.carry <= 1 or runner is not executions.here:
+        return runner
+    earlier = [run for run in runs.newest_first(folder.parent) if run.name != folder.name]
+    number = max((run.number for run in earlier), default=0) + 1
+    kept = (run_folder.readable(run.records) for run in earlier[: options.carry])
+    return partial(executions.here, carried=Carried.of(kept, options.carry, number))
 
 
 def _compared(

@@ -15,7 +15,7 @@ from portkern.cells.selection import Cell
 from portkern.cli import json_output
 from portkern.cli.verbs import executions
 from portkern.cli.verbs.executions import Runner
-from portkern.errors import ConfigError, StorageError
+from portkern.errors import ConfigError, RecordError, StorageError
 from portkern.evaluator import statistics
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.trial import TrialOptions
@@ -199,6 +199,14 @@ def latest(folder: Path) -> list[Record]:
     if torn:
         print(f"portkern: note: {torn}", file=sys.stderr)
     return list({record.key: record for record in records}.values())
+
+
+def readable(path: Path) -> list[Record]:
+    """What is in a file of records; nothing where it cannot be read."""
+    try:
+        return RecordFile(path).read()[0]
+    except (RecordError, OSError):
+        return []
 
 
 def report(

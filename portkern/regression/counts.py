@@ -1,0 +1,35 @@
+"""What a build uses, compared exactly: a gate without noise for hardware that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from portkern.records.record import Counts
+
+#: By so much more than the least that was known a kernel is heavier; of spills any.
+SHARE = 0.10
+_WORDS = {
+    "code_bytes": "bytes of instructions",
+    "registers": "registers",
+    "spills": "spills",
+    "shared_bytes": "bytes of shared memory",
+}
+
+
+def more(known: Counts, now: Counts) -> list[str]:
+    """What is used beyond what is known to be enough, in words; of unknown counts nothing."""
+    return list(_more(known, now))
+
+
+def _more(known: Counts, now: Counts) -> Iterator[str]:
+    for (name, words), old, new in zip(_WORDS.items(), known, now, strict=True):
+        if old is None or new is None or new <= old:
+            continue
+        if name == "spills" or new > old * (1 + SHARE):
+            yield f"{words} {old} → {new}"
+
+
+def least(known: Counts, now: Counts) -> Counts:
+    """Of each count the smaller one that is known."""
+    pairs = zip(known, now, strict=True)
+    return Counts(*(min((n for n in pair if n is not None), default=None) for pair in pairs))

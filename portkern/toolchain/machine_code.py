@@ -1,0 +1,106 @@
+"""Machine code of a build by a digest: equal where the processor is told the same.
+
+Of an ELF file that is what is loaded and either run or read: code, constants, kernel descriptors.
+Where the code came from (paths, build ids, symbols, unwinding tables, comments) is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from portkern.errors import BuildError
+from portkern.toolchain import elf
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+#: Flags of a section: it has a place in memory, and it is run.
+_ALLOCATED, _RUN = 0x2, 0x4
+#: Of what is loaded and not run, by how names begin: constants, and device code within a program.
+_READ = (".rodata", ".data.rel.ro", ".nv.constant", ".nv.info.", ".nv_fatbin", ".hip_fatbin")
+#: Text with a slash, as long as a path: a file's name that an assertion or the compiler put there.
+_PATH = re.compile(rb"[\x20-\x7e]*/[\x20-\x7e]{2,}\0")
+#: In a kernel descriptor of AMD's the distance to the code, which moves with all that lies between.
+_ENTRY, _ENTRY_BYTES = 16, 8
+#: What no kernel comes to; an emulator's runtime is not looked at.
+MOST_BYTES = 64 << 20
+
+
+class MachineCode(NamedTuple):
+    """``size``: bytes of instructions."""
+
+    digest: str
+    size: int
+
+
+def of(path: Path) -> MachineCode | None:
+    """Of the artifact's file, or of those beside it where it is a source that was compiled as it
+    was loaded; None where there is no ELF file that can be read."""
+    try:
+        files = [path] if _is_elf(path) else sorted(filter(_is_elf, path.parent.rglob("*")))
+        found = [_read(file, file.stat().st_mtime_ns) for file in files]
+    except (OSError, BuildError):
+        return None
+    if not found:
+        return None
+    text = " ".join(sorted({one.digest for one in found}))
+    digest = found[0].digest if len(found) == 1 else hashlib.sha256(text.encode()).hexdigest()
+    return MachineCode(digest[:16], sum(one.size for one in found))
+
+
+def _is_elf(path: Path) -> bool:
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > MOST_BYTES:
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+@lru_cache(maxsize=4096)
+def _read(path: Path, changed: int) -> MachineCode:
+    """``changed``: when, so that a file is read again that is another. Raises BuildError."""
+    digest, size = hashlib.sha256(), 0
+    for name, content, is_run in _sections(path):
+        digest.update(f"{name} {len(content)}\n".encode())
+        digest.update(content)
+        size += len(content) if is_run else 0
+    return MachineCode(digest.hexdigest(), size)
+
+
+def _sections(path: Path) -> Iterator[tuple[str, bytes, bool]]:
+    """Name, content and whether it is run."""
+    from elftools.common.exceptions import ELFError
+
+    with elf.opened(path) as file:
+        try:
+            machine = str(file["e_machine"])
+            yield machine, b"", False
+            for section in file.iter_sections():
+                flags, name = int(section["sh_flags"]), str(section.name)
+                if not flags & _ALLOCATED or section["sh_type"] == "SHT_NOBITS":
+                    continue
+                if flags & _RUN:
+                    yield name, bytes(section.data()), True
+                elif name.startswith(_READ):
+                    content = bytearray(section.data())
+                    for kernel in _descriptors(file) if machine == "EM_AMDGPU" else ():
+                        start = kernel - int(section["sh_addr"]) + _ENTRY
+                        if 0 <= start <= len(content) - _ENTRY_BYTES:
+                            content[start : start + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
+                    yield name, _PATH.sub(b"\0", bytes(content)), False
+        except (ELFError, ValueError, KeyError, OverflowError, UnicodeDecodeError) as error:
+            raise BuildError(f"{path.name} is no readable ELF file: {error}") from error
+
+
+def _descriptors(file: ELFFile) -> list[int]:
+    """Addresses of AMD's kernel descriptors."""
+    from elftools.elf.sections import SymbolTableSection
+
+    table = file.get_section_by_name(".dynsym") or file.get_section_by_name(".symtab")
+    if not isinstance(table, SymbolTableSection):
+        return []
+    return [int(one["st_value"]) for one in table.iter_symbols() if str(one.name).endswith(".kd")]

@@ -1,0 +1,154 @@
+"""Machine code as evidence: what is equal for the processor is equal, other code of the same source is
+named, and kernels without hardware have exact counts that may not grow."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern.records.record import Counts, Evidence, Record
+from portkern.regression import counts
+from portkern.regression.cell_change import Cause, CellChange
+from portkern.regression.comparison import Comparison
+from portkern.regression.nights import Night
+from portkern.regression.rule import Change
+from portkern.regression.timed import Place
+from portkern.toolchain import machine_code
+from tests.test_regression import UNAVAILABLE, record
+
+SUM = "extern int seen(const char*); int sum(int n) { int s = 0; while (n) s += n--; return s; }"
+NAMED = ' int where(void) { return seen(__FILE__ "/path"); }'
+
+
+def library(folder: Path, source: str, *flags: str) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler is on PATH")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "k.c").write_text(source)
+    command = [compiler, "-O1", "-shared", "-fPIC", *flags, "-o", "k.so", str(folder / "k.c")]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "k.so"
+
+
+def test_where_code_was_built_and_what_only_debuggers_read_is_no_part_of_it(tmp_path: Path) -> None:
+    one = machine_code.of(library(tmp_path / "one", SUM + NAMED))
+    two = machine_code.of(library(tmp_path / "two", SUM + NAMED, "-g", "-Wl,--build-id=0x1234"))
+    assert one is not None and one == two and one.size > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        (SUM.replace("s += n--", "s += 2 * n--"), []),
+        (SUM, ["-O2"]),
+        (SUM + " const int table[4] = {1, 2, 3, 4};", []),
+    ],
+    ids=["instruction", "flags", "constants"],
+)
+def test_another_instruction_or_constant_is_other_code(
+    tmp_path: Path, source: str, flags: list[str]
+) -> None:
+    one = machine_code.of(library(tmp_path / "one", SUM))
+    assert one != machine_code.of(library(tmp_path / "two", source, *flags))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"#include", b"\x7fELF", b"\x7fELF" + bytes(range(256)) * 9]
+)
+def test_what_is_no_object_file_has_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_bytes(content)
+    assert machine_code.of(path) is None and machine_code.of(tmp_path / "gone" / "x") is None
+
+
+# ---- between nights
+
+HIP: dict[str, Any] = {"backend": "hip", "language": "hip", "target": "gfx942"}
+
+
+def built(night: int, code: str = "a", **used: Any) -> Record:
+    """Of a GPU that is not there."""
+    resources = [{"kernel": "k", "registers": 40, "spills": 0, "shared_bytes": 1024} | used]
+    said = {**UNAVAILABLE, "evidence": Evidence.BUILT, "resources": resources, **HIP}
+    size = used.pop("size", 1000)
+    resources[0].pop("size", None)
+    return Record.model_validate(
+        record(night=night, **{**said, "resources": []}).model_dump()
+        | {"resources": resources, "code": code, "code_bytes": size}
+    )
+
+
+def last(several: Sequence[Record], name: str = "n") -> CellChange:
+    nights = [Night.of(f"{name}{n}", [one]) for n, one in enumerate(several)]
+    [cell] = Comparison.of(nights[-2], nights[-1], nights[:-1]).cells
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("used", "said"),
+    [
+        ({"spills": 4}, "spills 0 → 4"),
+        ({"registers": 50}, "registers 40 → 50"),
+        ({"shared_bytes": 2048}, "shared memory 1024 → 2048"),
+        ({"size": 1200}, "bytes of instructions 1000 → 1200"),
+    ],
+    ids=["spills", "registers", "LDS", "instructions"],
+)
+def test_a_kernel_without_hardware_may_not_grow(used: dict[str, Any], said: str) -> None:
+    cell = last([built(0), built(1), built(2, "b", **used)])
+    assert cell.change is Change.HEAVIER and cell.regressed and said in cell.detail
+    assert cell.cause is Cause.TOOLCHAIN, "the source is the same"
+    later = last([built(0), built(1), *(built(n, "b", **used) for n in (2, 3, 4))])
+    assert later.nights == 3 and later.last_good == "n1"
+    mended = last([built(0), built(1), built(2, "b", **used), built(3)])
+    assert mended.change is Change.FIXED
+
+
+def test_counts_that_creep_are_compared_with_the_least_that_was_enough() -> None:
+    several = [built(n, f"c{n}", size=1000 + 40 * n) for n in range(5)]
+    assert last(several[:3]).change is Change.UNCHANGED
+    assert last(several).change is Change.HEAVIER
+    assert counts.more(Counts(), Counts(1, 2, 3, 4)) == [], "nothing is known of before"
+
+
+def timed(night: int, us: float, tool: str = "12", code: str = "a", **changes: Any) -> Record:
+    one = record(night=night, us=us, code=code, **changes)
+    there = one.environment.model_copy(update={"toolchain": {"c++": tool}})
+    return one.model_copy(update={"environment": there, "key": f"key of {tool}"})
+
+
+def slower(code: str, **changes: Any) -> tuple[CellChange, Sequence[str]]:
+    history = [Night.of(f"n{n}", [timed(n, 10.0)]) for n in range(8)]
+    late = [timed(20, 20.0, "13", code, **changes) for _ in range(3)]
+    comparison = Comparison.of(history[-1], Night.of("late", late[:1], late[1:]), history)
+    [cell] = comparison.cells
+    return cell, comparison.machine
+
+
+def test_a_compiler_is_blamed_where_it_made_other_code_and_only_there() -> None:
+    other, lines = slower("b")
+    assert other.change is Change.SLOWER and other.cause is Cause.TOOLCHAIN
+    assert (
+        "its machine code" in other.because and "other machine code of the same source" in lines[0]
+    )
+    same, lines = slower("a")
+    assert same.change is Change.SLOWER and same.cause is Cause.UNEXPLAINED and not lines
+
+
+def test_a_carried_time_is_no_new_time() -> None:
+    history = [Night.of(f"n{n}", [timed(n, 10.0)]) for n in range(6)]
+    carried = [
+        Night.of(f"c{n}", [timed(n + 6, 10.0).model_copy(update={"carried": "n5"})])
+        for n in range(6)
+    ]
+    comparison = Comparison.of(history[-1], carried[-1], [*history, *carried[:-1]])
+    [cell] = comparison.cells
+    assert cell.change is Change.UNCHANGED and "carried over from n5" in cell.detail
+    [one] = comparison.references.cells.values()
+    assert len(one.levels[Place.of(carried[0].cells[cell.series])].first) == 6
