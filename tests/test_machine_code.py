@@ -1,4 +1,4 @@
-"""Machine code as evidence: what is equal for the processor is equal, other code of the same source is
+"""Machine code as evidence: what is equal for the processor is equal, other code of one source is
 named, and kernels without hardware have exact counts that may not grow."""
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from portkern.cells import together
+from portkern.cells.carrying import Carried
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell, Selection, host_targets
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -199,3 +201,69 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     after = RecordFile(path).read()[0]
     assert len(after) == len({r.key for r in after}) == 12
     assert {r.id for r in before} <= {r.id for r in after}
+
+
+# ---- what stands as it is
+
+
+def calm(records: list[Record]) -> list[Record]:
+    """As on a machine that nobody else uses."""
+    return [
+        one.model_copy(
+            update={"timing": one.timing and one.timing.model_copy(update={"noisy": ""})}
+        )
+        for one in records
+    ]
+
+
+def carried(asked: list[Cell], folder: Path, known: Carried) -> list[bool]:
+    matrix = Matrix(
+        asked,
+        "again",
+        RecordFile(folder / "again.jsonl"),
+        ArtifactCache(folder / "artifacts"),
+        QUICK,
+        carried=known,
+    )
+    return [bool(record.carried) for record in matrix.execute()]
+
+
+def test_what_nobody_changed_is_built_and_stands_as_it_is_but_on_a_stated_cycle(
+    tmp_path: Path,
+) -> None:
+    asked = cells(relu(RIGHT))[:1]
+    records = calm(run(asked, tmp_path)[0])
+    assert records[0].code and records[0].asked == asked[0].asked
+    due = zlib.crc32(asked[0].asked.encode()) % 7
+    known = Carried.of([records], 7, due + 1)
+    assert carried(asked, tmp_path, known) == [True]
+    [kept] = RecordFile(tmp_path / "again.jsonl").read()[0]
+    assert (kept.carried, kept.run, kept.timing) == ("test", "again", records[0].timing)
+    assert not Carried.of([[kept]], 7, due + 1).known, "a time is carried from where it was taken"
+    for number, changed in enumerate(
+        (
+            Carried.of([records], 7, due),
+            Carried.of(
+                [[one.model_copy(update={"code": "0" * 16}) for one in records]], 7, due + 1
+            ),
+            Carried.of(
+                [[one.model_copy(update={"asked": "other"}) for one in records]], 7, due + 1
+            ),
+        )
+    ):
+        assert carried(asked, tmp_path / str(number), changed) == [False]
+
+
+def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again(
+    tmp_path: Path,
+) -> None:
+    asked = cells(relu(RIGHT))[:1]
+    [record] = calm(run(asked, tmp_path)[0])
+    tools = record.environment.toolchain | {"c++": "g++ 99.1"}
+    there = record.environment.model_copy(update={"toolchain": tools})
+    number = zlib.crc32(asked[0].asked.encode()) % 7 + 1
+    older = record.model_copy(update={"environment": there, "key": "of another compiler"})
+    assert carried(asked, tmp_path, Carried.of([[older]], 7, number)) == [True]
+    elsewhere = there.model_copy(update={"machine": "another"})
+    moved = record.model_copy(update={"environment": elsewhere})
+    assert carried(asked, tmp_path / "b", Carried.of([[moved]], 7, number)) == [False]
