@@ -75,7 +75,7 @@ COLUMNS = {
     "code": "coalesce(code, '')",
     "code_bytes": "code_bytes",
     **{
-        name: f"list_max(list_transform(resources, one -> one.{name}))"
+        name: f"list_max([one.{name} for one in resources])"
         for name in ("registers", "spills", "shared_bytes")
     },
     "carried": "coalesce(carried, '')",
