@@ -152,8 +152,10 @@ def test_a_matrix_is_a_run_with_a_child_for_each_op_and_target(uri: str, tmp_pat
     answer = logged(records, uri=uri, folder=tmp_path, experiment="shape")
     mlflow = client(uri)
     parent = mlflow.get_run(answer.run_id)
-    assert parent.info.status == "FINISHED"
-    assert parent.data.tags["gate"] == "fail"
+    assert (parent.info.status, parent.data.tags["gate"]) == ("FAILED", "fail")
+    assert parent.data.tags["portkern.complete"] == "true"
+    assert parent.data.params["machine"] == "lab1"
+    assert parent.data.params["toolchain"] == "nvcc 13.0"
     assert (parent.data.tags["machine"], parent.data.tags["device"]) == ("lab1", "NVIDIA H200")
     assert parent.data.tags["toolchain"] == "nvcc 13.0"
     assert parent.data.metrics["cells"] == 5
@@ -201,8 +203,9 @@ def test_a_regression_is_a_gate_of_its_own(uri: str, tmp_path: Path) -> None:
     before = Night.of("monday", [good, same])
     regressed = Comparison.of(before, Night.of("tuesday", [bad, same]), [before])
     answer = logged([bad, same], uri=uri, folder=tmp_path, experiment="gates", comparison=regressed)
-    tags = client(uri).get_run(answer.run_id).data.tags
-    assert tags["gate"] == "regressed"
+    logged_run = client(uri).get_run(answer.run_id)
+    tags = logged_run.data.tags
+    assert (logged_run.info.status, tags["gate"]) == ("FAILED", "regressed")
     groups = runs(uri, "gates", "tags.kind = 'group'")
     gates = {run.info.run_name: run.data.tags["gate"] for run in groups}
     assert gates == {"relu cuda@h200": "regressed", "softmax cuda@h200": "pass"}

@@ -39,7 +39,8 @@ class Revision(Part):
 class RunFacts(Line):
     """``tags`` have a value or ''. ``time`` is that of the newest command that added to the run,
     ``job`` the address of the CI job that it was; ``number`` is its place among the runs of its
-    folder, in the order in which they began, whatever the clock said."""
+    folder, in the order in which they began, whatever the clock said; ``options`` are those that
+    the newest command named."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -49,6 +50,7 @@ class RunFacts(Line):
     git: Revision | None = None
     job: str = ""
     number: int = 0
+    options: Mapping[str, str] = {}
 
     @classmethod
     def read(cls, folder: Path) -> RunFacts:
@@ -70,7 +72,12 @@ class RunFacts(Line):
         return name in self.tags and value in ("", self.tags[name])
 
 
-def note(folder: Path, tags: Mapping[str, str], sources: Path) -> None:
+def note(
+    folder: Path,
+    tags: Mapping[str, str],
+    sources: Path,
+    options: Mapping[str, str] | None = None,
+) -> None:
     """Keep what is said of the run; tags of earlier commands stay. ``sources``: where the kernels
     are. Raises RecordError and StorageError."""
     known = RunFacts.read(folder)
@@ -79,6 +86,7 @@ def note(folder: Path, tags: Mapping[str, str], sources: Path) -> None:
         tags={**known.tags, **tags},
         git=revision(sources),
         job=_job() or known.job,
+        options=known.options if options is None else options,
         number=known.number or 1 + max(map(_number, folder.parent.glob(f"*/{FACTS}")), default=0),
     )
     atomic_write.write(folder / FACTS, facts.to_json() + "\n")

@@ -24,7 +24,7 @@ from portkern.report.table import (
 )
 from portkern.spec.target import load as load_target
 from portkern.toolchain.run_tool import run_tool
-from portkern.tracking.store import TAG_LIMIT, joined
+from portkern.tracking.store import TAG_LIMIT, joined, metric_key
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
@@ -163,6 +163,20 @@ def run_tags(table: Table, facts: RunFacts | None = None) -> dict[str, str]:
         "ci.job": facts.job if facts else "",
     }
     return {name: value for name, value in tags.items() if value}
+
+
+#: Characters of a parameter's value that every store of MLflow's takes.
+MOST_PARAM = 500
+
+
+def run_params(table: Table, facts: RunFacts) -> dict[str, str]:
+    """Of a matrix: its commit, where it ran, with which tools, and the options that were given."""
+    tags = run_tags(table, facts)
+    names = {"mlflow.source.git.commit": "commit", "mlflow.source.git.branch": "branch"}
+    kept = ("machine", "device", "driver", "portkern", "toolchain")
+    params = {names.get(k, k): v for k, v in tags.items() if k in names or k in kept}
+    params |= {metric_key(f"option.{name}"): value for name, value in facts.options.items()}
+    return {name: value[:MOST_PARAM] for name, value in params.items() if value}
 
 
 def group_params(group: TableCell) -> dict[str, str]:

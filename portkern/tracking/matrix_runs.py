@@ -31,6 +31,8 @@ from portkern.tracking.store import Skipped, Store, Tracked
 TOKEN, GROUP, DIGEST, HISTORY, ORDINAL = (
     f"portkern.{name}" for name in ("matrix", "group", "records", "history", "ordinal")
 )
+#: Of a run of which all has arrived, whether its gate passed or not.
+COMPLETE = "portkern.complete"
 
 
 def track(
@@ -95,7 +97,8 @@ class _Matrix:
         return {change.series for change in cells if change.regressed}
 
     def log(self, where: Store, token: str) -> Tracked:
-        """The parent is FINISHED only when all of it has arrived."""
+        """The parent is FINISHED only when all of it has arrived and its gate passed; when all of a
+        run whose gate failed has arrived, it has the tag ``complete``."""
         where.end_lost()
         began, ended = matrix_metrics.span_ms(self.records)
         parent, ordinal, before = self._parent(where, token, began)
@@ -104,12 +107,22 @@ class _Matrix:
         if len({group.column.tool for group in self.table.cells.values()}) > 1:
             numbers.pop("geomean_speedup", None)  # backends of different kinds have no common mean
         shown = matrix_metrics.without_new_zeros(numbers, before)
-        where.add(parent, shown | self._of_cells(FEW + MORE), ended, tags=self._tags())
+        params = self._params(where, parent)
+        tags = self._tags()
+        where.add(parent, shown | self._of_cells(FEW + MORE), ended, params=params, tags=tags)
         judged = [group for group in self.table.cells.values() if _was_judged(group)]
         self._children(where, parent, judged)
         self._point(where, numbers | self._of_cells(FEW, noisy=False), ended, ordinal)
-        where.finish(parent, ended)
+        where.client.set_tag(parent, COMPLETE, "true")
+        where.finish(parent, ended, good=self.gate == "pass")
         return Tracked(where.uri, where.experiment, parent, len(judged), where.experiment_id)
+
+    def _params(self, where: Store, parent: str) -> dict[str, str]:
+        """What the run was asked and what it is of, but for what it has already: MLflow keeps a
+        parameter as it was first given."""
+        given = where.client.get_run(parent).data.params
+        params = matrix_metrics.run_params(self.table, self.facts)
+        return {name: value for name, value in params.items() if name not in given}
 
     def _files(self, where: Store, parent: str) -> None:
         """Before there are metrics: to find where artifacts lie, MLflow reads the whole run."""

@@ -80,6 +80,7 @@ def sent(
     # MLflow's own defaults keep trying a dead server for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # logs are no terminals
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     try:
         from mlflow.exceptions import MlflowException
@@ -196,8 +197,9 @@ class Store:
         """It is FAILED if it is never finished."""
         self.client.set_terminated(run_id, "FAILED")
 
-    def finish(self, run_id: str, ended_ms: int | None = None) -> None:
-        self.client.set_terminated(run_id, "FINISHED", ended_ms)
+    def finish(self, run_id: str, ended_ms: int | None = None, *, good: bool = True) -> None:
+        """All of it has arrived; FAILED where what it tells of failed."""
+        self.client.set_terminated(run_id, "FINISHED" if good else "FAILED", ended_ms)
 
     def end_lost(self) -> None:
         """Runs of this machine that seem to be at work are FAILED: the server died between their

@@ -39,7 +39,8 @@ from portkern.spec import registry, target
 from portkern.tracking import webhook
 from portkern.tuning import database
 
-#: Of a run that is compared with an earlier one.
+#: Options that no record of a run keeps.
+_SECRET = ("notify", "address")
 
 
 @dataclass
@@ -204,7 +205,8 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     cells = question.cells()
     run_tags = runs.tags(options.tags)
     sources = project.folder if project else Path.cwd()
-    runs.note(folder, run_tags, sources)
+    named = {name: str(getattr(options, name, "")) for name in sorted(given) if name not in _SECRET}
+    runs.note(folder, run_tags, sources, named)
     records = run_folder.run_cells(
         cells,
         folder,
