@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from benchmarks import scale
+from portkern.cli import main
 from portkern.records import columns
 from portkern.records.record import RecordFile
-from portkern.regression import nights, past, reference_file, standing
+from portkern.regression import nights, past, pruning, reference_file, runs, standing
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
@@ -166,3 +167,21 @@ def test_the_file_says_since_when_and_by_whom_a_time_is_the_measure(reports: Pat
     assert [run["name"] for run in origin["runs"]][-1] == f"night-{NIGHTS - 2:04}"
     by = {level["by"] for cell in cells for _, level in cell["levels"]}
     assert by == {"rule", "accepted: exact"}
+
+
+def test_old_runs_may_go_when_they_are_learnt_from_and_nobody_needs_them(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pruning.superfluous(reports, 2) == [], "nothing is learnt yet"
+    kept = said(reports)
+    promote(reports)
+    (reports / "decisions.yaml").write_text("accepted: [{op: x, from: night-0002, why: y}]\n")
+    runs.note(reports / "night-0001", {"release": "1.0"}, reports)
+    kept = said(reports)
+    asked = ["baseline", "prune", "keep=3", f"reports={reports}"]
+    assert main.run(asked) == 0 and "night-0000: may go" in capsys.readouterr().out
+    assert (reports / "night-0000").exists()
+    assert main.run([*asked, "delete=true"]) == 0
+    left = {path.name for path in reports.glob("night-*")}
+    assert left == {f"night-{n:04}" for n in (1, 2, 4, 6, 7, 8)}
+    assert said(reports) == kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from portkern.cli import json_output
@@ -11,7 +11,7 @@ from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.printable import printable
-from portkern.regression import standing
+from portkern.regression import pruning, standing
 from portkern.regression.runs import RECORDS
 from portkern.regression.standing import Decision, Standing
 
@@ -27,14 +27,16 @@ class BaselineOptions:
     action: str = "list"
     run: str = ""
     reason: str = ""
+    keep: int = 60
+    delete: bool = False
     reports: str = "reports"
     json: bool = False
 
 
 def main(overrides: Sequence[str]) -> int:
-    """``portkern baseline promote RUN [REASON]``; likewise demote and clear; or list."""
+    """``portkern baseline promote RUN [REASON]``; likewise demote and clear; list; or prune."""
     places = iter(("action", "run", "reason"))
-    words = {"action", "run", "reason", "reports", "json"}
+    words = {field.name for field in fields(BaselineOptions)}
     named = [
         text if text.partition("=")[0].lstrip("+") in words else f"{next(places, 'option')}={text}"
         for text in overrides
@@ -49,8 +51,10 @@ def main(overrides: Sequence[str]) -> int:
             raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
         decision = Decision.now(options.run, _STANDINGS[options.action], options.reason)
         standing.keep(reports, decision)
+    elif options.action == "prune":
+        return _prune(options, reports)
     elif options.action != "list":
-        raise no_such("action", options.action, [*_STANDINGS, "list"])
+        raise no_such("action", options.action, [*_STANDINGS, "list", "prune"])
     known = [one for one in standing.decisions(reports).values() if one.standing != "neither"]
     if options.json:
         listed = [one.model_dump(exclude={"schema_"}) for one in known]
@@ -61,6 +65,22 @@ def main(overrides: Sequence[str]) -> int:
         print(printable(f"{one.run}: {one.standing} {one.time}{why}"))
     if not known:
         print(f"No run in {printable(options.reports)} is promoted or demoted")
+    return 0
+
+
+def _prune(options: BaselineOptions, reports: Path) -> int:
+    """What may go, or goes with ``delete=true``."""
+    found = pruning.superfluous(reports, options.keep)
+    if options.delete:
+        pruning.delete(found)
+    names = [run.name for run in found]
+    if options.json:
+        json_output.show({"runs": names, "deleted": options.delete, "exit_code": 0})
+        return 0
+    for name in names:
+        print(printable(f"{name}: {'deleted' if options.delete else 'may go: delete=true'}"))
+    if not names:
+        print(f"No run in {printable(options.reports)} may go: {options.keep} are kept")
     return 0
 
 
