@@ -113,17 +113,17 @@ def as_many_as_can_be(
         if isinstance(one, RecordError) or not of_one_series(one, night):
             others[run.name] = one
             continue
+        found.append(one)
         cells += len(one.cells)
-        if not most and cells > MOST_CELLS and len(found) >= AT_ONCE:
+        if len(found) == most or run is chosen[-1]:
+            break
+        if not most and cells >= MOST_CELLS and len(found) >= AT_ONCE:
             return (
                 found,
                 others,
-                f"references are learnt from the newest {len(found)} runs, which have "
-                f"{cells - len(one.cells)} cells; window=N looks farther back",
+                f"references are learnt from the newest {len(found)} runs, which have {cells} "
+                "cells; window=N looks farther back",
             )
-        found.append(one)
-        if len(found) == most:
-            break
     return found, others, ""
 
 
