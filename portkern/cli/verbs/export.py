@@ -13,8 +13,8 @@ from omegaconf import MISSING
 from portkern import ops
 from portkern.cells.selection import load_op
 from portkern.cli import json_output
-from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import history, run_folder
+from portkern.cli.config import Names, names, quoted, resolve
+from portkern.cli.verbs import export_learning, history, run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator import from_torch
 from portkern.formats import (
@@ -26,6 +26,7 @@ from portkern.formats import (
 )
 from portkern.formats.exported import Export, ExportedOp, KernelRecords
 from portkern.formats.kernel_sources import KernelSources
+from portkern.learn.dataset import DataOptions
 from portkern.printable import printable
 from portkern.project import project as projects
 from portkern.records import atomic_write
@@ -59,7 +60,7 @@ class ExportOptions(history.Choice):
     ``library``. The choice is of the format ``history``."""
 
     format: str = MISSING
-    run: str = MISSING
+    run: Names = MISSING
     runs: int = 1_000
     timed: bool = False
     out: str = ""
@@ -67,14 +68,22 @@ class ExportOptions(history.Choice):
     kernels: Names = field(default_factory=list)
     name: str = ""
     evidence: str = "measured"
+    select: str = "all"
+    reward: str = "kevin"
+    test: Names = field(default_factory=list)
+    against: str = ""
+    drop_overlaps: bool = False
 
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("export", ExportOptions, _named(overrides))
+    if options.format in export_learning.FORMATS:
+        return export_learning.write(_learning(options))
     if options.format == HISTORY:
         return _write_history(options)
     if options.format not in {**TABLES, **FOLDERS, LIBRARY: None}:
-        raise no_such("format", options.format, {**TABLES, **FOLDERS, HISTORY: None, LIBRARY: None})
+        known = [*TABLES, *FOLDERS, HISTORY, LIBRARY, *export_learning.FORMATS]
+        raise no_such("format", options.format, known)
     folder, latest = _records(options)
     if options.format not in TABLES:
         return _write_folder(options, folder, latest)
@@ -87,20 +96,41 @@ def main(overrides: Sequence[str]) -> int:
     return 0
 
 
+def _run(options: ExportOptions) -> str:
+    """The only one. Raises ConfigError."""
+    given = names(options.run)
+    if len(given) != 1:
+        raise ConfigError(f"Got {len(given)} runs, expected one for {options.format}")
+    return given[0]
+
+
+def _learning(options: ExportOptions) -> export_learning.Asked:
+    chosen = DataOptions(
+        options.format,
+        options.select,
+        options.reward,
+        tuple(names(options.test)),
+        Path(options.against) if options.against else None,
+        options.drop_overlaps,
+    )
+    runs = export_learning.runs_of(names(options.run))
+    return export_learning.Asked(runs, options.reports, options.out, chosen, options.json)
+
+
 def _records(options: ExportOptions) -> tuple[Path, Sequence[Record]]:
     """The records of a run, or of a file of records, with the folder that has their sources."""
-    path = Path(options.run)
+    path = Path(_run(options))
     if path.suffix == ".jsonl":
         records, _ = RecordFile(path).read()
         if not records:
             raise ConfigError(f"No records in {path}; expected a run's name or a records.jsonl")
         return path.parent, list({record.key: record for record in records}.values())
-    folder = run_folder.run_folder(options.reports, options.run)
+    folder = run_folder.run_folder(options.reports, _run(options))
     return folder, run_folder.latest(folder)
 
 
 def _write_history(options: ExportOptions) -> int:
-    path = Path(options.run)
+    path = Path(_run(options))
     history_file.check(path)
     chosen = history.choose(options)
     with history.read(chosen, options) as columns:
@@ -147,7 +177,7 @@ def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export
     known = {str(one): one for one in Evidence if one >= Evidence.VERIFIED}
     if options.evidence not in known:
         raise no_such("evidence", options.evidence, known)
-    name = options.name or identifier(Path(options.run).stem.lower())
+    name = options.name or identifier(Path(_run(options)).stem.lower())
     chosen = library.LibraryOptions(name, known[options.evidence])
     library.check_name(name)
     return lambda kernels, export: library.write(kernels, export, chosen)
@@ -201,6 +231,8 @@ def _of_projects(files: Sequence[Path]) -> list[Candidate]:
 
 
 def _named(overrides: Sequence[str]) -> list[str]:
-    """``portkern export FORMAT RUN``."""
-    places = iter(("format", "run"))
-    return [text if "=" in text else f"{next(places, 'option')}={text}" for text in overrides]
+    """``portkern export FORMAT RUN``, and more runs where a format takes them."""
+    words = [text for text in overrides if "=" not in text]
+    options = [text for text in overrides if "=" in text]
+    runs = [f"run=[{','.join(map(quoted, words[1:]))}]"] if words[1:] else []
+    return [*(f"format={text}" for text in words[:1]), *runs, *options]
