@@ -14,7 +14,7 @@ from portkern import ops
 from portkern.cells.selection import load_op
 from portkern.cli import json_output
 from portkern.cli.config import Names, names, quoted, resolve
-from portkern.cli.verbs import export_learning, history, run_folder
+from portkern.cli.verbs import export_harbor, export_learning, history, run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator import from_torch
 from portkern.formats import (
@@ -27,6 +27,7 @@ from portkern.formats import (
 from portkern.formats.exported import Export, ExportedOp, KernelRecords
 from portkern.formats.kernel_sources import KernelSources
 from portkern.learn.dataset import DataOptions
+from portkern.learn.harbor import HarborOptions
 from portkern.printable import printable
 from portkern.project import project as projects
 from portkern.records import atomic_write
@@ -60,7 +61,7 @@ class ExportOptions(history.Choice):
     ``library``. The choice is of the format ``history``."""
 
     format: str = MISSING
-    run: Names = MISSING
+    run: Names = field(default_factory=list)
     runs: int = 1_000
     timed: bool = False
     out: str = ""
@@ -73,16 +74,26 @@ class ExportOptions(history.Choice):
     test: Names = field(default_factory=list)
     against: str = ""
     drop_overlaps: bool = False
+    targets: Names = field(default_factory=lambda: ["x86_64"])
 
 
 def main(overrides: Sequence[str]) -> int:
     options = resolve("export", ExportOptions, _named(overrides))
+    if options.format == export_harbor.FORMAT:
+        return export_harbor.write(_harbor(options))
     if options.format in export_learning.FORMATS:
         return export_learning.write(_learning(options))
     if options.format == HISTORY:
         return _write_history(options)
     if options.format not in {**TABLES, **FOLDERS, LIBRARY: None}:
-        known = [*TABLES, *FOLDERS, HISTORY, LIBRARY, *export_learning.FORMATS]
+        known = [
+            *TABLES,
+            *FOLDERS,
+            HISTORY,
+            LIBRARY,
+            export_harbor.FORMAT,
+            *export_learning.FORMATS,
+        ]
         raise no_such("format", options.format, known)
     folder, latest = _records(options)
     if options.format not in TABLES:
@@ -99,9 +110,19 @@ def main(overrides: Sequence[str]) -> int:
 def _run(options: ExportOptions) -> str:
     """The only one. Raises ConfigError."""
     given = names(options.run)
+    if not given:
+        raise ConfigError("run= is required; 'portkern export --help' says what it takes")
     if len(given) != 1:
         raise ConfigError(f"Got {len(given)} runs, expected one for {options.format}")
     return given[0]
+
+
+def _harbor(options: ExportOptions) -> export_harbor.Asked:
+    chosen = HarborOptions(timed=options.timed)
+    out = Path(options.out or Path(options.reports) / export_harbor.FORMAT)
+    return export_harbor.Asked(
+        names(options.ops), names(options.targets), out, chosen, options.json
+    )
 
 
 def _learning(options: ExportOptions) -> export_learning.Asked:
