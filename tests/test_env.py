@@ -18,7 +18,7 @@ pytest.importorskip("gymnasium", reason="the package gymnasium is not installed"
 
 from gymnasium.utils.env_checker import check_env
 
-from portkern.env import Decisions, KernelEnv, MacroEnv, Place, Unavailable
+from portkern.env import Decisions, KernelEnv, MacroEnv, Place, Unavailable, trl_reward
 
 RELU = """Here it is.
 
@@ -167,6 +167,29 @@ def test_decisions_are_assembled_to_a_source(tmp_path: Path) -> None:
 
 def test_a_place_is_written_as_it_is_read() -> None:
     assert str(Place.parse("hip@gfx942")) == "hip@gfx942"
+
+
+def test_trainers_get_a_reward_for_each_reply_and_none_where_there_was_no_verdict(
+    tmp_path: Path,
+) -> None:
+    made = KernelEnv(["relu", "gelu"], reports=tmp_path, served=False)
+    sizes: list[list[str]] = []
+
+    def evaluate(plan: Plan) -> list[Record]:
+        sizes.append([cell.workload for cell in plan.cells])
+        [kernel] = plan.kernels.values()
+        words = {"away": Verdict.UNAVAILABLE, "right": Verdict.PASSED}
+        verdict = next((v for word, v in words.items() if word in kernel.source), Verdict.WRONG)
+        return [ended(verdict) for _ in plan.cells]
+
+    made.judge._evaluate = evaluate
+    replies = [RELU.replace("n)", f"n) /* {word} */") for word in ("right", "off", "away")]
+    chats = [[{"role": "assistant", "content": reply}] for reply in replies]
+    reward = trl_reward(made)
+    assert reward(["?"] * 3, replies) == [0.3, 0.0, None]
+    assert reward(prompts=["?"] * 3, completions=chats, op=["relu"] * 3) == [0.3, 0.0, None]
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert sizes[3] == sizes[4] == sizes[5]
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from portkern.env.kernel_env import KernelEnv
 from portkern.env.macro_env import Decisions, MacroEnv
 from portkern.env.place import Place
+from portkern.env.trl_reward import trl_reward
 from portkern.learn.rewards import Unavailable
 
-__all__ = ["Decisions", "KernelEnv", "MacroEnv", "Place", "Unavailable"]
+__all__ = ["Decisions", "KernelEnv", "MacroEnv", "Place", "Unavailable", "trl_reward"]
