@@ -23,6 +23,7 @@ from portkern.learn.first_prompt import first_prompt
 from portkern.learn.rewards import Turn
 from portkern.records.record import Record
 from portkern.spec.op import Workload
+from portkern.spec.safe_name import SafeName
 
 #: What a model's reply and what it is told may have.
 MOST_CHARACTERS = 1 << 16
@@ -71,7 +72,7 @@ class KernelEnv(gymnasium.Env[str, str]):
             raise ConfigError("Expected an operator, a place and a turn at least")
         self.turns, self.until_right, self.dtype, self.hidden = turns, until_right, dtype, hidden
         self.reward = _reward(reward, len(self.places)) if isinstance(reward, str) else reward
-        self.judge = Judge(Path(reports) / run, timed=timed, served=served)
+        self.judge = Judge(Path(reports) / SafeName(run), timed=timed, served=served)
         text = spaces.Text(MOST_CHARACTERS, min_length=0, charset=_CHARACTERS)
         self.observation_space = self.action_space = text
         self.op, self.turn = self.ops[0], 0

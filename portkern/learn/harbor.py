@@ -31,6 +31,7 @@ from portkern.learn.first_prompt import first_prompt
 from portkern.printable import printable
 from portkern.records import atomic_write
 from portkern.spec import catalogue, registry, target
+from portkern.spec.foreign_text import json_value
 from portkern.spec.safe_name import SafeName
 
 #: What a grader may take.
@@ -103,7 +104,7 @@ class HarborTask:
 
     def write(self, out: Path) -> Path:
         """The folder, once it is proven. Raises Unproven and StorageError."""
-        folder = out / self.name
+        folder = out / SafeName(self.name)
         with tempfile.TemporaryDirectory(prefix="portkern-harbor-") as box:
             draft = Path(box, self.name)
             self._draft(draft)
@@ -124,10 +125,10 @@ class HarborTask:
         atomic_write.write(folder / "instruction.md", self._instruction())
         if self.file is not None:  # under its own name, by which its entry is called
             for box in ("tests", "environment"):
-                shutil.copy(self.file, folder / box / self.file.name)
+                shutil.copy(self.file, folder / box / SafeName(self.file.name))
             sheet, path = from_torch.sheet_of(from_torch.OperatorFile.read(str(self.file)))
             text = path.read_text(encoding="utf-8") if path.exists() else sheet.text()
-            atomic_write.write(folder / "tests" / path.name, text)
+            atomic_write.write(folder / "tests" / SafeName(path.name), text)
 
     def _facts(self) -> Mapping[str, str]:
         task = self.task
@@ -196,7 +197,7 @@ class HarborTask:
             if ended.returncode != 0 or not reward.is_file():
                 said = printable(ended.stderr.decode(errors="replace").strip()[-500:])
                 raise Unproven(f"{self.name}: it cannot be graded here: {said}")
-            scores = json.loads(reward.read_text(encoding="utf-8"))
+            scores = json_value(reward.read_text(encoding="utf-8"))
         return {name: float(value) for name, value in scores.items()}
 
 

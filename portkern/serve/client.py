@@ -16,6 +16,7 @@ from portkern.records.record import Record
 from portkern.serve import address, signature
 from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP, Address
 from portkern.serve.job_queue import USUAL_PRIORITY, QueueFull
+from portkern.spec.foreign_text import json_value
 
 #: What is waited for when nothing is evaluated, and for an answer: a job may wait behind others.
 _REACH_S, _ANSWER_S = 2.0, 24 * 3600.0
@@ -75,7 +76,7 @@ class Client:
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            content = json.loads(response.read())
+            content = json_value(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             what = f"{type(error).__name__}: {error}"
             raise ServerGone(

@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
         job: Job[Plan, list[Record]] = Job(self._client(), self._priority(), plan)
         self._owner.queue.put(job)
         records = self._wait(job.answer)
-        return {"records": [json.loads(record.to_json()) for record in records]}
+        return {"records": [record.model_dump(mode="json", by_alias=True) for record in records]}
 
     def _client(self) -> str:
         """Who asks, in its own words: limits and turns go by it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from portkern.cli.config import quoted
 from portkern.errors import ConfigError, PortkernError
 from portkern.printable import printable
+from portkern.spec.foreign_text import json_value
 
 #: A proof of a library takes longest.
 LIMIT_S = 1_800.0
@@ -36,7 +36,7 @@ def run(verb: str, options: Mapping[str, Value], folder: Path) -> dict[str, Any]
     except subprocess.TimeoutExpired as error:
         raise PortkernError(f"portkern {verb} took longer than {LIMIT_S:.0f} s") from error
     try:
-        document = json.loads(ended.stdout)
+        document = json_value(ended.stdout)
     except ValueError:
         said = ended.stderr.decode(errors="replace").strip()[-_MOST_SAID:]
         told = printable(said) or f"exit status {ended.returncode}"

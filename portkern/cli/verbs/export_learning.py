@@ -14,6 +14,7 @@ from portkern.learn.dataset import DataOptions
 from portkern.learn.rows import FORMS
 from portkern.learn.sample import Collected
 from portkern.printable import printable
+from portkern.spec.safe_name import SafeName
 
 FORMATS = tuple(FORMS)
 
@@ -36,7 +37,7 @@ def write(asked: Asked) -> int:
         collected.read(run_folder.run_folder(asked.reports, run))
     made = dataset.build(collected, asked.options)
     first = run_folder.run_folder(asked.reports, asked.runs[0])
-    folder = Path(asked.out or first / asked.options.form)
+    folder = Path(asked.out or first / SafeName(asked.options.form))
     code = 0 if made.train or made.test else 3
     written = dataset.write(made, folder) if code == 0 else []
     if asked.json:

@@ -12,27 +12,29 @@ from pathlib import Path
 
 from portkern.learn import rewards, turns
 from portkern.records.record import Record, Verdict
+from portkern.spec.foreign_text import json_value
+from portkern.spec.safe_name import SafeName
 
 MOST_BYTES = 1 << 20
 
 
 def main(tests: Path, work: Path, logs: Path) -> int:
-    asked = json.loads((tests / "question.json").read_text(encoding="utf-8"))
+    asked = json_value((tests / "question.json").read_text(encoding="utf-8"))
     logs.mkdir(parents=True, exist_ok=True)
     reward = logs / "reward.json"
     reward.unlink(missing_ok=True)
-    source = text_of(work / asked["answer"])
+    source = text_of(work / SafeName(asked["answer"]))
     if source is None:
         reward.write_text(json.dumps({"reward": 0.0, "built": 0.0, "correct": 0.0, "legal": 1.0}))
         return 0
     with tempfile.TemporaryDirectory() as box:
         own = Path(box, asked["answer"])
         own.write_text(source, encoding="utf-8")
-        op = asked["op"]
-        if (tests / op).is_file():
-            for file in (*tests.glob("*.op.yaml"), tests / op):
-                shutil.copy(file, box)
-            op = str(Path(box, op))
+        op, file = asked["op"], tests / SafeName(asked["op"])
+        if file.is_file():
+            for beside in (*tests.glob("*.op.yaml"), file):
+                shutil.copy(beside, box)
+            op = str(Path(box, file.name))
         told = {
             "op": op,
             "source": f"[{own}]",
@@ -53,7 +55,7 @@ def main(tests: Path, work: Path, logs: Path) -> int:
             check=False,
         )
     try:
-        records = [Record.model_validate(one) for one in json.loads(ended.stdout)["records"]]
+        records = [Record.model_validate(one) for one in json_value(ended.stdout)["records"]]
     except ValueError:
         sys.exit(ended.stderr.decode(errors="replace"))
     try:
