@@ -15,6 +15,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pylint portkern backends/*/*.py
+	$(BIN)/python -m tools.english
 
 # Whatever the environment says: else each worker of pytest compiles all tests anew, and each process
 # that a test starts all of portkern.
