@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.port.kernel_port import NOT_ASKED, PROVEN, HazardLine, KernelPort
@@ -16,7 +16,8 @@ OUTCOMES = ("wrong", "needs a human", "not proven", "needs hardware", NOT_ASKED,
 
 @dataclass(frozen=True)
 class FileResult:
-    """``hazards`` are those that no kernel's port has; ``problem``: why nothing more is known."""
+    """``hazards`` are those that no kernel's port has; ``problem``: why nothing more is known.
+    ``lines`` has the original's line for each of the port's, where these are not the same."""
 
     path: str
     kernels: int
@@ -24,6 +25,7 @@ class FileResult:
     hazards: tuple[HazardLine, ...] = ()
     problem: str = ""
     line: int = 0
+    lines: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

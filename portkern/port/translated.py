@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -14,6 +14,7 @@ from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import HazardLine
 from portkern.port.library import Library, SourceFile
 from portkern.port.lint import lint
+from portkern.port.proof.findings import line_map
 from portkern.port.proof.slice import Slices
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult
@@ -71,8 +72,11 @@ class TranslatedFile:
         return tuple(dict.fromkeys(map(_line, hazards)))
 
     def result(self, *, whole: bool) -> FileResult:
-        """With the hazards of its kernels too, or only with those outside them."""
+        """With the hazards of its kernels too, at their lines of the original, which is all that
+        there is then; or only with those outside them."""
         everywhere = (_line(hazard) for seen in self.seen.values() for hazard in seen)
+        if whole and self._lines:
+            everywhere = (h.model_copy(update={"line": self._lines.get(h.line, h.line)}) for h in everywhere)
         return FileResult(
             path=self.name,
             kernels=len(self.kernels),
@@ -80,7 +84,14 @@ class TranslatedFile:
             hazards=tuple(dict.fromkeys(everywhere)) if whole else self.outside,
             problem="does not parse: no kernel could be read" if self._broken_line else "",
             line=self._broken_line,
+            lines={} if whole else self._lines,
         )
+
+    @cached_property
+    def _lines(self) -> Mapping[int, int]:
+        """The original's line for each of the port's, where headers were added."""
+        ported, original = self.translation.text.split("\n"), self.source.text.split("\n")
+        return line_map(ported, original) if len(ported) != len(original) else {}
 
     @cached_property
     def _broken_line(self) -> int:

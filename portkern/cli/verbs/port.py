@@ -18,7 +18,7 @@ from portkern.cli import json_output
 from portkern.cli.config import Group, Names, names, quoted, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
-from portkern.port import emit_run, hazard, report, result, run
+from portkern.port import emit_run, hazard, report, result, run, sarif
 from portkern.port.request import PortRequest, Way
 from portkern.port.result import PortResult
 from portkern.port.translate import Style
@@ -44,7 +44,7 @@ _PRESETS = ("port_repair",)
 FREE = ("models", "prices", "budget")
 _LISTS = ("to", "include", "define")
 #: Free text, which Hydra wants in quotes.
-_TEXTS = ("path", "out", "case", "arguments", "reports", "run", "replay")
+_TEXTS = ("path", "out", "case", "arguments", "reports", "run", "replay", "sarif")
 
 
 @dataclass
@@ -75,6 +75,7 @@ class PortOptions:
     seed: int = 0
     cache: bool = True
     replay: str = ""
+    sarif: str = ""
     json: bool = False
 
 
@@ -84,11 +85,15 @@ def main(overrides: Sequence[str]) -> int:
         return _explain(options)
     request, folder = _requested(options)
     plan = _repair_plan(options)
+    if options.sarif and not Path(options.sarif).absolute().parent.is_dir():
+        raise ConfigError(f"Cannot write sarif={options.sarif}: its folder is not there; make it")
     with run_folder.writing(folder), _progress(options.json) as show:
         ported = run.run(request, folder, show, plan)
         if request.build:
             report.write(ported, folder)
     code = _exit_code(ported, request)
+    if options.sarif:
+        sarif.write(ported, Path(options.sarif), code)
     if options.json:
         json_output.show(result.document(ported) | {"folder": str(folder), "exit_code": code})
     else:

@@ -73,7 +73,7 @@ class Inheritance:
         self._before = {
             (ported.path.stem, line): (original.path.stem, before)
             for original, ported in pairs
-            for line, before in _line_map(
+            for line, before in line_map(
                 ported.text.splitlines(), original.text.splitlines()
             ).items()
         }
@@ -105,8 +105,8 @@ def _places(finding: Diagnostic) -> Iterator[_Place]:
         yield Path(file).stem, int(line)
 
 
-def _line_map(ported: Sequence[str], original: Sequence[str]) -> dict[int, int]:
-    """Lines that were changed correspond in their order."""
+def line_map(ported: Sequence[str], original: Sequence[str]) -> dict[int, int]:
+    """The original's line for each of the port's; those that changed correspond in their order."""
     lines: dict[int, int] = {}
     matcher = difflib.SequenceMatcher(None, ported, original, autojunk=False)
     for _, begin, end, other, last in matcher.get_opcodes():

@@ -1,0 +1,160 @@
+"""Findings as SARIF 2.1.0, which code hosting shows at the lines of a change.
+
+Names of files are relative: from the current folder where the library lies in it, else from the
+library's root. A stranger's text is text alone: what SARIF would read as a link or a placeholder is
+escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import quote
+
+from portkern.port.hazard import PITFALLS
+from portkern.port.kernel_port import NOT_ASKED, PROVEN, HazardLine
+from portkern.port.result import FileResult, KernelRow, PortResult
+from portkern.printable import printable
+from portkern.records import atomic_write
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_ROOT = "%SRCROOT%"
+#: Characters of a message; the whole of it stands in summary.json.
+_MOST = 2000
+_ESCAPED = str.maketrans({"\\": "\\\\", "[": "\\[", "]": "\\]", "{": "{{", "}": "}}"})
+#: What is said of kernels and files, beside the pitfalls: titles, and levels.
+_STATES: Mapping[str, tuple[str, str]] = {
+    "wrong": ("The port does something else than the original", "error"),
+    "needs a human": ("The port has what no rule can translate", "error"),
+    "needs hardware": ("The executor has no model of what the kernel uses", "warning"),
+    "not proven": ("Nothing showed that the port does what the original does", "warning"),
+    "not built": ("The port is not built for each target", "error"),
+    "not read": ("A file was not read", "error"),
+}
+
+
+@dataclass(frozen=True)
+class _Finding:
+    rule: str
+    level: str
+    message: str
+    path: str
+    line: int
+
+
+def write(result: PortResult, file: Path, exit_code: int) -> None:
+    text = json.dumps(document(result, exit_code), indent=2, allow_nan=False)
+    atomic_write.write(file, text + "\n")
+
+
+def document(result: PortResult, exit_code: int) -> dict[str, object]:
+    findings = list(dict.fromkeys(_at_original(_findings(result), result.files)))
+    rules = sorted({finding.rule for finding in findings})
+    driver = {
+        "name": "portkern",
+        "version": version("portkern"),
+        "rules": [_rule(rule) for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": exit_code in (0, 1), "exitCode": exit_code}],
+        "results": [_result(f, rules.index(f.rule), _prefix(result.root)) for f in findings],
+    }
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _findings(result: PortResult) -> Iterator[_Finding]:
+    for file in result.files:
+        yield from (_of_hazard(file.path, hazard) for hazard in file.hazards)
+        if file.problem:
+            yield _Finding("not read", _level("not read"), file.problem, file.path, file.line)
+    for row in result.rows:
+        yield from (_of_hazard(row.first.path, hazard) for hazard in row.hazards)
+        yield from _of_kernel(row)
+
+
+def _at_original(findings: Iterable[_Finding], files: Iterable[FileResult]) -> Iterator[_Finding]:
+    """At the lines of the files as they are before the port."""
+    lines = {file.path: file.lines for file in files}
+    for finding in findings:
+        line = lines.get(finding.path, {}).get(finding.line, finding.line)
+        yield replace(finding, line=line)
+
+
+def _of_hazard(path: str, hazard: HazardLine) -> _Finding:
+    return _Finding(hazard.code, hazard.severity, hazard.message, path, hazard.line)
+
+
+def _of_kernel(row: KernelRow) -> Iterator[_Finding]:
+    """What keeps it from being proven and built."""
+    if row.good:
+        return
+    rule = row.outcome if row.outcome not in (PROVEN, NOT_ASKED) else "not built"
+    message = f"kernel {row.first.kernel}: {row.why or row.outcome}"
+    yield _Finding(rule, _level(rule), message, row.first.path, row.first.line)
+
+
+def _level(rule: str) -> str:
+    return _STATES[rule][1] if rule in _STATES else "warning"
+
+
+def _rule(rule: str) -> dict[str, object]:
+    pitfall = PITFALLS.get(rule)
+    if pitfall is None:
+        title = _STATES[rule][0] if rule in _STATES else rule
+        return {
+            "id": _id(rule),
+            "shortDescription": {"text": _text([title])},
+            "defaultConfiguration": {"level": _level(rule)},
+        }
+    instead = ["instead of", *_indented(pitfall.bad), "write", *_indented(pitfall.good)]
+    return {
+        "id": rule,
+        "shortDescription": {"text": _text([pitfall.title])},
+        "fullDescription": {"text": _text([pitfall.why])},
+        "help": {"text": _text([pitfall.why, "", *instead])},
+        "defaultConfiguration": {"level": str(pitfall.severity)},
+    }
+
+
+def _indented(code: str) -> list[str]:
+    return [f"    {line}" for line in code.splitlines()]
+
+
+def _id(rule: str) -> str:
+    return rule.replace(" ", "-")
+
+
+def _result(finding: _Finding, index: int, prefix: str) -> dict[str, object]:
+    place: dict[str, object] = {
+        "artifactLocation": {
+            "uri": quote(os.fsencode(f"{prefix}{finding.path}")),
+            "uriBaseId": _ROOT,
+        }
+    }
+    if finding.line > 0:
+        place["region"] = {"startLine": finding.line}
+    return {
+        "ruleId": _id(finding.rule),
+        "ruleIndex": index,
+        "level": finding.level,
+        "message": {"text": _text([finding.message])},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _prefix(root: Path) -> str:
+    here = Path.cwd().resolve()
+    inside = root.resolve().relative_to(here).as_posix() if root.is_relative_to(here) else "."
+    return "" if inside == "." else f"{inside}/"
+
+
+def _text(lines: Iterable[str]) -> str:
+    text = "\n".join(printable(line) for line in lines)
+    shown = text if len(text) <= _MOST else f"{text[:_MOST]}…"
+    return shown.translate(_ESCAPED)
