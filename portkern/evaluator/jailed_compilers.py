@@ -81,7 +81,7 @@ class JailedCompilers:
     ) -> Path:
         """As :func:`portkern.simt.execute.build.build_program`, whose errors these are; notes for
         coverage are left beside ``out``."""
-        box = _prepared([source, *further], options)
+        box = _prepared(self._view, [source, *further], options)
         asked = BuildProgram(
             source.absolute(),
             tuple(path.absolute() for path in further),
@@ -103,7 +103,7 @@ class JailedCompilers:
 
     def extension(self, source: Path, options: CompileOptions) -> Sequence[tuple[str, str, str]]:
         """The functions of an extension of PyTorch: name, signature and description."""
-        box = _prepared([source], options)
+        box = _prepared(self._view, [source], options)
         asked = ListExtension(
             source.absolute(),
             options.target.name if options.target else "",
@@ -185,11 +185,12 @@ class JailedCompilers:
             self._idle.setdefault(reads, []).append(session)
 
 
-def _prepared(files: Sequence[Path], options: CompileOptions) -> Path:
+def _prepared(view: SourceView, files: Sequence[Path], options: CompileOptions) -> Path:
     """What all programs share is made outside, of portkern's own text; its folder."""
     box = runtime_library.ready()
     language = options.language or language_of(*files)
-    torch = language == "cuda" and any(runtime_library.TORCH.encode() in _bytes(f) for f in files)
+    read = dict.fromkeys([*files, *view.reached(files, options.search)])
+    torch = language == "cuda" and any(runtime_library.TORCH.encode() in _bytes(f) for f in read)
     box.headers(language, options.mode, torch=torch)
     return box.folder
 

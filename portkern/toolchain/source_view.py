@@ -65,6 +65,12 @@ class SourceView:
         """The files themselves and what they include, directly or not, where it is seen and in none
         of the ``whole`` folders: by the names by which a compiler looks for it, and where links
         lead to."""
+        seen = self.reached(files, search)
+        places = dict.fromkeys(place for file in seen for place in (file, file.resolve()))
+        return tuple(place for place in places if not self._is_in_whole(place))
+
+    def reached(self, files: Iterable[Path], search: Sequence[Path] = ()) -> tuple[Path, ...]:
+        """The same, those of the ``whole`` folders too, by the names by which they are found."""
         queue = [Path(os.path.abspath(file)) for file in files]  # noqa: PTH100
         seen: dict[Path, None] = {}
         while queue and len(seen) < _MOST_FILES:
@@ -74,8 +80,7 @@ class SourceView:
             seen[file] = None
             text = file.read_text(encoding="utf-8", errors="replace")
             queue += _named(text, file.parent, search)
-        places = dict.fromkeys(place for file in seen for place in (file, file.resolve()))
-        return tuple(place for place in places if not self._is_in_whole(place))
+        return tuple(seen)
 
     @cached_property
     def _real(self) -> tuple[list[Path], list[Path]]:
