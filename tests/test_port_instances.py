@@ -447,3 +447,42 @@ void run(float* x, int n) {
 )
 def test_an_instance_that_is_not_known_to_be_launched_is_a_guess(host: str, tmp_path: Path) -> None:
     assert all(is_guess for _, is_guess, _ in chosen(LAUNCHED + host, tmp_path))
+
+
+GATED = "template <typename scalar_t> __global__ void k(scalar_t* x, int n) { x[n] = 0; }\n"
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "expected"),
+    [
+        ("AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), ", ["double", "float"]),
+        (
+            "AT_DISPATCH_FLOATING_TYPES_AND2(at::ScalarType::Half, at::kBFloat16, x.dtype(), ",
+            ["double", "float", "at::Half", "at::BFloat16"],
+        ),
+        ("AT_DISPATCH_INTEGRAL_TYPES(t, ", ["uint8_t", "int8_t", "int", "int64_t", "int16_t"]),
+    ],
+)
+@pytest.mark.parametrize("launch", ["k<scalar_t><<<1, 32>>>(p, n);", "go<scalar_t>(p, n);"])
+def test_types_that_pytorch_dispatches_on_are_launched(
+    dispatch: str, expected: list[str], launch: str, tmp_path: Path
+) -> None:
+    handed_on = "template <typename T> void go(T* p, int n) { k<T><<<1, 32>>>(p, n); }\n"
+    text = GATED + (
+        (handed_on if launch.startswith("go") else "")
+        + f'void run(Tensor x, int t) {{ {dispatch}"run", ([&] {{ {launch} }})); }}\n'
+    )
+    assert instances(text, tmp_path) == [(name,) for name in expected]
+    texts = read(text, tmp_path)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list) and not any(one.is_guess for one in found)
+
+
+def test_what_a_dispatch_of_other_types_chooses_is_not_known(tmp_path: Path) -> None:
+    text = GATED + (
+        'void run(Tensor x) { AT_DISPATCH_COMPLEX_TYPES(x.dtype(), "run", [&] '
+        "{ k<scalar_t><<<1, 32>>>(p, n); }); }\n"
+    )
+    texts = read(text, tmp_path)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list) and all(one.is_guess for one in found)

@@ -76,7 +76,9 @@ class TranslatedFile:
         there is then; or only with those outside them."""
         everywhere = (_line(hazard) for seen in self.seen.values() for hazard in seen)
         if whole and self._lines:
-            everywhere = (h.model_copy(update={"line": self._lines.get(h.line, h.line)}) for h in everywhere)
+            everywhere = (
+                h.model_copy(update={"line": self._lines.get(h.line, h.line)}) for h in everywhere
+            )
         return FileResult(
             path=self.name,
             kernels=len(self.kernels),

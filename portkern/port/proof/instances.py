@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from portkern.cuda_source.source_map import Parameter, SourceMap
+from portkern.port.proof import dispatch
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
 
@@ -166,9 +167,9 @@ class Instances:
         """Constants that a macro around the token defines, of the name that it has or is given."""
         chosen: dict[str, list[str]] = {}
         for macro, arguments in self._around(at):
-            defined = self._constants_of(macro)
+            defined = dispatch.types_of(macro, list(arguments)) or self._constants_of(macro)
             for name in re.findall(r"[A-Za-z_]\w*", text):
-                parameter = arguments.get(name, name)
+                parameter = name if name in defined else arguments.get(name, name)
                 if name not in bound and parameter in defined:
                     chosen.setdefault(name, defined[parameter])
         return chosen
@@ -177,10 +178,11 @@ class Instances:
         """Uses of macros that the token is an argument of, and what parameter each argument is."""
         code, first = self._map.code, self._map.body(at)[0]
         for i in range(at - 1, max(first, 0), -1):
-            if code.text[i] in self._map.macros and code.text[i + 1] == "(":
+            known = code.text[i] in self._map.macros or dispatch.is_dispatch(code.text[i])
+            if known and code.text[i + 1] == "(":
                 if code.partner[i + 1] > at:
                     given = self._map.pieces(i + 2, code.partner[i + 1])
-                    names = self._parameters_of(code.text[i])
+                    names = self._parameters_of(code.text[i]) or given
                     yield code.text[i], dict(zip(given, names, strict=False))
 
     def _parameters_of(self, macro: str) -> tuple[str, ...]:
@@ -191,7 +193,8 @@ class Instances:
 
     def _constants_of(self, macro: str) -> dict[str, list[str]]:
         """``NAME = 64;`` in its body: all the values that each name has there."""
-        body = [token.text for token in self._map.macros[macro].body]
+        known = self._map.macros.get(macro)
+        body = [token.text for token in known.body] if known is not None else []
         values: dict[str, list[str]] = {}
         for i in range(len(body) - 3):
             if body[i + 1] == "=" and body[i + 3] == ";" and re.fullmatch(r"\w+", body[i + 2]):
