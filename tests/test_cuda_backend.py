@@ -237,18 +237,12 @@ def test_kernels_are_called_as_their_source_calls_them(symbol: str, name: str) -
     ids=["in parts of its keys", "in large tiles of queries"],
 )
 def test_attention_of_any_size_is_right(
-    request: pytest.FixtureRequest,
     backend: Backend,
     dtype: str,
     begins: dict[str, int],
     tmp_path: Path,
 ) -> None:
     """Both are for more work than the emulator does in a minute."""
-    if "PART_FROM" in begins and dtype == "float32":
-        # Since threads give way in every loop that has no count, the executor ends by SIGSEGV every
-        # other time at 131 keys of 72; without giving way, as before, it does not.
-        reason = "the executor crashes where threads give way in a loop; the cause is not known"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     op = ops.load("attention")
     sizes = [(1, 1, 203, 96), (1, 2, 140, 7), (1, 1, 131, 72), (1, 1, 70, 200), (1, 3, 1, 1)]
     workloads = [

@@ -343,6 +343,34 @@ def test_a_defect_is_reported_with_its_line_and_the_program_goes_on(
     assert outcome.status in (0, 1), outcome
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "int i = threadIdx.x; do { i = i * 5 + 1; } while (i & 0xfff); atomicAdd(x, 1);",
+        "while (atomicAdd(x, 0) < (int)blockIdx.x) {} __syncthreads();"
+        " if (threadIdx.x == 0) atomicAdd(x, 1);",
+    ],
+    ids=["compute", "wait for the block before"],
+)
+def test_stacks_of_blocks_that_give_way_leave_memory_to_others(run: Runner, body: str) -> None:
+    source = f"""
+        #include <sys/resource.h>
+        __global__ void k(int* x) {{ {body} }}
+        int main() {{
+            int *x = device<int>(1), *large, at;
+            rlimit most = {{1 << 30, 1 << 30}};
+            if (setrlimit(RLIMIT_DATA, &most)) return 2;
+            k<<<200, 128>>>(x);
+            if (cudaDeviceSynchronize() || cudaMalloc(&large, 300 << 20)) return 3;
+            cudaMemcpy(&at, x, 4, cudaMemcpyDeviceToHost);
+            printf("%d", at);
+        }}
+    """
+    outcome = run(source, ExecutorOptions(workers=2, limit_s=30.0))
+    assert outcome.output in ("25600", "200"), outcome
+    assert not outcome.findings
+
+
 @pytest.mark.parametrize("mode", ["fast", "check"])
 def test_a_local_array_may_be_as_large_as_on_a_gpu(run: Runner, mode: Mode) -> None:
     large = run(

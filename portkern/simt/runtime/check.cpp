@@ -883,6 +883,8 @@ void end_launch() {
     running = nullptr;
 }
 
+void forget(Context& c) { delete static_cast<BlockState*>(c.checker); }
+
 void begin_block(Context& c) {
     settle_all();
     if (!c.checker) c.checker = new BlockState;

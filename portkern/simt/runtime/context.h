@@ -59,6 +59,7 @@ struct Context : Block {
     uint64_t progress;    // what threads did other than come back to where they were
     uint64_t idle_since;  // `progress` when a thread gave way last
     unsigned idle;        // how often one did since then
+    bool computes;        // it stalled though its threads come to new states
     bool hopeless;        // no block gets anywhere: the thread that runs next says so
     unsigned head, tail;  // of `ring`, unwrapped: tail - head threads are ready
     unsigned first_turn, last_turn;  // of `turns`, unwrapped
@@ -129,6 +130,7 @@ void begin_launch(const Launch& launch);
 void end_launch();
 void begin_block(Context& c);
 void end_block(Context& c);
+void forget(Context& c);  // it is deleted
 void barrier(Context& c);
 void grid_barrier();
 void warp_sync(Context& c, unsigned warp, Mask present);

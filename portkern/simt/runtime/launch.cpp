@@ -51,8 +51,9 @@ thread_local Pool pool;
 
 // All blocks of a cooperative grid are begun at once: theirs are smaller where there are many.
 size_t stack_bytes_of(const Shape& shape) {
-    constexpr size_t all = (size_t)4 << 30, least = 64 << 10;
+    constexpr size_t least = 64 << 10;
     if (!shape.cooperative) return config.stack_bytes;
+    const size_t all = std::min((size_t)4 << 30, most_stacks());
     const size_t blocks = (size_t)shape.grid.x * shape.grid.y * shape.grid.z;
     const size_t threads = blocks * shape.block.x * shape.block.y * shape.block.z;
     size_t bytes = config.stack_bytes;
@@ -70,8 +71,12 @@ Context* take_context(const Shape& shape) {
         return c;
     }
     // A cooperative grid needs all its blocks at once: stacks for its threads only.
-    const bool many = shape.cooperative || !pool.free.empty();
-    return new_context(many ? threads : max_threads, stack_bytes);
+    const bool many = shape.cooperative || !pool.free.empty() ||
+                      max_threads * stack_bytes > most_stacks() / 2;
+    if (Context* c = new_context(many ? threads : max_threads, stack_bytes)) return c;
+    for (Context* c : pool.free) delete_context(c);  // they are too small
+    pool.free.clear();
+    return new_context(threads, stack_bytes);
 }
 
 // ---- one OS thread's share of a launch
@@ -115,6 +120,7 @@ struct Share {
     uint64_t first = 0, end = 0;         // block numbers taken and not begun
     uint64_t done = 0;
     Patience patience = {};
+    uint64_t computing = 0, turns = 0;  // of those resident; since the last was begun
     // Blocks are begun in order on every GPU: once those of another order wait for them, the lowest
     // come next.
     bool in_order = false;
@@ -170,11 +176,16 @@ struct Share {
         if (!c) return false;
         begin_block(*c, launch, next_number());
         ++first;
+        turns = 0;
         patience.begin();
         enter_block(*c);
-        if (c->phase == Phase::finished) finish(c);
-        else resident.push_back(c);
+        keep_or_finish(c);
         return true;
+    }
+    void keep_or_finish(Context* c) {
+        if (c->phase == Phase::finished) return finish(c);
+        computing += c->computes;
+        resident.push_back(c);
     }
 
     // Blocks that wait for others take turns; returns whether one of them was run.
@@ -184,10 +195,11 @@ struct Share {
             resident.pop_front();
             if (c->phase == Phase::stalled) {
                 const uint64_t before = c->progress;
+                ++turns;
+                computing -= c->computes;
                 resume_block(*c);
                 if (c->progress != before || c->phase != Phase::stalled) patience.begin();
-                if (c->phase == Phase::finished) finish(c);
-                else resident.push_back(c);
+                keep_or_finish(c);
                 return true;
             }
             resident.push_back(c);
@@ -208,9 +220,9 @@ struct Share {
                 finish(c);
                 continue;
             }
+            computing -= c->computes;
             resume_block(*c);
-            if (c->phase == Phase::finished) finish(c);
-            else resident.push_back(c);
+            keep_or_finish(c);
         }
     }
 
@@ -221,6 +233,12 @@ struct Share {
         const dim3 b = launch.shape.block;
         const uint64_t here = most_threads / ((uint64_t)b.x * b.y * b.z);
         return more() && (!in_order || most < std::min(residents(launch), here));
+    }
+    // Each that has begun needs stacks. One that computes ends without others, unless what changes
+    // in it only counts how often it has looked.
+    bool may_end_without_more() const {
+        constexpr uint64_t looks = 8;
+        return computing && turns < looks * resident.size() && !launch.shape.cooperative;
     }
     bool gets_nowhere(size_t most) {
         if (!launch.alone || resident.empty()) return false;
@@ -253,7 +271,7 @@ struct Share {
                     tell_why();
                 }
             }
-            if (resident.size() < most && more()) {
+            if (resident.size() < most && !may_end_without_more() && more()) {
                 if (begin()) continue;
                 if (!resident.empty() && !launch.shape.cooperative) {
                     most = resident.size();  // those that have stacks end first

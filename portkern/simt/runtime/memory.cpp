@@ -4,6 +4,7 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -273,10 +274,20 @@ void describe_address(const void* p, char* text, size_t size) {
 
 // ---- stacks
 
+size_t most_stacks() {
+    rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) || limit.rlim_cur == RLIM_INFINITY) return ~size_t{0};
+    return limit.rlim_cur / 2 / (size_t)std::max(config.workers, 1);
+}
+
+static thread_local size_t all_stacks;  // which this OS thread has mapped
+
 char* map_stacks(Context& c) {
     const size_t bytes = c.stack_bytes * c.stack_count;
+    if (all_stacks && all_stacks + bytes > most_stacks()) return nullptr;
     char* at = map_pages(bytes, MAP_NORESERVE);
     if (!at) return nullptr;
+    all_stacks += bytes;
     // Each guard splits a mapping, of which a process may have 65,530.
     static unsigned guards;
     if (guards + c.stack_count < 16384)
@@ -288,9 +299,11 @@ char* map_stacks(Context& c) {
 }
 
 void unmap_stacks(Context& c) {
+    if (!c.stacks) return;
     std::lock_guard<std::mutex> guard(lock);
     drop_region(region_of(c.stacks));
     munmap(c.stacks, c.stack_bytes * c.stack_count);
+    all_stacks -= c.stack_bytes * c.stack_count;
 }
 
 // ---- shared memory
@@ -304,6 +317,7 @@ char* map_shared() {
 }
 
 void unmap_shared(char* p) {
+    if (!p) return;
     std::lock_guard<std::mutex> guard(lock);
     drop_region(region_of(p));
     munmap(p, shared_arena);

@@ -86,7 +86,10 @@ struct DeviceWork {
 
 struct Context;
 struct Slots;
-char* map_stacks(Context& c);
+// Bytes of the stacks of one OS thread's blocks. Whether they are used or not, they count against
+// RLIMIT_DATA: half of it is for buffers, for checkers, and for whoever else is in the process.
+size_t most_stacks();
+char* map_stacks(Context& c);  // null where there is no room
 void unmap_stacks(Context& c);
 char* map_shared();
 void unmap_shared(char* p);

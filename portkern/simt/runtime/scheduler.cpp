@@ -831,8 +831,10 @@ void spin() {
     c.idle = c.progress == c.idle_since ? c.idle + 1 : 0;
     c.idle_since = c.progress;
     c.warps[f.warp].priority = --c.lowest;  // whoever polls goes behind those it waits for
-    const bool all_wait = c.idle >= 2 * (c.tail - c.head) && c.started == c.threads;
+    const bool all_wait =
+        c.idle > 0 && c.idle >= 2 * (c.tail - c.head) && c.started == c.threads;
     if (all_wait || ++c.spins > 4 * c.threads) {  // only another block can help
+        c.computes = !all_wait;
         c.spins = c.idle = 0;
         c.phase = Phase::stalled;
         c.stalled = &f;
@@ -885,7 +887,10 @@ Context* new_context(unsigned threads, size_t stack_bytes) {
     c->stack_count = threads;
     c->stacks = map_stacks(*c);
     c->shared = map_shared();
-    if (!c->stacks || !c->shared) return nullptr;
+    if (!c->stacks || !c->shared) {
+        delete_context(c);
+        return nullptr;
+    }
     free_all_stacks(*c);
     return c;
 }
@@ -894,6 +899,7 @@ void delete_context(Context* c) {
     unmap_stacks(*c);
     unmap_shared(c->shared);
     free_slots(c->slots);
+    check::forget(*c);
     munmap(c, sizeof(Context));
 }
 
@@ -909,7 +915,7 @@ void begin_block(Context& c, Launch& launch, uint64_t number) {
     c.layout = launch.layout;
     c.exited = c.waiting = c.head = c.tail = c.named_waiting = c.spins = 0;
     c.started = 1;
-    c.grid = c.hopeless = false;
+    c.grid = c.hopeless = c.computes = false;
     c.progress = c.idle_since = c.idle = 0;
     memset(c.states, 0, c.threads * sizeof c.states[0]);
     memset(c.depth, 0, c.threads * sizeof c.depth[0]);
@@ -951,6 +957,7 @@ void resume_block(Context& c) {
         next = pop_ready(c);
     }
     c.stalled = nullptr;
+    c.computes = false;
     c.phase = Phase::running;
     switch_threads(turn_of(c, &c.main, *next));
     block = nullptr;
