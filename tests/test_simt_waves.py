@@ -5,6 +5,7 @@ What ends on a GPU whose lanes progress one by one is known by running it there.
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -264,24 +265,51 @@ __global__ void rounds(int* x) {
     else x[u + 1] = noted(x, -sum);
   }
 }
-int main() {
+__device__ int part(int* x, int lane, int u, int sum) {
+  if (lane > 0) return 0;
+  if (u < 3) x[u + 1] = noted(x, sum);
+  else x[u + 1] = noted(x, -sum);
+  return 1;
+}
+__device__ void each(int* x, int lane, int u, int sum) {
+  while (lane > 0) return;
+  for (int i = 3; late(i + 10); --i) {
+    if (i != u) continue;
+    x[u + 1] = u < 3 ? sum : -sum;
+    if (noted(x, 1) > 9) return;
+  }
+}
+__global__ void calls(int* x) {
+  int lane = threadIdx.x % warpSize;
+  for (int u = 0; u < 4; ++u) part(x, lane, u, all_of(lane + u));
+}
+__global__ void procedures(int* x) {
+  int lane = threadIdx.x % warpSize;
+  for (int u = 0; u < 4; ++u) each(x, lane, u, all_of(lane + u));
+}
+int main(int, char** argv) {
   int *x, y[5] = {};
   hipMalloc(&x, sizeof(y));
   hipMemset(x, 0, sizeof(y));
-  rounds<<<1, 64>>>(x);
+  auto kernel = *argv[1] == 'r' ? rounds : *argv[1] == 'c' ? calls : procedures;
+  kernel<<<1, 64>>>(x);
   hipMemcpy(y, x, sizeof(y), hipMemcpyDeviceToHost);
   printf("%d %d %d %d %d", y[0], y[1], y[2], y[3], y[4]);
 }
 """
 
 
-def test_a_round_of_a_loop_ends_for_all_lanes_before_the_next(tmp_path: Path) -> None:
+def test_a_round_of_a_loop_or_a_call_ends_for_all_lanes_before_what_is_next(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "rounds.hip").write_text(ROUNDS, encoding="utf-8")
     at = target.load("gfx942")
     options = build.CompileOptions(target=at, language="hip")
     made = build.build_program(tmp_path / "rounds.hip", tmp_path / "rounds", options)
-    for order in ORDERS:
+    for order, kernel in product(ORDERS, ("rounds", "calls", "procedures")):
         how = ExecutorOptions(order=order, limit_s=20)
-        outcome = program.run(made, how, target=at, language="hip", timeout_s=60)
-        assert outcome.output == "4 2016 2080 2144 -2208", (order, outcome)
+        outcome = program.run(
+            made, how, target=at, language="hip", timeout_s=60, arguments=[kernel]
+        )
+        assert outcome.output == "4 2016 2080 2144 -2208", (order, kernel, outcome)
         assert not outcome.findings

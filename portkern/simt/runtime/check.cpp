@@ -63,6 +63,12 @@ struct Thread {
     bool fenced = false;
     Scope fence = Scope::block;
     Acquired acquired;
+    struct {
+        const void* at = nullptr;  // null: it has acquired more since
+        uint32_t stamp;
+        uint16_t clock;
+        Scope scope;
+    } released;  // last
 };
 
 struct WarpClocks {
@@ -558,19 +564,28 @@ void acquire(Context& c, BlockState& b, const Access& a) {
     if (found == locations.end()) return;
     const Release* r = found->second;
     if (r->owner != b.number && (r->scope == Scope::block || a.scope == Scope::block)) return;
-    b.threads[c.rank].acquired[a.at] = r;
+    Thread& t = b.threads[c.rank];
+    const Release*& known = t.acquired[a.at];
+    if (known != r && t.released.at != a.at) t.released.at = nullptr;
+    known = r;
 }
 
 void release(Context& c, BlockState& b, const Access& a) {
     Thread& t = b.threads[c.rank];
     if (!t.fenced) return;
+    // One that polls by atomics has released all there already, to whoever reads what is newest.
+    const Scope scope = std::min(a.atomic ? a.scope : Scope::system, t.fence);
+    const auto& last = t.released;
+    if (last.at == a.at && last.stamp == b.stamp && last.clock == t.clock && last.scope == scope)
+        return;
+    t.released = {a.at, b.stamp, t.clock, scope};
     const unsigned w = (unsigned)warpSize, warp = c.rank / w;
     Release* r = new Release;
     r->owner = b.number;
     r->stamp = b.stamp;
     r->thread = (uint16_t)c.rank;
     r->clock = (uint16_t)(t.clock);
-    r->scope = std::min(a.atomic ? a.scope : Scope::system, t.fence);
+    r->scope = scope;
     for (unsigned l = 0; l < w; ++l) r->lanes[l] = known_of(b, warp, c.rank % w, l);
     if (const uint16_t* seen = seen_by(b, c.rank)) r->seen.assign(seen, seen + b.seen_row);
     auto found = locations.find(a.at);
@@ -894,6 +909,7 @@ void begin_block(Context& c) {
     for (unsigned i = 0; i < c.threads; ++i) {
         Thread& t = b.threads[i];
         t.clock = 0;
+        t.released.at = nullptr;
         t.fenced = false;
         if (!t.acquired.empty()) t.acquired.clear();
     }
@@ -981,6 +997,7 @@ static void bring(Context& c, BlockState& b, Meeting& m, unsigned rank) {
 static void take_along(BlockState& b, const Meeting& m, unsigned rank) {
     join(seen_by(b, rank), m.seen.data(), b.seen_row);
     for (auto& [at, r] : m.acquired) b.threads[rank].acquired[at] = r;
+    b.threads[rank].released.at = nullptr;
 }
 
 void named_arrive(Context& c, unsigned id, const Fiber& f) {

@@ -124,6 +124,7 @@ struct Share {
     // Blocks are begun in order on every GPU: once those of another order wait for them, the lowest
     // come next.
     bool in_order = false;
+    bool exhausted = false;  // there is no memory for more stacks
     std::vector<bool> begun = {};
     uint64_t lowest = 0;
 
@@ -232,7 +233,7 @@ struct Share {
         constexpr uint64_t most_threads = 1 << 16;
         const dim3 b = launch.shape.block;
         const uint64_t here = most_threads / ((uint64_t)b.x * b.y * b.z);
-        return more() && (!in_order || most < std::min(residents(launch), here));
+        return more() && !exhausted && (!in_order || most < std::min(residents(launch), here));
     }
     // Each that has begun needs stacks. One that computes ends without others, unless what changes
     // in it only counts how often it has looked.
@@ -245,10 +246,13 @@ struct Share {
         return patience.is_over(resident.size(), has_room(most) ? 0.02 : 0.3);
     }
     void tell_why() {
-        if (more() && launch.blocks <= residents(launch))
+        if (more() && launch.blocks <= residents(launch)) {  // a device would have room
             report(401, Place(launch.call.at), Place(),
                    "no memory for the stacks of all %llu blocks, which wait for each other",
                    (unsigned long long)launch.blocks);
+            launch.failed = true;
+            return;
+        }
         Context* told = nullptr;
         unsigned in_it;
         for (Context* c : resident)
@@ -275,6 +279,7 @@ struct Share {
                 if (begin()) continue;
                 if (!resident.empty() && !launch.shape.cooperative) {
                     most = resident.size();  // those that have stacks end first
+                    exhausted = true;
                     continue;
                 }
                 report(401, Place(launch.call.at), Place(),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from portkern.cuda_source.lexer import ELSES, IFS, Kind, SourceCode
 from portkern.simt.translate.edit import SourceDraft
+from portkern.simt.translate.survey import SourceFunction
 
 LOOPS = frozenset(["while", "do", "for"])
 STATEMENTS = LOOPS | {"if", "switch"}
@@ -59,6 +60,27 @@ def rewrite_statement(draft: SourceDraft, i: int) -> None:
         for which, part in enumerate(parts):
             _begin(draft, part, f"{_HERE}.branch({which});")
     draft.insert_after(end, " }")
+
+
+def rewrite_function(draft: SourceDraft, function: SourceFunction) -> None:
+    """Mark the body of a function that some lanes may return from while others wait in it. A kernel
+    they leave for good."""
+    code, body = draft.code, function.body
+    inside = range(body + 1, code.partner[body])
+    head = code.outside_directives(function.head, body)
+    is_kernel = any("__global__" in draft.world.stands_for(word) for word in head)
+    if not draft.world.waits or is_kernel or draft.is_constant(body):
+        return
+    if not inside or not _is_whole(code, inside.start, inside.stop):
+        return
+    if _returns_early(code, inside) and _may_wait(code, inside):
+        draft.insert_after(body, f" ::simt::Statement {_HERE};")
+
+
+def _returns_early(code: SourceCode, inside: range) -> bool:
+    """Whether a ``return`` is not the last statement."""
+    returns = (j for j in inside if code.text[j] == "return")
+    return any(_statement_end(code, j, inside.stop) != inside.stop - 1 for j in returns)
 
 
 def _begin(draft: SourceDraft, part: tuple[int, int], text: str) -> None:

@@ -24,7 +24,12 @@ from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
 from portkern.simt.translate.launches import rewrite_chevrons, rewrite_ggl
-from portkern.simt.translate.reconvergence import STATEMENTS, WAITS, rewrite_statement
+from portkern.simt.translate.reconvergence import (
+    STATEMENTS,
+    WAITS,
+    rewrite_function,
+    rewrite_statement,
+)
 from portkern.simt.translate.shared_memory import rewrite_shared
 from portkern.simt.translate.shuffle_loops import rewrite_shuffles
 from portkern.simt.translate.survey import ASM, Survey, World
@@ -81,6 +86,8 @@ def _rewrite(
     for i in survey.places:
         if i >= done:
             done = max(done, _construct(draft, i, library))
+    for function in survey.functions:
+        rewrite_function(draft, function)
     _share(draft, survey)
     return Rewritten(f"#line 1 {literal(name)}\n{draft.render()}", tuple(draft.diagnostics))
 
