@@ -62,9 +62,9 @@ ADVICE = {
 PLACES = [
     (backend, language, place)
     for backend in registry.names()
-    for language in registry.load(backend).languages.values()
     for place in target.names()
     if registry.load(backend).supports(target.load(place))
+    for language in registry.load(backend).languages_on(target.load(place))
 ]
 
 
@@ -202,7 +202,8 @@ WORDS = {
     "readfirstlane": {"hip"},
     "ldmatrix": {"cuda"},
     "__builtin_amdgcn_mfma": {"hip"},
-    "jnp.dot": {"pallas"},
+    "jnp.dot": {"pallas", "pallas-tpu"},
+    "VMEM": {"pallas-tpu"},
     "work-items per work-group": {"opencl"},
     "portable.h": set[str](),
 }

@@ -48,7 +48,7 @@ PLACES = {
     "triton": ("h200", "gfx942"),
     "cpu": ("x86_64",),
     "opencl": ("opencl_generic",),
-    "pallas": ("x86_64", "sm_90"),
+    "pallas": ("x86_64", "sm_90", "tpu_v5e"),
 }
 #: Without scalars and with one.
 OPS = ("relu", "layernorm")
@@ -63,7 +63,7 @@ def _tasks() -> Iterator[Task]:
     for name, places in PLACES.items():
         backend = registry.load(name)
         for place in places:
-            for language in backend.languages.values():
+            for language in backend.languages_on(target.load(place)):
                 yield from (task(op, name, place, language) for op in OPS)
 
 
@@ -73,7 +73,7 @@ def task(op: str = "relu", backend: str = "cuda", place: str = "h200", language:
         made,
         target.load(place),
         loaded,
-        language or next(iter(loaded.languages.values())),
+        language or loaded.language_on(target.load(place)),
         "float32",
         {name: made.workloads[name] for name in ("ci", "typical")},
         Constraints(advice=("prefer one pass",)),

@@ -242,8 +242,10 @@ def write_constraints(torch: Torch) -> Path:
 
 
 def wanted_extras(torch: Torch) -> list[str]:
-    """The parts of ``[all]``, and ``dev``.
+    """The parts of ``[all]``, ``tpu`` and ``dev``.
 
+    libtpu is 137 MB to fetch and its terms are Google Cloud's: who installs portkern asks for it by
+    name, and whoever tests it has it, as what only a compiler says is tested with one.
     ROCm's and XPU's torch bring triton under another name; PyPI's would overwrite its files.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -251,7 +253,7 @@ def wanted_extras(torch: Torch) -> list[str]:
     extras = everything.removeprefix("portkern[").removesuffix("]").split(",")
     if torch.triton not in (None, "triton"):
         extras = [{"hip": "clang"}.get(extra, extra) for extra in extras if extra != "triton"]
-    return [*extras, "dev"]
+    return [*extras, "tpu", "dev"]
 
 
 def install(installers: Sequence[Installer], extras: list[str], constraints: Path) -> list[str]:

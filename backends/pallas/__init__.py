@@ -1,8 +1,10 @@
-"""JAX's Pallas through its Triton lowering, run on a GPU or in Pallas' interpret mode."""
+"""JAX's Pallas. Its Triton lowering is for GPUs, and runs on one or as on one; Mosaic is for TPUs,
+compiled by libtpu and run in TPU interpret mode. The target says which of the two it is."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,10 +23,14 @@ from portkern.spec.backend import (
     Venue,
     Venues,
 )
+from portkern.spec.candidate import Candidate
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
 from portkern.toolchain import host, returned
 from portkern.toolchain.run_tool import package_version
+
+from . import mosaic_tpu
+from .interpreter import Findings
 
 if TYPE_CHECKING:
     import jax
@@ -36,9 +42,19 @@ PLUGINS = {
 }
 
 
+#: The dialect of kernels for TPUs, and how its sources are known: by what they import.
+TPU = "pallas-tpu"
+_OF_TPU = re.compile(
+    r"^\s*(from\s+jax\.experimental\.pallas\s+import\s+\(?[\w\s,]*\btpu\b"
+    r"|(from|import)\s+jax\.experimental\.pallas\.tpu\b)",
+    re.MULTILINE,
+)
+
+
 class PallasBackend(Backend):
     name = "pallas"
     languages: ClassVar = {".py": "pallas"}
+    dialects: ClassVar[Mapping[str, tuple[str, str]]] = {"google": (TPU, "portkern.backends.tpu")}
     usual_target = "sm_90"
     marks: ClassVar[tuple[str, ...]] = ("jax",)
     turns: ClassVar[Mapping[str, str]] = {
@@ -52,7 +68,16 @@ class PallasBackend(Backend):
     style: ClassVar[Literal["return"]] = "return"
 
     def supports(self, target: Target) -> bool:
-        return target.vendor in PLUGINS
+        return target.vendor in (*PLUGINS, "google")
+
+    def language_of(self, suffix: str, source: str) -> str:
+        language = super().language_of(suffix, source)
+        return TPU if _OF_TPU.search(source) else language
+
+    def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
+        if candidate.language == TPU and dtype == "float16":
+            return Missing("a TPU has no float16: Mosaic loads no vectors of it")
+        return super().accepts(candidate, dtype)
 
     def probe(self, target: Target) -> Ready | Missing:
         versions = {name: package_version(name) for name in ("jax", "jaxlib")}
@@ -60,13 +85,19 @@ class PallasBackend(Backend):
         if absent:
             return Missing(f"no {absent[0]}", "pip install 'portkern[pallas]'")
         plugins = {name: package_version(name) for name in PLUGINS.get(target.vendor, ())}
-        triton = {"triton": package_version("triton")}
-        return Ready({k: v for k, v in (versions | plugins | triton).items() if v})
+        compiler = "libtpu" if target.vendor == "google" else "triton"
+        found = versions | plugins | {compiler: package_version(compiler)}
+        return Ready({k: v for k, v in found.items() if v})
+
+    def environment(self, target: Target) -> Mapping[str, str]:
+        return mosaic_tpu.ENVIRONMENT if target.vendor == "google" else {}
 
     def venues(self, target: Target) -> Venues:
         ready = self.probe(target)
         if isinstance(ready, Missing):
             return Venues(ready, ready)
+        if target.vendor == "google":
+            return Venues(Missing(f"no {target.name} here"), mosaic_tpu.EMULATOR)
         emulator = Venue("emulator", "Pallas interpret mode", environment={"JAX_PLATFORMS": "cpu"})
         return Venues(_hardware(target), emulator)
 
@@ -83,6 +114,8 @@ class PallasBackend(Backend):
 
         try:
             entry = import_entry(source, request.candidate.entry)
+            if request.target.vendor == "google":
+                return mosaic_tpu.build(entry, request, source, workdir)
             modules = lower(entry, request, workdir)
         except BuildError:
             raise
@@ -105,23 +138,21 @@ class PallasBackend(Backend):
 
         from ..triton.candidate import import_entry
         from .device import JaxDevice
-        from .interpreter import Findings, install
 
-        emulated = venue.kind == "emulator"
-        findings = Findings()
+        emulated, on_tpu = venue.kind == "emulator", request.target.vendor == "google"
+        findings = mosaic_tpu.Findings(artifact.path.name) if on_tpu else Findings()
         if emulated:
-            install(findings)
+            findings.install()
         wide = any(output.dtype == "int64" for output in request.signature.outputs)
         device = JaxDevice(venue.device, widens=wide)
         entry = import_entry(artifact.path, request.candidate.entry)
         function = jax.jit(
-            partial(entry, interpret=emulated),
+            partial(entry, interpret=findings.interpret if emulated else False),
             static_argnames=[scalar.name for scalar in request.signature.scalars],
         )
 
         def launch(call: Call) -> Sequence[jax.Array]:
-            findings.clear()
-            result = function(*call.inputs, **call.scalars)
+            result = findings.call(lambda: function(*call.inputs, **call.scalars))
             outputs = returned.outputs(
                 result, request, call.dims, kind=jax.Array, called="jax.Array"
             )

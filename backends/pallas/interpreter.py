@@ -51,6 +51,22 @@ class Findings:
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     first: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
 
+    #: What a kernel's entry is told.
+    interpret = True
+
+    def install(self) -> None:
+        """Have jax run every ``pallas_call`` in interpret mode here. Raises ImportError where the
+        installed jax is made otherwise."""
+        from jax._src.pallas import hlo_interpreter
+
+        if not hasattr(hlo_interpreter, "pallas_call_hlo_interpret"):
+            raise ImportError("jax has no pallas_call_hlo_interpret")
+        hlo_interpreter.pallas_call_hlo_interpret = partial(_interpret, self)
+
+    def call(self, kernel: Callable[[], object]) -> object:
+        self.clear()
+        return kernel()
+
     def clear(self) -> None:
         self.counts.clear()
         self.first.clear()
@@ -94,16 +110,6 @@ class Memory(NamedTuple):
 class State(NamedTuple):
     memories: tuple[Memory, ...]
     counted: jax.Array  # a row for each site
-
-
-def install(findings: Findings) -> None:
-    """Have jax run every ``pallas_call`` in interpret mode here. Raises ImportError where the
-    installed jax is made otherwise."""
-    from jax._src.pallas import hlo_interpreter
-
-    if not hasattr(hlo_interpreter, "pallas_call_hlo_interpret"):
-        raise ImportError("jax has no pallas_call_hlo_interpret")
-    hlo_interpreter.pallas_call_hlo_interpret = partial(_interpret, findings)
 
 
 def _interpret(findings: Findings, *args: Value, **params: Any) -> Sequence[Value]:

@@ -12,8 +12,8 @@ from portkern.spec.op import PRECISIONS, Workload
 from portkern.spec.target import MatrixInstruction, Target
 
 #: Limits of a target that say how it combines others, which a kernel's author cannot act on.
-_NOT_TOLD = ("vendor", "unit")
-_UNITS = {"nvidia": "SM", "amd": "CU"}
+_NOT_TOLD = ("vendor", "unit", "device_kind", "topology")
+_UNITS = {"nvidia": "SM", "amd": "CU", "google": "TensorCore"}
 #: As instruction sets call them.
 _DTYPES = {
     "float64": "f64",

@@ -50,8 +50,9 @@ class Task:
     others: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.language not in self.backend.languages.values():
-            raise no_such("language", self.language, self.backend.languages.values())
+        known = self.backend.languages_on(self.target)
+        if self.language not in known:
+            raise no_such("language", self.language, known)
         if self.start is not None:
             _startable(self.start, self)
 
@@ -63,7 +64,8 @@ class Task:
     @property
     def suffix(self) -> str:
         """With its dot."""
-        return next(s for s, name in self.backend.languages.items() if name == self.language)
+        known = self.backend.languages
+        return next((s for s, name in known.items() if name == self.language), next(iter(known)))
 
     @cached_property
     def guide(self) -> str:

@@ -116,11 +116,7 @@ class Cell:
 
     @property
     def language(self) -> str:
-        return (
-            self.candidate.language
-            if self.candidate
-            else next(iter(self.backend.languages.values()))
-        )
+        return self.candidate.language if self.candidate else self.backend.language_on(self.target)
 
     @property
     def ready(self) -> Ready | Missing:
@@ -149,9 +145,12 @@ class Cell:
             return Verdict.UNSUPPORTED, self.absent or reason
         if self.dtype not in self.op.dtypes:
             return Verdict.UNSUPPORTED, f"{self.op.name} has no {self.dtype} form"
-        accepted = self.backend.accepts(self.candidate, self.dtype)
-        if isinstance(accepted, Missing):
-            return Verdict.UNSUPPORTED, str(accepted)
+        for accepted in (
+            self.backend.fits(self.candidate, self.target),
+            self.backend.accepts(self.candidate, self.dtype),
+        ):
+            if isinstance(accepted, Missing):
+                return Verdict.UNSUPPORTED, str(accepted)
         module = self.op.signature.module
         if self.candidate.style == "module" and module:
             shapes = {tensor.name: tensor.shape for tensor in self.op.signature.inputs}
@@ -344,12 +343,13 @@ class Selection:
 
     def _of(self, op: Op, backend: Backend, targets: Sequence[Target]) -> Iterator[Cell]:
         own = self.kernels
-        if own is None and op.definition:
-            kernels: Sequence[Candidate | None] = [None]  # what ships for its name is another's
-        else:
-            kernels = (own or catalogue).candidates(op.name, backend) or [None]
+        given = own.candidates(op.name, backend) if own else []
         absent = f"{own.name} has no {backend.name} kernel for {op.name}" if own else ""
         for where in targets:
+            # what ships for the name of a definition is another's
+            ships = own is None and not op.definition
+            shipped = catalogue.candidates(op.name, backend, where) if ships else given
+            kernels: Sequence[Candidate | None] = shipped or [None]
             for candidate in kernels:
                 for dtype in _expand(self.dtypes, {"all": FLOATS}):
                     if dtype not in ITEMSIZE:

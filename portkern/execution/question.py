@@ -10,7 +10,7 @@ from portkern.cells.selection import Cell
 from portkern.execution.plan import Plan
 from portkern.execution.planned_cell import PlannedCell
 from portkern.records.record import Record
-from portkern.spec import registry
+from portkern.spec import registry, target
 from portkern.spec.op import Scalar
 
 
@@ -73,7 +73,7 @@ class Question(NamedTuple):
             _sorted(workload.scalars),
             cell.dtype,
             cell.backend,
-            kernel.language if kernel else next(iter(backend.languages.values())),
+            kernel.language if kernel else backend.language_on(target.load(cell.target)),
             cell.target,
             kernel.digest if kernel else "",
             kernel.variant if kernel else "",

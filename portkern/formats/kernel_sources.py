@@ -14,6 +14,7 @@ from portkern.records import source_store
 from portkern.records.record import Record
 from portkern.records.source_store import SourceStore
 from portkern.spec import catalogue, registry
+from portkern.spec import target as targets
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate, Style
 from portkern.spec.foreign_text import json_value
@@ -69,7 +70,7 @@ class KernelSources:
     def _candidates(self, record: Record, backend: Backend) -> Iterator[Candidate]:
         known = [c for c in self.given if (c.op, c.backend) == (record.op, record.backend)]
         with suppress(ConfigError):
-            known += catalogue.candidates(record.op, backend)
+            known += catalogue.candidates(record.op, backend, targets.load(record.target))
         for candidate in known:
             yield from _settings(candidate)
         for attempt in self._attempted():

@@ -34,6 +34,7 @@ _SUFFIX = {
     "hip": ".hip",
     "triton": ".py",
     "pallas": ".py",
+    "pallas-tpu": ".py",
     "numba": ".py",
     "opencl": ".py",
     "torch-cuda": ".py",

@@ -268,7 +268,10 @@ EXTENSION_LOADERS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_e
 #: What makes a function a kernel: as decorator, or called with the function.
 KERNEL_MAKERS = {
     "triton": ("triton.jit", "triton.experimental.gluon.jit"),
-    "pallas": ("jax.experimental.pallas.pallas_call", "jax.experimental.pallas.kernel"),
+    **dict.fromkeys(
+        ("pallas", "pallas-tpu"),
+        ("jax.experimental.pallas.pallas_call", "jax.experimental.pallas.kernel"),
+    ),
     "numba": (
         "numba.njit", "numba.jit", "numba.vectorize", "numba.guvectorize", "numba.stencil",
         "numba.cuda.jit", "numba.cfunc", "numba.generated_jit",

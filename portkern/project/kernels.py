@@ -229,7 +229,7 @@ def _candidate(
     if sources.is_module(file, text):
         made = catalogue.of_module(text, op=name.op, backend=backend, author=author)
         return replace(made, variant=name.variant)
-    language = languages_of(backend)[file.suffix]
+    language = backend.language_of(file.suffix, text)
     if entry.style == "return" and file.suffix != ".py":
         raise ConfigError("a C function takes its outputs; style is dps, got return")
     beside = _companions(file, text, language, backend, item, settings)

@@ -121,6 +121,7 @@ class BuildResources(Part):
     sgprs: int | None = None
     spills: int | None = None
     shared_bytes: int | None = None
+    vmem_bytes: int | None = None  # of a TPU
     threads: int | None = None
     occupancy: float | None = None
 

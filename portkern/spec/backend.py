@@ -104,6 +104,7 @@ class Resources:
     ``sgprs`` per wave. ``spills``: bytes stored and loaded per thread; on AMD VGPRs
     spilled, or a quarter of the scratch bytes where those are more.
     ``shared_bytes``: static shared memory or LDS per block. ``threads``: per block, when fixed.
+    ``vmem_bytes``: of a TPU's vector memory, blocks and scratch as they are buffered.
     """
 
     kernel: str
@@ -113,6 +114,7 @@ class Resources:
     spills: int | None = None
     shared_bytes: int | None = None
     threads: int | None = None
+    vmem_bytes: int | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Resources:
@@ -254,6 +256,9 @@ class Backend(ABC):
     #: Packages with kernels that it shares with other backends, and what suffixes mean to it there,
     #: e.g. ``{"portkern.backends.gpu": {".cu": "hip"}}``.
     shared: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    #: Vendors whose targets take another language in files of the same suffix: what it is called,
+    #: and the package of the kernels that ship in it.
+    dialects: ClassVar[Mapping[str, tuple[str, str]]] = {}
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.
@@ -359,6 +364,28 @@ class Backend(ABC):
         taken += [t.name for t in signature.outputs] if self.style == "dps" else []
         taken += [f"{s.name}={s.default}" for s in signature.scalars]
         return f"def {signature.name}({', '.join(taken)}):"
+
+    def languages_on(self, target: Target) -> list[str]:
+        """The languages that kernels for a target are written in; the first where none is named."""
+        if target.vendor in self.dialects:
+            return [self.dialects[target.vendor][0]]
+        return list(self.languages.values())
+
+    def language_on(self, target: Target) -> str:
+        return self.languages_on(target)[0]
+
+    def language_of(self, suffix: str, source: str) -> str:
+        """The language of a file. Raises KeyError for a suffix that the backend does not read."""
+        known = [*self.shared.values(), self.languages]
+        return {end: language for ends in known for end, language in ends.items()}[suffix]
+
+    def fits(self, candidate: Candidate, target: Target) -> bool | Missing:
+        """Whether a kernel is in a language that ``target`` takes, or why it is not."""
+        foreign = {language for language, _ in self.dialects.values()}
+        wanted = self.language_on(target)
+        if candidate.language == wanted or not ({candidate.language, wanted} & foreign):
+            return True
+        return Missing(f"{target.name} takes {wanted}, and this kernel is in {candidate.language}")
 
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
         """Whether this language can express ``dtype`` at all; :class:`Missing` says why not."""

@@ -13,6 +13,7 @@ from portkern.spec import companions
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
 from portkern.spec.module_form import CLASS, defines_class
+from portkern.spec.target import Target
 
 #: ``#define UNROLL 8  // knob: 1 2 4 8 (hip: 4)``: in one language it starts from another value.
 _EXCEPTION = re.compile(
@@ -22,12 +23,16 @@ _EXCEPTION = re.compile(
 )
 
 
-def candidates(op: str, backend: Backend) -> list[Candidate]:
+def candidates(op: str, backend: Backend, target: Target | None = None) -> list[Candidate]:
     """One candidate per language in which the backend has a kernel for ``op``: its own, else one
-    that it shares."""
+    that it shares. ``target``: in the dialect that this takes, where it takes one."""
     package = importlib.import_module(type(backend).__module__).__name__
+    homes = [(package, backend.languages), *backend.shared.items()]
+    if target is not None and target.vendor in backend.dialects:
+        language, home = backend.dialects[target.vendor]
+        homes = [(home, dict.fromkeys(backend.languages, language))]
     sources: dict[str, str] = {}
-    for home, languages in ((package, backend.languages), *backend.shared.items()):
+    for home, languages in homes:
         for suffix, language in languages.items():
             file = files(home) / "kernels" / f"{op}{suffix}"
             if language not in sources and file.is_file():
@@ -47,11 +52,12 @@ def from_file(path: Path, *, op: str, backend: Backend, entry: str | None = None
     if path.suffix not in languages:
         raise no_such(f"{backend.name} source suffix", path.suffix, languages)
     source = companions.read_text(path)
+    language = backend.language_of(path.suffix, source)
     return Candidate(
         op,
         backend.name,
-        languages[path.suffix],
-        of_one(source, languages[path.suffix]),
+        language,
+        of_one(source, language),
         entry or op,
         author=f"file:{path.name}",
         style=backend.style,

@@ -23,7 +23,7 @@ from portkern.spec.foreign_text import Malformed, yaml_value
 
 SITE = "PORTKERN_TARGETS_DIR"
 Kind = Literal["architecture", "product"]
-Vendor = Literal["nvidia", "amd", "cpu", "opencl"]
+Vendor = Literal["nvidia", "amd", "cpu", "opencl", "google"]
 # A product's and a site's words are added to those they build on; any other value replaces.
 _ACCUMULATE = frozenset({"hints", "sources", "uncertain"})
 _Text = Annotated[str, Field(min_length=1)]
@@ -110,6 +110,22 @@ class OpenClLimits(_Facts):
     wave_query: _Text
 
 
+class TpuLimits(_Facts):
+    """Per TensorCore. ``tiles`` are the sublanes and lanes that a block of a type is made of;
+    ``device_kind`` and ``topology`` are what JAX and the compiler call such a chip."""
+
+    vendor: Literal["google"]
+    vmem_bytes: _Count
+    smem_bytes: _Count
+    lanes: _Count
+    sublanes: _Count
+    mxu: Annotated[str, Field(pattern=r"^\d+x\d+$")]
+    mxus: _Count
+    tiles: dict[str, Annotated[str, Field(pattern=r"^\d+x\d+$")]]
+    device_kind: _Text
+    topology: _Text
+
+
 class MatrixInstruction(_Facts):
     """``shapes`` are MxNxK of one call by a warp (of four with wgmma; of a block with tcgen05);
     ``call`` is its intrinsic or PTX, with ``{shape}`` for MxNxK or ``{m} {n} {k}``; ``needs`` the
@@ -179,7 +195,8 @@ class Target(_Facts):
     cpu_flags: list[_Text] = []
     device_names: list[_Text] = []
     limits: Annotated[
-        NvidiaLimits | AmdLimits | CpuLimits | OpenClLimits, Field(discriminator="vendor")
+        NvidiaLimits | AmdLimits | CpuLimits | OpenClLimits | TpuLimits,
+        Field(discriminator="vendor"),
     ]
     features: Features = Features()
     peaks: dict[str, Peak] = {}
@@ -270,6 +287,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "amd": AmdLimits,
     "cpu": CpuLimits,
     "opencl": OpenClLimits,
+    "google": TpuLimits,
 }
 
 

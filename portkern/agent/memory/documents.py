@@ -43,7 +43,7 @@ def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
     for name in ops.names():
         if not own and _is_same(ops.load(name), task.op):
             continue
-        for kernel in catalogue.candidates(name, task.backend):
+        for kernel in catalogue.candidates(name, task.backend, task.target):
             shown = task.library == "allow" or not own_headers.taken(kernel.source)
             if kernel.language == task.language and shown:
                 yield of_kernel(kernel)

@@ -158,7 +158,7 @@ def shipped(task: Task) -> Candidate | None:
     """The kernel of the catalogue in the task's language, or the one that the run starts from."""
     if task.start is not None:
         return task.start
-    kernels = catalogue.candidates(task.op.name, task.backend)
+    kernels = catalogue.candidates(task.op.name, task.backend, task.target)
     return next((kernel for kernel in kernels if kernel.language == task.language), None)
 
 

@@ -22,6 +22,7 @@ _RELATIVES = {
     "opencl": ("cuda", "hip", "c++"),
     "triton": ("pallas", "cuda", "hip"),
     "pallas": ("triton", "numba"),
+    "pallas-tpu": ("pallas", "triton"),
     "c++": ("numba", "opencl", "cuda"),
     "numba": ("c++", "pallas", "opencl"),
 }

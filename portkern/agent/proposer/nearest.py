@@ -32,7 +32,7 @@ def nearest(task: Task) -> list[Candidate]:
         _renamed(kernel, task.op.name)
         for op in alike
         if _common(op, task.op)
-        for kernel in catalogue.candidates(op.name, task.backend)
+        for kernel in catalogue.candidates(op.name, task.backend, task.target)
         if kernel.language == task.language
     ]
     return kernels[:MOST]

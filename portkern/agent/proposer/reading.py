@@ -25,6 +25,7 @@ TAGS = {
     "numba": (*_PYTHON, "numba"),
     "triton": (*_PYTHON, "triton"),
     "pallas": (*_PYTHON, "jax", "pallas"),
+    "pallas-tpu": (*_PYTHON, "jax", "pallas"),
     "opencl": (*_PYTHON, "opencl"),
 }
 #: A function's head up to its body; a call or a declaration has none.

@@ -155,7 +155,7 @@ def _why_not(op: Op, dtype: str, backend: Backend, where: Target, question: Task
 
 
 def _bare(op: Op, dtype: str, backend: Backend, where: Target) -> Task:
-    return Task(op, where, backend, next(iter(backend.languages.values())), dtype)
+    return Task(op, where, backend, backend.language_on(where), dtype)
 
 
 def _donor(task: Task, donor: str) -> str:

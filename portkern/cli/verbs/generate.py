@@ -51,7 +51,7 @@ SHIPPED = "catalogue"
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
 #: Of a target's vendor the backend whose language is its own.
-_OWN = {"nvidia": "cuda", "amd": "hip", "cpu": "cpu", "opencl": "opencl"}
+_OWN = {"nvidia": "cuda", "amd": "hip", "cpu": "cpu", "opencl": "opencl", "google": "pallas"}
 #: Of memory that a workload of the search touches on a CPU, where data are made and compared at its
 #: own speed.
 CPU_MB = 64.0
@@ -255,7 +255,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         op,
         where,
         backend,
-        language or next(iter(backend.languages.values())),
+        language or backend.language_on(where),
         options.dtype,
         _workloads(op, _sets(options.workloads, op, ends)),
         constraints,
@@ -322,8 +322,9 @@ def _ends(
 
 
 def _shipped(options: GenerateOptions, op: Op, backend: Backend) -> Candidate | None:
-    language = options.language or next(iter(backend.languages.values()))
-    kernels = catalogue.candidates(op.name, backend)
+    where = target.load(options.target) if options.target else default_target(backend)
+    language = options.language or backend.language_on(where)
+    kernels = catalogue.candidates(op.name, backend, where)
     return next((kernel for kernel in kernels if kernel.language == language), None)
 
 

@@ -1,0 +1,1 @@
+"""Kernels for TPUs, which the ``pallas`` backend builds through Mosaic."""
