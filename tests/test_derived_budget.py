@@ -26,7 +26,8 @@ from portkern.evaluator.compare import compare, repeated
 from portkern.evaluator.inputs import DISTRIBUTIONS, draw
 from portkern.evaluator.reference import Case, answer, make_case
 from portkern.evaluator.result import worst
-from portkern.evaluator.timed_outputs import TimedInputs, TimedOutputs, _Kept
+from portkern.evaluator.timed_draws import TimedDraws, TimedInputs
+from portkern.evaluator.timed_outputs import TimedOutputs, _Kept
 from portkern.records.record import Errors, Finding, Verdict
 from portkern.rounding.derived_budget import REPLAYS, REPLAYS_OF_FEW, Derivation
 from portkern.spec import registry, target
@@ -532,7 +533,8 @@ def test_two_calls_may_differ_by_what_is_derived() -> None:
 @pytest.mark.parametrize("halves", [False, True])
 def test_outputs_of_timed_calls_are_held_to_the_same_rule(halves: bool) -> None:
     base = draw(MATMUL, WORK, "float32", "offset")
-    timed = TimedOutputs(MATMUL, WORK, "float32", [("offset", base)], 60.0)
+    draws = TimedDraws(MATMUL, WORK, "float32", [("offset", base)])
+    timed = TimedOutputs(MATMUL, WORK, "float32", draws)
     multiply = in_halves if halves else in_order
     for seed in range(4):
         made = TimedInputs((seed,))

@@ -16,7 +16,7 @@ from portkern.cells.selection import host_targets
 from portkern.sandbox import message
 from portkern.sandbox.message import FormError, plain, read
 from portkern.sandbox.session import _parse
-from portkern.sandbox.shared_memory import Slot
+from portkern.sandbox.shared_memory import Rows, Slot
 from portkern.spec import target
 from portkern.spec.backend import Artifact, Build, Resources, Venue
 from portkern.spec.candidate import Candidate
@@ -30,6 +30,10 @@ TIME = st.floats(0, 1e17)
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 SLOTS = st.lists(
     st.builds(Slot, COUNT, st.lists(COUNT, max_size=3).map(tuple), st.just("float32")), max_size=3
+).map(tuple)
+ROWS = st.lists(
+    st.builds(Rows, COUNT, COUNT, st.lists(COUNT, max_size=3).map(tuple), st.just("float32")),
+    max_size=3,
 ).map(tuple)
 DIMS = st.dictionaries(TEXT, COUNT, max_size=3)
 SCALARS = st.dictionaries(TEXT, st.floats(allow_nan=False) | st.integers(0, 9) | st.booleans())
@@ -73,7 +77,11 @@ REPLIES: list[st.SearchStrategy[Any]] = [
         st.none() | TRACE,
     ),
     st.builds(Changes, NAMES),
-    st.builds(Timed, st.lists(TIME, max_size=5).map(tuple)),
+    st.builds(
+        Timed,
+        st.lists(TIME, max_size=5).map(tuple),
+        st.lists(st.lists(COUNT, max_size=2).map(tuple), max_size=3).map(tuple),
+    ),
 ]
 REQUESTS: list[st.SearchStrategy[protocol.AnyRequest]] = [
     st.builds(protocol.Build, BUILD),
@@ -84,6 +92,7 @@ REQUESTS: list[st.SearchStrategy[protocol.AnyRequest]] = [
     st.builds(protocol.Base, st.lists(SLOTS, max_size=2).map(tuple), SLOTS),
     st.builds(protocol.Forget),
     st.builds(protocol.Stage, st.lists(COUNT, max_size=2).map(tuple), COUNT, DIMS, SCALARS),
+    st.builds(protocol.Place, ROWS, ROWS, COUNT, DIMS, SCALARS),
     st.builds(protocol.Time),
     st.builds(protocol.Idle, COUNT),
     st.builds(protocol.Fetch, COUNT, SLOTS),

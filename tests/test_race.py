@@ -27,7 +27,7 @@ from portkern.evaluator.long_rounds import LongRounds
 from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import TimingPlan, write_back_us
 from portkern.evaluator.telemetry import Watch
-from portkern.evaluator.timed_outputs import TimedInputs
+from portkern.evaluator.timed_draws import TimedInputs
 from portkern.records.record import Verdict
 from portkern.sandbox import session as sandbox
 from portkern.spec import registry

@@ -48,6 +48,7 @@ class CpuBackend(Backend):
     languages: ClassVar[Mapping[str, str]] = {".cpp": "c++", ".py": "numba"}
     usual_target = "x86_64"
     modules = "torch-c++"
+    host_memory = True
     marks: ClassVar[tuple[str, ...]] = ("numba",)
     companions: ClassVar[tuple[str, ...]] = ("c++",)
     preload = ("torch",)

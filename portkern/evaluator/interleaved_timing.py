@@ -11,13 +11,20 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from portkern.evaluator import busy_threads, compare, processor_time, worker_reports
+from portkern.evaluator import (
+    busy_threads,
+    compare,
+    processor_time,
+    standstill,
+    worker_reports,
+)
 from portkern.evaluator.busy_threads import AtRest
 from portkern.evaluator.clock_check import LONG_S, TimedRound, Usual, can_tell, suspicion
 from portkern.evaluator.idle_time import SETTLE_S, IdleTime
@@ -25,9 +32,18 @@ from portkern.evaluator.long_rounds import LongRounds
 from portkern.evaluator.reference import on_host
 from portkern.evaluator.statistics import TimingPlan, floor_us, observations, write_back_us
 from portkern.evaluator.telemetry import Watch
-from portkern.evaluator.timed_outputs import TimedInputs, TimedOutputs, poisons
+from portkern.evaluator.timed_buffers import (
+    AskedWorker,
+    OutputReader,
+    ReturnedTensors,
+    RoundMemory,
+    can_be_read,
+    output_forms,
+)
+from portkern.evaluator.timed_draws import TimedDraws, TimedInputs
+from portkern.evaluator.timed_outputs import TimedOutputs, poisons
 from portkern.sandbox.message import Failed
-from portkern.sandbox.session import Answered, Lost, Session
+from portkern.sandbox.session import Answered, Lost, Outcome, Session
 from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
 from portkern.worker import protocol
@@ -38,6 +54,8 @@ if TYPE_CHECKING:
 Key = int | str
 #: A distribution and the inputs drawn from it.
 Base = tuple[str, Sequence["torch.Tensor"]]
+#: Is called with a kernel, how its outputs are read, the inputs of a round and that round.
+Look = Callable[[int, OutputReader, TimedInputs, TimedRound], None]
 #: Calls of a round whose outputs are looked at.
 LOOKS = 2
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
@@ -67,7 +85,9 @@ class InterleavedTiming:
     """One workload on one device. ``bases`` are distributions and inputs that those of all calls
     are made from, the first for calls that are timed; answers to these are made where they are.
 
-    ``unsure``: whose times could not be checked, as the machine was too busy, and why.
+    ``unsure``: whose times could not be checked, as the machine was too busy, and why. ``on_host``:
+    whose calls work on memory of the evaluator's, which reads outputs there while nothing of the
+    worker runs.
     """
 
     op: Op
@@ -82,9 +102,14 @@ class InterleavedTiming:
     rounds: dict[Key, list[TimedRound]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
     unsure: dict[Key, str] = field(default_factory=dict)
+    #: Whose calls work on memory of the evaluator's.
+    on_host: frozenset[Key] = frozenset()
 
     def __post_init__(self) -> None:
-        self._outputs = TimedOutputs(self.op, self.workload, self.dtype, self.bases, self.limit_s)
+        self._draws = TimedDraws(self.op, self.workload, self.dtype, self.bases)
+        self._outputs = TimedOutputs(self.op, self.workload, self.dtype, self._draws)
+        self._memory: dict[Key, RoundMemory] = {}
+        self._readable = False
 
     def run(self, runners: Mapping[Key, Session], trusted: str) -> None:
         """Fill :attr:`rounds` and :attr:`lost`. ``trusted`` is the baseline that doubts are
@@ -101,14 +126,17 @@ class InterleavedTiming:
         given = [on_host(base) for _, base in self.bases]
         with ThreadPoolExecutor(len(runners)) as pool:
             list(pool.map(partial(self._hand_out, given), runners.keys(), runners.values()))
+        self._readable = can_be_read(runners[trusted])
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
-            now = TimedInputs.after(now, chosen, structured=self.op.structured)
+            now = self._inputs_after(now, chosen)
+            self._make(now, max(calls.values()))
             for key, session in runners.items():
                 if key in self.lost or self._is_slow(key):
                     continue
+                look = partial(self._look, turn, whole=turn == whole) if turn >= 0 else None
                 with self._at_rest.watched(key == trusted):
-                    lap = self._lap(session, now, calls[key])
+                    lap = self._lap(key, session, now, calls[key], look)
                 if not isinstance(lap, TimedRound):
                     self.lost[key] = lap
                     continue
@@ -116,10 +144,8 @@ class InterleavedTiming:
                 if turn >= 0 or self._is_slow(key, lap.wall_s):
                     self.rounds[key].append(lap)
                     if isinstance(key, int):
-                        looked = lap.some(LOOKS, chosen)
-                        self._keep(key, session, turn, now, looked, whole=turn == whole)
-                        for base in self._untimed_bases(others, turn):
-                            self._untimed_round(key, session, turn, base, chosen, calls[key])
+                        for made in self._untimed(now, others, turn, chosen):
+                            self._untimed_round(key, session, turn, made, chosen, calls[key])
             self.watch.look()
             if turn + 1 >= self.plan.rounds and (
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()
@@ -130,50 +156,68 @@ class InterleavedTiming:
             reason = "it keeps a processor busy while the baseline is timed"
             self.lost.setdefault(key, Doubt(reason))
         self._compare_clocks(runners, trusted)
+        self._verify()  # of long rounds
         self._compare_floors()
 
-    def _untimed_bases(self, others: Sequence[int], turn: int) -> Sequence[int]:
-        """The bases of rounds whose outputs alone count: all of ``others`` in the rounds there
-        always are, and one in each of those beyond."""
-        if turn < self.plan.rounds:
-            return others[turn :: self.plan.rounds]
-        return [others[turn % len(others)]] if others else ()
+    def _inputs_after(self, last: TimedInputs | None, chosen: random.Random) -> TimedInputs:
+        """Drawn for each call where all work on the evaluator's memory."""
+        if self._draws.fresh and self.on_host >= set(self.rounds):
+            return TimedInputs.drawn(chosen, structured=self.op.structured)
+        return TimedInputs.after(last, chosen, structured=self.op.structured)
+
+    def _make(self, now: TimedInputs, calls: int) -> None:
+        if now.fresh:
+            self._draws.of_round(now, calls)
+
+    def _untimed(
+        self, now: TimedInputs, others: Sequence[int], turn: int, chosen: random.Random
+    ) -> Iterator[TimedInputs]:
+        """The inputs of rounds whose outputs alone count: of all ``others`` in the rounds there
+        always are, and of one in each of those beyond; and in one of two nearly those of the round
+        that was timed, which who remembers results by a look at a part takes for the same."""
+        if now.fresh and not now.structured and turn % 2:
+            yield now.near(chosen)
+        beyond = turn >= self.plan.rounds
+        last = [others[turn % len(others)]] if others else []
+        for base in last if beyond else others[turn :: self.plan.rounds]:
+            yield TimedInputs(
+                (chosen.getrandbits(62),), base, rolled=False, structured=self.op.structured
+            )
 
     def _untimed_round(
         self,
         key: int,
         session: Session,
         turn: int,
-        base: int,
+        made: TimedInputs,
         chosen: random.Random,
         most: int,
     ) -> None:
-        """A round on inputs of another distribution, whose time does not count. It begins as any
-        other and ends after a call by chance, at most the last of a timed round, whose output is
-        looked at: no call is safe for its place in a round."""
+        """A round whose time does not count. It begins as any other and ends after a call by
+        chance, at most the last of a timed round, whose output is looked at: no call is safe for
+        its place in a round."""
         if key in self.lost:
             return  # in the round before
-        made = TimedInputs(
-            (chosen.getrandbits(62),), base, rolled=False, structured=self.op.structured
-        )
         calls = chosen.randint(1, most)
-        lap = self._lap(session, made, calls, settle_s=0.0)
-        if isinstance(lap, TimedRound):
-            self._keep(key, session, turn, made, [calls - 1], whole=False)
-        else:
+        last = partial(self._look, turn, calls=[calls - 1])
+        lap = self._lap(key, session, made, calls, last, settle_s=0.0)
+        if not isinstance(lap, TimedRound):
             self.lost[key] = lap
 
-    def _keep(
+    def _look(
         self,
-        key: int,
-        session: Session,
         turn: int,
+        key: int,
+        reader: OutputReader,
         made: TimedInputs,
-        calls: Sequence[int],
+        lap: TimedRound,
         *,
-        whole: bool,
+        calls: Sequence[int] = (),
+        whole: bool = False,
     ) -> None:
-        lost = self._outputs.keep(key, session, turn, made, calls, whole=whole)
+        """Keep outputs of these calls, or of some, of a round that is over."""
+        calls = calls or lap.some(LOOKS, random.SystemRandom())
+        lost = self._outputs.keep(key, reader, turn, made, calls, whole=whole)
         if lost is not None:
             self.lost[key] = lost
 
@@ -206,7 +250,12 @@ class InterleavedTiming:
     def _hand_out(
         self, bases: Sequence[Sequence[torch.Tensor]], key: Key, session: Session
     ) -> None:
-        """What the tensors of all calls are made from, and what outputs are poisoned with."""
+        """What the tensors of all calls are made from, and what outputs are poisoned with; or
+        memory for those of all calls of a round."""
+        if key in self.on_host:
+            most = max(1, min(max(self.plan.most, LONG_CALLS), self.plan.room(self._call_bytes())))
+            self._memory[key] = RoundMemory(self.op, self.workload, self.dtype, session, most)
+            return
         memory = session.memory
         memory.clear()
         given = bases if isinstance(key, int) else bases[:1]
@@ -218,40 +267,91 @@ class InterleavedTiming:
         if not isinstance(outcome, Answered):
             self.lost[key] = outcome
 
+    def _stage(
+        self, key: Key, session: Session, now: TimedInputs, calls: int
+    ) -> Outcome[protocol.Done]:
+        scalars = self.op.signature.scalar_values(self.workload.scalars)
+        dims = self.workload.dims
+        if key not in self._memory:
+            stage = protocol.Stage(
+                now.seeds, calls, dims, scalars, now.base, now.rolled, now.structured
+            )
+            return session.ask(stage, timeout_s=self.limit_s)
+        memory = self._memory[key]
+        memory.fill(self._draws.of_round(now, calls), calls)
+        place = protocol.Place(memory.inputs, memory.outputs, calls, dims, scalars)
+        return session.ask(place, timeout_s=self.limit_s)
+
     def _lap(
-        self, session: Session, now: TimedInputs, calls: int, *, settle_s: float = SETTLE_S
+        self,
+        key: Key,
+        session: Session,
+        now: TimedInputs,
+        calls: int,
+        look: Look | None = None,
+        *,
+        settle_s: float = SETTLE_S,
     ) -> TimedRound | Loss:
-        """One call to warm up, then ``calls`` that are timed."""
+        """One call to warm up, then ``calls`` that are timed. A kernel on the host then stands
+        still, with all that it started, until ``look`` has seen its outputs."""
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
         before, staged = processor_time.of_family(session.pid), time.perf_counter()
-        scalars = self.op.signature.scalar_values(self.workload.scalars)
-        dims = self.workload.dims
-        asked = protocol.Stage(
-            now.seeds, calls, dims, scalars, now.base, now.rolled, now.structured
-        )
-        done = session.ask(asked, timeout_s=self.limit_s)
+        done = self._stage(key, session, now, calls)
         if not isinstance(done, Answered):
             return done
         stage_s = time.perf_counter() - staged
+        if key in self._memory:
+            stage_s += self._draws.call_s * (calls + 1)
         time.sleep(settle_s)
+        family = list(processor_time.family(session.pid))
         ready, own_wait_s = processor_time.of_family(session.pid), processor_time.own_wait_s()
         start = time.perf_counter()
         outcome = session.ask(protocol.Time(), timeout_s=self.limit_s)
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answered):
             return outcome
-        after = processor_time.of_family(session.pid)
-        timed = after.since(ready)
-        waited_s = timed.waited_s + processor_time.own_wait_s() - own_wait_s
+        with self._standing_still(key, session, outcome.reply, family) as stopped:
+            if not stopped:
+                return Doubt("its processes could not be stopped to look at its outputs")
+            after = processor_time.of_family(session.pid)
+            timed = after.since(ready)
+            waited_s = timed.waited_s + processor_time.own_wait_s() - own_wait_s
+            try:
+                samples = worker_reports.samples(outcome.reply, calls)
+            except ValueError as error:
+                return Failed("ValueError", str(error), "")
+            staging_s = ready.since(before).ran_s
+            lap = TimedRound(
+                samples, wall_s, stage_s, staging_s, waited_s, timed.beside_s, timed.busiest_s
+            )
+            if look is not None and isinstance(key, int):
+                look(key, self._reader(key, session, outcome.reply), now, lap)
+        return lap
+
+    @contextmanager
+    def _standing_still(
+        self, key: Key, session: Session, timed: protocol.Timed, family: Sequence[int]
+    ) -> Iterator[bool]:
+        """Nothing of a kernel's worker runs in here, if its outputs can be read without it; whether
+        that is so. ``family``: its processes before it was timed, which are stopped first."""
+        read_here = key in self._memory and (self._readable or not timed.addresses)
+        if not isinstance(key, int) or not read_here:
+            yield True
+            return
         try:
-            samples = worker_reports.samples(outcome.reply, calls)
-        except ValueError as error:
-            return Failed("ValueError", str(error), "")
-        staging_s = ready.since(before).ran_s
-        return TimedRound(
-            samples, wall_s, stage_s, staging_s, waited_s, timed.beside_s, timed.busiest_s
-        )
+            yield standstill.stop(session.pid, family)
+        finally:
+            standstill.go_on(session.pid)
+
+    def _reader(self, key: Key, session: Session, timed: protocol.Timed) -> OutputReader:
+        """How outputs of the round that has just been timed are read."""
+        if key in self._memory and not timed.addresses:
+            return self._memory[key]
+        forms = output_forms(self.op, self.workload, self.dtype)
+        if key in self._memory and self._readable:
+            return ReturnedTensors(session, forms, timed.addresses)
+        return AskedWorker(session, forms, self.limit_s)
 
     # ---- were the timed calls right?
 
@@ -319,8 +419,8 @@ class InterleavedTiming:
 
     def _long_round(self, key: Key, session: Session, calls: int) -> TimedRound | None:
         """None where it is lost."""
-        now = TimedInputs.after(None, random.SystemRandom(), structured=self.op.structured)
-        lap = self._lap(session, now, calls)
+        now = self._inputs_after(None, random.SystemRandom())
+        lap = self._lap(key, session, now, calls, partial(self._look, len(self.rounds[key])))
         if isinstance(lap, TimedRound):
             return lap
         self.lost[key] = lap

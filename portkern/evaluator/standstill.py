@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from signal import SIGCONT, SIGSTOP
 
@@ -12,18 +13,21 @@ from portkern.evaluator.processor_time import family, thread_states
 
 #: Seconds in which all stand still; a thread stops when it is given a processor again.
 WITHIN_S = 10.0
-PAUSE_S = 0.001
+FIRST_PAUSE_S, PAUSE_S = 0.00005, 0.001
 #: States of threads that are stopped or have ended, and of those that wait for the system alone, as
 #: the parent of a process does that was stopped before it began a program (vfork). They do not run,
 #: and may still start another: so many looks in a row must find none.
 STOPPED, WAITING, LOOKS = set("TtZX"), {"D"}, 20
 
 
-def stop(pid: int) -> bool:
+def stop(pid: int, known: Iterable[int] = ()) -> bool:
     """A process and all that it started, which none of them can refuse; whether all stand still.
-    They do not where new ones are started faster than one can look."""
-    stopped: set[int] = set()
-    deadline, unchanged = time.monotonic() + WITHIN_S, 0
+    They do not where new ones are started faster than one can look. Those that are ``known`` are
+    stopped at once."""
+    stopped = set(known)
+    for member in stopped:
+        _signal(member, SIGSTOP)
+    deadline, unchanged, pause_s = time.monotonic() + WITHIN_S, 0, FIRST_PAUSE_S
     while time.monotonic() < deadline:
         states = {state for member in stopped for state in thread_states(member)}
         new = set(family(pid)) - stopped  # after the states: who is stopped starts no others
@@ -33,7 +37,8 @@ def stop(pid: int) -> bool:
         for member in new:
             _signal(member, SIGSTOP)
         stopped |= new
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_S)
     return False
 
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from portkern.evaluator import compare, reference
-from portkern.sandbox.session import Answered, Lost, Session
+from portkern.evaluator.timed_buffers import OutputReader
+from portkern.evaluator.timed_draws import TimedDraws, TimedInputs
+from portkern.sandbox.session import Lost, Session
 from portkern.sandbox.shared_memory import Slot
 from portkern.spec.op import Op, Workload
-from portkern.worker import output_guards, protocol, timed_inputs
+from portkern.worker import output_guards
 
 if TYPE_CHECKING:
     import torch
@@ -27,27 +29,6 @@ if TYPE_CHECKING:
 WHOLE_ELEMENTS, PLACES = 1 << 16, 64
 #: Seconds for comparing outputs kept in part, beyond those of the last round and one other.
 VERIFY_S = 0.25
-
-
-@dataclass(frozen=True)
-class TimedInputs:
-    """What the inputs of a round's calls are made from: seeds, a base by its number, and whether
-    its values go to other places; ``structured``: whether they stay what they are to one
-    another, see :func:`portkern.worker.timed_inputs.inputs`."""
-
-    seeds: tuple[int, ...]
-    base: int = 0
-    rolled: bool = True
-    structured: bool = False
-
-    @classmethod
-    def after(
-        cls, last: TimedInputs | None, chosen: random.Random, *, structured: bool = False
-    ) -> TimedInputs:
-        """New values and nearly equal ones in turns; new ones where they are structured."""
-        seed = chosen.getrandbits(62)
-        near = last is not None and len(last.seeds) == 1 and not structured
-        return cls((*last.seeds, seed) if near and last else (seed,), structured=structured)
 
 
 @dataclass(frozen=True)
@@ -64,14 +45,12 @@ class _Kept:
 
 @dataclass
 class TimedOutputs:
-    """Of one workload; ``bases`` are distributions and inputs that those of all calls are made
-    from, where the answers are made."""
+    """Of one workload; ``draws`` makes the inputs of calls whose answers are wanted."""
 
     op: Op
     workload: Workload
     dtype: str
-    bases: Sequence[tuple[str, Sequence[torch.Tensor]]]
-    limit_s: float
+    draws: TimedDraws
     chosen: random.Random = field(default_factory=random.SystemRandom)
     #: Of each kernel, one comparison by the widest rule that was needed.
     compared: dict[int, compare.Comparison] = field(default_factory=dict)
@@ -80,27 +59,30 @@ class TimedOutputs:
     def keep(
         self,
         key: int,
-        session: Session,
+        reader: OutputReader,
         turn: int,
         made: TimedInputs,
         calls: Sequence[int],
         *,
         whole: bool,
     ) -> Lost | None:
-        """Ask for the outputs of these calls of the round that has just been timed: all of them,
-        or a part where they are large. What was lost, if the worker was."""
-        if whole or self._elements() <= WHOLE_ELEMENTS:
-            for call in calls:
-                lost = self._keep_whole(key, session, turn, made, call)
-                if lost is not None:
-                    return lost
-            return None
-        return self._keep_part(key, session, turn, made, calls)
+        """Read the outputs of these calls of the round that has just been timed: all of them, or a
+        part where they are large. What was lost, if the worker was."""
+        self.draws.keep(made, calls)
+        if not whole and self._elements() > WHOLE_ELEMENTS:
+            return self._keep_part(key, reader, turn, made, calls)
+        for call in calls:
+            outputs = reader.whole(call)
+            if not isinstance(outputs, list):
+                return outputs
+            self._kept.append(_Kept(key, turn, made, call, outputs))
+        return None
 
     def problems(self) -> Iterator[tuple[int, str]]:
-        """Who was wrong in a timed call, and how."""
+        """Who was wrong in a timed call since this was asked last, and how."""
         failed: set[int] = set()
         required, others = self._calls()
+        self._kept = []
         begun = time.perf_counter()
         for number, group in enumerate([*required, *others]):
             if number > len(required) and time.perf_counter() - begun > VERIFY_S:
@@ -132,11 +114,8 @@ class TimedOutputs:
         return required, others
 
     def _answer(self, kept: _Kept) -> reference.Case:
-        distribution, base = self.bases[kept.made.base]
-        given = kept.made
-        made = timed_inputs.inputs(
-            base, given.seeds, kept.call, rolled=given.rolled, structured=given.structured
-        )
+        distribution, _ = self.draws.bases[kept.made.base]
+        made = self.draws.of_call(kept.made, kept.call)
         return reference.answer(self.op, self.workload, distribution, made)
 
     def _problem(self, kept: _Kept, case: reference.Case) -> str:
@@ -146,37 +125,17 @@ class TimedOutputs:
             self.compared[kept.key] = comparison
         return comparison.problem
 
-    def _keep_whole(
-        self, key: int, session: Session, turn: int, made: TimedInputs, call: int
-    ) -> Lost | None:
-        session.memory.clear()
-        slots = poisons(self.op, self.workload, self.dtype, session)
-        outcome = session.ask(protocol.Fetch(call, slots), timeout_s=self.limit_s)
-        if not isinstance(outcome, Answered):
-            return outcome
-        outputs = [session.memory.take(slot) for slot in slots]
-        self._kept.append(_Kept(key, turn, made, call, outputs))
-        return None
-
     def _keep_part(
-        self, key: int, session: Session, turn: int, made: TimedInputs, calls: Sequence[int]
+        self, key: int, reader: OutputReader, turn: int, made: TimedInputs, calls: Sequence[int]
     ) -> Lost | None:
-        memory, signature = session.memory, self.op.signature
-        sizes = [spec.nelements(self.workload.dims) for spec in signature.outputs]
+        sizes = [spec.nelements(self.workload.dims) for spec in self.op.signature.outputs]
         places = tuple(
             tuple(self.chosen.randrange(size) for _ in range(PLACES if size else 0))
             for size in sizes
         )
-        memory.clear()
-        slots = tuple(
-            memory.put(output_guards.poison((len(calls), len(at)), spec.resolve(self.dtype)))
-            for spec, at in zip(signature.outputs, places, strict=True)
-        )
-        asked = protocol.Look(tuple(calls), places, slots)
-        outcome = session.ask(asked, timeout_s=self.limit_s)
-        if not isinstance(outcome, Answered):
-            return outcome
-        held = [memory.take(slot) for slot in slots]
+        held = reader.at(calls, places)
+        if not isinstance(held, list):
+            return held
         for row, call in enumerate(calls):
             self._kept.append(_Kept(key, turn, made, call, [part[row] for part in held], places))
         return None

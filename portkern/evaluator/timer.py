@@ -102,6 +102,7 @@ class Timer:
             targets,
             {key: runner.method for key, runner in runners.items()},
             Watch(where),
+            on_host=frozenset(key for key in runners if self._is_on_host(key, device)),
         )
         run.lost |= unopened
         if TRUSTED in runners:
@@ -109,6 +110,12 @@ class Timer:
         if (lost := run.lost.get(TRUSTED)) is not None:
             notes.append(_untimed(str(_loss(lost))))
         return run, notes
+
+    def _is_on_host(self, key: Key, device: str) -> bool:
+        if not isinstance(key, int):
+            return device == "cpu"
+        request = self.workers.contestants[key].request
+        return not request.target.is_gpu and request.backend.host_memory
 
     def _plan(self, where: Target, workload: Workload) -> statistics.TimingPlan:
         """On a GPU, whose memory is fast and whose workloads are large, with longer rounds."""

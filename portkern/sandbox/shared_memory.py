@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 PAGE = 4096
+#: Tensors of rows begin at a line of the caches, with one or two between them.
+LINE = 64
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,19 @@ class Slot:
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.kind.itemsize
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Tensors of one form, one for each call of a round, ``stride`` bytes from each to the next."""
+
+    offset: int
+    stride: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    def row(self, number: int) -> Slot:
+        return Slot(self.offset + number * self.stride, self.shape, self.dtype)
 
 
 class SharedMemory:
@@ -62,6 +77,23 @@ class SharedMemory:
             os.ftruncate(self.handle, self._used)
         return slot
 
+    def rows(self, shape: tuple[int, ...], dtype: str, count: int) -> Rows:
+        """Room for so many tensors; what nobody writes to takes no memory."""
+        stride = (Slot(0, shape, dtype).nbytes // LINE + 2) * LINE
+        return Rows(self.slot((count * stride,), "uint8").offset, stride, shape, dtype)
+
+    def block(self, rows: Rows, count: int) -> torch.Tensor:
+        """The first ``count`` of the rows, each flat: to be written, or to be read while the worker
+        stands still."""
+        import torch
+
+        size = math.prod(rows.shape)
+        if size == 0:
+            return torch.empty((count, 0), dtype=rows.row(0).kind)
+        pitch = rows.stride // rows.row(0).kind.itemsize
+        whole = self.look(Slot(rows.offset, ((count - 1) * pitch + size,), rows.dtype))
+        return whole.as_strided((count, size), (pitch, 1))
+
     def put(self, tensor: torch.Tensor) -> Slot:
         """A slot with a tensor's elements, in row-major order."""
         slot = self.slot(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
@@ -81,6 +113,11 @@ class SharedMemory:
         if not 0 <= size <= os.fstat(self.handle).st_size - offset:
             return None
         return os.pread(self.handle, size, offset)
+
+    def release(self) -> None:
+        """Give back what it takes; what is read afterwards is zero."""
+        self.clear()
+        self._view.release()
 
     def close(self) -> None:
         if self.handle >= 0:
@@ -115,6 +152,11 @@ class SharedMemoryView:
         count = math.prod(slot.shape)
         flat = torch.frombuffer(self._mapped, dtype=slot.kind, count=count, offset=slot.offset)
         return flat.reshape(slot.shape)
+
+    def release(self) -> None:
+        """Give the memory back to the system; the worker's view of it stays, and is of zeros."""
+        if self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_REMOVE)
 
     def write(self, slot: Slot, tensor: torch.Tensor) -> None:
         if slot.nbytes:

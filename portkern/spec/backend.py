@@ -203,6 +203,11 @@ class Device(Protocol):
         can be written; else in another one."""
         ...
 
+    def place(self, host: torch.Tensor) -> Buffer:
+        """A buffer on the memory of ``host`` itself, of which there is more behind: on a CPU, of a
+        backend with ``host_memory``."""
+        raise NotImplementedError
+
     def download(self, buffer: Buffer) -> torch.Tensor: ...
     def synchronize(self) -> None: ...
 
@@ -259,6 +264,9 @@ class Backend(ABC):
     #: Vendors whose targets take another language in files of the same suffix: what it is called,
     #: and the package of the kernels that ship in it.
     dialects: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    #: Whether buffers of its kernels on CPUs can be memory that is there: its ``Device.place``. The
+    #: evaluator then reads outputs of timed calls itself, and asks no worker for them.
+    host_memory: ClassVar[bool] = False
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.

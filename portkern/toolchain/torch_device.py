@@ -38,6 +38,11 @@ class TorchDevice:
             torch.empty_like,
             torch.sum,
         )
+        self._plain, self._pointer, self._dense = (
+            torch.Tensor,
+            torch.Tensor.data_ptr,
+            torch.Tensor.is_contiguous,
+        )
 
     @property
     def stream(self) -> int:
@@ -58,6 +63,16 @@ class TorchDevice:
         if plain.device.type == "cpu":
             return plain
         return self._copy(self._like(plain, device="cpu", pin_memory=True), plain)
+
+    def place(self, host: torch.Tensor) -> torch.Tensor:
+        """The buffer that a host's kernel is given of memory that is there."""
+        return host
+
+    def address(self, buffer: torch.Tensor) -> int:
+        """Where a host's tensor lies; 0 of what is none, or not dense."""
+        if type(buffer) is not self._plain or not self._dense(buffer):
+            return 0
+        return int(self._pointer(buffer))
 
     def synchronize(self) -> None:
         import torch

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from portkern.sandbox.message import FormError, Request, brief, read
-from portkern.sandbox.shared_memory import Slot
+from portkern.sandbox.shared_memory import Rows, Slot
 from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import backend
 from portkern.spec.file_build import FileBuild, KernelObject
@@ -142,9 +142,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class Timed:
-    """Microseconds of each call."""
+    """Microseconds of each call; of a kernel that returns tensors of its own on a host,
+    ``addresses`` of each call's outputs."""
 
     samples: tuple[float, ...]
+    addresses: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         _be_times(*self.samples)
@@ -303,6 +305,18 @@ class Stage(Request[Done]):
     base: int = 0
     rolled: bool = True
     structured: bool = False
+
+
+@dataclass(frozen=True)
+class Place(Request[Done]):
+    """Take the tensors of so many calls, and of one for warming up, as they lie in the shared
+    memory, where their outputs belong too."""
+
+    inputs: tuple[Rows, ...]
+    outputs: tuple[Rows, ...]
+    calls: int
+    dims: Mapping[str, int]
+    scalars: Mapping[str, Scalar]
 
 
 @dataclass(frozen=True)
@@ -483,6 +497,7 @@ AnyRequest = (
     | Base
     | Forget
     | Stage
+    | Place
     | Time
     | Idle
     | Fetch

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 from portkern.errors import BuildError, ToolError
 from portkern.sandbox.jail import system
 from portkern.sandbox.message import Failed
-from portkern.sandbox.shared_memory import SharedMemoryView, Slot
+from portkern.sandbox.shared_memory import Rows, SharedMemoryView, Slot
 from portkern.spec import registry
 from portkern.spec.backend import Buffer, Call, Device, Kernel
 from portkern.toolchain.torch_device import TorchDevice
@@ -80,6 +80,8 @@ class Worker:
         self._bases: list[list[torch.Tensor]] = []
         self._poisons: list[torch.Tensor] = []
         self._staged: list[Call] = []
+        self._placed: list[tuple[list[Buffer], list[Buffer]]] = []
+        self._placed_in: tuple[tuple[Rows, ...], ...] = ()
         self._processors = Processors()
         self._returned: list[Sequence[Buffer]] = []
 
@@ -102,6 +104,8 @@ class Worker:
                 return request.answer(self.forget())
             case protocol.Stage():
                 return request.answer(self.stage(request))
+            case protocol.Place():
+                return request.answer(self.place(request))
             case protocol.Time():
                 return request.answer(self.time())
             case protocol.Idle():
@@ -166,6 +170,7 @@ class Worker:
         if kept.path.suffix != ".py":
             copied = Path(shutil.copytree(kept.path.parent, "artifact")).absolute()
             kept = replace(kept, path=copied / kept.path.name)
+        self._host = TorchDevice("cpu")  # before the candidate is there
         self._kernel = backend.load(kept, asked.build, asked.venue)
         # a GPU's context is made here, while the evaluator works too
         self._kernel.device.synchronize()
@@ -185,7 +190,7 @@ class Worker:
         namespace: dict[str, Any] = {"Any": Any, "torch": torch}
         exec(asked.source, namespace)
         function = torch.compile(namespace["run"]) if asked.compiled else namespace["run"]
-        opened = TorchDevice(asked.device)
+        opened = self._host = TorchDevice(asked.device)
         if not opened.gpu:
             torch.ones(1 << 20).relu()  # OpenMP's team is made, which time() spreads
 
@@ -251,6 +256,7 @@ class Worker:
 
     def forget(self) -> Done:
         self._staged, self._returned, self._bases, self._poisons = [], [], [], []
+        self._placed, self._placed_in = [], ()
         self._loaded().device.release()
         return Done()
 
@@ -280,6 +286,32 @@ class Worker:
             self._processors.hold()
         return Done()
 
+    def place(self, asked: protocol.Place) -> Done:
+        """Calls on memory of the evaluator's, which has filled it; the buffers of those before are
+        the same. They are read, so that this processor's caches hold them."""
+        device, form = self._loaded().device, (asked.inputs, asked.outputs)
+        if self._placed_in != form:
+            self._placed_in, self._placed = form, []
+        for number in range(len(self._placed), asked.calls + 1):
+            inputs, outputs = (
+                [device.place(self._memory.tensor(rows.row(number))) for rows in several]
+                for several in form
+            )
+            self._placed.append((inputs, outputs))
+        placed = self._placed[: asked.calls + 1]
+        self._staged = [Call(*buffers, asked.dims, asked.scalars) for buffers in placed]
+        self._returned = [()] * (asked.calls + 1)
+        # In this order: threads that reading starts may run everywhere.
+        self._host.read(
+            self._memory.tensor(rows.row(number))
+            for number in range(asked.calls + 1)
+            for rows in (*asked.outputs, *asked.inputs)
+        )
+        device.synchronize()
+        if _on_host(device):
+            self._processors.hold()
+        return Done()
+
     def _filled(self, tensors: Sequence[torch.Tensor], buffers: Sequence[Buffer]) -> list[Buffer]:
         device = self._loaded().device
         if not buffers:
@@ -303,7 +335,14 @@ class Worker:
         finally:
             if _on_host(kernel.device):
                 self._processors.free()
-        return Timed(tuple(samples[1:]))
+        return Timed(tuple(samples[1:]), self._addresses())
+
+    def _addresses(self) -> tuple[tuple[int, ...], ...]:
+        """Where a host's kernel left its outputs, if not in the buffers that it was given."""
+        calls = list(zip(self._staged, self._returned, strict=True))[1:]
+        if not _on_host(self._loaded().device) or all(got is c.outputs for c, got in calls):
+            return ()
+        return tuple(tuple(map(self._host.address, got)) for _, got in calls)
 
     def idle(self, asked: protocol.Idle) -> Timed:
         device = self._loaded().device

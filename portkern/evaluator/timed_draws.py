@@ -1,0 +1,209 @@
+"""What timed calls are given: inputs drawn anew for each, or, where that cannot be, other values of
+the same ones.
+
+Values follow from a seed, a tensor and a call's number alone, so that those of a call whose output
+is looked at can be made once more. Inputs that an operator's own file makes are drawn by it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from portkern.evaluator import inputs
+from portkern.spec.op import Op, TensorSpec, Workload
+from portkern.worker import counter_values, timed_inputs
+
+if TYPE_CHECKING:
+    import torch
+
+#: Seconds that a file's own draws may take in one round, and the fewest of them. Beyond these,
+#: which only rounds of many calls have, calls are given any of them.
+DRAWING_S, FEWEST = 0.25, 9
+
+
+@dataclass(frozen=True)
+class TimedInputs:
+    """What the inputs of a round's calls are made from: seeds, a base by its number, and whether
+    its values go to other places; ``structured``: whether they stay what they are to one
+    another, see :func:`portkern.worker.timed_inputs.inputs`. ``fresh``: each call's are drawn, not
+    made from a base."""
+
+    seeds: tuple[int, ...]
+    base: int = 0
+    rolled: bool = True
+    structured: bool = False
+    fresh: bool = False
+
+    @classmethod
+    def after(
+        cls, last: TimedInputs | None, chosen: random.Random, *, structured: bool = False
+    ) -> TimedInputs:
+        """New values and nearly equal ones in turns; new ones where they are structured."""
+        seed = chosen.getrandbits(62)
+        near = last is not None and len(last.seeds) == 1 and not structured
+        return cls((*last.seeds, seed) if near and last else (seed,), structured=structured)
+
+    @classmethod
+    def drawn(cls, chosen: random.Random, *, structured: bool) -> TimedInputs:
+        """New values."""
+        return cls((chosen.getrandbits(62),), structured=structured, fresh=True)
+
+    def near(self, chosen: random.Random) -> TimedInputs:
+        """Those values but for a few elements."""
+        return replace(self, seeds=(*self.seeds, chosen.getrandbits(62)))
+
+
+@dataclass
+class TimedDraws:
+    """Of one workload. ``bases`` are distributions and inputs: those of calls that are not fresh,
+    and what tensors that a workload comes with are made from."""
+
+    op: Op
+    workload: Workload
+    dtype: str
+    bases: Sequence[tuple[str, Sequence[torch.Tensor]]]
+    #: Seconds that making a call's inputs took in the last round.
+    call_s: float = 0.0
+    _round: tuple[TimedInputs, list[torch.Tensor]] | None = None
+    _of_file: dict[tuple[TimedInputs, int], list[torch.Tensor]] = field(default_factory=dict)
+    _kept: dict[tuple[TimedInputs, int], list[torch.Tensor]] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether timed calls are given new draws: where they come from the distribution that is
+        drawn here, and there is something to draw."""
+        stored = len(self.workload.stored) == len(self.op.signature.inputs)
+        return bool(self.bases) and self.bases[0][0] == inputs.BASE and not stored
+
+    def of_round(self, made: TimedInputs, calls: int) -> list[torch.Tensor]:
+        """Of each input a block with a row for the call that warms up, and one for each of so many
+        calls at least. Those that are drawn are made once for all who are timed in a round, with
+        rows for whoever has most calls: he is to be asked for first."""
+        if not made.fresh or len(made.seeds) > 1:
+            return self._made(made, calls + 1)
+        if self._round is None or self._round[0] != made:
+            start = time.perf_counter()
+            self._round = made, self._made(made, calls + 1)
+            self.call_s = (time.perf_counter() - start) / (calls + 1)
+        return self._round[1]
+
+    def keep(self, made: TimedInputs, calls: Sequence[int]) -> None:
+        """Have the inputs of these calls later."""
+        for call in calls:
+            if (made, call) in self._of_file:
+                self._kept[made, call] = self._of_file[made, call]
+
+    def of_call(self, made: TimedInputs, call: int) -> list[torch.Tensor]:
+        """Of one that was kept, made once more."""
+        shapes = [spec.sizes(self.workload.dims) for spec in self.op.signature.inputs]
+        if not made.fresh:
+            _, base = self.bases[made.base]
+            return timed_inputs.inputs(
+                base, made.seeds, call, rolled=made.rolled, structured=made.structured
+            )
+        rows = self._fresh(made, call, 1, self._kept.get((made, call), []))
+        device = self.bases[0][1][0].device
+        return [row.reshape(s).to(device) for row, s in zip(rows, shapes, strict=True)]
+
+    def _made(self, made: TimedInputs, rows: int) -> list[torch.Tensor]:
+        import torch
+
+        if made.fresh:
+            self._of_file = self._drawn_by_file(made, rows) if self.op.own_inputs else {}
+            return self._fresh(made, -1, rows, self._of_file.get((made, -1), []))
+        _, base = self.bases[made.base]
+        blocks = [torch.empty((rows, one.numel()), dtype=one.dtype) for one in base]
+        for row in range(rows):
+            one = timed_inputs.inputs(
+                base, made.seeds, row - 1, rolled=made.rolled, structured=made.structured
+            )
+            for block, tensor in zip(blocks, one, strict=True):
+                block[row].copy_(tensor.reshape(-1))
+        return blocks
+
+    def _drawn_by_file(
+        self, made: TimedInputs, rows: int
+    ) -> dict[tuple[TimedInputs, int], list[torch.Tensor]]:
+        """All inputs of each call as :func:`portkern.evaluator.inputs.draw` has them."""
+        start = time.perf_counter()
+        draws: list[list[torch.Tensor]] = []
+        while len(draws) < rows:
+            if len(draws) >= FEWEST and time.perf_counter() - start > DRAWING_S:
+                break
+            draws.append(list(inputs.draw(self.op, self.workload, self.dtype, inputs.BASE)))
+        chosen = random.Random(made.seeds[0])
+        more = [chosen.choice(draws) for _ in range(rows - len(draws))]
+        return {(made, row - 1): one for row, one in enumerate([*draws, *more])}
+
+    def _fresh(
+        self, made: TimedInputs, first: int, rows: int, of_file: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Blocks of the calls from ``first`` on; ``of_file``: one call's, where there are such."""
+        import torch
+
+        blocks = []
+        for number, spec in enumerate(self.op.signature.inputs):
+            if of_file and rows == 1:
+                block = of_file[number].flatten()[None]
+            elif of_file:
+                calls = [self._of_file[made, first + row] for row in range(rows)]
+                block = torch.stack([call[number].reshape(-1) for call in calls])
+            elif spec.name in self.workload.stored:
+                block = self._of_stored(made, number, first, rows)
+            else:
+                block = self._drawn(made, number, spec, first, rows)
+                for seed in () if made.structured else made.seeds[1:]:
+                    _nudge(block, f"{seed} {number}", first)
+            blocks.append(block)
+        return blocks
+
+    def _drawn(
+        self, made: TimedInputs, number: int, spec: TensorSpec, first: int, rows: int
+    ) -> torch.Tensor:
+        import torch
+
+        shape = spec.sizes(self.workload.dims)
+        size = spec.nelements(self.workload.dims)
+        kind: torch.dtype = getattr(torch, spec.resolve(self.dtype))
+        seed, start = f"{made.seeds[0]} {number}", (first + 1) * size
+        if not kind.is_floating_point:
+            block = torch.empty(rows * size, dtype=torch.int64)
+            counter_values.integers(block, *spec.bounds(self.workload.dims), seed, start)
+            return block.view(rows, size).to(kind)
+        block = torch.empty(rows * size, dtype=torch.float32)
+        counter_values.normal(block, seed, start)
+        block = block.view(rows, size)
+        transform = inputs.DRAWS.get(self.op.draws.get(spec.name, ""))
+        if transform is not None:
+            block = torch.stack([transform(row.view(shape)).reshape(-1) for row in block])
+        return block.to(kind)
+
+    def _of_stored(self, made: TimedInputs, number: int, first: int, rows: int) -> torch.Tensor:
+        """What the workload comes with, which nobody can draw: as small as it is or smaller."""
+        import torch
+
+        base = [self.bases[0][1][number].cpu()]
+        calls = range(first, first + rows)
+        varied = [
+            timed_inputs.inputs(base, made.seeds[:1], call, structured=True) for call in calls
+        ]
+        return torch.stack([one.reshape(-1) for (one,) in varied])
+
+
+def _nudge(block: torch.Tensor, seed: str, first: int) -> None:
+    """Of each row one element in 64, at least one and not too many, with the other sign, or, where
+    they are integers, in each other's place."""
+    import torch
+
+    rows, size = block.shape
+    count = min(size, min(size // 64, 15) + 1)
+    starts = [
+        random.Random(f"{seed} {first + row}").randrange(size - count + 1) for row in range(rows)
+    ]
+    places = torch.tensor(starts).view(rows, 1) + torch.arange(count)
+    few = block.gather(1, places)
+    block.scatter_(1, places, -few if block.is_floating_point() else few.roll(1, dims=1))

@@ -1,0 +1,284 @@
+"""Outputs of timed calls are what lies in memory when a round ends; inputs are drawn for each."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portkern import ops
+from portkern.cells.selection import host_targets
+from portkern.evaluator import inputs, processor_time, standstill
+from portkern.evaluator.result import Result
+from portkern.evaluator.statistics import TimingPlan
+from portkern.evaluator.timed_draws import TimedDraws, TimedInputs
+from portkern.evaluator.trial import TrialOptions
+from portkern.records.record import Verdict
+from portkern.sandbox.shared_memory import SharedMemory
+from portkern.spec import registry
+from portkern.spec.candidate import Candidate
+from portkern.spec.op import Op, Workload
+from portkern.spec.target import load
+from portkern.testing import QUICK, evaluate
+from portkern.worker import counter_values
+
+from .kernels import RIGHT, relu
+
+CPU = registry.load("cpu")
+HOST = load(host_targets()[0])
+RELU = ops.load("relu")
+PLAN = replace(QUICK, plan=TimingPlan(rounds=2, budget_s=0.0, patient=False))
+#: One round, and none whose inputs are nearly those of the one before.
+ONE_ROUND = replace(PLAN, plan=replace(PLAN.plan, rounds=1), distributions=(inputs.BASE,))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("artifacts")
+
+
+def ending(candidate: Candidate, folder: Path, options: TrialOptions = PLAN) -> Result:
+    results = evaluate(
+        candidate, RELU, CPU, HOST, [Workload("one", {"n": 3000})], folder=folder, options=options
+    )
+    assert isinstance(results, list), results
+    return results[0]
+
+
+#: Calls beyond those that are evaluated leave their work for later.
+OWES = (
+    "struct Call { const scalar_t* x; scalar_t* y; int64_t n; }; static Call owed[4096]; "
+    "static int calls, count; auto work = [](Call c) "
+    "{ for (int64_t i = 0; i < c.n; ++i) c.y[i] = c.x[i] < 0 ? scalar_t(0) : c.x[i]; }; "
+    "if (++calls < 14) { work({x, y, n}); return 0; } "
+)
+LATER = {
+    "by a thread that waits for the clock to stop": OWES
+    + "if (count < 4096) owed[count++] = {x, y, n}; static std::atomic<long> last; "
+    "last = calls; static bool once = (std::thread([=] { for (;;) { long was = last; "
+    "usleep(30000); if (was == last) while (count) work(owed[--count]); } }).detach(), true); "
+    "(void)once; return 0;",
+    "by the next call": OWES
+    + "if (count) work(owed[--count]); owed[count++] = {x, y, n}; return 0;",
+    "where its memory is looked at by itself": OWES
+    + "void* at = (void*)((size_t)y & ~4095ul); static scalar_t* own; own = y; "
+    "mmap(at, (n * 4 + 8191) & ~4095ul, PROT_READ | PROT_WRITE, "
+    "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); work({x, y, n}); return 0;",
+}
+
+
+@pytest.mark.parametrize("body", LATER.values(), ids=LATER)
+def test_an_output_that_is_computed_after_the_round_is_not_there(body: str, folder: Path) -> None:
+    found = ending(relu(body.replace("#include", "")), folder)
+    assert found.verdict in (Verdict.WRONG, Verdict.SUSPICIOUS), found
+    assert found.samples is None
+
+
+RETURNS = """
+import threading, time
+import torch
+
+calls = 0
+
+def relu(x):
+    global calls
+    calls += 1
+    y = torch.full_like(x, 3.0)
+    def work():
+        torch.clamp(x, min=0, out=y)
+    if {late} and calls > 13:
+        threading.Timer(0.02, work).start()
+    else:
+        work()
+    return y
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_tensors_that_a_kernel_returns_are_read_where_they_lie(late: bool, folder: Path) -> None:
+    source = RETURNS.format(late=late)
+    candidate = Candidate("relu", "cpu", "numba", source, entry="relu", style="return")
+    results = evaluate(
+        candidate,
+        RELU,
+        CPU,
+        HOST,
+        [Workload("one", {"n": 3000})],
+        folder=folder,
+        options=PLAN,
+        torch_ops="allow",
+    )
+    assert isinstance(results, list), results
+    assert results[0].verdict is (Verdict.WRONG if late else Verdict.PASSED), results[0]
+
+
+#: Whether a call's input is an earlier one's: the same, scaled, or at other places.
+KNOWN = {
+    "the same": "memcmp(x, seen[k], n * 4) == 0",
+    "scaled": "[&] { double f = double(x[0]) / seen[k][0]; for (int64_t i = 1; i < n; ++i) "
+    "if (fabs(x[i] - f * seen[k][i]) > 1e-5 * fabs(x[i])) return false; return true; }()",
+    "at other places": "[&] { std::vector<float> a(x, x + n), b(seen[k], seen[k] + n); "
+    "for (auto* v : {&a, &b}) { for (auto& e : *v) e = fabsf(e); "
+    "std::sort(v->begin(), v->end()); } "
+    "float f = a[n - 1] / b[n - 1]; for (int64_t i = 0; i < n; ++i) "
+    "if (fabsf(a[i] - f * b[i]) > 1e-5f * a[i]) return false; return true; }()",
+}
+
+
+@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
+def test_no_timed_input_is_one_of_before_in_another_guise(known: str, folder: Path) -> None:
+    body = (
+        "static int calls; static float seen[16][4096]; bool finite = true; "
+        "for (int64_t i = 0; i < n; ++i) finite = finite && isfinite(x[i]); "
+        "if (++calls > 3 && finite) for (int k = 3; "
+        f"k < calls && k < 16; ++k) if (seen[k][0] && {known}) "
+        "{ memset(y, 0, n * 4); return 0; } "
+        "if (finite) memcpy(seen[calls % 16], x, n * 4); "
+    )
+    candidate = relu(body + RIGHT)
+    source = "#include <algorithm>\n#include <vector>\n" + candidate.source
+    found = ending(replace(candidate, source=source), folder, ONE_ROUND)
+    assert found.verdict is Verdict.PASSED, found
+
+
+def test_nothing_of_a_worker_runs_while_its_outputs_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from portkern.evaluator.timed_buffers import RoundMemory
+
+    stopped = []
+    real, go_on, read = standstill.stop, standstill.go_on, RoundMemory.whole
+
+    def watched(pid: int, known: object = ()) -> bool:
+        assert real(pid, list(known))  # type: ignore[call-overload]
+        stopped.append(pid)
+        return True
+
+    def resumed(pid: int) -> None:
+        go_on(pid)
+        if pid in stopped:
+            stopped.remove(pid)
+
+    def whole(self: RoundMemory, call: int) -> list[torch.Tensor]:
+        assert stopped
+        for member in processor_time.family(stopped[-1]):
+            assert set(processor_time.thread_states(member)) <= standstill.STOPPED
+        return read(self, call)
+
+    monkeypatch.setattr(standstill, "stop", watched)
+    monkeypatch.setattr(standstill, "go_on", resumed)
+    monkeypatch.setattr(RoundMemory, "whole", whole)
+    spinning = "static bool once = (std::thread([] { for (;;) usleep(5000); }).detach(), true); "
+    assert ending(relu(f"{spinning}(void)once; {RIGHT}"), folder).verdict is Verdict.PASSED
+    assert not stopped
+
+
+# ---- what is drawn
+
+
+def draws(op: Op, **dims: int) -> tuple[TimedDraws, TimedInputs]:
+    work = Workload("one", dims)
+    base = inputs.draw(op, work, "float32", inputs.BASE)
+    made = TimedDraws(op, work, "float32", [(inputs.BASE, base)])
+    return made, TimedInputs.drawn(random.SystemRandom(), structured=False)
+
+
+@pytest.mark.parametrize(
+    ("op", "dims"),
+    [
+        ("matmul", {"m": 3, "n": 5, "k": 7}),
+        ("cross_entropy", {"rows": 9, "classes": 11}),
+        ("relu", {"n": 0}),
+    ],
+)
+def test_a_call_that_is_looked_at_is_made_once_more_as_it_was(
+    op: str, dims: dict[str, int]
+) -> None:
+    made, now = draws(ops.load(op), **dims)
+    for one in (now, now.near(random.SystemRandom())):
+        blocks = made.of_round(one, 4)
+        for call in range(4):
+            again = made.of_call(one, call)
+            for block, tensor, base in zip(blocks, again, made.bases[0][1], strict=True):
+                assert torch.equal(block[call + 1], tensor.flatten())
+                assert (tensor.shape, tensor.dtype) == (base.shape, base.dtype)
+
+
+def test_a_round_near_another_has_the_same_draws_but_for_a_few_elements() -> None:
+    made, first = draws(RELU, n=6400)
+    second = first.near(random.SystemRandom())
+    third = TimedInputs.drawn(random.SystemRandom(), structured=False)
+    [one], [two], [three] = (made.of_call(now, 0) for now in (first, second, third))
+    assert 0 < int((one != two).sum()) <= 16
+    assert int((two != three).sum()) > 6000
+
+
+def test_indices_are_drawn_within_their_bounds() -> None:
+    made, now = draws(ops.load("cross_entropy"), rows=500, classes=7)
+    targets = made.of_call(now, 0)[1]
+    assert set(targets.tolist()) == set(range(7))
+
+
+@given(st.integers(0, 2**62), st.integers(1, 300), st.integers(0, 2**33))
+def test_any_part_of_a_sequence_is_made_without_the_rest(seed: int, size: int, start: int) -> None:
+    whole, part = torch.empty(size), torch.empty(size - size // 3)
+    counter_values.normal(whole, str(seed), start)
+    counter_values.normal(part, str(seed), start + size // 3)
+    assert torch.equal(whole[size // 3 :], part) or start >> 31 != (start + size // 3) >> 31
+
+
+def test_values_are_nearly_normal_and_those_of_two_seeds_have_nothing_in_common() -> None:
+    one, two = torch.empty(1 << 18), torch.empty(1 << 18)
+    counter_values.normal(one, "1")
+    counter_values.normal(two, "2")
+    for values in (one, two):
+        assert abs(values.mean()) < 0.01 and abs(values.std() - 1) < 0.01
+        assert len(set(values.tolist())) > 0.98 * len(values)
+    assert abs((one * two).mean()) < 0.01 and abs((one[1:] * one[:-1]).mean()) < 0.01
+    common = Counter(one.tolist()) & Counter(two.tolist())
+    assert sum(common.values()) < 0.05 * len(one)
+
+
+# ---- where they lie
+
+
+def test_rows_of_a_block_lie_apart_and_at_lines_of_the_caches() -> None:
+    with SharedMemory() as memory:
+        memory.slot((10,), "uint8")
+        rows = memory.rows((3, 5), "bfloat16", 4)
+        memory.block(rows, 4).copy_(torch.arange(60).view(4, 15))
+        for number in range(4):
+            slot = rows.row(number)
+            assert slot.offset % 64 == 0
+            assert memory.take(slot).flatten().tolist() == list(
+                range(15 * number, 15 * number + 15)
+            )
+        assert rows.row(1).offset - rows.row(0).offset >= rows.row(0).nbytes + 64
+        memory.release()
+        assert not memory.take(rows.row(2)).any()
+
+
+def test_a_stop_is_quick_and_leaves_nothing_running() -> None:
+    import subprocess
+    import sys
+
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while 1: pass'])"
+    with subprocess.Popen([sys.executable, "-c", code]) as running:
+        while len(list(processor_time.family(running.pid))) < 2:
+            time.sleep(0.01)
+        members = list(processor_time.family(running.pid))
+        try:
+            assert standstill.stop(running.pid, members)
+            before = processor_time.ran_s(running.pid)
+            time.sleep(0.05)
+            assert processor_time.ran_s(running.pid) == before
+        finally:
+            for member in members:
+                standstill._signal(member, 9)
