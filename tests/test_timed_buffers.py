@@ -74,6 +74,7 @@ LATER = {
 }
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("body", LATER.values(), ids=LATER)
 def test_an_output_that_is_computed_after_the_round_is_not_there(body: str, folder: Path) -> None:
     found = ending(relu(body.replace("#include", "")), folder)
@@ -132,6 +133,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.sampled()
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 def test_no_timed_input_is_one_of_before_in_another_guise(known: str, folder: Path) -> None:
     body = (
