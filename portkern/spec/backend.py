@@ -206,7 +206,8 @@ class Device(Protocol):
     def place(self, host: torch.Tensor) -> Buffer:
         """A buffer on the memory of ``host`` itself, of which there is more behind: on a CPU, of a
         backend with ``host_memory``."""
-        raise NotImplementedError
+        kind = type(self).__name__
+        raise NotImplementedError(f"{kind} has no buffers on memory that is there")
 
     def download(self, buffer: Buffer) -> torch.Tensor: ...
     def synchronize(self) -> None: ...
