@@ -98,6 +98,48 @@ BAD_PYTHON = [
 ]
 
 
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    {line}
+    tl.store(y + i, v, mask=i < n)
+
+def relu(x, y):
+    k[(1,)](x, y, x.numel(), B=1024)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "v = tl.where(v > 0, v, 0.0) if hasattr(v, 'handle') else v",
+        "v = tl.where(v > 0, v, 0.0) if v.handle.data is not None else v",
+        "v = v if repr(v.type).count('x') else tl.where(v > 0, v, 0.0)",
+        "v = v if 'data' in dir(v) else tl.where(v > 0, v, 0.0)",
+        "h = getattr(v, 'hand' + 'le')",
+    ],
+)
+def test_a_triton_kernel_may_not_ask_what_its_values_are_made_of(line: str) -> None:
+    assert "G206" in rejected("triton", KERNEL.format(line=line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "v = tl.where(v > 0, v, 0.0).to(y.dtype.element_ty)",
+        "v = tl.exp(v) if hasattr(tl, 'exp') else v",
+        "v = v if isinstance(B, tl.constexpr) else v * 2",
+    ],
+)
+def test_a_triton_kernel_may_ask_for_types_and_for_what_its_language_has(line: str) -> None:
+    assert not rejected("triton", KERNEL.format(line=line))
+
+
 @pytest.mark.parametrize(("rule", "source"), BAD_PYTHON)
 def test_python_that_is_rejected(rule: str, source: str) -> None:
     languages = ["triton", "numba", "pallas", "opencl"]

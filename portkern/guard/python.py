@@ -359,6 +359,9 @@ class _Reader(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._attribute(node, node.attr)
         base = self.name(node.value)
+        asks = node.attr in rules.INSIDES and self.language == "triton"
+        if base is None and self.in_kernel and asks:
+            self.hit(node, "G206")
         if isinstance(node.ctx, ast.Load):
             pass
         elif node.attr in rules.PACKAGE_NAMES or base == "builtins.__spec__":
@@ -486,7 +489,15 @@ class _Reader(ast.NodeVisitor):
         self.in_kernel = kept
         self._visit_all(node.keywords)
 
+    def _asks_its_value(self, node: ast.Call, name: str) -> bool:
+        """Whether a kernel of Triton asks what one of its values is made of, which is one thing
+        where it is compiled and another where it is interpreted; of a module it may."""
+        inside = self.in_kernel and self.language == "triton"
+        return inside and name in rules.REFLECTION and not (node.args and self.name(node.args[0]))
+
     def _call(self, node: ast.Call, name: str) -> None:
+        if self._asks_its_value(node, name):
+            self.hit(node, "G206")
         self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         text = [constant(argument) or "" for argument in node.args]

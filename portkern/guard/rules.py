@@ -28,6 +28,13 @@ class Rule:
         return self.id[1] in "123"
 
 
+#: What tells a kernel of Triton how one of its values is held: by the compiler or an interpreter.
+REFLECTION = frozenset(
+    f"builtins.{name}" for name in ("hasattr", "getattr", "vars", "dir", "id", "repr", "hash")
+)
+INSIDES = frozenset(
+    ("handle", "impl", "builder", "_builder", "data", "__class__", "__dict__", "__slots__")
+)
 #: These ask who does the work; the others hold for every line of the source.
 ABOUT_THE_WORK = ("G301", "G302", "G504", "G507")
 #: 1: the machine. 2: the evaluator. 3: who does the work. 4: the contract. 5: worth a reader's
