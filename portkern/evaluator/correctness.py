@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from portkern.evaluator.build import Failure, StageLimits, failure_of
 from portkern.evaluator.result import Result, worst
 from portkern.evaluator.timed_outputs import poisons
 from portkern.evaluator.worker_reports import Slots
-from portkern.evaluator.workers import Workers
+from portkern.evaluator.workers import Opened, Workers
 from portkern.records.record import Finding, Verdict
 from portkern.sandbox.session import Answered, Outcome, Session
 from portkern.spec.op import Op, Workload
@@ -26,6 +27,10 @@ from portkern.worker import output_guards, protocol
 
 if TYPE_CHECKING:
     import torch
+
+#: Seconds for calls that an emulator is asked for beyond two, by what the second took, and at how
+#: many of them, beside the last, outputs are looked at.
+LATER_S, LOOKS = 2.0, 4
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,9 @@ class Correctness:
             return result
         if result.verdict is not Verdict.PASSED:
             return replace(result, detail=f"in a second call with equal inputs: {result.detail}")
+        late = self._evaluate_later(opened, result, workload, case)
+        if late is not None:
+            return late
         again = compare.repeated(first=first, second=second, case=case, precision=self.op.precision)
         if again.spread is None:
             return result
@@ -92,6 +100,25 @@ class Correctness:
             result, verdict=verdict, detail=again.problem, findings=(*result.findings, note)
         )
 
+    def _evaluate_later(
+        self, opened: Opened, right: Result, workload: Workload, case: reference.Case
+    ) -> Result | None:
+        """What became of calls that an emulator is asked for beyond two, which nobody times: at a
+        few of them, chosen by chance, and the last. None where they were right as well."""
+        call_s = max(right.seconds["run"] - right.seconds["first"], 1e-4)
+        calls = min(opened.later, int(LATER_S / call_s))
+        looks = sorted({*random.SystemRandom().sample(range(calls), min(LOOKS, calls)), calls - 1})
+        done = 0
+        for look in looks if calls else ():
+            opened.later -= look + 1 - done
+            result, _ = self._evaluate_call(
+                opened.session, right, workload, case, before_it=look - done
+            )
+            done = look + 1
+            if result.verdict is not Verdict.PASSED:
+                return replace(result, detail=f"in a later call: {result.detail}")
+        return None
+
     def _evaluate_call(
         self,
         session: Session,
@@ -100,11 +127,15 @@ class Correctness:
         case: reference.Case,
         traced: attribution.AttributedKernel | None = None,
         known: Sequence[torch.Tensor] = (),
+        before_it: int = 0,
     ) -> tuple[Result, list[torch.Tensor]]:
         """The verdict on one call and its outputs; errors are the worst of this and the calls
-        before. ``traced`` asks who did the work; ``known`` outputs of this case were right."""
+        before. ``traced`` asks who did the work; ``known`` outputs of this case were right;
+        ``before_it``: so many calls are made first."""
         seconds = dict(before.seconds)
-        outcome, slots = self._ask_run(session, workload, case, traced=traced is not None)
+        outcome, slots = self._ask_run(
+            session, workload, case, traced=traced is not None, before=before_it
+        )
         if not isinstance(outcome, Answered):
             failure = failure_of(outcome, "the kernel")
             lost = Result(failure.verdict, str(failure), seconds=seconds, harness=failure.harness)
@@ -136,7 +167,13 @@ class Correctness:
         return _held(result, ran, traced), actual
 
     def _ask_run(
-        self, session: Session, workload: Workload, case: reference.Case, *, traced: bool
+        self,
+        session: Session,
+        workload: Workload,
+        case: reference.Case,
+        *,
+        traced: bool,
+        before: int,
     ) -> tuple[Outcome[protocol.Ran], Slots]:
         signature, memory = self.op.signature, session.memory
         memory.clear()
@@ -163,6 +200,7 @@ class Correctness:
             workload.dims,
             signature.scalar_values(workload.scalars),
             traced,
+            before,
         )
         return session.ask(request, timeout_s=self.limits.run_s), slots
 

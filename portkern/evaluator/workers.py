@@ -19,6 +19,8 @@ from portkern.spec.backend import Artifact, Missing, Venue
 from portkern.spec.op import Op
 from portkern.worker import protocol
 
+#: Calls of a kernel that is emulated: as many as timed rounds have elsewhere.
+LATER = 200
 #: The baseline that times are checked by, asked for or not.
 TRUSTED = "eager"
 
@@ -66,13 +68,15 @@ class Opened:
     """A worker that has loaded its kernel; ``method``: how it takes times, in its own words.
     ``seconds``: what that took, empty once it was told. ``code``: the libraries that were there
     before the kernel, and ``faults`` the signals of a bad access that were handled then, see
-    :mod:`portkern.evaluator.code_pages`."""
+    :mod:`portkern.evaluator.code_pages`. ``later``: calls beyond those that are always made, which
+    an emulator is still asked for."""
 
     session: Session
     method: str
     seconds: Mapping[str, float]
     code: Mapping[str, code_pages.Code]
     faults: frozenset[str]
+    later: int = 0
 
 
 class Workers:
@@ -123,6 +127,7 @@ class Workers:
         )
         opened = self._load(session, "loading the kernel", asked)
         if isinstance(opened, Opened):
+            opened.later = LATER if contestant.venue.kind == "emulator" else 0
             self._opened[index] = opened
         elif opened.verdict is Verdict.BUILD_FAILED:
             opened = self._rejected[index] = explained(opened, request.candidate)

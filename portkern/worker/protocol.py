@@ -253,7 +253,8 @@ class Run(Request[Ran]):
 
     Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are bytes
     with a margin on both sides, which goes to ``guards``; buffers that are no torch tensors have
-    none, and leave theirs as it was.
+    none, and leave theirs as it was. ``before``: as many calls are
+    made first, on other buffers.
     """
 
     inputs: tuple[Slot, ...]
@@ -264,6 +265,7 @@ class Run(Request[Ran]):
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
     traced: bool
+    before: int = 0
 
     def read(self, data: object) -> Ran:
         """A trace comes with the described outputs of a call it is asked of, and with no other."""
