@@ -339,3 +339,25 @@ def test_a_stride_is_a_number_whatever_tensor_it_is_of() -> None:
         "p_num_cols": "i32",
         "n": "i32",
     }
+
+
+def test_a_library_may_ask_for_a_gpu_and_import_what_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importing = importlib.import_module("portkern.backends.triton.library_import")
+    (tmp_path / "asks_for_a_gpu.py").write_text(
+        "import torch\n"
+        "import absent_layers.inner.torch as layers\n"
+        "from absent_layers import rearrange, jit\n"
+        "major = torch.cuda.get_device_capability(torch.cuda.current_device())[0]\n"
+        "units = torch.cuda.get_device_properties(0).multi_processor_count\n"
+        "@jit\ndef kept(): return 7\n"
+        "class Layer(layers.Base): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    gfx942 = target.load("gfx942")
+    with importing.device(gfx942):
+        module = importing.imported(lambda: importlib.import_module("asks_for_a_gpu"), "asks")
+    assert (module.major, module.kept(), module.units) == (9, 7, gfx942.multiprocessors or 1)
+    with pytest.raises(ModuleNotFoundError):
+        importing.imported(lambda: importlib.import_module("asks.lost"), "asks")

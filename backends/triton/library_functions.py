@@ -70,12 +70,13 @@ def as_on(target: Target) -> Iterator[None]:
     """A library that asks torch or Triton which vendor's GPU there is hears the target's."""
     import torch
 
+    from .library_import import device
     from .standin import driver
 
     before = torch.version.hip
     torch.version.hip = before or ("6.4" if target.vendor == "amd" else None)
     try:
-        with driver(target):
+        with driver(target), device(target):
             yield
     finally:
         torch.version.hip = before
@@ -83,7 +84,12 @@ def as_on(target: Target) -> Iterator[None]:
 
 def function_of(root: str, request: Mapping[str, Any]) -> object:
     """With its decorators."""
-    return getattr(_module(Path(root), request["path"]), request["kernel"])
+    from .library_import import imported
+
+    file = Path(root) / request["path"]
+    own = file.relative_to(import_root(file.parent)).with_suffix("").parts[0]
+    module = imported(lambda: _module(Path(root), request["path"]), own)
+    return getattr(module, request["kernel"])
 
 
 def plain(function: object) -> Any:
