@@ -75,6 +75,8 @@ def _ages(files: Sequence[Path]) -> str:
     parts, lost = [], 0
     for file in files:
         timed = [one for one in RecordFile(file).read()[0] if one.timing and one.source_hash]
+        if not timed:
+            continue
         ages = kernel_age.counted(timed, store)
         lost += ages[Age.LOST]
         parts.append(f"{ages[Age.CHANGED] + ages[Age.LOST]} of {len(timed)} ({file.stem})")
