@@ -99,7 +99,7 @@ def test_compiled_hip_kernels_compute_what_they_should(
     request = replace(build_of(op, candidate, arch, dtype), executed=True)
     artifact = backend.build(request, tmp_path)
     hip_objects = import_module("portkern.backends.hip.objects")
-    kernel = hip_objects.load(artifact, request)
+    kernel = hip_objects.load(artifact, request, ("waits", "lds"))
     for workload in op.workloads["ci"]:
         call = call_of(op, workload, dtype)
         inputs = [kernel.device.upload(x) for x in call.inputs]
@@ -123,7 +123,9 @@ def test_compiled_triton_kernels_compute_what_they_should(
     file = tmp_path / f"{name}.py"
     file.write_text(candidate.source, encoding="utf-8")
     request = build_of(op, candidate, arch, dtype)
-    kernel = backend.load(Artifact(file, "hsaco"), request, Venue("object", arch))
+    kernel = backend.load(
+        Artifact(file, "hsaco"), request, Venue("object", arch, sanitize=("waits", "lds"))
+    )
     for workload in op.workloads["ci"]:
         call = call_of(op, workload, dtype)
         outputs = kernel.launch(call)
@@ -274,6 +276,38 @@ __global__ void reversed(int* x) {
     __syncthreads();
     x[threadIdx.x] = lds[63 - threadIdx.x];
 }
+__global__ void exchange(const int* x, int* y) {
+    __shared__ int kept[256];
+    const int t = threadIdx.x;
+    kept[t] = x[t];
+    __syncthreads();
+    y[t] = kept[255 - t] + x[255 - t];
+}
+__global__ void in_rounds(const int* x, int* y, int rounds) {
+    __shared__ int kept[256];
+    const int t = threadIdx.x;
+    int sum = 0;
+    for (int k = 0; k < rounds; ++k) {
+        kept[t] = x[t] + k;
+        __syncthreads();
+        sum += kept[(t + 64) % 256];
+        __syncthreads();
+    }
+    y[t] = sum;
+}
+__global__ void by_turns(const int* x, int* y) {
+    __shared__ int kept[256];
+    __shared__ int turn;
+    const int t = threadIdx.x;
+    if (t == 0) atomicExch(&turn, 0);
+    __syncthreads();
+    const int wave = t / WAVE;
+    if (t % WAVE == 0) while (atomicAdd(&turn, 0) != wave) {}
+    kept[t] = x[t] + (wave ? kept[t - WAVE] : 0);
+    __threadfence_block();
+    if (t % WAVE == 0) atomicAdd(&turn, 1);
+    y[t] = kept[t];
+}
 __global__ void endless(volatile int* x) { for (unsigned k = 0;; ++k) x[threadIdx.x] = k; }
 __global__ void trap(int* x) { x[0] = 1; __builtin_trap(); }
 __global__ void where(int* x) {
@@ -359,12 +393,13 @@ def launch(
     block: int = 64,
     grid: int = 1,
     limit: int = 1 << 26,
+    checks: tuple[str, ...] = (),
 ) -> Ran:
     """On arrays and numbers of 32 bits."""
     values = [struct.pack("<i", a) if isinstance(a, int) else pointer(a) for a in given]
     memory = [buffer(a) for a in given if not isinstance(a, int)]
     sizes = (grid, 1, 1), (block, 1, 1)
-    return program.run(name, values, *sizes, buffers=memory, limit=limit)
+    return program.run(name, values, *sizes, buffers=memory, limit=limit, checks=checks)
 
 
 def ints(count: int) -> np.ndarray:
@@ -636,3 +671,73 @@ def test_launches_that_a_gpu_refuses_are_refused(whole: bytes, tmp_path: Path) -
         program.run("reversed", [pointer(x)], (1, 1, 1), (64, 1, 1), dynamic_lds_bytes=1 << 20)
     with pytest.raises(BuildError, match="No kernel 'g'"):
         program.run("g", [pointer(x)], (1, 1, 1), (64, 1, 1))
+
+
+# ---- waits and barriers
+
+CHECKED = ("waits", "lds")
+#: Waits for nothing: all counters at their most; and an instruction that does nothing.
+NO_WAIT, NOTHING, TRAP = 0xBF8CCF7F, 0xBF800000, 0xBF920002
+EXCHANGES: list[tuple[str, tuple[int, ...]]] = [("exchange", ()), ("in_rounds", (3,))]
+
+
+def with_word(program: Program, address: int, word: int) -> Program:
+    """The same object, with another instruction of one word."""
+    changed = Program(program.path)
+    struct.pack_into("<I", changed._image, address, word)
+    return changed
+
+
+def found(program: Program, name: str, numbers: tuple[int, ...]) -> set[Kind]:
+    x, y = np.arange(256, dtype=np.int32), ints(256)
+    ran = launch(program, name, x, y, *numbers, block=256, checks=CHECKED)
+    return {finding.kind for finding in ran.findings}
+
+
+def executed(program: Program, name: str, numbers: tuple[int, ...], mnemonic: str) -> list[int]:
+    """The addresses of such instructions that a launch comes by."""
+    every = [one.address for one in program.instructions(64) if one.mnemonic == mnemonic]
+    starts = sorted(kernel.entry for kernel in program.object.kernels.values())
+    start = program.object.kernel(name).entry
+    end = next((other for other in starts if other > start), 1 << 62)
+    own = [address for address in every if start <= address < end]
+    return [at for at in own if Kind.TRAP in found(with_word(program, at, TRAP), name, numbers)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+@pytest.mark.parametrize(("name", "numbers"), EXCHANGES)
+def test_a_wait_that_is_left_out_is_found_where_it_is_missed(
+    programs: Programs, name: str, numbers: tuple[int, ...], arch: str
+) -> None:
+    program = programs(arch)
+    assert not found(program, name, numbers)
+    waits = executed(program, name, numbers, "s_waitcnt")
+    seen = [found(with_word(program, at, NO_WAIT), name, numbers) for at in waits]
+    assert len(waits) >= 3
+    # One before a barrier may wait for reads of LDS alone, which no register shows.
+    assert sum(map(bool, seen)) >= len(waits) - 1
+    assert set().union(*seen) == {Kind.UNWAITED, Kind.UNWAITED_LDS}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+@pytest.mark.parametrize(("name", "numbers"), EXCHANGES)
+def test_a_barrier_that_is_left_out_is_a_race_in_lds(
+    programs: Programs, name: str, numbers: tuple[int, ...], arch: str
+) -> None:
+    program = programs(arch)
+    barriers = executed(program, name, numbers, "s_barrier")
+    assert barriers
+    for at in barriers:
+        assert Kind.LDS_RACE in found(with_word(program, at, NOTHING), name, numbers)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_waves_that_take_turns_by_atomics_do_not_race(programs: Programs, arch: str) -> None:
+    x, y = np.ones(256, np.int32), ints(256)
+    ran = launch(programs(arch), "by_turns", x, y, block=256, checks=CHECKED)
+    assert ran.clean, ran.findings
+    wave = target.load(arch).warp or 64
+    assert np.array_equal(y, np.arange(256) // wave + 1)

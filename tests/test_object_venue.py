@@ -114,13 +114,14 @@ def test_objects_come_before_the_source_but_where_checkers_of_the_source_are_ask
         pytest.skip("needs both venues")
     kinds = {
         choice: getattr(Stage.parse("best", choice.split()).of(known, hip).best, "kind", "")
-        for choice in ("none", "bounds", "uninitialised", "bounds schedule")
+        for choice in ("none", "bounds", "uninitialised", "bounds schedule", "waits lds")
     }
     assert kinds == {
         "none": "object",
         "bounds": "object",
         "uninitialised": "emulator",
         "bounds schedule": "emulator",
+        "waits lds": "object",
     }
     only = Stage.parse("emulator", ()).of(known, hip)
     assert isinstance(only.object, Missing) and isinstance(only.best, Venue)

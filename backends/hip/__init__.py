@@ -149,7 +149,7 @@ class HipBackend(Backend):
         if venue.kind == "emulator":
             return emulate.load(artifact, request, venue, "hip")
         if venue.kind == "object":
-            return objects.load(artifact, request)
+            return objects.load(artifact, request, venue.sanitize)
         return load_library(artifact, request, TorchDevice(venue.device))
 
 

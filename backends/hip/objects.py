@@ -80,12 +80,14 @@ def runs(artifact: Artifact) -> bool | Missing:
     return Missing(f"its object cannot be executed here: {told}", "venue=emulator runs the source")
 
 
-def load(artifact: Artifact, request: Build) -> Kernel:
-    """The kernel in the executor. Raises BackendUnavailable when it cannot run there."""
+def load(artifact: Artifact, request: Build, checks: Sequence[str] = ()) -> Kernel:
+    """The kernel in the executor, with ``checks`` looking on. Raises BackendUnavailable when it
+    cannot run there."""
     able = runs(artifact)
     if isinstance(able, Missing):
         raise BackendUnavailable(str(able))
-    host = Host(Program(artifact.path), artifact.path.parent / HOST, request)
+    library = artifact.path.parent / HOST
+    host = Host(Program(artifact.path), library, request, tuple(checks))
     return Kernel(host.device, host.launch, host.take_findings, host.take_launches)
 
 
@@ -142,6 +144,7 @@ class Host:
     program: Program
     library: Path
     request: Build
+    checks: tuple[str, ...] = ()
     device: ObjectDevice = field(default_factory=ObjectDevice)
     #: Of the last call.
     launched: list[tuple[str, Ran]] = field(default_factory=list)
@@ -227,6 +230,7 @@ class Host:
                     (block[0], block[1], block[2]),
                     buffers=buffers,
                     dynamic_lds_bytes=dynamic_lds_bytes,
+                    checks=self.checks,
                 )
             self.launched.append((readable(kernel), ran))
             venue.accept(readable(kernel), ran)

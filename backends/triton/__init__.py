@@ -118,7 +118,7 @@ class TritonBackend(Backend):
             return kernel
         from .objects import executed
 
-        return executed(kernel, request.target)
+        return executed(kernel, request.target, venue.sanitize)
 
     def _opened(self, artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
         import torch

@@ -57,6 +57,7 @@ class Objects:
     """The launches of one kernel's calls, on tensors of which ``read_only`` may not be written."""
 
     target: Target
+    checks: tuple[str, ...] = ()
     #: Of the last call.
     launched: list[tuple[str, Ran]] = field(default_factory=list)
     _programs: dict[bytes, Program] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class Objects:
             (launch.warps * kernel.wave_size, 1, 1),
             buffers=buffers,
             dynamic_lds_bytes=launch.shared_bytes,
+            checks=self.checks,
         )
         self.launched.append((launch.name, ran))
         venue.accept(launch.name, ran)
@@ -143,9 +145,10 @@ def _packed(value: Any, kind: str) -> bytes:
     return struct.pack(_LAYOUTS[kind], value)
 
 
-def executed(kernel: Kernel, target: Target) -> Kernel:
-    """``kernel``, whose launches are Triton's, with these in the executor."""
-    objects = Objects(target)
+def executed(kernel: Kernel, target: Target, checks: Sequence[str] = ()) -> Kernel:
+    """``kernel``, whose launches are Triton's, with these in the executor and ``checks`` looking
+    on."""
+    objects = Objects(target, tuple(checks))
 
     def launch(call: Call) -> Sequence[torch.Tensor]:
         with objects.call(call):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ TABLES = {
 _OWN = {"gfx90a": ("gfx90a",)}
 #: A launch ends after so many instructions of its waves, whatever it does.
 LIMIT = 1 << 31
+#: What may look on, and the runtime's bits for it.
+CHECKS = {"waits": 1, "lds": 2}
 MOST_LDS_BYTES = 160 << 10
 _MOST_THREADS = 1024
 _MOST_SCRATCH_BYTES = 1 << 18
@@ -82,7 +84,7 @@ class _Launch(ctypes.Structure):
                 "entry",
                 "ids_in_ttmp",
                 "fnuz",
-                "packed_ids",
+                "checks",
             )
         ),
         *((name, ctypes.c_uint64) for name in ("kernarg", "dispatch", "base", "limit")),
@@ -191,14 +193,17 @@ class Program:
         buffers: Sequence[Buffer] = (),
         dynamic_lds_bytes: int = 0,
         limit: int = LIMIT,
+        checks: Collection[str] = (),
     ) -> Ran:
-        """Launch ``kernel`` with the bytes of each of its explicit arguments. Raises LaunchError
-        for what a GPU would not accept."""
+        """Launch ``kernel`` with the bytes of each of its explicit arguments, with these of
+        :data:`CHECKS` looking on. Raises LaunchError for what a GPU would not accept."""
         entry = self.object.kernel(kernel)
         _check(entry, arguments, grid, block, dynamic_lds_bytes)
         segment = _Segment(entry, arguments, grid, block, dynamic_lds_bytes)
         packet = self._packet(entry, grid, block, dynamic_lds_bytes, segment.address)
         launch = self._launch(entry, grid, block, dynamic_lds_bytes, limit)
+        looking = set(checks) & self._checkers
+        launch.checks = sum(CHECKS[name] for name in looking)
         launch.kernarg, launch.dispatch = segment.address, ctypes.addressof(packet)
         known = [
             *buffers,
@@ -222,6 +227,15 @@ class Program:
         )
         findings = tuple(self._finding(one) for one in found[: count.value])
         return Ran(not stopped, findings, executed.value)
+
+    @property
+    def _checkers(self) -> set[str]:
+        """Of :data:`CHECKS`; the counters that waits are looked at by are CDNA's."""
+        return {name for name in CHECKS if name != "waits" or self._cdna}
+
+    @property
+    def _cdna(self) -> bool:
+        return TABLES[self.object.processor] == "cdna"
 
     def _finding(self, found: _Found) -> Finding:
         return Finding(
@@ -249,7 +263,7 @@ class Program:
         launch.wave_size, launch.base, launch.limit = entry.wave_size, self.base, limit
         # The code before it loads what is preloaded, for hardware that does not do so itself.
         launch.entry = entry.entry + (256 if entry.preload_words else 0)
-        cdna = TABLES[self.object.processor] == "cdna"
+        cdna = self._cdna
         plain = ((entry.rsrc3 & 63) + 1) * 4 if cdna else 256
         granules = ((entry.rsrc1 & 63) + 1) * 8
         launch.vectors = min(plain, granules if cdna else 256, 256)

@@ -23,6 +23,9 @@ class Kind(StrEnum):
     BAD_JUMP = "a jump to where no instruction begins"
     MISALIGNED = "a misaligned access"
     MODE = "a rounding or denormal mode that the executor does not model"
+    UNWAITED = "touches a register that a load may not have filled yet, as nobody waited for it"
+    UNWAITED_LDS = "a barrier before stores to LDS are done, as nobody waited for them"
+    LDS_RACE = "waves meet at one byte of LDS without a barrier between them"
 
 
 #: A kernel that ends with one of these has not been judged: the executor cannot run it.

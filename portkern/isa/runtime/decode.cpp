@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "instruction.h"
+#include "scoreboard.h"
 #include "wave.h"
 
 namespace isa {
@@ -583,6 +584,8 @@ Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigne
     program.code.push_back(end);
     for (Instruction& i : program.code) {
         const std::string& name = table.names[i.name];
+        program.access.push_back(access_of(name));
+        program.orders.push_back(synchronises(name));
         if (!starts(name, "s_branch") && !starts(name, "s_cbranch") && !starts(name, "s_call"))
             continue;
         const u64 to = ((u32)i.imm - start) / 4;

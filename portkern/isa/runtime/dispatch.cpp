@@ -9,6 +9,8 @@
 #include <memory>
 
 #include "lanes.h"
+#include "scoreboard.h"
+#include "shadow.h"
 
 namespace isa {
 namespace {
@@ -37,7 +39,7 @@ void unmodelled(Wave& w, const Instruction& i) {
 struct Launch {
     u32 grid[3], block[3];
     u32 lds, scratch, rsrc1, rsrc2, properties, preload_words, preload_offset, wave_size;
-    u32 vectors, accumulators, entry, ids_in_ttmp, fnuz, packed_ids;
+    u32 vectors, accumulators, entry, ids_in_ttmp, fnuz, checks;
     u64 kernarg, dispatch, base, limit;
 };
 
@@ -87,6 +89,7 @@ private:
         g->id[1] = (u32)(n / a_.grid[0] % a_.grid[1]);
         g->id[2] = (u32)(n / a_.grid[0] / a_.grid[1]);
         g->lds.assign(a_.lds, 0xA5);       // LDS is not zero at the start
+        if (m_.checks & RACES) g->shadow.resize(a_.lds);
         for (u32 k = 0; k < waves_; ++k) {
             Wave& w = wave();
             g->waves.push_back(&w);
@@ -103,6 +106,8 @@ private:
         w.done = w.at_barrier = w.yields = w.circles = false;
         w.scc = 0, w.executed = 0, w.branches = 0, w.mode = a_.rsrc1 >> 12 & 0xff;
         w.snapshot.clear();
+        w.synced = 1;
+        if (m_.checks & WAITS) w.board = std::make_shared<Scoreboard>();
         w.index = m_.program->at[(a_.entry - m_.program->start) / 4];
         w.scratch_bytes = a_.scratch;
         w.scratch.assign((size_t)a_.scratch * LANES, 0xCB);
@@ -160,8 +165,9 @@ private:
                 if (idle(*w) || m_.stopped) continue;
                 any = true;
                 w->yields = w->circles = false;
-                if (m_.watches) go<true>(*w);
-                else go<false>(*w);
+                if (m_.checks) go<true, true>(*w);
+                else if (m_.watches) go<true, false>(*w);
+                else go<false, false>(*w);
             }
             since_end_ += m_.executed - before;
             if (released(g)) any = true;
@@ -190,7 +196,11 @@ private:
             if (!w->done && !w->at_barrier) return false;
             waits |= !w->done;
         }
-        for (Wave* w : g.waves) w->at_barrier = false;
+        if (waits) ++g.clock;
+        for (Wave* w : g.waves) {
+            w->at_barrier = false;
+            if (waits) w->synced = g.clock;
+        }
         return waits;
     }
 
@@ -219,16 +229,22 @@ private:
 
     u32 pc_of(const Wave& w) const { return m_.program->code[w.index].pc; }
 
-    template <bool WATCHES> void go(Wave& w) {
+    template <bool WATCHES, bool CHECKS> void go(Wave& w) {
         const Instruction* code = m_.program->code.data();
         u64 n = 0;
         while (n < SLICE && !w.done && !w.at_barrier && !w.yields) {
             const Instruction& i = code[w.index++];
+            if (CHECKS) checked(w, i, (size_t)(&i - code));
             i.model(w, i);
             ++n;
-            if (WATCHES && w.index < (u32)(&i - code) + 1) looked_at(w);
+            if (WATCHES && m_.watches && w.index < (u32)(&i - code) + 1) looked_at(w);
         }
         w.executed += n, m_.executed += n;
+    }
+
+    void checked(Wave& w, const Instruction& i, size_t at) {
+        if (w.board) w.board->before(w, i, m_.program->access[at]);
+        if (m_.program->orders[at]) meet(w);
     }
 
     // After a jump backwards. States are kept at powers of two, so that any circle is found.
@@ -298,7 +314,7 @@ u32 isa_run(const Program* p, const Launch* a, const Range* ranges, u32 count, F
             u32* findings, u64* executed) {
     Machine m;
     m.program = p, m.base = a->base, m.fnuz = a->fnuz;
-    m.vectors = a->vectors, m.accumulators = a->accumulators;
+    m.vectors = a->vectors, m.accumulators = a->accumulators, m.checks = a->checks;
     m.ranges.assign(ranges, ranges + count);
     if ((a->rsrc1 >> 12 & 0xff) != 0xf0) {
         // Rounding to nearest and all denormals are what the models do.

@@ -99,8 +99,13 @@ struct Table {
     bool cdna = false, rdna4 = false;
 };
 
+// What checkers know of an instruction.
+enum class Access : u8 { none, vector, flat, local, scalar, wait, barrier };
+
 struct Program {
     std::vector<Instruction> code;
+    std::vector<Access> access;
+    std::vector<u8> orders;    // whether other waves may order their accesses by it
     std::vector<u32> at;       // index by (pc - start) / 4; ~0u inside an instruction
     u32 start = 0;
 };

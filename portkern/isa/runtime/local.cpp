@@ -1,5 +1,6 @@
 // LDS: loads, stores, atomics, and what passes between lanes through its crossbar.
 #include "lanes.h"
+#include "shadow.h"
 
 namespace isa {
 namespace {
@@ -19,6 +20,7 @@ template <class T> void read(Wave& w, const Instruction& i, int words, int place
         for (int l = 0; l < LANES; ++l) {
             if (!(e >> l & 1)) continue;
             const u8* from = lds_at(w, i, address[l] + offset, bytes, l);
+            if (from) lds_read(w, i, from, bytes, l);
             if (words) {
                 u32 x[4] = {};
                 if (from) memcpy(x, from, bytes);
@@ -45,10 +47,12 @@ template <class T> void write(Wave& w, const Instruction& i, int words, int plac
             if (!to) continue;
             if (!words) {
                 const T x = (T)(from[0][l] >> shift);
+                lds_written(w, i, to, &x, sizeof x, l);
                 put(*w.machine, to, &x, sizeof x);
             } else {
                 u32 x[4];
                 for (int k = 0; k < words; ++k) x[k] = from[k][l];
+                lds_written(w, i, to, x, bytes, l);
                 put(*w.machine, to, x, bytes);
             }
         }
@@ -61,8 +65,10 @@ template <class T> void read_half(Wave& w, const Instruction& i, bool high) {
     for (int l = 0; l < LANES; ++l) {
         if (!(e >> l & 1)) continue;
         T x = 0;
-        if (u8* from = lds_at(w, i, w.v[i.o[1].reg][l] + (u32)i.imm, sizeof x, l))
+        if (u8* from = lds_at(w, i, w.v[i.o[1].reg][l] + (u32)i.imm, sizeof x, l)) {
+            lds_read(w, i, from, sizeof x, l);
             memcpy(&x, from, sizeof x);
+        }
         const u32 half = (u16)(i16)x;
         d[l] = high ? (d[l] & 0xffff) | half << 16 : (d[l] & 0xffff0000) | half;
     }
@@ -88,6 +94,7 @@ template <class T, class F> void atomic(Wave& w, const Instruction& i, F f) {
         const T b = second ? value_of<T>(w, i.o[at + 2].reg, l) : T();
         const T now = f(old, a, b);
         put(*w.machine, p, &now, sizeof now);
+        lds_changed(w, p, sizeof(T));
         if (!at) continue;
         u64 x = 0;
         memcpy(&x, &old, sizeof old);

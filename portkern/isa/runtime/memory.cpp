@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "lanes.h"
+#include "shadow.h"
 
 namespace isa {
 namespace {
@@ -78,7 +79,9 @@ void to_lds(Wave& w, const Instruction& i, int words, const u32 (*from)[LANES], 
         if (!(e >> l & 1)) continue;
         for (int k = 0; k < words; ++k) {
             u8* to = lds_at(w, i, (u64)base + 4 * (u32)(words * l + k), 4, l);
-            if (to) put(*w.machine, to, &from[k][l], 4);
+            if (!to) continue;
+            lds_written(w, i, to, &from[k][l], 4, l);
+            put(*w.machine, to, &from[k][l], 4);
         }
     }
 }

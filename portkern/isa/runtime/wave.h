@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "instruction.h"
@@ -30,7 +31,13 @@ enum class Finding : u32 {
     bad_jump,
     misaligned,
     mode,
+    unwaited,
+    unwaited_lds,
+    lds_race,
 };
+
+// What is looked for, as bits.
+enum Check : u32 { WAITS = 1, RACES = 2 };
 
 struct Found {
     u32 kind, pc, wave, lane;
@@ -44,9 +51,20 @@ struct Range {
 };
 
 struct Machine;
+class Scoreboard;
+
+// The last waves that wrote and read a byte of LDS, and when; `many`: others read it since then;
+// `atomic`: it was written by reading, changing and writing it at once.
+struct Shadow {
+    u32 written = 0, read = 0;
+    u16 writer = 0, reader = 0;
+    bool many = false, atomic = false;
+};
 
 struct Group {
     std::vector<u8> lds;
+    std::vector<Shadow> shadow;                        // as long as LDS where races are looked for
+    u32 clock = 1;                                     // goes on where waves may meet
     u32 id[3] = {};
     std::vector<Wave*> waves;
     u32 running = 0;
@@ -68,6 +86,8 @@ struct Wave {
     u64 snapshot_changes, branches;
     u32 snapshot_index;
     bool circles;
+    std::shared_ptr<Scoreboard> board;                 // where waits are looked at
+    u32 synced;                                        // what was before this is ordered
 
     u64 pair(int r) const {
         u64 x;
@@ -90,6 +110,14 @@ struct Machine {
     bool watches = false, stopped = false;
     bool fnuz = false;                                 // the processor's small floats
     u32 vectors = 0, accumulators = 0;                 // registers of a lane
+    u32 checks = 0;
+    std::set<u64> told;
+
+    // Of one instruction once: a loop has the same to say each time.
+    void once(Finding kind, const Wave& w, const Instruction& i, u64 what, u32 lane = 0) {
+        if (told.insert((u64)kind << 32 | i.pc).second)
+            report(kind, w, i.pc, lane, what, i.name);
+    }
 
     void report(Finding kind, const Wave& w, u32 pc, u32 lane, u64 address, u32 name = 0) {
         ++findings;
