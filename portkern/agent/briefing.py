@@ -58,6 +58,7 @@ def facts(task: Task) -> dict[str, object]:
     target = task.target
     lines = matrix(task)
     return {
+        "kernel_form": "entry",
         "sizes": sizes(task),
         "precision": PRECISIONS[task.op.precision],
         "size": size(target),

@@ -45,7 +45,7 @@ class CodeBlock:
 def spoken(text: str) -> str:
     """What was not only thought, in lines that end as Python's do, and in characters that a file
     can hold."""
-    text = _storable(text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _storable(text).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return _THOUGHT_BEFORE.sub("", _THOUGHT.sub("", text))
 
 

@@ -12,6 +12,7 @@ from portkern.agent import guide
 from portkern.agent.constraints import Constraints
 from portkern.errors import ConfigError, no_such
 from portkern.guard import Library, TorchOps
+from portkern.spec import catalogue
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import Companions
@@ -84,8 +85,8 @@ class Task:
         return self.backend.unmodelled if self.ends == "emulator" else ()
 
     def candidate(self, source: str, author: str, parents: tuple[str, ...] = ()) -> Candidate:
-        """``parents`` are digests."""
-        return Candidate(
+        """In the form that the source has, if that can be called. ``parents`` are digests."""
+        made = Candidate(
             self.op.name,
             self.backend.name,
             self.language,
@@ -96,6 +97,7 @@ class Task:
             style=self.backend.style,
             companions=self.start.companions if self.start else Companions(),
         )
+        return catalogue.in_its_form(made, self.op.signature, self.backend)
 
 
 def _startable(start: Candidate, task: Task) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from portkern.errors import ConfigError, no_such
-from portkern.spec import companions
+from portkern.spec import companions, kernel_forms
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
+from portkern.spec.companions import Companions
+from portkern.spec.kernel_forms import KernelForm
 from portkern.spec.module_form import CLASS, defines_class
+from portkern.spec.op import Signature
 from portkern.spec.target import Target
 
 #: ``#define UNROLL 8  // knob: 1 2 4 8 (hip: 4)``: in one language it starts from another value.
@@ -74,6 +78,45 @@ def of_module(source: str, *, op: str, backend: Backend, author: str) -> Candida
     return Candidate(
         op, backend.name, backend.modules, source, CLASS, author=author, style="module"
     )
+
+
+def in_its_form(made: Candidate, signature: Signature, backend: Backend) -> Candidate:
+    """``made``, called as its source is to be called where that is not portkern's own form: a class
+    ModelNew, an extension of PyTorch, a function that returns tensors."""
+    form = form_of(made, signature)
+    if form.kind == "returns":
+        return replace(made, entry=form.name, style="return")
+    if form.kind not in ("module", "extension") or not backend.modules:
+        return made
+    wrapped = form.kind == "extension"
+    source = kernel_forms.extension_module(made.source, form.name) if wrapped else made.source
+    return replace(
+        made,
+        source=source,
+        language=backend.modules,
+        entry=CLASS,
+        style="module",
+        companions=Companions(),
+    )
+
+
+def form_of(made: Candidate, signature: Signature) -> KernelForm:
+    """Of a source that stands alone."""
+    scalars = tuple(scalar.name for scalar in signature.scalars)
+    return kernel_forms.of(made.source, made.entry, made.language, len(signature.inputs), scalars)
+
+
+def misfit(made: Candidate, signature: Signature) -> str:
+    """What its source holds in place of what would be called, and what was expected; empty where
+    the two fit, or where that is not to be read from the text."""
+    if made.style == "module" or made.companions:
+        return ""
+    form = form_of(made, signature)
+    if form.kind == "entry" or (form.kind == "returns" and made.style == "return"):
+        return ""
+    if form.kind == "returns" and form.name == made.entry:
+        return ""  # what it is given decides, which the text may hide
+    return f"the file holds {form.words}; {kernel_forms.wanted(made.entry, made.language)}"
 
 
 def languages_of(backend: Backend) -> dict[str, str]:

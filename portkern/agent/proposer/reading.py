@@ -10,6 +10,7 @@ from portkern.agent import replies
 from portkern.agent.replies import CodeBlock, Unread
 from portkern.agent.task import Task
 from portkern.guard import python
+from portkern.spec.module_form import defines_class
 
 _EDIT = re.compile(
     r"^<{5,}[ \t]*SEARCH[ \t]*\n(.*?)^={5,}[ \t]*\n(.*?)^>{5,}[ \t]*REPLACE[ \t]*$", re.M | re.S
@@ -104,8 +105,15 @@ def _places(searched: Sequence[str], lines: Sequence[str]) -> Iterator[int]:
 
 def defines(code: str, task: Task) -> bool:
     """Whether the entry is defined there, as far as can be seen without a compiler."""
+    if _is_module(code, task):
+        return True
     form = _DEFINED_IN_PYTHON if _is_python(task) else _DEFINED_IN_C
     return re.search(form.format(name=re.escape(task.op.name)), code, re.M) is not None
+
+
+def _is_module(code: str, task: Task) -> bool:
+    """A class ModelNew is in Python, also where its kernels are in C++."""
+    return bool(task.backend.modules) and defines_class(code)
 
 
 def _is_python(task: Task) -> bool:
@@ -115,7 +123,10 @@ def _is_python(task: Task) -> bool:
 
 def _in_blocks(blocks: Sequence[CodeBlock], words: str, task: Task) -> ReplyCode | None:
     fitting = [
-        block for block in blocks if block.tag in ("", *TAGS[task.language]) and block.code.strip()
+        block
+        for block in blocks
+        if block.code.strip()
+        and (block.tag in ("", *TAGS[task.language]) or _is_module(block.code, task))
     ]
     if not fitting:
         return None
@@ -148,6 +159,8 @@ def _bare(text: str, blocks: Sequence[CodeBlock], task: Task, *, cut: bool) -> R
     """Some answer with nothing but the file, or with a few words before it."""
     if cut or blocks or not defines(text, task):
         return None
+    if _is_module(text, task):
+        return ReplyCode(text.rstrip() + "\n")
     begins = (_BEGINS_IN_PYTHON if _is_python(task) else _BEGINS_IN_C).search(text)
     code = text[begins.start() :] if begins else text
     if not defines(code, task) or _is_other_language(code, task):
@@ -177,6 +190,8 @@ def _shortened(words: str) -> str:
 
 def _is_other_language(code: str, task: Task) -> bool:
     """Python where C was asked for, or prose or C where Python was."""
+    if _is_module(code, task):
+        return False
     parsed = python.parse(code) is not None
     return parsed != _is_python(task) and (parsed or not _broken_python(code))
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -21,6 +21,7 @@ from portkern.agent.replies import Unread
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
 from portkern.errors import ModelError
+from portkern.spec import kernel_forms
 
 T = TypeVar("T")
 Read = Callable[[Reply], T | Unread]
@@ -38,12 +39,14 @@ class WriterOptions(BaseModel):
     ``authors``: roles that write, by weight; ``temperature`` instead of the role's own, with a step
     for each island (chains that are to differ), and ``temperature_later`` instead of both for what
     has a parent; ``actions``: ``open``, ``menu/<name>``, ``graph``
-    or ``critic`` (what the parent's diagnosis says)."""
+    or ``critic`` (what the parent's diagnosis says); ``form``: of the files that are asked for,
+    portkern's own or a class ModelNew, where the backend takes one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     actions: str = "open"
+    form: Literal["entry", "module"] = "entry"
     asks: int = Field(default=2, ge=1)
     authors: dict[str, Weight] = {"coder": 1.0}
     temperature: float | None = Field(default=None, ge=0)
@@ -151,6 +154,12 @@ class Writer:
         return [_evaluated(attempt, log) for attempt in log.some(self.slot.shown) if attempt.source]
 
     @property
+    def form(self) -> str:
+        task = self.context.task
+        takes = bool(task.backend.modules) and task.language in kernel_forms.MODULES
+        return self.options.form if takes else "entry"
+
+    @property
     def temperature(self) -> float | None:
         options = self.options
         if options.temperature_later is not None and self.slot.parents:
@@ -224,7 +233,8 @@ class Writer:
         known = feedback_blocks(self.parent, slot.arm)
         return briefing.facts(task) | {
             "task": task,
-            "tag": reading.TAGS[task.language][0],
+            "tag": "python" if self.form == "module" else reading.TAGS[task.language][0],
+            "kernel_form": self.form,
             "declaration": task.backend.declaration(task.op.signature, task.language),
             "reference": task.op.reference_source.strip(),
             "constraints": task.constraints.lines,
