@@ -251,6 +251,24 @@ def test_a_sweep_that_is_done_asks_nothing_again_and_more_samples_are_added(
     assert [row for row in after if row.op == "relu" and row.index < 2] == before
 
 
+def test_what_was_not_timed_is_evaluated_once_more_and_nobody_is_asked(
+    tmp_path: Path, server: Server, scripted: object
+) -> None:
+    compare(tmp_path, server, "n=2")
+    asked = len(server.requests)
+    file = tmp_path / "it" / "samples.jsonl"
+    kept = [
+        one.model_copy(update={"speedup": None, "efficiency": None, "us": None})
+        if one.index == 0
+        else one
+        for one in rows(tmp_path)
+    ]
+    file.write_text("".join(f"{one.to_json()}\n" for one in kept))
+    again = compare(tmp_path, server, "n=2", "retime=true")
+    assert len(server.requests) == asked
+    assert [one.speedup for one in again if one.correct] == [1.5, 1.5]
+
+
 def test_a_model_that_is_down_leaves_the_others_alone_and_the_same_command_goes_on(
     tmp_path: Path, scripted: object, capsys: pytest.CaptureFixture[str]
 ) -> None:

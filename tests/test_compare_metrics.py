@@ -294,8 +294,8 @@ def test_where_others_were_timed_nothing_correct_is_nothing_fast() -> None:
 def test_a_correct_sample_without_a_time_among_timed_ones_is_told() -> None:
     comparison = compare([timed(0, 2.0), sample(1)])
     fast = figure(comparison, "fast", 1, p=1.0)
-    assert fast.estimate is not None and fast.estimate.value == 0.5
-    assert fast.reason == "1 of 2 correct samples were not timed and count as failures"
+    assert fast.estimate is not None and fast.estimate.value == 1.0
+    assert fast.reason == "1 of 2 correct samples were not timed and are missing"
 
 
 def test_times_are_over_the_places_that_have_a_clock() -> None:

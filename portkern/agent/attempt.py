@@ -100,8 +100,9 @@ class Attempt(Line):
     """Line of ``attempts.jsonl``. It holds no clock: equal replies and records make equal lines.
 
     ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the
-    deepest parent's; ``score`` the geometric mean of the speedups over the baseline,
-    :data:`UNTIMED` where a correct kernel could not be timed, 0 for everything else; ``metrics``
+    deepest parent's; ``score`` the geometric mean of the speedups over the baseline
+    on all scored workloads, :data:`UNTIMED` where a correct kernel could not be timed on each of
+    them, 0 for everything else; ``metrics``
     are what sources measured, see
     :mod:`portkern.agent.feedback`; ``calls`` name the lines of ``calls.jsonl`` that it took.
     """
@@ -154,6 +155,15 @@ def speedups(records: Sequence[Record], baseline: str) -> dict[str, float]:
         for record in records
         if baseline in record.speedup and record.comparable
     }
+
+
+def why_unscored(scored: Sequence[Record], by_workload: Mapping[str, float]) -> str:
+    """Why an attempt has no score, where some of its workloads were timed and others were not: on
+    those alone it would be compared with siblings by which of them the machine was quiet for."""
+    left = len(scored) - len(by_workload)
+    if not by_workload or not left:
+        return ""
+    return f"not scored: {left} of {len(scored)} workloads could not be timed without noise"
 
 
 def score(status: Status, by_workload: Mapping[str, float]) -> float:

@@ -280,9 +280,11 @@ class Loop:
         draft, task = seen.draft, self.task
         candidate = draft.candidate
         status = Status(seen.status)
-        by_workload = scoring.speedups(
-            [r for r in seen.records if r.workload.set == task.scored], self.baseline
-        )
+        scored = [r for r in seen.records if r.workload.set == task.scored]
+        by_workload = scoring.speedups(scored, self.baseline)
+        unscored = scoring.why_unscored(scored, by_workload)
+        if unscored:
+            by_workload = {}
         return Attempt(
             id=f"{slot.number}.{number}",
             slot=slot.number,
@@ -312,7 +314,7 @@ class Loop:
             records=tuple(r.id for r in seen.records),
             metrics=dict(seen.metrics),
             feedback=tuple(seen.feedback),
-            notes=draft.notes,
+            notes=(*draft.notes, *([unscored] if unscored else [])),
             calls=draft.calls,
         )
 

@@ -77,6 +77,7 @@ class CompareOptions:
     run: str = ""
     reports: str = "reports"
     fresh: bool = False
+    retime: bool = False
     track: bool = True
     json: bool = False
 
@@ -108,6 +109,7 @@ def _main(overrides: Sequence[str], heartbeat: Heartbeat) -> int:
                 folder,
                 ledger,
                 builders=options.builders,
+                retime=options.retime,
                 report=report,
                 watch=heartbeat.at,
             )

@@ -26,6 +26,7 @@ _TELL_S: Final = 10.0
 
 def heading(sweep: Sweep, left_out: Sequence[str], preset: str) -> list[str]:
     again = f"; {sweep.had} are there already" if sweep.had else ""
+    again += f"; {counted(sweep.again, 'sample')} without a time once more" if sweep.again else ""
     lines = [
         f"{counted(len(sweep.models), 'model')} × {counted(len(sweep.tasks), 'task')} × "
         f"{counted(sweep.n, 'sample')} = {sweep.total}, by {preset}{again}",

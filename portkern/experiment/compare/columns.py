@@ -51,9 +51,18 @@ def values(groups: Sequence[Group], asked: Sequence[Column], units: Mapping[str,
     return np.array(table, float).reshape(len(groups), len(asked))
 
 
+def known(group: Group, column: Column) -> int:
+    """Samples that tell something of a number."""
+    if not column.timed:
+        return group.n
+    return group.rated if column.metric == "efficiency" else group.clocked
+
+
 def _value(group: Group, column: Column, units: Mapping[str, int]) -> float:
-    n, k = group.n, column.k
+    n, k = known(group, column), column.k
     if n == 0 or (k is not None and k > n):
+        return NO
+    if column.metric == "cheat" and not group.cheats_sought:
         return NO
     if k is None:
         return (group.no_code if column.metric == "no_code" else group.cheats) / n
@@ -65,11 +74,11 @@ def _value(group: Group, column: Column, units: Mapping[str, int]) -> float:
 
 
 def _arithmetic(group: Group, k: int, _: Mapping[str, int]) -> float:
-    return best_of_k(_padded(group.speedups, group.n, 0.0), k)
+    return best_of_k(_padded(group.speedups, group.clocked, 0.0), k)
 
 
 def _geometric(group: Group, k: int, _: Mapping[str, int]) -> float:
-    return best_of_k(_padded(_logs(group), group.n, 0.0), k)
+    return best_of_k(_padded(_logs(group), group.clocked, 0.0), k)
 
 
 def _correct(group: Group, k: int, _: Mapping[str, int]) -> float:
@@ -81,14 +90,12 @@ def _correct_geometric(group: Group, k: int, _: Mapping[str, int]) -> float:
 
 
 def _roofline(group: Group, k: int, _: Mapping[str, int]) -> float:
-    if group.correct and not group.efficiencies:
-        return NO
-    return best_of_k(_padded(group.efficiencies, group.n, 0.0), k)
+    return best_of_k(_padded(group.efficiencies, group.rated, 0.0), k)
 
 
 def _pareval(group: Group, k: int, units: Mapping[str, int]) -> float:
     count = units.get(group.place.target)
-    return best_of_k(_padded(group.speedups, group.n, 0.0), k) / count if count else NO
+    return best_of_k(_padded(group.speedups, group.clocked, 0.0), k) / count if count else NO
 
 
 def _logs(group: Group) -> list[float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from portkern.experiment.compare.divergence import divergences
 from portkern.experiment.compare.figures import figures
 from portkern.experiment.compare.grouped import Group, by_task
+from portkern.experiment.compare.intervals import share_over_ops
 from portkern.experiment.compare.paired import differences
 from portkern.experiment.compare.pennycook import (
     best_times,
@@ -33,7 +34,7 @@ from portkern.experiment.compare.result import (
 )
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.translation import translations
-from portkern.experiment.section import counted
+from portkern.experiment.section import counted, percent
 from portkern.experiment.statistics import FEW
 from portkern.spec import target
 
@@ -100,6 +101,33 @@ def compare(
     )
 
 
+def _common(groups: Sequence[Group]) -> Iterator[str]:
+    """Of models that were asked for different tasks, what they are on those that all have."""
+    tasks: dict[str, dict[tuple[object, ...], Group]] = {}
+    for group in groups:
+        if group.n:
+            key = group.op, group.dtype, group.place
+            tasks.setdefault(group.model, {})[key] = group
+    every = set().union(*tasks.values())
+    common = every.intersection(*tasks.values()) if tasks else set()
+    if len(tasks) < 2 or len(common) == len(every):
+        return
+    if not common:
+        yield f"No task is one of all {len(tasks)} models: their numbers are of different tasks."
+        return
+    shares = {
+        model: share_over_ops(
+            (group.op, len(group.correct) / group.n) for key, group in own.items() if key in common
+        )
+        for model, own in tasks.items()
+    }
+    told = [f"{model} {percent(estimate)}" for model, estimate in shares.items()]
+    yield (
+        f"Models have different tasks. On the {counted(len(common), 'task')} of {len(every)} that "
+        f"all have, pass@1 is: {', '.join(told)}."
+    )
+
+
 def _own_headers(samples: Sequence[Sample]) -> Iterator[str]:
     """Whose work a correct sample is, where it is not the model's alone."""
     taken = [sample for sample in samples if sample.correct and sample.headers]
@@ -149,9 +177,10 @@ def _notes(groups: Sequence[Group], places: Sequence[Place]) -> Iterator[str]:
     counts = {group.n for group in groups if group.n}
     if len(counts) > 1:
         yield (
-            f"Tasks have from {min(counts)} to {max(counts)} samples; differences between models "
-            "are over the first samples that both have."
+            f"Tasks have from {min(counts)} to {max(counts)} samples; tables are of the largest k "
+            "that all models have, differences over the first samples that both have."
         )
+    yield from _common(groups)
     ops = {group.op for group in groups}
     if 1 < len(ops) < FEW:
         yield f"{len(ops)} operators: intervals over so few are rough."

@@ -75,12 +75,8 @@ def _records(run: GenerationRun, attempt: Attempt) -> list[Record]:
 def _times(run: GenerationRun, records: Sequence[Record]) -> dict[str, object]:
     """Geometric means over the scored workloads; none where one of them could not be compared."""
     baseline, scored = run.plan.evaluation.baselines[0], run.plan.task.scored
-    timed = [
-        record
-        for record in records
-        if record.workload.set == scored and record.comparable and baseline in record.speedup
-    ]
-    if not timed:
+    timed = [record for record in records if record.workload.set == scored]
+    if not timed or not all(one.comparable and baseline in one.speedup for one in timed):
         return {}
     fractions = [record.roofline.fraction for record in timed if record.roofline]
     reached = [fraction for fraction in fractions if fraction]

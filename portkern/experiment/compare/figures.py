@@ -11,7 +11,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from portkern.experiment.compare.columns import CONDITIONAL, GEOMETRIC, Column, columns, values
+from portkern.experiment.compare.columns import (
+    CONDITIONAL,
+    GEOMETRIC,
+    Column,
+    columns,
+    known,
+    values,
+)
 from portkern.experiment.compare.grouped import Group
 from portkern.experiment.compare.intervals import (
     pooled_geometric,
@@ -36,6 +43,7 @@ _COUNTED: Mapping[str, Callable[[Group], int]] = {
 NOTHING = "no sample was evaluated"
 EMULATED = "not timed: it ran in an emulator"
 UNTIMED = "not timed"
+NOT_SOUGHT = "not looked for: the samples have verdicts of others"
 
 Bools = npt.NDArray[np.bool_]
 Clocks = frozenset[tuple[Place, Venue]]
@@ -143,11 +151,11 @@ def _means(
         found = part.table[:, place]
         kept = clocked if column.timed else part.evaluated
         estimate, reason = None, _missing(kept, column, found, units)
-        if column.metric in CONDITIONAL:
+        if column.timed:
             kept = kept.with_value(found)
         if not reason:
             estimate = _estimate(kept, column, found)
-            reason = _caution(kept, column)
+            reason = _caution(part.clocked(timed), column)
         yield Figure(part.scope, column.metric, estimate, column.k, column.p,
                      tasks=len(kept.groups), samples=kept.samples, reason=reason)  # fmt: skip
 
@@ -164,7 +172,7 @@ def _estimate(kept: _Kept, column: Column, found: Floats) -> Estimate | None:
     [group] = kept.groups
     p = column.p
     count = group.faster(p) if p is not None else _COUNTED[column.metric](group)
-    return Estimate(float(tops.sum()), task_share(count, group.n, column.k or 1))
+    return Estimate(float(tops.sum()), task_share(count, known(group, column), column.k or 1))
 
 
 def _missing(kept: _Kept, column: Column, found: Floats, units: Mapping[str, int]) -> str:
@@ -183,24 +191,26 @@ def _missing(kept: _Kept, column: Column, found: Floats, units: Mapping[str, int
         if unknown:
             return f"how many processing units {min(unknown)} has is not known"
     lacking = np.isnan(found[kept.rows])
-    if column.metric in CONDITIONAL:
-        return (
-            f"no task has {counted(k or 1, 'correct sample')} with a time" if lacking.all() else ""
-        )
-    return "the share of the roofline is not known of all tasks" if lacking.any() else ""
+    if column.metric == "cheat" and lacking.any():
+        return NOT_SOUGHT
+    if column.metric in CONDITIONAL and lacking.all():
+        return f"no task has {counted(k or 1, 'correct sample')} with a time"
+    if column.metric == "efficiency" and any(g.rated < g.clocked for g in kept.groups):
+        return "the share of the roofline is not known of all tasks"
+    if column.timed and lacking.all():
+        return f"{UNTIMED}: no task has {counted(k or 1, 'sample')} of which a time is known"
+    return ""
 
 
 def _caution(kept: _Kept, column: Column) -> str:
     if not column.timed:
         return ""
     said = []
-    conditional = column.metric in CONDITIONAL
     without = kept.part.evaluated.places - kept.places
-    if without and not conditional:
+    if without and column.metric not in CONDITIONAL:
         said.append(f"without {', '.join(map(str, sorted(without)))}, where nothing was timed")
     if untimed := kept.correct - kept.timed:
-        counts = "are left out" if conditional else "count as failures"
-        said.append(f"{untimed} of {kept.correct} correct samples were not timed and {counts}")
+        said.append(f"{untimed} of {kept.correct} correct samples were not timed and are missing")
     if column.metric in GEOMETRIC and not kept.correct:
         said.append("nothing is correct: all of it falls back to the framework")
     return "; ".join(said)

@@ -58,6 +58,21 @@ class Group:
     def cheats(self) -> int:
         return sum(bool(sample.cheat) for sample in self.samples)
 
+    @cached_property
+    def cheats_sought(self) -> bool:
+        return all(sample.cheats_sought for sample in self.samples)
+
+    @cached_property
+    def clocked(self) -> int:
+        """Samples of which it is known how fast they are: what is correct and was not timed is
+        missing, whether there was too much noise or no time, and is neither fast nor slow."""
+        return self.n - len(self.correct) + len(self.speedups)
+
+    @cached_property
+    def rated(self) -> int:
+        """The same of shares of the roofline."""
+        return self.n - len(self.correct) + len(self.efficiencies)
+
     def faster(self, p: float) -> int:
         """Correct, and more than ``p`` times as fast as the baseline."""
         return sum(speedup > p for speedup in self.speedups) if p else len(self.correct)

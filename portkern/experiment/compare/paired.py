@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -56,8 +57,9 @@ def _of_pair(
         kept = [
             pair for pair in pairs if not column.timed or (pair[0].place, pair[0].venue) in timed
         ]
-        if kept:
-            yield _difference(first, second, venue, column, _Sums.of(kept, column))
+        sums = _Sums.of(kept, column)
+        if sums.tasks.any():
+            yield _difference(first, second, venue, column, sums)
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,9 @@ class _Sums:
         sums = np.zeros((3, len(rows)))
         a, b = (values([pair[side] for pair in pairs], [column], {})[:, 0] for side in (0, 1))
         for (one, _), left, right in zip(pairs, a, b, strict=True):
-            sums[:, rows[one.op]] += left, right, 1
-        return cls(*sums)
+            if not math.isnan(left + right):  # else one of them is not known: nothing was timed
+                sums[:, rows[one.op]] += left, right, 1
+        return cls(*sums[:, sums[2] > 0])
 
     @property
     def p_value(self) -> float | None:

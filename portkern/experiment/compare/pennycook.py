@@ -135,13 +135,9 @@ def harmonic(values: Sequence[float]) -> float:
 def _mean(scope: Scope, kind: Kind, own: Sequence[Portability]) -> Figure:
     metric = f"pp_{kind}"
     known = [one for one in own if one.value is not None]
-    if not known:
-        reason = own[0].reason if own else "nothing was measured"
-        return Figure(scope, metric, None, reason=reason)
-    if len(known) < len(own) and not any(one.value for one in known):
-        # Those that are not known are right everywhere: the zeros alone would be no mean.
-        what = counted(len(own) - len(known), "op")
-        return Figure(scope, metric, None, reason=f"not known of {what}: {_first_unknown(own)}")
+    why = _no_mean(own, known)
+    if why:
+        return Figure(scope, metric, None, reason=why)
     blocked = Counter(str(one.blocked) for one in known if one.blocked)
     said = []
     if blocked:
@@ -151,6 +147,17 @@ def _mean(scope: Scope, kind: Kind, own: Sequence[Portability]) -> Figure:
     if len(known) < len(own):
         said.append(f"not known of {counted(len(own) - len(known), 'op')}: {_first_unknown(own)}")
     return Figure(scope, metric, _over_ops(known), tasks=len(known), reason="; ".join(said))
+
+
+def _no_mean(own: Sequence[Portability], known: Sequence[Portability]) -> str:
+    """Why there is none over ops, empty where there is one."""
+    if not known:
+        return own[0].reason if own else "nothing was measured"
+    if len(known) < len(own) and not any(one.value for one in known):
+        # Those that are not known are right everywhere: the zeros alone would be no mean.
+        what = counted(len(own) - len(known), "op")
+        return f"not known of {what}: {_first_unknown(own)}"
+    return ""
 
 
 def _over_ops(known: Sequence[Portability]) -> Estimate | None:
@@ -165,20 +172,37 @@ def _first_unknown(own: Sequence[Portability]) -> str:
 
 
 def _cascade(model: str, kind: Kind, own: Sequence[Portability]) -> Portability:
-    """Of the places that are known for every op: zeros alone would be no mean."""
-    unknown = tuple(dict.fromkeys(place for one in own for place in one.unknown))
-    found: dict[Place, list[float]] = defaultdict(list)
-    for one in own:
-        for step in one.steps:
-            if step.place not in unknown:
-                found[step.place].append(step.efficiency)
-    steps = cascade({place: sum(values) / len(values) for place, values in found.items()})
+    """Over the ops that :func:`_mean` is over, so that the last step is its value. Where that is
+    not known, the places that are known for every op."""
+    known = [one for one in own if one.value is not None]
+    why = _no_mean(own, known)
+    unknown = tuple(dict.fromkeys(place for one in own for place in one.unknown)) if why else ()
+    ops = [
+        {step.place: step.efficiency for step in one.steps if step.place not in unknown}
+        for one in (own if why else known)
+    ]
+    steps = tuple(_mean_steps([op for op in ops if op]))
     blocked = next((step.place for step in steps if not step.efficiency), None)
-    value = steps[-1].portability if steps else None
-    reason = f"no correct kernel for {blocked}" if blocked else ""
-    if unknown and not blocked:
-        value, reason = None, f"no {_WHAT[kind]} is known for {unknown[0]} in some ops"
+    value = None if why or not steps else steps[-1].portability
+    if why and unknown:
+        why = f"no {_WHAT[kind]} is known for {unknown[0]} in some ops"
+    reason = f"no correct kernel for {blocked}" if blocked else why
     return Portability(model, "", "", kind, value, steps, blocked, reason, unknown)
+
+
+def _mean_steps(ops: Sequence[Mapping[Place, float]]) -> Iterator[Step]:
+    """Places by falling mean efficiency, each with the mean over ops of the portability over those
+    so far."""
+    found: dict[Place, list[float]] = defaultdict(list)
+    for op in ops:
+        for place, value in op.items():
+            found[place].append(value)
+    means = {place: sum(values) / len(values) for place, values in found.items()}
+    order = sorted(means, key=lambda place: -means[place])
+    for count, place in enumerate(order, 1):
+        over = [[op[one] for one in order[:count] if one in op] for op in ops]
+        values = [harmonic(several) for several in over if several]
+        yield Step(place, means[place], sum(values) / len(values))
 
 
 def _timed(group: Group) -> list[Sample]:

@@ -86,7 +86,7 @@ def _kernelbench(path: Path, model: str, baseline: Baseline | None) -> Iterator[
         runtime = one.runtime_ms if correct else None
         took = baseline.ms(level, one.problem) if baseline else None
         yield Sample(
-            model=model or run.folder.resolve().name,
+            model=model or _named(path, run.folder),
             op=_name(level, one.problem, baseline),
             suite="kernelbench" if level is None else f"kernelbench/level{level}",
             backend=_backend(one),
@@ -98,9 +98,16 @@ def _kernelbench(path: Path, model: str, baseline: Baseline | None) -> Iterator[
             baseline=baseline.name if baseline and took else "",
             speedup=took / runtime if took and runtime else None,
             us=runtime * 1000 if runtime else None,
+            cheats_sought=False,
             detail=_detail(one.metadata),
             path=one.kernel.name if one.kernel else "",
         )
+
+
+def _named(path: Path, folder: Path) -> str:
+    """The file's name where it has one of its own, else the folder's."""
+    own = path.suffix == ".json" and path.name != kernelbench_runs.RESULTS
+    return path.stem if own else folder.resolve().name
 
 
 def _name(level: int | None, problem: int, baseline: Baseline | None) -> str:
@@ -164,6 +171,7 @@ def _kernelbench_v3(path: Path) -> Iterator[Sample]:
             # Of what is not correct they have a 0, and of what was not timed none.
             speedup=speedup if correct and speedup else None,
             us=took * 1000 if correct and took else None,
+            cheats_sought=False,
             tokens_out=cell.count("total_tokens"),
             usd=cell.number("estimated_cost_usd"),
             path=row.get("solution_link", ""),

@@ -30,7 +30,8 @@ class Sample(Line):
     ``efficiency`` the share of the roofline that is reached, in the same mean; ``us`` the mean of
     the medians. All three are None where nothing was timed, which is neither 0 nor slow.
     ``heldout`` is whether it passed the sets that its author had not seen, None where none was
-    asked for. ``cheat`` is a reply that was refused or suspected as one, in the evaluator's words.
+    asked for. ``cheat`` is a reply that was refused or suspected as one, in the evaluator's words,
+    which nobody looked for without ``cheats_sought``.
     ``headers`` are the headers and modules of portkern that its kernel takes, which only
     library=allow accepts. ``usd`` is None where the price is unknown. ``path`` leads to the
     prompt, the reply and the records, from the sweep's folder.
@@ -57,6 +58,7 @@ class Sample(Line):
     us: float | None = None
     heldout: bool | None = None
     cheat: str = ""
+    cheats_sought: bool = True
     donor: str = ""
     headers: tuple[str, ...] = ()
     digest: str = ""

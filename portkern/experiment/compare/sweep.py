@@ -75,6 +75,7 @@ class Sweep:
         ledger: Ledger,
         *,
         builders: int = 2,
+        retime: bool = False,
         report: Callable[[SweepProgress], None] = lambda _: None,
         watch: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -87,6 +88,7 @@ class Sweep:
         self._unfit: dict[str, str] = {}  # why nothing can be evaluated, by place or task
         self._why: dict[tuple[object, ...], str] = {}  # why a sample was not evaluated
         self._agree()
+        self.again = self._forget_untimed() if retime else 0
         todo = [one for one in self.asked() if one.key not in self._rows]
         self._todo = {
             model.name: deque(one for one in todo if one.model is model) for model in models
@@ -212,8 +214,7 @@ class Sweep:
         details = (attempt.detail for attempt in run.log)
         self._why[asked.key] = stopped or next(filter(None, details), "it was not evaluated")
         if not again:
-            for name in (ATTEMPTS, RECORDS):
-                (self.folder / asked.path / name).unlink(missing_ok=True)
+            self._begin_anew(asked.path)
 
     def _unevaluated(self, asked: AskedSample) -> Sample:
         why = (
@@ -231,6 +232,24 @@ class Sweep:
         elapsed_s = time.monotonic() - self._began
         left_s = self.forecast.left_s(elapsed_s, self._ended, [*self._left.values()])
         self._report(SweepProgress(self.done, self.total, self.ledger.spent, left_s, latest))
+
+    def _forget_untimed(self) -> int:
+        """Of correct samples that ran on hardware and have no time, all but their replies, so that
+        they are evaluated anew and nobody is asked; how many."""
+        asked = {one.key for one in self.asked()}
+        untimed = [key for key, row in self._rows.items() if key in asked and self.untimed(row)]
+        for key in untimed:
+            self._begin_anew(self._rows.pop(key).path)
+        return len(untimed)
+
+    @staticmethod
+    def untimed(row: Sample) -> bool:
+        """Whether it is correct on hardware, and how fast it is not known."""
+        return row.correct and row.evidence == "measured" and row.speedup is None
+
+    def _begin_anew(self, path: str) -> None:
+        for name in (ATTEMPTS, RECORDS):
+            (self.folder / path / name).unlink(missing_ok=True)
 
     def _agree(self) -> None:
         """With what decided the folder's rows. Raises ConfigError."""

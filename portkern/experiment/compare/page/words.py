@@ -11,6 +11,7 @@ from portkern.experiment.compare.result import (
     Difference,
     Figure,
     Scope,
+    TaskResult,
     Venue,
 )
 from portkern.experiment.section import DASH, SectionTable, counted, listed
@@ -34,6 +35,8 @@ BOARD: Final[tuple[tuple[str, bool, float | None], ...]] = (
     ("tokens_per_solved", False, None),
     ("usd_per_solved", False, None),
 )
+#: Why there is no number, in as many words as a table has room for.
+_WORDS = ("not timed", "not looked for")
 #: Models that a title names.
 _MOST_NAMED = 3
 #: Lines that a terminal gets.
@@ -90,7 +93,7 @@ def told(figure: Figure | None, *, interval: bool = True) -> str:
     if figure is None:
         return DASH
     if figure.estimate is None:
-        return "not timed" if "timed" in figure.reason else "none"
+        return next((word for word in _WORDS if word in figure.reason), "none")
     amount = _AMOUNTS[METRICS[figure.metric].unit]
     value = amount(figure.estimate.value)
     if not interval or figure.estimate.ci95 is None:
@@ -121,8 +124,9 @@ def venues(comparison: Comparison) -> list[Venue]:
 
 
 def board(comparison: Comparison, venue: Venue, *, interval: bool = True) -> SectionTable | None:
-    """A row for each model, the best first; a column for each metric that anybody has."""
-    k = max(comparison.ks, default=1)
+    """A row for each model, the best first, those that lack tasks after the others; a column for
+    each metric that anybody has."""
+    k = common_k(comparison, venue)
     found = {
         model: [_figure(comparison, model, venue, *column, k) for column in BOARD]
         for model in comparison.models
@@ -132,11 +136,45 @@ def board(comparison: Comparison, venue: Venue, *, interval: bool = True) -> Sec
     if not rows:
         return None
     titles = [next(row[i] for row in found.values() if row[i]) for i in shown]
-    order = sorted(rows, key=lambda model: -_value(rows[model][0]))
+    whole = {model: " " not in coverage(comparison, model, venue)[0] for model in rows}
+    order = sorted(rows, key=lambda model: (not whole[model], -_value(rows[model][0])))
     return SectionTable(
-        ("model", *(figure.title for figure in titles if figure)),
-        tuple((model, *(told(f, interval=interval) for f in rows[model])) for model in order),
+        ("model", "tasks", "samples", *(figure.title for figure in titles if figure)),
+        tuple(
+            (
+                model,
+                *coverage(comparison, model, venue),
+                *(told(f, interval=interval) for f in rows[model]),
+            )
+            for model in order
+        ),
     )
+
+
+def common_k(comparison: Comparison, venue: Venue) -> int:
+    """The largest k that all models have a number for, which is the headline's."""
+    metric = "portable_pass" if venue == "any" else "pass"
+    for k in sorted(comparison.ks, reverse=True):
+        found = [comparison.figure(Scope(m, venue), metric, k) for m in comparison.models]
+        there = [figure for figure in found if figure and (figure.samples or figure.estimate)]
+        if there and all(figure.estimate for figure in there):
+            return k
+    return min(comparison.ks, default=1)
+
+
+def coverage(comparison: Comparison, model: str, venue: Venue) -> tuple[str, str]:
+    """Of the tasks that anybody has, how many the model has; and the samples of each of them."""
+    every = [task for task in comparison.tasks if venue in ("any", task.venue) and task.samples]
+    own = [task for task in every if task.model == model]
+    of = len({_task(task) for task in every})
+    counts = sorted({task.samples for task in own})
+    samples = str(sum(task.samples for task in own))
+    each = "" if len(counts) < 2 else f" ({counts[0]} to {counts[-1]} each)"
+    return (str(of) if len(own) == of else f"{len(own)} of {of}"), f"{samples}{each}"
+
+
+def _task(task: TaskResult) -> tuple[str, ...]:
+    return task.op, task.dtype, task.backend, task.target, task.venue
 
 
 def _figure(
@@ -153,7 +191,7 @@ def _figure(
 
 def _says(figure: Figure | None) -> bool:
     """That there is no time is said; what a source of samples does not have is left out."""
-    return bool(figure and (figure.estimate or "timed" in figure.reason))
+    return bool(figure and (figure.estimate or any(word in figure.reason for word in _WORDS)))
 
 
 def _value(figure: Figure | None) -> float:
@@ -162,7 +200,7 @@ def _value(figure: Figure | None) -> float:
 
 def by_place(comparison: Comparison, venue: Venue) -> SectionTable | None:
     """pass@k of each model in each place."""
-    k = max(comparison.ks, default=1)
+    k = common_k(comparison, venue)
     places = comparison.places
     rows = []
     for model in comparison.models:

@@ -8,7 +8,9 @@ const MARKS = { no_code: "N", rejected: "R", build_failed: "B", crashed: "C", ti
 const DASHED = ["", "7 3", "2 3", "9 3 2 3"];
 const backends = distinct(DATA.places.map(([backend]) => backend));
 const ks = distinct(DATA.figures.map((f) => f[2]).filter((k) => k !== null)).sort((a, b) => a - b);
-const lastK = ks[ks.length - 1] || 1;
+// The headline is of the largest k that all models have a number for.
+const lacks = (k) => DATA.figures.some((f) => f[1] === "pass" && f[2] === k && !DATA.scopes[f[0]][2] && !DATA.scopes[f[0]][4] && f[4] === null && f[9]);
+const lastK = [...ks].reverse().find((k) => !lacks(k)) || ks[0] || 1;
 const placeName = (i) => DATA.places[i].join(" on ");
 const suiteName = (suite) => suite || "no suite";
 
@@ -82,7 +84,7 @@ function why(label, reason) {
 // A number with its interval, or the mark of what is none.
 function figureNodes(choice, figure) {
   if (!figure) return ["–"];
-  if (figure.value === null) return [why(METRICS[choice.metric].timed && /timed|time/.test(figure.reason) ? "not timed" : "none", figure.reason)];
+  if (figure.value === null) return [why(METRICS[choice.metric].timed && /timed|time/.test(figure.reason) ? "not timed" : /not looked for/.test(figure.reason) ? "not looked for" : "none", figure.reason)];
   const { unit } = METRICS[choice.metric];
   const number = figure.reason ? why(UNITS[unit](figure.value), figure.reason) : UNITS[unit](figure.value);
   return figure.low === null ? [number] : [number, el("span", { class: "ends" }, ends(figure, unit))];
@@ -140,7 +142,7 @@ function drawBoard() {
     const models = DATA.models.map((_, i) => i);
     const at = (model, choice) => figureOf({ model, venue, backend: only }, choice);
     // That there is no time is said; what a source of samples does not have is left out.
-    const says = (figure) => figure && (figure.value !== null || /timed/.test(figure.reason));
+    const says = (figure) => figure && (figure.value !== null || /timed|looked for/.test(figure.reason));
     const choices = boardChoices().filter((c) => models.some((m) => says(at(m, c))));
     const present = models.filter((m) => choices.some((c) => at(m, c)));
     if (!present.length) return [];
