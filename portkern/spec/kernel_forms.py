@@ -22,10 +22,9 @@ from portkern.spec.foreign_text import python_tree
 from portkern.spec.module_form import CLASS, defines_class
 
 FormKind = Literal["entry", "module", "returns", "extension", "kernel", "else"]
-#: Languages whose files are Python, and those of them whose launchers may return tensors.
-_PYTHON = frozenset({"triton", "numba", "pallas", "opencl"})
+#: The language whose launchers may return tensors.
 _RETURNING = "triton"
-#: Languages whose backends take a class instead.
+#: Languages whose files are not Python, which a class is all the same.
 _NATIVE = frozenset({"cuda", "hip", "c++"})
 #: Languages of kernels that a class may hold.
 MODULES = frozenset({_RETURNING, *_NATIVE})
@@ -62,7 +61,7 @@ def of(
     """Of a file in ``language`` for an op that takes so many tensors, and scalars by name. Names
     that nobody can read from the text, such as those of a macro, count as portkern's own form: a
     compiler will say."""
-    if language not in _PYTHON:
+    if language in _NATIVE:
         return _module(source, language) or _native(source, op)
     module = _module(source, language)
     if module:
