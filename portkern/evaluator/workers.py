@@ -127,7 +127,7 @@ class Workers:
         )
         opened = self._load(session, "loading the kernel", asked)
         if isinstance(opened, Opened):
-            opened.later = LATER if contestant.venue.kind == "emulator" else 0
+            opened.later = 0 if contestant.venue.kind == "hardware" else LATER
             self._opened[index] = opened
         elif opened.verdict is Verdict.BUILD_FAILED:
             opened = self._rejected[index] = explained(opened, request.candidate)
