@@ -23,6 +23,7 @@ from portkern.regression.reading import ReadOutcome, ReadTiming
 from portkern.regression.reference import Level, Reference, References, Trouble
 from portkern.regression.series import Series
 from portkern.regression.timed import Place, Point
+from portkern.spec.safe_name import SafeName
 
 #: In the folder of runs; a file is called after the newest run that it was learnt from.
 FOLDER, SUFFIX = "references", ".jsonl.gz"
@@ -180,7 +181,7 @@ def write(reports: Path, origin: Origin, references: References) -> None:
 
 
 def path_of(reports: Path, run: str) -> Path:
-    return reports / FOLDER / f"{run}{SUFFIX}"
+    return reports / FOLDER / SafeName(f"{run}{SUFFIX}", "run")
 
 
 def origin(path: Path) -> Origin:
