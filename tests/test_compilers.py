@@ -364,6 +364,7 @@ def test_without_a_jail_no_compiler_is_started(
 OUTSIDE = {
     "portkern/agent/feedback/outside.py under": "a profiler; its program confines itself",
     "portkern/agent/feedback/perf.py _perf": "perf, which looks at a worker's process",
+    "portkern/cli/assistants/commands.py run": "portkern itself",
     "portkern/cli/verbs/bisect.py _git": "git, in the folder that the user is in",
     "portkern/cli/verbs/bisect.py _look": "portkern itself",
     "portkern/cli/verbs/node.py _become": "a node of the user's cluster",
@@ -371,6 +372,8 @@ OUTSIDE = {
     "portkern/evaluator/host_shortage.py seen": "an empty Python, to see whether one starts",
     "portkern/isa/runtime_library.py _build": "the executor of code objects",
     "portkern/isa/runtime_library.py compiled": "the executor of code objects",
+    "portkern/learn/harbor.py _graded": "a task's grader, which calls portkern",
+    "portkern/learn/templates/grade.py main": "portkern itself, in a task's own container",
     "portkern/regression/runs.py git": "git, in the folder of the user's kernels",
     "portkern/simt/execute/program.py _run": "a program, by jail=false",
     "portkern/sandbox/jail/programs.py _become_program": "a program, without rights any more",

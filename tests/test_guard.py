@@ -822,8 +822,8 @@ def test_check_shows_the_rejection_and_exits_1(
     argv = ["op=relu", "backend=cpu", f"source={source}", "target=x86_64", f"reports={tmp_path}"]
     assert main.run(["check", *argv]) == 1
     shown = capsys.readouterr()
-    assert "rejected (none): relu.cpp:1: G302 lets a vendor's library do the work" in shown.out
-    assert "    relu.cpp:2: note: G107 starts threads" in shown.err
+    assert "rejected (none): mine.cpp:1: G302 lets a vendor's library do the work" in shown.out
+    assert "    mine.cpp:2: note: G107 starts threads" in shown.err
 
 
 def test_a_policy_that_does_not_exist_is_an_error_with_the_closest() -> None:

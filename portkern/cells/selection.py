@@ -166,11 +166,11 @@ class Cell:
             return Verdict.UNSUPPORTED, f"{reason}: no include paths, defines or further sources"
         if isinstance(self.ready, Missing):
             return Verdict.UNAVAILABLE, str(self.ready)
-        misfit = catalogue.misfit(self.candidate, self.op.signature)
-        if misfit:
-            return Verdict.BUILD_FAILED, misfit
         refused = guard.rejection(self.hits)
-        return (Verdict.REJECTED, refused) if refused else None
+        if refused:
+            return Verdict.REJECTED, refused
+        misfit = catalogue.misfit(self.candidate, self.op.signature)
+        return (Verdict.BUILD_FAILED, misfit) if misfit else None
 
     @property
     def build_request(self) -> BuildRequest:
