@@ -143,7 +143,7 @@ def test_exports_that_cannot_be_made_are_refused_in_a_line(
         (["export"], "format= is required"),
         (["export", "cvs", "one"], "csv"),
         (["export", "csv", "one"], "No records in reports/one/records.jsonl"),
-        (["export", "csv", "one", "more"], "option"),
+        (["export", "csv", "one", "more"], "Got 2 runs, expected one for csv"),
     ):
         assert main.run(argv) == 2
         assert words in capsys.readouterr().err

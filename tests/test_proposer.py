@@ -1621,7 +1621,7 @@ def test_an_op_without_a_kernel_asks_for_a_model() -> None:
 def bare(monkeypatch: pytest.MonkeyPatch) -> Candidate:
     """The one kernel of the catalogue, without knobs."""
     one = CPP.candidate(C, author="catalogue")
-    monkeypatch.setattr(catalogue, "candidates", lambda op, backend: [one])
+    monkeypatch.setattr(catalogue, "candidates", lambda op, backend, where: [one])
     return one
 
 

@@ -169,7 +169,7 @@ class Cell:
         refused = guard.rejection(self.hits)
         if refused:
             return Verdict.REJECTED, refused
-        misfit = catalogue.misfit(self.candidate, self.op.signature)
+        misfit = catalogue.misfit(self.candidate, self.op.signature, self.backend)
         return (Verdict.BUILD_FAILED, misfit) if misfit else None
 
     @property

@@ -106,7 +106,7 @@ def form_of(made: Candidate, signature: Signature) -> KernelForm:
     return kernel_forms.of(made.source, made.entry, made.language, len(signature.inputs), scalars)
 
 
-def misfit(made: Candidate, signature: Signature) -> str:
+def misfit(made: Candidate, signature: Signature, backend: Backend) -> str:
     """What its source holds in place of what would be called, and what was expected; empty where
     the two fit, or where that is not to be read from the text."""
     if made.style == "module" or made.companions:
@@ -116,7 +116,17 @@ def misfit(made: Candidate, signature: Signature) -> str:
         return ""
     if form.kind == "returns" and form.name == made.entry:
         return ""  # what it is given decides, which the text may hide
-    return f"the file holds {form.words}; {kernel_forms.wanted(made.entry, made.language)}"
+    expected = kernel_forms.wanted(made.entry, made.language)
+    return f"the file holds {form.words}; {expected}: {_head(made, signature, backend)}"
+
+
+def _head(made: Candidate, signature: Signature, backend: Backend) -> str:
+    """The head of the function that ``made`` should define."""
+    if made.style == "return":
+        taken = [one.name for one in (*signature.inputs, *signature.scalars)]
+        given = [one.name for one in signature.outputs]
+        return f"def {made.entry}({', '.join(taken)}) -> {', '.join(given)}"
+    return backend.declaration(replace(signature, name=made.entry), made.language)
 
 
 def languages_of(backend: Backend) -> dict[str, str]:

@@ -236,10 +236,11 @@ class Sweep:
     def _forget_untimed(self) -> int:
         """Of correct samples that ran on hardware and have no time, all but their replies, so that
         they are evaluated anew and nobody is asked; how many."""
-        asked = {one.key for one in self.asked()}
-        untimed = [key for key, row in self._rows.items() if key in asked and self.untimed(row)]
+        places = {one.key: one.path for one in self.asked()}
+        untimed = [key for key, row in self._rows.items() if key in places and self.untimed(row)]
         for key in untimed:
-            self._begin_anew(self._rows.pop(key).path)
+            del self._rows[key]
+            self._begin_anew(places[key])
         return len(untimed)
 
     @staticmethod
