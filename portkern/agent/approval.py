@@ -39,7 +39,8 @@ class Decision(Line):
 
 
 class Approver:
-    """What was decided once is kept in the run's folder: a resumed run does not ask again."""
+    """Asks people which ideas are carried out, and keeps each answer in the run's folder: a
+    resumed run does not ask again."""
 
     def __init__(
         self,
@@ -58,7 +59,8 @@ class Approver:
         self._turn = Lock()  # one question at a time
 
     def choose(self, slot: Slot, ideas: Sequence[str]) -> list[str]:
-        """Those of ``ideas`` that are to be carried out. Raises RecordError and StorageError."""
+        """Returns the ``ideas`` that are to be carried out, in their order. Raises RecordError
+        and StorageError."""
         if self.mode == "none":
             return list(ideas)
         with self._turn:

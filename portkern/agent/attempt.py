@@ -64,9 +64,9 @@ class Finding(Part):
 
 
 class Diagnosis(Part):
-    """What a critic made of an attempt: the one bottleneck or defect, and the one thing to do.
-    ``bound`` is the resource that limits it, where that was found out; ``others`` are less urgent;
-    ``lessons`` outlive it."""
+    """A critic's finding on an attempt: the one bottleneck or defect, and the one thing to do.
+    ``bound`` is the resource that limits it, where that was found out; ``others`` are less
+    urgent; ``lessons`` outlive it."""
 
     critic: str = Field(validation_alias=AliasChoices("critic", "judge"))  # "judge" before 0.2
     problem: str
@@ -79,7 +79,7 @@ class Diagnosis(Part):
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """What may be done, the most urgent first, each once."""
+        """The fixes that may be tried, the most urgent first, each once."""
         return tuple(dict.fromkeys(filter(None, (self.fix, *(one.fix for one in self.others)))))
 
     def about(self, fix: str) -> Diagnosis:

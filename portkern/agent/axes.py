@@ -54,12 +54,13 @@ class Caller(Protocol):
         ...
 
     def within(self, name: str) -> Caller:
-        """Whose calls are numbered apart, so that their order among others does not matter."""
+        """A caller whose calls are numbered apart, so that their order among others does not
+        matter."""
         ...
 
     @property
     def calls(self) -> Sequence[str]:
-        """Of this caller, and of those within it."""
+        """The names of the calls of this caller, and of those within it."""
         ...
 
 
@@ -94,11 +95,11 @@ class Seen:
 
 @dataclass
 class Context:
-    """What a proposer and a critic work with, for one slot. ``random`` is the slot's own: equal
-    runs draw equal numbers. ``look`` evaluates a candidate before it is proposed: those of a
-    proposer that tries by itself. ``taken``: digests of all candidates of the run, also of those
-    that are not evaluated yet. ``approve`` asks people which of some ideas are to be carried
-    out. ``final``: nothing is built on what comes of the slot."""
+    """The tools and facts that a proposer and a critic work with, for one slot. ``random`` is
+    the slot's own: equal runs draw equal numbers. ``look`` evaluates a candidate before it is
+    proposed, for a proposer that tries by itself. ``taken``: digests of all candidates of the
+    run, also of those that are not evaluated yet. ``approve`` asks people which of some ideas
+    are to be carried out. ``final``: nothing is built on what comes of the slot."""
 
     task: Task
     log: Log
@@ -143,7 +144,8 @@ class Proposer(Protocol):
 
     @property
     def decisive(self) -> Mapping[str, object]:
-        """What decides a run besides its options, by the names of run.json. After :meth:`arms`."""
+        """Settings that decide a run besides the proposer's options, by their names in run.json.
+        Ask for them after :meth:`arms`."""
         ...
 
     def arms(self, task: Task) -> Sequence[Arm]:
@@ -187,7 +189,7 @@ class Measured:
 class Critic(Protocol):
     @property
     def roles(self) -> tuple[str, ...]:
-        """Of models that it asks."""
+        """The roles of the models that it asks."""
         ...
 
     async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:

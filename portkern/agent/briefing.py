@@ -1,5 +1,6 @@
-"""What prompts tell of a task's target, and of how its kernels are judged: out of the data that are
-there, what an author in this language, whose kernels end in this place, can act on."""
+"""The part of a prompt that describes a task's target and how its kernels are judged. Of the
+data that are there it takes what an author in this language, whose kernels end in this place,
+can act on."""
 
 from __future__ import annotations
 
@@ -107,8 +108,8 @@ def size(target: Target) -> list[str]:
 
 
 def sizes(task: Task) -> list[Sizes]:
-    """Those that kernels are timed and checked on; where only small ones are checked, also those
-    that it is written for."""
+    """The sizes that kernels are timed and checked on; where only small ones are checked, also
+    those that the kernel is written for."""
     sets = list(task.workloads.values())
     checked = [work for several in sets for work in several]
     if task.ends == "hardware":
@@ -145,8 +146,8 @@ def ridge(task: Task) -> str:
 
 
 def inputs(task: Task) -> set[str]:
-    """What products may be taken in: the dtypes of the operator's tensors, and what its precision
-    allows in their place."""
+    """The dtypes that products may take their factors in: those of the operator's tensors, and
+    what its precision allows in their place."""
     dtypes = {tensor.resolve(task.dtype) for tensor in task.op.signature.inputs}
     known = {_DTYPES[name] for name in dtypes if name in _DTYPES}
     return known | _ALLOWED[task.op.precision] if "f32" in known else known
@@ -176,7 +177,8 @@ def _line(each: MatrixInstruction, *, spelled: bool) -> MatrixLine:
 
 
 def unmodelled(task: Task) -> list[str]:
-    """Of what the target has, what a kernel may not use because it is judged elsewhere."""
+    """Features that the target has and a kernel may not use, because it is judged where they are
+    not modelled."""
     features = task.target.features
     has = {*features.mma, *features.async_copy}
     if getattr(task.target.limits, "cluster_max", None):

@@ -1,4 +1,4 @@
-"""What a generation run may use, and the meter that it is charged to."""
+"""The budget of a generation run, and the meter that it is charged to."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from portkern.errors import BudgetSpent, ConfigError, no_such
 
 @dataclass(frozen=True)
 class GenerationBudget:
-    """None is no limit. ``tokens`` are those of prompts and replies together; ``device_s`` the
-    seconds for which the run keeps a device."""
+    """Limits of a run; None sets no limit. ``tokens`` are those of prompts and replies together;
+    ``device_s`` the seconds for which the run keeps a device."""
 
     attempts: int | None = None
     tokens: int | None = None
@@ -65,7 +65,8 @@ class Held:
         self._settled = False
 
     def settle(self, *, tokens: int | None, usd: float | None) -> None:
-        """What it took after all; ``tokens`` None, where nobody said, is all that was put aside."""
+        """Charges what the request took after all. ``tokens`` is None where nobody said: then
+        all that was put aside is charged."""
         if self._settled:
             raise ValueError("this part of the budget is settled already")
         self._settled = True
@@ -139,7 +140,8 @@ class Meter:
         return Held(close, tokens, usd)
 
     def charge(self, *, tokens: int = 0, usd: float | None = 0.0) -> None:
-        """What was used before this meter was there, however much it is."""
+        """Charges what was used before this meter was there, without asking whether so much is
+        left."""
         with self._lock:
             self._add(tokens, usd)
         if self._within:

@@ -1,4 +1,4 @@
-"""What people ask of a kernel: told to whoever writes it, and enforced.
+"""Constraints that people put on a kernel: told to whoever writes it, and enforced.
 
     must:    [{pattern: '__shfl', why: reduce within the wave}]
     never:   [atomicAdd, {pattern: 'asm', why: no inline assembly}]
@@ -133,7 +133,7 @@ class Constraints(_Part):
         return min(self.precision, policy, key=_STRICTER.index)
 
     def broken_by(self, source: str, language: str) -> list[str]:
-        """What the source disregards, a sentence each."""
+        """The constraints that the source disregards, a sentence each."""
         code = without_comments(source, language)
         broken = [
             f"the constraints ask for {rule}, which the source does not have"
@@ -160,7 +160,8 @@ class Constraints(_Part):
         return [line for text in self.pinned for line in text.splitlines() if line.strip()]
 
     def exceeded_by(self, records: Sequence[Record]) -> list[str]:
-        """What the builds use beyond what is allowed, each once."""
+        """The resources that the builds use beyond what is allowed, a sentence each, without
+        repetition."""
         return list(
             dict.fromkeys(
                 text

@@ -35,7 +35,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
 
-#: A draft that was not made, or not evaluated, because the budget was spent: it is no attempt.
+#: A draft that was not made, or not evaluated, because the budget was spent: it is not an attempt.
 UNPAID = "unpaid"
 #: What the kernel that a run starts from came of.
 GIVEN = "given"
@@ -356,7 +356,8 @@ class Loop:
         return min(vain, free)
 
     def _first(self, attempt: Attempt) -> Attempt:
-        """A kernel that the run has already is no attempt of its own."""
+        """The attempt; marked as a duplicate, without a score, where the run has its kernel
+        already."""
         same = self.log.by_digest(attempt.digest) if attempt.digest else None
         if same is None or attempt.status is Status.DUPLICATE or same.id == attempt.id:
             return attempt

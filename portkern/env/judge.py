@@ -20,7 +20,7 @@ from portkern.serve.job_queue import QueueFull
 from portkern.serve.machine import Machine
 
 _OF_THE_MACHINE = (MachineUnfit, QueueFull, ServerGone, StorageError, WorkerError)
-#: A source that takes longer in a stage is no kernel worth learning from.
+#: A source that takes longer in a stage is not worth learning from.
 _STAGE_S = 60.0
 #: Rounds and seconds of timing, which attempts are compared by.
 _ROUNDS, _BUDGET_S = 5, 0.1

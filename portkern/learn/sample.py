@@ -30,8 +30,8 @@ from portkern.spec import registry, target
 
 @dataclass(frozen=True)
 class Sample:
-    """``reply`` is what the model wrote, whole; of an author that is no model, its file in a block.
-    ``modelled`` says which of the two."""
+    """One attempt as a task and its answer. ``reply`` is what the model wrote, whole; of an
+    author that is not a model, its file in a block. ``modelled`` says which of the two."""
 
     run: str
     attempt: Attempt

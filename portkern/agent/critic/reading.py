@@ -1,4 +1,4 @@
-"""What a critic's model answers: one JSON object in whatever words it comes with."""
+"""Reads the answer of a critic's model: one JSON object in whatever words it comes with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGAIN = "critic_again"
 
 
 class Form(BaseModel):
-    """What an answer must hold; what else it holds is not looked at."""
+    """The fields that an answer must hold; what else it holds is not looked at."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -80,7 +80,8 @@ class Reflector(Silent):
         )
 
     def _lessons(self, answer: Reflection, before: Attempt | None) -> tuple[str, ...]:
-        """What the fix was good for comes first: it was measured."""
+        """The lessons to be remembered; whether the last fix helped comes first, because that
+        was measured."""
         lessons: list[str] = []
         if before and before.diagnosis and answer.fix_helped is not None:
             lessons.append(

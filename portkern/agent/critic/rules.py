@@ -111,8 +111,8 @@ def rules() -> Sequence[CriticRule]:
 
 
 def bound(metrics: Mapping[str, float], task: Task) -> Bound:
-    """What limits a right kernel: by counters where there are such, else by how close it comes to
-    its roofline; empty where neither is known."""
+    """The resource that limits a correct kernel: by counters where there are any, else by how
+    close it comes to its roofline; empty where neither is known."""
     reached = metrics.get("roofline_pct")
     short = metrics.get("median_us", SHORT_CALL_US) < SHORT_CALL_US
     if short and (reached is None or reached < SATURATED):

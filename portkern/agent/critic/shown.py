@@ -1,5 +1,5 @@
-"""What a critic is shown of an attempt: its own code and what was measured of that, nothing of
-another attempt's but where a prompt says so."""
+"""Facts of an attempt that a critic is shown: its own code and what was measured of that, and
+another attempt's only where a prompt says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of a candidate, and the words in which authors are told of it.
+"""Measurements of a candidate, and the words in which authors are told of them.
 
 Sources run in stages, each when those before found the candidate good enough: 0 ``compile``, 1
 ``correctness`` and ``simt``, 2 ``resources``, ``timing`` and ``launches``, 3 hardware counters, by
@@ -94,7 +94,7 @@ def names() -> list[str]:
 
 
 def counter_sets() -> list[str]:
-    """What ``counters`` may be."""
+    """The values that the option ``counters`` may have."""
     return [NONE, ANY, *vocabulary.sets()]
 
 

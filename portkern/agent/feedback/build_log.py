@@ -1,4 +1,4 @@
-"""What the compiler said of a kernel that does not build, without what nobody can act on."""
+"""The compiler's messages on a kernel that does not build, without those that nobody can act on."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from portkern.spec.candidate import Candidate
 
 
 class LaunchFeedback:
-    """What torch's profiler lists of a call's CUDA events, of the largest workload. ``most``: as
-    many, those that took the longest first; an executor has no times, and counts them."""
+    """Lists the kernels that one call launched on the largest workload, as torch's profiler saw
+    them. At most ``most`` are listed, those that took the longest first; an executor has no
+    times, and counts them."""
 
     kind: ClassVar[str] = "launches"
     stage: ClassVar[int] = 2
@@ -23,7 +24,8 @@ class LaunchFeedback:
         self._most = most
 
     def measure(self, task: Task, candidate: Candidate, records: Sequence[Record]) -> Measured:
-        """Of a CPU's native code nobody counts launches, and nothing is told."""
+        """Returns the list as text; it is empty where nobody counts launches, as for native code
+        on a CPU."""
         counted = [one for one in records if one.verdict is Verdict.PASSED and one.launches]
         if not counted:
             return Measured({})

@@ -36,8 +36,8 @@ _NAME = "Kernel Name"
 
 
 def parse(text: str) -> list[tuple[str, dict[str, str], dict[str, str]]]:
-    """Of each launch its kernel, its metrics as they are written and their units: from
-    ``ncu --csv --page raw``. Raises ToolError when there is no such table."""
+    """Returns the kernel of each launch, its metrics as they are written, and their units, from
+    the output of ``ncu --csv --page raw``. Raises ToolError when there is no such table."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     if not lines or _NAME not in lines[0]:
         raise ToolError("ncu wrote no table, expected that of --csv --page raw", log=text[-2000:])
@@ -50,7 +50,8 @@ def parse(text: str) -> list[tuple[str, dict[str, str], dict[str, str]]]:
 
 
 def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], dict[str, str]]:
-    """Those of the table, and of the counters that were wanted and not told what it says."""
+    """Returns the launches of the table, and by each wanted counter without a number what the
+    table says in its place."""
     missing: dict[str, str] = {}
     profiled = []
     for kernel, table, units in parse(text):

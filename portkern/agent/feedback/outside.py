@@ -36,8 +36,9 @@ _DRIVER = Path("/proc/driver/nvidia/params")
 
 
 def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: float) -> str:
-    """What ``tool`` printed, started with the program behind its own arguments. ``folder`` is
-    empty and the caller's to remove. Raises ToolError when either fails, or nothing confines."""
+    """Runs the program under ``tool``, behind the tool's own arguments, and returns what was
+    printed. ``folder`` is empty, and the caller removes it. Raises ToolError when either fails,
+    or when nothing confines them."""
     layers = [name for name in LAYERS if name in session.layers().active]
     if "landlock" not in layers and os.environ.get(jail.SWITCH) != "none":
         why = session.layers().missing.get("landlock", "it was turned off")
@@ -94,8 +95,8 @@ def _asks_for_admin() -> bool:
 
 
 def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
-    """What a worker sees of the evaluator's: no key is among it, and ``env -i`` leaves out the
-    rest."""
+    """The evaluator's variables as far as a worker sees them: no key is among them, and ``env
+    -i`` leaves out the rest."""
     cache = str(cache_root().absolute())
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "PORTKERN_CACHE_DIR": cache}
     return [f"{name}={value}" for name, value in {**inherited(), **venue, **own}.items()]

@@ -91,7 +91,7 @@ def shut(layers: Sequence[str], reads: Sequence[Path], scratch: Path, *, admin: 
 
 
 def _keep_capabilities(bits: int) -> None:
-    """These at most, whatever this process has."""
+    """Drops all capabilities of this process except those in the mask ``bits``."""
     held = 0
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapPrm:"):

@@ -110,7 +110,7 @@ def listing(metrics: Mapping[str, float]) -> str:
 
 
 def sentences(metrics: Mapping[str, float]) -> list[str]:
-    """Of the metrics that stand out."""
+    """A sentence for each metric that stands out."""
     return [
         sentence.text.format(shown(sentence.metric, metrics[sentence.metric]))
         for sentence in SENTENCES

@@ -1,4 +1,4 @@
-"""What the build uses of the target, by kernel: known without running anything."""
+"""The resources of the target that a build uses, by kernel: known without running anything."""
 
 from __future__ import annotations
 

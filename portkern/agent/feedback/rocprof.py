@@ -16,13 +16,13 @@ from portkern.agent.feedback.subject import Subject
 from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
 from portkern.errors import ToolError
 
-#: Columns that are no counters, of rocprofv3's table and of rocprof-compute's.
+#: Columns that are not counters, of rocprofv3's table and of rocprof-compute's.
 _COLUMNS = ("VGPR_Count", "Accum_VGPR_Count", "LDS_Block_Size")
 _COMPUTE = {"Arch_VGPR": "VGPR_Count", "LDS_Per_Workgroup": "LDS_Block_Size"}
 
 
 def parse(text: str, ours: Callable[[str], bool] = lambda _: True) -> list[ProfiledLaunch]:
-    """Of each dispatch what was counted: from rocprofv3's ``counter_collection.csv``, with a line
+    """The counters of each dispatch: from rocprofv3's ``counter_collection.csv``, with a line
     for each counter, or from rocprof-compute's ``pmc_perf.csv``, with a column for each."""
     rows = list(csv.DictReader(text.splitlines()))
     if not rows or "Kernel_Name" not in rows[0]:

@@ -1,4 +1,5 @@
-"""What checkers saw while the kernel ran in an emulator: races, accesses outside, divergence."""
+"""Findings of the checkers while the kernel ran in an emulator: races, accesses outside,
+divergence."""
 
 from __future__ import annotations
 

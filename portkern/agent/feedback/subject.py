@@ -1,5 +1,5 @@
-"""What is profiled: the very artifact that was evaluated, on the largest workload it was timed
-on."""
+"""The subject of profiling: the very artifact that was evaluated, on the largest workload it was
+timed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a profiler calls what, as data: ``counters/<tool>.yaml``.
+"""Names that profilers have for their counters, as data: ``counters/<tool>.yaml``.
 
 A neutral metric is read from counters by a rule; a set lists the counters that are collected and
 the metrics that they give. A metric that no counter of the set was told for is absent, never 0.
@@ -22,7 +22,7 @@ TOOLS = ("ncu", "rocprof", "perf")
 
 @dataclass(frozen=True)
 class ProfiledLaunch:
-    """What was counted of one launch, or of several that cannot be told apart."""
+    """The counters of one launch, or of several that cannot be told apart."""
 
     kernel: str
     values: Mapping[str, float]
@@ -100,7 +100,7 @@ class Vocabulary(_Part):
         }
 
     def refused(self, log: str) -> str:
-        """What to do about a tool that ended with this log; empty when that is not known."""
+        """Advice on a tool that ended with this log; empty when the reason is not known."""
         return next((reason for words, reason in self.refusals.items() if words in log), "")
 
     def believed(self, launches: Sequence[ProfiledLaunch]) -> list[ProfiledLaunch]:

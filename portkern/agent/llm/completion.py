@@ -57,7 +57,7 @@ class Completion:
 class CompletionFailure:
     """``again``: the same request may succeed later, not before ``after_s`` where the service said
     so. ``lost``: it may have been served and charged all the same. ``down``: the service said so or
-    said nothing, so that it is no fault of this request. ``final``: see ModelError."""
+    said nothing, so that this request is not at fault. ``final``: see ModelError."""
 
     reason: str
     remedy: str = ""
