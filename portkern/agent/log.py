@@ -31,7 +31,7 @@ class Log:
 
     @classmethod
     def read(cls, path: Path) -> Log:
-        """What a run left, as its log. Raises RecordError."""
+        """Reads the attempts that a run left, as its log. Raises RecordError."""
         log = cls(path)
         for attempts in list(log._left.values()):
             log._enter(attempts)
@@ -89,7 +89,7 @@ class Log:
         return self._known[name]
 
     def some(self, names: Iterable[str]) -> list[Attempt]:
-        """Those that there are."""
+        """The attempts of these names, as far as the log has them."""
         return [self._known[name] for name in names if name in self._known]
 
     def by_digest(self, digest: str) -> Attempt | None:

@@ -95,8 +95,8 @@ def _asks_for_admin() -> bool:
 
 
 def _environment(venue: Mapping[str, str], scratch: Path) -> list[str]:
-    """The evaluator's variables as far as a worker sees them: no key is among them, and ``env
-    -i`` leaves out the rest."""
+    """The evaluator's variables that a worker sees: no key is among them, and ``env -i`` leaves
+    out the rest."""
     cache = str(cache_root().absolute())
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "PORTKERN_CACHE_DIR": cache}
     return [f"{name}={value}" for name, value in {**inherited(), **venue, **own}.items()]

@@ -1,4 +1,5 @@
-"""What was asked of models and what they answered: one line each, on disk before it is used."""
+"""The log of what models were asked and what they answered: one line each, on disk before it is
+used."""
 
 from __future__ import annotations
 
@@ -36,15 +37,16 @@ class Request:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything that an answer depends on, so that equal ones need not be paid twice."""
+        """A digest of everything that an answer depends on, so that equal requests need not be
+        paid twice."""
         messages = [[message.role, message.content] for message in self.messages]
         parts = [self.model, messages, dict(self.params)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @property
     def tokens_at_most(self) -> int:
-        """Of the prompt, estimated upwards: tokenizers make one token of 3 to 4 bytes of code, and
-        a few more of each message."""
+        """An upper estimate of the prompt's tokens: tokenizers make one token of 3 to 4 bytes of
+        code, and add a few for each message."""
         return sum(
             len(message.content.encode(errors="replace")) // 2 + 8 for message in self.messages
         )
@@ -172,12 +174,12 @@ class Calls:
         return self._by_digest.get(request.digest)
 
     def cost(self, names: Iterable[str]) -> Cost:
-        """Of these calls together."""
+        """The cost of these calls together."""
         return _cost([self._by_id[name] for name in names])
 
     @property
     def total(self) -> Cost:
-        """Of all lines: a call that was made again has several."""
+        """The cost of all lines: a call that was made again has several."""
         return _cost(self._lines)
 
     def why_missing(self, request: Request) -> str:

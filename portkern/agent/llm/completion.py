@@ -151,7 +151,8 @@ def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
 
 
 def _text(value: object, place: Endpoint) -> str:
-    """Of a model, which may repeat what it should not have been told and halves of characters."""
+    """The text of a model without keys and without halves of characters: a model may repeat what
+    it should not have been told."""
     text = value if isinstance(value, str) else ""
     return keys.redact(text.encode(errors="replace").decode(), (place.api_key_env,))
 

@@ -74,7 +74,7 @@ class Models:
         return self._scopes.setdefault(scope, ModelScope(self, scope))
 
     def role(self, name: str) -> Role:
-        """Who plays it. Raises ConfigError."""
+        """The model that plays the role of that name, with its settings. Raises ConfigError."""
         return self._service(name).role
 
     def request(
@@ -212,7 +212,7 @@ class ModelScope:
 
     @property
     def calls(self) -> Sequence[str]:
-        """Those that have a line in the store, also of failures."""
+        """The names of its calls that have a line in the store, also of those that failed."""
         return [name for name in self._all() if name in self._models.store]
 
     def _all(self) -> Iterator[str]:

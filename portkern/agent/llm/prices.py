@@ -1,4 +1,4 @@
-"""What models charge per token. An unknown price is None, never 0."""
+"""The prices of models per token. An unknown price is None, never 0."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Prices:
         return cls(known)
 
     def highest(self, model: str, api_base: str = "") -> Price | None:
-        """Of no request more than this is charged."""
+        """The highest price that a request may be charged; None where it is unknown."""
         if model in self.known:
             return self.known[model]
         return None if is_local(api_base) else _listed(model)

@@ -24,7 +24,7 @@ _LOOK_AGAIN_S = 0.02
 
 
 class _Trying:
-    """What became of the requests for one call."""
+    """The requests that were made for one call, and what became of them."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -173,7 +173,8 @@ class Service:
     def _bill(
         self, outcome: Completion | CompletionFailure, model: str, held: Held
     ) -> tuple[int, float | None]:
-        """What is known, and for the rest the most that it can be."""
+        """The tokens and USD to charge for an outcome: those that are known, and for the rest
+        the most that they can be."""
         if isinstance(outcome, CompletionFailure):
             return (held.tokens, held.usd) if outcome.lost else (0, 0.0)
         tokens_in, tokens_out = outcome.tokens_in, outcome.tokens_out

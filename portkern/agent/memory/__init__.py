@@ -1,4 +1,4 @@
-"""What past and outside text enters a prompt: the run's own history, and knowledge from outside.
+"""The past and outside text that enters a prompt: the run's own history, and outside knowledge.
 
 ``history`` and ``knowledge`` name one or several of :func:`names`; the other options are theirs,
 see ``conf/memory/none.yaml``. Views are cut to ``max_chars`` a block and ``max_total`` together.

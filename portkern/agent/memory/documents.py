@@ -1,4 +1,4 @@
-"""What is there to be looked up: kernels that ship with portkern, guides, hints, the run itself."""
+"""Documents to be looked up: kernels that ship with portkern, guides, hints, the run itself."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def of_kernel(kernel: Candidate) -> Document:
 
 
 def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
-    """Those in the task's backend and language. Without ``own`` the op's own is not among them:
-    it would be the answer. Where authors may not take portkern's headers, none that does."""
+    """The shipped kernels in the task's backend and language. Without ``own`` those of the op
+    itself are left out: they would be the answer. Where authors may not take portkern's headers,
+    kernels that take them are left out too."""
     for name in ops.names():
         if not own and _is_same(ops.load(name), task.op):
             continue

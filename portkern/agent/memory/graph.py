@@ -88,7 +88,7 @@ class Graph(_Part):
     @field_validator("nodes")
     @classmethod
     def _named_once(cls, given: tuple[Method, ...]) -> tuple[Method, ...]:
-        """Of a method that is described twice the longer words are kept."""
+        """Keeps one description of each method, the longest."""
         by_length = sorted(given, key=lambda method: (len(method.text), method.model_dump_json()))
         once = {method.name: method for method in by_length}
         return tuple(once[name] for name in sorted(once))
@@ -141,7 +141,7 @@ class Graph(_Part):
 
     @classmethod
     def read(cls, path: Path) -> Graph:
-        """What :meth:`write` wrote, or YAML. Raises ConfigError."""
+        """Reads a graph that :meth:`write` wrote, or one in YAML. Raises ConfigError."""
         try:
             text = read_text(path)
             data = yaml_value(text) if path.suffix == ".yaml" else json_value(text)
@@ -165,9 +165,9 @@ def shipped() -> Graph:
 
 
 def begun(options: MemoryOptions, folder: Path) -> Graph:
-    """What a run starts from: the shipped graph, an empty one (``none``) or a file's, with what
-    other runs kept. It is put into the run's folder: a run that is resumed, and the strategy that
-    walks it, go on from the same. Raises ConfigError and StorageError."""
+    """The graph that a run starts from: the shipped one, an empty one (``none``) or a file's,
+    with what other runs kept. It is put into the run's folder: a run that is resumed, and the
+    strategy that walks it, go on from the same. Raises ConfigError and StorageError."""
     beside, kept = folder / FILE, cache_root() / FILE
     if beside.is_file():
         return Graph.read(beside)
@@ -193,8 +193,8 @@ class Reasoning:
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:
-        """Of a correct kernel after a correct one, or after nothing. Raises StorageError when it
-        is to be kept and cannot be."""
+        """Adds the step to a correct kernel from a correct one, or from nothing. Raises
+        StorageError when the step is to be kept and cannot be."""
         self._learned[attempt.id] = attempt
         walked = self._walked(attempt)
         if walked is None:
@@ -270,7 +270,8 @@ class Reasoning:
         return self.options.own or example.op != self.task.op.name
 
     def _next(self, source: str, slot: Slot, log: Log) -> Iterator[Passage]:
-        """What the run began with, and what the slot may know of that was tried since."""
+        """The methods that may follow ``source``: those that the run began with, and those tried
+        since that the slot may know of."""
         texts = {method.name: method.text for method in self.graph.nodes}
         lines = []
         for name in self.graph.edges().get(source, []):

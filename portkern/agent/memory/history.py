@@ -1,4 +1,4 @@
-"""What a prompt tells of the run's own attempts: each history is a function of :class:`Past`.
+"""Histories, which tell a prompt of the run's own attempts: each is a function of :class:`Past`.
 
 They speak of a slot's parents, of what it is shown and of its own island; islands that saw each
 other's kernels would soon hold the same.
@@ -47,7 +47,7 @@ class Mention:
 
 @dataclass(frozen=True)
 class Past:
-    """What one slot may know of the log."""
+    """The part of the log that one slot may know of."""
 
     slot: Slot
     role: str
@@ -56,7 +56,7 @@ class Past:
 
     @cached_property
     def visible(self) -> list[Attempt]:
-        """Of the slot's island, and those that the slot names."""
+        """The attempts of the slot's island, and those that the slot names."""
         named = {*self.slot.parents, *self.slot.shown, *self.slot.thoughts}
         return [
             attempt
@@ -85,7 +85,7 @@ class Past:
 
     @property
     def action(self) -> str:
-        """What the slot asks for, and the finding of its parent that calls for it."""
+        """The action that the slot asks for, after the finding of its parent that calls for it."""
         diagnosed = [parent.diagnosis for parent in self.parents[:1] if parent.diagnosis]
         found = [one.about(self.slot.arm) for one in diagnosed]
         wanted = self.slot.arm or "".join(one.fix for one in found)
@@ -101,7 +101,7 @@ class Past:
 
     @property
     def siblings(self) -> list[Attempt]:
-        """Of the first parent."""
+        """The siblings of the first parent."""
         if not self.parents:
             return []
         node = self.parents[0]
@@ -171,7 +171,7 @@ def everything(past: Past) -> Told:
 
 
 def summaries(past: Past) -> Told:
-    """Of earlier rounds what was done and what came of it, without what authors said."""
+    """Earlier rounds in brief: what was done and what came of it, without what authors said."""
     for attempt in past.line:
         if attempt.id not in past.slot.parents:
             yield Mention(attempt, "Earlier rounds", Detail.BRIEF)

@@ -41,7 +41,7 @@ class Kb:
 
 
 def facts(target: Target) -> Iterator[PromptBlock]:
-    """What a target's file knows beside what every prompt has of it: what may be otherwise."""
+    """Facts of a target's file that not every prompt has: those that are uncertain."""
     if target.uncertain:
         text = "\n".join(f"- {line}" for line in target.uncertain)
         title = f"{target.title}: what is not certain of this"

@@ -1,4 +1,4 @@
-"""What a memory can be told, in one place: its parts share the limits."""
+"""The options of a memory, in one place: its parts share the limits."""
 
 from __future__ import annotations
 

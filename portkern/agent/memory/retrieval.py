@@ -43,7 +43,8 @@ class Retrieval:
         ]
 
     def nearest(self, question: str, among: Sequence[Document]) -> list[Document]:
-        """Of equally near ones the first."""
+        """The documents nearest to the question, at most ``k``; equally near ones keep their
+        order."""
         scores = self.ranking.scores(question, [document.key for document in among])
         order = sorted(range(len(among)), key=lambda at: -scores[at])
         near = [among[at] for at in order if scores[at] > self.options.min_score]

@@ -1,4 +1,4 @@
-"""What actions brought before: notes with measured outcomes, which may outlive the run.
+"""Notes on what actions brought before, with measured outcomes; they may outlive the run.
 
 A line of ``skills.jsonl`` is one try; the notes are views of them, so that a try that is told
 twice, or a run that is resumed, changes none.
@@ -91,7 +91,8 @@ class Skill:
 
     @property
     def worth(self) -> float:
-        """By which skills are sorted: what was never correct is last, an unknown gain is none."""
+        """The value by which skills are sorted: those that were never correct are last, and an
+        unknown gain counts as no gain."""
         return (self.gain or 1.0) if self.correct else 0.0
 
     def __str__(self) -> str:
@@ -118,8 +119,9 @@ def skills(tries: Iterable[Try]) -> list[Skill]:
 
 
 class Skills:
-    """What was known when the run began is put beside it: a run that is resumed goes on from the
-    same, whatever was learned elsewhere meanwhile."""
+    """The skills that a run knows and learns. Those known when it began are copied into its
+    folder: a run that is resumed goes on from the same, whatever was learned elsewhere
+    meanwhile."""
 
     def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises RecordError and StorageError."""
@@ -174,7 +176,8 @@ class Skills:
         )
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
-        """Of this target where anything is known of it, else of others, whose names are said."""
+        """Passages on the skills of this target where any are known, else on those of other
+        targets, which are named."""
         known = [
             tried
             for tried in self._tries.values()
