@@ -41,7 +41,7 @@ class RunSeconds(TypedDict):
 
 
 class RunSummary(TypedDict):
-    """What ``summary.json`` holds; ``told`` is its end in words, by what they are about."""
+    """The content of ``summary.json``; ``told`` is the run's end in words, by topic."""
 
     op: str
     target: str
@@ -87,7 +87,7 @@ class RunOutcome:
 
 
 def read(folder: Path) -> RunSummary:
-    """What the run's summary says. Raises RecordError."""
+    """Reads the summary of the run in ``folder``. Raises RecordError."""
     path = folder / FILE
     try:
         content = json_value(path.read_text(encoding="utf-8"))
@@ -183,7 +183,7 @@ def _gain(
 
 
 def why_untimed(records: Sequence[Record]) -> str:
-    """Of records of which none can be compared."""
+    """The reason why none of these records can be compared."""
     if any(record.timing for record in records):
         return "times were too noisy to be compared; run it where the machine is less busy"
     return "there is nothing here to time it on"

@@ -70,8 +70,8 @@ def expected_s(run: GenerationRun, *, measure: bool = True) -> float | None:
 
 
 def of_one(run: GenerationRun) -> Pace | None:
-    """What a kernel of the run takes, which is measured where it is not known. None where nothing
-    ships to measure it by."""
+    """The time that one kernel of the run takes, which is measured where it is not known. None
+    where nothing ships to measure it by."""
     task = run.plan.task
     seen, kernel = known(task), task.start or shipped(task)
     if seen is None and kernel is not None:
@@ -90,7 +90,8 @@ def learn(run: GenerationRun) -> None:
 
 
 def _measured(run: GenerationRun, kernel: Candidate) -> Pace:
-    """Of this kernel, built anew: what the cache has says nothing of how long others take."""
+    """Measures the time of this kernel, built anew: a build from the cache would not show how
+    long others take."""
     unknown = run.plan.task.candidate(f"{kernel.source}\n", author=kernel.author)
     with tempfile.TemporaryDirectory() as folder:
         bench = run.bench_in(Path(folder))
@@ -101,7 +102,7 @@ def _measured(run: GenerationRun, kernel: Candidate) -> Pace:
 
 
 def known(task: Task) -> Pace | None:
-    """What runs of before have seen."""
+    """The pace of such a task in earlier runs."""
     pace = _read().get(_key(task))
     return Pace(**pace) if pace else None
 
@@ -155,7 +156,7 @@ def _model_key(model: str) -> str:
 
 
 def _key(task: Task) -> str:
-    """Of what decides how long a kernel takes."""
+    """A digest of all that decides how long a kernel takes."""
     parts = [
         task.op.digest,
         task.backend.name,

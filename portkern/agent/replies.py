@@ -1,4 +1,5 @@
-"""What language models write: code in blocks, JSON in whatever words it comes with, thoughts."""
+"""Reads what language models write: code in blocks, JSON in whatever words it comes with,
+thoughts."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _TRAILING_COMMA = re.compile(r",\s*[\]}]")
 
 @dataclass(frozen=True)
 class Unread:
-    """What was looked for is not in the reply."""
+    """The reason why a reply does not hold what was looked for."""
 
     why: str
 
@@ -43,7 +44,7 @@ class CodeBlock:
 
 
 def spoken(text: str) -> str:
-    """What was not only thought, in lines that end as Python's do, and in characters that a file
+    """The text without thoughts, in lines that end as Python's do, and in characters that a file
     can hold."""
     text = _storable(text).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return _THOUGHT_BEFORE.sub("", _THOUGHT.sub("", text))
@@ -137,7 +138,8 @@ def objects(text: str) -> Iterator[dict[str, object]]:
 
 
 def _decoded(text: str, start: int) -> tuple[object, int]:
-    """Of one value and its end. Raises ValueError, also for a number that Python finds too long."""
+    """One JSON value that begins at ``start``, and where it ends. Raises ValueError, also for a
+    number that Python finds too long."""
     decoder = json.JSONDecoder(strict=False)
     for _ in range(_MOST_COMMAS):
         try:

@@ -75,8 +75,8 @@ class RunPlan:
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What a run cannot be resumed without: all but its budgets, where replies come from and
-        how long they are waited for."""
+        """The settings without which a run cannot be resumed: all but its budgets, the source of
+        its replies and how long they are waited for."""
         task = self.task
         plain: dict[str, object] = json.loads(
             json.dumps(
@@ -209,8 +209,8 @@ class GenerationRun:
         return concluded
 
     def final(self, attempt: Attempt) -> list[Record]:
-        """Of the last sets, up to the first workload that it does not pass. Times are those of a
-        single round: it is results that are looked at. Raises MachineUnfit."""
+        """Evaluates an attempt on the last sets, up to the first workload that it does not pass.
+        Times are those of a single round: it is results that are looked at. Raises MachineUnfit."""
         task = replace(self.plan.task, workloads=self.plan.final)
         bench = self._bench(task, quick=False)
         once = replace(bench.options.plan, rounds=1, budget_s=0.0, patient=False)
@@ -367,7 +367,7 @@ def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """What decided the run in ``folder``. Raises ConfigError."""
+    """Reads the settings that decided the run in ``folder``. Raises ConfigError."""
     try:
         decided: dict[str, object] = json_object(folder / DECIDED)
     except ConfigError as error:

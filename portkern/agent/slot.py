@@ -1,4 +1,4 @@
-"""What a strategy asks for: one expansion of what is known."""
+"""The request of a strategy: one expansion of what is known."""
 
 from __future__ import annotations
 

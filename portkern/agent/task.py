@@ -1,4 +1,4 @@
-"""What is to be written: one op for one target in one backend's language."""
+"""The task of an author: one op to write for one target in one backend's language."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Task:
 
     @cached_property
     def guide(self) -> str:
-        """What the backend tells whoever writes in the task's language."""
+        """The backend's guide for those who write in the task's language."""
         package = type(self.backend).__module__
         file = files(package) / "guide.md"
         if not file.is_file():

@@ -1,4 +1,4 @@
-"""Who evaluates an environment's attempts: the machine's server, or this process."""
+"""Evaluates an environment's attempts: by the machine's server, or in this process."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class Place:
         return f"{self.backend}@{self.target}"
 
     def task(self, op: Op, dtype: str, told: dict[str, tuple[Workload, ...]]) -> Task:
-        """What an author is asked for here. Raises Unavailable where nothing runs its kernels."""
+        """The task that an author is given here. Raises Unavailable where nothing runs its
+        kernels."""
         backend, where = registry.load(self.backend), target.load(self.target)
         venue = self._stage.of(venues(backend, where), backend).best
         if not isinstance(venue, Venue):

@@ -1,4 +1,4 @@
-"""What an author is told of the last attempt."""
+"""The report on the last attempt that an author is given."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _paid(env: KernelEnv, text: str, op: str, seed: int) -> float | None:
 
 
 def _text(completion: Completion) -> str:
-    """Of a chat, what was said last."""
+    """The text of a completion; of a chat, its last message."""
     if isinstance(completion, str):
         return completion
     return str(completion[-1]["content"]) if completion else ""

@@ -47,7 +47,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a launch needs to know: where the code begins, and what registers hold by then."""
+    """The facts that a launch needs: where the code begins, and what registers hold by then."""
 
     name: str
     descriptor: int

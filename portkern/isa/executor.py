@@ -171,8 +171,8 @@ class Program:
         ]
 
     def records(self, wave_size: int, layout: type[Record]) -> Iterator[tuple[Record, str]]:
-        """What was decoded of each instruction, in the runtime's own ``layout``, and the name of
-        its encoding (empty for none)."""
+        """Each decoded instruction, in the runtime's own ``layout``, and the name of its
+        encoding (empty for none)."""
         decoded = self._decode(wave_size)
         count = self._library.isa_count(decoded) - 1
         expected = self._library.isa_instruction_bytes()
@@ -230,7 +230,8 @@ class Program:
 
     @property
     def _checkers(self) -> set[str]:
-        """Of :data:`CHECKS`; the counters that waits are looked at by are CDNA's."""
+        """The names of :data:`CHECKS` that can run here; ``waits`` looks at counters that only
+        CDNA has."""
         return {name for name in CHECKS if name != "waits" or self._cdna}
 
     @property

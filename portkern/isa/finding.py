@@ -1,4 +1,4 @@
-"""What the executor has to say about a launch."""
+"""Findings of the executor about a launch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What models learn from: rewards, and trajectories of runs as data sets."""
+"""Data that models learn from: rewards, and trajectories of runs as data sets."""

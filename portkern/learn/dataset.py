@@ -198,7 +198,7 @@ def _parquet(some: Sequence[Row]) -> bytes:
 
 
 def card(made: DataSet) -> str:
-    """What is in it, of whom, and what was left out: the README that data sets have."""
+    """The README of a data set: what is in it, who wrote it, and what was left out."""
     every = [*made.train, *made.test]
     files = {"train": made.train, "test": made.test}
     head = ["---", "configs:", f"- config_name: {made.options.form}", "  data_files:"]

@@ -41,8 +41,8 @@ class Text:
 
 
 class Near:
-    """Of texts by name, those that are like others. Raises BackendUnavailable without the library
-    that finds them."""
+    """Finds the texts that are like others, by name. Raises BackendUnavailable without the
+    library that finds them."""
 
     def __init__(self, texts: Mapping[str, Text]) -> None:
         try:

@@ -49,10 +49,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Turn:
-    """What is known of one attempt. ``eager`` and ``compiled`` are its speedups over PyTorch and
-    over torch.compile, None where there was no time; ``noisy`` says that its time is too uncertain
-    to be compared. ``coverage`` is the share of the device's time that the attempt's own kernels
-    took; ``decoy``: they were launched and did nothing that counts.
+    """The outcome of one attempt, from which its reward follows. ``eager`` and ``compiled`` are its
+    speedups over PyTorch and over torch.compile, None where there was no time; ``noisy`` says that
+    its time is too uncertain to be compared. ``coverage`` is the share of the device's time that
+    the attempt's own kernels took; ``decoy``: they were launched and did nothing that counts.
 
     Raises Unavailable for a verdict that says nothing of the attempt.
     """

@@ -38,7 +38,7 @@ def _best(right: Sequence[Sample], _: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def _faster(right: Sequence[Sample], _: Sequence[Sample]) -> Sequence[Sample]:
-    """Those that are faster than PyTorch by their whole interval."""
+    """The samples that are faster than PyTorch by their whole interval."""
     return [s for s in right if s.turn.eager is not None and s.turn.eager.low > 1.0]
 
 
@@ -68,9 +68,9 @@ def sft(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
 
 
 def dpo(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
-    """Of one task, a reply that is better and one that is worse beyond doubt: right and wrong, or
-    both right with intervals that do not meet. ``why`` says which, and ``cross_target`` where the
-    worse one is right on another target."""
+    """Pairs of replies to one task, of which one is better beyond doubt: right and wrong, or
+    both right with intervals that do not meet. ``why`` says which, and ``cross_target`` where
+    the worse one is right on another target."""
     elsewhere: dict[str, set[str]] = {}
     for sample in samples:
         if sample.turn.rewardable:
@@ -132,7 +132,7 @@ def _returns(samples: Sequence[Sample], reward: Reward) -> dict[str, float]:
 
 
 def facts(sample: Sample, reward: Reward) -> Row:
-    """What a row says besides its text; the same columns in all forms."""
+    """The columns of a row besides its text, which are the same in all forms."""
     attempt, eager = sample.attempt, sample.turn.eager
     return {
         "op": attempt.op,
@@ -162,7 +162,7 @@ _OWN = ("catalogue",)
 
 
 def license_of(attempt: Attempt) -> str:
-    """Of the source: portkern's own, or what the model's terms say of its outputs."""
+    """The license of the source: portkern's own, or what the model's terms say of its outputs."""
     return "Apache-2.0" if attempt.author in _OWN else f"outputs of {attempt.author}"
 
 

@@ -78,7 +78,8 @@ class Collected:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def read(self, folder: Path) -> None:
-        """Those of a run. Raises ConfigError for a folder without attempts, and RecordError."""
+        """Adds the samples of a run. Raises ConfigError for a folder without attempts, and
+        RecordError."""
         path = folder / log.FILE
         if not path.is_file():
             raise ConfigError(f"No attempts in {path}; 'portkern generate' writes them")
@@ -145,7 +146,7 @@ def _reference(name: str) -> str:
 
 
 def by_task(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
-    """Those of one operator, place and dtype together."""
+    """The samples in groups, each of one operator, place and dtype."""
     groups: dict[tuple[str, str, str, str], list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.task, []).append(sample)

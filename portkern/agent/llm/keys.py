@@ -36,5 +36,5 @@ def redact(text: str, also: Collection[str] = ()) -> str:
 
 
 def redact_error(text: str, also: Collection[str] = ()) -> str:
-    """A service's error message without keys, of which the service may repeat a part."""
+    """A service's error message without keys: the service may repeat a key in part."""
     return _ECHOED.sub(lambda match: f"{match[1]}[…]", redact(text, also))

@@ -45,7 +45,8 @@ def result(attempt: Attempt, task: Task) -> str:
 
 
 def action(attempt: Attempt) -> str:
-    """What was done, as far as it can be done again. Empty when nobody said."""
+    """The action that an attempt carried out, in words by which it can be repeated. Empty when
+    nobody said."""
     return named(attempt.arm or attempt.idea)
 
 

@@ -82,7 +82,7 @@ def names() -> list[str]:
 
 @cache
 def digest(name: str) -> str:
-    """Of the template's text and of all that it includes."""
+    """A digest of the template's text and of all that it includes."""
     environment, h = _environment(), hashlib.sha256()
     todo, done = [name], set()
     while todo:

@@ -83,8 +83,8 @@ class Family:
     space: search.Space
 
     def settings(self, source: str) -> Settings:
-        """Of a kernel that the run has made; a knob that it lost, or set to what the target does
-        not take, is as it ships."""
+        """The settings of a kernel that the run has made; a knob that it lost, or set to a value
+        that the target does not take, is as it ships."""
         now = {name: knob.value for name, knob in replace(self.kernel, source=source).knobs.items()}
         return {
             name: now[name] if now.get(name) in values else values[0]
@@ -170,8 +170,8 @@ def families(task: Task) -> list[Candidate]:
 
 
 def _space(kernel: Candidate, task: Task) -> search.Space:
-    """Of a kernel that has nothing to turn one setting. Raises ConfigError where a knob has no
-    value that the target takes."""
+    """The settings that a kernel can have: one where it has no knobs. Raises ConfigError where a
+    knob has no value that the target takes."""
     if not kernel.knobs:
         return search.Space({})
     return search.Space.of(kernel, task.backend, task.target, task.op.precision)

@@ -107,8 +107,8 @@ class Contrastive(Modelled):
         return replace(draft, idea=writer.slot.arm, notes=(note,))
 
     def exemplars(self, context: Context) -> list[Attempt]:
-        """Of distinct buckets, drawn with weights that grow with speed, the slowest first; the one
-        there is twice where there is only one, as the authors do."""
+        """Kernels of distinct buckets, drawn with weights that grow with speed, the slowest
+        first; where there are too few, one is shown again, as the authors do."""
         scored = sorted(context.log.correct, key=lambda attempt: attempt.score)
         if not scored:
             return []

@@ -58,7 +58,8 @@ class Evolve(Modelled):
 
 
 def operator_of(slot: Slot, parents: int) -> str:
-    """What can be done with so many parents, as close to what was asked for as that allows."""
+    """The operator that is possible with so many parents, as close to the one asked for as that
+    allows."""
     asked = slot.operator or {0: "init", 1: "mutate"}.get(parents, "crossover")
     if asked not in _PROMPTS:
         asked = "mutate"

@@ -74,7 +74,7 @@ class IdeasThenCode(Modelled):
 
 
 def _tried(log: Iterable[Attempt]) -> list[Attempt]:
-    """Of each idea the best attempt, so that it is not proposed again."""
+    """The best attempt of each idea, so that no idea is proposed again."""
     best: dict[str, Attempt] = {}
     for attempt in log:
         if attempt.idea and attempt.score >= getattr(best.get(attempt.idea), "score", 0.0):

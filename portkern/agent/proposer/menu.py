@@ -1,4 +1,5 @@
-"""What proposers take from data: actions to choose from, donors, what platforms call alike."""
+"""Data that proposers choose from: actions, donors, and the names that platforms have for the
+same."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def _menu(name: str) -> dict[str, Any]:
 
 
 def arms(actions: str, task: Task) -> list[Arm]:
-    """Of ``menu/<name>`` those that the target's vendor has; none when the choice is open.
+    """The actions of ``menu/<name>`` that the target's vendor has; none when the choice is open.
 
     Raises ConfigError for actions that are neither.
     """

@@ -39,7 +39,8 @@ def nearest(task: Task) -> list[Candidate]:
 
 
 def _form(signature: Signature, native: bool) -> object:
-    """What a kernel is called with, whatever it is called."""
+    """The form in which a kernel is called, without names: kernels of equal form take the same
+    arguments."""
     order = {axis: f"axis {n}" for n, axis in enumerate(signature.axes)}
     tensors = [
         [(tensor.dtype, tuple(order.get(str(one), one) for one in tensor.shape)) for tensor in side]

@@ -43,7 +43,8 @@ class ToolOptions(WriterOptions):
 
 @dataclass
 class _Desk:
-    """What the model has before it; ``left`` are the tries that it has."""
+    """The work on one kernel: its source so far, the drafts that were tried, and how many tries
+    are ``left``."""
 
     writer: Writer
     source: str
@@ -109,7 +110,7 @@ class ToolAgent(Modelled):
 
 
 async def _answer(reply: Reply, desk: _Desk) -> str | None:
-    """Of the tool that was asked for; None when the model is done."""
+    """Answers for the tool that was asked for; None when the model is done."""
     asked = _asked(reply.text)
     tool, task = asked.get("tool"), desk.writer.context.task
     match tool:

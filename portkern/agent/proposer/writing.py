@@ -1,4 +1,5 @@
-"""What all proposers that ask models share: the facts of a prompt, and one kernel of a reply."""
+"""The parts that proposers share when they ask models: the facts of a prompt, and one kernel of
+a reply."""
 
 from __future__ import annotations
 
@@ -137,7 +138,8 @@ class Writer:
 
     @cached_property
     def parents(self) -> list[Attempt]:
-        """Those with code. A duplicate's result is that of the attempt that came first."""
+        """The slot's parents that have code. A duplicate's result is that of the attempt that
+        came first."""
         log = self.context.log
         return [
             _evaluated(attempt, log) for attempt in log.some(self.slot.parents) if attempt.source
@@ -225,8 +227,8 @@ class Writer:
         return answer
 
     def facts(self, role: str, *, shown: Sequence[Attempt] = ()) -> dict[str, object]:
-        """What every template of a kernel may name. The template shows the code of ``shown``
-        itself, so the memory's text does without it."""
+        """Facts that every template of a kernel may name. The template shows the code of
+        ``shown`` itself, so the memory's text does without it."""
         slot, task = self.slot, self.context.task
         view = self.context.memory.view(slot, role, self.context.log, task)
         view = [block for block in view if not _is_hint(block, task)]
@@ -261,8 +263,8 @@ class Writer:
 
 
 def feedback_blocks(attempt: Attempt | None, arm: str = "") -> list[PromptBlock]:
-    """What an author may know of an attempt besides its code; of its diagnosis what calls for
-    ``arm``, where that is one of its fixes."""
+    """The blocks that tell an author of an attempt besides its code; of its diagnosis they have
+    what calls for ``arm``, where that is one of its fixes."""
     if attempt is None:
         return []
     blocks = [block for block in attempt.feedback if not block.of_critics]

@@ -179,7 +179,8 @@ class Bandit(Search):
 
 
 def features(attempt: Attempt) -> Point:
-    """Of a kernel's behaviour, 0 where it is not known: time and what it takes of the device."""
+    """The features of a kernel's behaviour, which are its time and what it takes of the device;
+    0 where one is not known."""
     names = ("median_us", "registers", "shared_bytes", "threads", "occupancy")
     median_us, registers, shared_bytes, threads, occupancy = (
         metric(attempt, n) or 0.0 for n in names

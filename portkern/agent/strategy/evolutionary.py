@@ -196,7 +196,8 @@ class Evolutionary(Search):
         )
 
     def _thoughts(self, island: Island, known: Log, drawn: Random) -> tuple[str, ...]:
-        """Of the whole population, also of the given kernel, whose author said nothing."""
+        """Draws from the whole population some attempts whose authors gave reasons; the given
+        kernel may be among them, though its author gave none."""
         thinking = [
             one.id
             for one in known.some([*island.members, *island.failing])

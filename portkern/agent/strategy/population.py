@@ -1,4 +1,4 @@
-"""Who stays in a population when a child is born."""
+"""Decides which attempts stay in a population when a child is born."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from portkern.agent.strategy.search import Count, Names, Search, failing, names,
 
 
 class Descent(BaseModel):
-    """What descends from one start: ``head`` came of the last turn that brought code, ``best`` is
-    the fastest that was correct, ``failing`` counts the latest turns in which nothing was."""
+    """The descendants of one start: ``head`` came of the last turn that brought code, ``best``
+    is the fastest that was correct, ``failing`` counts the latest turns in which none was."""
 
     head: str = ""
     best: str = ""
@@ -128,7 +128,8 @@ class _Chains(Search):
         chain.done |= critic_done or too_little or unsown or chain.turns == options.turns
 
     def _learn_pool(self, chain: RefineChain, attempts: Sequence[Attempt], known: Log) -> None:
-        """What fails is mended, as often as the trap allows; else the next is built on the pool."""
+        """Keeps the fastest attempts in the pool, on which the next one is built; a failing one
+        is mended first, as often as the trap allows."""
         trap, candidates = self.options.debug_trap, known.some([*chain.pool, *names(attempts)])
         chain.pool = list(names(ranked(candidates)[: self.options.pool]))
         trapped = trap is not None and chain.line.failing > trap

@@ -1,4 +1,4 @@
-"""What all strategies share: what is out, what came of it, and where chance comes from."""
+"""The base of all strategies: what is out, what came of it, and where chance comes from."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Rounds(Search):
 
 
 def written(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Those that can be built on: there is code, and it is not another attempt's."""
+    """The attempts that can be built on: they have code, and it is not another attempt's."""
     return [
         attempt for attempt in attempts if attempt.source and attempt.status is not Status.DUPLICATE
     ]

@@ -95,7 +95,7 @@ class TreeEps(Search):
 
 
 class _Family:
-    """Who came of whom, by first parents."""
+    """The attempts by their first parents."""
 
     def __init__(self, known: Log) -> None:
         self.of: defaultdict[str, list[Attempt]] = defaultdict(list)
@@ -106,10 +106,10 @@ class _Family:
         return self.of[parent_of(attempt)]
 
     def alive(self, known: Log, out: Sequence[str], prune_after: int | None) -> list[Attempt]:
-        """Those that are worth another child. Not so: a correct kernel of which ``prune_after``
-        children failed and none did not, and what fails below it; a failing one that was mended,
-        or that as many attempts, beside or below one another, did not mend. Children that are
-        ``out`` count as if they failed."""
+        """The attempts that are worth another child. A correct kernel is not, once
+        ``prune_after`` of its children failed and none did not, and neither is what fails below
+        it. A failing one is not, once it was mended, or once as many attempts, beside or below
+        one another, did not mend it. Children that are ``out`` count as if they failed."""
         limit = prune_after or len(known) + len(out) + 1
         broken: dict[str, str] = {}  # failing attempts by the one that broke what was correct
         mends: Counter[str] = Counter()
