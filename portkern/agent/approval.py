@@ -74,7 +74,8 @@ class Approver:
         return [idea for idea in ideas if idea in approved]
 
     def _decided(self, slot: Slot, ideas: Sequence[str]) -> Sequence[str] | None:
-        """None of ideas that nobody was asked about, whatever their slot."""
+        """The ideas that were approved of these; None when nobody was asked about them for this
+        slot."""
         known = [
             decision.approved
             for decision in self._decisions.read()[0]

@@ -83,7 +83,8 @@ class Diagnosis(Part):
         return tuple(dict.fromkeys(filter(None, (self.fix, *(one.fix for one in self.others)))))
 
     def about(self, fix: str) -> Diagnosis:
-        """With nothing but the finding whose fix it is; as it is where none is."""
+        """The diagnosis with nothing but the finding whose fix this is; unchanged where no
+        finding has it."""
         for one in self.others:
             if fix and one.fix == fix != self.fix:
                 changes = {"problem": one.problem, "why": "", "fix": fix, "bound": one.bound}
@@ -149,7 +150,7 @@ class Attempt(Line):
 
 
 def speedups(records: Sequence[Record], baseline: str) -> dict[str, float]:
-    """By workload, of those that were timed without too much noise."""
+    """The speedup on each workload that was timed without too much noise."""
     return {
         record.workload.name: record.speedup[baseline].value
         for record in records

@@ -87,7 +87,7 @@ class Bench:
 
     @property
     def work(self) -> list[BenchWorkload]:
-        """In the order in which it is done."""
+        """The workloads in the order in which they are run."""
         return [
             BenchWorkload(name, w) for name, several in self.task.workloads.items() for w in several
         ]
@@ -176,7 +176,8 @@ class Bench:
     def _race_of(
         self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
     ) -> list[list[Record]]:
-        """As it was run before, here or in the replayed run; empty where it was not."""
+        """The records of this race if it was run before, here or in the replayed run; empty
+        where it was not."""
         asked = [(c.digest, w.set, w.workload.name) for w in work for c in candidates]
         own, _ = self.races.read()
         for before, is_own in ((own, True), (self._raced, False)):

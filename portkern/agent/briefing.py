@@ -55,7 +55,7 @@ class Sizes:
 
 
 def facts(task: Task) -> dict[str, object]:
-    """For the templates ``_system``, ``_target`` and ``_task``."""
+    """The facts that the templates ``_system``, ``_target`` and ``_task`` need."""
     target = task.target
     lines = matrix(task)
     return {
@@ -81,7 +81,7 @@ def facts(task: Task) -> dict[str, object]:
 
 
 def limits(task: Task) -> dict[str, object]:
-    """Without those of features that kernels cannot use."""
+    """The target's limits, without those of features that kernels cannot use."""
     known = task.target.limits.model_dump(exclude_none=True)
     gone = {name for name, feature in _LIMITS.items() if feature in task.unmodelled}
     return {

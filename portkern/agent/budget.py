@@ -33,7 +33,7 @@ class GenerationBudget:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """As ``budget`` of a configuration holds it. Raises ConfigError."""
+        """Reads a budget as ``budget`` of a configuration holds it. Raises ConfigError."""
         known = [field.name for field in fields(cls)]
         unknown = set(options) - set(known)
         if unknown:
@@ -205,7 +205,8 @@ class Meter:
         return self.budget.usd is not None or bool(self._within and self._within.limits_usd)
 
     def left(self) -> GenerationBudget:
-        """Neither spent nor put aside, here and in the meter that this one is within."""
+        """The part of the budget that is neither spent nor put aside, here and in the meter that
+        this one is within."""
         used, outer = self.spent, self._within.left() if self._within else GenerationBudget()
         held = {"tokens": self._held_tokens, "usd": self._held_usd}
         left = {}

@@ -115,7 +115,7 @@ class Constraints(_Part):
 
     @property
     def lines(self) -> list[str]:
-        """For a prompt, a line each; none when nothing is asked."""
+        """The constraints as a prompt states them, a line each; none when nothing is asked."""
         lines = [f"The source must contain: {rule}" for rule in self.must]
         lines += [f"The source must not contain: {rule}" for rule in self.never]
         lines += [f"Keep this line as it is: {line}" for line in self._pinned_lines]

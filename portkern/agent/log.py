@@ -48,8 +48,9 @@ class Log:
         return attempts if attempts and len(attempts) == attempts[0].siblings else []
 
     def add(self, attempts: Sequence[Attempt]) -> None:
-        """On disk before return. Raises StorageError, and ConfigError when the file holds another
-        attempt of this name: then something that decides the run has changed."""
+        """Adds attempts, which are on disk when this returns. Raises StorageError, and
+        ConfigError when the file holds another attempt of this name: then something that decides
+        the run has changed."""
         held = {
             attempt.id: attempt for some in attempts for attempt in self._left.get(some.slot, ())
         }
@@ -71,7 +72,7 @@ class Log:
                 self._digests.setdefault(attempt.digest, attempt.id)
 
     def snapshot(self) -> Log:
-        """As it is now: what is added later does not show."""
+        """A copy of the log as it is now: what is added later does not show."""
         copy = Log()
         copy._known, copy._digests = dict(self._known), dict(self._digests)
         return copy
@@ -110,7 +111,7 @@ class Log:
         return [attempt for attempt in self if name in attempt.parents]
 
     def ancestors(self, name: str) -> list[Attempt]:
-        """From the oldest to ``name`` itself, along first parents."""
+        """The attempts from the oldest ancestor to ``name`` itself, along first parents."""
         line: list[Attempt] = []
         while name in self._known:
             line.append(self._known[name])

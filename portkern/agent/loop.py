@@ -94,8 +94,8 @@ class Loop:
     _in_vain: int = 0  # kernels that nothing here can judge
 
     async def run(self) -> None:
-        """Until the strategy or a budget ends it, or a model that is ``down``; ``stopped`` says
-        which, empty of a strategy."""
+        """Runs until the strategy or a budget ends it, or a model that is ``down``; ``stopped``
+        says which, and is empty when it was the strategy."""
         turns = self.turns or Turns.of(self.builders)
         self._building, self._device = turns.building, turns.device
         window: deque[tuple[Slot, asyncio.Task[list[Attempt]]]] = deque()
@@ -148,7 +148,7 @@ class Loop:
         return replace(slot, parents=(start.id,), operator=operator)
 
     def _fit(self, slot: Slot) -> Slot | None:
-        """As much of it as the budget has attempts for."""
+        """The slot, or as much of it as the budget has attempts for."""
         self._stop(self.meter.exhausted)
         if self.stopped:
             return None
@@ -319,7 +319,7 @@ class Loop:
         )
 
     async def _finish(self, attempt: Attempt, context: Context) -> Attempt:
-        """With its diagnosis and its cost."""
+        """The attempt with its diagnosis and its cost."""
         llm = context.llm.within(f"{attempt.number}.critic")
         diagnosis, note = await self._diagnose(attempt, replace(context, llm=llm))
         calls = (*attempt.calls, *llm.calls)
@@ -373,7 +373,8 @@ class Loop:
 async def _waited_for(
     approve: Callable[[Slot, Sequence[str]], Sequence[str]], slot: Slot, ideas: Sequence[str]
 ) -> Sequence[str]:
-    """In a thread that nobody joins: who is interrupted does not wait for people's answer."""
+    """Asks people in a thread that nobody joins: a run that is interrupted does not wait for
+    their answer."""
     loop, answer = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
     def tell(result: Sequence[str] | None, error: Exception | None) -> None:

@@ -34,7 +34,7 @@ class Bottlenecks(Form):
     @model_validator(mode="before")
     @classmethod
     def _alone(cls, data: object) -> object:
-        """Where one was asked for, models leave out the list around it."""
+        """Puts a single bottleneck into a list, which models leave out where one was asked for."""
         alone = isinstance(data, dict) and "bottlenecks" not in data and "problem" in data
         return {"bottlenecks": [data]} if alone else data
 

@@ -10,7 +10,7 @@ from portkern.agent.feedback.rendering import listing
 
 
 def facts(attempt: Attempt, context: Context) -> dict[str, object]:
-    """For the templates ``critic_*``."""
+    """The facts that the templates ``critic_*`` need."""
     task = context.task
     before = [other for other in context.log if other.id != attempt.id]
     return briefing.facts(task) | {

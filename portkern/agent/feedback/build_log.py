@@ -25,7 +25,7 @@ def trimmed(log: str, source: str, op: str, *, most_lines: int, most_chars: int)
 
 
 def _fitting(lines: Sequence[str], most_lines: int, most_chars: int) -> str:
-    """From the beginning, whole lines, with a word on what is left out."""
+    """The first lines that fit, whole, with a word on how many are left out."""
     kept: list[str] = []
     for line in lines[:most_lines]:
         if sum(len(earlier) + 1 for earlier in kept) + len(line) > most_chars:

@@ -117,7 +117,7 @@ def _with_bandwidth(metrics: dict[str, float], target: Target) -> dict[str, floa
 
 
 def _ordered(metrics: Mapping[str, float]) -> dict[str, float]:
-    """As in the table of metrics."""
+    """The metrics in the order of the table of metrics."""
     return {name: metrics[name] for name in UNITS if name in metrics}
 
 

@@ -39,7 +39,7 @@ MEGABYTE = 1e6
 
 
 def shown(name: str, value: float) -> str:
-    """With its unit, as people write it."""
+    """The value with its unit, as people write it."""
     unit = UNITS.get(name, "")
     if unit == "B" and value >= MEGABYTE:
         return f"{value / MEGABYTE:.4g} MB"

@@ -75,7 +75,8 @@ def _open(device: str) -> None:
 
 
 def shut(layers: Sequence[str], reads: Sequence[Path], scratch: Path, *, admin: bool) -> None:
-    """From here on. ``admin`` keeps the one capability that the driver asks of whoever counts."""
+    """Confines this process from here on. ``admin`` keeps the one capability that the driver
+    asks of whoever counts."""
     os.chdir(scratch)
     _keep_capabilities(1 << CAP_SYS_ADMIN if admin and os.geteuid() == 0 else 0)
     if not layers:

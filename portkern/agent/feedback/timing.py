@@ -45,7 +45,7 @@ class TimingFeedback:
 
 
 def largest(task: Task, records: Sequence[Record]) -> Record:
-    """By the bytes that have to be moved; of equals the first."""
+    """The record whose workload has the most bytes to move; of equals the first."""
     return max(
         records, key=lambda record: task.op.nbytes(record.workload.dims, record.workload.dtype)
     )

@@ -104,7 +104,7 @@ class Vocabulary(_Part):
         return next((reason for words, reason in self.refusals.items() if words in log), "")
 
     def believed(self, launches: Sequence[ProfiledLaunch]) -> list[ProfiledLaunch]:
-        """Without the zeros of a tool that counted nothing and says so by zeros."""
+        """The launches without the zeros of a tool that counted nothing and says so by zeros."""
         alive = [launch.values[self.alive] for launch in launches if self.alive in launch.values]
         if any(alive) or not alive:
             return list(launches)

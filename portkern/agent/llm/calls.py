@@ -107,7 +107,8 @@ class ModelCall(Line):
         return Reply(self.reply, self.id, self.answered, cut=self.finish == "length")
 
     def again(self, request: Request, source: Literal["cache", "replay"]) -> ModelCall:
-        """As the answer to ``request``, of the same digest. Only what is replayed has its cost."""
+        """This call as the answer to ``request``, which has the same digest. Only what is
+        replayed has its cost."""
         free = {
             "tokens_in": 0,
             "tokens_out": 0,
@@ -150,7 +151,7 @@ class Calls:
         return cls(path)
 
     def add(self, call: ModelCall) -> None:
-        """On disk before return. Raises StorageError."""
+        """Adds a call, which is on disk when this returns. Raises StorageError."""
         if self._file:
             self._file.append([call])
         self._lines.append(call)
@@ -183,7 +184,7 @@ class Calls:
         return _cost(self._lines)
 
     def why_missing(self, request: Request) -> str:
-        """For a request that this recording does not hold, what it holds in its place."""
+        """Says why this recording does not hold a request, and what it holds in its place."""
         where = self._file.path if self._file else "the recording"
         text = f"call {request.id!r} is not in {where} ({len(self)} calls)"
         if request.id not in self:

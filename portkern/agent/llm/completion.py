@@ -30,8 +30,8 @@ _TOO_LONG = re.compile(r"(?i)context (length|size|window)")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is: an address and the variable of its key, each empty for what litellm takes
-    by itself. ``role`` is the one that it is configured in."""
+    """The place of a model: an address and the variable of its key, each empty for what litellm
+    takes by itself. ``role`` is the one that it is configured in."""
 
     model: str
     role: str
@@ -240,7 +240,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """In seconds: the header holds them or a date."""
+    """The seconds to wait, from a header that holds them or a date; None without either."""
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)

@@ -28,7 +28,8 @@ def lookup(variable: str) -> str:
 
 
 def redact(text: str, also: Collection[str] = ()) -> str:
-    """With the variables' names for the values of secrets; ``also`` names further variables."""
+    """The text with the variables' names in place of the values of secrets; ``also`` names
+    further variables."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and (name in also or _SECRET.search(name)):
             text = text.replace(value, f"[{name}]")

@@ -70,7 +70,8 @@ class Models:
                 service.check_prices()
 
     def caller(self, scope: str) -> ModelScope:
-        """In whose name calls are made, such as a slot; the same one for the same scope."""
+        """The caller in whose name calls are made, such as a slot's; the same one for the same
+        scope."""
         return self._scopes.setdefault(scope, ModelScope(self, scope))
 
     def role(self, name: str) -> Role:

@@ -37,7 +37,7 @@ class Prices:
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Self:
-        """As ``prices`` of a configuration holds them. Raises ConfigError."""
+        """Reads prices as ``prices`` of a configuration holds them. Raises ConfigError."""
         known = {}
         for model, value in options.items():
             try:
@@ -63,7 +63,8 @@ class Prices:
         tokens_out: int | None,
         by_litellm: float | None,
     ) -> float | None:
-        """For one answer. ``by_litellm`` knows what cached and long prompts cost."""
+        """The USD that one answer cost; None where they are unknown. ``by_litellm`` knows what
+        cached and long prompts cost."""
         if tokens_in is None or tokens_out is None:
             return None
         if model in self.known:

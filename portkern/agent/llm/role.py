@@ -93,7 +93,7 @@ class Role(BaseModel):
 
 
 def roles(options: Mapping[str, str | Mapping[str, object] | None]) -> dict[str, Role]:
-    """As ``models`` of a configuration holds them. Raises ConfigError."""
+    """Reads roles as ``models`` of a configuration holds them. Raises ConfigError."""
     return {name: Role.of(name, value) for name, value in options.items() if value}
 
 

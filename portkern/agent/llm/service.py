@@ -73,8 +73,8 @@ class Service:
         return self.meter.reserve(tokens=tokens_in + tokens_out, usd=usd)
 
     async def call(self, request: Request) -> ModelCall:
-        """With its error when no model answered. Raises BudgetSpent and ModelDown before a request
-        was made.
+        """Asks the role's models, and returns the call, with its error when no model answered.
+        Raises BudgetSpent and ModelDown before a request was made.
 
         A call keeps its turn during pauses: when the service wants to be asked less often, the
         next one would only be refused as well. After one that was asked for in vain, those that

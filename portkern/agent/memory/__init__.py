@@ -54,7 +54,7 @@ _CHOICES = {"history": HISTORIES, "knowledge": KNOWLEDGE, "corpora": {**CORPORA,
 
 
 def names() -> dict[str, list[str]]:
-    """By option."""
+    """The values that each option may have."""
     return {option: [NONE, *known] for option, known in _CHOICES.items()}
 
 

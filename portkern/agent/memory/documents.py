@@ -51,8 +51,8 @@ def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
 
 
 def _is_same(first: Op, other: Op) -> bool:
-    """Also when an imported op bears another name. ``a @ b`` means one thing for matrices and
-    another for batches of them."""
+    """Whether both are the same operator, also when an imported op bears another name. ``a @ b``
+    means one thing for matrices and another for batches of them."""
     ranks = [[len(tensor.shape) for tensor in op.signature.inputs] for op in (first, other)]
     alike = first.reference_source == other.reference_source and ranks[0] == ranks[1]
     return alike or first.name == other.name

@@ -36,7 +36,7 @@ class _Part(BaseModel):
 
 
 class Method(_Part):
-    """As an arm of a strategy, see Slot."""
+    """A method to speed up a kernel, which a strategy may use as an arm (see Slot)."""
 
     name: str
     text: str = ""
@@ -64,7 +64,7 @@ class Example(_Part):
 
 
 class Step(_Part):
-    """From one method to the next. The examples are sorted, the best first."""
+    """A step from one method to the next. The examples are sorted, the best first."""
 
     source: str
     to: str
@@ -114,7 +114,7 @@ class Graph(_Part):
         return self
 
     def methods(self) -> list[Arm]:
-        """As a strategy over graphs takes them."""
+        """The methods as a strategy over graphs takes them."""
         return [Arm(node.name, node.text, node.resource) for node in self.nodes]
 
     def edges(self) -> dict[str, list[str]]:
@@ -133,7 +133,7 @@ class Graph(_Part):
 
     @property
     def trimmed(self) -> Graph:
-        """With the best examples only."""
+        """The graph with the best examples only."""
         steps = [
             step.model_copy(update={"examples": step.examples[:MOST_KEPT]}) for step in self.steps
         ]
@@ -243,7 +243,7 @@ class Reasoning:
         return [Passage(_told(named(slot.arm), example)) for example in shown]
 
     def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
-        """In this backend."""
+        """The examples of a step in this backend that the slot may know of."""
         return [
             example
             for example in self.graph.examples(source, to)
@@ -257,8 +257,9 @@ class Reasoning:
 
     @staticmethod
     def _is_open(example: Example, slot: Slot, log: Log) -> bool:
-        """By what the slot's log has: what was committed since does not show. An example shows the
-        parent's code as well, which may be of another island."""
+        """Whether the slot may see an example. The slot's log decides: what was committed since
+        does not show. An example shows the parent's code as well, which may be of another
+        island."""
         if example.attempt not in log:
             return False
         shown = [log[example.attempt], *log.some(log[example.attempt].parents[:1])]

@@ -95,7 +95,8 @@ class Past:
         return self.log.best(k, lambda attempt: attempt.id in self.ids)
 
     def children(self, names: Iterable[str]) -> list[Attempt]:
-        """By first parents; those without any are the children of ``""``."""
+        """The children of these attempts by first parents; those without any are the children of
+        ``""``."""
         wanted = set(names)
         return [attempt for attempt in self.visible if _mother(attempt) in wanted]
 
@@ -108,7 +109,8 @@ class Past:
         return [child for child in self.children([_mother(node)]) if child.id != node.id]
 
     def ordered(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """As ``order`` says; ``attempts`` come with the oldest first."""
+        """The attempts in the order that the option ``order`` asks for; ``attempts`` come with
+        the oldest first."""
         if self.options.order == "oldest_first":
             return list(attempts)
         return sorted(attempts, key=lambda attempt: attempt.score)

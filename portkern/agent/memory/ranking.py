@@ -40,7 +40,8 @@ def words(text: str) -> tuple[str, ...]:
 
 
 class Bm25:
-    """By sqlite's FTS5, which comes with Python and is fast enough to index anew each time."""
+    """Ranks texts by sqlite's FTS5, which comes with Python and is fast enough to index anew
+    each time."""
 
     kind = "bm25"
 

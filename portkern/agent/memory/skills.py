@@ -198,7 +198,8 @@ class Skills:
 
     @staticmethod
     def _is_seen(tried: Try, slot: Slot, log: Log) -> bool:
-        """By what the slot's log has: what was committed since does not show."""
+        """Whether the slot may know of a try. The slot's log decides: what was committed since
+        does not show."""
         if tried.attempt not in log:
             return False
         return tried.island == slot.island or tried.attempt in (*slot.parents, *slot.shown)

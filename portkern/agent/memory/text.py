@@ -74,7 +74,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _words(line: str, room: int) -> str:
-    """As many as fit, with the space behind them."""
+    """As many words as fit, with the space behind them."""
     return line[: line.rfind(" ", 0, max(room, 0)) + 1]
 
 
