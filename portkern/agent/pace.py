@@ -81,8 +81,8 @@ def of_one(run: GenerationRun) -> Pace | None:
 
 
 def learn(run: GenerationRun) -> None:
-    """For the next run of this kind, from one that evaluated its kernels itself; what does not work
-    ends early, and says little of how long others take."""
+    """Keeps the pace for the next run of this kind, if this run evaluated its kernels itself and
+    most of them worked: what does not work ends early, and says little of how long others take."""
     judged = sum(bool(attempt.records) for attempt in run.log)
     working = 2 * len(run.log.correct) >= judged > 0
     if working and not run.plan.replay and not run.log.left_count:
@@ -113,7 +113,7 @@ def reply_s(model: str) -> float | None:
 
 
 def learn_replies(run: GenerationRun) -> None:
-    """For whoever asks the same models again."""
+    """Keeps how long models took to reply, for the next run that asks them."""
     seconds: dict[str, list[float]] = {}
     for call in run.models.store:
         if not call.error and call.seconds:
@@ -145,7 +145,7 @@ def words(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that people would use."""
+    """The duration in the unit that people would use."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

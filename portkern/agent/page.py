@@ -102,7 +102,7 @@ def _environment(escape: bool) -> Environment:
 
 
 def _plain(text: str) -> str:
-    """As Markdown that shows it literally, on one line, also inside a table."""
+    """The text as Markdown that shows it literally, on one line, also inside a table."""
     text = " ".join(printable(text).split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", text)

@@ -126,7 +126,7 @@ def values(text: str) -> Iterator[object]:
 
 
 def objects(text: str) -> Iterator[dict[str, object]]:
-    """As :func:`values`, also those that stand in a list."""
+    """The objects among :func:`values`, also those that stand in a list."""
     for value in values(text):
         todo = [value]
         while todo:

@@ -152,7 +152,7 @@ class GenerationRun:
         approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
         turns: Turns | None = None,
     ) -> str:
-        """As :meth:`execute`, beside other runs."""
+        """Runs as :meth:`execute` does, beside other runs."""
         axes = self.plan.axes
 
         def noted(attempts: Sequence[Attempt]) -> None:
@@ -257,7 +257,8 @@ class GenerationRun:
         )
 
     def _agree(self) -> None:
-        """With what the folder's run was decided by."""
+        """Checks that this run agrees with the settings that decided the folder's run, and
+        writes them where there are none yet."""
         path, ours = self.folder / DECIDED, {**self.plan.decisive, **self.proposer.decisive}
         if not path.exists():
             atomic_write.write(path, json.dumps(ours, indent=1, sort_keys=True) + "\n")
@@ -321,7 +322,8 @@ def _matched(plan: RunPlan, folder: Path) -> tuple[Proposer, Strategy, Critic]:
 
 
 def _have_models(plan: RunPlan, asking: Mapping[str, Sequence[str]]) -> None:
-    """By axis the roles that it asks. Raises ConfigError for one that nobody plays."""
+    """Checks that the roles which each axis asks are played by a model. Raises ConfigError for
+    one that nobody plays."""
     roles = named(plan.models)
     for axis, asked in asking.items():
         if role.DEFAULT not in roles and not set(asked) <= set(roles):

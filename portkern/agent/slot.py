@@ -41,5 +41,5 @@ class Slot:
 
     @property
     def size(self) -> int:
-        """As many attempts come of it at most."""
+        """The number of attempts that come of it at most."""
         return self.n * max(self.ideas, 1)

@@ -64,7 +64,7 @@ class Task:
 
     @property
     def suffix(self) -> str:
-        """With its dot."""
+        """The suffix of source files in the task's language, with its dot."""
         known = self.backend.languages
         return next((s for s, name in known.items() if name == self.language), next(iter(known)))
 
@@ -85,7 +85,8 @@ class Task:
         return self.backend.unmodelled if self.ends == "emulator" else ()
 
     def candidate(self, source: str, author: str, parents: tuple[str, ...] = ()) -> Candidate:
-        """In the form that the source has, if that can be called. ``parents`` are digests."""
+        """A candidate of this source, in the form that the source has, if that can be called.
+        ``parents`` are digests."""
         made = Candidate(
             self.op.name,
             self.backend.name,

@@ -141,6 +141,6 @@ def _reward(name: str, places: int) -> PlaceReward:
 
 
 def _shown(text: str) -> str:
-    """In the characters and the length that the observation space has."""
+    """The text in the characters and the length that the observation space has."""
     plain = "".join(c if c in string.printable else "?" for c in text)
     return "".join(c for c in plain if c in _CHARACTERS)[:MOST_CHARACTERS]

@@ -78,7 +78,8 @@ class Memory:
             yield [executor.Buffer(b.address, b.size, b.writable) for b in blocks]
 
     def copy(self, to: int, source: int, size: int) -> bool:
-        """For host code; either may be the device's. False for what lies partly outside."""
+        """Copies memory for host code; either side may be the device's. False for what lies
+        partly outside."""
         known, from_device = self._at(to, size), self._at(source, size)
         if known is Outside or from_device is Outside:
             return False
@@ -160,7 +161,7 @@ class Buffer:
 
 @dataclass
 class ObjectDevice(Device):
-    """It has no time of its own."""
+    """A device that is the executor, which has no time of its own."""
 
     memory: Memory = field(default_factory=Memory)
     method = "executed: no timing"

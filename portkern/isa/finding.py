@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """In the order of the runtime's numbers, from 1."""
+    """Kinds of findings, in the order of the runtime's numbers, from 1."""
 
     LOAD_OUTSIDE = "a load outside all buffers"
     STORE_OUTSIDE = "a store outside all buffers that may be written"
@@ -54,11 +54,11 @@ class Finding:
 
     @property
     def code(self) -> str:
-        """As records have it: ``object-store-outside``."""
+        """The code by which records name it: ``object-store-outside``."""
         return f"object-{self.kind.name.lower().replace('_', '-')}"
 
     def to_json(self, kernel: str) -> JsonObject:
-        """As workers report it. Any finding says that the kernel is wrong."""
+        """The finding as workers report it. Any finding says that the kernel is wrong."""
         place = self.line or f"{self.address:#x}"
         message = str(self)
         return {

@@ -22,7 +22,8 @@ CHECKERS: Final[Mapping[str, str]] = {
 
 
 def venue(target: Target) -> Venue | Missing:
-    """Where objects for ``target`` are executed without it; Missing for one without a model."""
+    """The venue that executes objects for ``target`` without that hardware; Missing for a target
+    without a model."""
     if target.arch not in TABLES:
         known = " ".join(TABLES)
         return Missing(f"no model of {target.arch}: compiled objects are executed for {known}")

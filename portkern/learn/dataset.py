@@ -133,8 +133,8 @@ def _without_leaks(learnt: list[Sample], held: Sequence[Sample], made: DataSet) 
 
 
 def _marked(samples: Sequence[Sample], options: DataOptions) -> Mapping[str, Sequence[str]]:
-    """For each sample the problems of the benchmark that are of its operator: called like it, or
-    with a source like its own or its reference's."""
+    """The problems of the benchmark that are of each sample's operator: called like it, or with
+    a source like its own or its reference's."""
     if options.against is None or not samples:
         return {}
     problems = _problems(options.against)

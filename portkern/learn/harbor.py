@@ -179,7 +179,7 @@ class HarborTask:
         )
 
     def _graded(self, folder: Path, source: str) -> Scores:
-        """As Harbor starts it, with the boxes' folders elsewhere."""
+        """Grades the source as Harbor does, with the boxes' folders elsewhere."""
         with tempfile.TemporaryDirectory(prefix="portkern-grade-") as box:
             work, logs = Path(box, "workdir"), Path(box, "logs")
             atomic_write.write(work / self.answer, source)

@@ -87,7 +87,7 @@ def kept_of(texts: Mapping[str, Text], *, least: float) -> tuple[list[str], dict
 def overlaps(
     texts: Mapping[str, Text], others: Mapping[str, Text], *, least: float
 ) -> dict[str, Sequence[str]]:
-    """For each name those of the others that it is like."""
+    """The names of the others that each text is like, by the text's name."""
     mine = {f"mine {name}": text for name, text in texts.items()}
     theirs = {f"theirs {name}": text for name, text in others.items()}
     near, found = Near(mine | theirs), dict[str, Sequence[str]]()

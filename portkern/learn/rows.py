@@ -20,7 +20,7 @@ GAMMA = 0.4
 
 
 def chosen(samples: Sequence[Sample], how: str) -> list[Sample]:
-    """For supervised training, right kernels alone. Raises ConfigError."""
+    """The samples for supervised training, which are correct kernels alone. Raises ConfigError."""
     if how not in SELECTIONS:
         raise no_such("selection", how, SELECTIONS)
     right = [sample for sample in samples if sample.turn.rewardable]

@@ -48,13 +48,13 @@ def _environment() -> Environment:
 
 
 def fenced(source: str, tag: str = "") -> str:
-    """As a block of code, between fences that are longer than any in it."""
+    """The source as a block of code, between fences that are longer than any in it."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
     return f"{fence}{tag}\n{source.rstrip()}\n{fence}"
 
 
 def section(document: str) -> str:
-    """Without its title, and with headings that stand below those of a prompt."""
+    """The document without its title, and with headings that stand below those of a prompt."""
     lines = document.strip().splitlines()
     if lines and _HEADING.match(lines[0]):
         lines = lines[1:]

@@ -62,7 +62,8 @@ def whole(kernel: Candidate) -> Candidate:
 
 
 def _best(folder: Path, log: Log) -> Attempt | None:
-    """As the end of the run has it; where there is none yet, the fastest so far."""
+    """The best attempt as the summary of the run names it; where there is no summary yet, the
+    fastest so far."""
     if not (folder / outcome.FILE).exists():
         return next(iter(log.best()), None)
     named = outcome.read(folder).get("best") or ""

@@ -19,8 +19,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def nearest(task: Task) -> list[Candidate]:
-    """Under the operator's name, those first whose reference says the most of the same words. Of
-    kernels in C the axes have to be the same; one in Python asks its tensors."""
+    """Shipped kernels that are called alike, under the operator's name, those first whose
+    reference has the most words in common with this one. Kernels in C must have the same axes;
+    one in Python asks its tensors."""
     native = ".py" not in task.suffix
     alike = [
         op

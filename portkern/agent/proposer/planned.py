@@ -48,7 +48,8 @@ class _Planned(Modelled):
         return await writer.ask("planner", self.planning, plan, facts, form="json")
 
     async def realised(self, writer: Writer, prompt: str, plan: KernelPlan) -> Draft:
-        """By ``prompt``, with the parent's lines marked that are to change."""
+        """The draft that ``prompt`` makes of a plan, with the parent's lines marked that are to
+        change."""
         parent = writer.parent
 
         def unmarked(reply: Reply) -> ReplyCode | Unread:

@@ -79,7 +79,7 @@ class ToolAgent(Modelled):
         return [*desk.tried[:-1], replace(last, calls=(*last.calls, *desk.uncounted))]
 
     async def _work(self, desk: _Desk) -> str:
-        """Until the model is done; why it ended."""
+        """Works until the model is done, and returns why it ended."""
         writer = desk.writer
         facts = writer.facts(writer.author, shown=writer.parents[:1]) | {
             "tools": TOOLS,

@@ -110,7 +110,8 @@ class Modelled:
         raise NotImplementedError
 
     def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
-        """With ``actions=critic`` the arm is what the parent's critic would do."""
+        """The writer of one kernel; with ``actions=critic`` its arm is what the parent's critic
+        would do."""
         if self.options.actions == "critic" and not slot.arm:
             evaluated = [
                 attempt.diagnosis
@@ -282,7 +283,7 @@ def _evaluated(attempt: Attempt, log: Log) -> Attempt:
 
 
 def _without_code_of(shown: Sequence[Attempt], block: PromptBlock) -> PromptBlock:
-    """Also where the memory has cut the code's end off."""
+    """The block without the code of ``shown``, also where the memory has cut the code's end off."""
     sources = [attempt.source.rstrip() for attempt in shown]
 
     def replaced(match: re.Match[str]) -> str:

@@ -102,7 +102,8 @@ class Bandit(Search):
         pull.reward = max(0.0, 1 - known[pull.parent].score / child) if child else 0.0
 
     def _parent(self, frontier: Sequence[Attempt]) -> Attempt:
-        """By its rank among the correct ones, and how often it was chosen."""
+        """The correct attempt that is worth the most by its rank and by how seldom it was
+        chosen."""
         pulls = [pull.parent for pull in self.state.pulls]
 
         def bound(rank: int) -> float:
@@ -136,7 +137,8 @@ class Bandit(Search):
         return mean + self.options.c * math.sqrt(log / (n0 + len(rewards)))
 
     def _recluster(self, frontier: Sequence[Attempt]) -> None:
-        """When there are twice as many kernels as clusters, and again after every ``tau``."""
+        """Forms clusters when there are twice as many kernels as clusters, and again after every
+        ``tau``."""
         state, options = self.state, self.options
         due = state.clusters is None or len(state.learnt) - state.fitted >= options.tau
         if due and len(frontier) >= 2 * options.clusters:
@@ -162,7 +164,8 @@ class Bandit(Search):
         return unmasked or [max(self.arms, key=lambda arm: room[arm.name])]
 
     def _headroom(self, attempt: Attempt, arm: Arm) -> float:
-        """Without bounds where nobody counted, or the arm relieves no resource."""
+        """The headroom of the resource that the arm relieves; infinite where nobody counted it,
+        or the arm relieves none."""
         load = metric(attempt, LOAD.get(arm.resource, ""))
         return math.inf if load is None else self._thresholds[arm.resource] - load
 

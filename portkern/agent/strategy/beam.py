@@ -90,8 +90,8 @@ class Beam(Rounds):
         return [kept[0] if limit and one.score * limit < kept[0].score else one for one in kept]
 
     def _expand(self, member: Attempt, known: Log, drawn: Random) -> list[Slot]:
-        """With different fixes of its diagnosis, or with different arms: first those that this
-        member has seen least."""
+        """Slots with different fixes of the member's diagnosis, or with different arms: first
+        those that this member has seen least."""
         fixes = member.diagnosis.fixes[: self.options.prescribed] if member.diagnosis else ()
         if fixes:
             return [Slot(parents=(member.id,), n=self.options.expand, arm=fix) for fix in fixes]

@@ -118,12 +118,13 @@ class Evolutionary(Search):
 
     @property
     def _first(self) -> int:
-        """As many slots make the first generation, from nothing: or it is the given kernel."""
+        """The number of slots of the first generation, which is made from nothing or is the
+        given kernel."""
         return 1 if self.given else self.options.islands * self.options.init
 
     @property
     def _span(self) -> int:
-        """As many make each later one."""
+        """The number of slots of each later generation."""
         return self.options.islands * self.options.batch
 
     def next(self, known: Log) -> Slot | None:

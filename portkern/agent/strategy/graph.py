@@ -90,8 +90,9 @@ class MctsGraph(Search):
             edge.value += reward
 
     def _step(self, here: str, fastest: float, drawn: Random) -> str:
-        """By the upper bound of what an edge brings, as a share of the fastest kernel: ``c`` means
-        the same for an op that gains 5 % as for one that gains a hundredfold."""
+        """Chooses the next method by the upper bound of what its edge brings, as a share of the
+        fastest kernel: ``c`` means the same for an op that gains 5 % as for one that gains a
+        hundredfold."""
         edges = self._after(here)
         unseen = [name for name, edge in edges.items() if not edge.visits]
         if unseen:

@@ -78,7 +78,7 @@ class _Chains(Search):
     @property
     @abstractmethod
     def width(self) -> int:
-        """As many chains."""
+        """The number of chains."""
 
     @property
     @abstractmethod

@@ -70,7 +70,7 @@ class Search(ABC):
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """That the proposer has to tell apart."""
+        """The operators that the proposer has to tell apart."""
         return ()
 
     @property
@@ -127,8 +127,9 @@ class Search(ABC):
         self._known = Log()
 
     def chance(self, number: int) -> Random:
-        """For the choice of one slot. It depends on the slot's number and on nothing that was
-        drawn before, so that the count of slots is all the state there is of it."""
+        """The random numbers for the choice of one slot. They depend on the slot's number and on
+        nothing that was drawn before, so that the count of slots is all the state there is of
+        them."""
         return Random(f"{self.seed} {number}")
 
 
