@@ -1,4 +1,4 @@
-"""What a library's build files say of include folders, macros and programs."""
+"""The include folders, macros and programs that a library's build files name."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class BuildSettings:
         )
 
     def within(self, folder: Path) -> tuple[BuildSettings, tuple[Path, ...]]:
-        """What is in this folder or the system's, and include folders that are not. Whoever wrote a
-        build file may name any place, and have it read."""
+        """The settings whose paths lie in this folder or are the system's, and the include
+        folders that are left out because they do not. Whoever wrote a build file may name any
+        place, and have it read."""
 
         def ours(path: Path) -> bool:
             real = path.resolve()

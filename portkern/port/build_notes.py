@@ -1,5 +1,5 @@
-"""What a maintainer builds the ported tree by: ``BUILD.md``, and ``plan.sh`` for the machine that
-has the GPU."""
+"""Instructions for building the ported tree: ``BUILD.md`` for a maintainer, and ``plan.sh`` for
+the machine that has the GPU."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ class _Store:
 
 @lru_cache
 def _headers_digest() -> str:
-    """Of the headers that come with portkern, and of how it builds."""
+    """A digest of the headers that come with portkern, and of the code that builds with them."""
     digest = hashlib.sha256()
     for folder in ("hip", "cuda", "gpu"):
         root = Path(str(files("portkern.backends"))) / folder

@@ -47,8 +47,8 @@ class _Trial:
 
 
 class EmittedProver:
-    """Of the kernels of one source. Raises BackendUnavailable where nothing runs what is emitted,
-    WorkerError where this machine cannot contain a process."""
+    """Proves the source that is emitted for the kernels of one source. Raises BackendUnavailable
+    where nothing runs what is emitted, WorkerError where this machine cannot contain a process."""
 
     def __init__(
         self,
@@ -158,7 +158,8 @@ class EmittedProver:
     def _proven(
         self, file: EmittedFile, trials: Sequence[_Trial], program: Program | NotBuilt, first: int
     ) -> KernelProof:
-        """Of all its instances: the first that is not proven speaks for it."""
+        """The proof of a kernel's emitted source in all its instances: the first that is not
+        proven speaks for it."""
         kernel = file.emitted.kernel
         if isinstance(program, NotBuilt):
             why = f"the original's case is not built: {program.reason}"
@@ -296,7 +297,8 @@ class EmittedProver:
 
 
 def environment(way: str) -> Mapping[str, str]:
-    """What runs it needs. Raises BackendUnavailable where nothing here does."""
+    """The environment variables that running the emitted source needs. Raises BackendUnavailable
+    where nothing here can run it."""
     if way == "opencl":
         host = targets.load(_machine())
         backend = registry.load("opencl")

@@ -1,4 +1,4 @@
-"""What a library's programs print in the executor, for a later run on the hardware."""
+"""The output of a library's programs in the executor, kept for a later run on the hardware."""
 
 from __future__ import annotations
 

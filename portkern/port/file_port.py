@@ -194,7 +194,8 @@ class FilePorter:
         workdir: Path,
         further: Sequence[Path] = (),
     ) -> Built | NotBuilt:
-        """Of the source itself, or of a slice of it, which lies elsewhere."""
+        """The object built of ``file``, which is the source itself, or a slice of it that lies
+        elsewhere."""
         beside = () if file == source.path else (source.path.parent,)
         return device_build.build(
             file,

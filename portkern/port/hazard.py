@@ -1,4 +1,4 @@
-"""What can go wrong in a port: a numbered catalogue, and what was seen of it in a file.
+"""Pitfalls of a port as a numbered catalogue, and hazards: those that were seen in a file.
 
 ``pitfalls.yaml`` holds PK001 to PK057. PK101 and up are the translator's, in its ``codes.yaml``,
 so that neither module imports the other.

@@ -116,7 +116,7 @@ def prepared(hosts: Sequence[HostFile], folder: Path) -> Strings | None:
 
 
 def refused(hosts: Sequence[HostFile]) -> Iterator[FileResult]:
-    """Those that are said and not ported."""
+    """Results for the strings whose kernels are not ported, each with the reason."""
     for host in hosts:
         for place in host.strings:
             if place.problem:

@@ -1,4 +1,4 @@
-"""What is known of one kernel's port to one target: a line of ``port.jsonl``."""
+"""The port of one kernel to one target, and all that is known of it: a line of ``port.jsonl``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROVEN = "proven in emulation"
 
 
 class Rung(StrEnum):
-    """What stands behind a port; each needs the one before it."""
+    """How far a port is confirmed; each rung needs the one before it."""
 
     LINTED = "linted"  # translated, and read for what differs between the two
     BUILT = "built"  # an object for the real instruction set
@@ -36,7 +36,7 @@ class HazardLine(Part):
 
 
 class Instance(Protocol):
-    """What an object says of one instance of a kernel."""
+    """The resources that one instance of a kernel uses, read from its object."""
 
     @property
     def vgprs(self) -> int: ...

@@ -59,7 +59,8 @@ def build(source: ProofSource, header: str, compile_file: Compile, workdir: Path
 
 
 def _instances(texts: SourceTexts, kernels: Collection[str]) -> Iterator[str]:
-    """What makes the compiler write templates out: their addresses."""
+    """Lines that take the address of each template's instance, so that the compiler writes it
+    out."""
     for number, kernel in enumerate(texts.kernels):
         if kernel.name not in kernels or not kernel.template:
             continue

@@ -1,4 +1,5 @@
-"""What an answer about a file follows from, as one key: the same key, the same answer."""
+"""Keys of answers about a file: everything that an answer follows from is in its key, so that
+the same key has the same answer."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ class Keys:
         target: str,
         linked: Iterable[Path] = (),
     ) -> str:
-        """Of a file's kernels, which are seen in these units and in the program of the files that
-        are linked, for one target."""
+        """The key of a file's kernels for one target, as seen in these units and in the program
+        of the files that are linked."""
         digest = hashlib.sha256(self._common.encode())
         digest.update(f"\n{path} {target}\n".encode())
         for unit in units:
@@ -73,7 +74,7 @@ class Keys:
         return digest.hexdigest()[:32]
 
     def of_triton(self) -> str:
-        """Of all Triton kernels of the library."""
+        """The key of all Triton kernels of the library."""
         digest = hashlib.sha256(self._common.encode())
         digest.update(" ".join(map(str, self._request.targets)).encode())
         for path in sorted({kernel.path for kernel in self._read.triton}):
@@ -83,7 +84,8 @@ class Keys:
         return digest.hexdigest()[:32]
 
     def of_emitted(self, path: PurePosixPath, text: str, way: str) -> str:
-        """Of a file's kernels, with what it includes of its project, as source for ``way``."""
+        """The key of a file's kernels as source for ``way``; ``text`` is the file with what it
+        includes of its project."""
         digest = hashlib.sha256(self._common.encode())
         include, defines = self._read.settings(path)
         digest.update(json.dumps([str(path), way, list(map(str, include)), defines]).encode())
@@ -91,7 +93,8 @@ class Keys:
         return digest.hexdigest()[:32]
 
     def _together(self, paths: Iterable[PurePosixPath]) -> set[PurePosixPath]:
-        """These and all files of the library that they include, and those again."""
+        """The given files and all files of the library that they include, directly or through
+        others."""
         together: set[PurePosixPath] = set()
         queue = list(paths)
         while queue:
@@ -105,7 +108,7 @@ class Keys:
 
 @lru_cache
 def _code_digest() -> str:
-    """Of portkern's own code, as it is when first asked for."""
+    """A digest of portkern's own code, as it is when first asked for."""
     own = Path(portkern.__file__).parent
     digest = hashlib.sha256(backends_digest().encode())
     for package in _DECIDING:

@@ -133,12 +133,13 @@ class Library:
         return conditions.asked_of_builds(file.text for file in (*self.sources, *self.headers))
 
     def arguments(self, path: PurePosixPath) -> tuple[str, ...]:
-        """What the nearest build files start a program of this source with."""
+        """The arguments that the nearest build files start a program of this source with."""
         return _nearest(self._by_folder, (self.root / path).parent, self.root).arguments
 
     def units(self, path: PurePosixPath) -> tuple[SourceFile, ...]:
-        """What a compiler is given to see this file: itself, or those that include it, where it is
-        a header or no file by itself."""
+        """The sources that a compiler is given to see this file: those that include it, directly
+        or through others, and that nothing includes; where there are none, the file itself if it
+        is a source."""
         including: dict[PurePosixPath, list[SourceFile]] = {}
         for source in (*self.sources, *self.headers):
             for included in source.includes:
@@ -354,7 +355,7 @@ class _Reading:
     def _includes(
         self, name: PurePosixPath, text: str, by_folder: dict[Path, BuildSettings]
     ) -> Iterator[PurePosixPath]:
-        """Those of the library's own files that are included."""
+        """The library's own files that this one includes."""
         here = (self.root / name).parent
         places = [here, self.root, *_nearest(by_folder, here, self.root).include]
         for path in dict.fromkeys(_INCLUDE.findall(text)):

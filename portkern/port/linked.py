@@ -22,7 +22,8 @@ def has_main(text: str) -> bool:
 
 
 def programs(read: Library) -> Programs:
-    """Of several files each; where a file is of several lists, by the longest."""
+    """The programs that are made of several files; where two lists have the same main file, the
+    longer one counts."""
     included = {read.root / path for source in read.sources for path in source.includes}
     found: dict[PurePosixPath, tuple[Path, ...]] = {}
     for listed in sorted(read.programs, key=len, reverse=True):

@@ -1,4 +1,4 @@
-"""What stands beside a kernel in its file: the macros, constants, types and functions it needs."""
+"""The macros, constants, types and functions beside a kernel in its file that it needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Item:
 
 
 class Context:
-    """Of the file and of the headers of its project before it."""
+    """The declarations of a file, and of its project's headers that come before it."""
 
     def __init__(self, texts: SourceTexts) -> None:
         self._texts = texts
@@ -69,7 +69,8 @@ class Context:
         )
 
     def _chosen(self, items: list[Item]) -> list[Item]:
-        """Of several in branches of the preprocessor the first; all overloads of a function."""
+        """All overloads of a function; of several other items in branches of the preprocessor
+        the first, or, where they define a type, the one with the alias that the source chooses."""
         if all(item.kind == "function" for item in items):
             return items
         first = items[0]
@@ -174,7 +175,7 @@ def filled_in(text: str, given: Mapping[str, str]) -> str:
 
 
 def _arguments(text: str, at: int) -> tuple[list[str], int]:
-    """Those of the call whose parenthesis is open before ``at``, and where it ends."""
+    """The arguments of the call whose parenthesis is open before ``at``, and where it ends."""
     depth, begin = 1, at
     arguments: list[str] = []
     while at < len(text) and depth:

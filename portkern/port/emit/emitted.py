@@ -1,4 +1,4 @@
-"""What is emitted for a kernel, and what every way refuses or leaves out."""
+"""The source that is emitted for a kernel, and what every way refuses or leaves out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def instances(kernel: Kernel, given: Sequence[Sequence[str]]) -> tuple[Instance,
 
 
 def refused(kernel: Kernel, text: str, items: Sequence[Item]) -> Refused | None:
-    """Of what neither way has."""
+    """The refusal of a kernel that has or needs something that neither way can express; None for
+    others."""
     for problem in refusals(text, kernel.line):
         return problem
     for item in items:

@@ -1,4 +1,4 @@
-"""What neither OpenCL C nor C++ for CPUs has a counterpart of here, by line."""
+"""Constructs that have no counterpart here in OpenCL C or in C++ for CPUs, by line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REFUSED = tuple((re.compile(pattern), why) for pattern, why in _NAMES)
 
 
 def refusals(text: str, first_line: int) -> Iterator[Refused]:
-    """Of a text that begins on a line of its file."""
+    """The refusals of a text; its first line is ``first_line`` of its file."""
     tokens = tokenize(text)
     for i, token in enumerate(tokens):
         line = first_line + token.line - 1

@@ -82,7 +82,7 @@ def _item(item: Item, texts: SourceTexts) -> str:
 
 
 def launcher(emitted: Emitted) -> str:
-    """Of all instances, in one module beside the ``.cl``."""
+    """The Python module beside the ``.cl`` that launches any of its instances."""
     name = emitted.kernel.name
     functions = "\n\n".join(_launcher(emitted, instance) for instance in emitted.instances)
     return f'''"""Launches {name} of {name}.cl: buffers are pyopencl.Buffer."""

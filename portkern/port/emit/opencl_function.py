@@ -270,7 +270,7 @@ class _Function:
     # ---- expressions
 
     def _space(self, node: Node | None) -> str:
-        """Of what an expression points to; '' where it cannot be said."""
+        """The address space that an expression points into; '' where it cannot be said."""
         if node is None:
             return ""
         if node.type == "identifier":

@@ -132,7 +132,7 @@ def respelled(text: str) -> str:
 
 
 def macros(text: str) -> list[str]:
-    """What names of the text need that OpenCL does not have."""
+    """The definitions of the names in the text that OpenCL does not have."""
     words = set(_WORD.findall(text))
     return [define for name, define in _MACROS.items() if name in words] + [
         _single(name) for name in _SINGLE if f"{name}f" in words

@@ -47,9 +47,9 @@ def has_barrier(node: Node) -> bool:
 
 
 def cut(source: Rewriting, body: Node, changed: Sequence[str] = ()) -> Cut | Refused:
-    """Of a compound statement. ``changed`` are declarations of parameters that threads change,
-    by whose names with ``given_`` before them they are known. The line of a refusal counts from
-    the text's first as 0."""
+    """Cuts a compound statement at its barriers. ``changed`` are declarations of parameters that
+    threads change; such a parameter has to be passed as ``given_`` and its name. The line of a
+    refusal counts from the text's first as 0."""
     cutter = _Cutter(source)
     try:
         cutter.parameters(changed)
@@ -180,7 +180,7 @@ class _Cutter:
             raise CannotCut(f"two locals '{name}' of different types live across barriers", node)
 
     def _loop_locals(self, statement: Node) -> None:
-        """Of a statement with a barrier in it."""
+        """Collects the locals of a loop or branch that has a barrier in it."""
         if statement.type == "for_statement":
             start = statement.child_by_field_name("initializer")
             if start is not None and start.type == "declaration":

@@ -58,7 +58,8 @@ class Rewriting:
 
 
 def walk(node: Node, *types: str, within: bool = True) -> Iterator[Node]:
-    """Those of the types below, in reading order; ``within`` functions in functions too."""
+    """The nodes of these types (all, when none is named) in reading order, without comments;
+    with ``within`` those in lambdas too."""
     stack = [node]
     while stack:
         inner = stack.pop()

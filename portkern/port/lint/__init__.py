@@ -40,7 +40,8 @@ _BUILD: tuple[Rule, ...] = (*build_files.RULES, *triton_files.RULES)
 def lint(
     text: str, name: str, *, target: Target | None = None, headers: Sequence[str] = ()
 ) -> tuple[Hazard, ...]:
-    """What a port of ``text`` must heed, by line; ``name`` tells kernels from build files.
+    """The hazards that a port of ``text`` must heed, by line; ``name`` tells kernels from build
+    files.
 
     CUDA and HIP are both read, and what is right at every width gives nothing. Without a target,
     what is a hazard on some AMD device is one; for NVIDIA, what is a hazard on every device.
