@@ -22,8 +22,8 @@ _SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c", ".hip")
 
 
 def settings(text: str, folder: Path) -> tuple[list[Path], list[str]]:
-    """Of every ``-I`` and ``-D``, whatever target they are for. Conditions hold as they would for
-    a ``make`` without arguments."""
+    """The include folders and macros of every ``-I`` and ``-D``, whatever target they are for.
+    Conditions hold as they would for a ``make`` without arguments."""
     include: list[Path] = []
     defines: list[str] = []
     for line in _lines(text, folder):
@@ -49,8 +49,8 @@ def programs(text: str, folder: Path) -> list[tuple[Path, ...]]:
 
 
 def arguments(text: str, folder: Path) -> tuple[str, ...]:
-    """Those of the program that the target ``run`` starts first; none where make has to compute
-    one."""
+    """The arguments of the program that the target ``run`` starts first; none where make has to
+    compute one."""
     running = False
     for line in _lines(text, folder):
         if not line.startswith("\t"):

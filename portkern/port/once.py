@@ -1,4 +1,4 @@
-"""What several threads need, made by the first."""
+"""Values that several threads need, each made by the first that asks for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ V = TypeVar("V")
 
 
 class Once(Generic[K, V]):
-    """Who asks while it is made waits for it; what making it raises, all of them get."""
+    """Makes the value of each key once: threads that ask meanwhile wait for it, and an error in
+    making it is raised in all of them."""
 
     def __init__(self, make: Callable[[K], V]) -> None:
         self._make = make

@@ -16,8 +16,8 @@ from portkern.port.tree import PortedFile, encoded, place_of
 
 
 def headers(read: Library, request: PortRequest) -> list[PortedFile]:
-    """Those with device code, and what they include beside themselves. A source for both vendors
-    takes them as they are."""
+    """The outside headers that have device code, and those of their folder that they include, as
+    they are in the port. A source for both vendors takes them as they are: there are none."""
     if request.style != "hip":
         return []
     found: dict[Path, PortedFile] = {}
@@ -31,9 +31,9 @@ def headers(read: Library, request: PortRequest) -> list[PortedFile]:
 
 
 def _asked(source: SourceFile, read: Library, request: PortRequest) -> Iterator[tuple[Path, str]]:
-    """What a source includes of folders elsewhere that build files name, if it is not ported alone;
-    and of those of ``include=`` what is in quotes and CUDA. What is in angles there is of a library
-    that is as it should be."""
+    """The folder and the name of each header that a source includes from elsewhere: all from
+    folders that build files name, if the source is not ported alone; from those of ``include=``,
+    the CUDA headers in quotes. A header in angles there is of a library that needs no change."""
     if not request.path.is_file():
         for folder in _elsewhere(read.settings(source.path)[0], read.root):
             yield from ((folder, name) for name in INCLUDE.findall(source.text))

@@ -20,8 +20,8 @@ Compile = Callable[[Path], Built | NotBuilt]
 
 
 def build(source: ProofSource, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
-    """Of the file itself, if the compiler takes it, or if what it rejects is in none of the file's
-    functions and classes."""
+    """The object of the file itself, or, where functions or classes are rejected, of the file
+    without them and what uses them; NotBuilt where that does not help."""
     whole = compile_file(source.path)
     if isinstance(whole, Built) or whole.cause != "code":
         return whole

@@ -95,7 +95,8 @@ def barriers_in_loops(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _uneven(lanes: Lanes, loop: Region) -> str:
-    """What makes the trip count differ between threads; empty: nothing that can be seen."""
+    """The part of a loop's header that makes the trip count differ between threads; empty where
+    nothing is seen to."""
     varying = lanes.varying
     if loop.keyword != "for":
         return loop.header.strip() if _thread_decides(lanes, loop) else ""

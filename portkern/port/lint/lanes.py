@@ -1,4 +1,5 @@
-"""What a device function knows of lanes and warps: which numbers are whose, and who asks the wave.
+"""The lanes and warps that a device function computes with: which of its numbers stand for one, and
+which calls ask the wave.
 
 Nothing is executed: a number is a lane's by the expression that it is assigned from.
 """
@@ -21,7 +22,7 @@ COLLECTIVE = re.compile(
 
 
 class Lane(StrEnum):
-    """What a number says: a lane or a warp of 32, or of the hardware's width."""
+    """The meaning of a number: a lane or a warp of 32, or of the hardware's width."""
 
     LANE32 = "lane of 32"
     WARP32 = "warp of 32"
@@ -104,7 +105,8 @@ class Lanes:
         return kinds
 
     def kind(self, expression: str) -> Lane | None:
-        """What the expression itself is, where it is nothing but such a number."""
+        """The meaning of an expression that is nothing but the number of a lane or a warp; None
+        for others."""
         text = expression.strip()
         if re.fullmatch(r"__lane_id\s*\(\s*\)|\(?int\)?\s*__lane_id\s*\(\s*\)", text):
             return Lane.LANE

@@ -1,4 +1,4 @@
-"""What only NVIDIA's devices understand: PTX, tensor cores, launches from kernels."""
+"""Rules for what only NVIDIA's devices understand: PTX, tensor cores, launches from kernels."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def architecture_guards(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _under(source: Source, guard: conditions.Guard) -> str:
-    """What a condition decides on, up to its #else, #elif or #endif; dead branches too."""
+    """The text that a condition decides on, up to its #else, #elif or #endif; dead branches too."""
     depth = 0
     for match in _CONDITIONAL.finditer(source.text, guard.start):
         if depth == 1 and match[1] in ("el", "endif"):

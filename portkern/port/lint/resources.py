@@ -163,7 +163,8 @@ def device_sizes(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _pointer_type(source: Source, function: Function, expression: str) -> str:
-    """What an atomic's first argument points to; empty: not known, or in shared memory."""
+    """The type that an atomic's first argument points to; empty where it is not known, or in
+    shared memory."""
     cast = re.search(r"(?:\(|<)\s*(?:const\s+)?([\w ]+?)\s*\*\s*(?:\)|>)", expression)
     if cast is not None:
         return cast[1].strip()

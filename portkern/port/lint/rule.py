@@ -1,4 +1,5 @@
-"""What a rule is given and what it gives; the rules are in the modules beside this one."""
+"""The interface of a rule: its arguments and its matches; the rules are in the modules beside
+this one."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _MOST_WAVES = 16
 
 @dataclass(frozen=True)
 class Platform:
-    """What the rules ask of a target; without one, all that is true of some AMD device."""
+    """The properties of a target that the rules ask for; without a target, all that is true of
+    some AMD device."""
 
     target: Target | None = None
 

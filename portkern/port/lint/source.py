@@ -129,7 +129,8 @@ class Source:
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """Those in macros' bodies too, whose names may be the macros' parameters."""
+        """The device functions, with those in macros' bodies, whose names may be the macros'
+        parameters."""
         code = self.syntax.source_map.code
         return tuple(self._function(f) for f in self.syntax.functions if code.partner[f.body] > 0)
 
@@ -231,14 +232,15 @@ class Source:
 
 @lru_cache(maxsize=64)
 def _macros_of(headers: tuple[Source, ...]) -> Mapping[str, Macro]:
-    """Those of headers that write launches or kernels."""
+    """The macros of headers that write launches or kernels."""
     return shared_macros(header.code for header in headers)
 
 
 def _branches(
     code: SourceCode, macros: conditions.Macros
 ) -> tuple[list[tuple[int, int]], list[conditions.Guard]]:
-    """What only a dead branch defines is not defined, which makes more branches dead."""
+    """The dead branches and the conditions of a file: a macro that only a dead branch defines is
+    not defined, which makes more branches dead."""
     dead, guards = conditions.branches(code, macros)
     live: set[str] = set()
     absent: set[str] = set()

@@ -80,7 +80,7 @@ def _calls(source: Source, kernel: Function, function: Function) -> bool:
 
 
 def _ids(lanes: Lanes) -> set[Lane]:
-    """What lane and warp numbers a function computes, named or in place."""
+    """The kinds of lane and warp numbers that a function computes, named or in place."""
     # A lane of 32 that has no name is a mere condition, as in (t & 31) == 0.
     places = {kind for _, kind in lanes.pieces(lanes.body)} - {Lane.LANE32}
     return places | set(lanes.kinds.values())

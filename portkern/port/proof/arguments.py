@@ -12,7 +12,7 @@ _PARTS = (64, 4096)
 
 
 def smaller(arguments: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """What a program is tried with that does not end with these."""
+    """Smaller arguments to try in turn with a program that does not end with the given ones."""
     made = (tuple(_part(word, by) for word in arguments) for by in _PARTS)
     return tuple(dict.fromkeys(words for words in made if words != tuple(arguments)))
 

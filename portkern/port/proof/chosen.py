@@ -31,8 +31,8 @@ class Chosen:
 
 
 def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
-    """What to give the kernel's template: each instance that the source has, the smallest first;
-    guesses where it has none."""
+    """The arguments to give the kernel's template: each instance that the source has, the
+    smallest first; guesses where it has none."""
     packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
     if packs:
         return Refused(f"its template has the parameter {packs[0].type} {packs[0].name}")

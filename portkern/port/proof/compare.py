@@ -114,7 +114,7 @@ class Types:
 
 
 def _bound(kernel: Kernel, expression: str) -> dict[str, str]:
-    """What the template's types are in ``k<float, 4>``."""
+    """The names of the template's parameters with the arguments that ``k<float, 4>`` gives them."""
     begin, end = expression.find("<"), expression.rfind(">")
     if begin < 0 or end < begin:
         return {}
@@ -200,7 +200,8 @@ _ORDER = (Judged.EQUAL, Judged.ROUNDED, Judged.UNJUDGED, Judged.REORDERED, Judge
 
 
 def _note_host(original: LaunchRecord, ported: LaunchRecord, state: _State) -> None:
-    """What other than kernels wrote: equal, or a reason for doubt."""
+    """Notes the buffers that were changed by something other than a kernel: equal in both, or a
+    reason for doubt."""
     for number in original.before.keys() | ported.before.keys():
         before = (original.before.get(number), ported.before.get(number))
         left, right = state.contents.get(number, (None, None))
@@ -247,8 +248,8 @@ def differing(
     growth: float = 1.0,
     noise: float = 0.0,
 ) -> Difference | None:
-    """Of one buffer's contents after a launch; ``growth`` is what earlier roundings add, ``noise``
-    what another order of threads does."""
+    """The difference of one buffer's contents after a launch; ``growth`` is what earlier
+    roundings add, ``noise`` what another order of threads does."""
     if left is not None and right is not None and left.digest == right.digest:
         return None
     if left is None or right is None:

@@ -1,4 +1,4 @@
-"""What an examination says of each kernel."""
+"""The conclusion that an examination allows for each kernel."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def conclude(
 
 
 def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:
-    """Of what could not be built."""
+    """The outcome for a kernel whose code could not be built in the emulator, by the findings
+    that say why."""
     lacking = any(finding.code not in _NOT_OF_HARDWARE for finding in unmodelled)
     return Outcome.NEEDS_HARDWARE if lacking else Outcome.UNPROVEN
 
@@ -98,7 +99,7 @@ def _of(kernel: Kernel, findings: Sequence[Diagnostic], text: Text) -> tuple[Dia
 
 
 def _errors(kernel: Kernel, hazards: Sequence[Hazard]) -> list[Hazard]:
-    """Those of the kernel's own lines, or that name it."""
+    """The errors among the hazards that name the kernel or lie on its lines."""
     return [
         hazard
         for hazard in hazards

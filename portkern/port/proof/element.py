@@ -24,7 +24,7 @@ class Element:
 
     @property
     def rounding(self) -> float:
-        """Of a value of 1, upwards: half of what its last bit is worth."""
+        """The largest rounding error of a value from 1 to 2: half of what its last bit is worth."""
         return 2.0 ** -(self.mantissa + 1)
 
     @property
@@ -140,9 +140,10 @@ def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | No
 
 
 def aliases(text: str, defines: Sequence[str] = ()) -> dict[str, str]:
-    """What ``typedef``, ``using`` and macros of a text call simple types. Of two branches of an
-    ``#if`` that asks what is defined, the one that ``defines`` (``NAME`` or ``NAME=value``) and the
-    text's own macros choose; others count as not taken where there is an ``#else``."""
+    """The names that ``typedef``, ``using`` and macros of a text give to simple types, with the
+    types. Of two branches of an ``#if`` that asks what is defined, the one that ``defines``
+    (``NAME`` or ``NAME=value``) and the text's own macros choose; others count as not taken
+    where there is an ``#else``."""
     names: dict[str, str] = {}
     macros = {define.partition("=")[0] for define in defines}
     branches: list[tuple[bool, bool]] = []  # whether this one is taken; whether one before was

@@ -1,4 +1,4 @@
-"""What names of a source's host code stand for, as far as sizes of launches need them."""
+"""The values of names in a source's host code, as far as sizes of launches need them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]{0,500})\)\s*\{\s*return\s+([^;{}]{
 
 
 class _Declared:
-    """Of one text, which many ask for."""
+    """The declarations of one text, read once for all who ask."""
 
     def __init__(self, text: str) -> None:
         self.macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
@@ -75,8 +75,8 @@ class _Declared:
         return self._before[offset]
 
     def _shapes(self, offset: int) -> Mapping[str, str]:
-        """Of each ``dim3`` that has an axis assigned after its declaration: that axis, and the
-        others as they were declared."""
+        """The shapes of each ``dim3`` that has an axis assigned after its declaration: that axis
+        as assigned, the others as they were declared."""
         declared = {name: (at, text) for at, name, text in self._dim3s if at < offset}
         function, shapes = self._function(offset), dict[str, str]()
         for at, name, axis, text in self._axes:
@@ -109,7 +109,7 @@ def _read(text: str) -> _Declared:
 
 
 class Names:
-    """What names stand for: ``given`` values, then what the text before an offset declares last,
+    """The values of names: ``given`` ones, then what the text before an offset declares last,
     then its macros. ``types`` says what names of types stand for."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Names:
         return self._value(expression, self.before(offset), _DEPTH)
 
     def shape(self, expression: str, offset: int) -> Size | None:
-        """Of a ``dim3`` or a number."""
+        """The size that a ``dim3`` or a number stands for; None where a part of it is not known."""
         return self._shape(expression, self.before(offset))
 
     def _shape(self, expression: str, known: Mapping[str, str]) -> Size | None:

@@ -1,4 +1,4 @@
-"""Whose a finding is: the kernel it belongs to, and whether the original has it too."""
+"""The kernel that a finding belongs to, and whether the original has it too."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def inheritable(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 class Inheritance:
-    """What a port has from its original: findings of one code, in one kernel, at one place, or, of
-    those that end a launch, in one kernel. Places are lines of the original; ``pairs`` are both's
-    files, whose texts say which line is which."""
+    """The findings that a port has from its original: of one code, in one kernel, at one place;
+    or, for codes that end a launch, anywhere in that kernel. Places are lines of the original;
+    ``pairs`` are the files of both, whose texts say which line is which."""
 
     def __init__(self, pairs: Iterable[tuple[Text, Text]]) -> None:
         self._before = {

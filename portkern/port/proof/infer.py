@@ -297,7 +297,8 @@ class _Proposal:
         return sizes or [self._scale.total]
 
     def _index_bound(self) -> int:
-        """What an integer input may point at: anything within the smallest dimension."""
+        """The bound of values in an integer input, which may be indices: within the smallest
+        dimension."""
         spans = [size for size in self._spans() if size > 1]
         bound = min(spans, default=2)
         return bound if self._scale.room == 1 else min(bound, 4)
@@ -357,7 +358,7 @@ class _Proposal:
         return max(min(_SHARED_BYTES, _MOST_SHARED - self._static_bytes()), 0)
 
     def _static_bytes(self) -> int:
-        """Of shared arrays whose sizes are known."""
+        """The bytes of shared arrays whose sizes are known."""
         total = 0
         for array in _SHARED_ARRAY.finditer(self._text):
             element = element_of(array[1].strip(), self._known)

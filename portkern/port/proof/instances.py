@@ -53,7 +53,7 @@ def numbers(given: Mapping[str, str]) -> dict[str, int]:
 
 
 class Instances:
-    """Of the templates of one program's text."""
+    """The instances of templates that one program's text launches or names."""
 
     def __init__(self, text: str, aliases: Mapping[str, str]) -> None:
         self._text, self._aliases = text, aliases
