@@ -101,8 +101,8 @@ class Prover:
         return next((main for main in of_them if main in self._files), None)
 
     def _prove(self, asked: tuple[PurePosixPath, PurePosixPath]) -> _Proofs:
-        """Of all kernels in a unit, or of those of a header that it includes, by file and name.
-        What goes wrong is a reason for each of them."""
+        """The proofs of all kernels in a unit, or of those of a header that it includes, by file
+        and name. An error becomes the reason in the proof of each of them."""
         unit, header = asked
         together = self._together(unit) if header == unit else [self._files[header]]
         kernels = _kernels(together)
@@ -178,7 +178,7 @@ class Prover:
         return tuple(_without_translation(known, left) for known in proofs)
 
     def _arguments(self, unit: PurePosixPath) -> tuple[str, ...]:
-        """Of its program: those that are asked for, else its build file's."""
+        """The arguments of a unit's program: those that are asked for, else its build file's."""
         return self._request.arguments or self._read.arguments(unit)
 
     def _targets(self) -> tuple[Target, Target | None]:
@@ -208,8 +208,8 @@ class Prover:
         )
 
     def _language(self, file: Path, original: bool) -> Language:
-        """What comes from CUDA, and HIP that is HIP already: of the latter the original is run as
-        AMD's GPU runs it."""
+        """The language that a file is run in: of a port, the one asked for; of an original,
+        CUDA, unless it is HIP already, which is run as AMD's GPU runs it."""
         if self._request.to != "hip":
             return "hip" if original else "cuda"
         if not original:
@@ -219,7 +219,7 @@ class Prover:
         return "hip" if is_hip else "cuda"
 
     def _place(self, path: Path, original: bool) -> Path:
-        """Of a file that is linked: the port's, where it has one."""
+        """The path of a file that is linked: for the port its own, where it has one."""
         root = self._read.root
         ported = self._ported / path.relative_to(root) if path.is_relative_to(root) else path
         return ported if not original and ported.is_file() else path
@@ -279,7 +279,8 @@ def _owned(file: TranslatedFile, target: str) -> Iterator[Hazard]:
 
 
 def _without_translation(known: KernelProof, hazards: Sequence[Hazard]) -> KernelProof:
-    """What is left of NVIDIA's in a kernel is the reason why it could not be shown."""
+    """The proof with what is left of NVIDIA's in the kernel as the reason why nothing could be
+    shown."""
     if known.outcome not in (Outcome.UNPROVEN, Outcome.NEEDS_HARDWARE):
         return known
     own = [hazard for hazard in hazards if hazard.kernel == known.kernel]

@@ -20,7 +20,8 @@ def read(path: Path, *, avoid: Sequence[Path], include: Sequence[Path]) -> Libra
 
 
 def _with_headers(file: Library, include: Sequence[Path]) -> Library:
-    """Those below its folder; the others are not the author's, or not for us to change."""
+    """The library of a single file, with the headers that it includes below its folder; others
+    are not the author's, or not for us to change."""
     view = SourceView.of([file.root / source.path for source in (*file.sources, *file.headers)])
     known: dict[PurePosixPath, SourceFile] = {}
     queue = [*file.sources, *file.headers]

@@ -104,7 +104,8 @@ def short(text: str) -> str:
 
 
 def _not_good(rows: Sequence[KernelRow]) -> str:
-    """What somebody has to look at, with the command that shows it."""
+    """The section about kernels that somebody has to look at, with the command that shows each
+    problem."""
     sections = []
     for row in rows:
         proof = row.worst.proof

@@ -1,4 +1,4 @@
-"""What a port is asked for."""
+"""The request for a port: its source, its targets and its options."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class PortRequest:
     style: Style = "hip"
 
     def macros(self, of_build: Sequence[str], for_amd: Sequence[str]) -> tuple[str, ...]:
-        """What the port is compiled with: what is asked for, what the build files define, and what
-        builds for AMD define besides."""
+        """The macros that the port is compiled with: those asked for, those that the build files
+        define, and those that only builds for AMD define."""
         added = for_amd if self.to == "hip" else ()
         return tuple(dict.fromkeys((*self.defines, *of_build, *added)))
 

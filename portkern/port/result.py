@@ -1,4 +1,4 @@
-"""What a port came to: its files, its kernels per target, and what stands against each."""
+"""The result of a port: its files, its kernels per target, and what stands against each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class KernelRow:
 
     @property
     def why(self) -> str:
-        """What is missing, of the worst target first."""
+        """The reasons why the port does not stand, by target, and that of its worst proof."""
         by_reason: dict[str, list[str]] = {}
         for port in self.ports:
             if not port.stands:

@@ -96,7 +96,7 @@ def barriers_in_loops(source: Source, platform: Platform) -> Iterator[Match]:
 
 def _uneven(lanes: Lanes, loop: Region) -> str:
     """The part of a loop's header that makes the trip count differ between threads; empty where
-    nothing is seen to."""
+    none can be seen."""
     varying = lanes.varying
     if loop.keyword != "for":
         return loop.header.strip() if _thread_decides(lanes, loop) else ""

@@ -61,8 +61,8 @@ class Instances:
     def launched(
         self, name: str, template: Sequence[Parameter], arguments: Sequence[str], before: int
     ) -> list[Instance]:
-        """What the arguments of a launch are, which ends before an offset: the smallest first.
-        None where one of them is not known."""
+        """The instances that a launch which ends before an offset may have, the smallest first.
+        Empty where an argument of its template is not known."""
         token = bisect_left(self._begins, before) - 1
         while token > 0 and self._map.code.text[token] != name:
             token -= 1
@@ -70,7 +70,7 @@ class Instances:
         return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
 
     def named(self, name: str, template: Sequence[Parameter]) -> list[Instance]:
-        """Those of a kernel that is launched by another name, or instantiated alone."""
+        """The instances of a kernel that is launched by another name, or instantiated alone."""
         found = [
             instance
             for at, arguments in self._mentions(name)
@@ -99,7 +99,7 @@ class Instances:
 
     @cached_property
     def _templates(self) -> Mapping[str, tuple[Parameter, ...]]:
-        """Of each function or class that is one, by its name."""
+        """The template's parameters of each function or class that has them, by its name."""
         code, found = self._map.code, dict[str, tuple[Parameter, ...]]()
         for i, text in enumerate(code.text[:-1]):
             if text != "template" or code.text[i + 1] != "<":
@@ -146,8 +146,8 @@ class Instances:
         return spelled if not is_number and is_defined else None
 
     def _bindings(self, arguments: Sequence[str], at: int, depth: int) -> Sequence[Bound]:
-        """What the names in the arguments are that the function's template or a macro binds: one
-        mapping for each way."""
+        """The values of the names in the arguments that the function's template or a macro
+        binds: one mapping for each way."""
         function = self._map.function(at)
         template = self._templates.get(function, ()) if depth else ()
         chosen = self._chosen(" ".join(arguments), at, {p.name for p in template})

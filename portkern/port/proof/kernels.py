@@ -83,7 +83,8 @@ class KernelProver:
         )
 
     def _of_launched(self, kernel: Kernel, proof: KernelProof) -> KernelProof:
-        """What the proof of some instances says of those that are launched."""
+        """The proof as it holds for the kernel's launches: unproven where instances that are
+        launched were not looked at, or are not known."""
         chosen = self._instances(kernel)
         if proof.outcome is not Outcome.PROVEN or not chosen:
             return proof
@@ -350,7 +351,7 @@ def _text_of(file: SourceTexts, *, inline: bool) -> str:
 
 
 def _types(kernel: Kernel, case: Case) -> list[str]:
-    """What each parameter points to or is, with the case's arguments of the template."""
+    """The type that each parameter is or points to, with the case's arguments of the template."""
     bound = dict(zip((p.name for p in kernel.template), case.template, strict=False))
     types = []
     for parameter, argument in zip(kernel.parameters, case.arguments, strict=False):

@@ -27,7 +27,7 @@ _COUNTS = re.compile(r"\b__gcov_\w+")
 
 
 def doubted(proofs: Iterable[KernelProof], *texts: SourceTexts) -> tuple[KernelProof, ...]:
-    """Those that are proven are not, where a text meddles."""
+    """The proofs; where a text meddles, those that are proven become unproven."""
     why = next(filter(None, (meddles(text.whole) for text in texts)), "")
     return tuple(
         replace(proof, outcome=Outcome.UNPROVEN, why=why)

@@ -1,4 +1,4 @@
-"""What is asked of a proof, and how it ends for each kernel."""
+"""The request for a proof and its limits, and the outcome for each kernel."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Coverage:
 
     @property
     def part(self) -> float:
-        """Of the branches; of the lines where there are no branches."""
+        """The part of the branches that was reached; of the lines where there are no branches."""
         if self.branches_total:
             return self.branches / self.branches_total
         return self.lines / self.lines_total if self.lines_total else 0.0

@@ -86,7 +86,7 @@ def prove_program(
 
 
 def command_of(source: ProofSource, target: Target, arguments: Sequence[str] = ()) -> str:
-    """What runs it again, with all that checks it."""
+    """The command that runs the source again, with all that checks it."""
     argv = ["portkern", "run", str(source.path), *map(str, source.further)]
     argv += [f"target={target}", "sanitize=all"]
     argv += [f"-I{folder}" for folder in source.include]

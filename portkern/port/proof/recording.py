@@ -1,4 +1,5 @@
-"""What launches did to device memory, as portkern/simt/runtime/record.cpp writes it."""
+"""A recording of what launches did to device memory, as portkern/simt/runtime/record.cpp writes
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Content:
-    """Of a buffer after a launch; ``data`` is None beyond the recording's bound."""
+    """The content of a buffer after a launch; ``data`` is None beyond the recording's bound."""
 
     size: int
     digest: str

@@ -56,7 +56,7 @@ class Declaration:
 
 
 class SliceFile:
-    """What stands in a file at its own level, and in its namespaces."""
+    """The definitions and declarations of a file at its own level and in its namespaces."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -216,7 +216,7 @@ def written(texts: SourceTexts, slices: Sequence[str], folder: Path) -> Path:
 
 
 class Slices:
-    """Of the files of one program, which are read as one."""
+    """Cuts the files of one program down to some kernels; they are read as one."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._files = [SliceFile(text) for text in texts]
@@ -264,7 +264,7 @@ class Slices:
         return used
 
     def users(self, file: int, line: int, kernels: Collection[str]) -> frozenset[str]:
-        """Those of the kernels that use what is defined at the line."""
+        """The kernels, of those given, that use what is defined at the line."""
         at = {d.name for d in self._files[file].definitions if d.line <= line <= d.last_line}
         return frozenset(name for name in kernels if at & self._reached([name]))
 

@@ -1,4 +1,5 @@
-"""What two runs of a program printed: numbers nearly equal, times and names of devices ignored."""
+"""Comparison of what two runs of a program printed: numbers nearly equal, times and names of
+devices ignored."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class SourceTexts:
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """What names of types stand for, with the macros that the source has before its headers."""
+        """The types that names of types stand for; macros that the source has before its headers
+        count as defined."""
         before_headers = _DEFINE.findall(self.own.text)
         return aliases(self.whole, [*self.source.defines, *before_headers])
 
@@ -81,7 +82,7 @@ class SourceTexts:
         return tuple((ours[f.path.name], f) for f in ported.files if f.path.name in ours)
 
     def launches(self, name: str) -> list[tuple[Launch, int]]:
-        """Of the kernel of that name, each with its offset in ``whole``."""
+        """The launches of the kernel with that name, each with its offset in ``whole``."""
         found = []
         for file in self.files:
             lines = [0]

@@ -1,5 +1,5 @@
-"""What a model is shown of a file: all of it, or the kernels that are to be mended with what they
-need; and how an edit of that becomes one of the file."""
+"""An excerpt of a file for a model: all of it, or the kernels that are to be mended with what
+they need; and how an edit of that becomes one of the file."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Excerpt:
 
 
 def excerpt(source: Syntax, names: Sequence[str]) -> Excerpt:
-    """Of the kernels with these names: them, what they call, and what these words are declared
-    by."""
+    """The excerpt with the named kernels, the functions that they call, and the declarations of
+    the words in both; a short file is shown whole."""
     text = source.text
     if len(text) <= _SHORT:
         return Excerpt(text)

@@ -229,7 +229,8 @@ class _Loop:
 def _changes(
     rows: Sequence[KernelRow], bench: Workbench, trial: Trial | None
 ) -> Sequence[KernelChange]:
-    """Of the kernels that were asked about, and of all others that stand otherwise now."""
+    """The changes of the kernels that were asked about, and of all others that stand otherwise
+    now."""
     now = trial.rows if trial else bench.rows
     asked = {(row.first.path, row.first.kernel, row.first.line) for row in rows}
     changes = []

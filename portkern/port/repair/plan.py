@@ -1,4 +1,4 @@
-"""What a repair is asked for: who mends, and what that may cost."""
+"""The plan of a repair: who mends, and what that may cost."""
 
 from __future__ import annotations
 

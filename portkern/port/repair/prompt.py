@@ -1,4 +1,4 @@
-"""What a model is told of a file that is to be mended."""
+"""The prompt for a file that is to be mended: what a model is told of it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def _told(tried: Tried) -> _Told:
 
 
 def _original(file: TranslatedFile, names: set[str]) -> str:
-    """Of these kernels, where the translation changed them."""
+    """The source of these kernels before the translation, where that changed them; empty if it
+    is too long."""
     before, after = file.source.text, file.translation.text
     texts = [
         before[kernel.start : kernel.stop]

@@ -1,5 +1,6 @@
-"""What an edit must leave as it is: kernels and their signatures, launches, the host's code, and
-what the preprocessor decides. An edit that does not is told why, and never tried."""
+"""Refusals of edits that change what must stay as it is: kernels and their signatures, launches,
+the host's code, and what the preprocessor decides. For such an edit the model is told why, and
+it is never tried."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _kernels(old: Syntax, new: Syntax) -> str:
 
 
 def _sorted(source: Syntax) -> Sequence[Kernel]:
-    """Those of one name in the order of the file."""
+    """The kernels by name, and those of one name in the order of the file."""
     return sorted(source.kernels, key=lambda kernel: (kernel.name, kernel.line))
 
 

@@ -1,4 +1,5 @@
-"""What models made of a port, or of one that they were not asked to mend."""
+"""The result of a repair: what models made of a port, or of one that they were not asked to
+mend."""
 
 from __future__ import annotations
 

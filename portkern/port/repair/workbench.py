@@ -63,8 +63,9 @@ class Workbench:
         return standing.rows(self.ports)
 
     def try_text(self, path: PurePosixPath, text: str, number: int) -> Trial:
-        """What is proven of it has a folder of its own, so that the cases of the text that is kept
-        stay as they are. The tree has the text until :meth:`keep` or :meth:`undo`."""
+        """Builds and proves the library with another text of a file, in a folder of its own, so
+        that the cases of the text that is kept stay as they are. The tree has the text until
+        :meth:`keep` or :meth:`undo`."""
         file = retold(self.files[path], text, self.request)
         files = {**self.files, path: file}
         self._write(path, file.ported.after)
@@ -83,7 +84,8 @@ class Workbench:
         place.chmod(mode)
 
     def _ports(self, files: _Files, number: int) -> Iterator[KernelPort]:
-        """Of files that see the other text; of all others as they are known."""
+        """The ports of all kernels with the other text: made again for files that see it, and as
+        they are known for all others."""
         request, folder = self.request, self._folder / "repair" / str(number)
         porter = FilePorter(request, self._read, files, self._ported, folder, self._shop)
         before = Keys(self._read, self.files, request)
