@@ -157,7 +157,7 @@ def summary_line(result: PortResult) -> str:
 
 
 def _hazards(result: PortResult) -> str:
-    """Of a library that was only looked at."""
+    """The summary of a library that was only looked at: its kernels, files and hazards."""
     levels = Counter(hazard.severity for file in result.files for hazard in file.hazards)
     counts = ", ".join(f"{count} {level}s" for level, count in sorted(levels.items()))
     kernels = sum(file.kernels for file in result.files)

@@ -139,7 +139,7 @@ def _ported(
 
 
 def _warnings(ports: Sequence[KernelPort]) -> Iterator[str]:
-    """What compilers and targets remark, with how many kernels it is about."""
+    """The remarks of compilers and targets, each with the number of kernels that it is about."""
     remarks = Counter(
         f"{port.target}: {text}"
         for port in ports

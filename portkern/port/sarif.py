@@ -91,7 +91,7 @@ def _of_hazard(path: str, hazard: HazardLine) -> _Finding:
 
 
 def _of_kernel(row: KernelRow) -> Iterator[_Finding]:
-    """What keeps it from being proven and built."""
+    """The finding that keeps a kernel from being proven and built; none for a good one."""
     if row.good:
         return
     rule = row.outcome if row.outcome not in (PROVEN, NOT_ASKED) else "not built"

@@ -1,4 +1,4 @@
-"""What a ``setup.py`` says of its extensions, by reading it: it is never executed."""
+"""The settings of a ``setup.py``'s extensions, found by reading it: it is never executed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Extensions:
 
 
 def read(text: str, file: Path) -> Extensions | str:
-    """Of every extension of the script; else why it cannot be read."""
+    """The settings of all extensions of the script together; else why it cannot be read."""
     try:
         module = python_tree(text)
     except SyntaxError as error:

@@ -67,7 +67,7 @@ _OWN = {
 
 
 def title(header: str) -> str:
-    """Whose it is; '' of a header that has no stand-in."""
+    """The title of the library that a header belongs to; '' for a header that has no stand-in."""
     return next((library.title for library in _LIBRARIES if header in library.headers), "")
 
 

@@ -1,5 +1,5 @@
-"""What each file of a library is told by the others: whose headers they are, what these define, and
-whether the library is HIP already."""
+"""The context that the other files of a library give each of its files: whose headers they are,
+what these define, and whether the library is HIP already."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Surroundings:
 
     @cached_property
     def _languages(self) -> dict[PurePosixPath, Language]:
-        """Of every file; empty where none can be HIP."""
+        """The language of every file; empty where none can be HIP."""
         if not any(_SAYS_HIP.search(file.text) for file in self._files.values()):
             return {}
         return {path: language(file.text, self._own(file)) for path, file in self._files.items()}

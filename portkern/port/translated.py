@@ -136,7 +136,8 @@ def translated(read: Library, request: PortRequest) -> list[TranslatedFile]:
 
 
 def portable_header(files: Sequence[TranslatedFile]) -> list[PortedFile]:
-    """Of a source for both vendors: the file that its own include."""
+    """The header that the files of a source for both vendors include; none where they need no
+    names of it."""
     names = {k: v for file in files for k, v in file.translation.names.items()}
     if not names:
         return []

@@ -79,7 +79,7 @@ class LaunchText:
         return tuple(sizes) or (1,)
 
     def _host(self, values: Mapping[str, Constant]) -> dict[str, Constant]:
-        """What the host's expressions stand for, by their text."""
+        """The values of the host's expressions in a launch, by their text."""
         if self._call is None:
             return {}
         arguments = self._kernel.args

@@ -1,4 +1,5 @@
-"""What a Triton kernel is compiled for: kinds of its parameters, values of its constants.
+"""The types of a Triton kernel's parameters and the values of its constants, for which it is
+compiled.
 
 Triton's kernels have no types: a launch gives them. Without one they are inferred from how the
 kernel uses its parameters, and what was assumed is said.
@@ -149,7 +150,7 @@ class _Uses:
         return bases_used & self.names
 
     def _passed(self, call: ast.Call, bases: Mapping[str, set[str]], depth: int) -> set[str]:
-        """Those that a called function uses as addresses."""
+        """The parameters that a call passes on to a function which uses them as addresses."""
         inner = self.functions[_last(call.func)]
         wanted = _Uses(inner, self.functions, self.numbers).pointers(depth + 1)
         names = [a.arg for a in (*inner.args.posonlyargs, *inner.args.args)]
@@ -187,7 +188,7 @@ class _Uses:
         return 1 if "stride" in name else 16, False
 
     def _size(self) -> int:
-        """Of a tile's side: more where a kernel has but one."""
+        """The size to assume for a tile's side: larger where a kernel has only one."""
         flat = not any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(self.node))
         sizes = sum(bool(_SIZE.search(name)) for name in self.names)
         if flat and sizes < 2:

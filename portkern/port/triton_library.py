@@ -105,7 +105,8 @@ def compile_all(
 
 
 def inferred(file: Path) -> Mapping[str, Inference]:
-    """Of each function of a source; of none where it cannot be read."""
+    """The inferred types and constants of each function of a source; of none where it cannot be
+    read."""
     source = source_text.read(file)
     if isinstance(source, source_text.Unreadable):
         return {}
@@ -118,7 +119,8 @@ def inferred(file: Path) -> Mapping[str, Inference]:
 def _without_compiling(
     kernel: TritonKernel, config: TritonConfig, target: Target, types: Mapping[str, Inference]
 ) -> TritonResult | Inference:
-    """What needs no compiler to be known; else what it is compiled for."""
+    """The result of a kernel that needs no compiler to be known; else the types and constants to
+    compile it for."""
 
     def answer(outcome: TritonOutcome, why: str) -> TritonResult:
         place = (kernel.name, str(kernel.path), kernel.line, target.name)
@@ -156,7 +158,8 @@ def refused(config: TritonConfig, target: Target) -> str:
 
 
 def ported(configs: Sequence[TritonConfig], target: Target) -> tuple[TritonConfig, ...]:
-    """Those that no launch can have, with the nearest knobs that it can, where it has none such."""
+    """The configurations to add on a target: those that no launch there can have, with the
+    nearest knobs that one can, unless that is among them already."""
     limits = target.limits
     if not isinstance(limits, AmdLimits) or target.warp is None:
         return ()
@@ -185,7 +188,7 @@ def _request(
 def constants_with(
     kernel: TritonKernel, types: Inference, config: TritonConfig
 ) -> dict[str, Constant]:
-    """Of the kernel and of a configuration."""
+    """The constants of the kernel, with the values that a configuration gives."""
     constants = dict(types.constants)
     constants |= {name: True for name in kernel.heuristics if name in constants}
     known = constants.keys() | types.signature.keys()

@@ -1,5 +1,5 @@
-"""What is known of a library's Triton kernels: compiled for each target, over configurations, and
-run in Triton's interpreter as the original and as the port."""
+"""The port of a library's Triton kernels: they are compiled for each target, over
+configurations, and run in Triton's interpreter as the original and as the port."""
 
 from __future__ import annotations
 
@@ -83,6 +83,6 @@ def _port(
 
 
 def _resources(compiled: Sequence[TritonResult]) -> Resources | None:
-    """Of the configuration with most registers."""
+    """The resources of the configuration with most registers; None where none are known."""
     known = [result.resources for result in compiled if result.resources]
     return Resources.of(known) if known else None

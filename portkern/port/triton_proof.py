@@ -226,7 +226,8 @@ def _outcome(
 
 @dataclass(frozen=True)
 class _Written:
-    """What an interpreter says of one buffer; ``places`` is a digest, ``values`` base64."""
+    """The contents that an interpreter wrote to one buffer; ``places`` is a digest, ``values``
+    base64."""
 
     type: str
     count: int
@@ -240,7 +241,7 @@ class _Written:
 
 
 def _formed(answer: Mapping[str, object]) -> dict[str, object]:
-    """What the library's process said, if it is of the form of an answer."""
+    """The answer of the library's process, if it has the form of one; else why it is unknown."""
     if problem := _problem(answer):
         return {"unknown": problem}
     try:

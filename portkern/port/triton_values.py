@@ -32,7 +32,7 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[object, object], bool]] = {
 
 
 class Unknown(Exception):
-    """What an expression needs that is not in the source."""
+    """Raised when an expression needs something that is not in the source."""
 
     def __init__(self, node: ast.AST, what: str = "") -> None:
         super().__init__(what or f"{ast.unparse(node)[:60]!r}, which only a run knows")

@@ -37,9 +37,9 @@ class WorkerRequest:
 def answers(
     worker: str, root: Path, requests: Sequence[WorkerRequest], timeout_s: float, each_s: int
 ) -> dict[int, dict[str, object]]:
-    """What the module ``worker`` said of each, by its number. One that ends the process is named;
-    the rest goes on, until ``timeout_s`` for all together or ``each_s`` of processor time for one.
-    Raises WorkerError where this machine cannot contain a worker."""
+    """The answers of the module ``worker`` to each request, by its number. A request that ends
+    the process is named; the others go on, until ``timeout_s`` for all together or ``each_s`` of
+    processor time for one. Raises WorkerError where this machine cannot contain a worker."""
     known: dict[int, dict[str, object]] = {}
     if not requests:
         return known

@@ -1,4 +1,4 @@
-"""What the translation of a file is told by the files around it."""
+"""The context of a file's translation, as the files around it give it."""
 
 from __future__ import annotations
 

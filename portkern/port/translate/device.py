@@ -320,7 +320,7 @@ def _tile_function(draft: Draft, i: int) -> None:
 
 
 def _operation(draft: Draft, first: int, last: int) -> str:
-    """What `cg::plus<T>{}` does to v with w; "" for any other operation."""
+    """The operation that `cg::plus<T>{}` applies to v and w; "" for any that is not known."""
     texts = draft.code.text[first:last]
     if len(texts) < 5 or texts[0] not in ("cg", "cooperative_groups") or texts[1] != "::":
         return ""

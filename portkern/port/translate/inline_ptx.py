@@ -65,7 +65,8 @@ def _statement(draft: Draft, i: int) -> None:
 
 
 def _equivalent(asm: Asm) -> str:
-    """Of one instruction, without variables."""
+    """The HIP equivalent of a single PTX instruction that uses no variables; "" where there is
+    none."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", asm.template, flags=re.DOTALL)
     text = " ".join(text.split()).strip("{} ")
     match = _INSTRUCTION.fullmatch(text)

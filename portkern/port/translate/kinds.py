@@ -1,4 +1,4 @@
-"""What kind of number an expression is, as far as the file's own declarations say.
+"""The kind of number that an expression is, as far as the file's own declarations say.
 
 What is not known is None: a rewrite that needs the kind is then not made.
 """
@@ -90,8 +90,8 @@ class Kinds:
         return max(known, key=(*_ORDER, *_FLOATS).index)
 
     def _operands(self, first: int, last: int) -> list[tuple[int, int]] | None:
-        """Those of arithmetic on the outermost level, without what shifts say how far; None where
-        another operator stands there."""
+        """The operands of arithmetic on the outermost level, without those that say how far to
+        shift; None where another operator stands there."""
         code, parts, begin, i = self._code, list[tuple[int, int]](), first, first
         while i < last:
             text = code.text[i]

@@ -58,7 +58,7 @@ def table() -> Table:
 
 
 def _rows() -> Iterator[Name]:
-    """Those added by hand first."""
+    """The rows of both tables of names, those added by hand first."""
     folder = resources.files("portkern.port.translate")
     for file in ("more_names.tsv", "names.tsv"):
         for line in (folder / file).read_text("utf-8").splitlines():

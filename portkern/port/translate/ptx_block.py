@@ -334,7 +334,7 @@ class _Block:
         return self._write(operands[0], to, f"({cast})({self._read(operands[1], source)})")
 
     def _form(self, opcode: str, operands: Sequence[str]) -> str:
-        """What has an intrinsic of its own."""
+        """The statement for an instruction that has an intrinsic of its own; "" for others."""
         form, type_ = VALUES.get(opcode), _type(opcode.rpartition(".")[2])
         if form is None or form.count("{") != len(operands) - 1:
             return ""
@@ -346,7 +346,8 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Form:
-    """What an instruction computes of ``count`` operands; ``wraps``: in unsigned arithmetic."""
+    """The expression that an instruction computes from ``count`` operands; ``wraps``: in
+    unsigned arithmetic."""
 
     count: int
     of: Callable[[Sequence[str], _Type], str]

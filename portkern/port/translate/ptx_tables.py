@@ -1,4 +1,4 @@
-"""What registers and instructions of PTX are in HIP, where a name says it all."""
+"""Registers and instructions of PTX and their counterparts in HIP, where a name says it all."""
 
 _LANE = "(__lane_id() & 31)"
 _FLAT = "((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x)"

@@ -295,7 +295,8 @@ def _cast_kernel(draft: Draft, i: int) -> None:
 
 
 def add_headers(draft: Draft, present: set[str], *, used: bool) -> None:
-    """What CUDA's compiler and libraries include by themselves, HIP's leave to the source."""
+    """Adds the headers that CUDA's compiler and libraries include by themselves, and HIP's leave
+    to the source."""
     headers: dict[str, str] = {}
     used = used or not _OF_DEVICES.isdisjoint(draft.code.text)
     if RUNTIME not in present and used:

@@ -66,7 +66,7 @@ def translate_warps(draft: Draft) -> None:
 
 
 def _names(draft: Draft) -> frozenset[str]:
-    """Of the warp functions that the file may call."""
+    """The names of the warp functions that the file may call."""
     if _TORCH_HEADER not in draft.code.source:
         return WARP_FUNCTIONS
     return WARP_FUNCTIONS | {name for name in _OF_TORCH if not _declares(draft, name)}
