@@ -31,7 +31,7 @@ class BuildNotes:
 
     @property
     def objects(self) -> list[str]:
-        """Sources that are no part of a program."""
+        """Sources that are not part of a program."""
         parts = {name for others in self.linked.values() for name in others}
         return [name for name in self.sources if name not in parts.union(self.programs)]
 

@@ -114,7 +114,7 @@ def _expanded_commands(text: str, folder: Path, root: Path) -> Iterator[tuple[st
 
 
 def _path(text: str) -> str:
-    """'' for what is no folder that is known here."""
+    """The folder that a word names; '' where it is not one that is known here."""
     match = _BUILD_INTERFACE.match(text)
     text = match[1] if match else text
     return "" if text in _KEYWORDS or "$" in text else text

@@ -1,7 +1,7 @@
 """A HIP or CUDA file becomes a real object for a GPU, and its kernels are held against the limits.
 
-What this machine lacks is told apart from what is wrong with the code: the first is no fault of a
-port. Objects are kept by their content and by that of every header they included.
+What this machine lacks is told apart from what is wrong with the code: the first is not the
+port's fault. Objects are kept by their content and by that of every header they included.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def build(
     ``further`` as :class:`FileBuild`;
     without ``compilers`` the one that is asked sees the file's folder and those of ``include``.
 
-    Raises ConfigError for a target that is no GPU of AMD's or NVIDIA's.
+    Raises ConfigError for a target that is not a GPU of AMD's or NVIDIA's.
     """
     if not isinstance(target.limits, AmdLimits | NvidiaLimits):
         raise ConfigError(f"Objects are built for GPUs, got {target.name}; try gfx942 or sm_90")

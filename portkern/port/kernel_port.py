@@ -126,7 +126,7 @@ class ProofLine(Part):
 class KernelPort(Line):
     """``key`` is of all that the answer follows from: the texts of the library, the target, the
     options, portkern's own code. ``not_built`` says why there are no ``resources``; ``lacking``:
-    this machine has no compiler for the target, which is no fault of the port. ``not_whole`` is
+    this machine has no compiler for the target, which is not the port's fault. ``not_whole`` is
     why the file is only built without a part of it: as it stands in the tree, it is not."""
 
     SCHEMA: ClassVar[int] = SCHEMA
@@ -180,7 +180,7 @@ class KernelPort(Line):
 
     @property
     def missing(self) -> str:
-        """Why there is no higher rung."""
+        """The reason why the port is not on a higher rung."""
         if self.resources is None:
             return f"not built: {self.not_built}"
         if self.resources.exceeded:

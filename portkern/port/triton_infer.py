@@ -44,7 +44,7 @@ _FLAG = re.compile(
 
 @dataclass(frozen=True)
 class Inference:
-    """``signature``: the type of each parameter that is no constant (``*fp32``, ``i32``);
+    """``signature``: the type of each parameter that is not a constant (``*fp32``, ``i32``);
     ``constants``: a value for each of the others. ``assumed`` says for which there was no more
     than a name to go by."""
 

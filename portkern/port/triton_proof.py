@@ -282,7 +282,7 @@ def _content(written: Answer) -> Content:
 
 
 def _worth(answer: Answer) -> tuple[Outcome, str] | None:
-    """Results that are no numbers agree with anything."""
+    """The outcome where a result is mostly not finite, for such values agree with anything."""
     for name, written in answer["written"].items():
         element = ELEMENTS[written["type"]]
         values = element.values(_content(written).data or b"")

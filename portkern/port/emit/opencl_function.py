@@ -33,7 +33,7 @@ class CannotEmit(Exception):
 
 @dataclass(frozen=True)
 class Variable:
-    """``space`` is '' for what is no pointer and no array."""
+    """``space`` is '' for what is neither a pointer nor an array."""
 
     type: str
     space: str = ""

@@ -16,7 +16,7 @@ _DIM3 = re.compile(
 
 @dataclass(frozen=True)
 class Launch:
-    """``threads`` and ``shared_bytes`` are None where they are no constants."""
+    """``threads`` and ``shared_bytes`` are None where they are not constants."""
 
     kernel: str
     at: int

@@ -56,7 +56,7 @@ _UNARY: Mapping[str, Callable[[float], float]] = {
 def evaluate(
     expression: str, named: Named, member: Member, called: Called, types: Mapping[str, str]
 ) -> float | None:
-    """None for what is no expression, and where a part of it is not known. ``types`` says what
+    """None for what is not an expression, and where a part of it is not known. ``types`` says what
     names of types stand for."""
     node = _parsed(expression.strip())
     if node is None:

@@ -19,7 +19,7 @@ from portkern.port.proof.outcome import (
 )
 from portkern.simt.diagnostics import Diagnostic, Severity
 
-#: A missing header or an undefined function is no lack of a model.
+#: A missing header or an undefined function does not mean that a model is lacking.
 _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
 #: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
 #: no shift on AMD's.

@@ -122,8 +122,8 @@ def plain_type(type_: str) -> str:
 
 
 def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | None:
-    """The element and the vector's length of a type that is no pointer; ``bound`` says what names
-    of a template or of ``typedef`` stand for. None for a type that is not known."""
+    """The element and the vector's length of a type that is not a pointer; ``bound`` says what
+    names of a template or of ``typedef`` stand for. None for a type that is not known."""
     name = plain_type(type_)
     for _ in range(4):
         if name not in bound or bound[name] == name:

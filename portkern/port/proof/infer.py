@@ -385,7 +385,7 @@ def bound_type(spelled: str, bound: Mapping[str, str]) -> str:
 
 
 def _any_value(bytes_: int) -> int:
-    """The end of a range that is no power of two, so that the last bits of its numbers differ."""
+    """A range's end that is not a power of two, so that the last bits of its numbers differ."""
     return (9 << min(8 * bytes_, 32)) // 10 - 1
 
 

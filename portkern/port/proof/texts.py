@@ -16,7 +16,7 @@ from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
 
-#: Headers are read until there are so many characters: more is no project's own.
+#: Headers are read until there are so many characters: a project's own are not more.
 _MOST_TEXT = 4_000_000
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 #: The first argument of an explicit specialisation.

@@ -151,7 +151,7 @@ class _Loop:
 
     def _take(self, asked: _Asked) -> None:
         reply, patient = asked.reply, asked.patient
-        if isinstance(reply, BudgetSpent | ModelDown):  # nothing was answered: it is no attempt
+        if isinstance(reply, BudgetSpent | ModelDown):  # without an answer it is not an attempt
             self._stop(str(reply), down=isinstance(reply, ModelDown))
             return
         patient.since += 1

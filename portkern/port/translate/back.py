@@ -10,7 +10,7 @@ _SHUFFLES = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"])
 _VOTES = frozenset(["__any", "__all", "__ballot", "__match_any"])
 _FULL = "0xffffffffu"
 _HALF_TOKENS = ["(", "__lane_id", "(", ")", "&", "32", ")"]
-#: The lane as CUDA has it, for which there is no function.
+#: The lane of a thread: CUDA has a register for it, and no function.
 _LANE = '[] { unsigned lane; asm("mov.u32 %0, %%laneid;" : "=r"(lane)); return lane; }()'
 _WHY = "CUDA's warp functions take the lanes that meet, in 32 bits"
 

@@ -81,8 +81,8 @@ def _begin(code: SourceCode, i: int) -> int:
 
 
 def _is_said(code: SourceCode, first: int) -> bool:
-    """Whether a word before the name says what it is, or it is a base or a member's, of which
-    there is no doubt."""
+    """Whether a word before the name says what it is, or it is a base or a member's, which
+    leaves no doubt."""
     before = code.text[first - 1]
     if before in _SAID or before == ":":
         return True

@@ -132,7 +132,7 @@ class Draft:
         return frozenset(i for places in dead for i in range(*places))
 
     def arguments(self, i: int) -> list[tuple[int, int]] | None:
-        """The argument ranges of the call whose name is token ``i``; None: it is no call."""
+        """The argument ranges of the call whose name is token ``i``; None if it is not a call."""
         code = self.code
         if code.text[i + 1] != "(" or code.partner[i + 1] < 0:
             return None

@@ -2,7 +2,7 @@
 
 Operands and registers become variables of the block, which have the types of their constraints;
 each instruction becomes one statement on them. Functions of a warp come out as CUDA's, for the rule
-of :mod:`.warps` to see. What has no equivalent here is no block.
+of :mod:`.warps` to see. Where an instruction has no equivalent here, no block is made.
 """
 
 from __future__ import annotations
