@@ -190,8 +190,9 @@ def _left_out(files: Sequence[str]) -> list[str]:
 
 
 def script(result: PortResult, notes: BuildNotes, folder: Path) -> str:
-    """For a machine with the GPU: the library's sources and programs are built there, programs and
-    counter-examples are run, and what they print is held against what was recorded, if it was."""
+    """The script for a machine with the GPU: it builds the library's sources and programs there,
+    runs programs and counter-examples, and holds what they print against what was recorded, if
+    it was."""
     tree = Path(result.tree)
     where = tree.relative_to(folder) if tree.is_relative_to(folder) else tree.resolve()
     flags = shlex.join([*(["-fgpu-rdc"] if notes.relocatable else []), *notes.flags])

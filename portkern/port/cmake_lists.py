@@ -97,7 +97,7 @@ def _listed(
 
 
 def _expanded_commands(text: str, folder: Path, root: Path) -> Iterator[tuple[str, list[str]]]:
-    """With what ``set`` before them gave their variables."""
+    """The commands with the values that ``set`` before them gave their variables."""
     variables = {
         "CMAKE_CURRENT_SOURCE_DIR": str(folder),
         "CMAKE_CURRENT_LIST_DIR": str(folder),

@@ -230,7 +230,7 @@ def _not_built(error: BuildError, request: FileBuild) -> NotBuilt:
 
 
 def words_of(message: CompilerMessage) -> str:
-    """Without the place."""
+    """The words of a compiler's message, without the place."""
     return re.sub(r"^\S+?:\d+(?::\d+)?: ", "", message.text)
 
 

@@ -58,8 +58,8 @@ class EmittedProgram:
     def keep(
         self, folder: Path, compiler: Compiler, why: str, difference: Difference | None
     ) -> tuple[Path, str]:
-        """As a counter-example: one file with all it needs for CPUs, and for OpenCL a folder. With
-        the command that builds it and runs it."""
+        """Writes a counter-example: one file with all it needs for CPUs, and for OpenCL a
+        folder. Returns its path and the command that builds it and runs it."""
         name = f"case_{self.instance.name}"
         own = folder if self.way == "cpu" else folder / f"{self.instance.name}-{self.way}"
         build = shlex.join(argv(compiler, Path(f"{name}.cpp"), Path(name)))
@@ -136,7 +136,7 @@ def argv(compiler: Compiler, source: Path, made: Path) -> list[str]:
 
 
 def _whole(text: str) -> str:
-    """With its headers in it, each where it is first asked for."""
+    """The text with its headers in it, each where it is first asked for."""
     seen: set[str] = set()
 
     def included(match: re.Match[str]) -> str:

@@ -87,7 +87,7 @@ class EmittedProver:
         self._compilers.close()
 
     def prove(self, files: Sequence[EmittedFile]) -> Iterator[KernelProof]:
-        """In their order."""
+        """The proofs of the files' kernels, in the order of the files."""
         trials = {file.emitted.kernel.name: self._trials(file.emitted) for file in files}
         known = {name: own for name, own in trials.items() if not isinstance(own, NoCase)}
         together = [trial for own in known.values() for trial in own]
@@ -288,7 +288,7 @@ class EmittedProver:
     def _kept(
         self, program: EmittedProgram, proof: KernelProof, results: Sequence[LaunchResult] = ()
     ) -> KernelProof:
-        """With a counter-example where it is wrong."""
+        """The proof, with a counter-example where it is wrong."""
         if proof.outcome is not Outcome.WRONG or self._keep is None:
             return proof
         found = next((result.difference for result in results if result.difference), None)
@@ -353,7 +353,7 @@ def _is_float(dtype: str) -> bool:
 
 
 def _plain(case: Case, known: Mapping[str, str]) -> Case:
-    """With types that need none of the source's own names."""
+    """The case with types that need none of the source's own names."""
     types = []
     for argument in case.arguments:
         name = argument.dtype
@@ -364,7 +364,7 @@ def _plain(case: Case, known: Mapping[str, str]) -> Case:
 
 
 def _renumbered(launch: LaunchRecord, original: LaunchRecord) -> LaunchRecord:
-    """With the original's numbers of buffers, which it allocates in the same order."""
+    """The launch with the original's numbers of buffers, which it allocates in the same order."""
     own = sorted(launch.before)
     numbers = dict(zip(own, sorted(original.before)[-len(own) :] if own else [], strict=False))
     return replace(

@@ -212,7 +212,7 @@ class FilePorter:
 def _object_of(
     file: TranslatedFile, kernel: Kernel, objects: Sequence[Built | NotBuilt]
 ) -> Resources | NotBuilt:
-    """From the first source that has it; else why none of them does."""
+    """The resources of a kernel, from the first object that has it; else why none of them does."""
     for made in objects:
         if isinstance(made, Built):
             instances = [k for k in made.kernels if base_name(k.kernel) == kernel.name]

@@ -53,9 +53,10 @@ class Instance(Protocol):
 
 
 class Resources(Part):
-    """As the object of the real instruction set says, of the instance with most registers where a
-    template has several (``scratch_bytes``: the most of any); ``occupancy`` is 0..1. With
-    ``exceeded`` no launch can succeed. ``relocatable``: it has device code of other files."""
+    """The resources of a kernel, as the object of the real instruction set says: of the instance
+    with most registers where a template has several (``scratch_bytes``: the most of any);
+    ``occupancy`` is 0..1. With ``exceeded`` no launch can succeed. ``relocatable``: it has
+    device code of other files."""
 
     vgprs: int | None = None
     sgprs: int | None = None

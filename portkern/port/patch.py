@@ -30,7 +30,8 @@ def of_file(path: str, before: bytes, after: bytes) -> bytes:
 
 
 def _lines(text: bytes) -> list[bytes]:
-    """At newlines only: bytes.splitlines parts at a lone carriage return too."""
+    """The lines of a text, split at newlines only: bytes.splitlines parts at a lone carriage
+    return too."""
     lines = [line + b"\n" for line in text.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -103,7 +104,7 @@ def _by_line(old: Sequence[bytes], new: Sequence[bytes], i: int, j: int) -> list
 
 
 def _grouped(codes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
-    """As difflib's, with :data:`CONTEXT` lines around each group."""
+    """Groups of changes as difflib makes them, with :data:`CONTEXT` lines around each."""
     group: list[Opcode] = []
     for tag, i, i_end, j, j_end in codes:
         if tag != "equal":

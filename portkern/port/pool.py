@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """When it is left by an error, what has not begun never does."""
+    """A pool of threads; when it is left by an error, work that has not begun is dropped."""
     threads = ThreadPoolExecutor(max(jobs, 1))
     try:
         yield threads

@@ -63,8 +63,8 @@ class Prover:
     def proof(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
-        """By the first program that includes the file, or is linked with it; else, or where that
-        says nothing, by itself."""
+        """The proof of a kernel by the first program that includes the file, or is linked with
+        it; else, or where that says nothing, by itself."""
         programs = [unit for unit in units if is_program(self._files[unit])]
         main = next(iter(programs), None) or self._linking(units)
         if main is None:
@@ -251,7 +251,7 @@ class Prover:
         )
 
     def _from_root(self, said: Diagnostic | str) -> str:
-        """With paths as the report has them."""
+        """The text with paths as the report has them."""
         return str(said).replace(f"{self._read.root}/", "").replace(f"{self._ported}/", "")
 
 

@@ -104,7 +104,8 @@ class PortResult:
     style: str = "hip"
 
     def outcome(self, row: KernelRow) -> str:
-        """With the model that mended the kernel, if one did, and whether its file builds."""
+        """The outcome of a kernel, with the model that mended it, if one did, and whether its
+        file builds."""
         author = mended_by(self.repairs, row.first.path, row.first.kernel)
         outcome = f"{row.outcome}, repaired by {author}" if author else row.outcome
         not_whole = any(port.not_whole for port in row.ports)

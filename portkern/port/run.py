@@ -63,8 +63,8 @@ def run(
     show: Show = lambda _: None,
     repair: RepairPlan | None = None,
 ) -> PortResult:
-    """Into ``folder``, whose records are used again where nothing changed that they follow from.
-    Raises ConfigError for a place that has no kernels."""
+    """Ports a library into ``folder``, whose records are used again where nothing changed that
+    they follow from. Raises ConfigError for a place that has no kernels."""
     if request.emitted:
         return emit_run.run(
             request, folder, lambda n, total, line: show(Progress(n, total, (line,)))
@@ -289,7 +289,7 @@ def _has_device_code(file: TranslatedFile) -> bool:
 
 
 def _linked(request: PortRequest, read: Library) -> dict[str, tuple[str, ...]]:
-    """By a program's main file, the others, as the tree's root sees them."""
+    """The other files of each program, by its main file, as the tree's root sees them."""
     if request.path.is_file():
         return {}
     return {

@@ -79,7 +79,7 @@ def _findings(result: PortResult) -> Iterator[_Finding]:
 
 
 def _at_original(findings: Iterable[_Finding], files: Iterable[FileResult]) -> Iterator[_Finding]:
-    """At the lines of the files as they are before the port."""
+    """The findings at the lines of the files as they are before the port."""
     lines = {file.path: file.lines for file in files}
     for finding in findings:
         line = lines.get(finding.path, {}).get(finding.line, finding.line)

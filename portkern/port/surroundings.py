@@ -42,7 +42,8 @@ class Surroundings:
         return replace(self._own(file), hip=self._among_hip(file))
 
     def _own(self, file: SourceFile) -> Context:
-        """Without the question what is around it, which is answered by this of all files."""
+        """The context of a file without whether HIP is around it, which is found by this of all
+        files."""
         if file.path not in self._known:
             self._known[file.path] = self._asked_alone(file)
         return self._known[file.path]
@@ -153,7 +154,7 @@ class Surroundings:
 
 
 def _reached(start: PurePosixPath, edges: _Edges) -> list[PurePosixPath]:
-    """At any depth, without ``start`` itself."""
+    """The files that ``start`` leads to at any depth, without itself."""
     seen: dict[PurePosixPath, None] = {}
     queue = list(edges.get(start, ()))
     while queue:

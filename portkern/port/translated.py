@@ -72,8 +72,8 @@ class TranslatedFile:
         return tuple(dict.fromkeys(map(_line, hazards)))
 
     def result(self, *, whole: bool) -> FileResult:
-        """With the hazards of its kernels too, at their lines of the original, which is all that
-        there is then; or only with those outside them."""
+        """The file's result, with the hazards of its kernels too, at their lines of the
+        original, which is all that there is then; or only with those outside them."""
         everywhere = (_line(hazard) for seen in self.seen.values() for hazard in seen)
         if whole and self._lines:
             everywhere = (

@@ -146,7 +146,8 @@ def _integer(name: str) -> int:
 
 
 def _strides(names: Sequence[str]) -> dict[str, int]:
-    """From the last of a tensor's: 1, or that of rows where it is of rows by its name."""
+    """The stride of each name, from the last of a tensor's: 1, or that of rows where it is of
+    rows by its name."""
     groups: dict[str, list[str]] = {}
     for name in names:
         head = name.lower().split("stride")[0].strip("_")

@@ -54,7 +54,7 @@ class Inference:
 
 
 def infer(text: str) -> Mapping[str, Inference]:
-    """For each function of the source, by name. Raises SyntaxError."""
+    """The types and constants of each function of the source, by name. Raises SyntaxError."""
     module = python_tree(text)
     functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
     launches = _launches(module)

@@ -196,7 +196,7 @@ def constants_with(
 
 
 def signature_with(types: Inference, config: TritonConfig) -> dict[str, str]:
-    """Without what a configuration makes a constant."""
+    """The types of parameters without those that a configuration makes constants."""
     return {name: kind for name, kind in types.signature.items() if name not in config.values}
 
 

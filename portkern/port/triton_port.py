@@ -18,7 +18,8 @@ from portkern.spec.target import Target
 
 
 def ports(read: Library, request: PortRequest, key: str) -> list[KernelPort]:
-    """Under one key: they are compiled together, in one process in the jail."""
+    """The ports of all Triton kernels under one key: they are compiled together, in one process
+    in the jail."""
     kernels = [kernel for kernel in read.triton if not kernel.helper]
     limit_s = request.timeout_s * 4
     proofs: Mapping[tuple[Place, str], ProofLine] = {}

@@ -79,8 +79,8 @@ def prove(
     *,
     timeout_s: float,
 ) -> dict[tuple[Place, str], ProofLine]:
-    """By a kernel's path and line, and target. Raises WorkerError where this machine cannot
-    contain a worker."""
+    """The proofs of the kernels, by a kernel's path and line, and target. Raises WorkerError
+    where this machine cannot contain a worker."""
     plans: dict[Place, _Planned | str] = {}
     requests: list[_Run] = []
     for kernel in kernels:

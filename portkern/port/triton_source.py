@@ -58,7 +58,8 @@ class TritonKernel:
 
 
 def kernels(text: str, path: PurePosixPath) -> tuple[TritonKernel, ...]:
-    """In their order. Raises SyntaxError, with its line, for what is not Python."""
+    """The Triton kernels of a file, in their order. Raises SyntaxError, with its line, for what
+    is not Python."""
     module = python_tree(text)
     constants = Constants(module)
     jitted = [

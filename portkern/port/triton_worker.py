@@ -26,7 +26,8 @@ _MOST_CRASHES = 50
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """About one kernel, by its file below the library's root, on one target, by its name."""
+    """A request about one kernel, by its file below the library's root, on one target, by its
+    name."""
 
     number: int
     path: str

@@ -170,7 +170,7 @@ def _calls_replaced(text: str, name: str, parameters: list[str], body: str) -> s
 
 
 def filled_in(text: str, given: Mapping[str, str]) -> str:
-    """With names replaced."""
+    """The text with the ``given`` names replaced."""
     return re.sub(r"[A-Za-z_]\w*", lambda word: given.get(word[0], word[0]), text)
 
 

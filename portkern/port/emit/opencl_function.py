@@ -89,7 +89,7 @@ class Functions:
 
 
 def prepared(text: str, bound: Mapping[str, str]) -> str:
-    """Without its template, and with casts as C writes them."""
+    """The function without its template, and with casts as C writes them."""
     code = SourceCode(text)
     first = 0
     if code.text[0] == "template":

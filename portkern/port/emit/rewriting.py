@@ -28,7 +28,7 @@ class Rewriting:
         self._edits[at, at] = self._edits.get((at, at), "") + text
 
     def text(self, node: Node | None) -> str:
-        """As it was read."""
+        """The text of a node as it was read."""
         return self._syntax.text_of(node)
 
     def now(self, node: Node) -> str:
@@ -71,7 +71,7 @@ def walk(node: Node, *types: str, within: bool = True) -> Iterator[Node]:
 
 
 def line_of(node: Node) -> int:
-    """From 0."""
+    """The line of a node, counted from 0."""
     return int(node.start_point.row)
 
 

@@ -110,7 +110,7 @@ def missing_names(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _in_device_code(source: Source, match: re.Match[str]) -> bool:
-    """In a device function or a macro, and called."""
+    """Whether the name is called in a device function or a macro."""
     called = re.compile(r"\s*\(").match(source.code, match.end()) is not None
     start = source.code.rfind("\n", 0, match.start()) + 1
     macro = source.code[start : match.start()].lstrip().startswith("#")

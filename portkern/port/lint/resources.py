@@ -92,7 +92,8 @@ def launch_bounds(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _too_many(at: int, second: int | None, platform: Platform) -> Iterator[Match]:
-    """In HIP: more waves than a SIMD has, or all, which few kernels have the registers for."""
+    """Matches for a HIP kernel that asks for more waves than a SIMD has, or for all, which few
+    kernels have the registers for."""
     if second is not None and second > platform.waves_simd:
         message = (
             f"{second} waves per SIMD are asked for, and there are {platform.waves_simd} "

@@ -119,7 +119,8 @@ def to_yaml(case: Case) -> str:
 
 
 def read_cases(path: Path) -> Mapping[str, Case]:
-    """By kernel: one case, or a list of them. Raises ConfigError with what is wrong in it."""
+    """The cases of a file, which has one or a list of them, by kernel. Raises ConfigError with
+    what is wrong in it."""
     try:
         data = yaml_value(read_text(path))
     except Malformed as error:

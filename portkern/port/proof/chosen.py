@@ -78,7 +78,7 @@ def _with_types(
     *,
     is_guess: bool,
 ) -> list[Chosen]:
-    """With each type that a parameter may be which nothing tells of."""
+    """The choices with each type tried for a parameter whose type nothing tells."""
     types = dict.fromkeys([*_TYPES, *texts.specialised])
     return list(
         dict.fromkeys(

@@ -93,7 +93,8 @@ class Types:
         self._aliases = known
 
     def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Element | None]]:
-        """By buffer: parameter and element; None where it is not known."""
+        """The parameter and the element type of each buffer of a launch; None where the type is
+        not known."""
         kernel = self._kernels.get(launch.name)
         if kernel is None:
             return {}

@@ -37,7 +37,8 @@ def conclude(
     hazards: Sequence[Hazard],
     inputs: str,
 ) -> KernelProof:
-    """Without a command and a counter-example."""
+    """The proof that an examination of a kernel amounts to, without a command and a
+    counter-example."""
     ported, original = subject.ported_text, subject.original_text
     path = ported.path
 

@@ -27,7 +27,8 @@ def of_kernels(
     counts: Mapping[str, bytes],
     compilers: JailedCompilers,
 ) -> Mapping[str, Coverage]:
-    """By kernel; empty where GCC's ``gcov`` is not there or cannot read what came back."""
+    """The coverage of each kernel; empty where GCC's ``gcov`` is not there or cannot read what
+    came back."""
     lines = _counted(source, objects, counts, compilers)
     if not lines:
         return {}

@@ -37,8 +37,8 @@ def is_dispatch(macro: str) -> bool:
 
 
 def types_of(macro: str, arguments: Sequence[str]) -> dict[str, list[str]]:
-    """By the name that the macro gives them. Empty for a macro that is not PyTorch's, and for one
-    some of whose types are not known."""
+    """The types that a macro chooses from, by the name that it gives them. Empty for a macro
+    that is not PyTorch's, and for one some of whose types are not known."""
     if macro == "AT_DISPATCH_INDEX_TYPES":
         return {"index_t": list(_INDEX)}
     match = _NAME.fullmatch(macro)

@@ -32,7 +32,8 @@ class Element:
         return self.ulps > 0
 
     def values(self, content: bytes) -> npt.NDArray[np.float64]:
-        """As float64; a rest that is shorter than an element is left out."""
+        """The values in a content as float64; a rest that is shorter than an element is left
+        out."""
         whole = content[: len(content) // self.size * self.size]
         if self.name == "bfloat16":
             wide = np.frombuffer(whole, np.uint16).astype(np.uint32) << 16

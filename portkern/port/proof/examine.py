@@ -315,7 +315,8 @@ class Examiner:
 
 
 def _enough(launches: Sequence[LaunchRecord]) -> int:
-    """As many as have each kernel that they have, and a part that sanitizers have the time for."""
+    """The number of launches to check: as many as have each kernel that they have, and a part
+    that sanitizers have the time for."""
     firsts = {launch.kernel: number for number, launch in reversed([*enumerate(launches, 1)])}
     return max(*firsts.values(), len(launches) // _PART)
 

@@ -210,7 +210,7 @@ def _unwrapped(text: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """At commas outside parentheses."""
+    """The parts of a text between commas outside parentheses."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

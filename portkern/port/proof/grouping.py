@@ -61,7 +61,7 @@ class Group:
         return left_out if self.is_sliced else ""
 
     def at_home(self, proof: KernelProof) -> KernelProof:
-        """With the places of the whole texts."""
+        """The proof with the places of the whole texts."""
         return replace(
             proof,
             path=Path(self.home(str(proof.path))),

@@ -99,8 +99,8 @@ class KernelProver:
     def _proven(
         self, kernels: Sequence[Kernel], choice: int
     ) -> tuple[dict[str, KernelProof], dict[str, KernelProof]]:
-        """With the instance of that number of each template: what is known of kernels, and of
-        those whose case does not compile."""
+        """The proofs with the instance of that number of each template: those that are known,
+        and those of kernels whose case does not compile."""
         proofs: dict[str, KernelProof] = {}
         trials: dict[str, list[Trial]] = {}
         for kernel in kernels:

@@ -66,7 +66,7 @@ def prove_program(
     command = command_of(ported, target, arguments)
 
     def _of(whole: Subject, kernel: Kernel) -> Subject:
-        """With the files that the kernel stands in."""
+        """The subject with the files that the kernel stands in."""
         texts = [file.file_of(kernel.name) or file.own for file in (originals, ports)]
         return replace(whole, original_text=texts[0], ported_text=texts[1])
 

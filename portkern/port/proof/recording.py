@@ -40,7 +40,7 @@ class LaunchRecord:
 
     @property
     def name(self) -> str:
-        """Without namespaces and template arguments."""
+        """The kernel's name without namespaces and template arguments."""
         return kernel_name(self.kernel)
 
 

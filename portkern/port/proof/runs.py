@@ -147,8 +147,8 @@ class Runs:
         record: bool = True,
         launches: int = 0,
     ) -> Run:
-        """With all checkers in a checked build that is not recorded; its first ``launches``, if
-        that is not 0."""
+        """Runs a program, with all checkers in a checked build that is not recorded; only its
+        first ``launches``, if that is not 0."""
         checked = program.mode == "check" and not record
         notes = program.objects.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})

@@ -291,7 +291,7 @@ class Slices:
 
     @cached_property
     def _mentioned(self) -> Mapping[str, set[str]]:
-        """By the name of a macro, a function or a class."""
+        """The names that each macro, function or class mentions, by its name."""
         mentioned: dict[str, set[str]] = {}
         for file in self._files:
             for definition in file.definitions:
@@ -307,8 +307,8 @@ class Slices:
     def _cut(
         self, file: SliceFile, gone: Collection[str], lines: Collection[int] | None = None
     ) -> str:
-        """Without the definitions of these names, what declares them, and what macros define of
-        the host's: everywhere, or at these lines."""
+        """The file without the definitions of these names, what declares them, and what macros
+        define of the host's: everywhere, or at these lines."""
         cut = [(d.begin, d.end) for d in file.definitions if d.name in gone]
         for d in file.declarations:
             names = self._through_macros(d.names) if d.is_host else d.declares

@@ -111,7 +111,7 @@ def _declared(source: Syntax, node: Node) -> set[str]:
 
 
 def _merged(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """As whole lines, those that touch as one."""
+    """The spans as whole lines, those that touch as one."""
     ends = [match.end() for match in re.finditer(r"\n|\Z", text)]
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(spans):

@@ -135,6 +135,6 @@ def _finding(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """On one line, without folders of this machine."""
+    """The text on one line, without folders of this machine."""
     line = _FOLDER.sub("", " ".join(text.split()))
     return line if len(line) <= _MOST_FINDING else f"{line[:_MOST_FINDING]}…"

@@ -74,8 +74,8 @@ class Translation:
 
 
 def language(text: str, context: Context = NOTHING_AROUND) -> Language:
-    """By the headers and names of the runtimes in it, but for those that are the library's own. A
-    text that asks which vendor's compiler reads it is of both."""
+    """The language of a text, by the headers and names of the runtimes in it, but for those that
+    are the library's own. A text that asks which vendor's compiler reads it is of both."""
     draft = Draft(SourceCode(text), "")
     hip, cuda = is_ported(draft, table(), context), names_cuda(draft, table(), context)
     if hip == cuda or asks_for_vendor(draft):

@@ -62,7 +62,7 @@ def _chains(code: SourceCode) -> Iterator[tuple[int, list[int]]]:
 
 
 def _component(code: SourceCode, i: int) -> int:
-    """Behind a name and its template arguments."""
+    """The token behind a name and its template arguments."""
     if code.text[i + 1] == "<":
         close = code.close_angle(i + 1, len(code.text))
         if close > 0 and code.text[close + 1] in ("::", "(", "{", ">", ",", ")", ";", "&", "*"):

@@ -55,12 +55,13 @@ class Draft:
             self._replaced[first] = _Edit(last, text)
 
     def insert_before(self, i: int, text: str) -> None:
-        """Within what was inserted there before: constructs are translated from the outside in."""
+        """Inserts text before a token, within what was inserted there before: constructs are
+        translated from the outside in."""
         if i not in self.for_amd:
             self._before[i] = self._before.get(i, "") + text
 
     def insert_after(self, i: int, text: str) -> None:
-        """Within what was inserted there before."""
+        """Inserts text after a token, within what was inserted there before."""
         if i not in self.for_amd:
             self._after[i] = text + self._after.get(i, "")
 

@@ -229,7 +229,8 @@ class _Block:
         return self._computed(name, type_, form, operands)
 
     def _computed(self, name: str, type_: _Type, form: _Form, operands: Sequence[str]) -> str:
-        """In unsigned arithmetic, which wraps, but for what a sign changes."""
+        """The statement for an integer instruction, in unsigned arithmetic, which wraps, but for
+        what a sign changes."""
         plain = _Type("u", type_.bits)
         read = [plain if form.wraps else type_] * form.count
         if name in ("shl", "shr"):
@@ -358,7 +359,8 @@ class _Form:
 
 
 def _shifted(given: Sequence[str], type_: _Type) -> str:
-    """By more than there are bits: nothing is left, but for a sign."""
+    """The expression of a shift to the right: by more than there are bits, nothing is left but
+    the sign."""
     a, n = given
     most = type_.bits - 1
     if type_.kind == "s":

@@ -74,7 +74,8 @@ def _merged(old: Sequence[str], new: Sequence[str], names: Mapping[str, str]) ->
 
 
 def _differing(old: Sequence[str], new: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
-    """In pieces between conditions, which are the translation's, made to hold in both."""
+    """The lines for both vendors, in pieces between conditions, which are the translation's,
+    made to hold in both."""
     before = _pieces(old)
     after = _pieces(new)
     for n, (condition, lines) in enumerate(after):
@@ -120,7 +121,7 @@ def _for_both(line: str, names: Mapping[str, str]) -> str:
 
 
 def _with_include(lines: Sequence[str], include: str) -> list[str]:
-    """After what HIP includes first, which the file has by then."""
+    """The lines with the include after what HIP includes first, which the file has by then."""
     at = next((n for n, line in enumerate(lines) if "#include <hip/" in line), None)
     if at is None:
         return [include, *lines]
