@@ -54,7 +54,8 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
 
 @lru_cache
 def backends_digest() -> str:
-    """Of how the backends build, harnesses and headers included; a kernel's source has its own."""
+    """A digest of how the backends build, harnesses and headers included; a kernel's source has
+    its own."""
     digest = hashlib.sha256()
     for folder in import_module("portkern.backends").__path__:
         for path in sorted(Path(folder).rglob("*")):

@@ -1,4 +1,4 @@
-"""Who did the work of a call: a worker's trace, held against the kernel and the policy.
+"""Attribution of the work of a call: a worker's trace, held against the kernel and the policy.
 
 It speaks where there is something to see: the framework's operators and the host libraries that
 can be asked to speak up on every venue, kernels on GPUs and in the SIMT executor. Native code of a
@@ -37,8 +37,8 @@ class Proof:
 
 @dataclass(frozen=True)
 class AttributedKernel:
-    """Whose call it was: ``gpu`` says that kernels must have been launched, on the hardware or in
-    an executor, which is ``untimed``."""
+    """A kernel whose calls are attributed: ``gpu`` says that kernels must have been launched, on
+    the hardware or in an executor, which is ``untimed``."""
 
     candidate: Candidate
     resources: tuple[Resources, ...]

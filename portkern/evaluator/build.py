@@ -174,7 +174,8 @@ def tool_was_killed(detail: str, log: str) -> bool:
 
 
 def _killed(outcome: object) -> bool:
-    """By whom it cannot be told, so no toolchain has rejected anything."""
+    """Whether a worker was killed for another reason than its memory: nobody can tell by whom,
+    so no toolchain has rejected anything."""
     return isinstance(outcome, Died) and outcome.status == -SIGKILL and outcome.cause != "memory"
 
 

@@ -37,7 +37,8 @@ class AtRest:
 
     @contextmanager
     def watched(self, begun: bool) -> Iterator[None]:
-        """What is done in here is somebody else's, if ``begun``."""
+        """Watches the processes while the body runs, in which only somebody else has work to do;
+        does nothing unless ``begun``."""
         if not begun:
             yield
             return
@@ -49,7 +50,7 @@ class AtRest:
             self._busy[key] += ran_s - before[key] >= BUSY * watched_s
 
     def disturbing(self) -> list[int]:
-        """Those that were at work in most watches."""
+        """The owners of the processes that were at work in most watches."""
         return [key for key, busy in self._busy.items() if busy > MOSTLY * self._watches]
 
     def _ran_s(self) -> Mapping[int, float]:
@@ -59,7 +60,8 @@ class AtRest:
 def processes_at_work(
     pids: Collection[int], meanwhile: Callable[[], None] = lambda: None
 ) -> set[int]:
-    """Those that work, or their children do, in every watch; ``meanwhile`` is done in the first."""
+    """The processes that work in every watch, by themselves or by their children; ``meanwhile``
+    is done in the first."""
     left = set(pids)
     for number, (settle_s, watch_s) in enumerate(WATCHES):
         time.sleep(settle_s if left else 0.0)

@@ -1,4 +1,4 @@
-"""What a worker says of its time, held against what is seen from outside its process: the
+"""Checks of the times that a worker reports, against what is seen from outside its process: the
 evaluator's clock, and the processor time that the system's scheduler counts.
 
 A busy machine delays everything; a round in which threads waited for a processor is no evidence.
@@ -43,10 +43,11 @@ LEAST_EVIDENCE = 3
 
 @dataclass
 class TimedRound:
-    """What one runner did in one round. ``wall_s`` is from asking for the calls to the answer,
-    ``stage_s`` for making their tensors, in which its process ran for ``staging_ran_s``. While they
-    were timed, one of its threads ran for ``busiest_s``, the others ran or stood ready for
-    ``beside_s``, and all and the evaluator's stood ready without a processor for ``waited_s``."""
+    """The calls of one runner in one round, as the worker and the evaluator timed them.
+    ``wall_s`` is from asking for the calls to the answer, ``stage_s`` for making their tensors,
+    in which its process ran for ``staging_ran_s``. While they were timed, one of its threads ran
+    for ``busiest_s``, the others ran or stood ready for ``beside_s``, and all and the
+    evaluator's stood ready without a processor for ``waited_s``."""
 
     samples: list[float]
     wall_s: float
@@ -58,7 +59,7 @@ class TimedRound:
 
     @property
     def stage_us(self) -> float:
-        """Of one call's tensors."""
+        """The microseconds that it took to make one call's tensors."""
         return self.stage_s * 1e6 / (len(self.samples) + 1)
 
     @property
@@ -67,7 +68,8 @@ class TimedRound:
 
     @property
     def call_us(self) -> float:
-        """Of one call, with its share of what timing takes, by the evaluator's clock."""
+        """The microseconds of one call by the evaluator's clock, with its share of what timing
+        takes."""
         return self.wall_s * 1e6 / (len(self.samples) + 1)
 
     @property
@@ -90,10 +92,10 @@ class TimedRound:
         return (self.busiest_s - CALL_S * calls - MESSAGE_S) / (calls * median_s)
 
     def unpaid_s(self, usual_s: float, strain: float) -> float:
-        """What its only busy thread ran for beyond all calls at their median, of which the first
-        may take twice as long, and beyond what timing takes by itself: processor time is no longer
-        because others wait, but for the ``strain`` that the baseline is under too. Several threads
-        wait for each other, and spin."""
+        """The seconds that its only busy thread ran for beyond all calls at their median, of
+        which the first may take twice as long, and beyond what timing takes by itself: waiting
+        for others does not add to processor time, except for the ``strain`` that the baseline is
+        under too. 0 where several threads are busy: they wait for each other, and spin."""
         if self.beside_s > ALONE * self.busiest_s:
             return 0.0
         median_s = statistics.median(self.samples) / 1e6
@@ -103,7 +105,7 @@ class TimedRound:
 
     @property
     def allowed_s(self) -> float:
-        """What may be hidden."""
+        """The seconds that may stay hidden without a suspicion."""
         return HIDDEN * self.reported_s + JITTER_S * min(1.0, self.reported_s / LONG_S)
 
     def some(self, count: int, chosen: random.Random) -> list[int]:
@@ -114,8 +116,8 @@ class TimedRound:
         return sorted({chosen.choice(order if i else faster) for i in range(count)})
 
     def hidden_s(self, usual_s: float = 0.0) -> float:
-        """What the evaluator saw and the worker did not speak of, beyond what timing takes by
-        itself and the call that warms up."""
+        """The seconds that the evaluator saw and the worker did not report, beyond what timing
+        takes by itself and the call that warms up."""
         return self.wall_s - self.reported_s * (1 + 1 / len(self.samples)) - usual_s
 
     def hides(self, usual_s: float = 0.0) -> bool:
@@ -124,10 +126,11 @@ class TimedRound:
 
 @dataclass(frozen=True)
 class Usual:
-    """What the trusted baseline does in its rounds: seconds that timing takes by itself, and
-    whether its rounds are uneven too. Processor seconds of its busiest thread for timing alone, and
-    for the tensors of one call, where the kernel is timed as the baseline is and on the processors
-    that are counted; else None. ``strain`` is that of all but few of its rounds, and 1 at least."""
+    """The usual figures of the trusted baseline's rounds: seconds that timing takes by itself,
+    and whether its rounds are uneven too. ``ran_s`` and ``staging_ran_s`` are processor seconds
+    of its busiest thread for timing alone, and for the tensors of one call, where the kernel is
+    timed as the baseline is and on the processors that are counted; else None. ``strain`` is
+    that of all but few of its rounds, and 1 at least."""
 
     hidden_s: float
     uneven: bool
@@ -159,7 +162,7 @@ class Usual:
 
 
 def _of_most(values: Sequence[float]) -> float:
-    """What all but few are no more than; 0 of none."""
+    """The value that all but few do not exceed; 0 where there are none."""
     return sorted(values)[int(MOSTLY * len(values))] if values else 0.0
 
 
@@ -222,8 +225,9 @@ def mostly_uneven(laps: Sequence[TimedRound]) -> bool:
 
 
 def suspicion(laps: Sequence[TimedRound], usual: Usual) -> Suspicion | None:
-    """What speaks against the times of these rounds; None when nothing does. Of rounds that a busy
-    machine may have made look worse, those without it count, and of these the most honest."""
+    """The suspicion against the times of these rounds; None when nothing speaks against them. Of
+    rounds that a busy machine may have made look worse, those without it count, and of these the
+    most honest."""
     return _unpaid(laps, usual) or _staging(laps, usual) or _delayed(evidence(laps) or laps, usual)
 
 

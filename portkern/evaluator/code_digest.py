@@ -20,7 +20,7 @@ SHARED_BY_OPS = "ops/_*.py"
 
 @lru_cache
 def evaluator_digest() -> str:
-    """Of the text of all that decides a verdict, as it is when first asked for."""
+    """A digest of the text of all modules that decide a verdict, as it is when first asked for."""
     return digest_of(Path(portkern.__file__).parent)
 
 

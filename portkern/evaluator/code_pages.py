@@ -28,8 +28,8 @@ _FAULTS = (signal.SIGSEGV, signal.SIGBUS)
 
 @dataclass(frozen=True)
 class Code:
-    """Of one file, as a process has it mapped: whether a page of it is the process's own, and how
-    many bytes of it are there."""
+    """The code of one file, as a process has it mapped: whether a page of it is the process's
+    own, and how many bytes of it are there."""
 
     own: bool
     size: int

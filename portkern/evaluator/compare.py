@@ -116,7 +116,7 @@ _NONFINITE = "NaN or infinity where the reference has none, or the other way rou
 
 @dataclass
 class _Sums:
-    """What is known of an output's errors after some of its blocks."""
+    """The sums and extremes of an output's errors over the blocks compared so far."""
 
     count: int = 0
     off: int = 0
@@ -198,7 +198,7 @@ def repeated(
     case: Case,
     precision: Precision = "strict",
 ) -> Repetition:
-    """Of outputs that both passed :func:`compare`."""
+    """A comparison of two calls' outputs, both of which passed :func:`compare`."""
     tight = _repeated(first, second, case.budgets, precision, integers=False)
     if not tight.problem or case.derived is None or case.derived.source.problem:
         return tight

@@ -35,7 +35,7 @@ LATER_S, LOOKS = 2.0, 4
 
 @dataclass(frozen=True)
 class Correctness:
-    """Of the kernels that these workers have, by index."""
+    """Checks whether the kernels of these workers, by index, are right."""
 
     op: Op
     dtype: str
@@ -52,8 +52,9 @@ class Correctness:
     def alone_if_short(
         self, index: int, result: Result, workload: Workload, case: reference.Case
     ) -> Result:
-        """Who failed for want of processes or memory is asked again while nobody else is; where the
-        machine is short of them even so, it is no verdict on the kernel."""
+        """The result; a kernel which failed for want of processes or memory is asked again while
+        no other is, and where the machine is short of them even so, this is not a verdict on the
+        kernel."""
         if result.verdict not in (Verdict.CRASHED, Verdict.TIMED_OUT):
             return result
         ended = result.verdict is Verdict.TIMED_OUT or "SIGKILL" in result.detail
@@ -103,8 +104,9 @@ class Correctness:
     def _evaluate_later(
         self, opened: Opened, right: Result, workload: Workload, case: reference.Case
     ) -> Result | None:
-        """What became of calls that an emulator is asked for beyond two, which nobody times: at a
-        few of them, chosen by chance, and the last. None where they were right as well."""
+        """The failure of one of the calls that an emulator is asked for beyond two, which nobody
+        times: a few of them, chosen by chance, and the last are looked at. None where they were
+        right as well."""
         call_s = max(right.seconds["run"] - right.seconds["first"], 1e-4)
         calls = min(opened.later, int(LATER_S / call_s))
         looks = sorted({*random.SystemRandom().sample(range(calls), min(LOOKS, calls)), calls - 1})

@@ -21,7 +21,7 @@ _SIZE = 4096
 
 
 class Devices:
-    """What is known of the devices in one run, by their names in torch; thread-safe."""
+    """The problems of devices that are known in one run, by their names in torch; thread-safe."""
 
     def __init__(self) -> None:
         self._problems: dict[str, str] = {}
@@ -49,7 +49,8 @@ class Devices:
 
 
 def device_fault(device: str, *, timeout_s: float = TIMEOUT_S) -> str:
-    """What goes wrong in a small known computation by a fresh worker; '' when nothing does."""
+    """The fault that a fresh worker meets in a small known computation on the device; '' when
+    there is none."""
     try:
         with Session(("torch",), {}, device=device != "cpu") as session:
             known = protocol.Reference(_KNOWN, device, compiled=False)

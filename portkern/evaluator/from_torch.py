@@ -230,9 +230,9 @@ def derive(
 
 
 def exact(op: Op, workload: Workload) -> tuple[torch.Tensor, ...]:
-    """What the imported reference of ``op`` gives for inputs drawn for ``workload``, in float64 as
-    the right answer is made. Raises ConfigError where it gives nothing, or other sizes than the
-    signature says, and ReferenceFailed where there are no inputs."""
+    """The outputs of the imported reference of ``op`` for inputs drawn for ``workload``, in
+    float64 as the right answer is made. Raises ConfigError where it gives nothing, or other
+    sizes than the signature says, and ReferenceFailed where there are no inputs."""
     return _Try(op.name, op, workload).outputs("float64")
 
 
@@ -318,7 +318,8 @@ def _within_unit(
 
 
 def _dtypes(file: OperatorFile, op: Op, workload: Workload, dtype: str) -> list[str]:
-    """Of the outputs in this cell; none where it does not work."""
+    """The dtypes of the outputs in this cell; an empty list where the operator does not work in
+    it."""
     try:
         outputs = _Try(file.name, op, workload).outputs(dtype)
     except ConfigError:
@@ -339,7 +340,8 @@ class _Try:
     workload: Workload
 
     def outputs(self, dtype: str) -> tuple[torch.Tensor, ...]:
-        """Of normal inputs, as the signature says them. Raises ConfigError."""
+        """The outputs for normal inputs, of the sizes that the signature says. Raises
+        ConfigError."""
         cell = dtype if dtype != "float64" else self.op.dtypes[0]
         given = inputs.draw(self.op, self.workload, cell, inputs.BASE)
         if dtype == "float64":

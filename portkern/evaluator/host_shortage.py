@@ -32,7 +32,8 @@ def is_said(text: str) -> bool:
 
 
 def seen() -> str:
-    """What the machine is short of now; '' when a process can be started and memory is left."""
+    """The shortage that the machine is in now; '' when a process can be started and memory is
+    left."""
     memory = psutil.virtual_memory()
     if memory.available < LEAST * memory.total:
         return f"the machine has {memory.available >> 20} MiB of memory left"
@@ -47,7 +48,8 @@ def seen() -> str:
 
 
 def _tasks() -> list[tuple[int, int, str]]:
-    """What is counted against limits: of the whole system, and of the cgroup that this runs in."""
+    """Counts of tasks, each with its limit and its name: of the whole system, and of the cgroup
+    that this runs in."""
     counted = []
     with suppress(OSError, ValueError, IndexError):
         now = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])

@@ -1,4 +1,5 @@
-"""What timing takes by itself: how long workers need for rounds of calls that do nothing."""
+"""The time that timing takes by itself: how long workers need for rounds of calls that do
+nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class IdleTime:
         return self._usual(hidden_s, self.latest_s)
 
     def _usual(self, hidden_s: float, idle_s: Mapping[int | str, float]) -> float:
-        """Who is timed in a way of its own is believed within bounds."""
+        """The seconds that timing takes by itself: a kernel which is timed in a way of its own
+        is believed within bounds."""
         usual_s = max(hidden_s, idle_s[self.trusted] + self.write_back_s)
         own_s = idle_s.get(self.key, 0.0)
         return max(usual_s, min(own_s, OWN_IDLE * usual_s))

@@ -31,7 +31,8 @@ RUN_S, DERIVE_S = 300.0, 900.0
 
 
 class ReferenceWorker:
-    """Of one reference; opened when it is first asked, and again when it has ended. Thread-safe."""
+    """The worker of one reference; opened when it is first asked, and again when it has ended.
+    Thread-safe."""
 
     def __init__(self, reference: ImportedReference) -> None:
         self.reference = reference

@@ -1,5 +1,5 @@
-"""What a kernel is called with while it is evaluated: fresh values from a secret seed, drawn from
-distributions that each break another kind of shortcut.
+"""Inputs for a kernel that is evaluated: fresh values from a secret seed, drawn from distributions
+that each break another kind of shortcut.
 
 All tensors are contiguous, row-major: native kernels receive raw pointers and no strides, and the
 others are held to the same.
@@ -85,7 +85,7 @@ def _one_hot(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generat
 def _constant(
     shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
 ) -> torch.Tensor:
-    """Of five bits, so that sums and products of it are exact in float32."""
+    """A tensor of one value of five bits, so that sums and products of it are exact in float32."""
     import torch
 
     value = int(torch.randint(1, 32, (), generator=generator)) * 0.125

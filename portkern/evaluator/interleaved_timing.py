@@ -250,8 +250,8 @@ class InterleavedTiming:
     def _hand_out(
         self, bases: Sequence[Sequence[torch.Tensor]], key: Key, session: Session
     ) -> None:
-        """What the tensors of all calls are made from, and what outputs are poisoned with; or
-        memory for those of all calls of a round."""
+        """Hands a worker what the tensors of all calls are made from, and what outputs are
+        poisoned with; or sets up memory for the tensors of all calls of a round."""
         if key in self.on_host:
             most = max(1, min(max(self.plan.most, LONG_CALLS), self.plan.room(self._call_bytes())))
             self._memory[key] = RoundMemory(self.op, self.workload, self.dtype, session, most)
@@ -409,8 +409,9 @@ class InterleavedTiming:
     def _with_own_way(
         self, usual: Usual, key: int, runners: Mapping[Key, Session], trusted: str, calls: int
     ) -> Usual:
-        """Who is timed in another way than the baseline may take what his way takes, within
-        bounds; else all of it would have to be confirmed in long rounds."""
+        """The usual figures for a kernel which is timed in another way than the baseline: it may
+        take what its way takes, within bounds; else all of it would have to be confirmed in long
+        rounds."""
         idle = IdleTime(runners, key, trusted, calls, self.methods, self.limit_s)
         if not idle.own_way:
             return usual
@@ -427,7 +428,8 @@ class InterleavedTiming:
         return None
 
     def _calls_of_a_long_round(self, laps: Sequence[TimedRound]) -> int:
-        """In which messages take little beside the calls; no fewer than there were."""
+        """The number of calls in a round so long that messages take little beside the calls; no
+        fewer than there were."""
         median_s = statistics.median(s for lap in laps for s in lap.samples) / 1e6
         room = self.plan.room(self._call_bytes())
         wanted = min(LONG_CALLS, room, int(LONG_S / max(median_s, 1e-9)) + 1)
