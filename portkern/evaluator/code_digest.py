@@ -1,4 +1,4 @@
-"""What portkern's own code adds to the question of whether a result may be reused.
+"""A digest of portkern's own code, on which it depends too whether a result may be reused.
 
 An edited threshold, rule or header may decide otherwise, though the version stays as it is.
 """

@@ -138,8 +138,8 @@ class JailedCompilers:
         links: Sequence[Path] = (),
         made: Sequence[str] = (),
     ) -> str:
-        """What a tool prints. It is started in an empty folder that has ``links`` to files in view,
-        from which what it ``made`` is written to ``workdir``."""
+        """Runs a tool and returns what it prints. It is started in an empty folder that has
+        ``links`` to files in view, from which what it ``made`` is written to ``workdir``."""
         asked = RunTool(tuple(argv), tuple(links), tuple(made), timeout_s)
         with self._asked(asked, (), (), timeout_s) as (done, session):
             _write(done, session, workdir)
@@ -186,7 +186,8 @@ class JailedCompilers:
 
 
 def _prepared(view: SourceView, files: Sequence[Path], options: CompileOptions) -> Path:
-    """What all programs share is made outside, of portkern's own text; its folder."""
+    """The folder of what all programs share, which is made outside the jail, of portkern's own
+    text."""
     box = runtime_library.ready()
     language = options.language or language_of(*files)
     read = dict.fromkeys([*files, *view.reached(files, options.search)])

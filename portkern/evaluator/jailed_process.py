@@ -79,7 +79,7 @@ class JailedProcesses:
         raise WorkerError(f"The program could not be run in the jail: {said}")
 
     def _files(self, worker: Session, reply: Executed) -> Mapping[str, bytes]:
-        """Those that are there as the worker says."""
+        """The files that the worker left, as far as they are there as it says."""
         files, offset = {}, 0
         for name, size in reply.files:
             content = worker.memory.bytes(size, offset)

@@ -67,7 +67,7 @@ class LongRounds:
 
     @property
     def accused(self) -> Suspicion | None:
-        """What speaks against it beyond doubt."""
+        """The suspicion against the kernel that is beyond doubt, if there is one."""
         for suspected, explained in ((self.hiding, self.explained), (self.odd, self.late)):
             enough = len(evidence(self._all)) >= LEAST_EVIDENCE and not explained
             if suspected is not None and (suspected.certain or enough):
@@ -91,8 +91,9 @@ class LongRounds:
         return [*(self.short if self._alike_in_length else ()), *self.mine]
 
     def _at_odds(self, usual: Usual, slack_us: float) -> Suspicion | None:
-        """Who hid something in short rounds may have been honest in these. What the baseline takes
-        longer in them is no evidence: tensors of few calls may be in a cache, those of many not."""
+        """The suspicion that long rounds contradict the short ones: a kernel which hid something
+        in short rounds may have been honest in these. That the baseline takes longer in them is
+        not evidence: tensors of few calls may be in a cache, those of many not."""
         before = min(
             statistics.median(sample for lap in laps for sample in lap.samples)
             for laps in (self.before, self.few)

@@ -153,7 +153,8 @@ def _of_sheet(sheet: Sheet, op: Op) -> dict[str, object]:
 
 
 def _of_op(op: Op) -> dict[str, object]:
-    """Of a Definition: its sizes vary as it says, and its own are those of its workloads."""
+    """The fields of a row that follow from an operator; sizes of a Definition vary as it says,
+    and its own are those of its workloads."""
     return {
         "operator": op.name,
         "traced": "all sizes" if op.signature.axes else "no size",

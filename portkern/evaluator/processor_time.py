@@ -34,7 +34,7 @@ class ProcessorTime:
 
     @property
     def busiest_s(self) -> float:
-        """Of the thread that ran longest: what all of them did took no less."""
+        """The seconds of the thread that ran longest: what all of them did took no less."""
         return max((ran for ran, _ in self.threads.values()), default=0.0)
 
     @property
@@ -46,7 +46,7 @@ class ProcessorTime:
 
 
 def of_family(pid: int) -> ProcessorTime:
-    """Of a process and its descendants; what has ended counts nothing."""
+    """The processor time of a process and its descendants; those that have ended count nothing."""
     ran_s = 0.0
     threads: dict[int, tuple[float, float]] = {}
     for member in family(pid):
@@ -62,7 +62,7 @@ def of_family(pid: int) -> ProcessorTime:
 
 
 def ran_s(pid: int) -> float:
-    """Of a process and its descendants, without a look at their threads."""
+    """The seconds that a process and its descendants ran, without a look at their threads."""
     total = 0.0
     for member in family(pid):
         with suppress(OSError):  # it has ended
@@ -76,7 +76,7 @@ def _of_process_s(pid: int) -> float:
 
 
 def own_wait_s() -> float:
-    """Of the thread that asks."""
+    """The seconds that the calling thread has waited for a processor."""
     return (_ran_and_waited_s("/proc/thread-self/schedstat") or (0.0, 0.0))[1]
 
 
@@ -92,7 +92,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def thread_states(pid: int) -> Iterator[str]:
-    """Of each thread, a letter: R for one that runs, or would if it had a processor."""
+    """The state of each thread as a letter: R for one that runs, or would if it had a processor."""
     for number in _threads(pid):
         with suppress(OSError, IndexError):  # it has ended
             # "12 (a name) R 1 …"

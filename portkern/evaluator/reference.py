@@ -1,4 +1,4 @@
-"""What is right, known to the evaluator alone: fresh inputs with their answers, and by how much
+"""The right answers, known to the evaluator alone: fresh inputs with their answers, and by how much
 each element of a kernel's outputs may differ from them.
 
 The reference runs at float64; a kernel may err as much as the framework's own kernel at that
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def tolerance(self) -> Tolerance:
-        """By which rule :attr:`budgets` are made."""
+        """The rule by which :attr:`budgets` are made."""
         return "declared" if self.chain else "tight"
 
     @cached_property
@@ -82,14 +82,15 @@ class Case:
 
     @cached_property
     def budgets(self) -> tuple[ErrorBudget | None, ...]:
-        """What each output may err by; None for an output of integers, which must be equal."""
+        """The error that each output may have; None for an output of integers, which must be
+        equal."""
         chain = self.chain or (None,) * len(self.exact)
         return alone(lambda: tuple(map(_budget, self.exact, self.own, chain)))
 
     @cached_property
     def derived(self) -> Derived | None:
-        """What is granted where the outputs are not within :attr:`budgets`. Takes many times as
-        long as the reference."""
+        """The error that is granted where the outputs are not within :attr:`budgets`. It takes
+        many times as long to compute as the reference."""
         derivation = self.derivation
         return None if derivation is None else alone(lambda: _derived(derivation))
 
@@ -114,7 +115,7 @@ class ReferenceOutput:
 
     @cached_property
     def _whole(self) -> list[bool]:
-        """Of each block, whether all of it is finite."""
+        """Whether all of a block is finite, for each block."""
         size = self._block
         return [
             all_finite(self.exact[start : start + size].to(self.own.dtype))
@@ -218,7 +219,7 @@ def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[torch
 
 
 def on_host(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Those that are there as they are, copies of others."""
+    """The tensors on the host: those that are there as they are, copies of others."""
     return tuple(copied(tensor, "cpu") if tensor.is_cuda else tensor for tensor in tensors)
 
 
@@ -234,7 +235,7 @@ def _chain(
     *,
     repeats: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """What one chain of float32 additions may cost each element."""
+    """The error that one chain of float32 additions may cause in each element."""
     terms = op.terms(workload.dims) if op.terms is not None else 1
     if terms <= 1:
         return ()
@@ -319,7 +320,8 @@ def _derived(derivation: Derivation | imported.ImportedDerivation) -> Derived:
 def allowance(
     block: ReferenceBlock, budget: ErrorBudget, scale: torch.Tensor, precision: Precision
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each element: what rounding may cost, and what the framework's own errors grant."""
+    """The error allowed for each element: what rounding may cost, and what the framework's own
+    errors grant."""
     kind = budget.answer.dtype
     roundoff = ROUNDOFFS[kind] * max(ROUNDOFF[kind], _POLICY_ROUNDOFF[precision])
     slack = (scale * roundoff).add_(LEAST[kind])

@@ -1,4 +1,4 @@
-"""What is known of a kernel once it is evaluated, and what a later call adds to it."""
+"""The result of a kernel's evaluation, and what a later call adds to it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def untimed(result: Result) -> Result:
 
 
 def with_timed(result: Result, now: compare.Comparison | None) -> Result:
-    """By which rule the outputs of timed calls were compared; their errors are not recorded."""
+    """The result with the rule by which the outputs of timed calls were compared; their errors
+    are not recorded."""
     if now is None or result.errors is None:
         return result
     errors = result.errors.model_copy(update={"tolerance": _widest(result.errors, now)})

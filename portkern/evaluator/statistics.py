@@ -79,8 +79,8 @@ def observations(laps: Sequence[Sequence[float]]) -> list[float]:
 
 
 def noise(laps: Sequence[Sequence[float]]) -> float | None:
-    """What one thing timed twice differs by: the medians of the even and of the odd rounds, as the
-    larger over the smaller less one. None with one round."""
+    """The difference of one thing timed twice: the medians of the even and of the odd rounds, as
+    the larger over the smaller less one. None with one round."""
     if len(laps) < 2:
         return None
     even, odd = (np.median([sample for lap in laps[i::2] for sample in lap]) for i in (0, 1))
@@ -146,9 +146,9 @@ def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:
 
 
 def _resampled_medians(values: FloatArray, chance: np.random.Generator) -> FloatArray:
-    """Of ``RESAMPLES`` bootstrap samples of two values or more, without drawing these: the ranks
-    of a sample's two middle elements are uniform order statistics, whose distribution is known
-    (David and Nagaraja, Order Statistics, 2.5)."""
+    """The medians of ``RESAMPLES`` bootstrap samples of two values or more, without drawing
+    these: the ranks of a sample's two middle elements are uniform order statistics, whose
+    distribution is known (David and Nagaraja, Order Statistics, 2.5)."""
     n, middle = len(values), (len(values) + 1) // 2
     lower = chance.beta(middle, n - middle + 1, RESAMPLES)
     upper = lower if n % 2 else lower + (1 - lower) * chance.beta(1, n - middle, RESAMPLES)
@@ -173,8 +173,8 @@ def roofline(
 
 
 def write_back_us(target: Target, written_bytes: int) -> float:
-    """What a call leaves in a GPU's last-level cache, for whoever flushes that to write to memory;
-    0 where it is not known."""
+    """The microseconds that it takes to write to memory what a call leaves in a GPU's last-level
+    cache, for whoever flushes that; 0 where it is not known."""
     memory = target.peaks.get("memory")
     if memory is None or not target.is_gpu:
         return 0.0

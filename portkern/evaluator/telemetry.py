@@ -1,4 +1,4 @@
-"""What a device tells of itself while it is timed: clocks, temperature, power, and what slows it.
+"""The state that a device reports while it is timed: clocks, temperature, power, and what slows it.
 
 The evaluator asks, never the worker: NVML for NVIDIA, the kernel's sysfs for AMD, psutil for CPUs.
 What a driver does not tell is left out.

@@ -36,7 +36,7 @@ class OutputReader(Protocol):
     def at(
         self, calls: Sequence[int], places: Sequence[Sequence[int]]
     ) -> list[torch.Tensor] | Lost:
-        """Of each output, a row for each call with what it holds at these places."""
+        """A tensor for each output, with a row for each call of what it holds at these places."""
         ...
 
 
@@ -125,7 +125,7 @@ class ReturnedTensors:
 
 @dataclass(frozen=True)
 class AskedWorker:
-    """What a worker says that outputs are, where the evaluator does not see its device's memory."""
+    """Reads outputs by asking the worker, where the evaluator does not see its device's memory."""
 
     session: Session
     forms: Sequence[Slot]

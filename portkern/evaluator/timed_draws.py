@@ -1,5 +1,5 @@
-"""What timed calls are given: inputs drawn anew for each, or, where that cannot be, other values of
-the same ones.
+"""Inputs of timed calls: drawn anew for each, or, where that cannot be, other values of the same
+ones.
 
 Values follow from a seed, a tensor and a call's number alone, so that those of a call whose output
 is looked at can be made once more. Inputs that an operator's own file makes are drawn by it.
@@ -27,10 +27,10 @@ DRAWING_S, FEWEST = 0.25, 9
 
 @dataclass(frozen=True)
 class TimedInputs:
-    """What the inputs of a round's calls are made from: seeds, a base by its number, and whether
-    its values go to other places; ``structured``: whether they stay what they are to one
-    another, see :func:`portkern.worker.timed_inputs.inputs`. ``fresh``: each call's are drawn, not
-    made from a base."""
+    """The origin of a round's inputs: seeds, a base by its number, and whether its values go to
+    other places; ``structured``: whether they stay what they are to one another, see
+    :func:`portkern.worker.timed_inputs.inputs`. ``fresh``: the inputs of each call are drawn,
+    not made from a base."""
 
     seeds: tuple[int, ...]
     base: int = 0
@@ -53,14 +53,14 @@ class TimedInputs:
         return cls((chosen.getrandbits(62),), structured=structured, fresh=True)
 
     def near(self, chosen: random.Random) -> TimedInputs:
-        """Those values but for a few elements."""
+        """The same values but for a few elements."""
         return replace(self, seeds=(*self.seeds, chosen.getrandbits(62)))
 
 
 @dataclass
 class TimedDraws:
-    """Of one workload. ``bases`` are distributions and inputs: those of calls that are not fresh,
-    and what tensors that a workload comes with are made from."""
+    """Draws the inputs of one workload's timed calls. ``bases`` are distributions and inputs:
+    those of calls that are not fresh, and what tensors that a workload comes with are made from."""
 
     op: Op
     workload: Workload
@@ -80,9 +80,9 @@ class TimedDraws:
         return bool(self.bases) and self.bases[0][0] == inputs.BASE and not stored
 
     def of_round(self, made: TimedInputs, calls: int) -> list[torch.Tensor]:
-        """Of each input a block with a row for the call that warms up, and one for each of so many
-        calls at least. Those that are drawn are made once for all who are timed in a round, with
-        rows for whoever has most calls: he is to be asked for first."""
+        """A block for each input, with a row for the call that warms up, and one for each of so
+        many calls at least. Blocks that are drawn are made once for all kernels which are timed
+        in a round, with rows for the one with most calls, which is to be asked for first."""
         if not made.fresh or len(made.seeds) > 1:
             return self._made(made, calls + 1)
         if self._round is None or self._round[0] != made:
@@ -98,7 +98,7 @@ class TimedDraws:
                 self._kept[made, call] = self._of_file[made, call]
 
     def of_call(self, made: TimedInputs, call: int) -> list[torch.Tensor]:
-        """Of one that was kept, made once more."""
+        """The inputs of one call that was kept, made once more."""
         shapes = [spec.sizes(self.workload.dims) for spec in self.op.signature.inputs]
         if not made.fresh:
             _, base = self.bases[made.base]
@@ -183,7 +183,8 @@ class TimedDraws:
         return block.to(kind)
 
     def _of_stored(self, made: TimedInputs, number: int, first: int, rows: int) -> torch.Tensor:
-        """What the workload comes with, which nobody can draw: as small as it is or smaller."""
+        """A block of an input that the workload comes with, which nobody can draw: its values as
+        small as they are or smaller."""
         import torch
 
         base = [self.bases[0][1][number].cpu()]
@@ -195,8 +196,8 @@ class TimedDraws:
 
 
 def _nudge(block: torch.Tensor, seed: str, first: int) -> None:
-    """Of each row one element in 64, at least one and not too many, with the other sign, or, where
-    they are integers, in each other's place."""
+    """Changes one element in 64 of each row, at least one and not too many: they get the other
+    sign, or, where they are integers, each other's place."""
     import torch
 
     rows, size = block.shape

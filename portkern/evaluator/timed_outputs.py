@@ -45,7 +45,8 @@ class _Kept:
 
 @dataclass
 class TimedOutputs:
-    """Of one workload; ``draws`` makes the inputs of calls whose answers are wanted."""
+    """The outputs of one workload's timed calls that are kept for comparison; ``draws`` makes
+    the inputs of calls whose answers are wanted."""
 
     op: Op
     workload: Workload
@@ -79,7 +80,7 @@ class TimedOutputs:
         return None
 
     def problems(self) -> Iterator[tuple[int, str]]:
-        """Who was wrong in a timed call since this was asked last, and how."""
+        """The kernels that were wrong in a timed call since this was asked last, and how."""
         failed: set[int] = set()
         required, others = self._calls()
         self._kept = []
@@ -98,8 +99,8 @@ class TimedOutputs:
                     yield kept.key, f"in a timed call, {problem}"
 
     def _calls(self) -> tuple[list[list[_Kept]], list[list[_Kept]]]:
-        """What was kept of each call, by anyone: those that are always compared, which are whole or
-        of a kernel's last round, and the others in random order."""
+        """The outputs kept of each call, by anyone: those that are always compared, which are
+        whole or of a kernel's last round, and the others in random order."""
         groups: dict[tuple[TimedInputs, int], list[_Kept]] = defaultdict(list)
         last: Counter[int] = Counter()
         for kept in self._kept:

@@ -26,7 +26,7 @@ ROUND_CALLS, ROUND_OF_GPU = 32, 1 / 16
 
 @dataclass(frozen=True)
 class Timer:
-    """Of the kernels that these workers have, by index, and of ``baselines`` by name."""
+    """Times the kernels of these workers, by index, and the ``baselines`` by name."""
 
     op: Op
     dtype: str
@@ -140,7 +140,7 @@ class Timer:
         return replace(before, samples=samples[index], baselines=asked)
 
     def _changed(self, index: int) -> str:
-        """What the timed calls have changed for others."""
+        """The changes that the timed calls made for others; '' when there are none."""
         opened = self.workers.opened(index)
         session = opened.session
         faults = code_pages.handled_faults(session.pid) - opened.faults
@@ -167,8 +167,8 @@ def _samples(run: InterleavedTiming) -> dict[Key, Samples]:
 
 
 def _doubtful(index: int, run: InterleavedTiming) -> bool:
-    """What a machine with other load may be the cause of. Times that are uncertain are for those
-    to better who wait for another load."""
+    """Whether a machine with other load may be the cause of this outcome. Uncertain times are
+    left to those runs which wait for another load."""
     loss = run.lost.get(index)
     if isinstance(loss, Doubt):
         return not loss.wrong
@@ -193,7 +193,8 @@ def _slowed(by: str) -> Finding:
 
 
 def _cut_off(lost: tuple[Key, Loss]) -> bool:
-    """Whoever loses a fork server loses a race; so does a baseline, whatever ends it."""
+    """Whether a loss cuts off the race: the loss of a fork server does, and that of a baseline,
+    whatever ends it."""
     key, loss = lost
     return isinstance(loss, Died) and (loss.cause == "harness" or isinstance(key, str))
 
