@@ -49,8 +49,9 @@ class TrialOptions:
 
 @dataclass
 class Checked:
-    """What is known of a workload before anyone is timed: by index the results so far, and whom all
-    cases have passed, with the inputs of these. They keep their memory until it is let go."""
+    """The state of a workload before any kernel is timed: by index the results so far, and the
+    kernels which have passed all cases, with the inputs of these cases. The inputs keep their
+    memory until this is let go."""
 
     workload: Workload
     distributions: tuple[str, ...]
@@ -210,8 +211,9 @@ class Trial:
         opening: Sequence[Future[None]],
         results: dict[int, Result],
     ) -> tuple[list[int], list[Base]]:
-        """Who has passed all cases, and the inputs of these, where they were made: what timed calls
-        may see too. Of large ones, the base and one other."""
+        """The kernels which have passed all cases, and the inputs of these cases, where they
+        were made: timed calls may see them too. Of large inputs, only the base and one other are
+        kept."""
         bases: list[Base] = []
         few = inputs.largest(self.op, workload) <= inputs.MANY_ELEMENTS
         for case in cases:
@@ -253,7 +255,8 @@ class Trial:
         return reference_device.with_host_in_reserve(device, made)
 
     def _healthy(self, asked: Iterable[int], results: dict[int, Result]) -> list[int]:
-        """Those whose device is in order; the others are told why they are not evaluated."""
+        """The kernels whose device is in order; the results of the others say why they are not
+        evaluated."""
         sound = []
         for index in asked:
             problem = self._devices.problem(self._device(index))

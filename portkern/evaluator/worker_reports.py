@@ -1,4 +1,4 @@
-"""What a worker says of one call, held against what it was given and what lies in the shared
+"""Reports of a worker on one call, held against what it was given and what lies in the shared
 memory.
 
 It may say anything that :mod:`portkern.worker.protocol` has a form for.
@@ -59,7 +59,8 @@ def collect(
 
 
 def oddity(op: Op, layout: Layout) -> str:
-    """What is wrong with where an output of the right shape and dtype lies."""
+    """The first oddity of how an output of the right shape and dtype lies in memory; '' when
+    there is none."""
     if layout.type:
         return f"is a {brief(layout.type)}, expected a torch.Tensor"
     if layout.attributes:
@@ -80,7 +81,7 @@ def oddity(op: Op, layout: Layout) -> str:
 
 
 def written_outside(op: Op, memory: SharedMemory, slots: Slots) -> str:
-    """What was written around the outputs; '' when nothing was."""
+    """A sentence on what the kernel wrote around the outputs; '' when it wrote nothing there."""
     for spec, slot, margins in zip(op.signature.outputs, slots.guards, slots.margins, strict=True):
         written = memory.look(slot) != margins
         before, behind = (int(side.sum()) for side in written.chunk(2))
@@ -108,12 +109,12 @@ _MOST_CHANGES = 12
 
 
 def changed_state(changed: Sequence[str]) -> str:
-    """What the kernel changed for others, one line each; '' when it is all as it was."""
+    """The things that the kernel changed for others, one line each; '' when all is as it was."""
     return "\n".join(map(brief, changed[:_MOST_CHANGES]))
 
 
 def findings(seen: Iterable[protocol.Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Those of the calls before and this one's, each code and place once."""
+    """The findings of the calls before and of this one, each code and place once."""
     known = {(finding.code, finding.place, finding.also): finding for finding in before}
     for finding in seen:
         key = (finding.code, finding.place, finding.also)

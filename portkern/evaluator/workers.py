@@ -157,8 +157,9 @@ class Workers:
     def open_ahead(
         self, asked: Iterable[int], pool: Executor, *, at_rest: bool = False
     ) -> list[Future[None]]:
-        """What :meth:`open` will answer once these are done. ``at_rest``: workers that have loaded
-        their kernels stand still until :meth:`go_on`."""
+        """Opens workers ahead of time: :meth:`open` has its answers once the futures returned
+        are done. ``at_rest``: workers that have loaded their kernels stand still until
+        :meth:`go_on`."""
 
         def open_worker(index: int) -> None:
             opened = self.open(index)
@@ -222,6 +223,6 @@ class Workers:
             list(pool.map(Session.close, self._sessions()))
 
     def _sessions(self) -> list[Session]:
-        """Of all that were opened, alive or not."""
+        """The sessions of all workers that were opened, alive or not."""
         opened = [*self._opened.values(), *self._baselines.values()]
         return [worker.session for worker in opened if isinstance(worker, Opened)]

@@ -1,1 +1,1 @@
-"""What happens inside a confined worker: build, load, run and time."""
+"""The inside of a confined worker: it builds, loads, runs and times."""

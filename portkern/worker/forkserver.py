@@ -98,8 +98,9 @@ class Server:
         return status, exhausted
 
     def _end_orphans(self, deadline: float) -> None:
-        """What a worker leaves behind has become ours: the first process of its namespace, which
-        ends when all in it have, or those that it started in sessions of their own."""
+        """Ends the processes that a worker leaves behind, which have become ours: the first
+        process of its namespace, which ends when all in it have, or those that it started in
+        sessions of their own."""
         while True:
             text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
             orphans = {int(pid) for pid in text.split()} - set(self._groups) - self._stuck

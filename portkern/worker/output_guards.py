@@ -18,7 +18,7 @@ MARGIN = 4096
 
 
 def guarded_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """Of an output buffer and its margins on both sides."""
+    """The bytes of an output buffer and its margins on both sides."""
     return math.prod(shape) * ITEMSIZE[dtype] + 2 * MARGIN
 
 

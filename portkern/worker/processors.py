@@ -12,7 +12,7 @@ _libc = ctypes.CDLL(None)
 
 
 class Processors:
-    """Those that this process may use."""
+    """The processors that this process may use."""
 
     def __init__(self) -> None:
         self._all = sorted(os.sched_getaffinity(0))

@@ -27,7 +27,8 @@ _WRITTEN = frozenset(
 
 
 class Arguments:
-    """Of a node; ``op_`` methods of what derives from this say what its operation computes."""
+    """The arguments of a node; ``op_`` methods of derived classes say what its operation
+    computes."""
 
     def __init__(self, graph: Graph, reading: Reading, name: str) -> None:
         self.graph, self.node, self.name, self.lengths = graph, reading.node, name, graph.lengths

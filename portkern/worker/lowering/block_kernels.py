@@ -138,7 +138,7 @@ class BlockKernels(ABC):
     axis_spread: Spread
 
     def on_host(self, text: str) -> str:
-        """Of an expression in C."""
+        """The text on the host of an expression in C."""
         names = {name: Term(name, "int64_t", "number") for name in self.numbers}
         lanes = self.lanes({})
         lanes.names |= names

@@ -129,7 +129,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Product:
-    """Of matrices, over the last axis of ``a`` and the last but one of ``b``."""
+    """A product of matrices, over the last axis of ``a`` and the last but one of ``b``."""
 
     a: Value
     b: Value

@@ -15,7 +15,7 @@ from portkern.worker.lowering.readings import Example
 
 
 class Elements(Arguments):
-    """What computes each element of those at its place."""
+    """The operations that compute each element from those at its place."""
 
     def _elementwise(self) -> Value | None:
         if not isinstance(self.example, Example):

@@ -33,7 +33,8 @@ class Numbers:
     points: Sequence[Mapping[str, Scalar]]
 
     def followed(self, values: Sequence[Any]) -> sympy.Expr | None:
-        """What gives these numbers, one at each of the points."""
+        """An expression that gives these numbers, one at each of the points; None where none is
+        known."""
         if any(isinstance(value, bool) for value in values):
             return None
         if all(isinstance(value, int | sympy.Integer) for value in values):
@@ -193,7 +194,7 @@ class _Merging:
         return made
 
     def _refused(self, values: Sequence[object]) -> Unwritable:
-        """Of those that differ, the first two."""
+        """An error that names the first two of the values that differ."""
         other = next(n for n, value in enumerate(values) if str(value) != str(values[0]))
         (was, now), (at, then) = (
             (str(several[0])[:80], str(several[other])[:80])

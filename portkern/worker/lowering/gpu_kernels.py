@@ -1,4 +1,5 @@
-"""What all kernels of a GPU that are written from loops have: parameters, a launch, registers."""
+"""The common parts of all GPU kernels that are written from loops: parameters, a launch,
+registers."""
 
 from __future__ import annotations
 

@@ -190,6 +190,6 @@ class Call(Elements, Places, Sums):
 
 
 def _line(node: torch.fx.Node) -> str:
-    """Of the file, where the node has one."""
+    """The line of the file that the node comes from, where it has one."""
     frames = [one for one in (node.meta.get("stack_trace") or "").splitlines() if "File" in one]
     return f" ({frames[-1].strip()})" if frames else ""

@@ -74,7 +74,7 @@ class Lanes(ABC):
             self._statement(statement)
 
     def number(self, text: str) -> Term:
-        """Of an expression in C."""
+        """The term for an expression in C."""
         [statement] = parsed([f"{text};"])
         return self._term(statement.named_children[0])
 
@@ -133,7 +133,7 @@ class Lanes(ABC):
             self.say(f"{old.text} = {new.text if new.spread == 'block' else self.full(new)}")
 
     def _addend(self, node: Node, old: Term) -> Term | None:
-        """What is added to a local, where its next value is such a sum."""
+        """The term that is added to a local, where its next value is such a sum."""
         if node.type != "binary_expression" or text_of(field(node, "operator")) != "+":
             return None
         if text_of(field(node, "left")) != old.text:
@@ -311,7 +311,7 @@ class Lanes(ABC):
         """A local that changes was declared."""
 
     def parts(self, name: str) -> list[str]:
-        """Of what a local outside of a loop is kept as."""
+        """The names under which a local that is declared outside of a loop is kept."""
         return [name] if name in self._declared else []
 
     language: str

@@ -28,7 +28,7 @@ class Lengths:
     known: Mapping[sympy.Symbol, sympy.Expr]
 
     def of(self, length: object) -> sympy.Expr:
-        """Of an int, or of a symbolic number."""
+        """The expression of a length, be it an int or a symbolic number."""
         return symbols.size_of(length).xreplace(dict(self.known))
 
     def text(self, value: sympy.Expr) -> str:
@@ -40,7 +40,7 @@ class Lengths:
         return made
 
     def number(self, value: sympy.Expr) -> str:
-        """Of a number that is computed from lengths, a double. Raises ConfigError."""
+        """The text of a number that is computed from lengths, as a double. Raises ConfigError."""
         parts = [self.number(part) for part in value.args]
         match type(value).__name__:
             case "ToFloat":

@@ -1,4 +1,4 @@
-"""What each operation of a graph computes, element by element."""
+"""The computations of a graph's operations, element by element."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def extreme(
             body.say(f"{place} = {counter};")
 
     def join(ours: Sequence[str], theirs: Sequence[str]) -> Sequence[str]:
-        """Of equals, and of two NaN, the first."""
+        """Joins two partial results; of equal values, and of two NaN, the first is kept."""
         (best, place), (other, at) = ours, theirs
         nans = f"{other} != {other} && {best} != {best}"
         better = f"{other} {sign} {best} || ({other} != {other} && {best} == {best})"
@@ -296,8 +296,8 @@ def extreme(
 
 
 def product(a: Value, b: Value, shape: Shape, kind: Kind, lengths: Lengths) -> Value:
-    """Of matrices, over the last axis of ``a`` and the last but one of ``b``; ``shape`` may have
-    batches, which both have."""
+    """A product of matrices, over the last axis of ``a`` and the last but one of ``b``;
+    ``shape`` may have batches, which both have."""
 
     held: Kind = "double" if kind in ("float", "double") else "int64_t"
 

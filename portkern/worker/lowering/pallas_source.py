@@ -157,7 +157,7 @@ class PallasSource(BlockKernels):
         return self.on_host(self.lengths.count(self._shape(name)))
 
     def _shape(self, name: str) -> Sequence[sympy.Expr]:
-        """Of a buffer or an output, over the axes of inputs."""
+        """The shape of a buffer or an output, over the axes of inputs."""
         shapes = {stage.buffer: stage.shape for stage in self.loops.stages}
         return {**shapes, **{buffer.name: buffer.shape for buffer in self.loops.buffers}}[name]
 

@@ -41,7 +41,8 @@ def helpers(
 
 
 def axes(signature: Signature, texts: Sequence[str], known: Sequence[str]) -> Iterator[str]:
-    """What gives those that are used, from the shapes of tensors that are ``known``."""
+    """Lines that define the axes used in ``texts``, from the shapes of tensors that are
+    ``known``."""
     used = set(_NAME.findall("\n".join(texts)))
     tensors = [t for t in (*signature.inputs, *signature.outputs) if t.name in known]
     for axis in signature.axes:

@@ -53,7 +53,7 @@ def fused(loops: Loops, taken: frozenset[str]) -> list[Group]:
 
 
 def private(groups: Sequence[Group], loops: Loops, taken: frozenset[str]) -> dict[str, int]:
-    """Of buffers that no other group reads, how many axes tell rows apart."""
+    """The number of axes that tell rows apart, for each buffer that no other group reads."""
     readers = {id(group): _read_by(group, taken) for group in groups}
     names = {buffer.name for buffer in loops.buffers}
     own = {}

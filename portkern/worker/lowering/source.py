@@ -21,8 +21,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Interface:
-    """Of the entry: its ``prototype`` without the semicolon, and the ``pointers`` and ``numbers``
-    with their C types and what each is called in the prototype."""
+    """The interface of the entry: its ``prototype`` without the semicolon, and the ``pointers``
+    and ``numbers`` with their C types and what each is called in the prototype."""
 
     prototype: str
     pointers: Sequence[tuple[str, str, str]]

@@ -1,4 +1,4 @@
-"""What a kernel does, in order: loops, and the buffers between them."""
+"""The stages of a kernel, in order: loops, and the buffers between them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class Buffer:
 
 @dataclass
 class Loops:
-    """What a kernel does, in order. ``constants``: the texts of their elements. ``own``: of buffers
-    that hold one row at a time, how many axes tell rows apart."""
+    """The loops of a kernel, in order, with its buffers. ``constants``: the texts of their
+    elements. ``own``: how many axes tell rows apart, for each buffer that holds one row at a
+    time."""
 
     stages: list[Stage] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)

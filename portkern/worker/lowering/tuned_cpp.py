@@ -292,7 +292,7 @@ class TunedCpp:
             source.within(body, heads, tiles)
 
     def _ended(self, body: Body, group: Group, index: Index, element: str) -> None:
-        """What becomes of an element of a product."""
+        """Writes what is done with an element of a product once it is complete."""
         first, *others = group.stages
         assert first.store
         first.store(body, index, element)

@@ -35,7 +35,7 @@ typedef float sum_t;
 
 
 class TunedGpu(GpuFolds, GpuProducts):
-    """Of groups of loops a kernel each."""
+    """Writes one kernel for each group of loops."""
 
     def written(self, groups: Sequence[Group], head: str) -> str:
         own = schedule.private(groups, self.loops, self.taken)
