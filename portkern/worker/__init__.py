@@ -1,1 +1,1 @@
-"""The inside of a confined worker: it builds, loads, runs and times."""
+"""The work inside a confined worker: build, load, run and time."""

@@ -1,4 +1,4 @@
-"""Who works during a call: the framework's operators, a vendor's routines, kernels on the GPU.
+"""A profile of a call: the framework's operators, a vendor's routines, kernels on the GPU.
 
 Used in the worker, around one evaluated call and never around a timed one.
 """
@@ -128,7 +128,8 @@ def _operators(events: Iterable[Event]) -> tuple[Launch, ...]:
 
 
 def _is_kernel(event: Event) -> bool:
-    """Of the GPU; copies and fills by the driver, and annotations, are none."""
+    """Whether the event is a kernel on the GPU; copies and fills by the driver, and annotations,
+    are not."""
     if event.device_type().name == "CPU" or event.name().startswith(_NO_KERNELS):
         return False
     kind = getattr(event, "activity_type", None)
@@ -172,7 +173,8 @@ def _say_routines(on: bool) -> bool:
 
 
 class _Printed:
-    """What is printed from now on; what others than the libraries say goes where it would have."""
+    """Captures what is printed from now on; what does not come from the libraries is passed on
+    to where it would have gone."""
 
     def __init__(self) -> None:
         _flush()

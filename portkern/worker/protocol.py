@@ -1,4 +1,4 @@
-"""What an evaluator and a worker say to each other: a request and its reply are a class each.
+"""Messages between an evaluator and a worker: a request and its reply are a class each.
 
 A worker holds the code of others and may answer anything; :mod:`portkern.sandbox.message` reads a
 reply as what its class says, or not at all. No request of a candidate's worker carries the answer
@@ -57,7 +57,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is odd about where an output lies or what it is; nothing is, where all is empty.
+    """The oddities of where an output lies or what it is; none where all is empty.
 
     ``type``: it is no torch.Tensor but this. ``owes``: work that is left for whoever looks at it.
     ``input``: the number of the input whose memory it shares.
@@ -82,7 +82,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a checker saw while the kernel ran."""
+    """A finding of a checker while the kernel ran."""
 
     code: str
     severity: Literal["error", "warning", "note"]
@@ -107,8 +107,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Trace:
-    """Who did the work of a call. ``ended``: the kernel ended the profile; ``missing``: why there
-    is no proof."""
+    """A trace of the work in a call, and of what did it. ``ended``: the kernel ended the
+    profile; ``missing``: why the trace does not prove anything."""
 
     operators: tuple[Launch, ...] = ()
     launches: tuple[Launch, ...] = ()
@@ -178,9 +178,10 @@ class Derived:
 
 @dataclass(frozen=True)
 class Executed:
-    """Of a process that opens the SIMT executor's runtime, as
-    :class:`portkern.simt.execute.program.ProgramOutcome` has it; ``output`` in pieces. ``files``:
-    names and sizes of what was asked for, whose bytes follow each other in the shared memory."""
+    """The outcome of a process that opens the SIMT executor's runtime, as
+    :class:`portkern.simt.execute.program.ProgramOutcome` has it; ``output`` in pieces.
+    ``files``: names and sizes of what was asked for, whose bytes follow each other in the shared
+    memory."""
 
     status: int | None
     output: tuple[str, ...]
@@ -190,9 +191,10 @@ class Executed:
 
 @dataclass(frozen=True)
 class Made:
-    """What a compiler or another tool made and printed. ``files``: names in its folder and sizes,
-    whose bytes follow each other in the shared memory. ``unmodelled``: what of a program the SIMT
-    executor has no model of; then there are no files."""
+    """The files that a compiler or another tool made, and what it printed. ``files``: names in
+    its folder and sizes, whose bytes follow each other in the shared memory. ``unmodelled``: the
+    parts of a program that the SIMT executor does not model; where there are such, ``files`` is
+    empty."""
 
     files: tuple[tuple[str, int], ...]
     log: tuple[str, ...] = ()
@@ -278,7 +280,7 @@ class Run(Request[Ran]):
 
 @dataclass(frozen=True)
 class State(Request[Changes]):
-    """What has the candidate changed that others work with, since before it was loaded?"""
+    """Say what the candidate has changed that others work with, since before it was loaded."""
 
 
 @dataclass(frozen=True)
@@ -343,8 +345,8 @@ class Fetch(Request[Done]):
 
 @dataclass(frozen=True)
 class Look(Request[Done]):
-    """What the outputs of timed calls hold at these places, which count elements in row-major
-    order; of each call a row of ``results``, and as many places of each output."""
+    """Copy what the outputs of timed calls hold at these places, which count elements in
+    row-major order; ``results`` get a row of each call, and as many places of each output."""
 
     calls: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
@@ -353,7 +355,7 @@ class Look(Request[Done]):
 
 @dataclass(frozen=True)
 class Compute(Request[Computed]):
-    """What this reference gives for these inputs."""
+    """Compute what this reference gives for these inputs."""
 
     reference: ImportedReference
     inputs: tuple[Slot, ...]
@@ -385,7 +387,7 @@ class Draw(Request[Computed]):
 
 @dataclass(frozen=True)
 class Describe(Request[Tracing]):
-    """What operator this text of a file holds: ``wanted``, or its only one, which is called
+    """Say which operator this text of a file holds: ``wanted``, or its only one, which is called
     ``name``. ``lift``: parameters and buffers are inputs. ``as_in_file``: inputs keep the file's
     sizes, as what it makes itself may be right at no others."""
 

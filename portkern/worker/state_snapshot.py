@@ -1,4 +1,4 @@
-"""What a kernel must leave as it found it: the settings and functions that others work with.
+"""The state that a kernel must leave as it found it: settings and functions that others work with.
 
 A :class:`Snapshot` is made in the worker before the candidate is loaded, and captures the functions
 that it asks with. A candidate that goes to enough lengths can still lie to it, since both live in
@@ -89,8 +89,8 @@ def _functions(owner: object) -> dict[str, object]:
 
 
 def _body(function: object) -> tuple[object, ...]:
-    """What a function does, which may be replaced while it stays the same object: its code and its
-    defaults."""
+    """The code and the defaults of a function: they say what it does, and may be replaced while
+    it stays the same object."""
     if isinstance(function, types.FunctionType):
         return function.__code__, function.__defaults__, function.__kwdefaults__
     if isinstance(function, staticmethod | classmethod):

@@ -23,8 +23,8 @@ def inputs(
     structured: bool = False,
     into: Sequence[torch.Tensor] = (),
 ) -> list[torch.Tensor]:
-    """Those of one call in a round, torch tensors like those of ``base`` and on their device; in
-    the memory of ``into`` if there are such.
+    """The inputs of one call in a round, torch tensors like those of ``base`` and on their device;
+    in the memory of ``into`` if there are such.
 
     One seed: every tensor rolled, unless what stands where is to stay, and scaled by numbers that
     the seed tells. A second one: what the first tells but for a few elements, which is what a look

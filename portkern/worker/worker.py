@@ -1,4 +1,4 @@
-"""What happens inside the jail: build, load, run and time, as :mod:`portkern.worker.protocol` asks.
+"""The work inside the jail: build, load, run and time, as :mod:`portkern.worker.protocol` asks.
 
 Needs numpy, torch and the backend's own toolchain, nothing else of portkern's dependencies. The
 worker of a candidate is told the op's signature and inputs, never a reference or a tolerance; a
@@ -391,7 +391,8 @@ def form(tensor: torch.Tensor) -> Output:
 
 
 def layout(tensor: Buffer, inputs: Sequence[Buffer], device: Device) -> Layout:
-    """What is odd about where a torch tensor lies; arrays of other frameworks lack the freedom."""
+    """The oddities of how a torch tensor lies; arrays of other frameworks lack the freedom to be
+    odd."""
     import torch
 
     if not isinstance(device, TorchDevice):

@@ -33,8 +33,8 @@ class Buffer:
 
 @dataclass
 class Loops:
-    """The loops of a kernel, in order, with its buffers. ``constants``: the texts of their
-    elements. ``own``: how many axes tell rows apart, for each buffer that holds one row at a
+    """The loops of a kernel, in order, and its buffers. ``constants``: the texts of the elements
+    of each. ``own``: how many axes tell rows apart, for each buffer that holds one row at a
     time."""
 
     stages: list[Stage] = field(default_factory=list)

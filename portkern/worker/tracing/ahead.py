@@ -1,5 +1,5 @@
-"""What tracing a file and running it import and look up at their first call, which takes seconds: a
-process that workers are forked from does it once, of a function of its own."""
+"""Imports and look-ups that tracing a file and running it need at their first call, which take
+seconds: a process that workers are forked from does them once, for a function of its own."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class FakeCall:
         return bool(vars(lifted)["changed"])
 
     def sizes(self) -> dict[str, list[int]]:
-        """Of inputs, lifted state and outputs, as in the file."""
+        """The sizes of inputs, lifted state and outputs, as in the file."""
         found = {
             f"input.{number}": list(one.shape)
             for number, one in enumerate(self.loaded.inputs)

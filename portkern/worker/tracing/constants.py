@@ -39,8 +39,8 @@ class Following:
 
 
 def following(call: FakeCall, lengths: Iterable[int]) -> Following:
-    """Of the file's numbers that are one of ``lengths``. Those that an input follows in another
-    way, such as an area its sides, are none."""
+    """The file's numbers that are one of ``lengths``, and the places that follow them. Numbers
+    that an input follows in another way, such as an area its sides, do not count."""
     namespace, wanted = vars(call.loaded.namespace), set(lengths)
     own = [
         name

@@ -1,6 +1,6 @@
-"""What each operation of a graph costs, and which inputs break its known shortcuts: one rule per
-family of ATen operators. Of the products :class:`torch.utils.flop_counter.FlopCounterMode` says the
-same; it counts nothing else."""
+"""The cost of each operation of a graph, and the inputs that break its known shortcuts: one rule
+per family of ATen operators. For products :class:`torch.utils.flop_counter.FlopCounterMode` says
+the same; it counts nothing else."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def shape_of(node: Any) -> list[sympy.Expr]:
 
 
 def count(node: Node, inputs: Mapping[str, str]) -> Work:
-    """Of a call in a graph; ``inputs``: the operator's inputs by the names of their nodes."""
+    """The work of a call in a graph; ``inputs``: the operator's inputs by the names of their
+    nodes."""
     nodes = [one for one in node.args if isinstance(one, Node)]
     name = operation(node)
     try:

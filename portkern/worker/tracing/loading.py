@@ -338,7 +338,7 @@ def _chosen(found: dict[str, tuple[object, OperatorDeclaration]], wanted: str) -
 
 
 def _parameters(function: Callable[..., object], count: int) -> list[str]:
-    """What its first ``count`` positional arguments are called."""
+    """The names of the function's first ``count`` positional arguments."""
     names: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:

@@ -40,7 +40,7 @@ def is_table(model: torch.nn.Module | None, key: str) -> bool:
 
 
 def program_of(call: FakeCall) -> Exported | Exception:
-    """What torch exports, at the sizes of the file."""
+    """The program that torch exports, at the sizes of the file; the exception if it does not."""
     loaded = call.loaded
     with loaded.fake:
         given = state(loaded).items()
@@ -68,7 +68,7 @@ class Retracing:
 
     @property
     def symbols(self) -> dict[str, sympy.Symbol]:
-        """Of the numbers."""
+        """The symbols of the numbers, by name."""
         return {
             name: symbols.file_number(name)
             if name in self.constants

@@ -39,7 +39,7 @@ def file_number(name: str) -> sympy.Symbol:
 
 
 def size_of(length: Any) -> sympy.Expr:
-    """Of an int or a symbolic one."""
+    """The expression of a length, be it an int or symbolic."""
     return sympy.Integer(length) if isinstance(length, int) else sympy.sympify(length.node.expr)
 
 
@@ -152,9 +152,9 @@ def _closed(written: str) -> bool:
 def requirements(
     guards: Sequence[Any], names: Mapping[sympy.Symbol, str], example: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Of the guards that tracing assumed, those that other lengths can break: none that follows
-    from simpler ones, and no inequality (``!=``), which only says that no other code was traced. A
-    guard that is no arithmetic fixes the lengths in it."""
+    """The guards assumed by tracing that other lengths can break: none that follows from simpler
+    ones, and no inequality (``!=``), which only says that other code was not traced. A guard
+    that is not arithmetic fixes the lengths in it."""
     conditions: set[str] = set()
     for guard in guards:
         if isinstance(guard, sympy.Ne) or guard in (sympy.true, sympy.false):
@@ -168,7 +168,7 @@ def requirements(
 
 
 def _independent(conditions: Sequence[str], example: Mapping[str, int]) -> tuple[str, ...]:
-    """Those that lengths which fulfil the ones before them can break."""
+    """The conditions that can be broken by lengths which fulfil the conditions before them."""
     rng = random.Random(0)
     samples = []
     for number in range(_SAMPLES):

@@ -71,10 +71,10 @@ def trace(
     lift: bool = True,
     as_in_file: bool = False,
 ) -> Tracing:
-    """What the file's operator ``wanted`` is (its only one where that is empty). One that is called
-    ``Model``, as many are, gets the ``name``, others their own.
-    ``lift``: whether parameters and buffers are inputs, or fixed as the constructor leaves them;
-    ``as_in_file``: whether inputs keep the file's sizes."""
+    """Traces the file's operator ``wanted`` (its only one where that is empty). An operator that
+    is called ``Model``, as many are, gets the ``name``, others their own. ``lift``: whether
+    parameters and buffers are inputs, or fixed as the constructor leaves them; ``as_in_file``:
+    whether inputs keep the file's sizes."""
     with naming(source, filename):
         try:
             loaded = load(source, filename, wanted)
@@ -168,7 +168,7 @@ def _described(
 
 
 def _lifted(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """What becomes inputs: all but single integers, which count calls."""
+    """The state that becomes inputs: all but single integers, which count calls."""
     return {key: one for key, one in state.items() if one.ndim or one.is_floating_point()}
 
 
@@ -229,7 +229,7 @@ class _Description:
             yield f"state.{key}", one
 
     def _names(self) -> dict[str, str]:
-        """Of inputs, by parameter; of state, by where it is in the module."""
+        """The names of inputs, by parameter, and of state, by where it is in the module."""
         names: dict[str, str] = {}
         for key in self.tensors:
             kind, _, rest = key.partition(".")
@@ -328,7 +328,7 @@ class _Description:
         return tuple(fixed)
 
     def own_inputs(self, axes: _Axes) -> ImportedInputs:
-        """What the file is asked for where it makes some of its inputs itself."""
+        """The request to the file where it makes some of its inputs itself."""
         keys = [f"input.{n}" for n in range(len(self.loaded.inputs))]
         return ImportedInputs(
             self.name,
@@ -382,7 +382,8 @@ class _Description:
         return (*kept, *(f"{name} % {by} == 0" for name, by in steps.items() if by > 1))
 
     def of_call(self, why: str) -> Traced:
-        """What torch cannot trace is a black box, of the file's sizes."""
+        """A description of an operator that torch cannot trace: a black box, of the file's
+        sizes."""
         shapes = {key: symbols.sizes_of(one.shape) for key, one in self.tensors.items()}
         axes = _Axes(self, shapes, self._following(shapes))
         produced = [symbols.sizes_of(one.shape) for one in self.outputs]
@@ -458,7 +459,7 @@ class _Description:
         return with_workloads(traced, self.call, axes.keyed, own)
 
     def _notes(self, axes: _Axes) -> list[str]:
-        """What is not tried of the inputs that the file makes."""
+        """Notes on what is not tried of the inputs that the file makes."""
         said: list[str] = []
         for key in self.shaped:
             name, shape = self.names[key], axes.shapes[key]
@@ -468,8 +469,8 @@ class _Description:
         return said
 
     def _adversaries(self, work: Sequence[counting.Work]) -> tuple[str, ...]:
-        """Of all operations, and NaN and infinities where nothing is summed; of inputs that the
-        file makes there are none."""
+        """The adversarial inputs of all operations, and NaN and infinities where nothing is
+        summed; none for inputs that the file makes."""
         own = {self.names[key] for key in self.shaped}
         found = dict.fromkeys(text for one in work for text in one.adversaries)
         found = {text: None for text in found if not own & set(re.findall(r"\w+", text))}
@@ -597,7 +598,7 @@ def _placeholder_values(result: Exported) -> dict[str, Any]:
 
 
 def _guards(values: Any, graph: torch.fx.Graph) -> list[object]:
-    """What tracing assumed, over the symbols that sizes are made of."""
+    """The guards that tracing assumed, over the symbols that sizes are made of."""
     for value in [*values, *(node.meta.get("val") for node in graph.nodes)]:
         for length in getattr(value, "shape", ()):
             if isinstance(length, torch.SymInt):

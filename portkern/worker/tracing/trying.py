@@ -1,4 +1,5 @@
-"""What tracing says of an operator, tried: at each proposed size the file's own code is called."""
+"""Trials of what tracing says of an operator: at each proposed size the file's own code is
+called."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def _add_cases(
 
 
 def _lengths_in(traced: Traced, given: Sequence[object]) -> dict[str, int] | None:
-    """Of the free axes, in these inputs; None where they differ in more than lengths and the values
-    of scalars, which stay what they are in the example."""
+    """The lengths of the free axes in these inputs; None where they differ in more than lengths
+    and the values of scalars, which stay what they are in the example."""
     tensors = {one.name: one for one in traced.inputs}
     scalars = {one.name: one for one in traced.scalars}
     if len(given) != len(traced.arguments):
