@@ -1,4 +1,4 @@
-"""What a worker sees of the evaluator's environment: an exact list of names.
+"""The environment that a worker sees of the evaluator's: an exact list of names.
 
 A prefix would not do: ``TRITON_API_KEY`` or ``NVIDIA_API_KEY`` is a key for somebody's service.
 """
@@ -59,7 +59,8 @@ ALLOWED = frozenset(name for names in _NAMES.values() for name in names.split())
 
 
 def inherited() -> dict[str, str]:
-    """What a worker, or a profiler around one, has of the evaluator's environment."""
+    """The variables of the evaluator's environment that a worker, or a profiler around one,
+    gets."""
     allowed = {name: value for name, value in os.environ.items() if may_pass(name)}
     return {**allowed, **_threads(allowed), **host.GPU_NUMBERING}
 

@@ -35,7 +35,7 @@ _BRIEF = 100
 
 
 class FormError(ValueError):
-    """What was read is not of the form that was expected."""
+    """Raised when something read is not of the form that was expected."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ def _chosen(data: object, among: tuple[object, ...]) -> object:
 
 
 def _either(kinds: tuple[object, ...]) -> _Reader:
-    """Of plain types the exact one; a scalar of an op may be infinite."""
+    """A reader for one of several types: among plain types the exact one; a scalar of an op may
+    be infinite."""
     exact = {kind: _PLAIN[kind] for kind in kinds if kind in _PLAIN}
     if {float, int} <= exact.keys():
         exact[float] = lambda data: data

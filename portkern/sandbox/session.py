@@ -66,7 +66,7 @@ REPLY_BYTES, REPLY_LEVELS, TEXT_LENGTH = 8 << 20, 16, 1 << 16
 
 @dataclass(frozen=True)
 class Answered(Generic[R]):
-    """What the worker replied: of the right form, but a claim like any other from the jail."""
+    """The worker's reply: of the right form, but a claim like any other from the jail."""
 
     reply: R
 
@@ -172,7 +172,7 @@ class ForkServer:
 
     @property
     def layers(self) -> Layers:
-        """What its workers are confined by."""
+        """The layers that confine its workers."""
         with self._lock:
             if self._layers is None:
                 self._ready()
@@ -298,7 +298,7 @@ def close_servers() -> None:
 
 
 def layers() -> Layers:
-    """What workers on this machine are confined by, as any server that runs has found out."""
+    """The layers that confine workers on this machine, as any server that runs has found out."""
     with _SERVERS_LOCK:
         known = [running.known_layers for running in _SERVERS.values()]
     return next((value for value in known if value is not None), None) or server(()).layers

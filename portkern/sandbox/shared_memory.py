@@ -25,7 +25,7 @@ LINE = 64
 
 @dataclass(frozen=True)
 class Slot:
-    """What a tensor is read from: where it begins, and its form."""
+    """The place that a tensor is read from: where it begins, and its form."""
 
     offset: int
     shape: tuple[int, ...]
@@ -101,7 +101,8 @@ class SharedMemory:
         return slot
 
     def look(self, slot: Slot) -> torch.Tensor:
-        """What is there as long as the worker leaves it: to be read once, or written."""
+        """A tensor on the memory itself, which stays as long as the worker leaves it: to be read
+        once, or written."""
         return self._view.tensor(slot)
 
     def take(self, slot: Slot, device: torch.device | str = "cpu") -> torch.Tensor:
@@ -133,7 +134,7 @@ class SharedMemory:
 
 
 class SharedMemoryView:
-    """What is in a shared memory, as tensors on its memory; the worker's side.
+    """Tensors on a shared memory, as the worker sees them.
 
     All of it is mapped once: of large tensors, mapping each page anew takes longer than copying.
     """

@@ -1,1 +1,1 @@
-"""What is asked: operators, targets, candidates, backends, and where each is found."""
+"""Operators, targets, candidates and backends: what is asked, and where each is found."""

@@ -61,7 +61,7 @@ def passes_structures(signature: Signature) -> bool:
 
 
 def _parts(signature: Signature, types: Mapping[str, str]) -> dict[str, list[str]]:
-    """What is declared of inputs, outputs and axes, by the names of their structures."""
+    """The declarations of inputs, outputs and axes, by the names of their structures."""
 
     def pointer(tensor: TensorSpec, qualifier: str) -> str:
         name = "scalar_t" if tensor.dtype == CELL else types[tensor.dtype]

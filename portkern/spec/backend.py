@@ -98,7 +98,8 @@ class Venues:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a build uses of the target, as its compiler or its object file says; None = unknown.
+    """The resources of the target that a build uses, as its compiler or its object file says; None
+    = unknown.
 
     ``registers``, ``agprs``: per thread; AMD's count VGPRs (``agprs`` accumulation VGPRs) and
     ``sgprs`` per wave. ``spills``: bytes stored and loaded per thread; on AMD VGPRs
@@ -160,7 +161,8 @@ SOURCE_KINDS = ("python", "opencl", "stablehlo")
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a build produced: files beneath ``path``'s folder, enough to load in another process."""
+    """The product of a build: files beneath ``path``'s folder, enough to load in another
+    process."""
 
     path: Path
     kind: str
@@ -218,7 +220,7 @@ class Device(Protocol):
         return host.clone()
 
     def view(self, buffer: Buffer) -> torch.Tensor:
-        """What the buffer holds: where it lies, if torch can read it there, else downloaded."""
+        """The buffer as a tensor: where it lies, if torch can read it there, else downloaded."""
         return self.download(buffer)
 
     def release(self) -> None:
@@ -230,8 +232,8 @@ class Device(Protocol):
         ...
 
     def idle_call(self) -> None:
-        """What says how long timing takes by itself, timed in place of a launch: nothing, or as
-        little as a launch's surroundings need to be there."""
+        """A call that says how long timing takes by itself, timed in place of a launch: it does
+        nothing, or as little as a launch's surroundings need to be there."""
         ...
 
 
@@ -338,7 +340,7 @@ class Backend(ABC):
         """Open the device and the artifact, in the worker."""
 
     def builds_with(self, candidate: Candidate) -> tuple[str, ...]:
-        """Those of :attr:`preload` that building needs: a compiler needs none."""
+        """The modules of :attr:`preload` that building needs: a compiler needs none."""
         return self.preload
 
     def builds_for(self, target: Target) -> str:
@@ -363,7 +365,8 @@ class Backend(ABC):
         return f"{target.name} takes {knob} of {' '.join(map(str, legal))}"
 
     def environment(self, target: Target) -> Mapping[str, str]:
-        """What the worker that builds for ``target`` needs in its environment before any import."""
+        """The variables that the worker which builds for ``target`` needs in its environment
+        before any import."""
         return {}
 
     def declaration(self, signature: Signature, language: str) -> str:

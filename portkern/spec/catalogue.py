@@ -70,7 +70,8 @@ def from_file(path: Path, *, op: str, backend: Backend, entry: str | None = None
 
 
 def of_module(source: str, *, op: str, backend: Backend, author: str) -> Candidate:
-    """Of a source that defines ModelNew. Raises ConfigError for a backend that takes none."""
+    """A candidate made from a source that defines ModelNew. Raises ConfigError for a backend
+    that takes none."""
     if not backend.modules:
         raise ConfigError(
             f"Got a class {CLASS} for {backend.name}, expected one for triton, cuda, hip or cpu"
@@ -101,14 +102,14 @@ def in_its_form(made: Candidate, signature: Signature, backend: Backend) -> Cand
 
 
 def form_of(made: Candidate, signature: Signature) -> KernelForm:
-    """Of a source that stands alone."""
+    """The form of the kernel in a source that stands alone."""
     scalars = tuple(scalar.name for scalar in signature.scalars)
     return kernel_forms.of(made.source, made.entry, made.language, len(signature.inputs), scalars)
 
 
 def misfit(made: Candidate, signature: Signature, backend: Backend) -> str:
-    """What its source holds in place of what would be called, and what was expected; empty where
-    the two fit, or where that is not to be read from the text."""
+    """A message that says what the source holds in place of what would be called, and what was
+    expected; empty where the two fit, or where that cannot be read from the text."""
     if made.style == "module" or made.companions:
         return ""
     form = form_of(made, signature)

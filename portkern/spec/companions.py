@@ -1,4 +1,5 @@
-"""What a native source is built with beside its own text: headers, further sources and macros.
+"""Companions of a native source, which it is built with beside its own text: headers, further
+sources and macros.
 
 All of it is read when the candidate is made and travels with it, so that what was read is what is
 built, in a jail that sees none of the user's files.
@@ -108,8 +109,9 @@ def gather(
     sources: Sequence[Path] = (),
     strict: bool = True,
 ) -> Companions:
-    """What ``text``, read from ``file``, and ``sources`` include, directly or not, from below
-    ``root``; what is included from elsewhere is the toolchain's own, if anything is.
+    """Gathers the files that ``text``, read from ``file``, and ``sources`` include, directly or
+    not, from below ``root``; what is included from elsewhere is the toolchain's own, if anything
+    is.
 
     Raises ConfigError for a file that cannot be read or is no UTF-8, and, if ``strict``, for an
     include that leads out of ``root``.
@@ -136,7 +138,8 @@ def gather(
 
 
 def included(text: str) -> Iterator[tuple[bool, str]]:
-    """What a source includes, and whether in quotation marks, also by a macro of its own."""
+    """The files that a source includes, and whether in quotation marks, also by a macro of its
+    own."""
     plain = COMMENT.sub(lambda m: m["kept"] or " ", text.replace("\\\n", ""))
     for match in _INCLUDE.finditer(plain):
         yield match["mark"] == '"', match["target"].strip()

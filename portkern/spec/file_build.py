@@ -25,7 +25,8 @@ class FileBuild:
 
 @dataclass(frozen=True)
 class KernelObject:
-    """What an object file says of one kernel. ``name`` is readable, ``symbol`` the linker's.
+    """The facts that an object file states about one kernel. ``name`` is readable, ``symbol`` the
+    linker's.
 
     Registers are a thread's (VGPRs, AGPRs) or a wave's (SGPRs); spills count registers. On NVIDIA
     ``vgprs`` are a thread's registers, ``lds_bytes`` is shared memory, and there are no SGPRs.

@@ -30,7 +30,7 @@ _MOST_DIGITS: Final = 400
 
 
 class Malformed(ValueError):
-    """What is wrong with a text, in one line."""
+    """Raised for a malformed text; its message says in one line what is wrong."""
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -61,8 +61,8 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def json_value(text: str | bytes) -> Any:
-    """What a JSON text says. Raises Malformed, also for half of a character, which JSON can spell
-    and no file can hold (RFC 8259 §8.2)."""
+    """The value of a JSON text. Raises Malformed, also for half of a character, which JSON can
+    spell and no file can hold (RFC 8259 §8.2)."""
     if len(text) > MOST_BYTES:
         raise Malformed(f"it is larger than {MOST_BYTES >> 20} MiB")
     try:
@@ -109,7 +109,7 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def yaml_value(text: str) -> Any:
-    """What a YAML text says. Raises Malformed."""
+    """The value of a YAML text. Raises Malformed."""
     try:
         check_yaml(text)
         return yaml.load(text, _LOADER)

@@ -1,4 +1,4 @@
-"""What JSON can hold."""
+"""Types of the values that JSON can hold."""
 
 from __future__ import annotations
 

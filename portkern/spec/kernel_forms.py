@@ -58,9 +58,9 @@ class KernelForm:
 def of(
     source: str, op: str, language: str, inputs: int, scalars: tuple[str, ...] = ()
 ) -> KernelForm:
-    """Of a file in ``language`` for an op that takes so many tensors, and scalars by name. Names
-    that nobody can read from the text, such as those of a macro, count as portkern's own form: a
-    compiler will say."""
+    """The form of the kernel in a file in ``language``, for an op that takes so many tensors,
+    and scalars by name. Names that nobody can read from the text, such as those of a macro,
+    count as portkern's own form: a compiler will say."""
     if language in _NATIVE:
         return _module(source, language) or _native(source, op)
     module = _module(source, language)
@@ -74,7 +74,7 @@ def of(
 
 
 def wanted(op: str, language: str) -> str:
-    """What is expected instead, in words."""
+    """The expectation that a file did not meet, in words."""
     also = f" or a class {CLASS}" if language in MODULES else ""
     return f"expected a function {op} in {language} that is given its outputs{also}"
 

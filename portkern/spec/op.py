@@ -133,7 +133,8 @@ class Workload:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel's author and the jailed worker may know of an op: everything but the answer.
+    """The part of an op that a kernel's author and the jailed worker may know: everything but the
+    answer.
 
     Native kernels receive the pointers of inputs then outputs, the axes as ``int64_t`` in
     declared order, then the scalars. ``module``: how a class is constructed and called, where the
@@ -166,7 +167,7 @@ class Signature:
             )
 
     def nelements(self, dims: Mapping[str, int]) -> int:
-        """Of all inputs and outputs together."""
+        """The number of elements of all inputs and outputs together."""
         return sum(tensor.nelements(dims) for tensor in (*self.inputs, *self.outputs))
 
     def scalar_values(self, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -336,7 +337,7 @@ class Op:
                 )
 
     def read_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
-        """What has to be read, once: all inputs unless ``reads`` says less."""
+        """The bytes that have to be read, once: those of all inputs unless ``reads`` says less."""
         if self.reads:
             return self.reads(dims, dtype)
         return sum(t.nbytes(dims, dtype) for t in self.signature.inputs)
@@ -346,11 +347,12 @@ class Op:
         return self.read_bytes(dims, dtype) + self.written_bytes(dims, dtype)
 
     def written_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
-        """Of all outputs."""
+        """The bytes of all outputs."""
         return sum(t.nbytes(dims, dtype) for t in self.signature.outputs)
 
     def tensor_bytes(self, dims: Mapping[str, int], dtype: str) -> int:
-        """What the tensors of a call take in memory, whether all of it is read or not."""
+        """The memory that the tensors of a call take, in bytes, whether all of it is read or
+        not."""
         return sum(t.nbytes(dims, dtype) for t in (*self.signature.inputs, *self.signature.outputs))
 
     @cached_property

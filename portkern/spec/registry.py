@@ -67,7 +67,8 @@ def _instantiate(name: str, path: str) -> Backend:
 
 
 def _moved(error: ImportError) -> str:
-    """What to import instead of a module that stood elsewhere; '' when it is another error."""
+    """A hint at the module to import instead of one that stood elsewhere; '' when it is another
+    error."""
     name = (error.name or "").removeprefix("portkern.")
     if error.name == "portkern" or not name:  # ``from portkern import host``
         name = next((old for old in MOVED if f"import name {old!r}" in str(error)), "")

@@ -1,4 +1,5 @@
-"""What a kernel is written for: a YAML of facts per architecture (``sm_90``) or product (``h200``).
+"""Targets that kernels are written for: a YAML of facts per architecture (``sm_90``) or product
+(``h200``).
 
 A product names its architecture and states only what it adds. A folder named by
 ``PORTKERN_TARGETS_DIR`` may add targets, or override single values of ours, such as a peak
@@ -103,7 +104,7 @@ class CpuLimits(_Facts):
 
 
 class OpenClLimits(_Facts):
-    """What the standard promises; the rest is the device's answer at run time."""
+    """The limits that the standard promises; the others are the device's answer at run time."""
 
     vendor: Literal["opencl"]
     local_min_bytes: _Count
@@ -165,9 +166,9 @@ class Hint(_Facts):
 
 
 class Features(_Facts):
-    """What the instruction set offers. ``fp8`` says which encoding: FNUZ bytes read as OCP are
-    off by a factor of two. ``tf32`` includes AMD's xf32. ``matrix`` are the matrix instructions
-    worth writing out, of those that ``mma`` names."""
+    """The features of the instruction set. ``fp8`` says which encoding: FNUZ bytes read as OCP
+    are off by a factor of two. ``tf32`` includes AMD's xf32. ``matrix`` are the matrix
+    instructions worth writing out, of those that ``mma`` names."""
 
     mma: list[str] = []
     matrix: list[MatrixInstruction] = []
@@ -256,8 +257,9 @@ class Target(_Facts):
         return self.vendor in ("nvidia", "amd")
 
     def hints_for(self, *languages: str, without: Collection[str] = ()) -> list[str]:
-        """Those for authors of ``languages`` who have to do ``without`` these features; ``port`` is
-        who mends a translated file, and sees no backend's guide."""
+        """The hints for authors of ``languages`` who have to do ``without`` these features; the
+        language ``port`` stands for the author who mends a translated file, and sees no
+        backend's guide."""
         return [
             hint.text
             for hint in self.hints

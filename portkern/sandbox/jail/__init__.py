@@ -62,7 +62,7 @@ class Layers:
         return "namespaces" in self.active and limits.counts_by_namespace()
 
     def only(self, names: str) -> Layers:
-        """Those that ``names`` allows: a list with commas, ``all`` or ``none``.
+        """The layers that ``names`` allows: a list with commas, ``all`` or ``none``.
 
         Raises ConfigError for a layer that does not exist.
         """
@@ -91,10 +91,10 @@ class Layers:
 
 @dataclass(frozen=True)
 class JailPolicy:
-    """What one worker may do. ``reads`` and ``writes`` are files and folders beside the system's
-    and Python's; ``copies`` are shown in the place of what they were copied from, which they are
-    listed by. ``scratch`` is its working folder, empty and gone with it; ``device`` shows it the
-    GPUs. ``programs``: it runs programs of others, and no code of theirs itself."""
+    """The rights of one worker. ``reads`` and ``writes`` are files and folders beside the
+    system's and Python's; ``copies`` are shown in the place of what they were copied from, which
+    they are listed by. ``scratch`` is its working folder, empty and gone with it; ``device``
+    shows it the GPUs. ``programs``: it runs programs of others, and no code of theirs itself."""
 
     scratch: Path
     reads: tuple[Path, ...] = ()
@@ -160,9 +160,9 @@ def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Lau
 
 
 def _tasks_beside(layers: Layers, users: Users | None, *, grouped: bool) -> int | None:
-    """What counts against the worker's limit on tasks: nothing, where it has a user of its own, or
-    a user namespace of a kernel that counts by these; else whatever its user does, in other runs
-    too. None where only a cgroup tells them apart."""
+    """The tasks of others that count against the worker's limit: none, where it has a user of
+    its own, or a user namespace of a kernel that counts by these; else those of its user, in
+    other runs too. None where only a cgroup tells them apart."""
     if layers.has_own_count:
         return 0
     if grouped:

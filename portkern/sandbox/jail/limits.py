@@ -1,4 +1,5 @@
-"""What a worker may use: memory, processes, files. By rlimits, and by cgroups where we may."""
+"""Limits on what a worker may use: memory, processes, files. They are set by rlimits, and by
+cgroups where we may."""
 
 from __future__ import annotations
 

@@ -152,8 +152,9 @@ def started(place: Place) -> Launcher:
 
 
 def _serve(connection: socket.socket, place: Place) -> NoReturn:
-    """What a program needs is prepared while the one before it runs: that takes longer than many a
-    program. Where both would have one folder, it waits until that one has ended."""
+    """Starts one program after the other, each in a process that is prepared while the program
+    before it runs, as this takes longer than many a program. Where both would have one folder,
+    it waits until that one has ended."""
     shared = {folder: set(folder.iterdir()) for folder in _SHARED if place.separate}
     keeper, channel = _prepared(place)
     while True:
@@ -270,7 +271,8 @@ def _waited(program: int, deadline: float) -> int | None:
 
 
 def _end_all(place: Place) -> None:
-    """Who loses its parent becomes a child of this process."""
+    """Ends all processes of a program; one that loses its parent becomes a child of this
+    process."""
     while True:
         if place.separate:
             with suppress(ProcessLookupError):
@@ -358,7 +360,8 @@ def _read(path: Path, most: int) -> bytes | None:
 
 
 def _remove(path: Path) -> None:
-    """Of any form; folders may be nested deeper than Python's own function reaches."""
+    """Removes a file or folder of any form; folders may be nested deeper than Python's own
+    function reaches."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a process gives up for good before code of others runs in it."""
+"""Restrictions that a process puts on itself for good before code of others runs in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def become(user: int, *, groups: bool) -> None:
 
 
 def close_all_but(handles: Sequence[int]) -> None:
-    """Of the standard ones too."""
+    """Closes all file handles but these, the standard ones too."""
     first = 0
     for kept in (*sorted(handles), os.sysconf("SC_OPEN_MAX")):
         if first < kept:  # of an empty range Python would close all

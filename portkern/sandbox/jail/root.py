@@ -28,8 +28,8 @@ _NEW, _MACHINE = Path("/new"), Path("/machine")
 
 
 def python_paths() -> list[Path]:
-    """What the running interpreter imports from; portkern's checkout is not among them, only the
-    folders that are installed from it."""
+    """The paths that the running interpreter imports from; portkern's checkout is not among
+    them, only the folders that are installed from it."""
     here = Path(portkern.__file__).parent
     installed = {
         sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -52,7 +52,8 @@ def readable() -> list[Path]:
 
 
 def devices(*, accelerators: bool) -> list[Path]:
-    """Of the machine's own, for who sees its tree. A GPU's driver shares memory by files."""
+    """The device files of the machine itself, for a process which sees its tree. A GPU's driver
+    shares memory by files."""
     dev = Path("/dev")
     nodes = [dev / name for name in DEVICES]
     if accelerators:
@@ -135,7 +136,7 @@ def _on_machine(path: Path) -> Path:
 
 
 class _Tree:
-    """What is to be the whole tree."""
+    """The folders and files that are to become the whole tree."""
 
     def __init__(self) -> None:
         self._shown: list[Path] = []
@@ -170,7 +171,8 @@ class _Tree:
         return any(path.is_relative_to(shown) for shown in self._shown)
 
     def users(self, users: Users | None) -> None:
-        """Of the machine's users only the worker's and its programs' have a name here."""
+        """Writes a passwd file in which, of the machine's users, only the worker's and its
+        programs' have a name."""
         names = {"root": (0, 0), "worker": (os.getuid(), os.getgid())}
         if users is not None:
             names["worker"] = (users.worker, users.worker)

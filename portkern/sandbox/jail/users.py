@@ -1,4 +1,4 @@
-"""Whom workers and programs run as where the evaluator is root: each has a uid of its own, so that
+"""Users for workers and programs where the evaluator is root: each has a uid of its own, so that
 the kernel counts its tasks alone and lets no other look into it."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Users:
 
     @classmethod
     def of(cls, process: int) -> Self:
-        """Of the worker that this process id stands for, as long as it lives."""
+        """The users of the worker that this process id stands for, as long as it lives."""
         if process < _PROCESSES and all(map(_has_room, ("uid_map", "gid_map"))):
             return cls(_FIRST + 2 * process, _FIRST + 2 * process + 1, alone=True)
         return cls(NOBODY, NOBODY - 1, alone=False)

@@ -305,7 +305,7 @@ class PartialReads:
 
 
 def of(traced: Traced, file: str, source: str) -> Sheet:
-    """What was traced, as a sheet. Raises ConfigError for what cannot be one."""
+    """A sheet of what was traced. Raises ConfigError for what cannot be one."""
     return _checked(
         {
             "name": traced.name,
@@ -390,7 +390,8 @@ def _flow(value: object) -> str:
 
 
 def _entry(key: str, value: object) -> str:
-    """Of a mapping or list of mappings a line for each."""
+    """The YAML of one entry; mappings of mappings, and lists, get a line for each of their
+    items."""
     if (
         isinstance(value, dict)
         and value

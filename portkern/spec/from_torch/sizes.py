@@ -96,7 +96,7 @@ class Sizes:
         return small
 
     def _starts(self, start: Callable[..., int]) -> dict[str, int]:
-        """Of short axes what they are."""
+        """A start length for each axis; short axes stay what they are."""
         return {
             axis: length if length <= _SHORT else min(start(number, length), length)
             for number, (axis, length) in enumerate(self.example.items())

@@ -1,4 +1,4 @@
-"""What tracing a file finds: plain values, as they come out of the worker that loaded it."""
+"""Results of tracing a file: plain values, as they come out of the worker that loaded it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TracedScalar:
 
 @dataclass(frozen=True)
 class Argument:
-    """What the function or module is called with, in order: an input or a scalar by name, or a
-    value that the file fixes, as Python says it."""
+    """An argument that the function or module is called with, in order: an input or a scalar by
+    name, or a value that the file fixes, as Python says it."""
 
     name: str = ""
     value: str = ""
@@ -106,7 +106,8 @@ class PlainKernel:
 
 @dataclass(frozen=True)
 class Tracing:
-    """Of what is asked for: one of the two. ``operators``: all names that the file has."""
+    """The outcome of tracing what is asked for: one of the two. ``operators``: all names that
+    the file has."""
 
     traced: Traced | None = None
     untraceable: Untraceable | None = None
