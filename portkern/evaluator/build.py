@@ -133,7 +133,7 @@ def build_all(
 
 def _again_if_short(builders: _Builders, built: Built, key: str) -> Built:
     """Once more when a tool could not be started, or had no memory; where the machine is short of
-    these even so, it is no verdict on the source."""
+    these even so, this is not a verdict on the source."""
     failure = built.outcome
     if not isinstance(failure, Failure) or failure.verdict not in _OF_TOOLS:
         return built

@@ -1,7 +1,7 @@
 """Checks of the times that a worker reports, against what is seen from outside its process: the
 evaluator's clock, and the processor time that the system's scheduler counts.
 
-A busy machine delays everything; a round in which threads waited for a processor is no evidence.
+A busy machine delays everything; a round in which threads waited for a processor is not evidence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A digest of portkern's own code, on which it depends too whether a result may be reused.
+"""A digest of portkern's own code, one of the things on which the reuse of a result depends.
 
 An edited threshold, rule or header may decide otherwise, though the version stays as it is.
 """

@@ -79,8 +79,8 @@ def observations(laps: Sequence[Sequence[float]]) -> list[float]:
 
 
 def noise(laps: Sequence[Sequence[float]]) -> float | None:
-    """The difference of one thing timed twice: the medians of the even and of the odd rounds, as
-    the larger over the smaller less one. None with one round."""
+    """The relative difference between two timings of one thing: the medians of the even and of
+    the odd rounds, as the larger over the smaller less one. None with one round."""
     if len(laps) < 2:
         return None
     even, odd = (np.median([sample for lap in laps[i::2] for sample in lap]) for i in (0, 1))

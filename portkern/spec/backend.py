@@ -155,7 +155,7 @@ class Build:
     emulator: str = ""
 
 
-#: Artifacts of these kinds are still source: they are no evidence of a build for the target.
+#: Artifacts of these kinds are still source: they are not evidence of a build for the target.
 SOURCE_KINDS = ("python", "opencl", "stablehlo")
 
 
@@ -232,7 +232,7 @@ class Device(Protocol):
         ...
 
     def idle_call(self) -> None:
-        """A call that says how long timing takes by itself, timed in place of a launch: it does
+        """Does what is timed in place of a launch, which says how long timing takes by itself:
         nothing, or as little as a launch's surroundings need to be there."""
         ...
 
@@ -316,7 +316,7 @@ class Backend(ABC):
 
     def builds(self, request: Build) -> bool | Missing:
         """Whether this machine can build this request, asked before the candidate's code runs:
-        what a worker says once it has is no excuse."""
+        what a worker says once it has is not an excuse."""
         return True
 
     def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:

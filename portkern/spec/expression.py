@@ -14,7 +14,7 @@ from portkern.errors import ConfigError
 
 Number = int | float
 
-#: A longer text is no expression that anybody reads, and a deeper one ends Python's stack.
+#: A longer text is not an expression that anybody reads, and a deeper one ends Python's stack.
 MOST_CHARACTERS, MOST_LEVELS = 20_000, 400
 #: ``2 ** 10 ** 9`` would not come to an end.
 _MOST_EXPONENT = 16

@@ -18,7 +18,7 @@ class BaselineLaunch:
 
     Its answers are memory of their own, as a kernel's are: what is a view of an input, like the
     transpose of a vector, is copied, or the framework would be timed at no work. Whether there is
-    such an answer hangs on the sizes alone and is asked once for each.
+    such an answer depends on the sizes alone and is asked once for each.
     """
 
     function: Callable[..., object]

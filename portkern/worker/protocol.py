@@ -59,8 +59,8 @@ class Loaded:
 class Layout:
     """The oddities of where an output lies or what it is; none where all is empty.
 
-    ``type``: it is no torch.Tensor but this. ``owes``: work that is left for whoever looks at it.
-    ``input``: the number of the input whose memory it shares.
+    ``type``: it is not a torch.Tensor but this. ``owes``: work that is left for whoever looks at
+    it. ``input``: the number of the input whose memory it shares.
     """
 
     type: str = ""
@@ -254,7 +254,7 @@ class Run(Request[Ran]):
     a look at who does the work.
 
     Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are bytes
-    with a margin on both sides, which goes to ``guards``; buffers that are no torch tensors have
+    with a margin on both sides, which goes to ``guards``; buffers that are not torch tensors have
     none, and leave theirs as it was. ``before``: as many calls are
     made first, on other buffers.
     """
@@ -346,7 +346,7 @@ class Fetch(Request[Done]):
 @dataclass(frozen=True)
 class Look(Request[Done]):
     """Copy what the outputs of timed calls hold at these places, which count elements in
-    row-major order; ``results`` get a row of each call, and as many places of each output."""
+    row-major order; ``results`` get a row for each call, and as many places of each output."""
 
     calls: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
@@ -521,7 +521,7 @@ REQUESTS: Mapping[str, type[AnyRequest]] = {kind.__name__: kind for kind in get_
 
 
 def anonymous(build: backend.Build) -> backend.Build:
-    """Without who wrote it, which is no business of a worker's."""
+    """The build without who wrote it, which is not a worker's business."""
     written = replace(build.candidate, author="", parents=(), variant="")
     return replace(build, candidate=written, emulator="")
 

@@ -154,7 +154,7 @@ def started(place: Place) -> Launcher:
 def _serve(connection: socket.socket, place: Place) -> NoReturn:
     """Starts one program after the other, each in a process that is prepared while the program
     before it runs, as this takes longer than many a program. Where both would have one folder,
-    it waits until that one has ended."""
+    the preparation waits until the other one has ended."""
     shared = {folder: set(folder.iterdir()) for folder in _SHARED if place.separate}
     keeper, channel = _prepared(place)
     while True:
@@ -320,7 +320,7 @@ def _copied(folder: Path, into: Path) -> Path:
     if not _is_small(folder):
         return folder
     copy = into / (folder.name or "folder")
-    with suppress(shutil.Error):  # of single files that are no files or may not be read
+    with suppress(shutil.Error):  # of single files that are not files or may not be read
         shutil.copytree(folder, copy, symlinks=True)
     return copy
 
@@ -347,7 +347,7 @@ def _collect(place: Place, command: Command, files: int) -> None:
 
 
 def _read(path: Path, most: int) -> bytes | None:
-    """None for what is no file, such as a pipe that nobody writes to."""
+    """None for what is not a file, such as a pipe that nobody writes to."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -34,7 +34,7 @@ class Restrictions:
             system.landlock([*root.readable(), *self.reads], [*nodes, *writes])
         if "seccomp" in self.layers:
             seccomp.install(deadly=deadly)
-        # A parent's death is no news after a change of user, and neither is the flag kept.
+        # After a change of user a parent's death is not signalled, and the flag is not kept either.
         system.set_dumpable(False)
         system.die_with_parent(signal.SIGKILL)
 

@@ -1,6 +1,6 @@
 """The sheet beside a PyTorch file, ``FILE.op.yaml``: all that portkern takes its operator to be.
 
-It is derived once and read from then on, so that nothing hangs on a machine's load or on torch's
+It is derived once and read from then on, so that nothing depends on a machine's load or on torch's
 version; a person may change it. Two digests say what it belongs to: the file's, and the sheet's own
 as it was derived.
 """

@@ -32,7 +32,7 @@ class Lengths:
         return symbols.size_of(length).xreplace(dict(self.known))
 
     def text(self, value: sympy.Expr) -> str:
-        """Raises ConfigError for what is no arithmetic over axes."""
+        """Raises ConfigError for what is not arithmetic over axes."""
         if isinstance(value, sympy.Integer):
             return str(int(value)) if value >= 0 else f"({int(value)})"
         written = symbols.text(sympy.expand(value), self.names)

@@ -69,7 +69,7 @@ def constant(number: float | bool, kind: Kind) -> Value:
 
 
 def elementwise(name: str, operands: Sequence[Value], shape: Shape, kind: Kind) -> Value | None:
-    """None where it is no such operation."""
+    """None where it is not such an operation."""
     within: Kind = kind
     if name in pointwise.COMPARING:
         within = widest([operand.kind for operand in operands])

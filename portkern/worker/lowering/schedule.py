@@ -89,7 +89,7 @@ def _read_by(group: Group, taken: frozenset[str]) -> set[str]:
 def _joined(group: Group, stage: Stage, taken: frozenset[str]) -> int:
     """How many axes tell rows apart where the stage joins the group; 0 where it cannot."""
     if any(one.fold and one.fold.across for one in (*group.stages, stage)):
-        return 0  # their rows are no neighbours in memory
+        return 0  # their rows are not neighbours in memory
     first = group.stages[0].shape
     rows = 0
     while rows < min(group.rows, len(stage.shape)) and first[rows] == stage.shape[rows]:

@@ -22,8 +22,8 @@ HANGS_AFTER_S = 400
 
 
 class Lifted(torch.nn.Module):
-    """A module with its parameters and buffers as arguments. It is no submodule, or they would be
-    this one's state; a function has none. What a call leaves in plain attributes is taken out
+    """A module with its parameters and buffers as arguments. It is not a submodule, or they would
+    be this one's state; a function has none. What a call leaves in plain attributes is taken out
     again: it is of that call's tensors. ``changed``: there was such."""
 
     def __init__(self, call: Callable[..., object], model: torch.nn.Module | None) -> None:
@@ -79,8 +79,8 @@ def exported(
     tables: Collection[str] = (),
 ) -> Exported | Exception:
     """Or why it cannot be had even with the sizes of the file. ``fixed`` and ``lifted``: the
-    module's state that is no input of the operator's, and that which is; ``tables`` of it are as
-    large as the constructor makes them."""
+    module's state that is not an input of the operator's, and that which is; ``tables`` of it are
+    as large as the constructor makes them."""
     state = {**fixed, **lifted}
     error: Exception = TimeoutError("torch.export did not come to an end")
     for how in _ways(len(lifted) + len(inputs)):

@@ -43,7 +43,7 @@ def _(
 
 class Recurrent(TorchFunctionMode):
     """Where it is entered, recurrent layers are called as :func:`recurrent`: those of tensors that
-    are no packed sequences, without projections and without active dropout between layers."""
+    are not packed sequences, without projections and without active dropout between layers."""
 
     def __torch_function__(
         self,

@@ -23,7 +23,7 @@ _COUNTED = frozenset("arange randperm linspace eye randint tril_indices triu_ind
 
 class Resized(TorchFunctionMode):
     """``shapes``: sizes of inputs in the file, and what each becomes; ``numbers``: of single
-    lengths, for what is no input's size."""
+    lengths, for what is not an input's size."""
 
     def __init__(self, shapes: Mapping[Size, Size], numbers: Mapping[int, int]) -> None:
         super().__init__()
