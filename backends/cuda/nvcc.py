@@ -132,6 +132,6 @@ def _version(nvcc: Path) -> str | None:
     try:
         answer = run_tool([nvcc, "--version"], whose="own", timeout_s=20, error=ToolError)
     except ToolError:
-        return None  # an nvcc that does not start is no nvcc
+        return None  # an nvcc that does not start is not an nvcc
     match = re.search(r"release [\d.]+, V([\d.]+)", answer)
     return match[1] if match else None

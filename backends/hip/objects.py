@@ -57,7 +57,8 @@ def build_beside(
 ) -> None:
     """The host library that :func:`load` opens, in the artifact's folder.
 
-    What cannot be executed here is no fault of the build for the target: the reason is left there.
+    What cannot be executed here is not a fault of the build for the target: the reason is left
+    there.
     """
     folder = source.parent
     try:

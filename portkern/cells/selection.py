@@ -315,7 +315,7 @@ class Selection:
     """The cells to ask for, by name: single names, or the sets ``core``, ``all``, ``host``,
     ``demo``. ``databases`` are asked for the settings of kernels, the first before the next;
     ``kernels`` stand in for the catalogue. ``elsewhere``: other machines run the cells, so that
-    a backend that cannot work here is no error."""
+    a backend that cannot work here is not an error."""
 
     ops: Sequence[str]
     targets: Sequence[str]

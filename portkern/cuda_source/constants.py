@@ -31,7 +31,7 @@ _DEEPEST = 8
 
 
 def integer(expression: str, names: Mapping[str, str]) -> int | None:
-    """The value with ``names`` put in; None for what is no constant."""
+    """The value with ``names`` put in; None for what is not a constant."""
     text = expression
     for _ in range(_DEEPEST):
         text = _CAST.sub("", _SIZEOF.sub(lambda m: str(SIZES.get(m[1], m[0])), text))

@@ -83,8 +83,8 @@ def chevrons(
 
 
 def ggl(code: SourceCode, i: int, variadic: frozenset[str]) -> LaunchSyntax | Broken | None:
-    """The call of hipLaunchKernelGGL at ``i``; None where it is no call, or where a macro's
-    variadic parameter, one of ``variadic``, brings its arguments."""
+    """The call of hipLaunchKernelGGL at ``i``; None where there is no such call, or where a
+    macro's variadic parameter, one of ``variadic``, brings its arguments."""
     if code.text[i + 1] != "(":
         return None
     last = code.partner[i + 1]

@@ -145,7 +145,7 @@ class Plan(Line):
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """Raises ConfigError for what is no plan, or not all of one."""
+        """Reads a plan. Raises ConfigError for what is not a plan, or not all of one."""
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError as error:

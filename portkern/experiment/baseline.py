@@ -47,8 +47,8 @@ _WORDS = {Status.PASSED: "correct"}
 
 @dataclass(frozen=True)
 class Sampled:
-    """What became of an operator's samples. Those that nobody evaluated are none. ``clock`` is
-    whether anything was timed, of this operator or another one."""
+    """The outcomes of an operator's samples; those that nobody evaluated are only counted.
+    ``clock`` is whether anything was timed, of this operator or another one."""
 
     op: str
     samples: tuple[Ending, ...]

@@ -33,8 +33,8 @@ OFFLINE = (
 
 @dataclass(frozen=True)
 class Caught:
-    """What one arm was refused for; ``n`` of its samples were evaluated. A kernel that was written
-    again was refused again."""
+    """The refusals of one arm's samples, of which ``n`` were evaluated. A kernel that was
+    written again was refused again."""
 
     arm: str
     n: int

@@ -31,7 +31,7 @@ class Measure:
     better: int = 1
 
     def told(self, estimate: Estimate | None) -> str:
-        """Of one arm."""
+        """The estimate of one arm as a text."""
         if self.ratio:
             return section.times(_exponential(estimate)) if estimate else NOT_TIMED
         return section.percent(estimate)
@@ -149,7 +149,7 @@ def notes(contrasts: Sequence[Contrast]) -> tuple[str, ...]:
 
 
 def means(scores: Iterable[tuple[object, float]]) -> dict[object, float]:
-    """By task: seeds of one task are no tasks of their own."""
+    """The mean score of each task: seeds of one task are not tasks of their own."""
     by_task: dict[object, list[float]] = {}
     for task, score in scores:
         by_task.setdefault(task, []).append(score)

@@ -70,7 +70,7 @@ class _Frame:
 
 
 def draw(chart: Chart) -> Picture:
-    """Of a chart with one value at least."""
+    """Draws a chart that has at least one value."""
     frame = _Frame.of(chart)
     bands: list[Shape] = []
     lines: list[Shape] = []
@@ -154,7 +154,7 @@ def _labels(ends: Sequence[tuple[str, Dot]], frame: _Frame) -> Iterator[Shape]:
 
 
 def span(chart: Chart) -> tuple[float, float]:
-    """Of the axis: all of 0 to 1 for shares, else what there is with a little room."""
+    """The range of the axis: 0 to 1 for shares, else that of the values with a little room."""
     if chart.percent:
         return 0.0, 1.0
     ends = [end for estimate in chart.shown for end in estimate.ends]

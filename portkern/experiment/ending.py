@@ -23,7 +23,7 @@ STAGES: Final = (
     Status.SUSPICIOUS,
     Status.PASSED,
 )
-#: It was built, and then its results were no good.
+#: It was built, and then it gave no good results.
 BAD_RESULTS: Final = (Status.CRASHED, Status.TIMED_OUT, Status.WRONG, Status.SUSPICIOUS)
 BUILT: Final = (*BAD_RESULTS, Status.PASSED)
 #: ``relu.cpp:12:5:`` or ``relu.cu(12):``, which an added line moves.
@@ -45,7 +45,7 @@ class Ending:
 
     @property
     def cheat(self) -> str:
-        """In the evaluator's words, empty of what is no cheat."""
+        """The cheat in the evaluator's words; empty where there is none."""
         return self.refusal.kind if self.refusal and self.refusal.cheat else ""
 
     @property
@@ -63,7 +63,8 @@ class Ending:
 
 
 def endings(log: Log, answered: Set[str]) -> list[Ending]:
-    """Of all attempts in their order. ``answered`` are the calls of models that had a reply."""
+    """How each attempt ended, in their order. ``answered`` are the calls of models that had a
+    reply."""
     return [_ending(attempt, log, answered) for attempt in log]
 
 
@@ -84,7 +85,7 @@ def _evaluated(attempt: Attempt, answered: Set[str]) -> bool:
 
 
 def first_error(log: str) -> str:
-    """Of a compiler's log, or the last line of another's, such as Python's."""
+    """The first error in a compiler's log, or the last line of another log, such as Python's."""
     error = next((message.text for message in messages(log) if message.kind == "error"), "")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return _PLACE.sub("", error or (lines or [""])[-1])

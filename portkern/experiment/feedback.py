@@ -105,7 +105,7 @@ class FeedbackArm:
         return ratios(tops, [[pair is not None for pair in row] for row in pairs])
 
     def later(self, which: Which) -> Counts:
-        """Of turn 2 and all after it: the first knows nothing in any arm."""
+        """The counts over turn 2 and all later ones: in the first turn no arm knows anything."""
         rows = [[ending for ending in row[1:] if ending] for row in self.rows]
         return [float(sum(map(which, row))) for row in rows], [float(len(row)) for row in rows]
 

@@ -69,7 +69,7 @@ class Done:
 
     @classmethod
     def read(cls, job: Job, folder: Path) -> Done:
-        """What the job left when it came to its end. Raises RecordError."""
+        """Reads what the job left when it came to its end. Raises RecordError."""
         own = folder / job.name
         summary = outcome.read(own)
         answered = frozenset(call.id for call in Calls(own / CALLS) if not call.error)
@@ -156,10 +156,10 @@ class StudyQuestion:
 
 
 def key_of(override: str) -> str:
-    """Of ``key=value``, without Hydra's marks."""
+    """The key in ``key=value``, without Hydra's marks."""
     return override.partition("=")[0].lstrip("+~")
 
 
 def latest(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Of each key the last; Hydra takes a group's choice only once."""
+    """The last override of each key; Hydra takes a group's choice only once."""
     return tuple({key_of(override): override for override in overrides}.values())

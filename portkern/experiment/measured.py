@@ -1,4 +1,4 @@
-"""What one job achieved, in the measures that arms are compared by."""
+"""Measures of one job, by which arms are compared."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def scores(done: Sequence[Done], of: OfJob) -> Mapping[object, float]:
 
 
 def solved_by_turn(groups: Mapping[str, Sequence[Done]], count: int) -> tuple[ChartLine, ...]:
-    """Of each group the share of tasks with a correct kernel in this turn or before."""
+    """A line for each group: the share of tasks with a correct kernel by each turn."""
     return tuple(
         ChartLine(name, tuple(statistics.means(list(_by_task(own, count).values()))))
         for name, own in groups.items()

@@ -78,7 +78,7 @@ class PairedStudy(Study):
         )
 
     def lead(self, contrasts: Sequence[Contrast]) -> str:
-        """What each comparison says, in words."""
+        """The answer of each comparison, in words."""
         pairs = dict.fromkeys((one.arm, one.than) for one in contrasts)
         if not pairs:
             return "One arm alone answers nothing; name two or more with arms=."

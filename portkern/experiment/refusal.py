@@ -46,8 +46,8 @@ def refusal_of(attempt: Attempt) -> Refusal | None:
 
 
 def _rejected(detail: str) -> Refusal:
-    """Of several hits of the guard the first that is a cheat: who also breaks the contract is none
-    the better for it."""
+    """The refusal by the first of the guard's hits that is a cheat, else by the first: breaking
+    the contract as well does not excuse a cheat."""
     hits = map(_HIT.match, detail.splitlines())
     rules = [RULES[hit["rule"]] for hit in hits if hit and hit["rule"] in RULES]
     if rules:

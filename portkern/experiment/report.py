@@ -85,7 +85,7 @@ class ExperimentReport:
 
     @property
     def costs(self) -> SectionTable:
-        """Of each arm, what its jobs took."""
+        """The costs of each arm's jobs."""
         arms = list(dict.fromkeys(finished.job.arm for finished in self.done))
         head = ("arm", "jobs", "attempts", "calls", "tokens", "USD", "time", "of the device")
         return SectionTable(head, tuple(self._cost(arm) for arm in arms))
@@ -117,8 +117,9 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def write(report: ExperimentReport, folder: Path, *, last: bool = True) -> dict[str, Missing]:
-    """What could not be written, by file and reason. The picture, which takes longest, is drawn
-    when it is the last of the jobs' reports. Raises StorageError."""
+    """Writes the report, and returns the files that could not be written with the reason. The
+    picture, which takes longest, is drawn when it is the last of the jobs' reports. Raises
+    StorageError."""
     views: dict[str, str | bytes | Missing] = {
         "experiment.json": _as_json(report.document),
         "experiment.md": _render("experiment.md.j2", report),
@@ -173,5 +174,5 @@ def _environment(escape: bool) -> Environment:
 
 
 def _cell(text: str) -> str:
-    """Of a Markdown table."""
+    """The text of a cell in a Markdown table."""
     return printable(text).replace("|", "\\|").replace("\n", " ")

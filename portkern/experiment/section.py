@@ -1,4 +1,4 @@
-"""What a report shows, before anybody draws it."""
+"""The sections of a report, before anybody draws them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def percent(estimate: Estimate | None) -> str:
 
 
 def points(estimate: Estimate | None) -> str:
-    """Of a difference of shares."""
+    """A difference of shares as a text, in percentage points."""
     return _told(estimate, "+.0f", scale=100, ends=".0f")
 
 

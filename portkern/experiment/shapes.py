@@ -1,4 +1,4 @@
-"""What a picture is made of. All coordinates are in px, x to the right, y down."""
+"""The shapes that a picture is made of. All coordinates are in px, x to the right, y down."""
 
 from __future__ import annotations
 

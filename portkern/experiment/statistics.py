@@ -57,7 +57,8 @@ def mean(values: Sequence[float]) -> Estimate | None:
 
 
 def means(rows: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Of each column, over rows that are drawn as a whole: a unit's values belong together."""
+    """The mean of each column, over rows that are drawn as a whole: a unit's values belong
+    together."""
     return [
         estimate for estimate in ratios(rows, np.ones_like(np.asarray(rows, float))) if estimate
     ]
@@ -82,7 +83,7 @@ def ratios(tops: npt.ArrayLike, bottoms: npt.ArrayLike) -> list[Estimate | None]
 def difference(
     first: tuple[Sequence[float], Sequence[float]], second: tuple[Sequence[float], Sequence[float]]
 ) -> Estimate | None:
-    """Of two ratios whose units are pairs; None where one is over nothing."""
+    """The difference of two ratios whose units are pairs; None where one is over nothing."""
     (a, b), (c, d) = (
         [np.asarray(part, float)[:, None] for part in sides] for sides in (first, second)
     )

@@ -1,4 +1,4 @@
-"""What all experiments have in common."""
+"""The parts that all experiments have in common."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Study(ABC):
 
     @abstractmethod
     def choices(self, question: StudyQuestion) -> Mapping[str, Sequence[str]]:
-        """Of each arm that is asked for, overrides of ``portkern generate``."""
+        """The overrides of ``portkern generate`` for each arm that is asked for."""
 
     @abstractmethod
     def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
-        """Of the jobs that are done; there is one at least."""
+        """The findings from the jobs that are done, of which there is at least one."""

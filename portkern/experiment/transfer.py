@@ -138,7 +138,8 @@ _SPEEDUP = Measure("speedup", "speedup", ratio=True)
 
 
 def _across(gains: Mapping[str, Sequence[Gain]]) -> list[Contrast]:
-    """Of each place against the first, where the gain over as many samples is known in both."""
+    """The contrasts of each place with the first, where the gain over as many samples is known
+    in both."""
     (first, reference), *others = gains.items()
     return [
         made

@@ -41,7 +41,8 @@ class ForeignKernel:
 
 @dataclass(frozen=True)
 class KernelProject:
-    """``skipped``: what is no kernel that portkern takes, with the reason."""
+    """A project of kernels; ``skipped``: what is not a kernel that portkern takes, with the
+    reason."""
 
     kernels: Sequence[ForeignKernel]
     skipped: Sequence[Skipped]

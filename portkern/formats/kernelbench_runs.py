@@ -24,7 +24,7 @@ from portkern.spec.op import Op, Workload
 
 RESULTS = "eval_results.json"
 _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
-#: The level of ops that are no problem of KernelBench's.
+#: The level of ops that are not problems of KernelBench's.
 OWN_LEVEL = 0
 #: They have no build, or none that counts.
 _UNBUILT = (Verdict.BUILD_FAILED, Verdict.REJECTED)

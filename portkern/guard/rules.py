@@ -199,7 +199,7 @@ PROCESS_FILE = re.compile(
 )
 TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/", "/dev/null")
 
-#: Of torch: what makes, describes or views tensors, and what is no operator.
+#: Of torch: what makes, describes or views tensors, and what is not an operator.
 TORCH_GLUE = frozenset(
     "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor "
     "as_tensor from_numpy from_blob from_dlpack as_strided arange reshape view_as_real "
@@ -230,7 +230,7 @@ FAST_FLAG = re.compile(
     r"--?(use_fast_math|f?fast-math|ffast-math|Ofast|ftz=true|prec-(div|sqrt)=false)$"
     r"|-f?(unsafe-math|finite-math-only|associative-math|reciprocal-math)"
 )
-#: Modules of torch that are no operator themselves; what is in them may be.
+#: Modules of torch that are not operators themselves; what is in them may be.
 TORCH_MODULES = frozenset("nn nn.functional ops ops.aten _C linalg fft special sparse".split())
 #: Operators that are the work, as functions (``jnp.dot``, ``operator.matmul``) or as methods …
 HEAVY = frozenset(
@@ -338,7 +338,7 @@ VENDOR_CALL = re.compile(
     r"(cublas(Lt|Xt)?|cudnn|cufft|cusparse|cusolver\w\w|cutensor|hipblas(Lt)?|hipfft|miopen|"
     r"hipsparse)[A-Z]\w*|(rocblas|cblas|LAPACKE|dnnl|mkl|rocfft)_\w+|[sdcz](gemm|gemv|symm|dot|axpy)_"
 )
-#: Kernels on a GPU that are no candidate's own, whatever words its source has.
+#: Kernels on a GPU that are not a candidate's own, whatever words its source has.
 VENDOR_KERNEL = re.compile(
     r"\bat::|\bc10::|cublas|cudnn|cutlass_\d|nvjet|xmma|(ampere|volta|turing|maxwell|hopper)_\w*gemm"
     r"|Cijk_|rocblas|hipblas|miopen|MIOpen|triton_(poi|red|per|tem)_fused"

@@ -109,8 +109,8 @@ def unused(tree: ast.Module, entry: str) -> Iterator[ast.AST]:
 
 
 def extension_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The texts that may be sources of an extension in C++ or CUDA, with their lines: whatever is
-    no comment on the code and looks like it. Parts of a formatted text count each."""
+    """The texts that may be sources of an extension in C++ or CUDA, with their lines: whatever
+    is not a comment on the code and looks like it. Parts of a formatted text count each."""
     comments = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
     }  # a text that stands alone

@@ -142,7 +142,7 @@ def change_points(logs: Sequence[float]) -> list[int] | Missing:
 
 def _noise(logs: Sequence[float]) -> float:
     """The deviation of neighbours, in which a step counts once: as large as half of them are
-    below. Of few values that may be far too small, so that it is no less than a third of all."""
+    below. Of few values that may be far too small, so that it is at least a third of all."""
     differences = [abs(b - a) for a, b in itertools.pairwise(logs)]
     if not differences:
         return 0.0

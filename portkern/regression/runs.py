@@ -121,7 +121,7 @@ def revision(folder: Path) -> Revision | None:
         ).strip()
 
     try:
-        # What is not tracked, such as reports, is no change of the kernels
+        # What is not tracked, such as reports, does not change the kernels
         changes = git("status", "--porcelain", "--untracked-files=no")
         return Revision(
             commit=git("rev-parse", "HEAD"),

@@ -70,7 +70,7 @@ def _each(table: Table) -> Iterator[Annotation]:
 
 
 def file_of(table: Table, record: Record) -> str:
-    """'' for a kernel that is no file of the user's."""
+    """The path of the user's file that a kernel is from; '' for any other kernel."""
     if not record.author.startswith(_OF_FILE):
         return ""
     path = PurePosixPath(table.sources, record.author.removeprefix(_OF_FILE))

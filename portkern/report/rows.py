@@ -10,7 +10,7 @@ from portkern.errors import BackendUnavailable
 from portkern.records.record import BuildResources, Record
 
 Value = str | int | float | None
-#: Columns that are no text; those of baselines are times and ratios too.
+#: Columns that are not text; those of baselines are times and ratios too.
 WHOLE_NUMBERS = {"registers", "spills", "shared_bytes", "tokens_in", "tokens_out"}
 NUMBERS = {
     *("max_abs", "max_rel", "vs_fp64", "reference_vs_fp64", "roofline", "occupancy", "usd"),

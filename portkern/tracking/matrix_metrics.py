@@ -37,7 +37,7 @@ def counts(group: TableGroup) -> dict[str, float]:
     metrics |= {f"verdict/{verdict}": group.verdicts.get(verdict, 0) for verdict in Verdict}
     metrics |= {f"evidence/{evidence}": group.rungs.get(evidence, 0) for evidence in Evidence}
     evaluated = group.passed + len(group.failing)
-    if evaluated:  # a cell that nobody could run is no failure
+    if evaluated:  # a cell that nobody could run is not a failure
         metrics["pass_rate"] = group.passed / evaluated
     metrics["noisy"] = group.noisy
     if group.speedup is not None:

@@ -80,7 +80,7 @@ def sent(
     # MLflow's own defaults keep trying a dead server for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # logs are no terminals
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # for logs
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     try:
         from mlflow.exceptions import MlflowException

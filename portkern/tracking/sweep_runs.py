@@ -140,7 +140,8 @@ class _Sweep:
 
 
 def _metrics(figures: Iterable[Figure], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """``measured/pass at 5`` and its ``low`` and ``high``; what is no number is not there."""
+    """The metric ``measured/pass at 5`` with its ``low`` and ``high``, and its like; what is not
+    a number is left out."""
     for figure in figures:
         if figure.estimate is None:
             continue

@@ -299,7 +299,7 @@ def _gaps(
     given: Collection[str],
 ) -> list[str]:
     """Coverage that the project expects and did not get. What the command line leaves out on
-    purpose is no gap."""
+    purpose is not a gap."""
     if project is None or not project.expected:
         return []
     sets = expected.Sets(ops.SETS, target_sets(), {"all": registry.names()})

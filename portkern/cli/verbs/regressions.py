@@ -55,7 +55,7 @@ def against_first(
     baselines: Sequence[str], after: Night, reports: Path, given: Collection[str] = ()
 ) -> Comparison | None:
     """None where there is none of them and ``none`` is the last. Raises ConfigError."""
-    decisions = Decisions.read(reports)  # what is wrong with them is no lack of a run
+    decisions = Decisions.read(reports)  # what is wrong with them is not a lack of a run
     missing: list[str] = []
     for baseline in baselines:
         if baseline == NONE:

@@ -102,7 +102,8 @@ def compare(
 
 
 def _common(groups: Sequence[Group]) -> Iterator[str]:
-    """Of models that were asked for different tasks, what they are on those that all have."""
+    """Notes on each model's share of the tasks that all models have, where they were asked for
+    different ones."""
     tasks: dict[str, dict[tuple[object, ...], Group]] = {}
     for group in groups:
         if group.n:
@@ -129,7 +130,7 @@ def _common(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _own_headers(samples: Sequence[Sample]) -> Iterator[str]:
-    """Whose work a correct sample is, where it is not the model's alone."""
+    """Notes on correct samples that leave part of the work to portkern's own headers."""
     taken = [sample for sample in samples if sample.correct and sample.headers]
     if taken:
         names = sorted({name for sample in taken for name in sample.headers})
@@ -140,7 +141,8 @@ def _own_headers(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def _multiprocessors(places: Sequence[Place]) -> dict[str, int]:
-    """Of the targets that are known and tell; a public result set may have others."""
+    """The number of multiprocessors of each target that is known and states it; a public result
+    set may have others."""
     known = set(target.names())
     counts = {
         place.target: target.load(place.target).multiprocessors

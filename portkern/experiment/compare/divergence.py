@@ -18,8 +18,8 @@ from portkern.experiment.statistics import Estimate
 from portkern.spec.foreign_text import python_tree
 
 _STRING: Final = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
-#: Strings come first, so that what they hold is no comment. A Python string over several lines may
-#: be a kernel in OpenCL, whose lines count.
+#: Strings come first, so that what they hold is not taken for a comment. A Python string over
+#: several lines may be a kernel in OpenCL, whose lines count.
 _NATIVE: Final = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PYTHON: Final = re.compile(rf"(\"\"\".*?\"\"\"|'''.*?'''|{_STRING})|#[^\n]*", re.DOTALL)
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
@@ -40,7 +40,8 @@ def distance(first: frozenset[str], second: frozenset[str]) -> float:
 
 
 def divergences(groups: Sequence[Group], sources: Mapping[str, str]) -> Iterator[Divergence]:
-    """Of each model and two places, by its best kernels for the ops that it solved in both."""
+    """How far each model's best kernels for two places differ, over the ops that it solved in
+    both."""
     kernels: dict[str, dict[tuple[str, str], dict[Place, str]]] = defaultdict(
         lambda: defaultdict(dict)
     )
@@ -62,7 +63,8 @@ def divergences(groups: Sequence[Group], sources: Mapping[str, str]) -> Iterator
 
 
 def _mean(apart: Mapping[tuple[str, str], float]) -> Estimate:
-    """Over ops. A distance is no count of hits and misses: ops that agree on 1 leave no room."""
+    """The mean over ops. A distance does not count hits and misses: ops that agree on 1 leave no
+    room."""
     mean = mean_over_ops((op, value) for (op, _), value in apart.items())
     assert mean is not None, apart
     low, high = mean.ends

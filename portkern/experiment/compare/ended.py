@@ -25,7 +25,7 @@ _EVIDENCE: dict[Evidence, Literal["", "built", "emulated", "measured"]] = {
 
 
 def ending_of(run: GenerationRun) -> Ending | None:
-    """Of the best attempt, else of the last one that was evaluated; None without any."""
+    """How the best attempt ended, or else the last one that was evaluated; None if none was."""
     answered = frozenset(call.id for call in run.models.store if not call.error)
     ends = [end for end in endings(run.log, answered) if end.status]
     best = {attempt.id for attempt in run.log.best()}
@@ -36,7 +36,8 @@ def ending_of(run: GenerationRun) -> Ending | None:
 def found(
     run: GenerationRun, ending: Ending, heldout: Sequence[Record] | None
 ) -> dict[str, object]:
-    """What a row says of it. ``heldout`` are the records of the last sets, None without any."""
+    """The values of a sample's row that follow from its run and how that ended. ``heldout`` are
+    the records of the last sets, None without any."""
     attempt, store = ending.attempt, run.models.store
     records = _records(run, attempt)
     last = records[-1] if records else None
@@ -67,7 +68,7 @@ def _held(records: Sequence[Record]) -> bool | None:
 
 
 def _records(run: GenerationRun, attempt: Attempt) -> list[Record]:
-    """Of the attempt, in its order."""
+    """The records of an attempt, in the order in which it names them."""
     known = {record.id: record for record in run.bench.file.read()[0]}
     return [known[name] for name in attempt.records if name in known]
 

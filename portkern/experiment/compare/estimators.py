@@ -1,4 +1,4 @@
-"""What k of n samples of one task can be expected to give. A k above n is an error, never n."""
+"""Estimates of what k of n samples of one task would give. A k above n is an error, never n."""
 
 from __future__ import annotations
 

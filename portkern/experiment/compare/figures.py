@@ -80,14 +80,14 @@ class _Part:
         return _Kept(self, self.counts > 0)
 
     def clocked(self, timed: Clocks) -> _Kept:
-        """Those of places where times can be had."""
+        """The tasks in places where times can be had."""
         has = np.array([(group.place, group.venue) in timed for group in self.groups])
         return _Kept(self, (self.counts > 0) & has)
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """Those tasks of a scope that a number is over."""
+    """The tasks of a scope that a number is computed over."""
 
     part: _Part
     rows: Bools
@@ -119,7 +119,7 @@ class _Kept:
 def figures(
     groups: Sequence[Group], ks: Sequence[int], units: Mapping[str, int]
 ) -> Iterator[Figure]:
-    """Of all scopes that have a sample."""
+    """The figures of all scopes that have a sample."""
     asked, timed = columns(ks), clocks(groups)
     table = values(groups, asked, units)
     rows: dict[Scope, list[int]] = defaultdict(list)

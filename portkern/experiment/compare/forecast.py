@@ -48,7 +48,8 @@ class Forecast:
 
 
 def of(asked: Sequence[AskedSample], builders: int, watch: Callable[[str], None]) -> Forecast:
-    """Of what is to be asked. A kernel is measured in each place where nothing is known yet."""
+    """The forecast for what is to be asked. A kernel is measured in each place where nothing is
+    known yet."""
     tasks = {one.task.folder: one.task for one in asked}
     seen = _paces(asked, tasks, watch)
     each = {name: _sample_s(task, seen[name], builders) for name, task in tasks.items()}
@@ -62,7 +63,7 @@ def of(asked: Sequence[AskedSample], builders: int, watch: Callable[[str], None]
 def _paces(
     asked: Sequence[AskedSample], tasks: Mapping[str, CompareTask], watch: Callable[[str], None]
 ) -> dict[str, Pace]:
-    """Of each task: its own, or the mean of those of its place."""
+    """The pace of each task: its own, or the mean of those of its place."""
     counts = Counter(one.task.place for one in asked)
     first = {one.task.folder: one for one in reversed(asked)}
     found: dict[str, Pace] = {}

@@ -47,7 +47,7 @@ class Group:
 
     @cached_property
     def speedups(self) -> tuple[float, ...]:
-        """Of those that are correct and timed."""
+        """The speedups of the samples that are correct and timed."""
         return tuple(s.speedup for s in self.correct if s.speedup is not None)
 
     @cached_property
@@ -106,8 +106,8 @@ class Group:
 
 
 def by_task(samples: Sequence[Sample]) -> list[Group]:
-    """In the order of the samples. Raises ValueError for a sample that is there twice, or whose
-    speedup is no ratio of times."""
+    """The groups of samples by task, in the order of the samples. Raises ValueError for a sample
+    that is there twice, or whose speedup is not a ratio of times."""
     samples = by_language(samples)
     every: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -191,7 +191,7 @@ def _check(several: Iterable[Sample]) -> None:
         seen.add(sample.index)
         for name in ("speedup", "efficiency", "us"):
             value: float | None = getattr(sample, name)
-            # Infinity and nan are no results of a clock either.
+            # Infinity and nan are not results of a clock either.
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(
                     f"{what} has {name} {value}, expected a number above 0, or none where it was "

@@ -19,9 +19,10 @@ LEVEL = 0.95
 
 
 def pooled_share(tops: Floats, bottoms: Floats) -> Estimate:
-    """Of shares between 0 and 1: the sum of one over the sum of the other, with Wilson's interval
-    for the number of independent samples that would vary as the ops do. At least as many as ops,
-    so that ops which all say 0 leave room for others; the bootstrap would say 0 to 0."""
+    """A share between 0 and 1 over all ops: the sum of ``tops`` over that of ``bottoms``, with
+    Wilson's interval for the number of independent samples that would vary as the ops do. That
+    number is at least the number of ops, so that ops which all say 0 leave room for others; the
+    bootstrap would say 0 to 0."""
     value, error, units, reach = _ratio(tops, bottoms)
     if units < 2:
         return Estimate(value, None, units)
@@ -51,8 +52,9 @@ def pooled_geometric(logs: Floats, bottoms: Floats) -> Estimate:
 
 
 def pooled_mean(tops: Floats, bottoms: Floats) -> Estimate | None:
-    """Of what is never below 0, such as speedups and costs: Student's interval on a logarithmic
-    scale, since the few large ones weigh most. None over nothing."""
+    """The mean over all ops of a quantity that is never below 0, such as a speedup or a cost,
+    with Student's interval on a logarithmic scale, since the few large ones weigh most. None
+    without ops."""
     value, error, units, reach = _ratio(tops, bottoms)
     if not units:
         return None
@@ -64,7 +66,7 @@ def pooled_mean(tops: Floats, bottoms: Floats) -> Estimate | None:
 
 @lru_cache(maxsize=4096)
 def task_share(c: int, n: int, k: int) -> tuple[float, float]:
-    """Of one task's pass@k: Wilson's interval of its rate, taken through 1 - (1 - rate)^k."""
+    """The interval of a task's pass@k: Wilson's of its rate, through 1 - (1 - rate)^k."""
     low, high = share(c, n).ends
     return 1 - (1 - low) ** k, 1 - (1 - high) ** k
 
@@ -72,8 +74,8 @@ def task_share(c: int, n: int, k: int) -> tuple[float, float]:
 def share_difference(
     first: tuple[Floats, Floats], second: tuple[Floats, Floats]
 ) -> Estimate | None:
-    """Of two models' shares over the same ops: Newcombe's interval from the intervals of both and
-    their correlation over ops. None without ops."""
+    """The difference between two models' shares over the same ops, with Newcombe's interval from
+    the intervals of both and their correlation over ops. None without ops."""
     a, b = pooled_share(*first), pooled_share(*second)
     if not a.n:
         return None

@@ -1,4 +1,4 @@
-"""What a sweep may spend and has spent, on disk before each request is sent."""
+"""The ledger of a sweep: what it may spend and has spent, on disk before each request is sent."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Ledger(Meter):
 
 
 def budget_of(options: object) -> GenerationBudget:
-    """Of a sweep. Raises ConfigError for anything but ``usd`` and ``tokens``."""
+    """The budget of a sweep. Raises ConfigError for anything but ``usd`` and ``tokens``."""
     if not isinstance(options, dict) or set(options) - {"usd", "tokens"}:
         raise ConfigError(
             f"Got budget={options}, expected {{usd: 5.0, tokens: 2000000}}, null being no limit; "

@@ -23,8 +23,8 @@ _Pair = tuple[Group, Group]
 
 
 def differences(groups: Sequence[Group]) -> tuple[Difference, ...]:
-    """Of each two models and venue in pass@1, pass@k, fast_1 and the geometric speedup, all under
-    one correction."""
+    """The differences between each two models in each venue, in pass@1, pass@k, fast_1 and the
+    geometric speedup, all under one correction."""
     timed = clocks(groups)
     by_model: dict[str, dict[tuple[object, ...], Group]] = defaultdict(dict)
     for group in groups:
@@ -140,7 +140,7 @@ def _words(one: Difference) -> str:
 
 
 def _amount(one: Difference, estimate: Estimate) -> str:
-    """Of the first model against the second."""
+    """How far the first model is ahead of the second, in words."""
     if one.metric == "speedup_geometric":
         return f"{one.first} is {times(estimate)} {one.second}"
     value, _, interval = points(estimate).partition(" ")

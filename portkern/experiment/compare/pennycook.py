@@ -44,7 +44,7 @@ def digest(best: Best) -> str:
 def portabilities(
     groups: Sequence[Group], places: Sequence[Place], best: Best
 ) -> Iterator[Portability]:
-    """Of each model, op and kind. Nothing where nothing was measured."""
+    """The portability of each model, op and kind; nothing where nothing was measured."""
     measured = [group for group in groups if group.venue == "measured" and group.n]
     seen = {group.place for group in measured}
     asked = [place for place in places if place in seen]
@@ -66,7 +66,7 @@ def means(every: Sequence[Portability], groups: Sequence[Group]) -> Iterator[Fig
 
 
 def cascades(every: Sequence[Portability]) -> Iterator[Portability]:
-    """Of each model, over its ops."""
+    """The cascade of each model and kind, over the model's ops."""
     for model in dict.fromkeys(one.model for one in every):
         for kind in KINDS:
             own = _of(every, model, kind)
@@ -105,7 +105,8 @@ class _Cells:
         return Portability(model, op, dtype, kind, steps[-1].portability, steps)
 
     def _efficiency(self, group: Group, kind: Kind) -> float | None:
-        """Of the best of its samples; 0 where none is correct, None where it is not known."""
+        """The efficiency of the group's best sample; 0 where none is correct, None where it is
+        not known."""
         if not group.correct:
             return 0.0
         if kind == "architectural":

@@ -21,8 +21,8 @@ _Problem = tuple[str, str]
 def portable_passes(
     groups: Sequence[Group], places: Sequence[Place], ks: Sequence[int]
 ) -> Iterator[Figure]:
-    """Of each model over all places, and over those of each venue where there are several; as a
-    whole and by suite."""
+    """The pass rates of each model over all places, and over those of each venue where there are
+    several; as a whole and by suite."""
     venues: dict[Venue, list[Place]] = {"any": list(places)}
     for venue in ("measured", "emulated"):
         in_venue = {group.place for group in groups if group.venue == venue and group.n}
@@ -90,7 +90,8 @@ def _joint(found: dict[Place, dict[int, Sample]]) -> list[tuple[int, int]]:
 
 
 def _by_itself(found: dict[Place, dict[int, Sample]]) -> list[tuple[int, int]]:
-    """Of each place; k samples of each solve all with the product of the chances."""
+    """The numbers of samples and of correct ones in each place; k samples of each solve all with
+    the product of the chances."""
     return [(len(own), sum(one.correct for one in own.values())) for own in found.values()]
 
 

@@ -36,7 +36,8 @@ _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8
 
 
 def load(results: Sequence[str], baseline: Path | None = None) -> list[Sample]:
-    """Of ``PATH`` or ``MODEL=PATH`` each. Raises ConfigError, one line with file and place."""
+    """The samples of results that are given as ``PATH`` or ``MODEL=PATH``. Raises ConfigError,
+    one line with file and place."""
     times = Baseline.read(baseline) if baseline else None
     found: dict[tuple[object, ...], str] = {}
     samples: list[Sample] = []
@@ -203,7 +204,8 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 class _Cell:
-    """Of one row; an empty one is None, or a ConfigError where it is needed."""
+    """Reads the cells of one row; an empty one is None, or a ConfigError where a value is
+    needed."""
 
     def __init__(self, place: str, row: Mapping[str, str]) -> None:
         self._place, self._row = place, row

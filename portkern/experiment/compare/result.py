@@ -1,4 +1,4 @@
-"""What a comparison of models holds: numbers with intervals, or the reason why there is none."""
+"""The result of a comparison of models: numbers with intervals, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Place:
 
 @dataclass(frozen=True, order=True)
 class Scope:
-    """What a number is of. An empty ``backend``, ``target`` or ``suite`` is all of them; ``venue``
-    is never all."""
+    """The samples that a number is computed over. An empty ``backend``, ``target`` or ``suite``
+    is all of them; ``venue`` is never all."""
 
     model: str
     venue: Venue
@@ -112,8 +112,8 @@ Kind = Literal["application", "architectural"]
 
 @dataclass(frozen=True)
 class Step:
-    """Of a cascade: a place, how efficient the kernel is there, and the portability over the places
-    so far."""
+    """A step of a cascade: a place, how efficient the kernel is there, and the portability over
+    the places so far."""
 
     place: Place
     efficiency: float
@@ -257,7 +257,7 @@ class Comparison:
         return self._index.get((scope, metric, k, p))
 
     def scopes(self, model: str, suite: str = "") -> Iterator[Scope]:
-        """Of a model, the whole first, then by backend, then by target."""
+        """The scopes of a model: the whole first, then by backend, then by target."""
         seen = dict.fromkeys(f.scope for f in self.figures)
         own = [scope for scope in seen if scope.model == model and scope.suite == suite]
         yield from sorted(own, key=lambda s: (bool(s.backend) + bool(s.target), s))

@@ -78,7 +78,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _good(rows: Path) -> Iterator[Path]:
-    """What an import found an answer of."""
+    """The files of imported operators whose reference gave an answer."""
     known = {row.title: row for row in LineFile(rows, ImportRow.from_json).read()[0]}
     return (file_of(rows.parent, row.file) for row in known.values() if row.good)
 

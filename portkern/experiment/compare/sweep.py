@@ -122,7 +122,7 @@ class Sweep:
         await _all_or_none(writers)
 
     def rows(self) -> list[Sample]:
-        """Of everything that is asked for, also what was not evaluated, in order."""
+        """The rows of everything that is asked for, in order, with what was not evaluated."""
         return [self._rows.get(one.key) or self._unevaluated(one) for one in self.asked()]
 
     def close(self) -> list[Sample]:
@@ -209,8 +209,8 @@ class Sweep:
             return await asyncio.to_thread(run.final, ending.attempt)
 
     def _leave(self, asked: AskedSample, run: GenerationRun, stopped: str, *, again: bool) -> None:
-        """It is no sample yet. The next command goes on with it ``again``, or begins anew but for
-        the replies that there are."""
+        """Leaves a run that is not a sample yet. The next command goes on with it ``again``, or
+        begins anew but for the replies that there are."""
         details = (attempt.detail for attempt in run.log)
         self._why[asked.key] = stopped or next(filter(None, details), "it was not evaluated")
         if not again:
@@ -234,8 +234,8 @@ class Sweep:
         self._report(SweepProgress(self.done, self.total, self.ledger.spent, left_s, latest))
 
     def _forget_untimed(self) -> int:
-        """Of correct samples that ran on hardware and have no time, all but their replies, so that
-        they are evaluated anew and nobody is asked; how many."""
+        """Forgets all but the replies of correct samples that ran on hardware and have no time,
+        so that they are evaluated anew and no model is asked again; returns how many."""
         places = {one.key: one.path for one in self.asked()}
         untimed = [key for key, row in self._rows.items() if key in places and self.untimed(row)]
         for key in untimed:

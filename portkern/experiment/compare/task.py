@@ -1,4 +1,4 @@
-"""What models are asked for in a sweep: tasks, each by several models, several times."""
+"""The tasks of a sweep: each is put to several models, several times."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class AskedSample:
 
 
 def key_of(sample: Sample) -> tuple[object, ...]:
-    """Of a row, the key of what it answers."""
+    """The key of the request that a row answers."""
     place = (sample.backend, sample.language, sample.target)
     return sample.model, sample.op, sample.dtype, *place, sample.index
 
@@ -117,7 +117,7 @@ def decided_by(model: ComparedModel, task: CompareTask) -> str:
 
 
 def folder_name(name: str) -> str:
-    """Of two different names two different ones."""
+    """The name of a folder for ``name``; different names never share one."""
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:150]
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 

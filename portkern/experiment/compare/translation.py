@@ -14,7 +14,7 @@ _Way = tuple[str, str, str, Venue]
 
 
 def translations(groups: Sequence[Group]) -> Iterator[Translation]:
-    """Of each model, donor, backend and venue: pass@1 over tasks."""
+    """The pass@1 of each model, donor, backend and venue, over tasks."""
     tasks: dict[_Way, list[tuple[str, int, int]]] = defaultdict(list)
     for group in groups:
         for donor in dict.fromkeys(sample.donor for sample in group.samples if sample.donor):

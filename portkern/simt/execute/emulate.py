@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 WHY_NOT = "simt-refused.json"
 FINDINGS = "simt-findings.jsonl"
-#: Two schedules may add floats in another order; what differs by more is no rounding.
+#: Two schedules may add floats in another order; what differs by more is not rounding.
 _ROUNDING = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 _TIME_LIMIT = "SX405"
 _OTHER_WIDTH_ONLY = "SX410"
@@ -73,7 +73,8 @@ def prepare(request: Build, language: Language) -> tuple[Path, ...]:
 def build_beside(source: Source, request: Build, workdir: Path) -> None:
     """The libraries that :func:`load` opens, in the artifact's folder.
 
-    What the executor cannot run is no fault of the build for the target: the reason is left there.
+    What the executor cannot run is not a fault of the build for the target: the reason is left
+    there.
     """
     source = replace(source, tree=source_tree.write(request.candidate, workdir))
     try:

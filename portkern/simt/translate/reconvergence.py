@@ -148,7 +148,7 @@ def _statement_end(code: SourceCode, i: int, last: int) -> int | None:
 
 
 def _next(code: SourceCode, i: int) -> int:
-    """The first token from ``i`` on that is no directive's."""
+    """The first token from ``i`` on that is not part of a directive."""
     while i < len(code.tokens) and code.text[i] == "#" and (d := code.directive(i)) is not None:
         i = d.end
     return i

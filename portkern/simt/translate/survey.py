@@ -37,7 +37,7 @@ _WORDS = ASM | {
     "volatile",
 }
 _WITH_ARGUMENTS = frozenset(["__attribute__", "__align__", "alignas", "__launch_bounds__"])
-#: Parentheses after these are no parameter list.
+#: Parentheses after these are not a parameter list.
 _NO_PARAMETERS = _WITH_ARGUMENTS | {"decltype", "__declspec", "noexcept", "explicit", "requires"}
 _AFTER_PARAMETERS = frozenset(["mutable", "noexcept", "constexpr", "__device__", "__host__"])
 

@@ -1,4 +1,4 @@
-"""What a model was asked, what it answered, and how that was evaluated, of single samples."""
+"""Exchanges of single samples: what a model was asked and answered, and how that was evaluated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class _Run:
 
     @classmethod
     def read(cls, run: Path) -> _Run | None:
-        """None of a folder that is no run, or cannot be read: a page is made all the same."""
+        """Reads the files of a run; None for a folder that is not a run or cannot be read: a
+        page is made all the same."""
         try:
             records, _ = LineFile(run / RECORDS, Record.from_json).read()
             log = tuple(Log.read(run / ATTEMPTS))
@@ -53,7 +54,7 @@ class _Run:
 
 
 class Exchanges:
-    """Of a sweep that lies in ``folder``. Each run's files are read once."""
+    """The exchanges of a sweep that lies in ``folder``. Each run's files are read once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -82,8 +83,8 @@ class Exchanges:
 
 
 def _attempt(log: Sequence[Attempt], sample: Sample, name: str) -> Attempt | None:
-    """Of a run with several attempts the one that is named, or has the sample's kernel, or stands
-    in its place; a run of one sample has just that."""
+    """The attempt that a sample comes from: of several the one that is named, or has the
+    sample's kernel, or stands in its place; a run of one sample has just that."""
     named = [attempt for attempt in log if attempt.id == name]
     same = [attempt for attempt in log if sample.digest and attempt.digest == sample.digest]
     found = [*named, *same, *log[sample.index : sample.index + 1], *log[:1]]

@@ -1,4 +1,5 @@
-"""What a page carries compressed, and unpacks where it is looked at: samples and their texts."""
+"""The part of a page that is compressed, and unpacked where it is looked at: samples and their
+texts."""
 
 from __future__ import annotations
 

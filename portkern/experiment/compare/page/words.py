@@ -63,7 +63,7 @@ def counts(comparison: Comparison) -> str:
 
 
 def lead(comparison: Comparison) -> list[str]:
-    """What the paired tests show, the surest first, then what they do not show."""
+    """Sentences on what the paired tests show, the surest first, then on what they do not show."""
     shown = sorted((d for d in comparison.differences if d.shown), key=_surest)
     said = [d.words for d in shown[:_MOST_SENTENCES]]
     if len(shown) > _MOST_SENTENCES:
@@ -163,7 +163,7 @@ def common_k(comparison: Comparison, venue: Venue) -> int:
 
 
 def coverage(comparison: Comparison, model: str, venue: Venue) -> tuple[str, str]:
-    """Of the tasks that anybody has, how many the model has; and the samples of each of them."""
+    """How many of the tasks that anybody has the model has, and how many samples of them."""
     every = [task for task in comparison.tasks if venue in ("any", task.venue) and task.samples]
     own = [task for task in every if task.model == model]
     of = len({_task(task) for task in every})
