@@ -1,1 +1,1 @@
-"""What changed between runs: failures, coverage and times, told from noise by earlier runs."""
+"""Changes between runs: failures, coverage and times, told from noise by earlier runs."""

@@ -1,4 +1,4 @@
-"""What became of a cell, and which of four causes it has."""
+"""The change of a cell from one run to another, and its cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from portkern.regression.series import Series
 
 
 class Cause(StrEnum):
-    """Who is asked to look at it."""
+    """The cause of a change, which says who is asked to look at it."""
 
     REGRESSION = "regression"  # the kernel is another
     TOOLCHAIN = "toolchain"  # the kernel is the same; what builds, drives or runs it is not
@@ -54,7 +54,8 @@ class CellChange:
 
     @property
     def regressed(self) -> bool:
-        """What always failed is no regression; what failed once and was not mended is one."""
+        """Whether the cell has regressed: what always failed has not; what failed once and was
+        not mended has."""
         forgotten = self.change is Change.STILL_FAILING and bool(self.last_good)
         wrong = self.change.regressed or forgotten
         return wrong and not self.quarantined

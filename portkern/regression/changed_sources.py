@@ -1,4 +1,4 @@
-"""What changed in kernels from one run to another, where both kept their sources."""
+"""The changes of kernels from one run to another, where both kept their sources."""
 
 from __future__ import annotations
 

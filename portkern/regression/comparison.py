@@ -65,7 +65,7 @@ class Comparison:
 
     @cached_property
     def cells(self) -> list[CellChange]:
-        """Of all cells that either run could show something of, the worst first."""
+        """The changes of all cells that either run could show something of, the worst first."""
         found = [self._own(one) if self.own else one for one in self._judgement.cells]
         asked = {name: {getattr(one, name) for one in self.after.cells} for name in self.given}
         found = [
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def unconfirmed(self) -> list[Series]:
-        """Those whose time is another since this run, or mended, and of which there are too few
+        """The cells whose time has changed with this run, or is mended, and that have too few
         further times."""
         suspects = [one.series for one in self.cells if one.doubtful]
         return [one for one in suspects if len(self._races(self.after, one)) < rule.AGAIN]

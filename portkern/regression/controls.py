@@ -1,5 +1,5 @@
-"""What nobody changed, and how it moved in a night: eager beside each kernel, and kernels of other
-toolchains. Only these can say that it was the machine."""
+"""Controls, which nobody changed, and how they moved in a night: eager beside each kernel, and
+kernels of other toolchains. Only these can say that it was the machine."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Control:
 
 @dataclass(frozen=True)
 class Pace:
-    """Of a machine in a night: how far all of it moved, and how much wider than usual what it
-    times is scattered, as a deviation; both 0 where controls are few or as ever. ``middle`` is of
-    the controls whatever they show."""
+    """The pace of a machine in a night: how far all of it moved, and how much wider than usual
+    its times are scattered, as a deviation; both 0 where controls are few or as ever. ``middle``
+    is of the controls whatever they show."""
 
     moved: float = 0.0
     wider: float = 0.0
@@ -84,15 +84,15 @@ class Pace:
 
 
 class Controls:
-    """Of one night, by references."""
+    """The controls of one night, compared with references."""
 
     def __init__(self, references: References, night: Night) -> None:
         self._all = list(_found(references, night))
         self._known: dict[tuple[str, str, str], Pace] = {}
 
     def beside(self, series: Series, machine: str, device: str) -> Pace:
-        """Of the device where the controls are enough, else of its machine. What is built by the
-        cell's own toolchain is not a control of it."""
+        """The pace of the device where its controls are enough, else that of its machine. What
+        is built by the cell's own toolchain is not a control of it."""
         tool = tool_of(series)
         key = machine, device, tool
         if key not in self._known:

@@ -1,4 +1,5 @@
-"""What a build uses, compared exactly: a gate without noise for hardware that is not there."""
+"""Comparison of what builds use, which is exact: a gate without noise for hardware that is not
+there."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _WORDS = {
 
 
 def more(known: Counts, now: Counts) -> list[str]:
-    """What is used beyond what is known to be enough, in words; of unknown counts nothing."""
+    """The counts that exceed what is known to be enough, in words; unknown ones are left out."""
     return list(_more(known, now))
 
 
@@ -30,6 +31,6 @@ def _more(known: Counts, now: Counts) -> Iterator[str]:
 
 
 def least(known: Counts, now: Counts) -> Counts:
-    """Of each count the smaller one that is known."""
+    """The smaller one of each count, where it is known."""
     pairs = zip(known, now, strict=True)
     return Counts(*(min((n for n in pair if n is not None), default=None) for pair in pairs))

@@ -1,4 +1,4 @@
-"""What people decided of regressions, in ``decisions.yaml`` beside the runs: changes that are
+"""Decisions of people on regressions, in ``decisions.yaml`` beside the runs: changes that are
 accepted from a run on, and cells in quarantine until a day::
 
     accepted:
@@ -43,8 +43,8 @@ class _Entry(BaseModel):
 
 
 class Accepted(_Entry):
-    """As the cell is in this run it is to be, be it slower, lost or failing; until that day, which
-    is included, where there is one."""
+    """A cell that is to be as it is in this run, be it slower, lost or failing; until that day,
+    which is included, where there is one."""
 
     since: str = Field(alias="from", min_length=1)
     until: date | None = None
@@ -55,7 +55,8 @@ class Accepted(_Entry):
 
 
 class Quarantined(_Entry):
-    """What becomes of the cell until that day, the day included, fails nothing."""
+    """A cell in quarantine: whatever becomes of it until that day, the day included, fails
+    nothing."""
 
     until: date
 

@@ -27,8 +27,8 @@ SILENT = (Change.NOT_COMPARABLE, Change.INSUFFICIENT)
 
 @dataclass(frozen=True)
 class Changes:
-    """Of the run ``after`` against ``before``; ``cells`` the worst first; ``machine`` is a line for
-    each machine that was busy or is another."""
+    """The changes of the run ``after`` against ``before``: ``cells`` has the worst first, and
+    ``machine`` a line for each machine that was busy or is another."""
 
     before: str
     after: str
@@ -37,7 +37,7 @@ class Changes:
 
     @property
     def listed(self) -> list[CellChange]:
-        """Those of which there is something to say."""
+        """The changes that there is something to say about."""
         return [cell for cell in self.cells if cell.change not in QUIET]
 
     @property

@@ -69,7 +69,7 @@ class CellHistory:
 
     @cached_property
     def alike(self) -> Sequence[Point]:
-        """Those whose times may be compared with the newest one's."""
+        """The points whose times may be compared with the newest one's."""
         timed = [point for point in self.points if point.comparable]
         return [point for point in timed if point.circumstances == timed[-1].circumstances]
 
@@ -155,8 +155,8 @@ def _standing(point: Point) -> str:
 
 
 def histories(columns: Columns, runs: Sequence[str]) -> Iterator[CellHistory]:
-    """Of all cells in ``columns``, whose files are of ``runs``, as they are gone through.
-    Raises RecordError."""
+    """The history of each cell in ``columns``, whose files are those of ``runs``, one after the
+    other. Raises RecordError."""
     texts = Texts()
     known = _environments(columns)
     columns.sql(

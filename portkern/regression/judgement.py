@@ -40,7 +40,7 @@ _EVALUATOR = "the operator, its options or portkern's evaluator"
 
 @dataclass(frozen=True)
 class _Time:
-    """What is said of a time. ``pace`` is of the controls beside it."""
+    """The judgement of a time."""
 
     change: Change
     detail: str
@@ -70,7 +70,7 @@ class Judgement:
 
     @cached_property
     def learnt(self) -> Mapping[Key, Learnt]:
-        """Of all cells that the night or a reference could show something of."""
+        """The judgement of each cell that the night or a reference could show something of."""
         found: dict[Key, Learnt] = {}
         for series, new in self.night.cells.items():
             key = series, new.environment.machine
@@ -143,7 +143,8 @@ class Judgement:
     def _first_here(
         self, series: Series, machine: str, known: Reference | None, new: Outcome
     ) -> tuple[Change, str] | None:
-        """Of a cell's first run on a machine."""
+        """The change that a cell's first run on a machine shows, with its words; None for any
+        other run."""
         if known is not None:
             return None
         others = list(self.references.elsewhere(series, machine))
@@ -155,7 +156,8 @@ class Judgement:
         return None
 
     def _gone_elsewhere(self, series: Series, machine: str, new: Outcome) -> Learnt | None:
-        """Of what this machine never showed, and another did."""
+        """The judgement of a cell that this machine never showed and another did; None for other
+        cells."""
         others = list(self.references.elsewhere(series, machine))
         best = max((one.evidence for one in others), default=Evidence.NONE)
         if not best or (series, machine) in self.references.cells:
@@ -306,7 +308,7 @@ class Judgement:
     def _elsewhere(
         self, series: Series, machine: str, one: Reference, new: Outcome, now: Point
     ) -> _Time:
-        """Of a place of which there is no time yet."""
+        """The judgement of a time in a place where the cell has none yet."""
         assert new.timing is not None
         learnt: Learning = "calm" if new.comparable else ""
         good = one.good
@@ -330,9 +332,9 @@ class Judgement:
         return _Time(Change.INSUFFICIENT, told, learnt=learnt)
 
     def _again(self, series: Series, level: Level, statistic: Statistic, now: Point) -> list[float]:
-        """Of further races the values. Of one in which eager took another time than usual the
-        machine's share is left out: of a ratio to half of eager's speed the kernel's own counts,
-        and of a time what eager moved by."""
+        """The values of further races. Where eager took another time than usual, the machine's
+        share is left out: a ratio becomes the kernel's own change against the usual ratio, and a
+        time loses what eager moved by."""
         races = [one for one in self.night.again.get(series, ()) if one.comparable]
         points = [one for race in races if (one := point(race)) is not None]
         if not points:
@@ -361,9 +363,9 @@ class Judgement:
         return values
 
     def statistic(self, like: Outcome) -> tuple[Statistic, float]:
-        """Of the two that which differed less from run to run, over the cells of the same venue on
-        the same device: on a busy CPU eager's time moves with the kernel's, on a GPU it only adds
-        noise of its own."""
+        """The one of the two statistics that differed less from run to run, over the cells of
+        the same venue on the same device, and its deviation: on a busy CPU eager's time moves
+        with the kernel's, on a GPU it only adds noise of its own."""
         place = like.venue, like.environment.device
         if place not in self._statistics:
             levels = [
@@ -420,7 +422,8 @@ def _matters(change: Change, time: _Time) -> bool:
 
 
 def _of_verdicts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
-    """What verdicts and evidence alone decide; None where it is as it should be."""
+    """The change that verdicts and evidence alone decide, with its words; None where all is as
+    it should be."""
     trouble = one.trouble
     if new.verdict.bad:
         told = f"{new.verdict}: {new.detail.partition(chr(10))[0]}"
@@ -441,7 +444,8 @@ def _of_verdicts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
 
 
 def _of_counts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
-    """Of a kernel that has no time, what its build uses decides."""
+    """The change that the counts of its build decide for a kernel without a time, with its
+    words."""
     if new.timing is not None:
         return None
     more = counts.more(one.counts, new.counts)

@@ -104,8 +104,9 @@ def of_one_series(one: Night, two: Night) -> bool:
 def as_many_as_can_be(
     runs: Iterable[Run], night: Night, most: int = 0
 ) -> tuple[list[Night], dict[str, Night | RecordError], str]:
-    """Of runs, the newest first, those that share cells with ``night``: ``most`` of them, or as
-    many as have :data:`MOST_CELLS`; those that do not, by name; and where one stopped, why."""
+    """The runs that share cells with ``night``, the newest first: ``most`` of them, or as many
+    as have :data:`MOST_CELLS`; those that share none, by name; and the reason where the search
+    stopped."""
     found: list[Night] = []
     others: dict[str, Night | RecordError] = {}
     chosen, cells = list(runs), 0
@@ -141,7 +142,7 @@ def read(runs: Sequence[Run]) -> Iterator[Night | RecordError]:
 
 
 def _again(folder: Path) -> Mapping[Series, Sequence[Outcome]]:
-    """Of suspects the further times; without those that a torn or foreign file would have had."""
+    """The further times of suspects; none where their file is torn or foreign."""
     path = folder / AGAIN
     try:
         return Night.of(folder.name, (), RecordFile(path).read()[0]).again if path.exists() else {}
@@ -150,7 +151,8 @@ def _again(folder: Path) -> Mapping[Series, Sequence[Outcome]]:
 
 
 def _nights(files: Sequence[Path]) -> list[Night | RecordError]:
-    """Of ``records.jsonl`` in runs' folders."""
+    """The nights that the ``records.jsonl`` in runs' folders hold, with the error of each that
+    cannot be read."""
     with Columns(files) as columns:
         cells: list[dict[Series, Outcome]] = [{} for _ in files]
         times = [""] * len(files)

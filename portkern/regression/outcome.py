@@ -1,4 +1,4 @@
-"""What is compared of a cell's record, whether it was read as one or as columns."""
+"""The part of a cell's record that is compared, whether it was read as one or as columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is known before a run: references out of the newest file of them that still holds, and what
-the runs since then add to it. Where no file holds, all is learnt from the runs."""
+"""Knowledge from before a run: references out of the newest file of them that still holds, and
+what the runs since then add to it. Where no file holds, all is learnt from the runs."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def before(
     most: int = 0,
     named: Night | None = None,
 ) -> Past:
-    """Of the runs before ``night``: of the newest ``most``, else of all that one can look back on.
-    Where those do not include ``named``, which ``night`` is compared with, it is learnt first."""
+    """The past of ``night``: the newest ``most`` runs before it, else all that one can look back
+    on. Where those do not include ``named``, which ``night`` is compared with, it is learnt
+    first."""
     if not most:
         known = _Known(night, reports, decisions)
         past = known.past()

@@ -47,7 +47,8 @@ def delete(runs: Sequence[Run]) -> None:
 
 
 def _newest_origin(reports: Path, runs: Sequence[Run]) -> Origin:
-    """Of the newest run whose file of references can be read; without any nothing is learnt."""
+    """The origin of the newest run whose file of references can be read; without any nothing is
+    learnt."""
     for run in runs:
         path = reference_file.path_of(reports, run.name)
         try:

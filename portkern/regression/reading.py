@@ -19,7 +19,8 @@ class ReadTiming(NamedTuple):
 
 
 class ReadOutcome(NamedTuple):
-    """Of columns; ``detail`` is its first line, and of baselines there is eager alone."""
+    """An outcome read from columns; ``detail`` is its first line, and of baselines there is
+    eager alone."""
 
     time: str
     key: str
@@ -51,7 +52,7 @@ _FETCHED = (
 
 
 def outcomes(columns: Columns) -> Iterator[tuple[int, Series, ReadOutcome]]:
-    """Of every line in its order: the number of its file, the cell and what became of it."""
+    """The number of the file, the cell and the outcome of every line, in its order."""
     texts = Texts()
     environments: dict[tuple[str, ...], Environment] = {}
     cells: dict[tuple[str, ...], Series] = {}

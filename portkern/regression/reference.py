@@ -1,4 +1,5 @@
-"""What each cell should be, learnt from run to run: its coverage, and its times in each place.
+"""References: the coverage that each cell should have and its times in each place, learnt from run
+to run.
 
 A reference is made by the rule below or by people, never by what a night happens to show:
 
@@ -38,8 +39,10 @@ IN_A_ROW = 3
 
 @dataclass
 class Level:
-    """Of a cell's times in one place: those that the reference is ``of``, the newest that were as
-    they should be, and the newest whatever they were. ``by``: by which rule or whom since when."""
+    """The level of a cell's times in one place: ``first`` are the times that the reference is
+    made of, ``calm`` the newest that were as they should be, and ``recent`` the newest whatever
+    they were. ``by`` is the rule or the person that set it, and ``since`` the run from which it
+    holds."""
 
     since: str
     by: str = "rule"
@@ -78,7 +81,7 @@ class Level:
         self.since, self.by, self.first = since, by, list(points)
 
     def eager_moved(self, by: float) -> None:
-        """What kernels are compared with is another, from now on."""
+        """Moves eager's times by ``by``: what kernels are compared with is another from now on."""
         self.first = [one.shifted(0.0, by) for one in self.first]
         self.calm = [one.shifted(0.0, by) for one in self.calm]
 
@@ -106,10 +109,11 @@ class Trouble:
 
 @dataclass
 class Reference:
-    """Of a cell on one class of machine. ``since`` and ``by`` are of its coverage; ``goods`` are
-    the newest outcomes that were as it should be, the last of the run ``last_good``; ``absent`` is
-    the first of the newest runs, ``absences`` in number, that did not have it. ``suspected`` and
-    ``better`` are of nights in a row: how many, below 0 where the time was less, and the times."""
+    """The reference of a cell on one class of machine. ``since`` and ``by`` are of its coverage;
+    ``goods`` are the newest outcomes that were as it should be, the last of the run
+    ``last_good``; ``absent`` is the first of the newest runs, ``absences`` in number, that did
+    not have it. ``suspected`` and ``better`` are of nights in a row: how many, below 0 where the
+    time was less, and the times."""
 
     evidence: Evidence = Evidence.NONE
     since: str = ""
@@ -131,7 +135,7 @@ class Reference:
 
     @property
     def slower(self) -> Trouble | None:
-        """What is wrong with it, if it is a time."""
+        """The trouble of the cell, if that is its time."""
         slow = self.trouble is not None and self.trouble.change is Change.SLOWER
         return self.trouble if slow else None
 
@@ -140,7 +144,7 @@ class Reference:
         return self.goods[-1] if self.goods else None
 
     def changed(self, new: Outcome) -> list[str]:
-        """What is another than on the last good run; if nothing is, than on the first of the
+        """The differences from the last good run; if there are none, from the first of the
         :data:`IN_A_ROW` last: not every night shows what a change did."""
         for one in (self.goods[-1:], self.goods[:1]):
             if one and (found := changes(one[0], new)):
@@ -148,7 +152,8 @@ class Reference:
         return []
 
     def unusable(self, usable: int) -> str:
-        """Of earlier times that are no measure, how many, and most of all why."""
+        """How many earlier times there are, and how many of them are not a measure for the most
+        frequent reason."""
         if self.timed <= usable:
             return ""
         for why, count in self.noisy.most_common(1):
@@ -177,8 +182,8 @@ Key = tuple[Series, str]
 
 
 class Learnt(NamedTuple):
-    """Of a night's cell: what is said of it and learnt of its time; ``eager_by``: how far eager
-    alone moved, as a logarithm."""
+    """The judgement of a night's cell: what is said of it and learnt of its time; ``eager_by``
+    is how far eager alone moved, as a logarithm."""
 
     said: CellChange
     time: Learning = ""
@@ -237,7 +242,7 @@ class References:
 
 
 def _middle(night: Night, series: Series) -> Point | None:
-    """Of the cell's races that night the median, None where it was not timed."""
+    """The median of the cell's races that night, None where it was not timed."""
     new = night.cells[series]
     races = [new, *(race for race in night.again.get(series, ()) if race.comparable)]
     points = [one for race in races if (one := point(race)) is not None]

@@ -50,8 +50,9 @@ class OtherRun(Part):
 
 
 class Origin(Line):
-    """What references were learnt from: ``runs``, oldest first, and what people ``decided`` of
-    them. Runs older than the first were not looked at where ``cut`` says why."""
+    """The origin of references: the ``runs`` that they were learnt from, oldest first, and what
+    people ``decided`` of them. Runs older than the first were not looked at where ``cut`` says
+    why."""
 
     SCHEMA: ClassVar[int] = 1
 

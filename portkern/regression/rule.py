@@ -38,7 +38,7 @@ BLATANT, ALWAYS = math.log(4), math.log(10)
 
 
 class Change(StrEnum):
-    """Of a cell from one run to another, the worst first."""
+    """The change of a cell from one run to another, the worst first."""
 
     NEW_FAILURE = "new failure"
     LOST = "lost coverage"
@@ -66,9 +66,10 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class Measure:
-    """What a time is judged by, in logarithms: ``middle`` is what it should be, known from so many
-    ``runs``; ``calm`` are values of runs that were as they should be, which say how far runs
-    differ; ``common`` is the deviation of all cells; ``wider`` that of this night beyond it."""
+    """The measure that a time is judged by, in logarithms: ``middle`` is what it should be,
+    known from so many ``runs``; ``calm`` are values of runs that were as they should be, which
+    say how far runs differ; ``common`` is the deviation of all cells, and ``wider`` that of this
+    night beyond it."""
 
     middle: float
     runs: int
@@ -111,7 +112,7 @@ class Measure:
 
 
 def spread(histories: Sequence[Sequence[float]]) -> float:
-    """Of the cells' deviations from run to run, the median; 0 where no cell has enough runs."""
+    """The median of the cells' deviations from run to run; 0 where no cell has enough runs."""
     known = [math.sqrt(variance(one[-LONGEST:])) for one in histories if len(one) >= LEAST]
     return statistics.median(known) if known else 0.0
 
@@ -131,14 +132,15 @@ def limit(history: Sequence[float], common: float, alpha: float, share: float = 
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of at least two. That of ``statistics`` takes fractions, which is most of a comparison."""
+    """The variance of at least two values. The one of ``statistics`` computes in fractions,
+    which would take most of a comparison's time."""
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 @cache
 def _quantile(tail: float, freedom: int) -> float:
-    """Of Student's t, above which ``tail`` lies."""
+    """The quantile of Student's t above which ``tail`` lies."""
     # scipy.stats takes a second to import, and every verb that runs cells comes by here
     from scipy import special
 
@@ -181,7 +183,7 @@ def decide(
 
 
 def log_of(moved: float | None) -> float:
-    """Of a relative change."""
+    """The logarithm of a relative change."""
     return math.log1p(moved) if moved is not None and moved > -1 else 0.0
 
 

@@ -26,7 +26,8 @@ UNKNOWN = "~"
 
 
 class Revision(Part):
-    """Of the checkout that the kernels are in; ``dirty``: with changes that are in no commit."""
+    """The revision of the checkout that the kernels are in; ``dirty``: with changes that are in
+    no commit."""
 
     commit: str
     branch: str = ""
@@ -93,7 +94,7 @@ def note(
 
 
 def _job() -> str:
-    """Of GitHub, GitLab or Jenkins; '' elsewhere."""
+    """The address of the job on GitHub, GitLab or Jenkins; '' elsewhere."""
     said = os.environ
     if {"GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"} <= said.keys():
         return "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}".format(**said)
@@ -172,7 +173,7 @@ class Run:
 
 
 def newest_first(reports: Path) -> list[Run]:
-    """Those of which there is a record."""
+    """The runs that have a record, the newest first."""
     found = [
         Run(path.parent, _newest(path), _number(path.parent / FACTS))
         for path in sorted(reports.glob(f"*/{RECORDS}"))
@@ -186,7 +187,7 @@ def newest_first(reports: Path) -> list[Run]:
 
 
 def tagged(tag: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Those that have it, and what could not be read."""
+    """The runs that have the tag, and what could not be read."""
     found: list[Run] = []
     problems: list[str] = []
     for run in runs:

@@ -12,7 +12,7 @@ CODE = "its machine code"
 
 
 class Series(NamedTuple):
-    """What stays when a kernel, portkern or a toolchain changes."""
+    """The identity of a cell, which stays when a kernel, portkern or a toolchain changes."""
 
     op: str
     workload_set: str
@@ -55,9 +55,9 @@ def incomparable(before: Outcome, after: Outcome) -> str:
 
 
 def changes(before: Outcome, after: Outcome) -> list[str]:
-    """What else is not as it was: the source, machine code, the driver, toolchains, portkern. Empty
-    where equal questions were asked of equal software, and of other compilers that made the same
-    machine code."""
+    """The circumstances that differ between two outcomes: the source, machine code, the driver,
+    toolchains, portkern. Empty where equal questions were asked of equal software, and of other
+    compilers that made the same machine code."""
     said = before.source_hash, before.environment, after.source_hash, after.environment
     found = moved_on(*said)
     if not found and before.key != after.key:
@@ -77,8 +77,8 @@ def same_code(before: Outcome, after: Outcome) -> bool:
 def moved_on(
     old: str, one: Environment, new: str, two: Environment, *, compilers: bool = True
 ) -> list[str]:
-    """Of that what sources, by their digests, and environments say; without ``compilers`` of tools
-    torch alone, whose eager kernels are compared with."""
+    """The differences that sources, by their digests, and environments show. Without
+    ``compilers``, torch is the only tool that counts: its eager kernels are compared with."""
     found = ["the kernel's source"] if old != new else []
     if one.driver != two.driver:
         found.append(f"driver {one.driver or 'none'} → {two.driver or 'none'}")

@@ -10,7 +10,7 @@ from portkern.regression.outcome import Outcome
 
 
 class Statistic(StrEnum):
-    """Of times: against eager's of the same rounds, or by themselves."""
+    """The statistic of times: against eager's of the same rounds, or by themselves."""
 
     AGAINST_EAGER = "against eager"
     TIME = "time"
