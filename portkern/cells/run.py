@@ -105,7 +105,7 @@ class Matrix:
             self._try_in_turn(groups, built)
 
     def _carried(self, cell: Cell, built: Built) -> Record | None:
-        """What an earlier run says of the cell, where that stands."""
+        """The record of the cell from an earlier run, where that still stands."""
         if self.carried is None or self.fresh:
             return None
         return self.carried.record(self.run, cell, built, self.options.plan.rounds)

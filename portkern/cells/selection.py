@@ -255,7 +255,7 @@ def venues(backend: Backend, target: Target) -> Venues:
 
 
 class BuiltToRun(TypedDict):
-    """What of a :class:`Build` depends on where it is to run without the hardware."""
+    """The fields of a :class:`Build` that depend on where it is to run without the hardware."""
 
     emulated: bool
     executed: bool

@@ -27,7 +27,7 @@ RACES = "races"
 
 
 class _Code(TypedDict, total=False):
-    """Of an :class:`Answer`."""
+    """The fields of an :class:`Answer` on the compiled code."""
 
     code: str
     code_bytes: int

@@ -1,1 +1,1 @@
-"""What was found: one JSON line per attempt or cell, append-only."""
+"""Records of what was found: one JSON line per attempt or cell, append-only."""

@@ -28,7 +28,7 @@ class Age(StrEnum):
 
 
 class KernelAges:
-    """Of the records beside ``store``; each source is looked at once."""
+    """The ages of the kernels in records beside ``store``; each source is looked at once."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
@@ -68,7 +68,7 @@ def _digests(texts: dict[str, str]) -> dict[str, str]:
 
 
 def counted(records: Sequence[Record], store: SourceStore) -> Counter[Age]:
-    """Of records that have a source."""
+    """The number of records of each age, among those that have a source."""
     ages = KernelAges(store)
     return Counter(ages.of(record) for record in records if record.source_hash)
 

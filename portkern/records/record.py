@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class Evidence(IntEnum):
-    """What stands behind a cell. Nothing is promoted or dropped silently."""
+    """The evidence behind a cell. Nothing is promoted or dropped silently."""
 
     NONE = 0
     BUILT = 1  # for the real instruction set
@@ -127,8 +127,8 @@ class BuildResources(Part):
 
 
 class Counts(NamedTuple):
-    """What a compiler makes of a kernel, known without hardware: bytes of instructions, and the
-    most of a kernel in registers, spilled and shared bytes. None = unknown."""
+    """The counts of a compiled kernel, known without hardware: bytes of instructions, and the
+    most registers, spilled bytes and shared bytes of one kernel. None = unknown."""
 
     code_bytes: int | None = None
     registers: int | None = None
@@ -149,8 +149,8 @@ class Environment(Part):
 
 
 class Launch(Part):
-    """What ran during one evaluated call: a kernel on a GPU or in an executor. ``us`` is its time
-    on the device over all ``count`` launches, 0 where an executor has none."""
+    """A launch during one evaluated call: a kernel on a GPU or in an executor. ``us`` is its
+    time on the device over all ``count`` launches, 0 where an executor has none."""
 
     name: Text
     count: int = 1
@@ -162,7 +162,7 @@ RACES_NOT_LOOKED_FOR = "races-not-looked-for"
 
 
 class Finding(Part):
-    """What a checker saw while the kernel ran. ``severity`` error: the kernel is wrong."""
+    """A finding of a checker while the kernel ran. ``severity`` error: the kernel is wrong."""
 
     code: Text  # "SX201"
     severity: Literal["error", "warning", "note"]
@@ -179,7 +179,7 @@ class Finding(Part):
 
 
 class Cost(Part):
-    """What a model charged; None = unknown, which is not 0."""
+    """The charge of a model; None = unknown, which is not 0."""
 
     usd: float | None = None
     tokens_in: int | None = None
@@ -236,7 +236,7 @@ class Record(Line):
 
     @property
     def counts(self) -> Counts:
-        """What the build uses, exactly, over its kernels."""
+        """The exact counts of the build, over its kernels."""
         return Counts(
             self.code_bytes,
             *(
@@ -250,7 +250,7 @@ class Record(Line):
 
     @property
     def row(self) -> str:
-        """What it is of, as a row of a table: ``softmax``, or ``softmax.fast`` of a variant."""
+        """The record's row in a table: ``softmax``, or ``softmax.fast`` of a variant."""
         return f"{self.op}.{self.variant}" if self.variant else self.op
 
     @property

@@ -76,7 +76,7 @@ class SourceStore:
         return None if stored is None else self._candidate(stored)
 
     def stored(self, digest: str) -> StoredSource | None:
-        """What is kept of it, without its headers' texts."""
+        """The stored source of this digest, without its headers' texts."""
         text = self._read(digest)
         try:
             known = StoredSource.from_json(text) if text is not None else None
@@ -93,7 +93,7 @@ class SourceStore:
 
     @cached_property
     def digests(self) -> frozenset[str]:
-        """Of all files."""
+        """The digests of all files."""
         return frozenset(file.name.partition(".")[0] for file in self.folder.glob("*.gz"))
 
     def _file(self, digest: str) -> Path:
@@ -148,7 +148,7 @@ def _candidate(known: StoredSource, headers: dict[str, str]) -> Candidate:
 
 
 def digest_of(text: str) -> str:
-    """What a header is called in the store."""
+    """The name of a header in the store."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -45,7 +45,7 @@ _VIEWS = {
 
 @dataclass(frozen=True)
 class MatrixReport:
-    """What was written, and why the rest was not."""
+    """The files of a matrix's report that were written, and why the others were not."""
 
     folder: Path
     written: tuple[Path, ...]

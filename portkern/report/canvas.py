@@ -18,7 +18,7 @@ INK, PAPER = "#1d2330", "#ffffff"
 def painted(
     width_in: float, height_in: float, *, dpi: int, draw: Callable[[Figure], None]
 ) -> bytes | Missing:
-    """What ``draw`` leaves on an empty figure of this size."""
+    """The picture that ``draw`` leaves on an empty figure of this size."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -43,8 +43,8 @@ class Annotation:
 
 
 def of(table: Table) -> list[Annotation]:
-    """Of kernels that are files: bad verdicts and regressions, each once, but for those in
-    quarantine."""
+    """Annotations of kernels that are files: bad verdicts and regressions, each once, but for
+    those in quarantine."""
     grouped: dict[tuple[str, int, str], list[Annotation]] = {}
     for annotation in _each(table):
         key = annotation.file, annotation.line, annotation.title

@@ -1,4 +1,5 @@
-"""What was asked for and nothing ran of: pairs of backend and target, with the reason."""
+"""Gaps in coverage: pairs of backend and target that were asked for and nothing ran of, with the
+reason."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def gaps(table: Table) -> list[Gap]:
 
 
 def asked(table: Table, *, backends: Collection[str], targets: Collection[str]) -> list[Gap]:
-    """Those that somebody asked for: ``backends`` and ``targets`` are what was named, other than
+    """The gaps that somebody asked for: ``backends`` and ``targets`` are those named other than
     in a set. A name beside a set stands for a part of it: it is missed where all of it is."""
     empty = _empty(table)
     pairs = {(column.backend, column.target) for column in table.columns}

@@ -35,7 +35,7 @@ def render(table: Table, *, title: str) -> str:
 
 
 def payload(table: Table) -> JsonObject:
-    """What the page's script reads; samples stay in ``records.jsonl``."""
+    """The data that the page's script reads; samples stay in ``records.jsonl``."""
     intern = page.Interned()
     shown = dict.fromkeys(map(_environment, table.environments))  # of several it may be one text
     environments = {text: i for i, text in enumerate(shown)}
@@ -66,7 +66,7 @@ def payload(table: Table) -> JsonObject:
 
 
 def _products(table: Table) -> list[JsonObject]:
-    """Of architectures that are in the table, by which people call them."""
+    """The products by whose names people know the architectures in the table."""
     known = map(target.load, target.names("product"))
     return [
         {"name": product.name, "title": product.title, "arch": product.arch}
@@ -120,7 +120,7 @@ def _record(
 
 
 def _changes(table: Table) -> list[Sequence[Json]]:
-    """What became of each cell since an earlier run, with what it was in the runs before."""
+    """The change of each cell since an earlier run, with its values in the runs before."""
     if table.changes is None:
         return []
     columns = {(c.backend, c.target, c.language): i for i, c in enumerate(table.columns)}

@@ -98,7 +98,7 @@ def _name(record: Record) -> str:
 
 
 def _seconds(record: Record) -> float:
-    """What the cell took; of a record without it, one call of the kernel."""
+    """The time that the cell took; for a record without it, that of one call of the kernel."""
     if record.seconds:
         return round(sum(record.seconds.values()), 6)
     return record.timing.median_us / 1e6 if record.timing else 0.0

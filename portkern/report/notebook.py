@@ -1,4 +1,4 @@
-"""What ``portkern.check`` and ``portkern.matrix`` answer, as a notebook shows it."""
+"""The answers of ``portkern.check`` and ``portkern.matrix``, as a notebook shows them."""
 
 from __future__ import annotations
 

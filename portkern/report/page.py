@@ -1,4 +1,4 @@
-"""What pages that need no network are made of: scripts and styles in the page, data as JSON."""
+"""The parts of pages that need no network: scripts and styles in the page, data as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portkern.printable import printable
 
 
 def templates(package: str) -> Environment:
-    """Those of ``package``, for HTML."""
+    """The HTML templates of ``package``."""
     environment = Environment(
         loader=PackageLoader(package),
         autoescape=True,

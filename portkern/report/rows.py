@@ -89,7 +89,7 @@ def parquet_file(records: Sequence[Record]) -> bytes:
 
 
 def kind(column: str) -> type[int | float | str]:
-    """Of the values of a column that are not None."""
+    """The type of the values of a column that are not None."""
     if column in WHOLE_NUMBERS:
         return int
     of_baseline = column.startswith("speedup_") or column.endswith("_us")
@@ -136,7 +136,7 @@ def _speedups(record: Record) -> dict[str, Value]:
 
 
 def _resources(record: Record) -> dict[str, Value]:
-    """Of the kernel of a build that has the most, and the least occupancy."""
+    """The most of each resource that a kernel of the build uses, and the least occupancy."""
 
     def most(of: Callable[[BuildResources], int | None]) -> int | None:
         return max((v for r in record.resources if (v := of(r)) is not None), default=None)

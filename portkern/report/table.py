@@ -239,7 +239,7 @@ class Table:
 
     @cached_property
     def failing(self) -> tuple[Record, ...]:
-        """Those that fail the run."""
+        """The records that fail the run."""
         return tuple(r for r in self.whole.failing if not self.quarantine(r))
 
     @cached_property
@@ -279,7 +279,7 @@ class Table:
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """Those with the best evidence first, then by name."""
+        """The targets, those with the best evidence first, then by name."""
         best: dict[str, Evidence] = {}
         for total in self.totals.values():
             top = max(total.rungs)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def counts(group: TableGroup) -> dict[str, float]:
-    """What MLflow compares between matrices. Those that are none are 0: a run that is logged again
-    keeps no number of before."""
+    """The numbers that MLflow compares between matrices. Those that there are none of are 0: a
+    run that is logged again keeps no number from before."""
     metrics = {"cells": float(len(group)), "passed": group.passed, "failed": len(group.failing)}
     metrics |= {f"verdict/{verdict}": group.verdicts.get(verdict, 0) for verdict in Verdict}
     metrics |= {f"evidence/{evidence}": group.rungs.get(evidence, 0) for evidence in Evidence}
@@ -49,9 +49,9 @@ CHANGE = "change/"
 
 
 def without_new_zeros(numbers: Mapping[str, float], before: Collection[str]) -> dict[str, float]:
-    """Of verdicts and evidence those that are there, or were ``before``: the zeros of all others
-    would be most of what a small group has. What changed is there each night, so that no chart has
-    gaps."""
+    """The numbers without those of verdicts and evidence that are 0 and were not there
+    ``before``: such zeros would be most of what a small group has. The numbers of changes are
+    there each night, so that no chart has gaps."""
     return {
         name: n
         for name, n in numbers.items()
@@ -71,7 +71,7 @@ MOST_NAMED = 10
 
 
 def description(whole: TableGroup, comparison: Comparison | None) -> str:
-    """What MLflow's page shows of the run first, as Markdown."""
+    """The text that MLflow's page shows of the run first, as Markdown."""
     passed = f"{whole.passed} of {len(whole)} cells passed, {len(whole.failing)} failed"
     lines = [f"{passed}. All of it: *matrix.html* among the artifacts."]
     if comparison is not None:
@@ -88,9 +88,9 @@ FEW, MORE = ("us", "speedup"), ("us_low", "us_high", "noise")
 def cell_metrics(
     group: TableCell, kinds: Collection[str], *, noisy: bool = True
 ) -> dict[str, float]:
-    """Of each time of the group: in microseconds the median and its 95 % interval, the noise, and
-    the speedup against eager: ``us/softmax/cpu:x86_64-v3/8x128 float32``. Without the ``noisy``
-    ones no line over time is drawn through what was a busy machine."""
+    """The metrics of each time of the group: in microseconds the median and its 95 % interval,
+    the noise, and the speedup against eager: ``us/softmax/cpu:x86_64-v3/8x128 float32``. Without
+    the ``noisy`` ones no line over time is drawn through what was a busy machine."""
     numbers: dict[str, float] = {}
     sets: dict[tuple[str, str], set[str]] = {}
     for record in group.records:
@@ -170,7 +170,8 @@ MOST_PARAM = 500
 
 
 def run_params(table: Table, facts: RunFacts) -> dict[str, str]:
-    """Of a matrix: its commit, where it ran, with which tools, and the options that were given."""
+    """The parameters of a matrix: its commit, where it ran, with which tools, and the options
+    that were given."""
     tags = run_tags(table, facts)
     names = {"mlflow.source.git.commit": "commit", "mlflow.source.git.branch": "branch"}
     kept = ("machine", "device", "driver", "portkern", "toolchain")
@@ -180,7 +181,7 @@ def run_params(table: Table, facts: RunFacts) -> dict[str, str]:
 
 
 def group_params(group: TableCell) -> dict[str, str]:
-    """What never changes of it: MLflow keeps a parameter as it was first given."""
+    """The parameters of a group, which never change: MLflow keeps each as it was first given."""
     column = group.column
     params = {"op": group.op, "backend": column.backend, "target": column.target}
     try:
@@ -217,7 +218,7 @@ def milliseconds(time: str) -> int:
 
 
 def span_ms(records: Sequence[Record]) -> tuple[int, int]:
-    """Of the first record and of the last."""
+    """The times of the first record and of the last."""
     times = [milliseconds(record.time) for record in records]
     return min(times), max(times)
 
@@ -228,7 +229,7 @@ def _toolchain(records: Iterable[Record]) -> str:
 
 
 def _git_sha() -> str:
-    """Of the tree that the command ran in: the user's kernels, not portkern's own."""
+    """The commit of the tree that the command ran in: the user's kernels, not portkern's own."""
     try:
         return run_tool(
             ["git", "rev-parse", "HEAD"], whose="own", timeout_s=10, error=ToolError

@@ -69,7 +69,7 @@ class _Matrix:
 
     @cached_property
     def facts(self) -> RunFacts:
-        """What its folder says of the run."""
+        """The facts that the folder has of the run."""
         try:
             return RunFacts.read(self.folder)
         except RecordError:
@@ -77,7 +77,8 @@ class _Matrix:
 
     @cached_property
     def decisions(self) -> Decisions:
-        """Those that cannot be read were told of by who compared or reported."""
+        """The decisions beside the run, none if they cannot be read: the verb that compared or
+        reported has told of that."""
         try:
             return Decisions.read(self.folder.parent)
         except ConfigError:
@@ -118,8 +119,8 @@ class _Matrix:
         return Tracked(where.uri, where.experiment, parent, len(judged), where.experiment_id)
 
     def _params(self, where: Store, parent: str) -> dict[str, str]:
-        """What the run was asked and what it is of, but for what it has already: MLflow keeps a
-        parameter as it was first given."""
+        """The parameters of the run that it does not have yet: MLflow keeps each as it was first
+        given."""
         given = where.client.get_run(parent).data.params
         params = matrix_metrics.run_params(self.table, self.facts)
         return {name: value for name, value in params.items() if name not in given}
@@ -159,7 +160,7 @@ class _Matrix:
         return {"gate": self.gate, "mlflow.note.content": note, **tags}
 
     def _children(self, where: Store, parent: str, groups: Sequence[TableCell]) -> None:
-        """What was logged already, and is what it was, stays."""
+        """Logs the groups; what was logged already, and is as it was, stays."""
         runs = where.runs({"mlflow.parentRunId": parent}, most=50_000)
         known = {run.data.tags.get(GROUP): run for run in runs}
         for group in groups:
@@ -211,8 +212,8 @@ class _Matrix:
 
 
 def _was_judged(group: TableCell) -> bool:
-    """What no toolchain supports, or nothing here can run, is a row of the parent's matrix.json
-    and no run of its own."""
+    """Whether the group has a run of its own: what no toolchain supports, or nothing here can
+    run, is only a row of the parent's matrix.json."""
     return any(record.judged for record in group.records)
 
 

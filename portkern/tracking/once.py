@@ -1,5 +1,5 @@
-"""What a folder holds, logged once: the same again is known from a note that lies beside it, and
-what has changed goes on with the runs that are there."""
+"""Logs the content of a folder once: the same content is known again from a note that lies
+beside it, and what has changed goes on with the runs that are there."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ Answer = TypeVar("Answer")
 def sent(
     log: Callable[[Store], Answer], *, experiment: str, uri: str | None = None
 ) -> Answer | Skipped:
-    """What ``log`` makes of the store; a store that is lost is :class:`Skipped`. User, password
-    and token are those that MLflow's own client takes from the environment."""
+    """The answer of ``log``, called with the store; a store that is lost is :class:`Skipped`.
+    User, password and token are those that MLflow's own client takes from the environment."""
     # MLflow's own defaults keep trying a dead server for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
@@ -154,7 +154,7 @@ class Store:
         return str(made), name
 
     def runs(self, having: Mapping[str, str], most: int = 1000) -> list[Run]:
-        """Those with such tags, the newest first."""
+        """The runs with such tags, the newest first."""
         words = " and ".join(f"tags.`{key}` = '{value}'" for key, value in having.items())
         return list(
             self.client.search_runs(
@@ -212,7 +212,7 @@ class Store:
             self.client.set_terminated(run.info.run_id, "FAILED")
 
     def add_files(self, run_id: str, folder: Path) -> None:
-        """Those that lie in ``folder``, as artifacts."""
+        """Adds the files in ``folder`` as artifacts."""
         files = sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
         for file in files:
             if not file.name.startswith("."):

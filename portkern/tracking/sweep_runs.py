@@ -40,7 +40,7 @@ def track(
 
 @dataclass(frozen=True)
 class _Group:
-    """What one child shows."""
+    """The content of one child run."""
 
     model: str
     place: Place
@@ -118,7 +118,7 @@ class _Sweep:
         return Tracked(where.uri, where.experiment, parent, len(self.groups), where.experiment_id)
 
     def _numbers(self) -> Iterator[tuple[str, float]]:
-        """Of whole models; and how many samples there are."""
+        """The metrics of whole models, and how many samples there are."""
         yield "samples", len(self.samples)
         yield "unevaluated", self.comparison.unevaluated
         for figure in self.comparison.figures:
@@ -155,7 +155,7 @@ def _metrics(figures: Iterable[Figure], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _trace(where: Store, run: str, group: _Group, exchanges: Exchanges) -> None:
-    """Of the first samples; those that are there already, from an earlier try, stay."""
+    """Adds traces of the first samples; those that are there already, from an earlier try, stay."""
     found = where.client.search_traces(
         locations=[where.experiment_id], run_id=run, max_results=500, include_spans=False
     )

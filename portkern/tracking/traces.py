@@ -1,5 +1,5 @@
-"""What models were asked and what they answered, as MLflow shows it: a trace with a span for each
-call."""
+"""Traces of models' calls, as MLflow shows them: what was asked and answered, with a span for
+each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a night says, sent to an address: JSON by POST, as Slack and those who are like it take it.
+"""Sends the news of a night to an address: JSON by POST, as Slack and services like it take it.
 
 An address is a secret: no message, file or record has it. What could not be sent lies in a spool
 beside the runs, and goes with the next command that has the same address.
@@ -46,8 +46,8 @@ class Message(Line):
 
 
 def address(said: str) -> str:
-    """Of the option, else of the environment; '' where there is none, as in a pull request of a
-    fork. Raises ConfigError."""
+    """The address from the option, else from the environment; '' where there is none, as in a
+    pull request of a fork. Raises ConfigError."""
     url = said or os.environ.get(VARIABLE, "")
     try:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""What an assistant is told of records and ports: few lines, and what to do next."""
+"""Answers for assistants on records and ports: few lines, and what to do next."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _race(record: Record) -> dict[str, Any]:
 
 
 def of_profile(records: Sequence[Record]) -> dict[str, Any]:
-    """What was counted while it ran, what the compiler said, and how far it is from its roof."""
+    """The counts from running a kernel, what the compiler said, and how far the kernel is from
+    its roof."""
     told = of_records(records)
     told["profile"] = [
         {

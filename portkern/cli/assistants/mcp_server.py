@@ -76,7 +76,7 @@ def _add_resources(made: MCPServer[Any], tools: Tools) -> None:
 
     @made.resource("portkern://hints/{name}", mime_type="text/markdown")
     def hints(name: str) -> str:
-        """What is worth knowing of a target, with sources."""
+        """Facts worth knowing about a target, with sources."""
         return "\n".join(f"- {hint.text}" for hint in target.load(name).hints)
 
     @made.resource("portkern://records/{run}", mime_type="application/json")

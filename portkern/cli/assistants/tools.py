@@ -30,8 +30,9 @@ class Tools:
     root: Path
 
     def describe_op(self, op: str) -> dict[str, Any]:
-        """What an operator computes: its reference in PyTorch, tensors, scalars, dtypes and sizes.
-        op is a name of portkern's own (softmax, rmsnorm, matmul, …) or a PyTorch file."""
+        """Describes what an operator computes: its reference in PyTorch, tensors, scalars,
+        dtypes and sizes. op is a name of portkern's own (softmax, rmsnorm, matmul, …) or a
+        PyTorch file."""
         known = self._op(op)
         return {
             "op": known.name,
@@ -120,8 +121,8 @@ class Tools:
         target_name: str = "",
         workloads: list[str] | None = None,
     ) -> dict[str, Any]:
-        """What a kernel uses and does: registers, shared memory, occupancy, its distance from the
-        roofline, and for emulated GPUs the counters of the executor."""
+        """Shows what a kernel uses and does: registers, shared memory, occupancy, its distance
+        from the roofline, and for emulated GPUs the counters of the executor."""
         records = self._checked(
             op,
             source,
@@ -136,7 +137,8 @@ class Tools:
         return answers.of_profile(records)
 
     def port_lint(self, path: str, to: str = "gfx942") -> dict[str, Any]:
-        """What in CUDA sources would go wrong on another GPU, by line; nothing is built or run."""
+        """Finds what in CUDA sources would go wrong on another GPU, by line; nothing is built or
+        run."""
         document = self._port(path, to, {"lint": "only"})
         return answers.of_port(document, proven=False)
 
@@ -151,7 +153,7 @@ class Tools:
         return answers.of_history(commands.run("history", asked, self.root))
 
     def path(self, word: str) -> Path:
-        """Of a file in the root. Raises ConfigError."""
+        """The path of a file in the root. Raises ConfigError."""
         return file_of(self.root, word)
 
     def _op(self, name: str) -> Op:

@@ -69,7 +69,7 @@ def main(overrides: Sequence[str]) -> int:
 
 
 def _prune(options: BaselineOptions, reports: Path) -> int:
-    """What may go, or goes with ``delete=true``."""
+    """Lists the runs that may go, and deletes them with ``delete=true``."""
     found = pruning.superfluous(reports, options.keep)
     if options.delete:
         pruning.delete(found)

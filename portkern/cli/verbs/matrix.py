@@ -233,7 +233,8 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
 
 
 def _carrying(runner: Runner, options: MatrixOptions, folder: Path) -> Runner:
-    """By which cells that nothing changed stand as they are in the last ``carry`` runs."""
+    """The runner by which cells that nothing changed stand as they are in the last ``carry``
+    runs."""
     if options.carry <= 1 or runner is not executions.here:
         return runner
     earlier = [run for run in runs.newest_first(folder.parent) if run.name != folder.name]

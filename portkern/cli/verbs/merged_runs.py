@@ -62,7 +62,7 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> None:
 
 
 def _folder(name: str, reports: Path) -> Path:
-    """Of a path, that; of a run's name, its folder."""
+    """The folder of a run that is given by its path or by its name."""
     path = Path(name)
     return path if len(path.parts) > 1 else run_folder.run_folder(str(reports), name)
 

@@ -1,4 +1,4 @@
-"""What verbs say of a run to an address that was named with ``notify=``."""
+"""Messages of verbs on a run, sent to an address that was named with ``notify=``."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def latest(folder: Path) -> list[Record]:
 
 
 def readable(path: Path) -> list[Record]:
-    """What is in a file of records; nothing where it cannot be read."""
+    """The records in a file; none where it cannot be read."""
     try:
         return RecordFile(path).read()[0]
     except (RecordError, OSError):
