@@ -173,7 +173,7 @@ class Host:
         return [finding for _, ran in self.launched for finding in ran.findings]
 
     def take_findings(self) -> Sequence[JsonObject]:
-        """Of the last call, as workers report them."""
+        """The findings of the last call, as workers report them."""
         said = [one.to_json(name) for name, ran in self.launched for one in ran.findings]
         return [*said, *self._notes]
 
@@ -198,7 +198,7 @@ class Host:
         return call.outputs
 
     def _work_of_the_host(self, call: Call) -> Iterator[JsonObject]:
-        """What host code did that is the device's to do."""
+        """Findings about work that host code did although it is the device's to do."""
         for spec, buffer in zip(self.request.signature.outputs, call.outputs, strict=True):
             if buffer.block.copied > FROM_HOST_BYTES:
                 message = (

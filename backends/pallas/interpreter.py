@@ -46,7 +46,7 @@ class Site(NamedTuple):
 
 @dataclass
 class Findings:
-    """What the calls of a kernel did wrong since :meth:`clear`."""
+    """The faults in calls of a kernel since :meth:`clear`."""
 
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     first: dict[tuple[str, str, str, str], int] = field(default_factory=dict)

@@ -117,8 +117,8 @@ def _costs(analysis: Any) -> str:
 
 
 class Findings:
-    """What TPU interpret mode saw in the last call: races, and semaphores left with a count. An
-    access outside of a buffer ends the call."""
+    """The findings of TPU interpret mode in the last call: races, and semaphores left with a
+    count. An access outside of a buffer ends the call."""
 
     def __init__(self, name: str) -> None:
         self.name = name  # of the kernel's file

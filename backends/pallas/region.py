@@ -1,4 +1,5 @@
-"""What one access of a Pallas kernel names in memory: which elements, and which of them exist."""
+"""The region of memory that one access of a Pallas kernel names: which elements, and which of
+them exist."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ class Region:
         return place.reshape((-1,) + (1,) * (len(self.shape) - number - 1))
 
     def _corner(self) -> list[Value]:
-        """Of a plain region within its margins; where it lies farther out, all of it is poison."""
+        """The corner of a plain region within its margins; where it lies farther out, all of it
+        is poison."""
         import jax.numpy as jnp
         from jax._src.indexing import Slice
 

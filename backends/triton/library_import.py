@@ -51,8 +51,8 @@ class _Nothing:
 
 
 def imported(load: Callable[[], ModuleType], own: str) -> ModuleType:
-    """What ``load`` imports. A module is only taken to be there, with nothing in it, if the import
-    ends by its absence; what is missing of the package called ``own`` is an error."""
+    """The module that ``load`` imports. A module is only taken to be there, with nothing in it,
+    if the import fails without it; a missing module of the package called ``own`` is an error."""
     for _ in range(_MOST_ABSENT):
         try:
             return load()
@@ -65,7 +65,7 @@ def imported(load: Callable[[], ModuleType], own: str) -> ModuleType:
 
 @contextmanager
 def device(target: Target) -> Iterator[None]:
-    """What a library asks torch of its GPU is answered as the target would."""
+    """Answers what a library asks torch about its GPU as the target would."""
     answers = _answers(target)
     before = {name: getattr(torch.cuda, name) for name in answers}
     try:

@@ -71,7 +71,7 @@ class Objects:
         return [finding for _, ran in self.launched for finding in ran.findings]
 
     def take_findings(self) -> Sequence[JsonObject]:
-        """Of the last call, as workers report them."""
+        """The findings of the last call, as workers report them."""
         return [one.to_json(name) for name, ran in self.launched for one in ran.findings]
 
     def take_launches(self) -> Mapping[str, int]:

@@ -91,7 +91,7 @@ class KernelSources:
                     yield from _settings(candidate)
 
     def _attempted(self) -> list[Mapping[str, object]]:
-        """Of a generation run, as JSON; a line that is none is left out."""
+        """The attempts of a generation run, as JSON; a line that is not an attempt is left out."""
         if self._attempts is None:
             self._attempts = []
             with suppress(OSError, UnicodeDecodeError):

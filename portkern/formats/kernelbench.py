@@ -20,7 +20,8 @@ _NUMBERED = re.compile(r"(\d+)_")
 
 
 def read(path: Path, levels: Collection[int]) -> list[Item]:
-    """Of these levels, by level and number. Raises ConfigError where there are none at all."""
+    """The problems of these levels, by level and number. Raises ConfigError where there are none
+    at all."""
     if not path.exists():
         raise ConfigError(f"Cannot read {path}: it does not exist")
     folders = _folders(path) if path.is_dir() else {}

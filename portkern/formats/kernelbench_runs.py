@@ -306,8 +306,8 @@ def _class(op: ExportedOp, form: ModuleForm) -> str:
 
 
 def _constructor(op: ExportedOp) -> tuple[str, str]:
-    """What stands before the class, and its ``__init__``. Raises NoSuchForm where that needs more
-    of the file than its imports and numbers."""
+    """The source that stands before the class, and its ``__init__``. Raises NoSuchForm where
+    that needs more of the file than its imports and numbers."""
     tree = python_tree(op.source)
     own = next(
         (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == op.operator), None

@@ -12,7 +12,8 @@ from portkern.spec.foreign_text import read_text
 
 
 def read(path: Path) -> list[Item]:
-    """Of a checkout, or of its folder ``reference``. Raises ConfigError where there is none."""
+    """The problems of a checkout, or of its folder ``reference``. Raises ConfigError where there
+    is none."""
     root = path / "reference" if (path / "reference").is_dir() else path
     files = sorted(file for file in root.glob("*/*.py") if not file.name.startswith("_"))
     if not files:

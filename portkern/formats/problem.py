@@ -38,7 +38,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What stands where a problem is expected, and why it is none."""
+    """An item that could not be read as a problem, and the reason."""
 
     name: str
     group: str
@@ -55,8 +55,9 @@ Item = Problem | Unreadable
 
 
 def chosen(items: Sequence[Item], patterns: Iterable[str]) -> list[Item]:
-    """Those that one of ``patterns`` is of: a number, a name or ``group/name``, with ``*`` for any
-    text; all of them without patterns. Raises ConfigError for a pattern that is of none."""
+    """The items that one of ``patterns`` matches: a number, a name or ``group/name``, with ``*``
+    for any text; all of them without patterns. Raises ConfigError for a pattern that matches
+    none."""
     asked = list(dict.fromkeys(patterns))
     for pattern in asked:
         if not any(_is_of(pattern, item) for item in items):

@@ -31,7 +31,7 @@ def get_init_inputs():
 
 
 def read(path: Path) -> list[Item]:
-    """Of all tasks below a folder. Raises ConfigError where there is none."""
+    """The problems of all tasks below a folder. Raises ConfigError where there is none."""
     files = sorted(path.rglob(_FILE))
     if not files:
         raise ConfigError(f"No {_FILE} below {path}; expected folders with it and {_CONFIG}")

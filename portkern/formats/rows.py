@@ -42,8 +42,9 @@ class Row:
 
 
 def of(path: Path) -> Iterator[Row]:
-    """Of a file or, in order of their names, of all such files of a folder. Raises ConfigError for
-    a file that cannot be read as a whole; a single bad line is a row with its problem."""
+    """The rows of a file or, in order of their names, of all such files of a folder. Raises
+    ConfigError for a file that cannot be read as a whole; a single bad line is a row with its
+    problem."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not files:

@@ -1,5 +1,5 @@
-"""What became of each problem of a collection: one row each, kept as it is found, and the table of
-all of them as JSON and Markdown."""
+"""The outcome of each problem of a collection: one row each, kept as it is found, and the table
+of all of them as JSON and Markdown."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def kernel_text(candidate: Candidate, signature: Signature, dtype: str) -> str:
 
 
 def types_of(language: str) -> Mapping[str, str]:
-    """What each dtype is called in a native language."""
+    """The name of each dtype in a native language."""
     return {**_PLAIN, **_NATIVE[language].types}
 
 
@@ -147,7 +147,7 @@ def _cpp_parameters(signature: Signature) -> list[str]:
 
 
 def schema(op: Op) -> str:
-    """Of the function of tensors, as torch's operators have one."""
+    """The schema of the function of tensors, as torch's operators have one."""
     kinds = {"float32": "float", "int64": "int", "bool": "bool"}
     taken = [f"Tensor {tensor.name}" for tensor in op.signature.inputs]
     taken += [f"{kinds[scalar.dtype]} {scalar.name}" for scalar in op.signature.scalars]

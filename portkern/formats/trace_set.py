@@ -63,7 +63,8 @@ def _definition(file: Path) -> Item:
 
 @dataclass
 class _Workloads:
-    """Of one definition: its lines, and the files of tensors that they name, by their new names."""
+    """The workloads of one definition: its lines, and the files of tensors that they name, by
+    their new names."""
 
     op: Op | ConfigError
     lines: list[str] = field(default_factory=list)

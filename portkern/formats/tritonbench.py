@@ -143,7 +143,7 @@ def _plain(example: str) -> str:
 
 
 def _entered(text: str) -> str:
-    """What was entered, of that and the answer to it: as much as is Python."""
+    """The part of ``text`` that was entered, without the answer to it: as much as is Python."""
     lines = text.split("\n")
     more = [line.partition("...")[2] for line in lines[1:] if line.lstrip().startswith("...")]
     words = "\n".join([lines[0], *(line.removeprefix(" ") for line in more)]).rstrip().split(" ")

@@ -1,4 +1,4 @@
-"""What in a Python source is an extension that it builds itself: the functions of one are the
+"""Finds the extensions that a Python source builds itself: an extension's functions are the
 source's own, whatever they are called."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _is_none(value: ast.expr) -> bool:
 
 
 def _given(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What names, attributes and results of functions are."""
+    """The values of names and attributes, and the results of functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:

@@ -156,7 +156,8 @@ class _Reader:
         yield from self._included(tree.text(node.child_by_field_name("path")))
 
     def _included(self, target: str) -> Iterator[str]:
-        """What a macro names, in whatever way it is put together, may be anything."""
+        """The rules that an included header breaks; what a macro names may be anything, in
+        whatever way it is put together."""
         yield from self._header(target) if target[:1] in ("<", '"') else ("G408",)
 
     def _header(self, path: str) -> Iterator[str]:

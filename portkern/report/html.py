@@ -66,7 +66,7 @@ def payload(table: Table) -> JsonObject:
 
 
 def _products(table: Table) -> list[JsonObject]:
-    """The products by whose names people know the architectures in the table."""
+    """The products whose architecture is in the table, by whose names people call it."""
     known = map(target.load, target.names("product"))
     return [
         {"name": product.name, "title": product.title, "arch": product.arch}

@@ -119,7 +119,7 @@ def _parts(rows: Tensor) -> Iterator[Tensor]:
 
 
 def of_scan(func: OpOverload, out: Tensor, x: Tensor, dim: int, *_: object, **__: object) -> Tensor:
-    """Of cumsum: as of the sum of each prefix."""
+    """The error of cumsum: that of the sum of each prefix."""
     x = x.detach()
     if not x.ndim or not x.numel():
         return torch.zeros_like(out, dtype=torch.float64)
@@ -134,7 +134,7 @@ def of_scan(func: OpOverload, out: Tensor, x: Tensor, dim: int, *_: object, **__
 def of_running_product(
     func: OpOverload, out: Tensor, x: Tensor, dim: Any = None, *_: object, **__: object
 ) -> Tensor:
-    """Of cumprod and prod: the relative errors of the factors walk at random."""
+    """The error of cumprod and prod: the relative errors of the factors walk at random."""
     if func.overloadpacket is torch.ops.aten.cumprod:
         return out.abs() * torch.ones_like(out).cumsum(dim).sqrt() if out.ndim else out.abs()
     n = math.prod(x.shape[d] for d in dims_of(x, dim))
@@ -144,7 +144,7 @@ def of_running_product(
 def of_product(
     func: OpOverload, out: Tensor, a: Tensor, b: Tensor, *_: object, **__: object
 ) -> Tensor:
-    """Of a matrix product, over the last axis of ``a`` and the last but one of ``b``."""
+    """The error of a matrix product, over the last axis of ``a`` and the last but one of ``b``."""
     (a, scale_a), (b, scale_b) = _normalised(a), _normalised(b)
     n = a.shape[-1]
     step = max(-(-n // PARTS), 1)
@@ -226,7 +226,7 @@ def of_index_add(
     alpha: float = 1,
     **given: object,
 ) -> Tensor:
-    """Of index_add, scatter_add and scatter_reduce."""
+    """The error of index_add, scatter_add and scatter_reduce."""
     reduce = given.get("reduce", _[0] if _ else "sum")
     name = func.overloadpacket.__name__.rstrip("_")
     add = getattr(torch.ops.aten, "scatter_add" if name == "scatter_reduce" else name)
@@ -247,7 +247,7 @@ def of_index_put(
     *_: object,
     **__: object,
 ) -> Tensor:
-    """Of what is accumulated."""
+    """The error of what index_put accumulates."""
     put, terms = torch.ops.aten.index_put, values.detach().double()
     return _of_added(out, terms, lambda zeros, t: put(zeros, indices, t, True))[0]
 
@@ -268,7 +268,7 @@ def _of_added(
 
 
 def of_distances(func: OpOverload, out: Tensor, a: Tensor, *_: object, **__: object) -> Tensor:
-    """Of the p-norms of differences: half the relative error of a sum without a sign."""
+    """The error of the p-norms of differences: half the relative error of a sum without a sign."""
     return out.detach().abs() * (math.sqrt(max(a.shape[-1], 1)) + 2)
 
 
