@@ -50,7 +50,7 @@ def own_environment() -> Iterator[None]:
 def writable(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Sequence[Path]:
-    """Where tests may write: temporary folders, caches, and what is no file of a disk."""
+    """Where tests may write: temporary folders, caches, and what is not a file of a disk."""
     kept = getattr(pytestconfig, "cache", None)
     root = pytestconfig.rootpath
     return [

@@ -163,7 +163,7 @@ def test_a_failure_ends_at_its_stage(tmp_path: Path, entry: dict[str, Any], stat
     ("results", "said"),
     [
         ([1], "eval_results.json holds a list, expected results by problem"),
-        ({"one": []}, "eval_results.json: 'one' is no number of a problem"),
+        ({"one": []}, "eval_results.json: 'one' is not a number of a problem"),
         ({"1": [{"compiled": True}]}, "problem 1, entry 0: it has no 'correctness'"),
         ({"1": [result(runtime="2")]}, "problem 1, entry 0: runtime is '2', expected int"),
         (

@@ -207,7 +207,7 @@ def test_lengths_that_follow_are_computed_in_both_languages() -> None:
     with pytest.raises(NoSuchForm, match="not arithmetic of whole numbers"):
         cpp_expression(Expression("h / 2"))
     topk = ops.load("topk")
-    with pytest.raises(NoSuchForm, match="'kept' follows by a rule that is no text"):
+    with pytest.raises(NoSuchForm, match="'kept' follows by a rule that is not text"):
         CallForm.of(topk)
     derived = DerivedAxes((("kept", Expression("cols // 3 - 1")),))
     told = replace(topk, derived=derived, workloads={})

@@ -209,7 +209,7 @@ def test_problems_of_kernelbench_keep_their_numbers_and_constructor(tmp_path: Pa
     [
         ("[]", "holds a list, expected results by problem"),
         ("{", "is not JSON"),
-        ('{"x": []}', "'x' is no number of a problem"),
+        ('{"x": []}', "'x' is not a number of a problem"),
         ('{"1": [3]}', "it is a int, expected an object"),
         ('{"1": [{"compiled": true}]}', "it has no 'correctness'"),
         ('{"1": [{"compiled": 1, "correctness": true}]}', "compiled is '1', expected bool"),

@@ -60,7 +60,7 @@ def traced(text: str, wanted: str = "") -> Traced:
 
 
 def refusal(text: str) -> str:
-    """Why it is no operator, with the line of ``text``."""
+    """Why it is not an operator, with the line of ``text``."""
     why = tracing(text).untraceable
     assert why is not None
     return f"{max(why.line - 2, 0)}: {why.problem}"

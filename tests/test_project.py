@@ -531,7 +531,7 @@ kernels:
         "4": "gone.cpp",
         "5": "No op 'rellu'; did you mean",
         "6": "No cuda source suffix '.cpp'",
-        "7": "'1=2' is no macro",
+        "7": "'1=2' is not a macro",
         "9": "style is dps, got return",
         "10": "left out",
     }

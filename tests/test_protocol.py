@@ -163,7 +163,7 @@ def test_what_no_worker_says_is_refused_by_its_type(kind: type[object], said: ob
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_a_line_with_a_constant_that_json_lacks_is_refused(constant: str) -> None:
     line = f'{{"ok": true, "reply": {{"samples": [{constant}]}}}}'.encode()
-    with pytest.raises(FormError, match="is no number of JSON"):
+    with pytest.raises(FormError, match="is not a number of JSON"):
         _parse(line)
 
 

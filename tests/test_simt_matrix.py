@@ -30,7 +30,7 @@ Numbers = NDArray[numpy.int64]
 
 
 def _eight_bits(exponent: int, bias: int, *, fnuz: bool) -> NDArray[numpy.float64]:
-    """The values of all 256 codes; what is no number is NaN."""
+    """The values of all 256 codes; what is not a number is NaN."""
     mantissa = 7 - exponent
     codes = numpy.arange(256)
     fraction, power = codes % (1 << mantissa), codes >> mantissa & ((1 << exponent) - 1)

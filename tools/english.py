@@ -12,11 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: How many of each kind there may be: lower it whenever some are rewritten, never raise it.
-MOST = {"a docstring without a subject": 760, "'is no' for 'is not a'": 200}
+MOST = {"a docstring without a subject": 0, "'is no' for 'is not a'": 0}
 _WITHOUT_SUBJECT = re.compile(
     r"(Of|Who|Whoever|Whom|Whose|Those|These|What|(In|At|By) which|(By|For|From) whom)\b"
 )
-_IS_NO = re.compile(r"\b(?:is|are) no [a-z]+")
+#: "There is no file" is plain; so are comparisons.
+_IS_NO = re.compile(
+    r"(?<![Tt]here )\b(?:is|are) no (?!(?:longer|more|less|larger|better|other|such)\b)[a-z]+"
+)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 

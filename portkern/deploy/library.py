@@ -63,7 +63,7 @@ class _Built:
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError for what is no name of a package and of a namespace of torch's."""
+    """Raises ConfigError for what is not a name of a package and of a namespace of torch's."""
     good = re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name) and not keyword.iskeyword(name)
     if not good or name in _TAKEN:
         raise ConfigError(

@@ -81,7 +81,7 @@ class BuildRequest:
     def __post_init__(self) -> None:
         if self.build.candidate.backend != self.backend.name:
             raise ValueError(
-                f"A build of {self.build.candidate.backend} is no request to {self.backend.name}"
+                f"A build of {self.build.candidate.backend} is not a request to {self.backend.name}"
             )
 
     @property
@@ -271,7 +271,7 @@ def _unpacked(
         raise ValueError("its artifact is not among them")
     module = str(made.artifact.path) if made.artifact.path.suffix == ".py" else ""
     if not module and request.backend.runs_at_build(request.candidate):
-        raise ValueError(f"{made.artifact.path} is no module")
+        raise ValueError(f"{made.artifact.path} is not a module")
     try:
         with cache.workdir() as workdir:
             offset = 0
@@ -302,7 +302,7 @@ def listed(files: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
         if size < 0:
             raise ValueError(f"{name[:100]!r} has the size {size}")
         if path.is_absolute() or ".." in path.parts or not 0 < len(path.parts) <= MOST_FOLDERS:
-            raise ValueError(f"{name[:100]!r} is no file of the build's folder")
+            raise ValueError(f"{name[:100]!r} is not a file of the build's folder")
         yield str(path), size
 
 

@@ -70,7 +70,7 @@ class DistributedMatrix:
         try:
             records = part.records(lines)
         except (RecordError, ValueError) as error:
-            return f"its answer is no answer: {error}"
+            return f"its answer is not an answer: {error}"
         self._emit(zip(part.cells, records, strict=True))
         return ""
 

@@ -155,7 +155,7 @@ class Plan(Line):
         except OSError as error:
             raise ConfigError(f"Cannot read {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{path} is no plan: {error.reason}") from error
+            raise ConfigError(f"{path} is not a plan: {error.reason}") from error
         return cls.parse(text, str(path))
 
     @classmethod
@@ -165,7 +165,7 @@ class Plan(Line):
             plan = cls.from_json(text)
         except PortkernError as error:
             raise ConfigError(
-                f"{name} is no plan, or not all of one: {error}; write or copy it again"
+                f"{name} is not a plan, or not all of one: {error}; write or copy it again"
             ) from error
         if plan.id != plan._digest():
             raise ConfigError(

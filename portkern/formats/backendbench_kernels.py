@@ -24,7 +24,9 @@ def write(kernels: Sequence[KernelRecords], export: Export) -> None:
         name = kernel.op.op.name
         aten = None if kernel.op.source or kernel.op.op.definition else ATEN.get(name)
         if aten is None:
-            export.skip(item, NOT_ATEN.get(name, f"{name} is no operator of ATen that is known"))
+            export.skip(
+                item, NOT_ATEN.get(name, f"{name} is not an operator of ATen that is known")
+            )
             continue
         if not kernel.evaluated or any(record.verdict.bad for record in kernel.evaluated):
             bad = [r for r in kernel.evaluated if r.verdict.bad]

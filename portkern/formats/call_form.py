@@ -70,7 +70,7 @@ class CallForm:
         for axis in signature.axes:
             if axis not in bound and axis not in derived:
                 raise NoSuchForm(
-                    f"the length of its axis {axis!r} follows by a rule that is no text"
+                    f"the length of its axis {axis!r} follows by a rule that is not text"
                 )
         return cls(signature, bound, derived, leading_axis(op))
 

@@ -135,7 +135,7 @@ def _cases(task: Mapping[str, object]) -> list[Mapping[str, object]]:
     for key in ("tests", "benchmarks"):
         given = task.get(key) or []
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-            raise ConfigError(f"has {key} that are no list of arguments of generate_input")
+            raise ConfigError(f"has {key} that are not a list of arguments of generate_input")
         cases += [one for one in given if one not in cases]
     if not cases:
         raise ConfigError("has no tests and no benchmarks, so nothing says its sizes")

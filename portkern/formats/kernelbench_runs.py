@@ -104,7 +104,7 @@ def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, object]], l
     problems = []
     for problem, entries in data.items():
         if not problem.isdecimal():
-            problems.append(f"{file.name}: {problem!r} is no number of a problem")
+            problems.append(f"{file.name}: {problem!r} is not a number of a problem")
             continue
         # Older runs have one result for each problem.
         for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):

@@ -91,7 +91,7 @@ def _config(file: Path) -> Mapping[str, object]:
 def _all(config: Mapping[str, object], key: str) -> list[dict[str, object]]:
     several = config.get(key) or [{}]
     if not isinstance(several, list) or not all(isinstance(one, dict) for one in several):
-        raise ConfigError(f"has {key} in {_CONFIG} that are no list of arguments")
+        raise ConfigError(f"has {key} in {_CONFIG} that are not a list of arguments")
     return several
 
 

@@ -87,7 +87,7 @@ class Constants:
         if node.id in local:
             return local[node.id]
         if node.id not in self._names:
-            raise Unknown(node, f"{node.id!r}, which is no constant of the file")
+            raise Unknown(node, f"{node.id!r}, which is not a constant of the file")
         return self._value(self._names[node.id], {}, depth)
 
     def _elements(self, node: ast.List | ast.Tuple, local: Mapping[str, object], d: int) -> object:

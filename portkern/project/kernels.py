@@ -188,7 +188,7 @@ def _add(
     if extension:
         line, macro = extension
         raise ConfigError(
-            f"line {line}: {macro} makes an extension of PyTorch, which is no accepted style; "
+            f"line {line}: {macro} makes an extension of PyTorch, which is not an accepted style; "
             "accepted are dps (a C function or a Python function that takes its outputs) and "
             "return (a Python function that returns them)"
         )

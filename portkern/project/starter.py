@@ -78,7 +78,7 @@ def text(seen: Survey) -> str:
         "track: true",
     ]
     if seen.problems:
-        lines += ["", "# Files of this folder that are no kernels to portkern:"]
+        lines += ["", "# Files of this folder that are not kernels to portkern:"]
         lines += [f"#   {_one_line(str(problem))}" for problem in seen.problems]
     return "\n".join(lines) + "\n"
 

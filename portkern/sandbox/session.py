@@ -505,7 +505,7 @@ def _parse(line: bytes) -> dict[str, object] | None:
 
 
 def _refuse(constant: str) -> float:
-    raise FormError(f"{constant} is no number of JSON")
+    raise FormError(f"{constant} is not a number of JSON")
 
 
 def _kept(value: object, levels: int) -> object:
@@ -530,7 +530,7 @@ def _outcome(request: Request[R], reply: dict[str, object]) -> Answered[R] | Fai
             return Answered(request.read(given))
         case {"ok": False, "reply": given}:
             return read(Failed, given)
-    raise FormError(f"{brief(reply)} is no reply")
+    raise FormError(f"{brief(reply)} is not a reply")
 
 
 def _remove(folder: Path) -> None:

@@ -94,7 +94,7 @@ def check(plan: Plan) -> None:
 
 
 def bounded(options: TrialOptions) -> TrialOptions:
-    """What a client asks for, within what the server grants."""
+    """The options that a client asks for, within what the server grants."""
     limits, plan = options.limits, options.plan
     stages = StageLimits(
         *(min(s, MOST_STAGE_S) for s in (limits.build_s, limits.load_s, limits.run_s))

@@ -87,7 +87,7 @@ class JobQueue(Generic[T, R]):
                     return job
 
     def close(self) -> None:
-        """What waits is cancelled."""
+        """Ends the queue and cancels the jobs that wait."""
         with self._changed:
             self._closed = True
             for job in self._waiting.values():

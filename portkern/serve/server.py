@@ -137,7 +137,7 @@ class _Http(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: object, client_address: object) -> None:
-        """Who comes when all places are taken is closed at once."""
+        """Answers a connection, or closes it at once when all places are taken."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)  # type: ignore[arg-type]
         else:
@@ -253,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"records": [record.model_dump(mode="json", by_alias=True) for record in records]}
 
     def _client(self) -> str:
-        """Who asks, in its own words: limits and turns go by it."""
+        """The client's name for itself, by which limits and turns are counted."""
         return printable(self.headers.get(CLIENT, ""))[:_MOST_NAME]
 
     def _priority(self) -> int:

@@ -60,12 +60,12 @@ class Companions:
         for path in (*self.texts, *self.include, *filter(None, [self.path])):
             parts = PurePosixPath(path).parts
             if PurePosixPath(path).is_absolute() or ".." in parts or not _PATH.fullmatch(path):
-                raise ValueError(f"{path[:100]!r} is no path within a project's folder")
+                raise ValueError(f"{path[:100]!r} is not a path within a project's folder")
         if not set(self.sources) <= set(self.texts):
             raise ValueError("a further source is not among the files")
         for define in self.defines:
             if not _DEFINE.fullmatch(define):
-                raise ValueError(f"{define[:100]!r} is no macro; expected NAME or NAME=VALUE")
+                raise ValueError(f"{define[:100]!r} is not a macro; expected NAME or NAME=VALUE")
 
     def __bool__(self) -> bool:
         return bool(self.files or self.defines)

@@ -86,7 +86,7 @@ class Expression:
         try:
             return _value(self._tree, values)
         except KeyError as error:
-            raise ConfigError(f"{self.text!r} names {error}, which is no axis") from None
+            raise ConfigError(f"{self.text!r} names {error}, which is not an axis") from None
         except (ZeroDivisionError, OverflowError, TypeError) as error:
             raise ConfigError(f"{self.text!r} has no value: {error}") from None
 

@@ -23,7 +23,7 @@ def opened(path: Path) -> Iterator[ELFFile]:
         try:
             yield ELFFile(stream)
         except ELFError as error:
-            raise BuildError(f"{path.name} is no readable ELF file: {error}") from error
+            raise BuildError(f"{path.name} is not a readable ELF file: {error}") from error
 
 
 def defines(path: Path, symbol: str) -> bool:

@@ -39,8 +39,8 @@ class MachineCode(NamedTuple):
 
 
 def of(path: Path) -> MachineCode | None:
-    """Of the artifact's file, or of those beside it where it is a source that was compiled as it
-    was loaded; None where there is no ELF file that can be read."""
+    """The machine code of the artifact's file, or of those beside it where it is a source that
+    was compiled as it was loaded; None where there is no ELF file that can be read."""
     try:
         files = [path] if _is_elf(path) else sorted(filter(_is_elf, path.parent.rglob("*")))
         found = [_read(file, file.stat().st_mtime_ns) for file in files]
@@ -93,7 +93,7 @@ def _sections(path: Path) -> Iterator[tuple[str, bytes, bool]]:
                             content[start : start + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
                     yield name, _PATH.sub(b"\0", bytes(content)), False
         except (ELFError, ValueError, KeyError, OverflowError, UnicodeDecodeError) as error:
-            raise BuildError(f"{path.name} is no readable ELF file: {error}") from error
+            raise BuildError(f"{path.name} is not a readable ELF file: {error}") from error
 
 
 def _descriptors(file: ELFFile) -> list[int]:

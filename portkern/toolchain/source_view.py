@@ -19,7 +19,7 @@ from portkern.spec.companions import SUFFIXES, included
 SYSTEM = tuple(map(Path, ("/usr", "/opt", "/nix", "/gnu")))
 #: Of a folder that one of these is in, all is one project.
 _CHECKOUTS = (".git", ".hg", ".svn", ".jj")
-#: More is no project's own, and no source is that long.
+#: More is not a project's own, and no source is that long.
 _MOST_FILES, _MOST_BYTES = 500, 4 << 20
 
 

@@ -110,12 +110,12 @@ class Module:
     def _made(self, numbers: Mapping[str, int]) -> torch.nn.Module:
         import torch
 
-        torch.manual_seed(0)  # as the reference's is, where parameters are no inputs
+        torch.manual_seed(0)  # as the reference's is, where parameters are not inputs
         given = _constructor_arguments(self._form.constructor, numbers)
         named = given if isinstance(given, dict) else {}
         model: torch.nn.Module = self._class(*(() if named else given), **named)
         if not isinstance(model, torch.nn.Module):
-            raise BuildError(f"{self._name} is no torch.nn.Module; expected a subclass of it")
+            raise BuildError(f"{self._name} is not a torch.nn.Module; expected a subclass of it")
         model = model.to(self._device, self._dtype).requires_grad_(False)
         for part in model.modules():
             for name, value in vars(part).items():

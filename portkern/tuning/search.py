@@ -21,7 +21,7 @@ from portkern.spec.target import Target
 Settings = Mapping[str, int]
 #: Evaluates kernels of one problem side by side; ``fresh`` asks for a new race.
 Evaluate = Callable[[Sequence[Candidate], bool], Sequence[Record]]
-#: A lead below this is no reason to leave the defaults.
+#: A lead below this is not a reason to leave the defaults.
 LEAST_GAIN = 1.01
 BASELINE = "eager"
 #: As many suggestions in a row that were seen before end a search.

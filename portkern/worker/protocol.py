@@ -155,7 +155,7 @@ class Timed:
 def _be_times(*claimed: float) -> None:
     for time in claimed:
         if not 0 <= time < MOST_TIME:
-            raise ValueError(f"{time:g} is no time")
+            raise ValueError(f"{time:g} is not a time")
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ _REMEMBERED = ("operator", "slot", "dtype", "key", "sha256")
 
 @atexit.register
 def _remember() -> None:
-    """A cache that cannot be written to is no reason to disturb the end of a process."""
+    """A cache that cannot be written to is not a reason to disturb the end of a process."""
     if _state["tune"] != "online":
         return
     found = []

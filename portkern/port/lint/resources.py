@@ -97,7 +97,7 @@ def _too_many(at: int, second: int | None, platform: Platform) -> Iterator[Match
     if second is not None and second > platform.waves_simd:
         message = (
             f"{second} waves per SIMD are asked for, and there are {platform.waves_simd} "
-            f"at most on {platform.name}; the second argument is no number of blocks"
+            f"at most on {platform.name}; the second argument is not a number of blocks"
         )
         yield Match("PK024", at, message)
     limits = platform.target.limits if platform.target else None

@@ -253,7 +253,7 @@ def constants(source: Source, platform: Platform) -> Iterator[Match]:
             at = match.start() + match[0].rindex("warpSize")
             if source.code[at - 1] in ".>":
                 continue
-            message = f"warpSize is no constant, and {where} needs one; use 32 or a template's W"
+            message = f"warpSize is not a constant, and {where} needs one; use 32 or a template's W"
             yield Match("PK008", at, message)
 
 

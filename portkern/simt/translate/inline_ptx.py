@@ -247,7 +247,7 @@ class _Statement:
         if cursor.skip("!"):
             inner = self._operand(cursor)
             if not isinstance(inner, ptx.Register) or inner.bits:
-                raise UnmodelledPtx("'!' before what is no predicate")
+                raise UnmodelledPtx("'!' before what is not a predicate")
             return ptx.Not(inner)
         first = self._simple(cursor)
         if cursor.skip("|"):
@@ -280,7 +280,7 @@ class _Statement:
             return ptx.Constant("32")
         if token.kind == "percent":
             return ptx.special(name)
-        raise UnmodelledPtx(f"'{name}', which is no register of this asm statement")
+        raise UnmodelledPtx(f"'{name}', which is not a register of this asm statement")
 
     def _numbered(self, token: _Token) -> ptx.Register | ptx.Constant:
         if token.text.startswith("%["):

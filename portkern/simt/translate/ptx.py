@@ -171,7 +171,7 @@ _SPECIAL: Mapping[str, tuple[str, int]] = {
 def special(name: str) -> Special:
     if name not in _SPECIAL:
         raise UnmodelledPtx(
-            f"'%{name}', which is no register of this asm statement and no special one"
+            f"'%{name}', which is not a register of this asm statement and no special one"
         )
     cpp, bits = _SPECIAL[name]
     return Special(f"({cpp})", bits)
@@ -306,7 +306,7 @@ class PtxCall:
         operand = self.operands[at] if isinstance(at, int) else at
         if not isinstance(operand, Address):
             which = f"whose operand {at}" if isinstance(at, int) else "with an operand that"
-            raise UnmodelledPtx(f"'{self.opcode}' {which} is no address")
+            raise UnmodelledPtx(f"'{self.opcode}' {which} is not an address")
         base = operand.base
         if isinstance(base, Register) and base.bits not in (
             (32, 64) if space == "shared" else (64,)

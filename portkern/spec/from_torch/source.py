@@ -48,7 +48,7 @@ def _portkern_constructed():
 
 
 def _portkern_is_fixed(model):
-    \"\"\"Whether the module has tensors that are no inputs of the operator.\"\"\"
+    \"\"\"Whether the module has tensors that are not inputs of the operator.\"\"\"
     named = dict((*model.named_parameters(), *model.named_buffers()))
     public = (
         value
@@ -64,7 +64,7 @@ def _portkern_is_fixed(model):
 
 def _portkern_hollow():
     \"\"\"The module without values, of which a large one has gigabytes; None where it has some that
-    are no inputs, or its constructor reads them.\"\"\"
+    are not inputs, or its constructor reads them.\"\"\"
     try:
         with _portkern_torch.device("meta"):
             model = _portkern_constructed()

@@ -173,7 +173,7 @@ def _is_extreme(user: torch.fx.Node) -> bool:
 
 def _missing(name: str) -> Callable[[Body, Index], str]:
     def load(body: Body, index: Index) -> str:
-        raise Unwritable(f"the values of {name}, which is no input")
+        raise Unwritable(f"the values of {name}, which is not an input")
 
     return load
 

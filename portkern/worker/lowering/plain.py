@@ -76,7 +76,7 @@ def written(
             _Asked(readings, constants, lengths, traced.inputs, signature), backend, language
         )
     except ConfigError as error:
-        raise Unwritable(f"a length that is no arithmetic over axes ({error})") from error
+        raise Unwritable(f"a length that is not arithmetic over axes ({error})") from error
 
 
 @dataclass(frozen=True)

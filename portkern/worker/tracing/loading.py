@@ -270,7 +270,7 @@ def _constructed(kind: Any, arguments: Any) -> torch.nn.Module:
     else:
         model = kind(*given)
     if not isinstance(model, torch.nn.Module):
-        raise NotAnOperator(f"{kind.__name__} is no torch.nn.Module")
+        raise NotAnOperator(f"{kind.__name__} is not a torch.nn.Module")
     return model
 
 

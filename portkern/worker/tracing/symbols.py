@@ -64,7 +64,7 @@ def _text(value: Any, names: Mapping[sympy.Symbol, str]) -> str:
         return repr(float(value))
     if isinstance(value, sympy.Symbol):
         if value not in names:
-            raise ConfigError(f"{value} is no axis")
+            raise ConfigError(f"{value} is not an axis")
         return names[value]
     if value in (sympy.true, sympy.false):
         return "1 == 1" if value == sympy.true else "1 == 0"
