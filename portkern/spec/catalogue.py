@@ -124,7 +124,7 @@ def misfit(made: Candidate, signature: Signature, backend: Backend) -> str:
 def _head(made: Candidate, signature: Signature, backend: Backend) -> str:
     """The head of the function that ``made`` should define."""
     if made.style == "return":
-        taken = [one.name for one in (*signature.inputs, *signature.scalars)]
+        taken = [one.name for one in signature.inputs] + [one.name for one in signature.scalars]
         given = [one.name for one in signature.outputs]
         return f"def {made.entry}({', '.join(taken)}) -> {', '.join(given)}"
     return backend.declaration(replace(signature, name=made.entry), made.language)
