@@ -163,15 +163,17 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
     """Two calls were all they had, and a kernel was safe from the third on."""
     looked_at: set[int] = set()
 
-    def lap(session: object, made: object, calls: int, settle_s: float) -> TimedRound:
+    def lap(
+        key: object, session: object, made: object, calls: int, look: Any, settle_s: float
+    ) -> TimedRound:
+        look()
         return TimedRound([1.0] * calls, wall_s=1.0)
 
-    def keep(*given: Any, whole: bool) -> None:
-        calls: Sequence[int] = given[-1]
+    def look(turn: int, calls: Sequence[int]) -> None:
         looked_at.update(calls)
 
     timing: Any = SimpleNamespace(
-        lost={}, op=SimpleNamespace(structured=False), _lap=lap, _keep=keep
+        lost={}, op=SimpleNamespace(structured=False), _lap=lap, _look=look
     )
     chosen, session = random.Random(0), SimpleNamespace()
     for turn in range(200):

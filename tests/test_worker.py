@@ -63,6 +63,7 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
         "outputs",
         "results",
         "after",
+        "before",
         "guards",
         "dims",
         "scalars",

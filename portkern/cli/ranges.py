@@ -53,6 +53,8 @@ RANGES = {
     "patience": Range(1, 1_000),
     "window": Range(0, 100_000),
     "runs": Range(1, 100_000),
+    "keep": Range(0, 100_000),
+    "carry": Range(0, 100_000),
     "races": Range(1, 1_000),
     "n": _COUNT,
     "turns": _COUNT,

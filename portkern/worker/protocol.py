@@ -255,8 +255,8 @@ class Run(Request[Ran]):
 
     Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are bytes
     with a margin on both sides, which goes to ``guards``; buffers that are not torch tensors have
-    none, and leave theirs as it was. ``before``: as many calls are
-    made first, on other buffers.
+    none, and leave theirs as it was. ``before`` is the number of calls that are made first, on
+    other buffers.
     """
 
     inputs: tuple[Slot, ...]
