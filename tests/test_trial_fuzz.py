@@ -91,7 +91,8 @@ class Honest(Worker):
         return self._opened(lambda call: [call.inputs[0].relu()])
 
     def _opened(self, launch: Any) -> Loaded:
-        self._kernel = Kernel(TorchDevice("cpu"), launch)
+        self._host = TorchDevice("cpu")
+        self._kernel = Kernel(self._host, launch)
         return Loaded("perf_counter")
 
     def run(self, asked: protocol.Run) -> Ran:
@@ -100,7 +101,9 @@ class Honest(Worker):
 
     def time(self) -> Timed:
         for number, call in enumerate(self._staged):
-            self._returned[number] = self._launched(call)
+            # the evaluator reads its own memory, where a C++ kernel would have written
+            call.outputs[0].copy_(self._launched(call)[0])
+            self._returned[number] = call.outputs
         return Timed((5.0,) * (len(self._staged) - 1))
 
     def _launched(self, call: Call) -> Any:
