@@ -427,9 +427,9 @@ def test_any_build_ends_in_an_artifact_or_a_failure_and_leaves_nothing_else(
     [
         ([["a.so", 1 << 40]], "bytes are not there"),
         ([["a.so", 9]], "bytes are not there"),
-        ([["../a.so", 1]], "no file of the build's folder"),
-        ([["/tmp/a.so", 1]], "no file of the build's folder"),
-        ([["d/" * 40 + "a", 1]], "no file of the build's folder"),
+        ([["../a.so", 1]], "not a file of the build's folder"),
+        ([["/tmp/a.so", 1]], "not a file of the build's folder"),
+        ([["d/" * 40 + "a", 1]], "not a file of the build's folder"),
         ([["a.so", True]], "True is not an integer"),
         ([["a.so", -1]], "has the size -1"),
         ([[f"{number}", 0] for number in range(build.MOST_FILES + 1)], "at most"),
