@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,11 @@ def test_every_page_is_in_the_contents() -> None:
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     missing = [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in contents]
     assert missing == []
+
+
+def test_paths_that_contributing_answers_with_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    answers = text.partition("### Where is")[2].partition("A package imports")[0]
+    paths = re.findall(r"`((?:portkern|targets|tests)/[\w/.]+)`", answers)
+    assert len(paths) > 10
+    assert not [path for path in paths if "VERB" not in path and not (ROOT / path).exists()]
