@@ -142,3 +142,22 @@ def test_a_task_is_proven_in_truth_and_grades_what_agents_leave(tmp_path: Path) 
     question.write_text(json.dumps({**asked, "backend": "opencl", "target": "gfx942"}))
     with pytest.raises(Unproven, match="cannot be graded here"):
         task._graded(folder, task.oracle)
+
+
+@pytest.mark.parametrize(
+    ("file", "backend", "target"),
+    [
+        ("grade.py", "cpu", "x86_64"),
+        ("Grade.py", "cpu", "x86_64"),
+        ("kernel.py", "triton", "gfx942"),
+    ],
+)
+def test_a_file_called_as_a_tasks_own_is_refused(
+    file: str, backend: str, target: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(
+        "import torch\n\ndef twice(x):\n    return x * 2\n\n"
+        "def get_inputs():\n    return [torch.rand(8)]\n"
+    )
+    with pytest.raises(ConfigError, match="which a task has itself"):
+        HarborTask.of(str(tmp_path / file), backend, target, OPTIONS)

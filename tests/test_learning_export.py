@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -333,3 +334,9 @@ def test_a_run_without_attempts_says_what_writes_them(
     assert main.run(["export", "sft", "no-such-run", f"reports={tmp_path}"]) == 2
     assert "'portkern generate' writes them" in capsys.readouterr().err
     assert main.run(["export", "sft", f"reports={tmp_path}"]) == 2
+
+
+def test_a_comment_that_never_ends_takes_no_time() -> None:
+    begun = time.process_time()
+    assert Text("/* " * 300_000).grams is not None
+    assert time.process_time() - begun < 5

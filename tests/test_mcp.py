@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -97,8 +98,12 @@ def test_no_file_outside_of_the_root_is_read(tmp_path: Path, word: str) -> None:
     root.mkdir()
     said = refused(root, "check", op="relu", file=word, backend="cpu")
     assert "extern" not in said
-    assert refused(root, "describe_op", op=f"{word}.py")
+    (tmp_path / "secret.py").write_text("class Model: ...")
+    for op in (f"{word}.py", f"{word}.py:Model", f"{word}.py/"):
+        assert "Model" not in refused(root, "describe_op", op=op).replace(op, "")
+        assert refused(root, "check", op=op, source=RELU, backend="cpu")
     assert refused(root, "port_lint", path=word)
+    assert not [*tmp_path.glob("*.op.yaml")]
 
 
 def test_a_link_to_a_file_outside_is_not_followed(tmp_path: Path) -> None:
@@ -156,7 +161,7 @@ def test_it_speaks_over_http_to_those_who_have_the_token(tmp_path: Path) -> None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["mcp", "http=true", f"port={port}", f"root={tmp_path}", f"token={TOKEN}"]
+    words = ["mcp", "http=true", f"port={port}", f"root={tmp_path}"]
     url = f"http://127.0.0.1:{port}/mcp"
 
     async def run() -> Any:
@@ -165,7 +170,8 @@ def test_it_speaks_over_http_to_those_who_have_the_token(tmp_path: Path) -> None
             async with Client(streamable_http_client(url, http_client=http)) as client:
                 return await client.call_tool("describe_op", {"op": "relu"})
 
-    with subprocess.Popen([sys.executable, "-m", "portkern.cli", *words]) as process:
+    command = [sys.executable, "-m", "portkern.cli", *words]
+    with subprocess.Popen(command, env=os.environ | {"PORTKERN_MCP_TOKEN": TOKEN}) as process:
         try:
             while not listens(port):
                 assert process.poll() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import socket
 import subprocess
@@ -12,11 +13,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from portkern.errors import ConfigError
+from portkern.evaluator.build import StageLimits
+from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.records.record import Record, RecordFile, Verdict
@@ -43,31 +48,67 @@ def test_a_request_is_taken_once_and_only_as_it_was_signed() -> None:
     now = [1000.0]
     verifier = signature.Verifier(KEY, lambda: now[0])
     said = signature.sign(KEY, "POST", PLANS, b"body", now=now[0])
-    assert "wrong" in verifier.refusal(said, "POST", PLANS, b"other")
-    assert "wrong" in verifier.refusal(said, "POST", STATUS, b"body")
-    assert verifier.refusal(said, "POST", PLANS, b"body") == ""
-    assert "before" in verifier.refusal(said, "POST", PLANS, b"body")
+    assert signature.is_of(said, b"body") and not signature.is_of(said, b"other")
+    assert "wrong" in verifier.refusal(said, "POST", STATUS)
+    assert verifier.refusal(said, "POST", PLANS) == ""
+    assert "before" in verifier.refusal(said, "POST", PLANS)
     other = signature.sign(signature.new_key(), "POST", PLANS, b"body", now=now[0])
-    assert "wrong" in verifier.refusal(other, "POST", PLANS, b"body")
+    assert "wrong" in verifier.refusal(other, "POST", PLANS)
     for nonsense in ("", "Bearer abc", "Portkern x y z", said + " "):
-        assert "not signed" in verifier.refusal(nonsense, "POST", PLANS, b"body")
+        assert "not signed" in verifier.refusal(nonsense, "POST", PLANS)
 
 
 @pytest.mark.parametrize("later", [signature.VALID_S + 1, -signature.VALID_S - 1, 1e9])
 def test_a_signature_of_another_time_is_not_taken(later: float) -> None:
     said = signature.sign(KEY, "GET", STATUS, b"", now=1000.0)
-    assert "ago" in signature.Verifier(KEY, lambda: 1000.0 + later).refusal(
-        said, "GET", STATUS, b""
-    )
+    assert "ago" in signature.Verifier(KEY, lambda: 1000.0 + later).refusal(said, "GET", STATUS)
 
 
 def test_a_request_cannot_be_sent_again_before_its_signature_ends() -> None:
     now = [1000.0]
     verifier = signature.Verifier(KEY, lambda: now[0])
     said = signature.sign(KEY, "GET", STATUS, b"", now=1000.0 + signature.VALID_S)
-    assert verifier.refusal(said, "GET", STATUS, b"") == ""
+    assert verifier.refusal(said, "GET", STATUS) == ""
     now[0] += 2 * signature.VALID_S - 1
-    assert "before" in verifier.refusal(said, "GET", STATUS, b"")
+    assert "before" in verifier.refusal(said, "GET", STATUS)
+
+
+def test_an_answer_is_believed_for_its_own_request_alone() -> None:
+    request = signature.sign(KEY, "GET", STATUS, b"", now=1000.0)
+    other = signature.sign(KEY, "GET", STATUS, b"", now=1000.0)
+    right = signature.answer(KEY, request, 200, b"{}")
+    assert right == signature.Verifier(KEY).answer(request, 200, b"{}")
+    wrong = [
+        signature.answer(signature.new_key(), request, 200, b"{}"),
+        signature.answer(KEY, other, 200, b"{}"),
+        signature.answer(KEY, request, 503, b"{}"),
+        signature.answer(KEY, request, 200, b"[]"),
+    ]
+    assert right not in wrong
+
+
+class Imposter(BaseHTTPRequestHandler):
+    """Whoever has the port that a server had."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_somebody_else_at_the_servers_port_is_not_believed() -> None:
+    with HTTPServer(("127.0.0.1", 0), Imposter) as imposter:
+        threading.Thread(target=imposter.serve_forever, daemon=True).start()
+        port = imposter.server_port
+        at = Address(host="127.0.0.1", port=port, key=KEY, pid=0, run="", portkern="")
+        client = Client(at)
+        with pytest.raises(ServerGone):
+            client.status()
+        imposter.shutdown()
 
 
 # The queue and the machine
@@ -221,7 +262,7 @@ def test_what_is_signed_and_is_not_a_request_for_something_that_is_there_is_refu
     [
         (b"GET /v1/status HTTP/1.1\r\n\r\n", b"401"),
         (b"GET /../../../etc/passwd HTTP/1.1\r\n\r\n", b"401"),
-        (b"POST /v1/plans HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"411"),
+        (b"POST /v1/plans HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"401"),
         (b"BREW /pot HTTP/1.1\r\n\r\n", b"501"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
         (b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", b"414"),
@@ -247,13 +288,21 @@ def test_a_plan_of_another_version_and_one_with_facts_of_its_own_are_refused() -
 
 def test_what_a_client_may_ask_for_has_limits() -> None:
     asked = plan().trial_options
-    from dataclasses import replace
-
-    from portkern.evaluator.build import StageLimits
-
     greedy = replace(asked, limits=StageLimits(1e9, 1e9, 1e9))
     assert evaluation.bounded(greedy).limits.run_s == evaluation.MOST_STAGE_S
     assert not evaluation.bounded(greedy).plan.patient
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0, 2.0**60])
+def test_odd_limits_of_a_client_become_the_servers(odd: float) -> None:
+    timing = TimingPlan(rounds=1 << 40, budget_s=odd, burst_s=odd, half_width=odd, slow_s=odd)
+    limits = StageLimits(odd, odd, odd)
+    given = evaluation.bounded(replace(plan().trial_options, limits=limits, plan=timing))
+    stages = (given.limits.build_s, given.limits.load_s, given.limits.run_s)
+    assert stages == (evaluation.MOST_STAGE_S,) * 3
+    assert given.plan.budget_s == evaluation.MOST_BUDGET_S
+    usual = TimingPlan()
+    assert (given.plan.burst_s, given.plan.half_width) == (usual.burst_s, usual.half_width)
 
 
 def test_a_job_whose_client_went_away_is_not_begun() -> None:
@@ -300,8 +349,8 @@ def test_who_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_S", 0.3)
     monkeypatch.setattr(server._Handler, "timeout", 0.3)
     with running(answers) as client:
-        assert said(client, b"POST /v1/plans HT") == b""
-        assert said(client, signed("POST", PLANS, b"{", length="99")) == b""
+        for begun in (b"POST /v1/plans HT", signed("POST", PLANS, b"{", length="99")):
+            assert b"200" not in said(client, begun)
         assert client.evaluate(plan())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -239,5 +240,8 @@ def _split_words(made: DataSet) -> list[str]:
 def _table(name: str, counts: Counter[str]) -> list[str]:
     if not counts:
         return []
-    rows_ = [f"| {what.replace('|', ' ')} | {count} |" for what, count in counts.most_common()]
+    rows_ = [
+        f"| {html.escape(printable(what)).replace('|', ' ')} | {count} |"
+        for what, count in counts.most_common()
+    ]
     return [f"| {name} | rows |", "|---|---|", *rows_, ""]

@@ -88,6 +88,8 @@ class HarborTask:
         language = next(iter(known.languages.values()))
         task = Task(op, place, known, language, options.dtype, {"ci": tuple(op.workloads["ci"])})
         file = from_torch.split(name)[0] if from_torch.is_file(name) else None
+        if file is not None and file.name.lower() in (_GRADER, f"kernel{task.suffix}"):
+            raise ConfigError(f"Got the file {file.name!r}, which a task has itself; rename it")
         if file is not None and not _PLAIN_NAME.fullmatch(file.name):
             raise ConfigError(f"Got the file {file.name!r}, expected letters, digits, _ . and -")
         return cls(task, file, _oracle(name, task), options)
@@ -184,15 +186,18 @@ class HarborTask:
             work, logs = Path(box, "workdir"), Path(box, "logs")
             atomic_write.write(work / self.answer, source)
             places = {"TESTS": str(folder / "tests"), "WORK": str(work), "LOGS": str(logs)}
-            ended = subprocess.run(
-                ["bash", str(folder / "tests" / "test.sh")],
-                env={**os.environ, **places, "PYTHON": sys.executable},
-                cwd=box,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                timeout=GRADE_S,
-                check=False,
-            )
+            try:
+                ended = subprocess.run(
+                    ["bash", str(folder / "tests" / "test.sh")],
+                    env={**os.environ, **places, "PYTHON": sys.executable},
+                    cwd=box,
+                    capture_output=True,
+                    stdin=subprocess.DEVNULL,
+                    timeout=GRADE_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise Unproven(f"{self.name}: its grader took longer than {GRADE_S:g} s") from error
             reward = logs / "reward.json"
             if ended.returncode != 0 or not reward.is_file():
                 said = printable(ended.stderr.decode(errors="replace").strip()[-500:])

@@ -11,7 +11,7 @@ from portkern.errors import BackendUnavailable
 
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 _COMMENT = re.compile(
-    r"//[^\n]*|/\*.*?\*/"
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)"
     r"|\#(?![ \t]*(?:define|include|pragma|if|ifdef|ifndef|elif|else|endif|undef)\b)[^\n]*"
     r"|(?P<kept>\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?)",
     re.DOTALL,

@@ -86,7 +86,11 @@ class Collected:
         known = {record.id: record for record in RecordFile(folder / "records.jsonl").read()[0]}
         calls = {call.id: call for call in LineFile(folder / CALLS, ModelCall.from_json).read()[0]}
         for attempt in log.Log.read(path):
-            found = _sample(folder.name, attempt, known, calls)
+            found: Sample | str
+            try:
+                found = _sample(folder.name, attempt, known, calls)
+            except ConfigError:
+                found = "its backend, target or language is not known here"
             if isinstance(found, Sample):
                 self.samples.append(found)
             else:

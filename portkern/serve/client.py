@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ from portkern.records.record import Record
 from portkern.serve import address, signature
 from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP, Address
 from portkern.serve.job_queue import USUAL_PRIORITY, QueueFull
-from portkern.spec.foreign_text import json_value
+from portkern.spec.foreign_text import MOST_BYTES, json_value
 
 #: What is waited for when nothing is evaluated, and for an answer: a job may wait behind others.
 _REACH_S, _ANSWER_S = 2.0, 24 * 3600.0
@@ -68,15 +69,21 @@ class Client:
 
     def _ask(self, method: str, path: str, body: bytes, timeout_s: float) -> Mapping[str, Any]:
         connection = http.client.HTTPConnection(self.at.host, self.at.port, timeout=timeout_s)
+        signed = signature.sign(self.at.key, method, path, body)
         headers = {
-            signature.HEADER: signature.sign(self.at.key, method, path, body),
+            signature.HEADER: signed,
             CLIENT: self.name,
             PRIORITY: str(self.priority),
         }
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            content = json_value(response.read())
+            said = response.read(MOST_BYTES + 1)
+            right = signature.answer(self.at.key, signed, response.status, said)
+            given = response.getheader(signature.ANSWER, "")
+            if not hmac.compare_digest(given.encode(), right.encode()):
+                raise ValueError("somebody else answers")
+            content = json_value(said)
         except (OSError, http.client.HTTPException, ValueError) as error:
             what = f"{type(error).__name__}: {error}"
             raise ServerGone(
@@ -88,7 +95,7 @@ class Client:
             raise RecordError(_UNREADABLE)
         if response.status == http.client.OK:
             return content
-        said = str(content.get("error", f"status {response.status}"))
+        why = str(content.get("error", f"status {response.status}"))
         if response.status == http.client.TOO_MANY_REQUESTS:
-            raise QueueFull(said)
-        raise ConfigError(said)
+            raise QueueFull(why)
+        raise ConfigError(why)

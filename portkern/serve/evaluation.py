@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.device_health import Devices
+from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.records import source_store
@@ -56,7 +58,12 @@ class Evaluation:
         """All of its cells, anew. They are on disk before this returns. Raises ConfigError for what
         is not evaluated here, and StorageError."""
         check(plan)
-        cells = plan.load_cells(cache_root() / "plans" / SafeName(plan.id))
+        place = cache_root() / "plans"
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{SafeName(plan.id)}-", dir=place) as own:
+            return self._evaluated(plan, plan.load_cells(Path(own)))
+
+    def _evaluated(self, plan: Plan, cells: Sequence[Cell]) -> list[Record]:
         with self._keeping:
             self._sources.keep(cell.candidate for cell in cells if cell.candidate is not None)
         options = bounded(plan.trial_options)
@@ -97,15 +104,23 @@ def bounded(options: TrialOptions) -> TrialOptions:
     """The options that a client asks for, within what the server grants."""
     limits, plan = options.limits, options.plan
     stages = StageLimits(
-        *(min(s, MOST_STAGE_S) for s in (limits.build_s, limits.load_s, limits.run_s))
+        *(_within(s, MOST_STAGE_S) for s in (limits.build_s, limits.load_s, limits.run_s))
     )
+    usual = TimingPlan()
     timing = replace(
-        plan,
-        rounds=min(plan.rounds, MOST_ROUNDS),
-        budget_s=min(plan.budget_s, MOST_BUDGET_S),
-        patient=False,  # somebody else may wait behind it
+        usual,
+        rounds=max(1, min(plan.rounds, MOST_ROUNDS)),
+        budget_s=_within(plan.budget_s, MOST_BUDGET_S),
+        burst_s=_within(plan.burst_s, usual.burst_s),
+        most=max(1, min(plan.most, usual.most)),
+        patient=False,
     )
     return replace(options, limits=stages, plan=timing)
+
+
+def _within(asked: float, most: float) -> float:
+    """The most for what is more, less than nothing, or no number."""
+    return asked if 0 <= asked <= most else most
 
 
 def alone(cells: Sequence[Cell], options: TrialOptions) -> bool:

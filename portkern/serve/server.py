@@ -134,6 +134,7 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._own = threading.local()
         super().__init__(address, handler)
 
     def process_request(self, request: object, client_address: object) -> None:
@@ -147,6 +148,13 @@ class _Http(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
+            self.known()
+
+    def known(self) -> None:
+        """Gives back the place of this thread's connection: whose signature is right waits by the
+        limits of the queue."""
+        if not getattr(self._own, "known", False):
+            self._own.known = True
             self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -168,7 +176,21 @@ class _Vanished(Exception):
 class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "portkern", ""
     protocol_version = "HTTP/1.1"
-    timeout = REQUEST_S  # of each read
+    timeout = REQUEST_S  # of each read; of all of them, _late
+
+    def setup(self) -> None:
+        super().setup()
+        self._late = threading.Timer(REQUEST_S, self._let_go)
+        self._late.start()
+
+    def finish(self) -> None:
+        self._late.cancel()
+        super().finish()
+
+    def _let_go(self) -> None:
+        """Ends what is still read of a request."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RD)
 
     @property
     def _owner(self) -> Server:
@@ -186,12 +208,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _answered(self, work: Callable[[bytes], Mapping[str, object]]) -> None:
         self.close_connection = True  # one request each: what follows it is not read
         try:
-            body = self._body()
-            refused = self._owner.verifier.refusal(
-                self.headers.get(signature.HEADER, ""), self.command, self.path, body
-            )
+            header = self.headers.get(signature.HEADER, "")
+            refused = self._owner.verifier.refusal(header, self.command, self.path)
             if refused:
                 raise _Refused(HTTPStatus.UNAUTHORIZED, f"Not taken: {refused}")
+            body = self._body()
+            if not signature.is_of(header, body):
+                raise _Refused(HTTPStatus.UNAUTHORIZED, "Not taken: its body was altered")
+            self._late.cancel()
+            cast(_Http, self.server).known()
             self._send(HTTPStatus.OK, work(body))
         except _Vanished:
             return
@@ -267,13 +292,15 @@ class _Handler(BaseHTTPRequestHandler):
         records are kept."""
         while True:
             try:
-                return answer.result(timeout=LOOK_S)
+                answer.exception(timeout=LOOK_S)  # which raises of itself alone
+                break
             except NotYet:
                 if self._gone():
                     answer.cancel()
                     raise _Vanished from None
             except CancelledError:
                 raise QueueFull("The server is ending; start it again") from None
+        return answer.result()
 
     def _gone(self) -> bool:
         with suppress(OSError):
@@ -288,6 +315,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Connection", "close")
+            asked = self.headers.get(signature.HEADER, "")
+            self.send_header(signature.ANSWER, self._owner.verifier.answer(asked, status, content))
             self.end_headers()
             self.wfile.write(content)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ from portkern.spec.foreign_text import json_value
 LIMIT_S = 1_800.0
 _MOST_SAID = 2_000
 
+#: Calls of one verb write to one run and take turns; assistants make several at once.
+_TURNS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
 Value = str | int | float | bool | Sequence[str]
 
 
@@ -25,14 +30,15 @@ def run(verb: str, options: Mapping[str, Value], folder: Path) -> dict[str, Any]
     command said where it gave no document."""
     words = [f"{name}={_written(value)}" for name, value in options.items()]
     try:
-        ended = subprocess.run(
-            [sys.executable, "-P", "-m", "portkern.cli", verb, *words, "json=true"],
-            cwd=folder,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        with _TURNS[verb]:
+            ended = subprocess.run(
+                [sys.executable, "-P", "-m", "portkern.cli", verb, *words, "json=true"],
+                cwd=folder,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=LIMIT_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise PortkernError(f"portkern {verb} took longer than {LIMIT_S:.0f} s") from error
     try:

@@ -114,7 +114,7 @@ def guarded(app: App, token: str) -> App:
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        if scope["type"] == "http" and not hmac.compare_digest(given, expected):
+        if scope["type"] != "lifespan" and not hmac.compare_digest(given, expected):
             head = {"type": "http.response.start", "status": 401, "headers": []}
             await send(head)
             await send({"type": "http.response.body", "body": b"Expected the server's token"})

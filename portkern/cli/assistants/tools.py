@@ -12,6 +12,7 @@ from portkern.agent import guide as guides
 from portkern.cells.selection import default_target, load_op, venues
 from portkern.cli.assistants import answers, commands
 from portkern.errors import BackendUnavailable, ConfigError
+from portkern.evaluator import from_torch
 from portkern.records.record import Record
 from portkern.spec import registry, target
 from portkern.spec.op import Op
@@ -158,7 +159,15 @@ class Tools:
 
     def _op(self, name: str) -> Op:
         """Raises ConfigError."""
-        return load_op(str(self.path(name)) if name.endswith((".py", ".json")) else name)
+        return load_op(self._operator(name))
+
+    def _operator(self, name: str) -> str:
+        """The operator as ``op=`` takes it, its file in the root. Raises ConfigError."""
+        file, wanted = from_torch.split(name)
+        if not from_torch.is_file(name) and not name.endswith(".json"):
+            return name
+        place = self.path(str(file))
+        return f"{place}:{wanted}" if wanted else str(place)
 
     def _port(self, path: str, to: str, more: Mapping[str, str]) -> dict[str, Any]:
         place = self.path(path)
@@ -190,9 +199,8 @@ class Tools:
             place = _written(source, backend, op, Path(box)) if source else self.path(file)
             if not place.is_file():
                 raise ConfigError(f"No file {file} in {self.root}")
-            operator = str(self.path(op)) if op.endswith((".py", ".json")) else op
             options: dict[str, commands.Value] = {
-                "op": operator,
+                "op": self._operator(op),
                 "source": [str(place)],
                 "run": _FOLDER,
                 "timed": timed,

@@ -46,7 +46,11 @@ def main(overrides: Sequence[str]) -> int:
     if not options.http:
         server.run("stdio")
         return 0
-    given = options.token or os.environ.get(TOKEN, "")
+    if options.token:
+        raise ConfigError(
+            f"Others see token= in the list of processes; expected {TOKEN} to have it"
+        )
+    given = os.environ.get(TOKEN, "")
     token = given or secrets.token_urlsafe(32)
     if len(token) < _LEAST_TOKEN or not token.isascii():
         raise ConfigError(
