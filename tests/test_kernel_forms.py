@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,10 @@ def test_a_trained_model_is_asked_in_the_form_that_it_answers_in(
     prompt = played.text(0)
     assert ("class ModelNew(torch.nn.Module)" in prompt) == (asked == "module")
     assert ("How kernels are written here" in prompt) == (asked == "entry")
+
+
+@pytest.mark.parametrize("text", ["__global__ ", "/* ", '"\\\\'])
+def test_the_form_of_a_long_text_is_found_in_no_time(text: str) -> None:
+    begun = time.process_time()
+    of(text * 40_000, "relu", "cuda", 1)
+    assert time.process_time() - begun < 5

@@ -98,3 +98,10 @@ def test_three_machines_have_one_page_and_one_gate(
     assert main.run(again) == 1, "the others are kept"
     assert json.loads(Path("reports/two/summary.json").read_text())["cells"] == 3
     assert main.run(["report", "two", "runs=[nowhere/two]"]) == 2
+
+
+def test_an_object_that_was_executed_says_more_than_a_build_that_failed() -> None:
+    executed = emulated(evidence=Evidence.EXECUTED, venue="object: AMD executor, gfx942 (wave 64)")
+    broken = emulated(verdict=Verdict.BUILD_FAILED, evidence=Evidence.NONE, venue="")
+    [best] = kept([on("b", broken)], [on("a", executed)])
+    assert best.evidence is Evidence.EXECUTED

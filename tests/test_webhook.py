@@ -96,3 +96,9 @@ def test_an_address_is_of_the_option_or_the_environment(monkeypatch: pytest.Monk
         with pytest.raises(ConfigError) as caught:
             webhook.address(bad)
         assert bad not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://user:SECRET@h/x", "http://127.0.0.1/a SECRET"])
+def test_words_about_an_address_do_not_quote_it(address: str, tmp_path: Path) -> None:
+    notes = webhook.send(address, "red", {}, tmp_path)
+    assert notes and not any("SECRET" in note for note in notes)

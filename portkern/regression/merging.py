@@ -9,7 +9,7 @@ from portkern.records.record import Record, Verdict
 from portkern.regression.series import Series
 
 #: What a record is of, by how its venue begins, the least first.
-_VENUES = ("", "emulator", "hardware")
+_VENUES = ("", "emulator", "object", "hardware")
 _OF_HARDWARE = 2 * _VENUES.index("hardware")
 #: Verdicts of a kernel that did not even run, which need no venue.
 _OF_BUILDS = (Verdict.REJECTED, Verdict.BUILD_FAILED)

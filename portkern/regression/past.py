@@ -88,7 +88,7 @@ class _Known:
         self.night, self.reports, self.decisions = night, reports, decisions
         self.promoted = standing.promoted(reports)
         self.runs = {run.name: run for run in nights.earlier(night, reports)}  # the newest first
-        self.stamps = {name: _stamp(run) for name, run in self.runs.items()}
+        self.stamps = {name: stamp_of(run) for name, run in self.runs.items()}
 
     def past(self) -> Past:
         for run in self.runs:
@@ -213,7 +213,7 @@ def _other(one: Night | RecordError, stamp: str) -> OtherRun:
     return OtherRun(stamp=stamp, ops=frozenset(series.op for series in one.cells))
 
 
-def _stamp(run: Run) -> str:
+def stamp_of(run: Run) -> str:
     """Another where the records or the further times of suspects are others: lines are only added,
     and a file that was made anew ends in another line."""
     digest = hashlib.sha256()

@@ -7,8 +7,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from portkern.errors import RecordError, StorageError
-from portkern.regression import reference_file, standing
+from filelock import FileLock, Timeout
+
+from portkern.errors import ConfigError, RecordError, StorageError
+from portkern.regression import past, reference_file, standing
 from portkern.regression.decisions import Decisions
 from portkern.regression.reference_file import Origin
 from portkern.regression.runs import Run, RunFacts, newest_first
@@ -27,21 +29,27 @@ def superfluous(reports: Path, keep: int) -> list[Run]:
     needed = {run.name for run in runs[: max(keep, LEAST)]} | {*standing.promoted(reports)}
     needed |= {entry.since for entry in decisions.accepted}
     needed |= {one.name for one in [one for one in origin.runs if one.green][-1:]}
-    learnt = {one.name for one in origin.runs}
+    learnt = {one.name: one.stamp for one in origin.runs}
     return [
         run
         for run in runs[::-1]
-        if run.name in learnt - needed and not RunFacts.read(run.folder).tags
+        if run.name not in needed
+        and learnt.get(run.name) == past.stamp_of(run)  # as it was when it was learnt from
+        and not RunFacts.read(run.folder).tags
     ]
 
 
 def delete(runs: Sequence[Run]) -> None:
-    """Each whole or not at all: a folder is renamed before it goes. Raises StorageError."""
+    """Each whole or not at all: a folder is renamed before it goes. Raises StorageError, and
+    ConfigError where a command writes to one."""
     for run in runs:
         aside = run.folder.with_name(f".{run.name}.{os.getpid()}.pruned")
         try:
-            run.folder.rename(aside)
+            with FileLock(run.folder / ".lock").acquire(timeout=0):
+                run.folder.rename(aside)
             shutil.rmtree(aside)
+        except Timeout:
+            raise ConfigError(f"Another portkern is writing to {run.folder}; wait") from None
         except OSError as error:
             raise StorageError.of(error, run.folder) from error
 

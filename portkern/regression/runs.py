@@ -176,7 +176,7 @@ def newest_first(reports: Path) -> list[Run]:
     """The runs that have a record, the newest first."""
     found = [
         Run(path.parent, _newest(path), _number(path.parent / FACTS))
-        for path in sorted(reports.glob(f"*/{RECORDS}"))
+        for path in sorted(reports.glob(f"[!.]*/{RECORDS}"))
         if path.stat().st_size
     ]
     ordered, latest = [run for run in found if not run.number], ""

@@ -31,13 +31,14 @@ MODULES = frozenset({_RETURNING, *_NATIVE})
 _JIT = re.compile(r"\b(?:jit|autotune|heuristics|njit|kernel)\b")
 _LOADED = re.compile(r"\bload_inline\b|\bcpp_extension\b")
 _IN_TRITON = re.compile(r"@\s*(?:triton\.)?jit\b|@\s*\w+\.jit\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"?", re.DOTALL)
 _TENSOR = r"(?:torch|at)\s*::\s*Tensor"
 _OF_TENSORS = re.compile(rf"(?<![\w:<]){_TENSOR}\s+(\w+)\s*\([^;{{}}()]*\)\s*\{{")
 _EXPORTED = re.compile(r"\bm\s*\.\s*def\s*\(\s*\"(\w+)\"\s*,\s*&?\s*(\w+)")
 _BINDS = re.compile(r"\bPYBIND11_MODULE\s*\(")
+_SKIPPED = r"(?:(?!__global__)[^;{}()])*?"
 _GLOBAL = re.compile(
-    r"__global__[^;{}()]*?(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*?)?\b(?!__launch)(\w+)\s*\("
+    rf"__global__{_SKIPPED}(?:__launch_bounds__\s*\([^)]*\){_SKIPPED})?\b(?!__launch)(\w+)\s*\("
 )
 _FUNCTION = re.compile(r"^[\w:*&<>, \t\"]+?[\s*&](\w+)\s*\([^;{}()]*\)\s*\{", re.MULTILINE)
 _MOST_NAMES = 3

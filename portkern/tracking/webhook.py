@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -27,6 +27,8 @@ VARIABLE = "PORTKERN_NOTIFY"
 SPOOL = "outbox"
 #: Seconds before each try, and until one is given up.
 PAUSES_S, TIMEOUT_S = (0.0, 1.0, 4.0), 10.0
+#: Seconds for messages that wait; the others wait on.
+WAITING_S = 30.0
 #: Messages that wait; of more the oldest go.
 MOST = 100
 #: Answers after which it may go better later; others mean that the message or address is wrong.
@@ -68,7 +70,10 @@ def send(url: str, text: str, document: Mapping[str, object], reports: Path) -> 
     spool = reports / SPOOL
     waiting = _waiting(spool, message.to)
     notes: list[str] = []
+    begun = time.monotonic()
     for path, one in [*waiting.items(), (None, message)]:
+        if path is not None and time.monotonic() - begun > WAITING_S:
+            continue
         why, later = _post(url, one.content, PAUSES_S if path is None else PAUSES_S[:1])
         if why and later:
             notes.append(f"{host} was not told: {why}; it is tried again by the next command")
@@ -102,6 +107,8 @@ def _post(url: str, content: str, pauses: Sequence[float]) -> tuple[str, bool]:
             why = f"it answered {error.code}"
             if error.code not in _LATER:
                 return why, False
+        except InvalidURL:  # its words quote the address
+            return "the address is not one", False
         except (OSError, HTTPException, ValueError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             why = type(reason).__name__ if not str(reason) else str(reason).replace(url, "…")
