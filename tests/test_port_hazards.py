@@ -20,7 +20,7 @@ KEPT = {"partials", "interleaved", "crowd", "bits", "rounds", "per_warp", "carri
 NOT_KEPT = {
     "produced": "wrong",
     "coalesced": "wrong",
-    "halves": "not proven",
+    "halves": "needs a human",
     "shifted": "not proven",
 }
 
