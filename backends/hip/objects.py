@@ -6,8 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 import platform
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from portkern.errors import BackendUnavailable, BuildError, LaunchError
 from portkern.isa import venue
 from portkern.isa.device import Buffer, ObjectDevice
 from portkern.isa.executor import Program
-from portkern.isa.finding import Finding, Ran
 from portkern.simt.execute.emulate import FROM_HOST_BYTES, READ_BACK_BYTES, READ_BACK_PART
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing
@@ -89,7 +87,7 @@ def load(artifact: Artifact, request: Build, checks: Sequence[str] = ()) -> Kern
         raise BackendUnavailable(str(able))
     library = artifact.path.parent / HOST
     host = Host(Program(artifact.path), library, request, tuple(checks))
-    return Kernel(host.device, host.launch, host.take_findings, host.take_launches)
+    return Kernel(host.device, host.launch, host.take_findings, host.launched.take_launches)
 
 
 def build_host(
@@ -148,7 +146,7 @@ class Host:
     checks: tuple[str, ...] = ()
     device: ObjectDevice = field(default_factory=ObjectDevice)
     #: Of the last call.
-    launched: list[tuple[str, Ran]] = field(default_factory=list)
+    launched: venue.Launched = field(default_factory=venue.Launched)
 
     def __post_init__(self) -> None:
         opened = ctypes.CDLL(str(self.library))
@@ -167,22 +165,13 @@ class Host:
         )
         opened.portkern_attach(*self._callbacks, self.request.target.multiprocessors or 1)
 
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of all launches of the last call."""
-        return [finding for _, ran in self.launched for finding in ran.findings]
-
     def take_findings(self) -> Sequence[JsonObject]:
         """The findings of the last call, as workers report them."""
-        said = [one.to_json(name) for name, ran in self.launched for one in ran.findings]
-        return [*said, *self._notes]
-
-    def take_launches(self) -> Mapping[str, int]:
-        return Counter(name for name, _ in self.launched)
+        return [*self.launched.take_findings(), *self._notes]
 
     def launch(self, call: Call) -> Sequence[Buffer]:
         """Raises LaunchError with the first finding for a launch that was stopped."""
-        self.launched.clear()
+        self.launched.begin()
         self._refused, self._notes = None, []
         self.device.memory.begin()
         for buffer in (*call.inputs, *call.outputs):
@@ -233,8 +222,7 @@ class Host:
                     dynamic_lds_bytes=dynamic_lds_bytes,
                     checks=self.checks,
                 )
-            self.launched.append((readable(kernel), ran))
-            venue.accept(readable(kernel), ran)
+            self.launched.accept(readable(kernel), ran)
         except BuildError as error:
             self._refused = self._refused or LaunchError(str(error))
             return _INVALID_CONFIGURATION

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ import torch  # noqa: TID253 - imported by TritonBackend.load alone
 from portkern.errors import LaunchError
 from portkern.isa import venue
 from portkern.isa.executor import Buffer, Program
-from portkern.isa.finding import Finding, Ran
 from portkern.spec.backend import Kernel
 from portkern.spec.target import Target
 
@@ -28,7 +26,6 @@ from . import standin
 
 if TYPE_CHECKING:
     from portkern.spec.backend import Call
-    from portkern.spec.json_types import JsonObject
 
 #: How the values of a signature's types lie in the argument segment.
 _LAYOUTS = {
@@ -59,28 +56,16 @@ class Objects:
     target: Target
     checks: tuple[str, ...] = ()
     #: Of the last call.
-    launched: list[tuple[str, Ran]] = field(default_factory=list)
+    launched: venue.Launched = field(default_factory=venue.Launched)
     _programs: dict[bytes, Program] = field(default_factory=dict)
     #: Where the tensors of the call lie, by their storages' addresses.
     _given: dict[int, Buffer] = field(default_factory=dict)
     _folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="isa-")))
 
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of all launches of the last call."""
-        return [finding for _, ran in self.launched for finding in ran.findings]
-
-    def take_findings(self) -> Sequence[JsonObject]:
-        """The findings of the last call, as workers report them."""
-        return [one.to_json(name) for name, ran in self.launched for one in ran.findings]
-
-    def take_launches(self) -> Mapping[str, int]:
-        return Counter(name for name, _ in self.launched)
-
     @contextlib.contextmanager
     def call(self, call: Call) -> Iterator[None]:
         """Within it, launches run here."""
-        self.launched.clear()
+        self.launched.begin()
         # Not all of their storages: around an output lie the evaluator's margins.
         self._given = {_storage(x): _exactly(x, writable=True) for x in call.outputs}
         self._given |= {_storage(x): _exactly(x, writable=False) for x in call.inputs}
@@ -109,8 +94,7 @@ class Objects:
             dynamic_lds_bytes=launch.shared_bytes,
             checks=self.checks,
         )
-        self.launched.append((launch.name, ran))
-        venue.accept(launch.name, ran)
+        self.launched.accept(launch.name, ran)
 
     def _program(self, binary: bytes) -> Program:
         if binary not in self._programs:
@@ -154,4 +138,5 @@ def executed(kernel: Kernel, target: Target, checks: Sequence[str] = ()) -> Kern
         with objects.call(call):
             return kernel.launch(call)
 
-    return Kernel(kernel.device, launch, objects.take_findings, objects.take_launches)
+    launched = objects.launched
+    return Kernel(kernel.device, launch, launched.take_findings, launched.take_launches)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from portkern.errors import LaunchError, NeedsHardware
 from portkern.isa import runtime_library
@@ -12,6 +14,9 @@ from portkern.isa.executor import TABLES
 from portkern.isa.finding import Ran
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.target import Target
+
+if TYPE_CHECKING:
+    from portkern.spec.json_types import JsonObject
 
 #: What ``sanitize`` may name here, and what each looks for.
 CHECKERS: Final[Mapping[str, str]] = {
@@ -41,12 +46,30 @@ def prepare(request: Build) -> Sequence[Path]:
     return (runtime_library.ready().parent,)
 
 
-def accept(kernel: str, ran: Ran) -> None:
-    """Raises LaunchError for a launch that did not come to its end, NeedsHardware where no model
-    could go on."""
-    if ran.complete:
-        return
-    lacking = ran.needs_hardware
-    if lacking is not None:
-        raise NeedsHardware(f"{kernel} needs hardware: {lacking}")
-    raise LaunchError(f"{kernel} was stopped: {ran.findings[-1]}")
+@dataclass
+class Launched:
+    """The launches of one call, by the names of their kernels."""
+
+    launches: list[tuple[str, Ran]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """A call begins: forget the launches of the one before."""
+        self.launches.clear()
+
+    def accept(self, kernel: str, ran: Ran) -> None:
+        """Keeps a launch. Raises LaunchError for one that did not come to its end, NeedsHardware
+        where no model could go on."""
+        self.launches.append((kernel, ran))
+        if ran.complete:
+            return
+        lacking = ran.needs_hardware
+        if lacking is not None:
+            raise NeedsHardware(f"{kernel} needs hardware: {lacking}")
+        raise LaunchError(f"{kernel} was stopped: {ran.findings[-1]}")
+
+    def take_findings(self) -> list[JsonObject]:
+        """The findings as workers report them."""
+        return [one.to_json(name) for name, ran in self.launches for one in ran.findings]
+
+    def take_launches(self) -> Mapping[str, int]:
+        return Counter(name for name, _ in self.launches)
