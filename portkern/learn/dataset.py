@@ -95,11 +95,7 @@ def _distinct(samples: Sequence[Sample], options: DataOptions, made: DataSet) ->
     best = sorted(right, key=lambda sample: -sample.turn.speedup)
     texts = {sample.name: sample.text for sample in best}
     task = {sample.name: sample.task for sample in best}
-    found = near.Near(texts)
-    alike: set[str] = set()
-    for name in texts:
-        if name not in alike:
-            alike |= {o for o, _ in found.of(name, least=SAME) if task[o] == task[name]}
+    _, alike = near.kept_of(texts, least=SAME, groups=task)
     return _kept(kept, [s for s in kept if s.name not in alike], made, "nearly the same source")
 
 

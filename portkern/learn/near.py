@@ -70,18 +70,23 @@ class Near:
                 yield other, likeness
 
 
-def kept_of(texts: Mapping[str, Text], *, least: float) -> tuple[list[str], dict[str, str]]:
+def kept_of(
+    texts: Mapping[str, Text], *, least: float, groups: Mapping[str, object] | None = None
+) -> tuple[list[str], dict[str, str]]:
     """The names that stay, the first of those that are alike, and for the others whose duplicate
-    they are."""
+    they are. Only texts of one group can be duplicates; without groups all are of one."""
     near, duplicates = Near(texts), dict[str, str]()
-    kept: list[str] = []
+    group = groups or {}
+    kept: dict[str, object] = {}
     for name in texts:
-        original = next((o for o, _ in near.of(name, least=least) if o in kept), None)
+        own = group.get(name)
+        alike = (other for other, _ in near.of(name, least=least))
+        original = next((o for o in alike if o in kept and kept[o] == own), None)
         if original is None:
-            kept.append(name)
+            kept[name] = own
         else:
             duplicates[name] = original
-    return kept, duplicates
+    return [*kept], duplicates
 
 
 def overlaps(

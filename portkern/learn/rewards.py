@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from portkern.errors import PortkernError, no_such
@@ -301,12 +301,3 @@ def leave_one_out(rewards: Sequence[float]) -> list[float]:
     if count < 2:
         return [0.0] * count
     return [reward - (total - reward) / (count - 1) for reward in rewards]
-
-
-def capped(turn: Turn, *, cap: float) -> Turn:
-    """The turn with ratios of at most ``cap``, as times of a trifle run away."""
-
-    def cut(ratio: Ratio | None) -> Ratio | None:
-        return ratio and Ratio(min(ratio.low, cap), min(ratio.high, cap))
-
-    return replace(turn, eager=cut(turn.eager), compiled=cut(turn.compiled))
