@@ -452,13 +452,15 @@ def test_a_comment_says_what_changed_and_how_it_is_seen_again(tmp_path: Path) ->
 
 
 def test_sarif_names_the_kernels_file_and_line(tmp_path: Path) -> None:
-    said = json.loads(ci_annotations.sarif(compared(tmp_path, "a b.cpp"), title=HOSTILE))
+    said = json.loads(ci_annotations.as_sarif(compared(tmp_path, "a b.cpp"), title=HOSTILE))
     [run] = said["runs"]
     [result] = run["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "a%20b.cpp" and place["region"]["startLine"] == 7
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == [result["ruleId"]]
     assert said["version"] == "2.1.0" and result["level"] == "error"
+    brackets = result["message"]["text"].replace("\\[", "").replace("\\]", "")
+    assert "bold" in brackets and not {"[", "]"} & set(brackets), "SARIF would read a link"
 
 
 @pytest.mark.parametrize(

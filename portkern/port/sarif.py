@@ -1,31 +1,22 @@
 """Findings as SARIF 2.1.0, which code hosting shows at the lines of a change.
 
 Names of files are relative: from the current folder where the library lies in it, else from the
-library's root. A stranger's text is text alone: what SARIF would read as a link or a placeholder is
-escaped.
+library's root. The whole of a long message stands in summary.json.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import quote
 
 from portkern.port.hazard import PITFALLS
 from portkern.port.kernel_port import NOT_ASKED, PROVEN, HazardLine
 from portkern.port.result import FileResult, KernelRow, PortResult
-from portkern.printable import printable
 from portkern.records import atomic_write
+from portkern.report import sarif
 
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_ROOT = "%SRCROOT%"
-#: Characters of a message; the whole of it stands in summary.json.
-_MOST = 2000
-_ESCAPED = str.maketrans({"\\": "\\\\", "[": "\\[", "]": "\\]", "{": "{{", "}": "}}"})
 #: What is said of kernels and files, beside the pitfalls: titles, and levels.
 _STATES: Mapping[str, tuple[str, str]] = {
     "wrong": ("The port does something else than the original", "error"),
@@ -54,18 +45,12 @@ def write(result: PortResult, file: Path, exit_code: int) -> None:
 def document(result: PortResult, exit_code: int) -> dict[str, object]:
     findings = list(dict.fromkeys(_at_original(_findings(result), result.files)))
     rules = sorted({finding.rule for finding in findings})
-    driver = {
-        "name": "portkern",
-        "version": version("portkern"),
-        "rules": [_rule(rule) for rule in rules],
-    }
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": exit_code in (0, 1), "exitCode": exit_code}],
-        "results": [_result(f, rules.index(f.rule), _prefix(result.root)) for f in findings],
-    }
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return sarif.document(
+        [_rule(rule) for rule in rules],
+        [_result(f, rules.index(f.rule), _prefix(result.root)) for f in findings],
+        columnKind="unicodeCodePoints",
+        invocations=[{"executionSuccessful": exit_code in (0, 1), "exitCode": exit_code}],
+    )
 
 
 def _findings(result: PortResult) -> Iterator[_Finding]:
@@ -109,15 +94,15 @@ def _rule(rule: str) -> dict[str, object]:
         title = _STATES[rule][0] if rule in _STATES else rule
         return {
             "id": _id(rule),
-            "shortDescription": {"text": _text([title])},
+            "shortDescription": {"text": sarif.text([title])},
             "defaultConfiguration": {"level": _level(rule)},
         }
     instead = ["instead of", *_indented(pitfall.bad), "write", *_indented(pitfall.good)]
     return {
         "id": rule,
-        "shortDescription": {"text": _text([pitfall.title])},
-        "fullDescription": {"text": _text([pitfall.why])},
-        "help": {"text": _text([pitfall.why, "", *instead])},
+        "shortDescription": {"text": sarif.text([pitfall.title])},
+        "fullDescription": {"text": sarif.text([pitfall.why])},
+        "help": {"text": sarif.text([pitfall.why, "", *instead])},
         "defaultConfiguration": {"level": str(pitfall.severity)},
     }
 
@@ -131,20 +116,12 @@ def _id(rule: str) -> str:
 
 
 def _result(finding: _Finding, index: int, prefix: str) -> dict[str, object]:
-    place: dict[str, object] = {
-        "artifactLocation": {
-            "uri": quote(os.fsencode(f"{prefix}{finding.path}")),
-            "uriBaseId": _ROOT,
-        }
-    }
-    if finding.line > 0:
-        place["region"] = {"startLine": finding.line}
     return {
         "ruleId": _id(finding.rule),
         "ruleIndex": index,
         "level": finding.level,
-        "message": {"text": _text([finding.message])},
-        "locations": [{"physicalLocation": place}],
+        "message": {"text": sarif.text([finding.message])},
+        "locations": [sarif.location(f"{prefix}{finding.path}", finding.line)],
     }
 
 
@@ -152,9 +129,3 @@ def _prefix(root: Path) -> str:
     here = Path.cwd().resolve()
     inside = root.resolve().relative_to(here).as_posix() if root.is_relative_to(here) else "."
     return "" if inside == "." else f"{inside}/"
-
-
-def _text(lines: Iterable[str]) -> str:
-    text = "\n".join(printable(line) for line in lines)
-    shown = text if len(text) <= _MOST else f"{text[:_MOST]}…"
-    return shown.translate(_ESCAPED)

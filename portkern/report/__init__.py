@@ -36,7 +36,7 @@ _VIEWS = {
     "matrix.png": png.render,
     "junit.xml": junit.render,
     "codequality.json": ci_annotations.gitlab,
-    "gate.sarif": ci_annotations.sarif,
+    "gate.sarif": ci_annotations.as_sarif,
     "comment.md": comment.render,
     "badge.svg": badge.svg,
     "badge.json": badge.endpoint,

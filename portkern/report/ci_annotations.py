@@ -12,19 +12,17 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import PurePosixPath
-from urllib.parse import quote
 
 from portkern.printable import printable
 from portkern.records.record import Record
 from portkern.regression.series import Series
+from portkern.report import sarif
 from portkern.report.table import Table, headline
 
 #: GitHub shows ten errors of a step.
 MOST = 10
 _OF_FILE = "file:"
-_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True)
@@ -119,34 +117,22 @@ def gitlab(table: Table, *, title: str) -> str:
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 
-def sarif(table: Table, *, title: str) -> str:
+def as_sarif(table: Table, *, title: str) -> str:
     """SARIF 2.1.0: a result for each annotation, whose rule is the verdict or change."""
     annotations = of(table)
     results: list[dict[str, object]] = [
         {
             "ruleId": _rule(a),
             "level": "error",
-            "message": {"text": str(a)},
+            "message": {"text": sarif.text([str(a)])},
             "partialFingerprints": {"portkern/v1": _fingerprint(a)},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": quote(a.file), "uriBaseId": "%SRCROOT%"},
-                        "region": {"startLine": max(a.line, 1)},
-                    }
-                }
-            ],
+            "locations": [sarif.location(a.file, max(a.line, 1))],
         }
         for a in annotations
     ]
     rules = [{"id": name} for name in dict.fromkeys(map(_rule, annotations))]
-    driver = {"name": "portkern", "version": version("portkern"), "rules": rules}
-    run = {
-        "tool": {"driver": driver},
-        "automationDetails": {"id": f"portkern/{printable(title)}"},
-        "results": results,
-    }
-    said = {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}
+    about = {"id": f"portkern/{printable(title)}"}
+    said = sarif.document(rules, results, automationDetails=about)
     return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
 
 
