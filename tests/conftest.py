@@ -106,6 +106,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A name without the bytes of a value: compressed ones hold the time, so that two workers would
+    collect tests of different names and neither would run."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before ``-m`` chooses."""

@@ -146,6 +146,7 @@ def test_runs_of_other_cells_are_left_out_and_asked_about_once(
         gzip.compress(b'{"schema":1,"runs":[{"name":"night-0007","stamp":"x"}]}\n{"schema":1}\n'),
         gzip.compress(b'{"schema":9,"runs":[]}\n'),
     ],
+    ids=["empty", "not compressed", "cut off", "a run without its time", "another schema"],
 )
 def test_a_file_that_is_none_costs_nothing_but_time(reports: Path, content: bytes) -> None:
     kept = said(reports)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests import tiers
+from tools.failed import failed
 
 
 def items(count: int, *markers: str) -> list[pytest.Item]:
@@ -60,3 +61,10 @@ def test_of_two_kinds_a_day_tries_one_first_and_the_others_in_full(
         late.append({nodeid for nodeid, markers in marked.items() if markers})
     assert 70 < len(late[0]) < 130
     assert late[0] == late[1] != late[2]
+
+
+def test_only_names_of_tests_are_tried_again(tmp_path: Path) -> None:
+    cache = tmp_path / "lastfailed"
+    assert not failed(cache)
+    cache.write_text('{"gw0": true, "tests/test_x.py": true, "tests/test_x.py::test[a b]": true}')
+    assert failed(cache) == ["tests/test_x.py::test[a b]"]

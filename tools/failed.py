@@ -1,0 +1,24 @@
+"""Prints the names of the tests which failed in the last run, one a line, as ``pytest @FILE`` reads
+them. Ends with 1 where no test did: lint, collection or the process failed, which running tests
+again does not mend."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+CACHE = Path(".pytest_cache/v/cache/lastfailed")
+
+
+def failed(cache: Path) -> list[str]:
+    """The names of tests, without those of workers (``gw0``) and files that could not be collected."""
+    if not cache.is_file():
+        return []
+    return [name for name in json.loads(cache.read_text(encoding="utf-8")) if "::" in name]
+
+
+if __name__ == "__main__":
+    names = failed(CACHE)
+    print(*names, sep="\n")
+    sys.exit(0 if names else 1)
