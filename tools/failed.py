@@ -12,7 +12,7 @@ CACHE = Path(".pytest_cache/v/cache/lastfailed")
 
 
 def failed(cache: Path) -> list[str]:
-    """The names of tests, without those of workers (``gw0``) and files that could not be collected."""
+    """The names of tests, without workers (``gw0``) and files that could not be collected."""
     if not cache.is_file():
         return []
     return [name for name in json.loads(cache.read_text(encoding="utf-8")) if "::" in name]
@@ -20,5 +20,5 @@ def failed(cache: Path) -> list[str]:
 
 if __name__ == "__main__":
     names = failed(CACHE)
-    print(*names, sep="\n")
+    sys.stdout.writelines(f"{name}\n" for name in names)
     sys.exit(0 if names else 1)
