@@ -51,7 +51,7 @@ thread_local Pool pool;
 
 // All blocks of a cooperative grid are begun at once: theirs are smaller where there are many.
 size_t stack_bytes_of(const Shape& shape) {
-    constexpr size_t least = 64 << 10;
+    constexpr size_t least = 32 << 10;
     if (!shape.cooperative) return config.stack_bytes;
     const size_t all = std::min((size_t)4 << 30, most_stacks());
     const size_t blocks = (size_t)shape.grid.x * shape.grid.y * shape.grid.z;
