@@ -14,17 +14,24 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portkern.cells import together
+from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell, Selection, host_targets
+from portkern.cells.shard import Shard
+from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
 from portkern.spec.candidate import Candidate
 from portkern.testing import QUICK
 
 from .kernels import RIGHT, relu
+
+WRONG = RIGHT.replace("x[i] < 0", "x[i] < 1")
 
 HOST = host_targets()[0]
 
@@ -267,3 +274,52 @@ def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again
     elsewhere = there.model_copy(update={"machine": "another"})
     moved = record.model_copy(update={"environment": elsewhere})
     assert carried(asked, tmp_path / "b", Carried.of([[moved]], 7, number)) == [False]
+
+
+def test_a_run_whose_minutes_are_over_takes_what_changed_first_and_carries_the_rest_over(
+    tmp_path: Path,
+) -> None:
+    old, new, least = cells(relu(RIGHT))[:1], cells(relu(f"// more\n{RIGHT}"))[:1], 1e-9
+    records = run(old, tmp_path)[0]
+    carried = records[0].model_copy(update={"run": "night-2", "carried": "night-1"})
+
+    def spent(asked: list[Cell], minutes: float, name: str) -> list[Record]:
+        budget = Budget.of(minutes, [[carried], records], ["night-2", "night-1", "test"])
+        file, builds = RecordFile(tmp_path / f"{name}.jsonl"), ArtifactCache(tmp_path / "artifacts")
+        return Matrix(asked, name, file, builds, QUICK, budget=budget).execute()
+
+    budget = Budget.of(60, [[carried], records], ["night-2", "night-1", "test"])
+    assert list(budget.batches([*old, *new])) == [new, old]
+    [kept, unseen] = spent([*old, *new], least, "a")
+    assert (kept.carried, kept.run, kept.verdict) == ("night-1", "a", records[0].verdict)
+    assert unseen.verdict is Verdict.UNAVAILABLE
+    assert "new or changed, and not looked at: budget_minutes=1e-09" in unseen.detail
+    assert [bool(one.carried) for one in spent([*old, *new], 60, "b")] == [False, False]
+    wrong = {one.key: one for one in run(cells(relu(WRONG))[:1], tmp_path / "w")[0]}
+    [still] = Matrix(
+        cells(relu(WRONG))[:1],
+        "c",
+        RecordFile(tmp_path / "c.jsonl"),
+        ArtifactCache(tmp_path / "artifacts"),
+        QUICK,
+        budget=Budget(least, wrong, {"test": 0}),
+    ).execute()
+    assert still.verdict is Verdict.WRONG and still.carried, "what was bad is so until it is seen"
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(1, 9), min_size=3), st.integers(1, 3)
+)
+def test_jobs_together_have_each_operator_once_and_none_has_much_more(
+    sizes: dict[str, int], jobs: int
+) -> None:
+    parts = [Shard(number, jobs).names(sizes) for number in range(1, jobs + 1)]
+    assert sorted(name for part in parts for name in part) == sorted(sizes)
+    filled = [sum(sizes[name] for name in part) for part in parts]
+    assert max(filled) - min(filled) <= max(sizes.values())
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "1/0", "a/b", "1/2/3", "-1/2"])
+def test_a_shard_is_one_of_several_jobs(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a job and how many there are"):
+        Shard.parse(text)

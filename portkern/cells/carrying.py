@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from portkern.cells.selection import Cell
 from portkern.cells.to_record import environment_of
 from portkern.evaluator.build import Built
-from portkern.records.record import Record, Verdict
+from portkern.records.record import Environment, Record, Verdict
 from portkern.spec.backend import Artifact, Venue
 from portkern.toolchain import machine_code
 
@@ -51,27 +51,32 @@ class Carried:
             and str(venue) == one.venue
             and one.timing is not None
             and one.timing.rounds == rounds
-            and (now.machine, now.device, now.driver, now.harness_version)
-            == (
-                one.environment.machine,
-                one.environment.device,
-                one.environment.driver,
-                one.environment.harness_version,
-            )
-            and now.toolchain.get("torch") == one.environment.toolchain.get("torch")
+            and same_place(one.environment, now)
         )
-        if not same:
-            return None
-        said = {
-            "run": run,
-            "id": secrets.token_hex(8),
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "key": cell.key,
-            "environment": now,
-            "seconds": {},
-            "carried": one.run,
-        }
-        return one.model_copy(update=said)
+        return stands(one, run, cell) if same else None
 
     def _due(self, cell: Cell) -> bool:
         return zlib.crc32(cell.asked.encode()) % self.cycle == self.number % self.cycle
+
+
+def same_place(one: Environment, now: Environment) -> bool:
+    """Whether times of the two may stand for each other: machine, device, driver, portkern and
+    torch."""
+    if one.toolchain.get("torch") != now.toolchain.get("torch"):
+        return False
+    places = ((e.machine, e.device, e.driver, e.harness_version) for e in (one, now))
+    return len(set(places)) == 1
+
+
+def stands(one: Record, run: str, cell: Cell) -> Record:
+    """An earlier record as one of this run."""
+    said = {
+        "run": run,
+        "id": secrets.token_hex(8),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "key": cell.key,
+        "environment": environment_of(cell, ran=True),
+        "seconds": {},
+        "carried": one.carried or one.run,
+    }
+    return one.model_copy(update=said)

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from threading import Lock
 
 from portkern.cells import together
+from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.selection import Cell
 from portkern.cells.to_record import evaluated, unbuilt, unrun
@@ -48,6 +49,7 @@ class Matrix:
     fresh: bool = False
     report: Callable[[Progress], None] = lambda _: None
     carried: Carried | None = None
+    budget: Budget | None = None
     _records: dict[str, Record] = field(default_factory=dict)
     _devices: Devices = field(default_factory=Devices)
     _lock: Lock = field(default_factory=Lock)
@@ -61,8 +63,18 @@ class Matrix:
             self._reuse()
         todo = [cell for cell in self.cells if cell.key not in self._records]
         self._emit(unbuilt(self.run, cell) for cell in todo if cell.ruled_out)
-        self._work([cell for cell in todo if not cell.ruled_out])
+        self._within_budget([cell for cell in todo if not cell.ruled_out])
         return [self._records[cell.key] for cell in self.cells]
+
+    def _within_budget(self, cells: Sequence[Cell]) -> None:
+        """All of them without a budget."""
+        if self.budget is None:
+            self._work(cells)
+            return
+        for batch in self.budget.batches(cells):
+            self._work(batch)
+        left = [cell for cell in cells if cell.key not in self._records]
+        self._emit(self.budget.left(self.run, cell) for cell in left)
 
     def build_ahead(self) -> None:
         """Fill the cache with what :meth:`execute` would build: more at once than one run of few

@@ -328,10 +328,15 @@ class Selection:
     kernels: Kernels | None = None
     elsewhere: bool = False
 
+    @property
+    def op_names(self) -> list[str]:
+        """The operators, with sets replaced by their members."""
+        return _expand(self.ops, ops.SETS)
+
     def cells(self) -> list[Cell]:
         """All cells in reading order. Raises ConfigError for a name that is not there, and
         BackendUnavailable when no backend asked for by name can work for any of the targets."""
-        loaded = _load_ops(_expand(self.ops, ops.SETS))
+        loaded = _load_ops(self.op_names)
         if isinstance(self.kernels, GivenFiles) and len(loaded) > 1:
             raise ConfigError(f"Got source= with {len(loaded)} operators, expected kernels of one")
         targets = [target.load(name) for name in _expand(self.targets, target_sets())]

@@ -38,6 +38,7 @@ RANGES = {
     "waiting_per_client": _COUNT,
     "rounds": Range(1, 100_000),
     "budget_s": Range(0, _LONGEST_S),
+    "budget_minutes": Range(0, _LONGEST_S),
     "timeout_s": Range(0, _LONGEST_S, above=True),
     "build_timeout_s": Range(0, _LONGEST_S, above=True),
     "node_wait_s": Range(0, _LONGEST_S),

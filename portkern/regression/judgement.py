@@ -222,7 +222,7 @@ class Judgement:
 
     def _of_time(self, series: Series, machine: str, one: Reference, new: Outcome) -> _Time:
         if new.carried:
-            told = f"carried over from {new.carried}: the same machine code, device and driver"
+            told = f"carried over from {new.carried}, as nothing that decides it changed"
             time = _Time(Change.UNCHANGED, told)
         else:
             time = self._judged(series, machine, one, new)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +41,8 @@ class RunFacts(Line):
     """``tags`` have a value or ''. ``time`` is that of the newest command that added to the run,
     ``job`` the address of the CI job that it was; ``number`` is its place among the runs of its
     folder, in the order in which they began, whatever the clock said; ``options`` are those that
-    the newest command named."""
+    the newest command named; ``remarks`` are what a reader of it must know, such as that
+    there was no earlier run to compare with."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -52,6 +53,7 @@ class RunFacts(Line):
     job: str = ""
     number: int = 0
     options: Mapping[str, str] = {}
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, folder: Path) -> RunFacts:
@@ -88,9 +90,19 @@ def note(
         git=revision(sources),
         job=_job() or known.job,
         options=known.options if options is None else options,
+        remarks=known.remarks,
         number=known.number or 1 + max(map(_number, folder.parent.glob(f"*/{FACTS}")), default=0),
     )
     atomic_write.write(folder / FACTS, facts.to_json() + "\n")
+
+
+def remark(folder: Path, remarks: Iterable[str]) -> None:
+    """Keep what the newest command has to say of the run, in place of what an earlier one said.
+    Raises RecordError and StorageError."""
+    known, said = RunFacts.read(folder), tuple(dict.fromkeys(remarks))
+    if said != known.remarks:
+        facts = known.model_copy(update={"remarks": said})
+        atomic_write.write(folder / FACTS, facts.to_json() + "\n")
 
 
 def _job() -> str:

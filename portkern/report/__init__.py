@@ -14,6 +14,7 @@ from portkern.records import atomic_write
 from portkern.records.record import Record
 from portkern.regression import decisions, document
 from portkern.regression.decisions import Decisions
+from portkern.regression.runs import FACTS, RunFacts
 from portkern.report import (
     badge,
     ci_annotations,
@@ -68,7 +69,12 @@ def write(
         changes = document.read(folder)
     except RecordError as error:
         skipped[document.FILE] = Missing(str(error))
-    table = Table.of(records, changes, sources, decided)
+    facts = RunFacts()
+    try:
+        facts = RunFacts.read(folder)
+    except RecordError as error:
+        skipped[FACTS] = Missing(str(error))
+    table = Table.of(records, changes, sources, decided, facts)
     written: list[Path] = []
     for name, render in _VIEWS.items():
         content = render(table, title=title)

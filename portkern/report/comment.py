@@ -21,7 +21,8 @@ _HEADS = ("cell", "what", "why", "since")
 
 def render(table: Table, *, title: str) -> str:
     """Below 20 KB: GitHub takes 64."""
-    sections = [MARK, f"**{literal(said(table))}**", _changes(table), _bad(table), _commands(table)]
+    sections = [MARK, f"**{literal(said(table))}**", _remarks(table), _changes(table)]
+    sections += [_bad(table), _commands(table)]
     sections.append(f"<sub>portkern, run {literal(title)}, {literal(table.generated)}</sub>")
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -60,6 +61,10 @@ def _changes(table: Table) -> str:
     ]
     more = f"\n\n{len(listed) - MOST} more changes are in the report." if len(listed) > MOST else ""
     return grid(_HEADS, rows) + more
+
+
+def _remarks(table: Table) -> str:
+    return "\n".join(f"- {literal(short(line))}" for line in table.facts.remarks[:MOST])
 
 
 def _bad(table: Table) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from portkern.printable import printable
 from portkern.records.record import Environment as MachineFacts
@@ -13,12 +15,15 @@ from portkern.records.record import Evidence, Record
 from portkern.report import ci_annotations, page
 from portkern.report.table import BASELINE, WORST_FIRST, Table, identity, reason_of
 from portkern.spec import target
+from portkern.spec.safe_name import SafeName
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
 
 #: A compiler's log may be megabytes; the page keeps its beginning and points at the records.
 MOST_DETAIL = 4000
+#: Addresses that may become a link.
+_LINK = re.compile(r"https?://[!-~]+")
 
 
 def render(table: Table, *, title: str) -> str:
@@ -28,10 +33,25 @@ def render(table: Table, *, title: str) -> str:
         table=table,
         version=version("portkern"),
         runs=sorted({r.run for r in table.records}),
+        origin=list(_origin(table)),
         style=page.asset("page.css"),
         script=page.asset("dom.js") + page.asset("matrix.js"),
         data=page.embeddable(payload(table)),
     )
+
+
+def _origin(table: Table) -> Iterator[tuple[str, str, str]]:
+    """Yields what the run is of, beside which run and by which job: words, a name, and the
+    address that it has, '' for none."""
+    facts = table.facts
+    if facts.git is not None:
+        yield "commit ", printable(f"{facts.git} of {facts.git.branch}"), ""
+    if table.changes is not None:
+        name = table.changes.before
+        place = f"../{quote(name, safe='')}/matrix.html" if SafeName.like(name) == name else ""
+        yield "compared with ", printable(name), place
+    if facts.job:
+        yield "by ", "its CI job", facts.job if _LINK.fullmatch(facts.job) else ""
 
 
 def payload(table: Table) -> JsonObject:

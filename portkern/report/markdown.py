@@ -87,7 +87,8 @@ def _facts(table: Table) -> str:
         parts.append(f"{whole.noisy} measured with too much noise to be compared")
     if table.superseded:
         parts.append(f"{table.superseded} earlier attempts superseded")
-    return f"{', '.join(parts)}. Newest record: {literal(table.generated)}."
+    remarks = "".join(f"\n\n{literal(line)}." for line in table.facts.remarks)
+    return f"{', '.join(parts)}. Newest record: {literal(table.generated)}.{remarks}"
 
 
 def _changes(table: Table) -> str:

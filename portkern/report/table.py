@@ -19,6 +19,7 @@ from portkern.records.record import (
 )
 from portkern.regression.decisions import Decisions
 from portkern.regression.document import Changes
+from portkern.regression.runs import RunFacts
 from portkern.regression.series import Series
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -209,7 +210,7 @@ class Table:
     """``records`` are the current ones, one per cell of op, workload, dtype and column;
     ``changes``: what became of them since an earlier run, if that was asked; ``sources``: the
     folder that paths of kernels are from, as people call it; ``decisions``: what people made of
-    cells."""
+    cells; ``facts``: what was said of the run."""
 
     records: tuple[Record, ...]
     superseded: int
@@ -217,6 +218,7 @@ class Table:
     changes: Changes | None = None
     sources: str = ""
     decisions: Decisions = field(default_factory=Decisions)
+    facts: RunFacts = field(default_factory=RunFacts)
 
     @classmethod
     def of(
@@ -225,10 +227,12 @@ class Table:
         changes: Changes | None = None,
         sources: str = "",
         decisions: Decisions | None = None,
+        facts: RunFacts | None = None,
     ) -> Table:
         kept, older = current(records), len(records)
-        decided = decisions or Decisions()
-        return cls(tuple(kept), older - len(kept), _polyglots(kept), changes, sources, decided)
+        polyglots, decided = _polyglots(kept), decisions or Decisions()
+        known = facts or RunFacts()
+        return cls(tuple(kept), older - len(kept), polyglots, changes, sources, decided, known)
 
     def quarantine(self, record: Record) -> str:
         """Why a bad verdict of its cell fails nothing on the day of the newest record, '' if it

@@ -41,7 +41,7 @@ def main(overrides: Sequence[str]) -> int:
     decisions = Decisions.read(reports)
     known = past.before(after, reports, decisions, most=options.window, named=before)
     comparison = Comparison(before, after, known, decisions, own=True)
-    regressions.note(comparison)
+    regressions.remarks(comparison)
     code = _exit_code(comparison)
     if options.json:
         json_output.show({**document.content(comparison), "exit_code": code})

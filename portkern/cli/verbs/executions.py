@@ -8,6 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell
@@ -48,10 +49,11 @@ def here(
     fresh: bool,
     show: Callable[[Progress], None],
     carried: Carried | None = None,
+    budget: Budget | None = None,
 ) -> list[Record]:
     """On this machine."""
     builds = ArtifactCache(cache_root() / "builds")
-    matrix = Matrix(cells, run, file, builds, chosen, fresh, show, carried)
+    matrix = Matrix(cells, run, file, builds, chosen, fresh, show, carried, budget)
     records = matrix.execute()
     if matrix.torn:
         _note(str(matrix.torn))

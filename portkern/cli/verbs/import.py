@@ -1,5 +1,5 @@
 """``portkern import``: operators of other benchmarks, as files that ``op=`` takes, and kernels of
-theirs, as a project; and records of plans, into a run."""
+theirs, as a project; records of plans, into a run; and runs of several machines, into one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from portkern.cli import json_output
-from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import plan_file
+from portkern.cli.config import Names, names, quoted, resolve
+from portkern.cli.verbs import plan_file, report
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator.problem_import import ProblemImport
 from portkern.formats import (
@@ -38,6 +38,7 @@ from portkern.formats.table import ImportRow
 from portkern.printable import printable
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
+from portkern.regression.runs import RECORDS as FILE
 
 
 @dataclass
@@ -103,6 +104,9 @@ RECORDS = "records"
 
 
 def main(overrides: Sequence[str]) -> int:
+    if several := _runs(overrides):
+        merged = f"runs=[{','.join(map(quoted, several))}]"
+        return report.main([merged, *(text for text in overrides if "=" in text)])
     options = resolve("import", ImportOptions, _named(overrides))
     if options.format == RECORDS:
         return plan_file.take(
@@ -221,6 +225,14 @@ def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
+
+
+def _runs(overrides: Sequence[str]) -> list[str]:
+    """The folders of runs, if that is what the words are."""
+    words = [text for text in overrides if "=" not in text]
+    if set(words) & {*FORMATS, *KERNELS, RECORDS}:
+        return []
+    return words if all((Path(word) / FILE).is_file() for word in words) else []
 
 
 def _named(overrides: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from portkern import guard, ops
+from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.selection import (
     LOOKED_FOR,
@@ -19,6 +20,7 @@ from portkern.cells.selection import (
     Stage,
     target_sets,
 )
+from portkern.cells.shard import Shard
 from portkern.cli import exit_code
 from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import executions, notify, own_kernels, plan_file, regressions, run_folder
@@ -36,6 +38,7 @@ from portkern.regression.series import Series
 from portkern.report import coverage
 from portkern.report.table import Table
 from portkern.spec import registry, target
+from portkern.spec.backend import Missing
 from portkern.tracking import webhook
 from portkern.tuning import database
 
@@ -72,6 +75,8 @@ class MatrixOptions:
     track: bool = True
     notify: str = ""
     carry: int = 0
+    budget_minutes: float = 0.0
+    shard: str = ""
     execution: str = "local"
     address: str = ""
     node_wait_s: float = 30.0
@@ -165,15 +170,22 @@ def _requested(overrides: Sequence[str]) -> MatrixRequest:
     for baseline in baselines:
         regressions.check(baseline)
     executions.check(options.execution, options.address)
-    if options.carry and options.execution != "local":
+    for name in ("carry", "budget_minutes"):
+        if (asked := getattr(options, name)) and options.execution != "local":
+            said = f"Got {name}={asked:g} with execution={options.execution}"
+            raise ConfigError(f"{said}, expected execution=local")
+    if options.budget_minutes and options.fresh:
         raise ConfigError(
-            f"Got carry={options.carry} with execution={options.execution}, expected local"
+            "Got budget_minutes= with fresh=true, which runs all; expected one of them"
         )
     given = own_kernels.named(overrides)
     project = own_kernels.project_of(options.project, options.kernels, names(options.ops))
     if project:
         options = own_kernels.filled(options, project, given)
     question = _question(options, project)
+    if options.shard:
+        question = Shard.parse(options.shard).part(question)
+        given.add("ops")  # what other jobs have is not missed here
     parts = [Path(name).name for name in question.ops]
     about = (*parts, *question.targets, *question.workloads)
     run = options.run or own_kernels.run_name(project, about)
@@ -213,15 +225,19 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
         request.chosen,
         fresh=options.fresh,
         quiet=options.json,
-        runner=_carrying(runner, options, folder),
+        runner=_by_earlier(runner, options, folder),
     )
     by_name = given if project else {"backends", "targets", "ops"}
-    for line in _not_covered(question, records, by_name):
-        print(f"portkern: warning: {printable(line)}", file=sys.stderr)
+    warnings = [f"warning: {line}" for line in _not_covered(question, records, by_name)]
     gaps = _gaps(project, question, records, given)
-    for line in gaps:
-        print(f"portkern: gap: {printable(line)}", file=sys.stderr)
-    comparison = _compared(request, cells, records, runner)
+    remarks = [*warnings, *(f"gap: {line}" for line in gaps)]
+    for line in remarks:
+        print(f"portkern: {printable(line)}", file=sys.stderr)
+    compared = _compared(request, cells, records, runner)
+    if compared is not None:
+        remarks += regressions.remarks(compared)
+    comparison = compared if isinstance(compared, Comparison) else None
+    runs.remark(folder, remarks)
     table = run_folder.report(
         records,
         folder,
@@ -232,21 +248,31 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     return MatrixAnswer(options, records, table, folder, project, gaps, comparison)
 
 
-def _carrying(runner: Runner, options: MatrixOptions, folder: Path) -> Runner:
+#: Runs back in which a cell is looked for that a budget leaves out.
+_LOOKED_BACK = 5
+
+
+def _by_earlier(runner: Runner, options: MatrixOptions, folder: Path) -> Runner:
     """The runner by which cells that nothing changed stand as they are in the last ``carry``
-    runs."""
-    if options.carry <= 1 or runner is not executions.here:
+    runs, and by which those that there is no time for stand as they were last."""
+    if runner is not executions.here or not (options.carry > 1 or options.budget_minutes):
         return runner
+    budget, carried = None, None
     earlier = [run for run in runs.newest_first(folder.parent) if run.name != folder.name]
-    number = max((run.number for run in earlier), default=0) + 1
-    kept = (run_folder.readable(run.records) for run in earlier[: options.carry])
-    return partial(executions.here, carried=Carried.of(kept, options.carry, number))
+    if options.budget_minutes:
+        newest = (run_folder.readable(run.records) for run in earlier[:_LOOKED_BACK])
+        budget = Budget.of(options.budget_minutes, newest, [run.name for run in earlier])
+    if options.carry > 1:
+        number = max((run.number for run in earlier), default=0) + 1
+        kept = (run_folder.readable(run.records) for run in earlier[: options.carry])
+        carried = Carried.of(kept, options.carry, number)
+    return partial(executions.here, carried=carried, budget=budget)
 
 
 def _compared(
     request: MatrixRequest, cells: Sequence[Cell], records: Sequence[Record], runner: Runner
-) -> Comparison | None:
-    """With an earlier run, if that was asked for; suspects are timed again first."""
+) -> Comparison | Missing | None:
+    """With an earlier run, None if that was not asked for; suspects are timed again first."""
     options, folder = request.options, request.folder
     (folder / document.FILE).unlink(missing_ok=True)  # of another comparison
     baselines = regressions.asked(options.baseline)
@@ -256,8 +282,8 @@ def _compared(
         (folder / AGAIN).unlink(missing_ok=True)  # of the records that were run anew
     now = Night.read(folder)
     comparison = regressions.against_first(baselines, now, Path(options.reports), request.given)
-    if comparison is None:
-        return None
+    if isinstance(comparison, Missing):
+        return comparison
     for _ in range(rule.TRIES):
         suspects = {*comparison.unconfirmed}
         again = [c for c, r in zip(cells, records, strict=True) if Series.of(r) in suspects]
@@ -267,7 +293,6 @@ def _compared(
             again, folder, AGAIN, request.chosen, quiet=options.json, runner=runner
         )
         comparison = replace(comparison, after=Night.read(folder))
-    regressions.note(comparison)
     document.write(comparison, folder)
     return comparison
 

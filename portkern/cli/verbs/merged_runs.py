@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from portkern.cli.verbs import run_folder
@@ -23,9 +23,10 @@ from portkern.regression.series import Series
 MOST = 20
 
 
-def into(folder: Path, names: Sequence[str], reports: Path) -> None:
+def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
     """Merge runs, by name or by folder, into the one that lies in ``folder``, with what it has
-    already. Raises ConfigError for one without records."""
+    already. Returns what is to be remarked: conflicts, and what was remarked of the runs. Raises
+    ConfigError for one without records."""
     sources = {name: _folder(name, reports) for name in names}
     with run_folder.writing(folder), no_search_for_garbage():
         known = {name: _records(place / RECORDS) for name, place in sources.items()}
@@ -55,16 +56,27 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> None:
         f"{printable(str(folder))}",
         file=sys.stderr,
     )
-    for line in merged.conflicts[:MOST]:
-        print(f"portkern: conflict: {printable(line)}", file=sys.stderr)
+    conflicts = [f"conflict: {line}" for line in merged.conflicts[:MOST]]
     if len(merged.conflicts) > MOST:
-        print(f"portkern: conflict: {len(merged.conflicts) - MOST} more", file=sys.stderr)
+        conflicts.append(f"conflict: {len(merged.conflicts) - MOST} more")
+    for line in conflicts:
+        print(f"portkern: {printable(line)}", file=sys.stderr)
+    return [*conflicts, *_remarks(sources)]
+
+
+def _remarks(sources: Mapping[str, Path]) -> list[str]:
+    """The remarks on the runs, each with the run's name."""
+    return [
+        f"{name}: {said}" for name, one in sources.items() for said in RunFacts.read(one).remarks
+    ]
 
 
 def _folder(name: str, reports: Path) -> Path:
-    """The folder of a run that is given by its path or by its name."""
+    """The folder of a run that is given by its name or by its path."""
     path = Path(name)
-    return path if len(path.parts) > 1 else run_folder.run_folder(str(reports), name)
+    if len(path.parts) == 1 and ((reports / path).is_dir() or not (path / RECORDS).is_file()):
+        return run_folder.run_folder(str(reports), name)
+    return path
 
 
 def _records(path: Path) -> list[Record]:

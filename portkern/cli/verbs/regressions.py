@@ -17,6 +17,7 @@ from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
 from portkern.regression.past import Past
 from portkern.regression.runs import TAG
+from portkern.spec.backend import Missing
 
 LAST_GREEN, WINDOW, PROMOTED = "last_green", "window:", "promoted"
 #: Where there is no such run, none is compared with.
@@ -53,22 +54,22 @@ def asked(baseline: Names) -> list[str]:
 
 def against_first(
     baselines: Sequence[str], after: Night, reports: Path, given: Collection[str] = ()
-) -> Comparison | None:
-    """None where there is none of them and ``none`` is the last. Raises ConfigError."""
+) -> Comparison | Missing:
+    """Missing where there is none of them and ``none`` is the last. Raises ConfigError."""
     decisions = Decisions.read(reports)  # what is wrong with them is not a lack of a run
     missing: list[str] = []
     for baseline in baselines:
         if baseline == NONE:
-            whys = "; ".join(dict.fromkeys(missing)) or f"baseline={NONE}"
-            print(f"portkern: note: not compared: {printable(whys)}", file=sys.stderr)
-            return None
+            return Missing(
+                "not compared: " + ("; ".join(dict.fromkeys(missing)) or f"baseline={NONE}")
+            )
         try:
             return against(baseline, after, reports, decisions, given)
         except ConfigError as error:
             if baseline == baselines[-1]:
                 raise
             missing.append(str(error))
-    return None
+    return Missing("not compared: no baseline was named")
 
 
 def against(
@@ -141,12 +142,18 @@ def folder(named: str, reports: Path, *, but: str = "") -> Path:
     return tagged[0].folder
 
 
-def note(comparison: Comparison) -> None:
-    """Prints what could not be read."""
+def remarks(comparison: Comparison | Missing) -> list[str]:
+    """Prints and returns what could not be read, or why there was nothing to compare with."""
+    told = [str(comparison)] if isinstance(comparison, Missing) else _unread(comparison)
+    for line in told:
+        print(f"portkern: note: {printable(line)}", file=sys.stderr)
+    return told
+
+
+def _unread(comparison: Comparison) -> list[str]:
     both = [one for one in (comparison.before, comparison.after) if one.problem]
     problems = [*comparison.past.problems, *(f"{one.name}: {one.problem}" for one in both)]
-    for problem in dict.fromkeys(problems):
-        print(f"portkern: note: {printable(problem)}", file=sys.stderr)
+    return list(dict.fromkeys(problems))
 
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Sequence[str]:

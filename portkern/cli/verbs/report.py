@@ -18,9 +18,10 @@ from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.printable import printable
 from portkern.records import kernel_age, source_store
 from portkern.records.source_store import SourceStore
-from portkern.regression import document
+from portkern.regression import document, runs
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
+from portkern.spec.backend import Missing
 from portkern.tracking import webhook
 
 
@@ -44,10 +45,17 @@ def main(overrides: Sequence[str]) -> int:
     url = webhook.address(options.notify) if several or options.notify else ""
     if (folder / SAMPLES).is_file():
         return _sweep(folder, as_json=options.json)
+    remarks: list[str] = []
     if several:
-        merged_runs.into(folder, several, Path(options.reports))
+        remarks = merged_runs.into(folder, several, Path(options.reports))
         (folder / document.FILE).unlink(missing_ok=True)  # of other records
-    comparison = _compared(options, folder)
+    comparison = None
+    if baselines := regressions.asked(options.baseline):
+        compared = _compared(baselines, folder, Path(options.reports))
+        remarks += regressions.remarks(compared)
+        comparison = compared if isinstance(compared, Comparison) else None
+    if several or baselines:
+        runs.remark(folder, remarks)
     latest = run_folder.latest(folder)
     sink = partial(run_folder.tracked, latest, folder, options.suite, comparison)
     table = run_folder.report(latest, folder, sink if options.track else tuple)
@@ -66,17 +74,12 @@ def main(overrides: Sequence[str]) -> int:
     return code
 
 
-def _compared(options: ReportOptions, folder: Path) -> Comparison | None:
-    """With an earlier run, if that was asked for."""
-    baselines = regressions.asked(options.baseline)
-    if not baselines:
-        return None
+def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> Comparison | Missing:
+    """The comparison with the first of them that is there."""
     for baseline in baselines:
         regressions.check(baseline)
-    now = Night.read(folder)
-    comparison = regressions.against_first(baselines, now, Path(options.reports))
-    if comparison is not None:
-        regressions.note(comparison)
+    comparison = regressions.against_first(baselines, Night.read(folder), reports)
+    if isinstance(comparison, Comparison):
         document.write(comparison, folder)
     return comparison
 
