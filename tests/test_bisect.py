@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portkern.cells.selection import host_targets
 from portkern.cli import main
+from portkern.cli.verbs import red_cell
+from portkern.records.record import Record, RecordFile
 from portkern.regression.bisection import first_bad
+from portkern.regression.runs import FACTS, RECORDS, Revision, RunFacts
+from tests.test_regression import failed, record
 
 RELU = """extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i];
@@ -66,13 +72,7 @@ QUICK = ["op=relu", "backend=cpu", "source=relu.cpp", "rounds=2", "budget_s=0"]
 
 
 @pytest.mark.full
-def test_a_kernel_is_wrong_since_a_commit(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = main.run(["bisect", "good=HEAD~4", *QUICK, "json=true"])
-    document = json.loads(capsys.readouterr().out)
-    commits = [git(repository, "rev-parse", f"HEAD~{n}") for n in (2, 1)]
-    assert (code, document["bad"]) == (1, commits), "the third does not build and shows nothing"
+def test_an_end_is_what_it_is_called(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["bisect", "good=HEAD~2", *QUICK]) == 2
     assert "good=HEAD~2 is not: build_failed" in capsys.readouterr().err
     assert git(repository, "status", "--porcelain") == ""
@@ -89,3 +89,52 @@ def test_what_cannot_be_bisected_is_refused(
     ):
         assert main.run(["bisect", *words, *QUICK]) == 2
         assert said in capsys.readouterr().err
+
+
+def judged(name: str, commit: str, *found: Record) -> None:
+    """A run of ``matrix kernels=.`` at a commit."""
+    folder = Path("reports") / name
+    RecordFile(folder / RECORDS).append(found)
+    facts = RunFacts(git=Revision(commit=commit), options={"kernels": "."})
+    (folder / FACTS).write_text(facts.to_json())
+
+
+@pytest.fixture
+def red(repository: Path) -> list[str]:
+    """A night on which relu fails, after one on which it passed; the commits of the two."""
+    commits = [git(repository, "rev-parse", f"HEAD~{n}") for n in (4, 1)]
+    here: dict[str, Any] = {"author": "file:relu.cpp", "target": host_targets()[0]}
+    judged("one", commits[0], record(**here), record("sum", **here))
+    judged("two", commits[1], failed(night=1, **here), record("sum", night=1, **here))
+    assert main.run(["report", "two", "baseline=last_green"]) == 1
+    return commits
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_red_cell_says_what_is_bisected(
+    red: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = red_cell.find("two", Path("reports"), ["op=relu"])
+    assert [one.good, one.bad] == red
+    words = ["op=relu", "kernels=.", "backend=cpu", f"target={host_targets()[0]}"]
+    assert one.words == [*words, "workloads=ci", "dtypes=float32"]
+    (Path("reports/one") / FACTS).write_text(RunFacts(git=Revision(commit=red[1])).to_json())
+    for words, said in (
+        (["two", "op=sum"], "two has no red cell with op=sum; red: 1 new failure"),
+        (["two"], "one, which was the last good one, are of one commit; cause: unexplained"),
+        (["one"], "one was compared with no run"),
+        ([], "good= is required, or a run with red cells: portkern bisect RUN"),
+    ):
+        assert main.run(["bisect", *words]) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_one_command_goes_from_a_red_cell_to_its_commit(
+    red: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main.run(["bisect", "two", "rounds=2", "budget_s=0", "json=true"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    commits = [git(Path.cwd(), "rev-parse", f"HEAD~{n}") for n in (2, 1)]
+    assert document["bad"] == commits, "the third does not build and shows nothing"

@@ -30,6 +30,7 @@ from portkern.execution.plan import Plan
 from portkern.execution.question import Question
 from portkern.execution.returned import Returned
 from portkern.records.record import Record, RecordFile, Verdict
+from portkern.regression.runs import RunFacts
 from portkern.spec.safe_name import SafeName
 
 HOST = host_targets()[0]
@@ -519,3 +520,27 @@ def test_a_plan_runs_in_an_environment_of_what_is_stated_to_be_needed(
     done = subprocess.run(argv, capture_output=True, text=True, env=own, check=False)
     assert done.returncode == 0, done.stderr
     assert Verdict.PASSED in {r.verdict for r in records(plan.with_suffix(".records.jsonl"))}
+
+
+def test_a_toolchain_that_is_not_there_is_named_with_its_remedy_by_both_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = home(tmp_path, monkeypatch)
+    (folder / "relu.cpp").write_text(RELU)
+    (folder / "clamp.h").write_text(CLAMP)
+    plan = planned(folder, "ops=relu", f"targets={HOST}", "backends=cpu", "source=relu.cpp")
+    done = subprocess.run(
+        [sys.executable, "-m", "portkern.cli", "execute", str(plan)],
+        env={**os.environ, "PATH": str(tmp_path), "CXX": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("portkern: warning: ")]
+    assert f"cpu: 2 cells unavailable ({HOST}): " in line and "install" in line
+    capsys.readouterr()
+    path = plan.with_suffix(".records.jsonl")
+    assert portkern("import", "records", str(path), "track=false") == 3
+    assert line in capsys.readouterr().err
+    assert RunFacts.read(folder / "reports" / "night").remarks == (line.removeprefix("portkern: "),)

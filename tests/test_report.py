@@ -24,6 +24,7 @@ from portkern.records.record import Evidence, Record, Verdict
 from portkern.regression import document
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
+from portkern.regression.runs import FACTS, RunFacts
 from portkern.report import badge, ci_annotations, comment, html, markdown, summary, terminal
 from portkern.report.table import Column, Table, current, natural, times
 
@@ -386,6 +387,24 @@ def test_what_regressed_comes_first_in_every_view(tmp_path: Path) -> None:
     assert counts == {"before": "monday", "counts": {"new failure": 1, "lost coverage": 1}}
     failures = ElementTree.parse(tmp_path / "junit.xml").getroot().iter("failure")
     assert [failure.get("type") for failure in failures] == ["wrong", "lost coverage"]
+
+
+def test_the_page_begins_with_green_or_red_and_links_what_changed(tmp_path: Path) -> None:
+    wrong = unmeasured(Verdict.WRONG, Evidence.BUILT, op="relu", detail="max error 3 at [0]")
+    facts = RunFacts(job="javascript:alert(1)", remarks=("cpu: not compared: <no> run",))
+    folder = changed(tmp_path, wrong)
+    (folder / FACTS).write_text(facts.to_json())
+    report.write([wrong], folder, title="t")
+    page = (folder / "matrix.html").read_text()
+    first, remark = (
+        page.index('<p class="verdict red">'),
+        page.index("not compared: &lt;no&gt; run"),
+    )
+    assert first < remark < page.index('id="cards"')
+    assert 'href="#cell=relu%3A' in page and 'href="javascript' not in page
+    assert "not compared" in (folder / "comment.md").read_text()
+    report.write([measured(2.0)], tmp_path / "alone", title="t")
+    assert '<p class="verdict green">' in (tmp_path / "alone" / "matrix.html").read_text()
 
 
 def test_a_comparison_that_cannot_be_read_is_named_and_the_rest_is_written(tmp_path: Path) -> None:

@@ -213,6 +213,8 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
     acted.write_text(text.replace("</body>", run), encoding="utf-8")
     for fragment in ("", "cell=relu:cuda@h200"):
         shown = browse(acted, "--window-size=500,900", "--dump-dom", fragment=fragment)
+        failures = shown[shown.index('id="failures"') :]
+        assert 'class="plain stacked"' in failures[:80], "each failure is a card"
         found = re.search(r'data-result="(\d+) (\d+)"', shown)
         assert found is not None
         assert int(found[1]) <= int(found[2])

@@ -12,8 +12,9 @@ from urllib.parse import quote
 from portkern.printable import printable
 from portkern.records.record import Environment as MachineFacts
 from portkern.records.record import Evidence, Record
-from portkern.report import ci_annotations, page
-from portkern.report.table import BASELINE, WORST_FIRST, Table, identity, reason_of
+from portkern.regression.series import Series
+from portkern.report import ci_annotations, comment, page
+from portkern.report.table import BASELINE, WORST_FIRST, Column, Table, identity, reason_of
 from portkern.spec import target
 from portkern.spec.safe_name import SafeName
 
@@ -22,22 +23,39 @@ if TYPE_CHECKING:
 
 #: A compiler's log may be megabytes; the page keeps its beginning and points at the records.
 MOST_DETAIL = 4000
+#: Changes that the page lists; a night on which a driver changed may have as many as cells.
+MOST_CHANGES = 500
 #: Addresses that may become a link.
 _LINK = re.compile(r"https?://[!-~]+")
 
 
 def render(table: Table, *, title: str) -> str:
     environment = page.templates("portkern.report")
+    listed = table.changes.listed if table.changes else []
     return environment.get_template("matrix.html.j2").render(
         title=printable(title),
         table=table,
         version=version("portkern"),
         runs=sorted({r.run for r in table.records}),
+        said=comment.said(table),
+        colour=comment.colour(table),
         origin=list(_origin(table)),
+        listed=listed[:MOST_CHANGES],
+        left_out=max(0, len(listed) - MOST_CHANGES),
+        links={one.series: _place(table, one.series) for one in listed[:MOST_CHANGES]},
         style=page.asset("page.css"),
         script=page.asset("dom.js") + page.asset("matrix.js"),
         data=page.embeddable(payload(table)),
     )
+
+
+def _place(table: Table, series: Series) -> str:
+    """The page's fragment that opens a cell; '' for one that it does not show."""
+    row = f"{series.op}.{series.variant}" if series.variant else series.op
+    language = series.language if series.backend in table.polyglots else ""
+    column = Column(*map(printable, (series.backend, series.target, language)))
+    known = (row, column) in table.cells
+    return f"cell={quote(f'{printable(row)}:{column}', safe='')}" if known else ""
 
 
 def _origin(table: Table) -> Iterator[tuple[str, str, str]]:
@@ -130,6 +148,7 @@ def _record(
         "venue": intern(record.venue),
         "environment": environment,
         "quarantine": intern(table.quarantine(record)),
+        "carried": intern(record.carried),
         "author": intern(record.author),
         "source": intern(record.source_hash[:12]),
         "guard": [intern(remark) for remark in record.guard],

@@ -1,4 +1,5 @@
-"""``portkern bisect good=REV …``: the commit since which a kernel fails, or is slower."""
+"""``portkern bisect good=REV …`` or ``portkern bisect RUN``, which begins from a red cell of a run:
+the commit since which a kernel fails, or is slower."""
 
 from __future__ import annotations
 
@@ -13,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import MISSING
-
 from portkern.cli import json_output
 from portkern.cli.config import resolve
+from portkern.cli.verbs import red_cell
 from portkern.errors import ConfigError
 from portkern.printable import printable
 from portkern.records.record import RecordFile, Verdict
@@ -33,8 +33,10 @@ RUN = "bisect"
 
 @dataclass
 class BisectOptions:
-    good: str = MISSING
-    bad: str = "HEAD"
+    good: str = ""
+    bad: str = ""
+    night: str = ""
+    reports: str = "reports"
     races: int = 3
     json: bool = False
 
@@ -60,16 +62,35 @@ class Seen:
 def main(overrides: Sequence[str]) -> int:
     """0: the commit is known; 1: it is one of several; 2: usage; 3: nothing ran at an end."""
     own = {option.name for option in dataclasses.fields(BisectOptions)}
-    mine = [text for text in overrides if text.partition("=")[0] in own]
+    named = [f"night={text}" if "=" not in text else text for text in overrides]
+    mine = [text for text in named if text.partition("=")[0] in own]
     options = resolve("bisect", BisectOptions, list(map(_quoted, mine)))
-    asked = [text for text in overrides if text not in mine]
+    asked = [text for text in named if text not in mine]
     for text in asked:
-        if text.partition("=")[0] in ("reports", "run"):
-            raise ConfigError(f"Got {text}, which bisect sets itself")
+        if text.partition("=")[0] == "run":
+            raise ConfigError(
+                f"Got {text}, which bisect sets itself; 'portkern bisect RUN' names one"
+            )
+    if options.night:
+        options, asked = _from_red(options, asked)
+    elif not options.good:
+        raise ConfigError("good= is required, or a run with red cells: portkern bisect RUN")
+    options = dataclasses.replace(options, bad=options.bad or "HEAD")
     commits = _commits(options.good, options.bad)
     with _worktree() as tree:
         bisection = Bisection(tree, asked, commits, options)
         return bisection.show(bisection.search())
+
+
+def _from_red(options: BisectOptions, asked: Sequence[str]) -> tuple[BisectOptions, list[str]]:
+    """With the commits of a red cell where none are named, and the words for its kernel."""
+    named = [text for text in asked if text.partition("=")[0] in red_cell.NAMED]
+    one = red_cell.find(options.night, Path(options.reports), named)
+    if not options.json:
+        print(f"portkern: note: {printable(str(one.change))}", file=sys.stderr)
+    others = [text for text in asked if text not in named]
+    good, bad = options.good or one.good, options.bad or one.bad
+    return dataclasses.replace(options, good=good, bad=bad), [*one.words, *others]
 
 
 def _quoted(text: str) -> str:

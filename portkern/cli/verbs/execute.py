@@ -29,6 +29,7 @@ class ExecuteOptions:
 def main(arguments: Sequence[str]) -> int:
     options = plain_options.resolve("execute", ExecuteOptions, arguments, places=("plan",))
     needed.check()  # before anything is imported that may not be here
+    from portkern.cells import unavailable
     from portkern.cells.run import Progress
     from portkern.execution.plan import Plan
     from portkern.execution.plan_run import PlanRun
@@ -50,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         records, torn = run.execute(fresh=options.fresh, show=show)
     if torn:
         print(f"portkern: note: {torn}", file=sys.stderr)
+    for line in unavailable.lines(records):
+        print(f"portkern: warning: {printable(line)}", file=sys.stderr)
     code = exit_code.of_records(records)
     if options.json:
         json_output.show(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from portkern.cells import unavailable
 from portkern.cells.selection import Cell
 from portkern.cli import exit_code, json_output
 from portkern.cli.verbs import run_folder
@@ -18,6 +19,7 @@ from portkern.printable import printable
 from portkern.records import source_store
 from portkern.records.record import RecordFile
 from portkern.records.source_store import SourceStore
+from portkern.regression import runs
 from portkern.regression.runs import RECORDS
 
 
@@ -79,6 +81,10 @@ def take(path: Path, *, plan: str, run: str, reports: str, track: bool, as_json:
         file=sys.stderr,
     )
     records = run_folder.latest(folder)
+    lacking = unavailable.lines(records)
+    for line in lacking:
+        print(f"portkern: warning: {printable(line)}", file=sys.stderr)
+    runs.remark(folder, (f"warning: {line}" for line in lacking))
     suite = known.suite or "-".join(known.ops)
     sink = partial(run_folder.tracked, records, folder, suite) if track else tuple
     table = run_folder.report(records, folder, sink=sink)

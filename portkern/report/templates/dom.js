@@ -60,7 +60,14 @@ function table(node, heads, rows, { sortable = false, compare = null } = {}) {
   node.replaceChildren(el("thead", {}, el("tr", {}, ...cells)), body);
 }
 
-const row = (keys, cells, attributes = {}) => ({ keys, node: el("tr", attributes, ...cells) });
+// The cells of a row that may never be looked at are given by a function.
+const row = (keys, cells, attributes = {}) => ({
+  keys,
+  get node() {
+    this.made ??= el("tr", attributes, ...(typeof cells === "function" ? cells() : cells));
+    return this.made;
+  },
+});
 const text = (value, kind = "") => el("td", { class: kind }, value === null || value === undefined || value === "" ? "–" : value instanceof Node ? value : String(value));
 
 function byValue(a, b) {

@@ -15,7 +15,7 @@ const LIMIT_LOG2 = 2;
 
 const INTERNED = new Set([
   "op", "set", "workload", "size", "dtype", "verdict", "reason", "detail", "precision", "method",
-  "basis", "venue", "author", "source", "noisy", "tolerance", "file", "quarantine",
+  "basis", "venue", "author", "source", "noisy", "tolerance", "file", "quarantine", "carried",
 ]);
 
 function revive(row) {
@@ -126,13 +126,11 @@ function summarize(records) {
 const keyOf = (op, column) => `${op}:${column.label}`;
 
 function pivot(records) {
-  const parts = new Map();
-  for (const record of records) {
-    const key = keyOf(record.op, record.column);
-    if (!parts.has(key)) parts.set(key, []);
-    parts.get(key).push(record);
+  const cells = new Map();
+  for (const [op, part] of grouped(records, "op")) {
+    for (const [column, both] of grouped(part, "column")) cells.set(keyOf(op, column), summarize(both));
   }
-  return new Map([...parts].map(([key, part]) => [key, summarize(part)]));
+  return cells;
 }
 
 // ---- words
@@ -286,25 +284,35 @@ function total(records) {
 function drawGrid(records) {
   const cells = pivot(records);
   const shown = new Set(records.map((r) => r.column));
-  const ops = DATA.ops.filter((op) => records.some((r) => r.op === op));
+  const rows = grouped(records, "op");
+  const ops = DATA.ops.filter((op) => rows.has(op));
   const rank = (c) => DATA.targets.indexOf(c.target) * 1000 + c.index;
   const columns = DATA.columns.filter((c) => shown.has(c)).sort((a, b) => rank(a) - rank(b));
   const opsAcross = (DATA.columns.length >= DATA.ops.length) !== state.swap;
   const grid = $("grid");
   grid.classList.toggle("flipped", !opsAcross);
   if (!records.length) grid.replaceChildren(el("tbody", {}, el("tr", {}, el("td", { class: "quiet" }, RECORDS.length ? "Nothing matches these filters." : "No records."))));
-  else if (opsAcross) gridOpsAcross(grid, cells, ops, columns, records);
-  else gridOpsDown(grid, cells, ops, columns, records);
+  else if (opsAcross) gridOpsAcross(grid, cells, ops, columns, grouped(records, "column"));
+  else gridOpsDown(grid, cells, ops, columns, rows, grouped(records, "column"));
   const target = grid.querySelector(`[aria-expanded="true"]`) || grid.querySelector(".cell");
   if (target) target.tabIndex = 0;
   document.body.dataset.records = records.length;
   document.body.dataset.cells = cells.size;
 }
 
-const byColumn = (records, column) => records.filter((r) => r.column === column);
 const byOp = (records, op) => records.filter((r) => r.op === op);
 
-function gridOpsAcross(grid, cells, ops, columns, records) {
+function grouped(records, key) {
+  const parts = new Map();
+  for (const r of records) {
+    const part = parts.get(r[key]);
+    if (part) part.push(r);
+    else parts.set(r[key], [r]);
+  }
+  return parts;
+}
+
+function gridOpsAcross(grid, cells, ops, columns, byColumn) {
   const head = el("thead", {}, el("tr", {}, el("th", { class: "group" }, ""), el("th", { class: "item" }, ""),
     ...ops.map((op) => el("th", { scope: "col" }, op)), el("th", { scope: "col" }, "geomean, passed")));
   const bodies = distinct(columns.map((c) => c.target)).map((target) => {
@@ -312,20 +320,45 @@ function gridOpsAcross(grid, cells, ops, columns, records) {
     return el("tbody", {}, ...members.map((column, i) => el("tr", {},
       i === 0 ? el("th", { class: "group", scope: "rowgroup", rowspan: String(members.length), title: target }, target) : null,
       el("th", { class: "item", scope: "row" }, column.tool),
-      ...ops.map((op) => slot(cells, op, column)), total(byColumn(records, column)))));
+      ...ops.map((op) => slot(cells, op, column)), total(byColumn.get(column)))));
   });
   grid.replaceChildren(head, ...bodies);
 }
 
-function gridOpsDown(grid, cells, ops, columns, records) {
+// Operators that are drawn at once; the rest when the end of those is scrolled to.
+const FIRST_OPS = 100;
+
+function gridOpsDown(grid, cells, ops, columns, byOp, byColumn) {
   const targets = distinct(columns.map((c) => c.target));
   const head = el("thead", {},
     el("tr", {}, el("th", { class: "item" }, ""), ...targets.map((t) => el("th", { scope: "colgroup", colspan: String(columns.filter((c) => c.target === t).length) }, t)), el("th", {}, "")),
     el("tr", {}, el("th", { class: "item" }, ""), ...columns.map((c) => el("th", { scope: "col" }, c.tool)), el("th", { scope: "col" }, "passed")));
-  const body = el("tbody", {}, ...ops.map((op) => el("tr", {}, el("th", { class: "item", scope: "row" }, op),
-    ...columns.map((column) => slot(cells, op, column)), total(byOp(records, op)))));
-  const foot = el("tfoot", {}, el("tr", {}, el("th", { class: "item", scope: "row" }, "all"), ...columns.map((c) => total(byColumn(records, c))), el("td", {})));
+  const drawn = (op) => el("tr", {}, el("th", { class: "item", scope: "row" }, op), ...columns.map((column) => slot(cells, op, column)), total(byOp.get(op)));
+  const body = el("tbody");
+  inParts(body, ops, FIRST_OPS, drawn, state.cell ? ops.findIndex((op) => state.cell.startsWith(`${op}:`)) : 0);
+  const foot = el("tfoot", {}, el("tr", {}, el("th", { class: "item", scope: "row" }, "all"), ...columns.map((c) => total(byColumn.get(c))), el("td", {})));
   grid.replaceChildren(head, body, foot);
+}
+
+// Rows are made as far as somebody looks, and at least to the one of that number.
+function inParts(body, items, size, drawn, least) {
+  let next = 0;
+  const more = () => {
+    body.append(...items.slice(next, next + size).map(drawn));
+    next += size;
+    if (next >= items.length) return;
+    const end = el("tr", {}, el("td", { class: "quiet" }, `${items.length - next} more`));
+    body.append(end);
+    const seen = new IntersectionObserver((entries) => {
+      if (!entries.some((e) => e.isIntersecting)) return;
+      seen.disconnect();
+      end.remove();
+      more();
+    }, { rootMargin: "800px" });
+    seen.observe(end);
+  };
+  while (size <= least) size *= 2;
+  more();
 }
 
 function moveFocus(event) {
@@ -397,7 +430,7 @@ function drawFailures(records) {
 function drawBad(name, head, bad, detail) {
   $(`s-${name}`).hidden = !bad.length;
   $(`h-${name}`).textContent = `${head} (${bad.length})`;
-  table($(name), [["Op"], ["Backend and target"], ["Workload"], ["Dtype"], ["Verdict"], ["Detail"]], bad.map((r) => row([], [
+  table($(name), [["Op"], ["Backend and target"], ["Workload"], ["Dtype"], ["Verdict"], ["Detail"]], bad.map((r) => row([], () => [
     text(cellLink(r.op, r.column, r.op), "tight"), text(r.column.label, "tight"), text(`${r.set}/${r.workload}`, "tight"), text(r.dtype),
     text(el("span", { class: "bad-text" }, words(r.verdict)), "tight"), text(expandable(detail(r))),
   ], { class: "bad" })));
@@ -406,8 +439,9 @@ function drawBad(name, head, bad, detail) {
 function drawReasons(records) {
   const reasons = reasonsOf(records);
   $("s-reasons").hidden = !reasons.length;
+  const places = grouped(records, "reason");
   table($("reasons"), [["Cells", true], ["Reason"], ["Where"]], reasons.map(([reason, n]) => {
-    const where = distinct(records.filter((r) => r.reason === reason).map((r) => r.column.label));
+    const where = distinct(places.get(reason).map((r) => r.column.label));
     return row([], [text(n, "num"), text(reason), text(where.length > 8 ? `${where.slice(0, 8).join(", ")} and ${where.length - 8} more` : where.join(", "))]);
   }));
 }
@@ -420,7 +454,7 @@ function drawResources(records) {
   table($("resources"), heads, rows.map(([kernel, op, dtype, index, registers, agprs, sgprs, spills, shared, threads, occupancy]) => {
     const column = DATA.columns[index];
     const spilled = spills ? el("span", { class: "bad-text" }, String(spills)) : spills;
-    return row([kernel, op, dtype, column.tool, column.target, registers, agprs, sgprs, spills, shared, threads, occupancy], [
+    return row([kernel, op, dtype, column.tool, column.target, registers, agprs, sgprs, spills, shared, threads, occupancy], () => [
       text(el("code", {}, kernel)), text(cellLink(op, column, op)), text(dtype), text(column.tool), text(column.target, "tight"),
       text(registers, "num"), text(agprs, "num"), text(sgprs, "num"), text(spilled, "num"), text(shared === null ? null : bytes(shared), "num"),
       text(threads, "num"), text(occupancy === null ? null : `${Math.round(occupancy * 100)} %`, "num"),
@@ -612,6 +646,7 @@ function facts(cell) {
     const logs = records.map((r) => speedupOf(r, baseline)).filter((s) => s !== null).map(Math.log);
     if (logs.length) add(`vs ${baseline}`, `${times(Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length))}, geomean of ${logs.length}`);
   }
+  add("Carried over", ...distinct(records.map((r) => r.carried)).filter(Boolean).map((run) => `from ${run}, as nothing that decides it changed`));
   add("Venue", ...distinct(records.map((r) => r.venue)));
   add("Timed with", ...distinct(records.map((r) => r.method)));
   add("Roofline", ...distinct(records.map((r) => r.basis)));
