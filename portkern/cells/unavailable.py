@@ -1,4 +1,4 @@
-"""Toolchains and devices that a machine lacks: a line for each backend and reason, with the remedy."""
+"""Toolchains and devices that a machine lacks: a line per backend and reason, with the remedy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from portkern.records.record import Record, Verdict
 
 
 def lines(records: Iterable[Record]) -> list[str]:
-    """Of cells that could not even be built: where a kernel was built and no device is here, its
-    evidence says so."""
+    """The lines for cells that could not even be built; where a kernel was built and no device is
+    here, its evidence says so."""
     found: dict[tuple[str, str], list[str]] = {}
     for record in records:
         if record.verdict is Verdict.UNAVAILABLE and not record.evidence:
