@@ -22,7 +22,7 @@ LAYERS = [
     "agent deploy execution project",
     "learn port serve",
     "env experiment",
-    "tracking",
+    "redteam tracking",
     "cli testing",
     "api",
 ]

@@ -397,6 +397,10 @@ def test_check_is_evaluated_by_the_server_and_here_when_it_was_killed(
         asked = portkern(tmp_path, *check)
         assert asked.returncode == 0, asked.stderr
         assert f"evaluated by the server, process {process.pid}" in asked.stderr
+        matrix = ("matrix", "ops=relu", "source=relu.cpp", "backends=cpu", "targets=x86_64")
+        matrix += ("run=all", "track=false", "rounds=1", "budget_s=0")
+        assert "evaluated by the server" in portkern(tmp_path, *matrix).stderr
+        assert "server" not in portkern(tmp_path, *matrix).stderr  # its own records answer
         again = portkern(tmp_path, "serve", "run=other")
         assert again.returncode == 2
         assert f"process {process.pid}" in again.stderr
@@ -404,7 +408,9 @@ def test_check_is_evaluated_by_the_server_and_here_when_it_was_killed(
         process.wait()
     kept = RecordFile(tmp_path / "reports" / "serve" / "records.jsonl").read()[0]
     own = RecordFile(tmp_path / "reports" / "check" / "records.jsonl").read()[0]
-    assert [record.id for record in kept] == [record.id for record in own]
+    every = RecordFile(tmp_path / "reports" / "all" / "records.jsonl").read()[0]
+    assert [record.id for record in kept] == [record.id for record in own + every]
+    assert {record.run for record in every} == {"all"}
     assert {record.verdict for record in own} == {Verdict.PASSED}
     assert {record.run for record in own} == {"check"}
     alone = portkern(tmp_path, *check)

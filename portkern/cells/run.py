@@ -37,6 +37,12 @@ class Progress:
     record: Record | None
 
 
+def answered(cells: Sequence[Cell], known: Iterable[Record]) -> Iterator[Record]:
+    """Those of the known records that answer one of the cells."""
+    asked = {cell.key: cell for cell in cells}
+    return (r for r in known if r.key in asked and _final(r, asked[r.key]))
+
+
 @dataclass
 class Matrix:
     """``records`` in the file of the run are kept; only what they do not answer is run."""
@@ -86,8 +92,7 @@ class Matrix:
 
     def _reuse(self) -> None:
         known, self.torn = self.file.read()
-        asked = {cell.key: cell for cell in self.cells}
-        self._records |= {r.key: r for r in known if r.key in asked and _final(r, asked[r.key])}
+        self._records |= {record.key: record for record in answered(self.cells, known)}
         self.report(Progress(len(self.cells), len(self._records), None))
 
     def _work(self, cells: Sequence[Cell]) -> None:

@@ -38,6 +38,7 @@ VERBS = {
     "port": "a CUDA library to AMD (or back), with proof and no GPU: port PATH to=gfx942",
     "run": "a CUDA or HIP program in the SIMT executor: FILE.cu target=gfx942 sanitize=all",
     "serve": "one warm evaluator for all commands of this machine: serve, serve status, serve stop",
+    "redteam": "how often kernels that cheat are paid, and honest ones refused: redteam DIR",
     "mcp": "tools for coding assistants (MCP), over stdio or http=true",
     "report": "write a run's report again from its records: report RUN",
     "diff": "what regressed from one run to another, told from noise: diff RUN_A RUN_B",
@@ -48,7 +49,17 @@ VERBS = {
     "import": "operators of other benchmarks (kernelbench DIR), or what a plan gave (records FILE)",
 }
 #: Whatever their options are, if these can be read, a kernel is run in a worker that has torch.
-RUN_KERNELS = {"check", "compare", "execute", "generate", "import", "op", "serve", "tune"}
+RUN_KERNELS = {
+    "check",
+    "compare",
+    "execute",
+    "generate",
+    "import",
+    "op",
+    "redteam",
+    "serve",
+    "tune",
+}
 #: An operator that is a file, which is traced; a kernel's source is not.
 _OPERATOR_FILE = re.compile(r"(ops?=.*|[^=]+)\.py(:|\]|,|$)")
 HELP_FLAGS = ("-h", "--help", "help")

@@ -17,19 +17,17 @@ from portkern.cells.selection import load_op
 from portkern.env import told
 from portkern.env.judge import Judge
 from portkern.env.place import Place
+from portkern.env.sizes import told_and_drawn
 from portkern.errors import ConfigError
 from portkern.learn import rewards, turns
 from portkern.learn.first_prompt import first_prompt
 from portkern.learn.rewards import Turn
 from portkern.records.record import Record
-from portkern.spec.op import Workload
 from portkern.spec.safe_name import SafeName
 
 #: What a model's reply and what it is told may have.
 MOST_CHARACTERS = 1 << 16
 _CHARACTERS = "".join(chr(n) for n in range(32, 127)) + "\n\t"
-#: Sets of which a workload is drawn for each step beside those that are told.
-_DRAWN_OF = ("heldout", "edge")
 
 PlaceReward = Callable[[Mapping[str, Turn]], float]
 
@@ -114,20 +112,13 @@ class KernelEnv(gymnasium.Env[str, str]):
 
     def evaluate(self, action: str) -> dict[str, list[Record]]:
         """The records of a reply by place. Raises Unavailable."""
-        sizes = self._sizes()
+        sizes = told_and_drawn(self.op, self.np_random if self.hidden else None)
         found: dict[str, list[Record]] = {}
         for place, task in zip(self.places, self.tasks(), strict=True):
             code = reading.kernel(action, task)
             source = action if isinstance(code, Unread) else code.source
             found[str(place)] = self.judge.records(place.cells(task, source, sizes))
         return found
-
-    def _sizes(self) -> list[tuple[str, Workload]]:
-        told = [("ci", workload) for workload in self.op.workloads["ci"]]
-        others = [(s, workload) for s in _DRAWN_OF for workload in self.op.workloads.get(s, ())]
-        if not self.hidden or not others:
-            return told
-        return [*told, others[int(self.np_random.integers(len(others)))]]
 
 
 def _reward(name: str, places: int) -> PlaceReward:

@@ -22,7 +22,6 @@ Each file is a kernel. It opens with lines of ``// key: value`` or ``# key: valu
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -39,6 +38,7 @@ from portkern.evaluator.result import Result
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.records.record import Verdict
+from portkern.redteam.attack import COMMENT, DEFEATED, alternatives, header, style_of
 from portkern.sandbox import session
 from portkern.sandbox.jail import JailPolicy, limits
 from portkern.spec import registry, target
@@ -63,10 +63,8 @@ TIMES = (
     "were made",
 )
 LIMIT_S, LOAD_S = "30", 30.0
-DEFEATED = "defeated"
 #: A result that is remembered takes a tenth of the time or less.
 NO_FASTER = 2.0
-_COMMENT = {".cpp": "//", ".cu": "//", ".py": "#"}
 _KEYS = (
     "mechanism",
     "backend",
@@ -112,32 +110,31 @@ class Case:
 
     @classmethod
     def parse(cls, path: Path) -> Case:
-        header = _header(path)
+        said = header(path, path.read_text(encoding="utf-8"))
         cheat = path.parent.name == "cheats"
-        expected = _words(header.get("expect", "passed"))
-        unknown = header.keys() - set(_KEYS)
+        expected = alternatives(said.get("expect", "passed"))
+        unknown = said.keys() - set(_KEYS)
         needed = {"mechanism", "op", *(("expect",) if cheat else ())}
         needed |= {"says"} if cheat and expected != [DEFEATED] else set()
-        missing = needed - header.keys()
+        missing = needed - said.keys()
         if unknown or missing:
             raise ValueError(f"{path.name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
-        backend = header.get("backend", "cpu")
-        usual = "return" if backend == "cpu" and path.suffix == ".py" else "dps"
-        emulator = _words(header["emulator"]) if "emulator" in header else expected
+        backend = said.get("backend", "cpu")
+        emulator = alternatives(said["emulator"]) if "emulator" in said else expected
         return cls(
             path=path,
-            mechanism=header["mechanism"],
+            mechanism=said["mechanism"],
             backend=backend,
-            op=header["op"],
-            entry=header.get("entry", header["op"]),
-            style=cast(Style, header.get("style", usual)),
+            op=said["op"],
+            entry=said.get("entry", said["op"]),
+            style=style_of(path, said),
             expect=frozenset(Verdict(one) for one in expected if one != DEFEATED),
             defeated=DEFEATED in expected,
-            says=tuple(_reasons(header.get("says", ""))),
-            policy=guard.GuardPolicy(guard.torch_ops(header.get("torch_ops", "forbid"))),
-            workloads=tuple(header.get("workloads", "ci").split()),
-            build_s=float(header.get("build_s", LIMIT_S)),
-            run_s=float(header.get("run_s", LIMIT_S)),
+            says=tuple(_reasons(said.get("says", ""))),
+            policy=guard.GuardPolicy(guard.torch_ops(said.get("torch_ops", "forbid"))),
+            workloads=tuple(said.get("workloads", "ci").split()),
+            build_s=float(said.get("build_s", LIMIT_S)),
+            run_s=float(said.get("run_s", LIMIT_S)),
             emulator=frozenset(Verdict(one) for one in emulator if one not in ("none", DEFEATED)),
         )
 
@@ -178,28 +175,14 @@ class Ending:
 
 
 def _reasons(told: str) -> list[str]:
-    return [said for word in _words(told) for said in (TIMES if word == "times" else (word,))]
-
-
-def _header(path: Path) -> dict[str, str]:
-    header: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        found = re.fullmatch(rf"{_COMMENT[path.suffix]} ([a-z_]+): (.+)", line)
-        if found is None:
-            break
-        header[found[1]] = found[2]
-    return header
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(" | ") if word.strip()]
+    return [said for word in alternatives(told) for said in (TIMES if word == "times" else (word,))]
 
 
 @cache
 def cases(heap: Heap, device: Device = "cpu") -> tuple[Case, ...]:
     """All of a heap, by name."""
     folder = HEAPS / heap if device == "cpu" else HEAPS / device / heap
-    files = [path for path in folder.iterdir() if path.suffix in _COMMENT]
+    files = [path for path in folder.iterdir() if path.suffix in COMMENT]
     return tuple(map(Case.parse, sorted(files)))
 
 

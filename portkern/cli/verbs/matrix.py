@@ -23,7 +23,15 @@ from portkern.cells.selection import (
 from portkern.cells.shard import Shard
 from portkern.cli import exit_code
 from portkern.cli.config import Names, names, resolve
-from portkern.cli.verbs import executions, notify, own_kernels, plan_file, regressions, run_folder
+from portkern.cli.verbs import (
+    executions,
+    notify,
+    own_kernels,
+    plan_file,
+    regressions,
+    run_folder,
+    served,
+)
 from portkern.cli.verbs.executions import Runner
 from portkern.errors import ConfigError
 from portkern.evaluator.trial import TrialOptions
@@ -77,6 +85,7 @@ class MatrixOptions:
     carry: int = 0
     budget_minutes: float = 0.0
     shard: str = ""
+    serve: str = "auto"
     execution: str = "local"
     address: str = ""
     node_wait_s: float = 30.0
@@ -170,6 +179,12 @@ def _requested(overrides: Sequence[str]) -> MatrixRequest:
     for baseline in baselines:
         regressions.check(baseline)
     executions.check(options.execution, options.address)
+    if options.serve == "always" and (
+        options.carry or options.budget_minutes or options.execution != "local"
+    ):
+        raise ConfigError(
+            "Got serve=always with carry=, budget_minutes= or execution=, expected one of them"
+        )
     for name in ("carry", "budget_minutes"):
         if (asked := getattr(options, name)) and options.execution != "local":
             said = f"Got {name}={asked:g} with execution={options.execution}"
@@ -208,7 +223,14 @@ def _run(request: MatrixRequest) -> MatrixAnswer:
         node_wait_s=options.node_wait_s,
         straggler_s=options.straggler_s,
     ) as runner:
-        return _run_by(runner, request)
+        return _run_by(_by_server(options) or runner, request)
+
+
+def _by_server(options: MatrixOptions) -> Runner | None:
+    """None where the cells run elsewhere. The server is not asked where earlier runs' records may
+    stand, which it does not know."""
+    unasked = options.serve == "auto" and bool(options.carry > 1 or options.budget_minutes)
+    return None if options.execution != "local" or unasked else served.runner(options.serve)
 
 
 def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 
-from portkern.cells.run import Progress
+from portkern.cells.run import Progress, answered
 from portkern.cells.selection import Cell
 from portkern.cli.verbs import executions
 from portkern.cli.verbs.executions import Runner
@@ -34,7 +35,8 @@ def runner(choice: str) -> Runner:
 
 class _Asking:
     """Records of the server's become the run's own, too. Unless the server ``must`` do it, what it
-    does not take, or loses, is evaluated here."""
+    does not take, or loses, is evaluated here. It is asked for one operator after the other, so
+    that what is done is kept if the rest is lost."""
 
     def __init__(self, client: Client, *, must: bool) -> None:
         self._client, self._must = client, must
@@ -48,16 +50,25 @@ class _Asking:
         fresh: bool,
         show: Callable[[Progress], None],
     ) -> list[Record]:
-        try:
-            plan = Plan.of(cells, chosen, run)
-            records = self._client.evaluate(plan)
-        except (ConfigError, QueueFull, ServerGone) as error:
-            if self._must:
-                raise
-            print(f"portkern: note: not evaluated by the server: {error}", file=sys.stderr)
-            return executions.here(cells, run, file, chosen, fresh, show)
-        at = self._client.at
-        print(f"portkern: note: evaluated by the server, process {at.pid}", file=sys.stderr)
-        file.append(records)
-        show(Progress(len(cells), len(cells), records[-1]))
-        return records
+        known = {} if fresh else {r.key: r for r in answered(cells, file.read()[0])}
+        todo = [cell for cell in cells if cell.key not in known]
+        for _, own in itertools.groupby(todo, lambda cell: cell.op.name):
+            several = list(own)
+            try:
+                records = self._client.evaluate(Plan.of(several, chosen, run))
+            except (ConfigError, QueueFull, ServerGone) as error:
+                if self._must:
+                    raise
+                print(f"portkern: note: not evaluated by the server: {error}", file=sys.stderr)
+                rest = [cell for cell in cells if cell.key not in known]
+                here = executions.here(rest, run, file, chosen, fresh, show)
+                known |= {record.key: record for record in here}
+                break
+            file.append(records)
+            known |= dict(zip((cell.key for cell in several), records, strict=True))
+            show(Progress(len(cells), len(known), records[-1]))
+        else:
+            if todo:
+                at = self._client.at
+                print(f"portkern: note: evaluated by the server, process {at.pid}", file=sys.stderr)
+        return [known[cell.key] for cell in cells]

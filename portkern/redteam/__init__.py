@@ -1,0 +1,1 @@
+"""How often kernels that cheat are paid, by environment and evaluator, and honest ones refused."""
