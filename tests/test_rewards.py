@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, RecordError
 from portkern.learn import rewards, turns
+from portkern.learn.pinned import PinnedTimes
 from portkern.learn.rewards import REWARDS, Ratio, Turn, Unavailable
 from portkern.records.record import Evidence, Record, Speedup, Timing, Verdict
 from tests.report_records import make
@@ -187,3 +190,60 @@ def test_a_workload_that_could_not_be_evaluated_leaves_no_reward_of_the_others()
     with pytest.raises(Unavailable):
         turns.turn_of([])
     assert turns.turn_of([away, untimed(Verdict.WRONG)]).verdict is Verdict.WRONG
+
+
+# Pinned times
+
+
+def beside(own: tuple[float, float], reference: tuple[float, float], **changes: object) -> Record:
+    """A record of these intervals, in microseconds."""
+    like = make()
+    assert like.timing is not None
+    first, second = (
+        like.timing.model_copy(update={"ci95_us": ends, "noisy": ""}) for ends in (own, reference)
+    )
+    return make(timing=first, baselines={"eager": second}, **changes)
+
+
+def test_a_references_time_is_pinned_by_the_first_that_is_sure_enough(tmp_path: Path) -> None:
+    pinned = PinnedTimes(tmp_path / "times.jsonl")
+    first = beside((50, 50), (100, 100))
+    unsure = first.model_copy(deep=True)
+    unsure.baselines["eager"] = unsure.baselines["eager"].model_copy(update={"noisy": "busy"})
+    assert turns.turn_of([unsure], pinned).eager is None
+    ratio = turns.turn_of([first], pinned).eager
+    assert ratio and ratio.low == ratio.high == pytest.approx(2)
+    other_mode = beside((20, 25), (300, 300))  # the same reference in a slow process
+    for again in (pinned, PinnedTimes(tmp_path / "times.jsonl")):
+        ratio = turns.turn_of([other_mode], again).eager
+        assert ratio and (ratio.low, ratio.high) == pytest.approx((4, 5))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"machine": "another"}, {"driver": "1.2"}, {"harness_version": "9"}]
+)
+def test_a_pinned_time_is_of_one_machine_and_its_versions(
+    tmp_path: Path, changed: Mapping[str, str]
+) -> None:
+    pinned = PinnedTimes(tmp_path / "times.jsonl")
+    turns.turn_of([beside((50, 50), (100, 100))], pinned)
+    elsewhere = make().environment.model_copy(update=changed).model_dump()
+    ratio = turns.turn_of([beside((50, 50), (200, 200), environment=elsewhere)], pinned).eager
+    assert ratio and ratio.low == pytest.approx(4)
+
+
+def test_a_workload_without_a_time_leaves_no_ratio_to_pay_for(tmp_path: Path) -> None:
+    pinned = PinnedTimes(tmp_path / "times.jsonl")
+    known, untimed = (
+        beside((50, 50), (100, 100)),
+        make(timing=None, speedup={}, baselines={}, evidence=Evidence.VERIFIED, missing="no clock"),
+    )
+    assert turns.turn_of([known, untimed], pinned).eager is None
+
+
+@pytest.mark.parametrize("line", ["{}", "nonsense", '{"schema": 2}'])
+def test_a_file_of_times_that_cannot_be_read_says_where(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "times.jsonl"
+    file.write_text(line + "\n")
+    with pytest.raises(RecordError, match=f"{file}:1"):
+        PinnedTimes(file)

@@ -397,8 +397,8 @@ def test_check_is_evaluated_by_the_server_and_here_when_it_was_killed(
         asked = portkern(tmp_path, *check)
         assert asked.returncode == 0, asked.stderr
         assert f"evaluated by the server, process {process.pid}" in asked.stderr
-        matrix = ("matrix", "ops=relu", "source=relu.cpp", "backends=cpu", "targets=x86_64")
-        matrix += ("run=all", "track=false", "rounds=1", "budget_s=0")
+        asked_for = "ops=relu source=relu.cpp backends=cpu targets=x86_64 track=false budget_s=0"
+        matrix = ("matrix", "run=all", *asked_for.split())
         assert "evaluated by the server" in portkern(tmp_path, *matrix).stderr
         assert "server" not in portkern(tmp_path, *matrix).stderr  # its own records answer
         again = portkern(tmp_path, "serve", "run=other")

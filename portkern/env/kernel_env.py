@@ -21,6 +21,7 @@ from portkern.env.sizes import told_and_drawn
 from portkern.errors import ConfigError
 from portkern.learn import rewards, turns
 from portkern.learn.first_prompt import first_prompt
+from portkern.learn.pinned import PinnedTimes
 from portkern.learn.rewards import Turn
 from portkern.records.record import Record
 from portkern.spec.safe_name import SafeName
@@ -43,6 +44,9 @@ class KernelEnv(gymnasium.Env[str, str]):
     ``reward`` is the name of one in :mod:`portkern.learn.rewards`, ``portability``, or a function
     of the turns by place; empty: ``kevin`` for one place, ``portability`` for several.
 
+    ``pinned`` is a file of the reference's times, with which those of kernels are compared: the
+    first time of each that is sure enough on this machine, with these versions, stands.
+
     ``step`` raises :class:`portkern.env.Unavailable` where the machine could not evaluate: the turn
     does not count, and may be asked again. ``info`` has the records and the turns by place.
     """
@@ -62,6 +66,7 @@ class KernelEnv(gymnasium.Env[str, str]):
         hidden: bool = True,
         reports: str | Path = "reports",
         run: str = "env",
+        pinned: str | Path = "",
         served: bool = True,
     ) -> None:
         self.ops = [load_op(name) for name in ([op] if isinstance(op, str) else op)]
@@ -71,6 +76,7 @@ class KernelEnv(gymnasium.Env[str, str]):
         self.turns, self.until_right, self.dtype, self.hidden = turns, until_right, dtype, hidden
         self.reward = _reward(reward, len(self.places)) if isinstance(reward, str) else reward
         self.judge = Judge(Path(reports) / SafeName(run), timed=timed, served=served)
+        self.pinned = PinnedTimes(Path(pinned)) if pinned else None
         text = spaces.Text(MOST_CHARACTERS, min_length=0, charset=_CHARACTERS)
         self.observation_space = self.action_space = text
         self.op, self.turn = self.ops[0], 0
@@ -96,7 +102,7 @@ class KernelEnv(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         records = self.evaluate(action)
-        by_place = {place: turns.turn_of(some) for place, some in records.items()}
+        by_place = {place: turns.turn_of(some, self.pinned) for place, some in records.items()}
         value = float(self.reward(by_place))
         self.turn += 1
         right = all(turn.rewardable for turn in by_place.values())

@@ -14,7 +14,7 @@ _DRAWN_OF = ("heldout", "edge")
 
 
 def told_and_drawn(op: Op, generator: Generator | None) -> list[tuple[str, Workload]]:
-    """Those of ``ci``, which authors are told, and one that the generator draws."""
+    """Returns the sizes of ``ci``, which authors are told, and one that the generator draws."""
     told = [("ci", workload) for workload in op.workloads["ci"]]
     others = [(name, size) for name in _DRAWN_OF for size in op.workloads.get(name, ())]
     if generator is None or not others:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from portkern.learn.pinned import PinnedTimes
 from portkern.learn.rewards import Ratio, Turn, Unavailable
 from portkern.records.record import Record, Verdict
 
@@ -20,9 +21,11 @@ _WORST = (
 )
 
 
-def turn_of(records: Sequence[Record]) -> Turn:
+def turn_of(records: Sequence[Record], pinned: PinnedTimes | None = None) -> Turn:
     """One attempt on one place, from the records of all its workloads. A time counts only where
     every workload has one that is sure enough, so that all attempts are paid for the same work.
+    It is compared with the ``pinned`` time of the reference, where that is given, else with the one
+    that was measured beside it.
 
     Raises Unavailable where a workload was not evaluated and no other one failed.
     """
@@ -37,7 +40,7 @@ def turn_of(records: Sequence[Record]) -> Turn:
     timed = [record for record in records if record.timing is not None]
     return Turn(
         Verdict.PASSED,
-        eager=_over(records, "eager"),
+        eager=pinned.ratio(records) if pinned else _over(records, "eager"),
         compiled=_over(records, "compile"),
         noisy=any(not record.comparable for record in timed),
     )

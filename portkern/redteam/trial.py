@@ -1,4 +1,4 @@
-"""What becomes of a corpus where an environment, or the evaluator as checks use it, judges it."""
+"""Judges a corpus as an environment does, and as the evaluator does for checks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MODES = {
 
 @dataclass(frozen=True)
 class Ending:
-    """What one mode made of one kernel. ``turn`` is None where it could not be judged, and
+    """One kernel in one mode. ``turn`` is None where it could not be judged, and
     ``detail`` says why; else it is that of the worst record."""
 
     mode: str
@@ -82,7 +82,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Score:
-    """What a mode made of a corpus: shares with Wilson's interval, None of nothing judged."""
+    """The rates of one mode over a corpus: shares with Wilson's interval, None of nothing judged."""
 
     mode: str
     success: Estimate | None
