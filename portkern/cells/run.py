@@ -38,7 +38,7 @@ class Progress:
 
 
 def answered(cells: Sequence[Cell], known: Iterable[Record]) -> Iterator[Record]:
-    """Those of the known records that answer one of the cells."""
+    """Returns those of the known records that answer one of the cells."""
     asked = {cell.key: cell for cell in cells}
     return (r for r in known if r.key in asked and _final(r, asked[r.key]))
 

@@ -82,7 +82,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Score:
-    """The rates of one mode over a corpus: shares with Wilson's interval, None of nothing judged."""
+    """The rates of one mode over a corpus: shares with their intervals, None of nothing judged."""
 
     mode: str
     success: Estimate | None
