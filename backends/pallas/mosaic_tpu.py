@@ -57,7 +57,7 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
     # An empty array launches nothing, and the chip's code is still asked for.
     dims = {axis: length or 1 for axis, length in request.dims.items()}
     shapes = [(spec.sizes(dims), spec.resolve(request.dtype)) for spec in request.signature.inputs]
-    function = partial(entry, **request.scalars)
+    function = partial(_for_chip, partial(entry, **request.scalars), request.target)
     if package_version("libtpu") is None:
         arguments = [described(*shape) for shape in shapes]
         lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tpu",))
@@ -77,6 +77,16 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
         return Artifact(source, "python", log="the entry makes no pallas_call")
     (workdir / f"{request.candidate.op}.hlo").write_text(text, encoding="utf-8")
     return Artifact(source, "tpu", _resources(text), _costs(compiled.cost_analysis()))
+
+
+def _for_chip(function: Callable[..., object], target: Target, *arguments: object) -> object:
+    """Calls it where Pallas asks which chip it lowers for: it would ask this machine's device."""
+    from jax import sharding
+
+    assert isinstance(target.limits, TpuLimits)
+    kind = sharding.AbstractDevice(target.limits.device_kind, 1, "tpu")
+    with sharding.use_abstract_mesh(sharding.AbstractMesh((), (), abstract_device=kind)):
+        return function(*arguments)
 
 
 def _chip(target: Target) -> Any:
