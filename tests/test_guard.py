@@ -253,6 +253,23 @@ def test_nothing_else_comes_with_what_opencl_kernels_share(source: str) -> None:
     assert "G204" in rejected("opencl", source)
 
 
+WINDOWS = "portkern.backends.tpu.include.windows"
+
+
+def test_a_kernel_for_tpus_may_import_what_they_share_and_has_its_own_call() -> None:
+    call = "def op(x): return pl.pallas_call(tap, grid=(1,))(x)"
+    head = f"from jax.experimental import pallas as pl\nfrom {WINDOWS} import tap\n"
+    assert not inspect("pallas-tpu", head + call)
+    assert rejected("pallas", head + call) == {"G204"}
+    assert rejected("pallas-tpu", f"{head}def op(x): return tap(x)") == {"G304"}
+    for other in (
+        f"from {WINDOWS} import jnp",
+        f"from {WINDOWS} import COLUMNS",
+        f"import {WINDOWS}",
+    ):
+        assert "G204" in rejected("pallas-tpu", f"{head}{other}\n{call}"), other
+
+
 @pytest.mark.parametrize(
     "change", ["copy.py_func = print", "setattr(copy, 'py_func', print)", "del copy.py_func"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from portkern import ops
 from portkern.cells.selection import Cell
 from portkern.errors import BuildError, LaunchError
+from portkern.guard import shared
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Call, Missing, Ready, Venue
@@ -26,6 +28,9 @@ compiled = pytest.mark.skipif(
 )
 SHIPPED = [op for op in ops.CORE if catalogue.candidates(op, PALLAS, V5E)]
 ROWS = 32  # of 128 elements
+GUIDE = Path(__file__).resolve().parents[1] / "backends" / "pallas" / "guide.md"
+#: Operators whose blocks overlap, each with a hard size of its own.
+WINDOWED = {"conv2d_relu_maxpool": 3, "conv2d": 6, "maxpool2d": 5, "attention": 5}
 
 HEAD = """
 import jax
@@ -230,6 +235,45 @@ def test_every_shipped_kernel_compiles(op: str, tmp_path: Path) -> None:
     chip = CHIPS[SHIPPED.index(op) % len(CHIPS)]
     [candidate] = catalogue.candidates(op, PALLAS, target.load(chip))
     assert PALLAS.build(request(candidate, chip), tmp_path).kind == "tpu"
+
+
+def test_every_operator_of_the_catalogue_has_a_kernel() -> None:
+    assert list(ops.CORE) == SHIPPED
+
+
+@pytest.mark.sampled()
+@pytest.mark.parametrize("op", WINDOWED)
+def test_blocks_that_overlap_are_right(op: str, tmp_path: Path) -> None:
+    """At sizes where strides, padding and blocks leave lines and columns over, with races on."""
+    asked = ops.load(op)
+    work = asked.workloads["edge"][WINDOWED[op]]
+    [candidate] = catalogue.candidates(op, PALLAS, V5E)
+    scalars = asked.signature.scalar_values(work.scalars)
+    of = Build(candidate, asked.signature, "float32", V5E, work.dims, scalars)
+    file = tmp_path / f"{op}.py"
+    file.write_text(candidate.source)
+    kernel = PALLAS.load(Artifact(file, "python"), of, Venue("emulator", "test"))
+    generator = torch.Generator().manual_seed(53)
+    x = [torch.randn(t.sizes(work.dims), generator=generator) for t in asked.signature.inputs]
+    [y] = kernel.launch(Call([kernel.device.upload(t) for t in x], [], work.dims, scalars))
+    right = asked.reference(*x, *scalars.values())
+    torch.testing.assert_close(kernel.device.download(y), right, rtol=1e-4, atol=1e-4)
+    assert not kernel.findings()
+
+
+@compiled
+def test_an_index_map_may_divide(tmp_path: Path) -> None:
+    """Pallas asks then which chip it is, which is not here."""
+    halved = PLAIN.replace("call(body)", "call(body, spec=pl.BlockSpec((8, 128), HALF))")
+    source = f"{HEAD}\ndef HALF(i):\n    return 2 * (i // 2) + i % 2, 0\n{halved}"
+    assert PALLAS.build(request(written(source)), tmp_path).kind == "tpu"
+
+
+def test_what_the_kernels_share_is_in_the_guide() -> None:
+    guide = GUIDE.read_text()
+    for name in shared.functions("pallas-tpu"):
+        module, function = name.split(".")[-2:]
+        assert re.search(rf"^\| `{module}` \|.*`{function}\(", guide, re.MULTILINE), name
 
 
 @compiled
