@@ -49,6 +49,12 @@ _OF_TPU = re.compile(
     r"|(from|import)\s+jax\.experimental\.pallas\.tpu\b)",
     re.MULTILINE,
 )
+#: Pallas' other lowering for GPUs, which builds and runs nowhere here yet.
+_OF_MOSAIC_GPU = re.compile(
+    r"^\s*(from\s+jax\.experimental\.pallas\s+import\s+\(?[\w\s,]*\bmosaic_gpu\b"
+    r"|(from|import)\s+jax\.experimental\.pallas\.mosaic_gpu\b)",
+    re.MULTILINE,
+)
 
 
 class PallasBackend(Backend):
@@ -77,6 +83,10 @@ class PallasBackend(Backend):
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
         if candidate.language == TPU and dtype == "float16":
             return Missing("a TPU has no float16: Mosaic loads no vectors of it")
+        if _OF_MOSAIC_GPU.search(candidate.source):
+            return Missing(
+                "it is for Pallas' Mosaic GPU lowering; GPUs take the Triton lowering here"
+            )
         return super().accepts(candidate, dtype)
 
     def probe(self, target: Target) -> Ready | Missing:
