@@ -136,6 +136,18 @@ def test_a_torn_last_line_is_reported_and_cut_off_by_the_next_append(tmp_path: P
     assert torn is None
 
 
+def test_without_samples_all_else_of_a_record_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    known = [record(detail='"samples":[1, 2]'), record(detail='\\"samples":[')]
+    RecordFile(file).append(known)
+    assert known[0].timing is not None and known[0].timing.samples
+    bare = {"timing": known[0].timing.model_copy(update={"samples": []})}
+    assert RecordFile(file, samples=False).read() == (
+        [one.model_copy(update=bare) for one in known],
+        None,
+    )
+
+
 def test_a_missing_file_holds_no_records(tmp_path: Path) -> None:
     assert RecordFile(tmp_path / "none.jsonl").read() == ([], None)
 

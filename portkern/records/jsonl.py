@@ -109,20 +109,18 @@ class LineFile(Generic[L]):
         """All lines, and the torn last one if there is one. Raises RecordError for the rest."""
         if not self.path.exists():
             return [], None
-        lines = self.path.read_bytes().split(b"\n")
-        tail = lines.pop()  # what follows the last newline
-        torn = Torn(self.path, len(lines) + 1) if tail.strip() else None
-        with no_search_for_garbage():
-            return list(self._parse(lines)), torn
-
-    def _parse(self, lines: list[bytes]) -> Iterator[L]:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                yield self._parse_line(line.decode(errors="replace"))
-            except RecordError as error:
-                raise RecordError(f"{self.path}:{number}: {error}") from error
+        found: list[L] = []
+        with no_search_for_garbage(), self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                if not line.endswith(b"\n"):
+                    return found, Torn(self.path, number)
+                try:
+                    found.append(self._parse_line(line.decode(errors="replace")))
+                except RecordError as error:
+                    raise RecordError(f"{self.path}:{number}: {error}") from error
+        return found, None
 
     @staticmethod
     def _drop_torn_line(file: BinaryIO) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
@@ -289,8 +290,17 @@ class Record(Line):
         return self
 
 
-class RecordFile(LineFile[Record]):
-    """A run's ``records.jsonl``."""
+#: The list of a time's samples in a line; within a text its quotes would have a backslash.
+_SAMPLES = re.compile(r'"samples": ?\[[^\]"]*\]')
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, Record.from_json)
+
+def _without_samples(line: str) -> Record:
+    return Record.from_json(_SAMPLES.sub('"samples":[]', line))
+
+
+class RecordFile(LineFile[Record]):
+    """A run's ``records.jsonl``; without ``samples``, which are most of it, where nobody looks at
+    the times one by one."""
+
+    def __init__(self, path: Path, *, samples: bool = True) -> None:
+        super().__init__(path, Record.from_json if samples else _without_samples)

@@ -56,7 +56,7 @@ def main(overrides: Sequence[str]) -> int:
         comparison = compared if isinstance(compared, Comparison) else None
     if several or baselines:
         runs.remark(folder, remarks)
-    latest = run_folder.latest(folder)
+    latest = run_folder.latest(folder, samples=options.track)
     sink = partial(run_folder.tracked, latest, folder, options.suite, comparison)
     table = run_folder.report(latest, folder, sink if options.track else tuple)
     notify.told(url, table, folder)

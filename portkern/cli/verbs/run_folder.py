@@ -191,9 +191,9 @@ def bar(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
         yield update
 
 
-def latest(folder: Path) -> list[Record]:
+def latest(folder: Path, *, samples: bool = True) -> list[Record]:
     """The newest record of each cell that was run into the folder. Raises ConfigError without."""
-    records, torn = RecordFile(folder / RECORDS).read()
+    records, torn = RecordFile(folder / RECORDS, samples=samples).read()
     if not records:
         raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
     if torn:
