@@ -36,6 +36,7 @@ def _flags(request: FileBuild, listed: Path) -> list[str]:
         f"--offload-arch={request.target.arch}",
         "--offload-device-only",
         "-O3",
+        "-gline-tables-only",  # who executes the object says lines; the code stays the same
         f"-std={request.standard}",
         "-w",
         "-ferror-limit=20",

@@ -92,6 +92,7 @@ class JailedCompilers:
             tuple(options.defines),
             tuple(folder.absolute() for folder in options.search),
             options.timeout_s,
+            options.objects,
         )
         most = (2 + len(further)) * options.timeout_s
         with self._asked(asked, asked.search, (source, *further), most, (box,)) as (made, session):

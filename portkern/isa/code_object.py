@@ -17,6 +17,7 @@ from portkern.toolchain import amd_metadata, elf
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
 
 #: ``EF_AMDGPU_MACH`` of the processors that are modelled.
 PROCESSORS = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950", 0x41: "gfx1100", 0x4E: "gfx1201"}
@@ -79,7 +80,8 @@ class Kernel:
 @dataclass(frozen=True)
 class CodeObject:
     """``image`` is the file as it would be loaded at address 0; ``relocations`` are the places to
-    which the address that it is loaded at is added, with what is added to it."""
+    which the address that it is loaded at is added, with what is added to it; ``variables`` are the
+    addresses and sizes of the device's variables."""
 
     processor: str
     version: int
@@ -87,6 +89,7 @@ class CodeObject:
     text: tuple[int, int]
     relocations: tuple[tuple[int, int], ...]
     kernels: dict[str, Kernel]
+    variables: dict[str, tuple[int, int]]
 
     def kernel(self, name: str) -> Kernel:
         if name not in self.kernels:
@@ -118,9 +121,12 @@ def _read(path: Path, file: ELFFile, facts: Sequence[dict[str, Any]]) -> CodeObj
     if abi not in VERSIONS:
         raise BuildError(f"{path.name} has the ABI version {abi}, expected code object 5 or 6")
     image, text = _image(path, file)
-    symbols = _symbols(file)
+    table = _symbols(file)
+    symbols = {entry.name: entry["st_value"] for entry in table.iter_symbols()}
     kernels = {str(one[".name"]): _kernel(one, symbols, image) for one in facts}
-    return CodeObject(processor, VERSIONS[abi], image, text, _relocations(file, image), kernels)
+    relocations = _relocations(file, image)
+    variables = _variables(table, len(image))
+    return CodeObject(processor, VERSIONS[abi], image, text, relocations, kernels, variables)
 
 
 def _image(path: Path, file: ELFFile) -> tuple[bytes, tuple[int, int]]:
@@ -138,13 +144,25 @@ def _image(path: Path, file: ELFFile) -> tuple[bytes, tuple[int, int]]:
     return bytes(image), (code["sh_addr"], code["sh_size"])
 
 
-def _symbols(file: ELFFile) -> dict[str, int]:
+def _symbols(file: ELFFile) -> SymbolTableSection:
     from elftools.elf.sections import SymbolTableSection
 
-    table = file.get_section_by_name(".dynsym") or file.get_section_by_name(".symtab")
+    table = file.get_section_by_name(".symtab") or file.get_section_by_name(".dynsym")
     if not isinstance(table, SymbolTableSection):
         raise ValueError("no symbols")
-    return {entry.name: entry["st_value"] for entry in table.iter_symbols()}
+    return table
+
+
+def _variables(table: SymbolTableSection, size: int) -> dict[str, tuple[int, int]]:
+    """What is not a descriptor, and lies in the image."""
+    return {
+        entry.name: (entry["st_value"], entry["st_size"])
+        for entry in table.iter_symbols()
+        if entry["st_info"]["type"] == "STT_OBJECT"
+        and entry["st_shndx"] != "SHN_UNDEF"
+        and not entry.name.endswith(".kd")
+        and 0 < entry["st_size"] <= size - entry["st_value"]
+    }
 
 
 def _relocations(file: ELFFile, image: bytes) -> tuple[tuple[int, int], ...]:

@@ -87,7 +87,10 @@ class _Launch(ctypes.Structure):
                 "checks",
             )
         ),
-        *((name, ctypes.c_uint64) for name in ("kernarg", "dispatch", "base", "limit")),
+        *(
+            (name, ctypes.c_uint64)
+            for name in ("kernarg", "dispatch", "base", "limit", "quiet", "resident")
+        ),
     )
 
 
@@ -193,10 +196,14 @@ class Program:
         buffers: Sequence[Buffer] = (),
         dynamic_lds_bytes: int = 0,
         limit: int = LIMIT,
+        quiet: int = 0,
+        resident: int = 0,
         checks: Collection[str] = (),
     ) -> Ran:
         """Launch ``kernel`` with the bytes of each of its explicit arguments, with these of
-        :data:`CHECKS` looking on. Raises LaunchError for what a GPU would not accept."""
+        :data:`CHECKS` looking on. After ``quiet`` instructions, unless that is 0, a workgroup must
+        have ended; of ``resident`` ones, as many as the device has room for, no further one is
+        begun before one has. Raises LaunchError for what a GPU would not accept."""
         entry = self.object.kernel(kernel)
         _check(entry, arguments, grid, block, dynamic_lds_bytes)
         segment = _Segment(entry, arguments, grid, block, dynamic_lds_bytes)
@@ -205,6 +212,7 @@ class Program:
         looking = set(checks) & self._checkers
         launch.checks = sum(CHECKS[name] for name in looking)
         launch.kernarg, launch.dispatch = segment.address, ctypes.addressof(packet)
+        launch.quiet, launch.resident = quiet, resident
         known = [
             *buffers,
             Buffer(segment.address, segment.size, writable=False),

@@ -26,10 +26,13 @@ class Kind(StrEnum):
     UNWAITED = "touches a register that a load may not have filled yet, as nobody waited for it"
     UNWAITED_LDS = "a barrier before stores to LDS are done, as nobody waited for them"
     LDS_RACE = "waves meet at one byte of LDS without a barrier between them"
+    IN_STEP = "waits for what no other wave can do any more, while lanes of its own wait for it"
+    ROOM = "more workgroups wait for each other than the executor has room for"
 
 
 #: A kernel that ends with one of these has not been judged: the executor cannot run it.
-NEEDS_HARDWARE = frozenset((Kind.UNMODELLED, Kind.MODE))
+NEEDS_HARDWARE = frozenset((Kind.UNMODELLED, Kind.MODE, Kind.ROOM))
+_HANGS = frozenset((Kind.HANGS, Kind.IN_STEP, Kind.LIMIT))
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Ran:
 
     @property
     def hangs(self) -> bool:
-        return any(finding.kind in (Kind.HANGS, Kind.LIMIT) for finding in self.findings)
+        return any(finding.kind in _HANGS for finding in self.findings)
 
     @property
     def needs_hardware(self) -> Finding | None:

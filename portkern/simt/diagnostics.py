@@ -127,6 +127,9 @@ CODES: dict[str, Code] = {
     # -- different runs, different results
     "SX601": Code("the result depends on the schedule", "look for a missing barrier or atomic"),
     "SX602": Code("the result depends on the warp's width", "count lanes with warpSize", _NOTE),
+    # -- compiled code, as it is executed
+    "SX701": Code("compiled code that has no model here", "run the source, or use the hardware"),
+    "SX702": Code("compiled code that does not wait for its memory", "report it to the compiler"),
 }
 
 

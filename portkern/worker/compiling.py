@@ -102,7 +102,9 @@ def _options(asked: BuildProgram | ListExtension) -> CompileOptions:
     )
     if isinstance(asked, ListExtension):
         return options
-    return replace(options, language=asked.language or None, mode=asked.mode)
+    return replace(
+        options, language=asked.language or None, mode=asked.mode, objects=asked.objects
+    )
 
 
 def _handed(

@@ -449,7 +449,8 @@ class Execute(Request[Executed]):
 @dataclass(frozen=True)
 class BuildProgram(Request[Made]):
     """Compile sources for the SIMT executor, as :func:`portkern.simt.execute.build.build_program`
-    does, to a program called ``name``. ``target`` is a name, or empty; so is ``language``."""
+    does, to a program called ``name``. ``target`` is a name, or empty; so is ``language``.
+    ``objects``: its kernels are executed as they are compiled for the target."""
 
     source: Path
     further: tuple[Path, ...]
@@ -460,6 +461,7 @@ class BuildProgram(Request[Made]):
     defines: tuple[str, ...]
     search: tuple[Path, ...]
     timeout_s: float
+    objects: bool = False
 
 
 @dataclass(frozen=True)

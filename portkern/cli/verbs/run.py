@@ -16,9 +16,10 @@ from omegaconf import MISSING
 
 from portkern.cli import json_output
 from portkern.cli.config import names, quoted, resolve
-from portkern.errors import BuildError, ConfigError
-from portkern.evaluator import jailed_process
+from portkern.errors import BuildError, ConfigError, no_such
+from portkern.evaluator import jailed_process, object_program
 from portkern.evaluator.jailed_compilers import JailedCompilers
+from portkern.isa import venue as object_venue
 from portkern.printable import printable
 from portkern.simt.execute import options as executor
 from portkern.simt.execute import program, runtime_library
@@ -37,6 +38,8 @@ from portkern.worker.protocol import Execute
 
 #: They compare runs or count per kernel; a program runs once and prints what it likes.
 _OF_KERNELS = frozenset({"schedule", "width", "counters"})
+#: ``source`` runs kernels' source on this CPU, ``object`` executes what AMD's compiler emits.
+VENUES = ("source", "object")
 #: Lines of a compiler's log that are shown: the first errors and what they quote.
 _SHOWN = 40
 #: Not in a line that a comment begins.
@@ -48,6 +51,7 @@ class RunOptions:
     source: str = MISSING
     further: list[str] = field(default_factory=list)
     target: str = "sm_90"
+    venue: str = "source"
     sanitize: Any = "none"
     include: list[str] = field(default_factory=list)
     define: list[str] = field(default_factory=list)
@@ -61,7 +65,7 @@ def main(overrides: Sequence[str]) -> int:
     own, arguments = _split(overrides)
     options = resolve("run", RunOptions, own)
     source, where = Path(options.source), _target(options.target)
-    chosen = _checkers(names(options.sanitize))
+    chosen = _checkers(names(options.sanitize), _venue(options))
     if source.suffix == ".py":
         return _conclude(_run_script(source, where, chosen, options, arguments), options)
     try:
@@ -116,7 +120,19 @@ def _target(name: str) -> Target:
     return target
 
 
-def _checkers(asked: Sequence[str]) -> frozenset[str]:
+def _venue(options: RunOptions) -> str:
+    if options.venue not in VENUES:
+        raise no_such("venue", options.venue, VENUES)
+    if options.venue == "object" and options.source.endswith(".py"):
+        raise ConfigError("Got venue=object for a script, expected a HIP program with main()")
+    if options.venue == "object" and not options.jail:
+        raise ConfigError("Got jail=false, and object code of others is run in the jail alone")
+    return options.venue
+
+
+def _checkers(asked: Sequence[str], venue: str) -> frozenset[str]:
+    if venue == "object":
+        return _of_objects(asked)
     chosen = executor.checkers(asked)
     if "all" not in asked and chosen & _OF_KERNELS:
         raise ConfigError(
@@ -124,6 +140,14 @@ def _checkers(asked: Sequence[str]) -> frozenset[str]:
             f"{' '.join(name for name in executor.CHECKERS if name not in _OF_KERNELS)}"
         )
     return chosen - _OF_KERNELS
+
+
+def _of_objects(asked: Sequence[str]) -> frozenset[str]:
+    known = [*object_venue.CHECKERS, "all", "none"]
+    for name in asked:
+        if name not in known:
+            raise no_such("checker of objects", name, known)
+    return frozenset(object_venue.CHECKERS if "all" in asked else asked) - {"none"}
 
 
 def _run(
@@ -135,6 +159,8 @@ def _run(
     arguments: Sequence[str],
 ) -> ProgramOutcome:
     further = list(map(Path, options.further))
+    if options.venue == "object":
+        return _run_object(source, target, chosen, folder, options, arguments)
     how = _compile_options(target, options, "check" if chosen else "fast")
     language = language_of(source, *further)
     out = folder / source.stem
@@ -165,6 +191,36 @@ def _run(
             options.timeout_s,
         )
         return jailed_process.run(execute, [folder, runtime_library.ready().folder, here])
+
+
+def _run_object(
+    source: Path,
+    target: Target,
+    chosen: frozenset[str],
+    folder: Path,
+    options: RunOptions,
+    arguments: Sequence[str],
+) -> ProgramOutcome:
+    """The host's code here, and the device's as it is compiled for the target."""
+    further, how = list(map(Path, options.further)), _compile_options(target, options)
+    with JailedCompilers(_view(source, options)) as compilers:
+        library, object_ = object_program.build(
+            compilers, source, folder / source.stem, how, further=further
+        )
+    folder.chmod(0o755)
+    for file in (library, object_):
+        file.chmod(0o755)
+    with _working_folder() as here:
+        execute = Execute(
+            (*object_program.command(library, object_, target, sorted(chosen)), *arguments),
+            str(here),
+            str(target),
+            "hip",
+            (),
+            options.timeout_s,
+        )
+        reads = [folder, runtime_library.ready().folder, *object_program.reads(), here]
+        return jailed_process.run(execute, reads)
 
 
 def _view(source: Path, options: RunOptions) -> SourceView:

@@ -23,7 +23,7 @@ std::unordered_map<std::string, Model>& models() {
 constexpr u64 SLICE = 1 << 16;             // instructions of a wave between turns
 constexpr u64 PATIENCE = 1 << 20;          // of a group, before anybody is suspected of waiting
 constexpr u64 MOST_FINDINGS = 4096;
-constexpr size_t WAVES_AT_ONCE = 4096;     // resident; 135 KB each
+constexpr size_t RESIDENT_BYTES = 1ull << 30;  // of waves that wait for each other
 
 }  // namespace
 
@@ -41,6 +41,8 @@ struct Launch {
     u32 lds, scratch, rsrc1, rsrc2, properties, preload_words, preload_offset, wave_size;
     u32 vectors, accumulators, entry, ids_in_ttmp, fnuz, checks;
     u64 kernarg, dispatch, base, limit;
+    u64 quiet;     // instructions after which a group must have ended; 0: any number
+    u64 resident;  // groups that the device has room for at once; 0: not known
 };
 
 namespace {
@@ -59,6 +61,7 @@ public:
             if (groups_.empty()) return;
             if (!turn()) stuck();
             if (m_.executed >= a_.limit) give_up();
+            if (a_.quiet && m_.executed - ended_at_ > a_.quiet) give_up();
         }
     }
 
@@ -66,7 +69,7 @@ private:
     Machine& m_;
     const Launch& a_;
     u32 threads_, waves_;
-    u64 total_, next_ = 0, since_end_ = 0;
+    u64 total_, next_ = 0, since_end_ = 0, ended_at_ = 0;
     size_t wanted_ = 1;
     std::vector<std::unique_ptr<Group>> groups_;
     std::vector<Wave*> spare_;
@@ -74,7 +77,7 @@ private:
 
     Wave& wave() {
         if (spare_.empty()) {
-            owned_.push_back(std::make_unique<Wave>());
+            owned_.emplace_back(new Wave);  // not cleared: most kernels use few of its registers
             return *owned_.back();
         }
         Wave* w = spare_.back();
@@ -179,6 +182,7 @@ private:
             spare_.insert(spare_.end(), g.waves.begin(), g.waves.end());
             groups_.erase(groups_.begin() + (long)k);
             since_end_ = 0;
+            ended_at_ = m_.executed;
             any = true;
         }
         if (m_.findings > MOST_FINDINGS) m_.stopped = true;
@@ -204,30 +208,49 @@ private:
         return waits;
     }
 
+    size_t room() const {
+        const size_t registers = 4 * (2 * (vectors() + accumulators()) + 1024);
+        const size_t wave = registers + (size_t)a_.scratch * LANES + a_.lds / waves_ * 17;
+        return std::max<size_t>(RESIDENT_BYTES / wave / waves_, 1);
+    }
+    // Lets further groups in: each time twice as many, for all that wait look again each time.
     bool more() {
-        if (next_ >= total_ || (groups_.size() + 1) * waves_ > WAVES_AT_ONCE) return false;
-        wanted_ = groups_.size() + 1;
+        const size_t device = a_.resident ? a_.resident : total_;
+        const size_t most = std::min({device, room(), groups_.size() + (total_ - next_)});
+        if (most <= groups_.size()) return false;
+        wanted_ = std::min(most, 2 * groups_.size());
         return true;
     }
 
     // Nothing can run: a further group may be what is waited for.
     void stuck() {
         if (more()) return;
+        Wave* told = nullptr;
         for (auto& g : groups_)
             for (Wave* w : g->waves)
-                if (!w->done && w->circles)
-                    return m_.stop(Finding::hangs, *w, pc_of(*w), 0, 0);
-        Wave& w = *groups_[0]->waves[0];
-        m_.stop(Finding::hangs, w, pc_of(w), 0, 0);
+                if (!w->done && (!told || (w->circles && !told->circles))) told = w;
+        const bool left = next_ < total_;
+        const bool fits = left && (!a_.resident || groups_.size() < a_.resident);
+        const auto kind = fits                             ? Finding::room
+                          : !left && told->circles && !whole(*told) ? Finding::in_step
+                                                                    : Finding::hangs;
+        end(kind, *told);
+    }
+    // Whether all lanes that the wave began with are on.
+    bool whole(const Wave& w) const {
+        const u32 live = std::min(a_.wave_size, threads_ - w.number * a_.wave_size);
+        return w.exec() == (live == 64 ? ~0ull : (1ull << live) - 1);
     }
 
     void give_up() {
         for (auto& g : groups_)
             for (Wave* w : g->waves)
-                if (!w->done) return m_.stop(Finding::limit, *w, pc_of(*w), 0, a_.limit);
+                if (!w->done) return end(Finding::limit, *w);
     }
-
-    u32 pc_of(const Wave& w) const { return m_.program->code[w.index].pc; }
+    void end(Finding kind, Wave& w) {
+        const Instruction& next = m_.program->code[w.index];
+        m_.stop(kind, w, next.pc, 0, 0, next.name);
+    }
 
     template <bool WATCHES, bool CHECKS> void go(Wave& w) {
         const Instruction* code = m_.program->code.data();

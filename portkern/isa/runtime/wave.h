@@ -34,6 +34,8 @@ enum class Finding : u32 {
     unwaited,
     unwaited_lds,
     lds_race,
+    in_step,
+    room,
 };
 
 // What is looked for, as bits.

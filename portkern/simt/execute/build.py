@@ -94,16 +94,18 @@ def build_program(
     path: Path, out: Path, options: CompileOptions = _FAST, *, further: Sequence[Path] = ()
 ) -> Path:
     """The executable of source files of which one has main(), as ``out``, which
-    :mod:`portkern.simt.execute.program` runs. Of the ``further`` files, those of HOST_SUFFIXES are
+    :mod:`portkern.simt.execute.program` runs; with ``options.objects`` a library, whose main()
+    :mod:`portkern.worker.object_program` calls. Of the ``further`` files, those of HOST_SUFFIXES are
     the host's own C++ and see no names of the device."""
     box, out = runtime_library.ready(), out.absolute()
     options = replace(options, language=options.language or language_of(path, *further))
     objects = [_compile_tree(box, path, out, options)]
     for n, file in enumerate(further):
         part = out.with_name(f"{out.name}-{n}")
-        compile_ = _compile_host if _is_host(file) else _compile_tree
+        compile_ = _compile_host if is_host(file) else _compile_tree
         objects.append(compile_(box, file, part, options))
     extra = [*_LINKED.get(options.mode, ()), *_openmp(box, _joined([path, *further]))]
+    extra += ["-shared"] if options.objects else []
     libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
     try:
         run_tool(
@@ -149,7 +151,7 @@ def build_extension(
 _OF_DEVICES = re.compile(r"\b__(global|device)__\b|<<<|\bhipLaunchKernelGGL\b")
 
 
-def _is_host(file: Path) -> bool:
+def is_host(file: Path) -> bool:
     """Whether it is C or C++ without code of devices, which hipcc takes in any file."""
     return file.suffix in HOST_SUFFIXES | {".c"} and not _OF_DEVICES.search(_joined([file]))
 
@@ -167,7 +169,9 @@ def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
     defines = tuple(options.defines)
     source = Source("", path.name, options.language or language_of(path), "", search, defines)
     folder = out.with_name(f"{out.name}.src")
-    tree = rewrite.rewrite_tree(path, folder, search=source.search, library=False)
+    tree = rewrite.rewrite_tree(
+        path, folder, search=source.search, library=False, objects=options.objects
+    )
     _refuse(tree.diagnostics)
     includes = [*tree.includes, path.parent, *source.search]
     written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
@@ -180,6 +184,7 @@ def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
         options.mode,
         includes=includes,
         timeout_s=options.timeout_s,
+        objects=options.objects,
     )
 
 
@@ -245,6 +250,7 @@ def _compile(
     mode: Mode,
     includes: Sequence[Path],
     timeout_s: float = COMPILE_TIMEOUT_S,
+    objects: bool = False,
 ) -> Path:
     """The object file of ``file``; ``text`` is all that it and its local includes hold."""
     object_ = file.with_suffix(".o")
@@ -259,6 +265,7 @@ def _compile(
     flags = [*box.flags(mode), *defines, *folders, *headers]
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
     flags += [*_further_headers(text, amd=amd), *_openmp(box, text)]
+    flags += ["-include", "simt/object.h"] if objects else []
     argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
     _call(argv, name=source.name, timeout_s=timeout_s, cwd=file.parent)
     return object_

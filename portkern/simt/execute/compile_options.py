@@ -29,7 +29,8 @@ class UnmodelledSource(BuildError):
 class CompileOptions:
     """How a source file is compiled. The facts that it sees are ``target``'s (H100's when None);
     ``language`` is what the file's name says when None. ``defines`` are macros, ``search`` folders
-    of includes."""
+    of includes. ``objects``: kernels are executed as they are compiled for the target, and only
+    their launches are made here."""
 
     target: Target | None = None
     language: Language | None = None
@@ -37,6 +38,7 @@ class CompileOptions:
     defines: Sequence[str] = ()
     search: Sequence[Path] = ()
     timeout_s: float = COMPILE_TIMEOUT_S  # for each file
+    objects: bool = False
 
 
 def language_of(*paths: Path) -> Language:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -109,28 +109,30 @@ def _place(data: Mapping[str, Any], prefix: str) -> Row | None:
     return locate(Path(data[f"{prefix}module"]), _number(data[f"{prefix}pc"]) - 1)
 
 
-def locate(module: Path, pc: int) -> Row | None:
-    """The line of the author's code that ``pc`` (an offset into the module) belongs to.
-
-    What the compiler inlined from our own headers belongs to the author's call of it.
-    """
-    rows, inlined = _tables(module)
-    at = bisect.bisect_right(rows, pc, key=lambda row: row.address) - 1
-    if at < 0 or not rows[at].line:
-        return None
-    if not _ours(rows[at].file):
-        return rows[at]
-    calls = [call for call in inlined if call.low <= pc < call.high and not _ours(call.row.file)]
-    # Of two that cover the same addresses, the later one was inlined into the earlier.
-    inner = min(reversed(calls), key=lambda call: call.high - call.low, default=None)
-    return inner.row if inner else rows[at]
-
-
 @lru_cache(maxsize=4096)
 def _ours(file: str) -> bool:
     """Whether a file is a header of the executor's, in this checkout or in the one that made the
     runtime, which is found by its content."""
     return f"/{'/'.join(INCLUDE.parts[-3:])}/" in file
+
+
+def locate(module: Path, pc: int, passed: Callable[[str], bool] = _ours) -> Row | None:
+    """The line of the author's code that ``pc`` (an offset into the module) belongs to.
+
+    What the compiler inlined from files that are ``passed`` over belongs to the author's call.
+    """
+    rows, inlined = _tables(module)
+    at = bisect.bisect_right(rows, pc, key=lambda row: row.address) - 1
+    while at > 0 and rows[at].line == 0 and rows[at].file:  # code that the compiler added
+        at -= 1
+    if at < 0 or not rows[at].line:
+        return None
+    if not passed(rows[at].file):
+        return rows[at]
+    calls = [call for call in inlined if call.low <= pc < call.high and not passed(call.row.file)]
+    # Of two that cover the same addresses, the later one was inlined into the earlier.
+    inner = min(reversed(calls), key=lambda call: call.high - call.low, default=None)
+    return inner.row if inner else rows[at]
 
 
 @lru_cache(maxsize=64)

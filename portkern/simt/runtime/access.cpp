@@ -14,6 +14,7 @@
 #include "context.h"
 #include "launch.h"
 #include "memory.h"
+#include "object.h"
 
 namespace simt {
 namespace {
@@ -160,7 +161,7 @@ bool admit_fault(const void* p, const void* ucontext) {
     Region* r = region_of(p);
     if (!r || r->where != Where::buffer || !is_inside(r, p)) return false;
     const bool write = is_write(p, r, ucontext);
-    if (block) {
+    if (block || object::runs()) {
         if (write) note_device_write(r);
         admit(r, write ? Opened::write : Opened::read);
         return true;

@@ -27,6 +27,7 @@
 #include "context.h"
 #include "host.h"
 #include "memory.h"
+#include "object.h"
 #include "record.h"
 #include "simt/graph.h"
 
@@ -680,6 +681,16 @@ api::Work kept_launch(Shape shape, Call call) {
     };
 }
 
+void run_source(Launch& l) {
+    Team& t = team();
+    const unsigned helpers = l.alone || config.workers < 2 ? 0 : (unsigned)config.workers - 1;
+    l.alone = helpers == 0;
+    if (config.limit_s > 0) watchdog().arm(l, config.limit_s, t.enlist(helpers));
+    else t.enlist(helpers);
+    t.run(l, helpers);
+    if (config.limit_s > 0) watchdog().disarm();
+}
+
 // Whether it counts as a launch, as it does in a record.
 bool run_alone(const Shape& shape, const Call& call) {
     if (const int refused = refuse_launch(shape)) {
@@ -700,13 +711,8 @@ bool run_alone(const Shape& shape, const Call& call) {
     take_launch_wrote();
     if (checking()) check::begin_launch(l);
     l.alone = checking() || shape.cooperative || l.blocks < 2;
-    Team& t = team();
-    const unsigned helpers = l.alone || config.workers < 2 ? 0 : (unsigned)config.workers - 1;
-    l.alone = helpers == 0;
-    if (config.limit_s > 0) watchdog().arm(l, config.limit_s, t.enlist(helpers));
-    else t.enlist(helpers);
-    t.run(l, helpers);
-    if (config.limit_s > 0) watchdog().disarm();
+    if (object::wanted()) object::run(l);
+    else run_source(l);
     if (checking()) check::end_launch();
     if (l.failed && !last_error) last_error = launch_failure;
     check_canaries();

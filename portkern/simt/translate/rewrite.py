@@ -23,6 +23,7 @@ from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, lit
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
+from portkern.simt.translate.hand_over import hand_over
 from portkern.simt.translate.launches import rewrite_chevrons, rewrite_ggl
 from portkern.simt.translate.reconvergence import (
     STATEMENTS,
@@ -147,6 +148,7 @@ _WATCHED = (
         "<<",
         "__shared__",
         "__constant__",
+        "__global__",
         "__noinline__",
         "__cluster_dims__",
         "main",
@@ -168,6 +170,9 @@ def _construct(draft: SourceDraft, i: int, library: bool) -> int:
         return rewrite_shared(draft, i)
     elif "__constant__" in words:
         _constant(draft, i, words)
+    elif "__global__" in words:
+        if draft.world.objects:
+            hand_over(draft, i)
     elif words & ASM:
         return _asm(draft, i)
     elif text in STATEMENTS:
@@ -556,15 +561,18 @@ def rewrite_tree(
     search: Sequence[Path] = (),
     library: bool = False,
     project: SourceTree | None = None,
+    objects: bool = False,
 ) -> Tree:
     """Rewrite ``path`` and each file that it includes, directly or not, into ``out``. Those of
-    a ``project`` are called in messages as they are there.
+    a ``project`` are called in messages as they are there. With ``objects``, kernels hand their
+    launches over to who executes their compiled code.
 
     An include is looked for beside its includer and in ``search``. Every file keeps its place
     relative to the others, so that includes resolve as they did.
     """
     main = normal(path)
     plan = _Plan(tuple(map(normal, search)), project.root if project else None)
+    plan.world.objects = objects
     plan.visit(main, project.path if project else str(path), library=library, depth=0)
     root = Path(os.path.commonpath([main.parent, *(f.parent for f in plan.texts), *plan.folders]))
     for folder in plan.folders:

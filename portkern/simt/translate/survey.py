@@ -38,7 +38,7 @@ _WORDS = ASM | {
 }
 _WITH_ARGUMENTS = frozenset(["__attribute__", "__align__", "alignas", "__launch_bounds__"])
 #: Parentheses after these are not a parameter list.
-_NO_PARAMETERS = _WITH_ARGUMENTS | {"decltype", "__declspec", "noexcept", "explicit", "requires"}
+NO_PARAMETERS = _WITH_ARGUMENTS | {"decltype", "__declspec", "noexcept", "explicit", "requires"}
 _AFTER_PARAMETERS = frozenset(["mutable", "noexcept", "constexpr", "__device__", "__host__"])
 
 
@@ -88,6 +88,7 @@ class World:
     shared: dict[str, str] = field(default_factory=dict)  # namespace-scope __shared__: its local
     stubs: int = 0
     waits: bool = False  # a thread may wait for what another one stores
+    objects: bool = False  # kernels are executed as they are compiled for the target
 
     def define(self, macro: Macro) -> None:
         self.macros.setdefault(macro.name, []).append(macro)
@@ -302,7 +303,7 @@ def _kind(code: SourceCode, first: int, brace: int, *, inside: bool) -> str:
             return "values"
         elif text[i] == ":":
             bases = True
-        elif text[i] == "(" and i > first and text[i - 1] not in _NO_PARAMETERS:
+        elif text[i] == "(" and i > first and text[i - 1] not in NO_PARAMETERS:
             parameters = parameters or not (record and bases)
     if record and not parameters:
         return "class"
