@@ -22,6 +22,7 @@ from portkern.isa.code_object import Kernel
 from portkern.isa.executor import Buffer, Program
 from portkern.isa.finding import Finding, Kind, Ran
 from portkern.simt.execute import source_lines
+from portkern.simt.execute.machine import USUAL_UNITS
 from portkern.spec import target as targets
 from portkern.spec.occupancy import occupancy
 from portkern.spec.target import Target
@@ -232,7 +233,7 @@ class ObjectProgram:
             shared_bytes=kernel.lds_bytes + dynamic,
             threads=block[0] * block[1] * block[2],
         ).blocks
-        units = self._target.multiprocessors or 0  # compute units, of which RDNA pairs two
+        units = self._target.multiprocessors or USUAL_UNITS  # compute units, of which RDNA pairs two
         return of_unit * (units // 2 if self._target.warp == 32 else units)
 
     # ---- variables of the device, which the host's code has, too

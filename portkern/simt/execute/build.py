@@ -172,7 +172,8 @@ def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
     tree = rewrite.rewrite_tree(
         path, folder, search=source.search, library=False, objects=options.objects
     )
-    _refuse(tree.diagnostics)
+    if not options.objects:  # what is compiled for the target needs no model here
+        _refuse(tree.diagnostics)
     includes = [*tree.includes, path.parent, *source.search]
     written = [part for part in folder.rglob("*") if part.is_file() and part.suffix != ".o"]
     return _compile(

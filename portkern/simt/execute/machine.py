@@ -8,6 +8,8 @@ from portkern.spec.target import AmdLimits, NvidiaLimits, Target
 
 Language = Literal["cuda", "hip"]
 
+#: Multiprocessors of a GPU of which only the architecture is known.
+USUAL_UNITS = 128
 # What code asks for by name; clang defines the same for these processors.
 _GFX_FAMILY = {"gfx9": "__GFX9__", "gfx10": "__GFX10__", "gfx11": "__GFX11__", "gfx12": "__GFX12__"}
 
@@ -22,7 +24,7 @@ def settings(target: Target, language: Language) -> dict[str, str | int]:
         "hip": int(language == "hip"),
         "waves": int(target.vendor == "amd"),
         "fp8": target.features.fp8,
-        "units": target.multiprocessors or 128,
+        "units": target.multiprocessors or USUAL_UNITS,
         "l2_bytes": target.l2_bytes or 32 << 20,
         "memory_bytes": round((target.memory_gb or 64) * 1e9),
     }

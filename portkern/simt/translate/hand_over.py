@@ -29,8 +29,11 @@ def hand_over(draft: SourceDraft, i: int) -> None:
             if not name:
                 return
             arguments.append(name)
-    call = f"::simt::as_object({', '.join(arguments)})"
-    draft.insert_after(closing + 1, f" if ({call}) return;")
+    body, call = closing + 1, f"::simt::as_object({', '.join(arguments)})"
+    draft.insert_after(body, f" if ({call}) return;")
+    end = code.partner[body]
+    if end > body + 1 and draft.places[i].macro is None:
+        draft.replace(body + 1, end, "")  # nobody runs it, nor needs a model of what is in it
 
 
 def _parameters(code: SourceCode, i: int, last: int) -> int:
