@@ -411,6 +411,7 @@ LOADING = {
     "portkern/toolchain/torch_device.py": "CUDA's driver",
     "portkern/deploy/package/runtime.py": "a library's own kernels, in its user's process",
     "portkern/isa/runtime_library.py": "the executor of code objects",
+    "portkern/worker/object_program.py": "a program, in the process that executes its kernels",
     "backends/cuda/nvrtc.py": "NVIDIA's compiler",
     "backends/hip/objects.py": "a kernel's host code, in the process that executes its object",
 }

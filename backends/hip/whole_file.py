@@ -36,7 +36,8 @@ def _flags(request: FileBuild, listed: Path) -> list[str]:
         f"--offload-arch={request.target.arch}",
         "--offload-device-only",
         "-O3",
-        "-gline-tables-only",  # who executes the object says lines; the code stays the same
+        # Who executes the object says lines; the code stays the same.
+        *("-gline-tables-only", "-gdwarf-4"),
         f"-std={request.standard}",
         "-w",
         "-ferror-limit=20",

@@ -12,6 +12,7 @@ from pathlib import Path
 from portkern.errors import BackendUnavailable
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.isa import runtime_library, venue
+from portkern.isa.executor import TABLES
 from portkern.simt.execute.build import is_host
 from portkern.simt.execute.compile_options import CompileOptions, language_of
 from portkern.spec.backend import Missing
@@ -41,7 +42,7 @@ def build(
     if target is None or target.vendor != "amd" or language != "hip":
         raise BackendUnavailable(
             f"Got {source.name} for {target or 'no target'}: objects of HIP programs are executed, "
-            f"for {' '.join(venue.TABLES)}; venue=source runs others"
+            f"for {' '.join(TABLES)}; venue=source runs others"
         )
     if (missing := lacking(target)) is not None:
         raise BackendUnavailable(str(missing))

@@ -154,7 +154,7 @@ def _symbols(file: ELFFile) -> SymbolTableSection:
 
 
 def _variables(table: SymbolTableSection, size: int) -> dict[str, tuple[int, int]]:
-    """What is not a descriptor, and lies in the image."""
+    """The symbols of data that are not descriptors and lie in the image."""
     return {
         entry.name: (entry["st_value"], entry["st_size"])
         for entry in table.iter_symbols()

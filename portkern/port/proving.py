@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.errors import PortkernError
+from portkern.evaluator import object_program
 from portkern.port import expected, linked, proof, tree
 from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
@@ -172,10 +173,18 @@ class Prover:
                 build_s=request.timeout_s,
                 arguments=given,
                 smaller=() if request.arguments else arguments.smaller(given),
+                objects=tuple(self._executed(target, other)),
             ),
         )
         left = [hazard for hazard in hazards if hazard.code in _UNTRANSLATED]
         return tuple(_without_translation(known, left) for known in proofs)
+
+    def _executed(self, *targets: Target | None) -> Iterator[Target]:
+        """The targets that were asked for and whose compiled code is executed here."""
+        for target in targets:
+            asked = target is not None and target in self._request.by_width.values()
+            if target is not None and asked and object_program.lacking(target) is None:
+                yield target
 
     def _arguments(self, unit: PurePosixPath) -> tuple[str, ...]:
         """The arguments of a unit's program: those that are asked for, else its build file's."""

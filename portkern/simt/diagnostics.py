@@ -132,6 +132,9 @@ CODES: dict[str, Code] = {
     "SX702": Code("compiled code that does not wait for its memory", "report it to the compiler"),
 }
 
+#: A launch that never ends. SX405 may be one that is only slow.
+HANGS = frozenset({"SX303", "SX309", "SX312", "SX315"})
+
 
 @dataclass(frozen=True)
 class Diagnostic:

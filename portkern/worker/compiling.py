@@ -102,9 +102,7 @@ def _options(asked: BuildProgram | ListExtension) -> CompileOptions:
     )
     if isinstance(asked, ListExtension):
         return options
-    return replace(
-        options, language=asked.language or None, mode=asked.mode, objects=asked.objects
-    )
+    return replace(options, language=asked.language or None, mode=asked.mode, objects=asked.objects)
 
 
 def _handed(

@@ -104,7 +104,7 @@ class _Symbols:
         from elftools.elf.sections import SymbolTableSection
 
         # The loader's handle is its link map, which begins with the address.
-        found = cls(ctypes.c_size_t.from_address(library._handle).value)  # noqa: SLF001
+        found = cls(ctypes.c_size_t.from_address(library._handle).value)
         functions: dict[int, str] = {}
         with elf.opened(path) as file:
             for table in file.iter_sections():
@@ -233,7 +233,8 @@ class ObjectProgram:
             shared_bytes=kernel.lds_bytes + dynamic,
             threads=block[0] * block[1] * block[2],
         ).blocks
-        units = self._target.multiprocessors or USUAL_UNITS  # compute units, of which RDNA pairs two
+        units = self._target.multiprocessors or USUAL_UNITS
+        # Compute units, of which RDNA pairs two.
         return of_unit * (units // 2 if self._target.warp == 32 else units)
 
     # ---- variables of the device, which the host's code has, too
@@ -244,7 +245,8 @@ class ObjectProgram:
         return [ctypes.string_at(at, size) for _, at, size in self._variables]
 
     def _copy_out(self, before: Sequence[bytes]) -> None:
-        """What a kernel has changed; what it changed where the host has it stays."""
+        """Gives the host what a kernel has changed in the object; the rest stays as the host has
+        it."""
         for (address, at, size), old in zip(self._variables, before, strict=True):
             if ctypes.string_at(at, size) != old:
                 ctypes.memmove(address, at, size)

@@ -9,7 +9,7 @@ from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
-from portkern.port.proof.findings import Text, is_race
+from portkern.port.proof.findings import Text, hanging, is_race
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
     WROTE_NOTHING,
@@ -17,7 +17,7 @@ from portkern.port.proof.outcome import (
     KernelProof,
     Outcome,
 )
-from portkern.simt.diagnostics import Diagnostic, Severity
+from portkern.simt.diagnostics import HANGS, Diagnostic, Severity
 
 #: A missing header or an undefined function does not mean that a model is lacking.
 _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
@@ -68,7 +68,8 @@ def conclude(
         cause = f": {inherited[0]}" if inherited else ""
         return proof(Outcome.UNPROVEN, f"{ORIGINAL_FAILED}{cause}")
     if own := _of(kernel, examination.findings, ported):
-        return proof(Outcome.WRONG, str(min(own, key=lambda finding: not finding.line)))
+        first = hanging(own) or min(own, key=lambda finding: not finding.line)
+        return proof(Outcome.WRONG, f"hangs: {first}" if first.code in HANGS else str(first))
     doubt = ""
     for how, result in results:
         outcome, why = _of_result(result, examination, original)
@@ -76,6 +77,16 @@ def conclude(
             return proof(outcome, f"on {how}, launch {result.number}: {why}")
         if outcome is Outcome.UNPROVEN:
             doubt = doubt or f"on {how}, launch {result.number}: {why}"
+    executed = [
+        (compared.how, result)
+        for compared in examination.executed
+        for result in compared.results
+        if result.kernel == kernel.name
+    ]
+    for how, result in executed if not doubt else ():
+        outcome, why = _of_result(result, examination, original)
+        if outcome is Outcome.WRONG:
+            return proof(outcome, f"in {how}, launch {result.number}: {why}")
     if errors := _errors(kernel, hazards):
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
@@ -170,10 +181,26 @@ def _remarks(
         remarks.append("its results come in any order, as the original's do")
     if kernel.name in examination.noisy:
         remarks.append("as near to the original's results as these are in other orders of threads")
+    remarks += _as_compiled(kernel, examination)
     inherited = _of(kernel, examination.original_findings, original)
     if inherited:
         remarks.append(f"the original has {inherited[0].code} at {place(inherited[0])}")
     return remarks + [note for note in examination.notes if "printed" in note][:1]
+
+
+def _as_compiled(kernel: Kernel, examination: Examination) -> list[str]:
+    """A remark on the executed code: that it does the same, or why it was not run."""
+    same = [
+        compared.how
+        for compared in examination.executed
+        if any(result.kernel == kernel.name for result in compared.results)
+        and all(
+            result.judged is not Judged.UNJUDGED
+            for result in compared.results
+            if result.kernel == kernel.name
+        )
+    ]
+    return [f"{' and '.join(same)} does the same"] if same else [*examination.unexecuted[:1]]
 
 
 def place(finding: Diagnostic) -> str:

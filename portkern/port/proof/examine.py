@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from portkern.port.proof import coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, compare
-from portkern.port.proof.findings import Inheritance, Text, errors, inheritable, is_race
+from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inheritable, is_race
 from portkern.port.proof.outcome import Coverage, ProofSource
 from portkern.port.proof.recording import LaunchRecord, kernel_name
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
@@ -22,6 +22,10 @@ ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1))
 _LATE, _QUICK_S = "SX405", 2.0
 #: What is looked at of a program that does not end: sanitizers take so many times as long.
 _PART = 8
+#: The executor of compiled code cannot run it.
+_UNMODELLED = "SX701"
+#: Rounding of a launch enters the next: what compiled code rounds otherwise is looked at so often.
+_ROUNDS = 4
 _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 
 
@@ -54,6 +58,7 @@ class Examination:
     """``problem``: why nothing is known of any kernel; ``unmodelled`` where the executor lacks
     something. ``unstable`` are launches of the original whose results change with the order of its
     threads by more than rounding, ``noisy`` kernels that were allowed what it changes by rounding.
+    ``executed`` are runs of what is compiled for a target, ``unexecuted`` why there is none.
     ``notes`` are of the program as a whole."""
 
     problem: str = ""
@@ -66,6 +71,8 @@ class Examination:
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
+    executed: tuple[Compared, ...] = ()
+    unexecuted: tuple[str, ...] = ()
 
 
 @dataclass
@@ -77,12 +84,15 @@ class _Progress:
     original_findings: list[Diagnostic] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
+    executed: list[Compared] = field(default_factory=list)
+    unexecuted: list[str] = field(default_factory=list)
 
 
 class Examiner:
-    """``mode`` is that of the runs which are compared; sanitizers have a checked build. A program
-    that does not end in time with its ``arguments`` has the first ``smaller`` ones with which it
-    ends; if there are none, it ends after its first ``launches``."""
+    """``mode`` is that of the runs which are compared; sanitizers have a checked build. One of
+    ``one_kernel`` is not run again once that hangs: no order or checker ends it. One that does not
+    end in time with its ``arguments`` has the first ``smaller`` ones with which it ends; if there
+    are none, it ends after its first ``launches``."""
 
     def __init__(
         self,
@@ -96,11 +106,13 @@ class Examiner:
         limit_s: float,
         arguments: Sequence[str] | None = None,
         smaller: Sequence[Sequence[str]] = (),
+        one_kernel: bool = False,
+        objects: Sequence[Target] = (),
     ) -> None:
         self._runs, self._subject, self._mode = runs, subject, mode
         self._vendor, self._target, self._other = vendor, target, other
-        self._limit_s, self._smaller = limit_s, smaller
-        self.arguments, self.launches = arguments, 0
+        self._limit_s, self._smaller, self._one_kernel = limit_s, smaller, one_kernel
+        self.arguments, self.launches, self._objects = arguments, 0, objects
         kernels = (*subject.ported_text.kernels, *subject.original_text.kernels)
         self._types = Types(kernels, subject.known)
         self._progress = _Progress()
@@ -121,6 +133,12 @@ class Examiner:
             return Examination(problem, original_findings=found)
         self._progress.original_findings += inheritable(first.outcome.findings)
         self._compare_widths(first, programs)
+        if self._is_decided():
+            return self._concluded({}, {})
+        for target in self._objects:
+            self._execute(first, built[_as_object(target)], target)
+        if self._is_decided():
+            return self._concluded({}, {})
         self._sanitize(programs)
         unstable = self._unstable(first, programs["original"])
         return self._concluded(unstable, self._covered(programs))
@@ -137,6 +155,9 @@ class Examiner:
         if self._mode != "check":
             wanted["original checked"] = Wanted(original, self._vendor, "check", "original")
             wanted["port checked"] = Wanted(ported, self._target, "check", "port")
+        for target in self._objects:
+            source = ported if target == self._target else self._subject.ported_other
+            wanted[_as_object(target)] = Wanted(source, target, "fast", "port", executed=True)
         wanted["port counted"] = Wanted(ported, self._target, "cover", "port")
         return wanted
 
@@ -176,7 +197,11 @@ class Examiner:
             return f"the original {_ended(run)} before its first launch: {tail[0][:200]}"
         if not run.launches:
             return "the original launches no kernel"
-        return ""
+        hang = hanging(run.outcome.findings) if self._one_kernel else None
+        return f"the original itself hangs: {hang}" if hang else ""
+
+    def _is_decided(self) -> bool:
+        return self._one_kernel and hanging(self._progress.findings) is not None
 
     # ---- the port's runs
 
@@ -184,12 +209,11 @@ class Examiner:
         port = self._run(programs["port"])
         self._compare(first, port, f"{self._target.arch}, {self._target.warp} lanes")
         for order, seed in ORDERS:
-            self._compare(
-                first,
-                self._run(programs["port"], order, seed),
-                f"{self._target.arch}, order {order}",
-            )
-        if self._other is not None:
+            if self._is_decided():
+                return
+            run = self._run(programs["port"], order, seed)
+            self._compare(first, run, f"{self._target.arch}, order {order}")
+        if self._other is not None and not self._is_decided():
             other = programs.get("other")
             name = f"{self._other.arch}, {self._other.warp} lanes"
             if other is None:
@@ -214,6 +238,36 @@ class Examiner:
             progress.notes.append(f"on {how} the port {_ended(run)}, the original {_ended(first)}")
         elif difference := text_output.difference(first.outcome.output, run.outcome.output):
             progress.notes.append(f"on {how} {difference}")
+
+    def _execute(self, first: Run, program: Program | NotBuilt, target: Target) -> None:
+        """The port as it is compiled. What cannot be built or executed so says nothing."""
+        how, progress = _as_object(target), self._progress
+        if isinstance(program, NotBuilt):
+            progress.unexecuted.append(f"{how} is not built: {program.reason}")
+            return
+        run = self._run(program)
+        found = errors(run.outcome.findings)
+        lacking = [f for f in found if f.code in (_UNMODELLED, _LATE)]
+        progress.findings += (f for f in found if f not in lacking)
+        if lacking or run.is_late:
+            why = str(lacking[0]) if lacking else f"it did not end in {self._limit_s:g} s"
+            progress.unexecuted.append(f"{how} is not executed: {why}")
+        else:
+            progress.executed.append(self._compared_as_compiled(how, first, run))
+
+    def _compared_as_compiled(self, how: str, first: Run, run: Run) -> Compared:
+        """Another compiler's functions and sums may round otherwise; not so whole numbers."""
+        noise: dict[tuple[int, int], float] = {}
+        compared = self._compared(how, first, run)
+        for _ in range(_ROUNDS):
+            before = len(noise)
+            for result in compared.results:
+                if result.judged in _BY_SCHEDULE:
+                    _note(noise, result)
+            if len(noise) == before:
+                break
+            compared = self._compared(how, first, run, noise)
+        return compared
 
     def _unstable(self, first: Run, program: Program) -> Mapping[int, LaunchResult]:
         """Asked only where a result of the port needs the excuse. What the original's own order
@@ -244,18 +298,13 @@ class Examiner:
     def _differs(self) -> bool:
         return any(
             result.judged in _BY_SCHEDULE
-            for compared in self._progress.compared
+            for compared in (*self._progress.compared, *self._progress.executed)
             for result in compared.results
         )
 
     def _note_noise(self, result: LaunchResult) -> bool:
         """Whether all that differs is rounding."""
-        if not result.differences or any(d.rounding is None for d in result.differences):
-            return False
-        for difference in result.differences:
-            place, noise = (result.number, difference.buffer), self._progress.noise
-            noise[place] = max(noise.get(place, 0.0), difference.rounding or 0.0)
-        return True
+        return _note(self._progress.noise, result)
 
     def _noisy(self) -> frozenset[str]:
         launches = {number for number, _ in self._progress.noise}
@@ -287,7 +336,7 @@ class Examiner:
         for text in (*self._subject.headers, self._subject.ported_text):
             if text.kernels:
                 covered |= coverage.of_kernels(
-                    text.kernels, text.path, program.objects, run.counts, self._runs.compilers
+                    text.kernels, text.path, program.notes, run.counts, self._runs.compilers
                 )
         return covered
 
@@ -311,7 +360,23 @@ class Examiner:
             covered,
             tuple(progress.notes),
             tuple(progress.unfinished),
+            tuple(progress.executed),
+            tuple(progress.unexecuted),
         )
+
+
+def _as_object(target: Target) -> str:
+    return f"the code compiled for {target.arch}"
+
+
+def _note(noise: dict[tuple[int, int], float], result: LaunchResult) -> bool:
+    """Whether all that differs is rounding, which then goes into ``noise``."""
+    if not result.differences or any(d.rounding is None for d in result.differences):
+        return False
+    for difference in result.differences:
+        place = result.number, difference.buffer
+        noise[place] = max(noise.get(place, 0.0), difference.rounding or 0.0)
+    return True
 
 
 def _enough(launches: Sequence[LaunchRecord]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.port.proof.recording import kernel_name
-from portkern.simt.diagnostics import Diagnostic, Severity
+from portkern.simt.diagnostics import HANGS, Diagnostic, Severity
 
 #: What is whole warps of the original's may be a part of a wider wave: the code of the one, and of
 #: the other. A barrier counts threads that are left in CUDA, and waves on AMD's GPUs.
@@ -53,6 +53,11 @@ class Text:
 
 def errors(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
+
+
+def hanging(findings: Iterable[Diagnostic]) -> Diagnostic | None:
+    """The first finding of a launch that never ends."""
+    return next((finding for finding in findings if finding.code in HANGS), None)
 
 
 def is_race(finding: Diagnostic) -> bool:

@@ -16,7 +16,7 @@ from portkern.port.proof.chosen import Chosen
 from portkern.port.proof.conclusion import conclude, outcome_of
 from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
-from portkern.port.proof.findings import errors
+from portkern.port.proof.findings import errors, hanging
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
 from portkern.port.proof.infer import SCALES, Refused, bound_type, propose, templates
 from portkern.port.proof.outcome import (
@@ -28,6 +28,7 @@ from portkern.port.proof.outcome import (
     ProofSource,
 )
 from portkern.port.proof.programs import command_of
+from portkern.port.proof.recording import Size
 from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.spec.target import Target
@@ -262,6 +263,8 @@ class KernelProver:
             mode="check",
             limit_s=self._limits.run_s,
             arguments=[str(number)],
+            one_kernel=True,
+            objects=self._limits.objects,
         ).examine()
         inputs = f"{trial.original}{remark}{group.remark}"
         proof = conclude(kernel, examination, subject, self._hazards, inputs)
@@ -270,17 +273,24 @@ class KernelProver:
     def _choose(
         self, trials: Sequence[Trial], original: ProofSource, first: int
     ) -> tuple[int, str]:
-        """The first that the original does without a finding; else the one with the fewest."""
+        """The first that the original does without a finding; else the one with the fewest. Where
+        it hangs, it does so again with as many threads."""
         program = self._runs.build_all([Wanted(original, self._vendor, "check", "original")])[0]
         assert isinstance(program, Program)  # groups are what can be built
         best, fewest, remark = 0, 1 << 30, ""
-        for number in range(len(trials)):
+        hung: set[tuple[Size, Size]] = set()
+        for number, trial in enumerate(trials):
+            shape = trial.original.grid, trial.original.block
+            if shape in hung:
+                continue
             run = self._runs.run(program, arguments=[str(first + number)], record=False)
             found = errors(run.outcome.findings)
             if run.outcome.status == 0 and not found:
                 return number, remark
             if not remark and found:
                 remark = f"; not on the sizes tried first: {found[0]}"
+            if hanging(found):
+                hung.add(shape)
             problems = len(found) + (100 if run.outcome.status else 0)
             if problems < fewest:
                 best, fewest = number, problems

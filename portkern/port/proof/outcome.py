@@ -8,6 +8,7 @@ from pathlib import Path
 
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.machine import Language
+from portkern.spec.target import Target
 from portkern.toolchain.source_view import SourceView
 
 
@@ -49,13 +50,15 @@ class ProofSource:
 class Limits:
     """``run_s`` is for each run of a program, ``build_s`` for each file. ``arguments`` are those of
     whole programs, ``smaller`` others for a program that does not end with them. ``record_bytes``:
-    contents of buffers that a recording holds; what is beyond is compared by its digest."""
+    contents of buffers that a recording holds; what is beyond is compared by its digest. For
+    ``objects``, AMD's GPUs, the port is executed as it is compiled for them, too."""
 
     run_s: float = 60.0
     build_s: float = 180.0
     arguments: tuple[str, ...] = ()
     smaller: tuple[tuple[str, ...], ...] = ()
     record_bytes: int = 64 << 20
+    objects: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True)

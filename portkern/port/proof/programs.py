@@ -60,6 +60,7 @@ def prove_program(
         limit_s=limits.run_s,
         arguments=limits.arguments,
         smaller=limits.smaller,
+        objects=limits.objects,
     )
     examination = examiner.examine()
     arguments = tuple(examiner.arguments or ())

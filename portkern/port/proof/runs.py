@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from portkern.errors import BuildError
+from portkern.errors import BackendUnavailable, BuildError
+from portkern.evaluator import object_program
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.port.proof.outcome import Limits, ProofSource
@@ -42,15 +43,17 @@ class NotBuilt:
 
 @dataclass(frozen=True)
 class Program:
-    """``objects`` is where the compiler's notes for coverage lie."""
+    """``notes`` is where the compiler's notes for coverage lie; ``object`` its code as it is
+    compiled for the target, where that is executed."""
 
     path: Path
     source: ProofSource
     target: Target
     mode: Mode
+    object: Path | None = None
 
     @property
-    def objects(self) -> Path:
+    def notes(self) -> Path:
         return self.path.parent
 
 
@@ -70,10 +73,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Wanted:
+    """A program to build; ``executed``: as it is compiled for the target."""
+
     source: ProofSource
     target: Target
     mode: Mode
     name: str
+    executed: bool = False
 
 
 class Runs:
@@ -90,8 +96,10 @@ class Runs:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o755)  # in the jail, root's processes are nobody's
         self._data = self._copies.enter_context(readable(data))
-        box = runtime_library.ready()
-        self._processes = JailedProcesses([self._folder, box.folder, self._data])
+        reads = [self._folder, runtime_library.ready().folder, self._data]
+        if limits.objects:
+            reads += object_program.reads()
+        self._processes = JailedProcesses(reads)
         self.compilers = compilers
 
     def __enter__(self) -> Self:
@@ -117,7 +125,8 @@ class Runs:
 
     def _build(self, wanted: Wanted) -> Program | NotBuilt:
         source = wanted.source
-        folder = self._folder / f"{wanted.name}-{wanted.target.arch}-{wanted.mode}"
+        kind = "object" if wanted.executed else wanted.mode
+        folder = self._folder / f"{wanted.name}-{wanted.target.arch}-{kind}"
         folder.mkdir(exist_ok=True)
         options = CompileOptions(
             target=wanted.target,
@@ -127,10 +136,17 @@ class Runs:
             search=source.include,
             timeout_s=self._limits.build_s,
         )
+        out = folder / source.path.stem
         try:
-            path = self.compilers.program(
-                source.path, folder / source.path.stem, options, further=source.further
-            )
+            if wanted.executed:
+                path, object_ = object_program.build(
+                    self.compilers, source.path, out, options, further=source.further
+                )
+                object_.chmod(0o644)
+                return Program(path, source, wanted.target, wanted.mode, object_)
+            path = self.compilers.program(source.path, out, options, further=source.further)
+        except BackendUnavailable as error:
+            return NotBuilt(str(error))
         except UnmodelledSource as error:
             return NotBuilt(str(error.diagnostics[0]), error.diagnostics)
         except BuildError as error:
@@ -150,10 +166,13 @@ class Runs:
         """Runs a program, with all checkers in a checked build that is not recorded; only its
         first ``launches``, if that is not 0."""
         checked = program.mode == "check" and not record
-        notes = program.objects.rglob("*.gcno") if program.mode == "cover" else ()
+        notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
+        argv: tuple[str, ...] = (str(program.path),)
+        if program.object is not None:
+            argv = object_program.command(program.path, program.object, program.target, ("lds",))
         asked = Execute(
-            (str(program.path), *(self._limits.arguments if arguments is None else arguments)),
+            (*argv, *(self._limits.arguments if arguments is None else arguments)),
             str(self._data),
             str(program.target),
             program.source.language,

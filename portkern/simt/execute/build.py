@@ -95,8 +95,8 @@ def build_program(
 ) -> Path:
     """The executable of source files of which one has main(), as ``out``, which
     :mod:`portkern.simt.execute.program` runs; with ``options.objects`` a library, whose main()
-    :mod:`portkern.worker.object_program` calls. Of the ``further`` files, those of HOST_SUFFIXES are
-    the host's own C++ and see no names of the device."""
+    :mod:`portkern.worker.object_program` calls. Of the ``further`` files, those of HOST_SUFFIXES
+    are the host's own C++ and see no names of the device."""
     box, out = runtime_library.ready(), out.absolute()
     options = replace(options, language=options.language or language_of(path, *further))
     objects = [_compile_tree(box, path, out, options)]

@@ -21,9 +21,9 @@ from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate.asm_macros import with_uses_expanded
 from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, literal, parse
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
+from portkern.simt.translate.hand_over import hand_over
 from portkern.simt.translate.includes import is_device_code, normal
 from portkern.simt.translate.inline_ptx import translate
-from portkern.simt.translate.hand_over import hand_over
 from portkern.simt.translate.launches import rewrite_chevrons, rewrite_ggl
 from portkern.simt.translate.reconvergence import (
     STATEMENTS,

@@ -1,0 +1,229 @@
+"""Whole programs whose kernels are executed as they are compiled for an AMD GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portkern.cli import main
+from portkern.cuda_source.syntax import parse
+from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.simt.execute import runtime_library
+from portkern.simt.translate.rewrite import rewrite_tree
+from portkern.spec import registry, target
+from portkern.spec.backend import Missing
+
+GFX942 = target.load("gfx942")
+_FOUND = [runtime_library.find(), registry.load("hip").venues(GFX942).object]
+EXECUTES = pytest.mark.skipif(
+    any(isinstance(found, Missing) for found in _FOUND), reason=str(_FOUND)
+)
+
+#: Launches of all kinds: templates, macros, what stays in the file, structures, variables.
+MANY = r"""
+#include <hip/hip_runtime.h>
+#include <cstdio>
+#include <vector>
+struct Rows { const float* from; float* to; int n; };
+__device__ int counter;
+__constant__ float table[4];
+template <class T> __global__ void scale(T* y, const T* x, T a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { y[i] = a * x[i] + (T)table[i % 4]; atomicAdd(&counter, 1); }
+}
+namespace { template <int N, class... A> __global__ void
+sum(Rows rows, A... rest)
+{
+  __shared__ float part[256];
+  unsigned long long now;
+  asm volatile("s_memtime %0\n s_waitcnt lgkmcnt(0)" : "=s"(now));  // no model of the source has it
+  part[threadIdx.x] = 0;
+  for (int k = threadIdx.x; k < rows.n; k += 256) part[threadIdx.x] += rows.from[k];
+  __syncthreads();
+  for (int w = 128; w; w /= 2) {
+    if ((int)threadIdx.x < w) part[threadIdx.x] += part[threadIdx.x + w];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *rows.to = part[0] + N + (0.0f + ... + rest);
+} }
+static __global__ void twice(float4* y, int) { y[threadIdx.x].x *= 2; }
+#define DEFINE(name, op) __global__ __launch_bounds__(256) void name(float* y, int n = 4) { \
+  extern __shared__ float all[]; all[threadIdx.x] = 2; __syncthreads();                    \
+  if ((int)threadIdx.x < n) y[threadIdx.x] = y[threadIdx.x] op all[63 - threadIdx.x]; }
+DEFINE(plus2, +)
+int main(int argc, char** argv) {
+  const int n = 1000; std::vector<float> h(n, 1.5f); float t[4] = {0, 1, 2, 3}, total; int c;
+  float *x, *y, *z; hipMalloc(&x, 4 * n); hipMalloc(&y, 4 * n); hipMalloc(&z, 4);
+  hipMemcpy(x, h.data(), 4 * n, hipMemcpyHostToDevice);
+  hipMemcpyToSymbol(HIP_SYMBOL(table), t, sizeof t);
+  scale<<<4, 256>>>(y, x, 2.f, n);
+  twice<<<1, 64>>>((float4*)y, 3);
+  hipLaunchKernelGGL(plus2, dim3(1), dim3(64), 256, 0, y, 5);
+  sum<5><<<1, 256>>>(Rows{x, z, n}, 1.f, 2.f);
+  hipMemcpy(h.data(), y, 4 * n, hipMemcpyDeviceToHost);
+  hipMemcpy(&total, z, 4, hipMemcpyDeviceToHost);
+  hipMemcpyFromSymbol(&c, HIP_SYMBOL(counter), 4);
+  printf("%g %g %g %g, %d counted, sum %g, %s\n", h[0], h[1], h[5], h[999], c, total, argv[1]);
+  return argc + (int)hipGetLastError();
+}
+"""
+
+
+def run(source: str, tmp_path: Path, *options: str) -> tuple[int, Path]:
+    file = tmp_path / "program.hip"
+    file.write_text(source, encoding="utf-8")
+    return main.run(["run", str(file), "venue=object", *options]), file
+
+
+@pytest.mark.full
+@EXECUTES
+def test_a_program_launches_what_the_compiler_made_of_its_kernels(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = run(MANY, tmp_path, "target=gfx942", "json=true", "sanitize=all", "--", "given")
+    said: dict[str, Any] = json.loads(capfd.readouterr().out)
+    assert said["output"] == "8 6 4 6, 1000 counted, sum 1508, given\n"
+    assert (said["status"], said["findings"], code) == (2, [], 1)
+
+
+WAITS = r"""
+#include <hip/hip_runtime.h>
+#include <cstdio>
+__device__ void enter(int* lock) { while (atomicCAS(lock, 0, 1) != 0) { } }  // by_lanes
+__global__ void by_lanes(int* lock, float* y) {
+  if (threadIdx.x % 32 == 0) enter(lock);
+  y[threadIdx.x] += 1;
+  __threadfence();
+  if (threadIdx.x % 32 == 0) atomicExch(lock, 0);
+}
+__global__ void by_blocks(int* arrived, float* y) {
+  if (threadIdx.x == 0) {
+    atomicAdd(arrived, 1);
+    while (atomicAdd(arrived, 0) < (int)gridDim.x) { }  // by_blocks
+  }
+  __syncthreads();
+  y[threadIdx.x] = 1;
+}
+__global__ void outside(int* n, float* y) {
+  y[threadIdx.x + *n] = 1;  // outside
+}
+int main() {
+  int* state; float* y; hipMalloc(&state, 4); hipMalloc(&y, 256); hipMemset(state, 0, 4);
+  LAUNCH;
+  printf("%d\n", (int)hipDeviceSynchronize());
+}
+"""
+
+
+@pytest.mark.full
+@EXECUTES
+@pytest.mark.parametrize(
+    ("launch", "arch", "code"),
+    [
+        pytest.param("by_lanes<<<1, 64>>>(state, y)", "gfx942", "SX312", id="lanes"),
+        pytest.param("by_blocks<<<4096, 256>>>(state, y)", "gfx942", "SX315", id="blocks"),
+        pytest.param("outside<<<1, 65>>>(state, y)", "gfx1100", "SX101", id="outside"),
+        pytest.param("by_lanes<<<1, 64>>>(state, y)", "gfx1100", "", id="lanes-32"),
+        pytest.param("by_blocks<<<100, 64>>>(state, y)", "gfx942", "", id="few-blocks"),
+    ],
+)
+@pytest.mark.sampled("code")
+def test_what_hangs_or_leaves_a_buffer_is_said_with_its_line(
+    launch: str, arch: str, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = WAITS.replace("LAUNCH", launch)
+    run(source, tmp_path, f"target={arch}", "json=true")
+    found = json.loads(capfd.readouterr().out)["findings"]
+    assert [one["code"] for one in found] == ([code] if code else [])
+    lines = {line.partition("// ")[2]: n for n, line in enumerate(source.splitlines(), 1)}
+    for one in found:
+        assert one["line"] == lines[launch.partition("<")[0]], one
+
+
+def test_kernels_hand_over_all_of_their_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "k.hip"
+    file.write_text(
+        "__global__ void a(const float* x, int n = 3, float*, unsigned, struct S s[]) {\n"
+        "  x[0];\n}\n"
+        "template <class T, class... R> __global__ __launch_bounds__(64) void\n"
+        "b(T, const R... rest) { many(); }\n"
+        "#define K(name) __global__ void name(void) { one(); }\n"
+        "__global__ void declared(int);\n"
+        "__global__ void c(void (*f)(int)) { f(1); }\n",
+        encoding="utf-8",
+    )
+    tree = rewrite_tree(file, tmp_path / "out", objects=True)
+    text = tree.main.read_text(encoding="utf-8")
+    assert "as_object(x, n, simt_p2, simt_p3, s)" in text
+    assert "b(T simt_p0, const R... rest) {" in text
+    assert "as_object(simt_p0, rest...)" in text
+    assert "as_object()) return; one();" in text
+    assert text.count("as_object") == 3, text
+    assert "x[0]" not in text and "many" not in text  # what the device's compiler takes, it has
+    assert "f(1)" in text
+
+
+def test_objects_are_for_hip_programs_and_their_checkers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, said in (
+        (["target=gfx942", "venue=objects"], "venue"),
+        (["target=gfx942", "venue=object", "sanitize=races"], "races"),
+        (["target=gfx942", "venue=object", "jail=false"], "jail"),
+        (["target=sm_90", "venue=object"], "HIP"),
+    ):
+        file = tmp_path / "p.hip"
+        file.write_text("#include <hip/hip_runtime.h>\nint main() {}\n", encoding="utf-8")
+        assert main.run(["run", str(file), *options]) != 0
+        assert said in capsys.readouterr().err
+
+
+#: Right where one compiler builds it, and wrong as the target's does.
+BY_COMPILER = """
+#include <RUNTIME>
+#ifdef __clang__
+#define FACTOR 3
+#else
+#define FACTOR 2
+#endif
+__global__ void scaled(float* y, const float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = FACTOR * x[i];
+}
+__global__ void waved(float* y, const float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = expf(x[i]) / (1 + expf(x[i]));
+}
+void launch(float* y, const float* x, int n) {
+  scaled<<<(n + 255) / 256, 256>>>(y, x, n);
+  waved<<<(n + 255) / 256, 256>>>(y, x, n);
+}
+"""
+
+
+@pytest.mark.full
+@EXECUTES
+def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
+    files = {"cuda_runtime.h": tmp_path / "k.cu", "hip/hip_runtime.h": tmp_path / "k.hip"}
+    for header, file in files.items():
+        file.write_text(BY_COMPILER.replace("RUNTIME", header), encoding="utf-8")
+    original, ported = files.values()
+    proofs: dict[str, KernelProof] = {
+        proof.kernel: proof
+        for proof in prove(
+            ProofSource(original, "cuda"),
+            ProofSource(ported, "hip"),
+            target=GFX942,
+            other=None,
+            kernels=parse(ported.read_text("utf-8")).kernels,
+            workdir=tmp_path / "work",
+            limits=Limits(run_s=30.0, objects=(GFX942,)),
+        )
+    }
+    assert proofs["waved"].outcome is Outcome.PROVEN, proofs
+    assert "the code compiled for gfx942 does the same" in proofs["waved"].why
+    assert proofs["scaled"].outcome is Outcome.WRONG, proofs
+    assert "in the code compiled for gfx942" in proofs["scaled"].why
