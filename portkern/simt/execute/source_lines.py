@@ -123,8 +123,9 @@ def locate(module: Path, pc: int, passed: Callable[[str], bool] = _ours) -> Row 
     """
     rows, inlined = _tables(module)
     at = bisect.bisect_right(rows, pc, key=lambda row: row.address) - 1
-    while at > 0 and rows[at].line == 0 and rows[at].file:  # code that the compiler added
-        at -= 1
+    while 0 <= at < len(rows) - 1 and not rows[at].line and rows[at].file:  # the compiler added it
+        at += 1
+        pc = rows[at].address
     if at < 0 or not rows[at].line:
         return None
     if not passed(rows[at].file):
