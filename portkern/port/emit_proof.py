@@ -259,7 +259,7 @@ class EmittedProver:
         run = self._run(counted, number, record=False)
         own = self._texts.own
         return coverage.of_kernels(
-            own.kernels, own.path, counted.objects, run.counts, self._compilers
+            own.kernels, own.path, counted.notes, run.counts, self._compilers
         )
 
     # ---- what was emitted
