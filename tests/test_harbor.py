@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portkern.cli import main
+from portkern.cli.verbs import export_harbor
 from portkern.errors import ConfigError
 from portkern.learn import harbor
 from portkern.learn.harbor import HarborOptions, HarborTask, Unproven
@@ -161,3 +163,22 @@ def test_a_file_called_as_a_tasks_own_is_refused(
     )
     with pytest.raises(ConfigError, match="which a task has itself"):
         HarborTask.of(str(tmp_path / file), backend, target, OPTIONS)
+
+
+def test_a_folder_of_problems_is_all_files_in_it_by_number(tmp_path: Path) -> None:
+    for name in ("19_ReLU.py", "2_Mul.py", "own.py", "__init__.py", "notes.md"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "3_Folder.py").mkdir()
+    names = [Path(name).name for name in export_harbor.named(str(tmp_path))]
+    assert names == ["2_Mul.py", "19_ReLU.py", "own.py"]
+    assert list(export_harbor.named("softmax")) == ["softmax"]
+    assert len(export_harbor.named("core")) > 20
+    with pytest.raises(ConfigError, match="expected a file for each operator"):
+        export_harbor.named(str(tmp_path / "3_Folder.py"))
+
+
+def test_a_task_is_graded_on_the_sets_that_its_operator_has() -> None:
+    task = HarborTask.of("relu", "cpu", "x86_64", HarborOptions())
+    assert task._question()["workloads"] == ["ci", "heldout", "edge"]
+    few = replace(task.task.op, workloads={"ci": task.task.op.workloads["ci"]})
+    assert replace(task, task=replace(task.task, op=few))._question()["workloads"] == ["ci"]

@@ -17,6 +17,7 @@ from portkern.env.sizes import told_and_drawn
 from portkern.errors import BackendUnavailable
 from portkern.experiment.statistics import Estimate, share
 from portkern.learn import rewards, turns
+from portkern.learn.harbor import GRADED
 from portkern.learn.rewards import Turn, Unavailable
 from portkern.records.record import Record, Verdict
 from portkern.redteam.attack import Attack
@@ -40,15 +41,16 @@ class Mode:
     timed: bool
 
 
-def _told_and_heldout(op: Op, _: np.random.Generator) -> list[tuple[str, Workload]]:
-    return [(name, size) for name in ("ci", "heldout") for size in op.workloads.get(name, ())]
+def _all_small(op: Op, _: np.random.Generator) -> list[tuple[str, Workload]]:
+    """Sizes of every set that is not made for times alone."""
+    return [(name, size) for name in GRADED for size in op.workloads.get(name, ())]
 
 
 MODES = {
     mode.name: mode
     for mode in (
         Mode("environment", told_and_drawn, timed=False),
-        Mode("evaluator", _told_and_heldout, timed=True),
+        Mode("evaluator", _all_small, timed=True),
     )
 }
 
