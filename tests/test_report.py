@@ -465,6 +465,7 @@ def test_a_comment_says_what_changed_and_how_it_is_seen_again(tmp_path: Path) ->
     text = comment.render(table, title=HOSTILE)
     assert text.startswith(comment.MARK) and "**red: 2 new failure; 2 of them since this" in text
     assert "'source=a b.cpp'" in text and "# last good: monday" in text
+    assert "    portkern bisect tuesday" in text
     assert text.count("<!--") == 1 and "<script" not in text and "\x1b" not in text
     many = compared(tmp_path, *(f"{n}.cpp" for n in range(200)))
     assert len(comment.render(many, title="t").encode()) < 20_000

@@ -225,7 +225,7 @@ def test_a_page_of_five_thousand_cells_is_small_and_quickly_drawn(tmp_path: Path
     """Of as many as a nightly has, with the builds and findings of each."""
     path = tmp_path / "matrix.html"
     path.write_text(html.render(Table.of(scale.cells(5_000)), title="night"), encoding="utf-8")
-    assert path.stat().st_size < 5 << 20
+    assert path.stat().st_size < 2 << 20
     script = """
       const [paint] = performance.getEntriesByType("navigation");
       return Math.round(performance.now() - paint.startTime);

@@ -82,7 +82,18 @@ def _bad(table: Table) -> str:
 
 def _commands(table: Table) -> str:
     commands = list(dict.fromkeys(_reproducing(table)))[:MOST_COMMANDS]
-    return "Seen again by\n\n" + "\n".join(f"    {one}" for one in commands) if commands else ""
+    seen = "Seen again by\n\n" + "\n".join(f"    {one}" for one in commands) if commands else ""
+    return seen + _bisecting(table)
+
+
+def _bisecting(table: Table) -> str:
+    """The command that looks for the commit, where a kernel that is a file was good before."""
+    worse = table.changes.regressed if table.changes else {}
+    files = {Series.of(one) for one in table.records if one.author.startswith("file:")}
+    if table.changes is None or not any(c.last_good for s, c in worse.items() if s in files):
+        return ""
+    name = printable(shlex.quote(table.changes.after))
+    return f"\n\nSince which commit:\n\n    portkern bisect {name}"
 
 
 def _reproducing(table: Table) -> Iterator[str]:

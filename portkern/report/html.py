@@ -79,10 +79,13 @@ def payload(table: Table) -> JsonObject:
     environments = {text: i for i, text in enumerate(shown)}
     numbers = {identity(e): environments[_environment(e)] for e in table.environments}
     columns = {column: i for i, column in enumerate(table.columns)}
-    records = [
-        _record(table, r, columns[table.column(r)], numbers[identity(r.environment)], intern)
-        for r in table.records
-    ]
+    fields: list[str] = []
+    rows: list[list[Json]] = []  # a mapping for each of many records would take twice the memory
+    for r in table.records:
+        place = columns[table.column(r)], numbers[identity(r.environment)]
+        record = _record(table, r, *place, intern)
+        fields = fields or list(record)
+        rows.append(list(record.values()))
     return {
         "baseline": BASELINE,
         "ops": [printable(op) for op in table.ops],
@@ -95,8 +98,8 @@ def payload(table: Table) -> JsonObject:
         "bad": [str(v) for v in WORST_FIRST if v.bad],
         "rungs": list(map(str, Evidence)),
         "environments": list(environments),
-        "fields": list(records[0]) if records else [],
-        "rows": [list(record.values()) for record in records],
+        "fields": fields,
+        "rows": rows,
         "resources": _resources(table),
         "changes": _changes(table),
         "strings": intern.strings,
