@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from portkern import ops
 from portkern.cells.selection import host_targets
-from portkern.spec import registry
+from portkern.spec import catalogue, registry
 from portkern.spec.backend import Backend
 from portkern.spec.target import Target, load
 from portkern.testing import BackendContract
@@ -36,4 +37,7 @@ def target(backend: Backend) -> Target:
 
 
 class TestShippedBackends(BackendContract):
-    pass
+    @pytest.mark.parametrize("op", ops.CORE)
+    def test_it_ships_a_kernel_for_every_core_op(self, backend: Backend, op: str) -> None:
+        shipped = catalogue.candidates(op, backend)
+        assert [c.language for c in shipped] == list(backend.languages.values())

@@ -85,7 +85,7 @@ def _kind(item: pytest.Item) -> Hashable | None:
     values = item.callspec.params if hasattr(item, "callspec") else {}
     test = (item.path, item.originalname)
     if isinstance(item.instance, BackendContract) and _RUNS in item.fixturenames:
-        return (*test, values["backend"])
+        return (*test, values.get("backend", ""))
     mark = item.get_closest_marker("sampled")
     if mark is None:
         return None

@@ -10,6 +10,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 import portkern
@@ -21,6 +23,8 @@ CONFIGURATION = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "O
 DEVICES = ("null", "zero", "full", "random", "urandom")
 #: GPUs: NVIDIA's nodes, AMD's compute interface, and what both render through.
 ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
+#: The group of entry points that name backends of others.
+BACKENDS = "portkern.backends"
 #: Folders that hold a reference or a tolerance, under portkern's own.
 HIDDEN = ("ops",)
 #: While the tree is put together: the tree, and the machine's own.
@@ -38,10 +42,20 @@ def python_paths() -> list[Path]:
     paths |= {Path(folder) for folder in sys.path if folder and Path(folder) != Path.cwd()}
     for name in ("backends", "targets", "conf"):
         paths |= {Path(folder) for folder in import_module(f"portkern.{name}").__path__}
+    paths |= _plugins()
     checkout = here.resolve().parent
     if (checkout / "pyproject.toml").exists():
         paths = {path for path in paths if path.resolve() != checkout}
     return sorted(path.absolute() for path in paths if path.exists())
+
+
+def _plugins() -> set[Path]:
+    """The packages of backends that are installed beside portkern. One that is installed as a
+    link to where it is written stands in none of the interpreter's folders."""
+    tops = {point.module.partition(".")[0] for point in entry_points(group=BACKENDS)}
+    specs = [find_spec(top) for top in sorted(tops) if top != "portkern"]
+    folders = [spec.submodule_search_locations or [] for spec in specs if spec]
+    return {Path(folder).resolve() for known in folders for folder in known}
 
 
 def readable() -> list[Path]:
