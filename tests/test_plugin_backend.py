@@ -52,6 +52,7 @@ def test_a_backend_with_three_kernels_keeps_the_contract(python: Path, tmp_path:
     assert "ships no matmul" in said and "ships no relu" not in said
 
 
+@pytest.mark.full
 def test_a_command_judges_a_kernel_of_a_plugin(python: Path, tmp_path: Path) -> None:
     kernel = PACKAGE / "kernels" / "relu.py"
     asked = ["check", kernel, "op=relu", "backend=numba_cuda", "target=sm_90"]
