@@ -225,6 +225,7 @@ def test_a_chip_that_is_not_here_is_compiled_for(chip: str, tmp_path: Path) -> N
     artifact = PALLAS.build(request(candidate, chip, "bfloat16"), tmp_path)
     assert artifact.kind == "tpu"
     [kernel] = artifact.resources
+    assert kernel.kernel.startswith("softmax")
     assert kernel.vmem_bytes
 
 

@@ -31,7 +31,7 @@ from portkern.report.markdown import overview
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = _script.RESULTS
-TARGETS = ("h200", "h100", "gfx942", "gfx1100", "x86_64_avx512", "opencl_generic")
+TARGETS = ("h200", "h100", "gfx942", "gfx1100", "x86_64_avx512", "opencl_generic", "tpu_v5e")
 SPEEDS = {
     "help_s": "`portkern --help`",
     "check_fresh_s": "`portkern check` of a new C++ kernel, two workloads, the command",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
     # An empty array launches nothing, and the chip's code is still asked for.
     dims = {axis: length or 1 for axis, length in request.dims.items()}
     shapes = [(spec.sizes(dims), spec.resolve(request.dtype)) for spec in request.signature.inputs]
-    function = partial(_for_chip, partial(entry, **request.scalars), request.target)
+    function = _for_chip(entry, request)
     if package_version("libtpu") is None:
         arguments = [described(*shape) for shape in shapes]
         lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("tpu",))
@@ -79,14 +79,20 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
     return Artifact(source, "tpu", _resources(text), _costs(compiled.cost_analysis()))
 
 
-def _for_chip(function: Callable[..., object], target: Target, *arguments: object) -> object:
-    """Calls it where Pallas asks which chip it lowers for: it would ask this machine's device."""
+def _for_chip(entry: Callable[..., object], request: Build) -> Callable[..., object]:
+    """The entry where Pallas asks which chip it lowers for: it would ask this machine's device."""
     from jax import sharding
 
-    assert isinstance(target.limits, TpuLimits)
-    kind = sharding.AbstractDevice(target.limits.device_kind, 1, "tpu")
-    with sharding.use_abstract_mesh(sharding.AbstractMesh((), (), abstract_device=kind)):
-        return function(*arguments)
+    assert isinstance(request.target.limits, TpuLimits)
+    kind = sharding.AbstractDevice(request.target.limits.device_kind, 1, "tpu")
+    described = sharding.AbstractMesh((), (), abstract_device=kind)
+
+    @wraps(entry)  # kernels are named after it
+    def function(*arguments: object) -> object:
+        with sharding.use_abstract_mesh(described):
+            return entry(*arguments, **request.scalars)
+
+    return function
 
 
 def _chip(target: Target) -> Any:
