@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import permutation_test
+from scipy.stats import binomtest, permutation_test
 
 from portkern.agent.attempt import Attempt, Status
 from portkern.experiment import baseline
@@ -35,7 +35,7 @@ from portkern.experiment.compare.intervals import (
 )
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.ending import Ending
-from portkern.experiment.statistics import holm, share, sign_flips
+from portkern.experiment.statistics import holm, sign_flips
 
 CPU, HIP = Place("cpu", "x86_64"), Place("hip", "gfx942")
 ENDED = (Status.NO_CODE, Status.BUILD_FAILED, Status.WRONG, Status.PASSED)
@@ -607,9 +607,43 @@ def test_ops_that_all_say_the_same_leave_room_for_others(value: float) -> None:
     assert apart is not None and apart.ends[1] - apart.ends[0] > 0.2
 
 
-def test_where_a_few_ops_make_the_difference_less_is_known_than_by_their_number() -> None:
-    _, high = pooled_share(*columns([(1, 1), *[(0, 1)] * 39])).ends
-    assert high > share(1, 40).ends[1]
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), min_size=2, max_size=30), st.data()
+)
+def test_an_interval_never_moves_against_the_data(
+    ops: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """An op with more that is right lowers neither end."""
+    rows = [(right * tasks / 5, tasks) for right, tasks in ops]
+    which = data.draw(st.sampled_from(range(len(rows))))
+    top, tasks = rows[which]
+    more = [*rows]
+    more[which] = (data.draw(st.floats(top, tasks)), tasks)
+    (low, high), (low_more, high_more) = (
+        pooled_share(*columns(each)).ends for each in (rows, more)
+    )
+    assert low_more >= low - 1e-9 and high_more >= high - 1e-9
+    assert 0 <= low <= high <= 1
+
+
+@pytest.mark.parametrize("n", [8, 12, 24])
+def test_ends_of_right_and_wrong_ops_are_near_those_of_clopper_and_pearson(n: int) -> None:
+    for c in range(n + 1):
+        found = pooled_share(*columns([(1, 1)] * c + [(0, 1)] * (n - c))).ends
+        exact = binomtest(c, n).proportion_ci()
+        assert found == pytest.approx((exact.low, exact.high), abs=0.08)
+
+
+def test_so_few_operators_that_none_can_be_shown_are_told_so() -> None:
+    ops = [[True]] * 4
+    few = compare(models({"a": ops, "b": [[False]] * 4}))
+    [note] = [note for note in few.notes if "the least p" in note]
+    assert note.startswith("Over 4 operators and with 1 test the least p that there can be is 0.12")
+    assert "6 operators or more can show one" in note
+    enough = compare(models({"a": [[True]] * 6, "b": [[False]] * 6}))
+    assert not any("the least p" in note for note in enough.notes)
+    assert any(one.shown for one in enough.differences)
 
 
 def test_places_of_one_op_are_no_independent_ops() -> None:

@@ -137,6 +137,11 @@ def sign_flips(differences: Sequence[float]) -> float:
     return as_large / len(signs)
 
 
+def least_p(units: int) -> float:
+    """The least that :func:`sign_flips` can say: of units that are all of one mind."""
+    return 2 / 2**units if 2**units <= FLIPS else 1 / (1 + FLIPS)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: how likely one of all is found by chance."""
     adjusted, highest = [0.0] * len(p_values), 0.0

@@ -35,7 +35,7 @@ from portkern.experiment.compare.result import (
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.translation import translations
 from portkern.experiment.section import counted, percent
-from portkern.experiment.statistics import FEW
+from portkern.experiment.statistics import FEW, SIGNIFICANT, least_p
 from portkern.spec import target
 
 __all__ = [
@@ -76,6 +76,7 @@ def compare(
     asked = tuple(dict.fromkeys([*places, *(group.place for group in groups)]))
     wanted = _ks(ks, groups)
     best = best_times(groups)
+    apart = differences(groups)
     portability = tuple(portabilities(groups, asked, best))
     return Comparison(
         models=tuple(dict.fromkeys(group.model for group in groups)),
@@ -95,9 +96,9 @@ def compare(
         cascades=tuple(cascades(portability)),
         translations=tuple(translations(groups)),
         divergences=tuple(divergences(groups, sources or {})),
-        differences=differences(groups),
+        differences=apart,
         best_known=digest(best),
-        notes=(*_notes(groups, asked), *_own_headers(samples)),
+        notes=(*_notes(groups, asked), *_at_best(apart), *_own_headers(samples)),
     )
 
 
@@ -126,6 +127,23 @@ def _common(groups: Sequence[Group]) -> Iterator[str]:
     yield (
         f"Models have different tasks. On the {counted(len(common), 'task')} of {len(every)} that "
         f"all have, pass@1 is: {', '.join(told)}."
+    )
+
+
+def _at_best(apart: Sequence[Difference]) -> Iterator[str]:
+    """What so many operators and tests can show, whatever the samples say."""
+    known = [one for one in apart if one.estimate and one.p_value is not None]
+    if not known:
+        return
+    best = min(known, key=lambda one: one.least_p)
+    assert best.estimate is not None
+    if best.least_p < SIGNIFICANT:
+        return
+    enough = next(n for n in range(2, 99) if best.tests * least_p(n) < SIGNIFICANT)
+    yield (
+        f"Over {counted(best.estimate.n, 'operator')} and with {counted(best.tests, 'test')} the "
+        f"least p that there can be is {best.least_p:.2g}: no difference can be shown, however "
+        f"large; {enough} operators or more can show one."
     )
 
 

@@ -16,19 +16,30 @@ import numpy as np
 from portkern.experiment.statistics import Estimate, Floats, share
 
 LEVEL = 0.95
+#: An op of which nothing is known, which may be all wrong for the lower end and all right for the
+#: upper one, counts as so much of one: where all ops say the same, others may differ.
+_UNSEEN = 0.25
+_STEPS = 50
 
 
 def pooled_share(tops: Floats, bottoms: Floats) -> Estimate:
     """A share between 0 and 1 over all ops: the sum of ``tops`` over that of ``bottoms``, with
-    Wilson's interval for the number of independent samples that would vary as the ops do. That
-    number is at least the number of ops, so that ops which all say 0 leave room for others; the
-    bootstrap would say 0 to 0."""
-    value, error, units, reach = _ratio(tops, bottoms)
+    the interval of Owen's empirical likelihood. Its ends are the least and the most that the share
+    can be for any weights of the ops which are likely enough, beside one op that nobody has seen.
+    Which weights these are does not depend on what the ops say, so that no end falls where an op
+    rises."""
+    counted = bottoms > 0
+    tops, bottoms = tops[counted], bottoms[counted]
+    units = len(bottoms)
+    if not units:
+        return Estimate(0.0, None, 0)
+    value = float(tops.sum() / bottoms.sum())
     if units < 2:
         return Estimate(value, None, units)
-    spread = value * (1 - value)
-    count = max(spread / error**2, units) if error > 0 else units
-    return Estimate(value, _wilson(value, count, reach), units)
+    tops, bottoms = tops / bottoms.mean(), bottoms / bottoms.mean()
+    low, high = _least(tops, bottoms), 1 - _least(bottoms - tops, bottoms)
+    # Rounding alone parts them from what they enclose.
+    return Estimate(value, (max(0.0, min(low, value)), min(1.0, max(high, value))), units)
 
 
 def share_over_ops(values: Iterable[tuple[str, float]]) -> Estimate:
@@ -136,11 +147,44 @@ def _reach(own: float, other: float, rho: float) -> float:
     return math.sqrt(max(0.0, own**2 + other**2 - 2 * rho * own * other))
 
 
-def _wilson(value: float, count: float, z: float) -> tuple[float, float]:
-    middle = value + z * z / (2 * count)
-    half = z * math.sqrt(value * (1 - value) / count + (z / (2 * count)) ** 2)
-    size = 1 + z * z / count
-    return max(0.0, (middle - half) / size), min(1.0, (middle + half) / size)
+def _least(tops: Floats, bottoms: Floats) -> float:
+    """The least ratio of weighted sums, by Dinkelbach's steps, each the least of a difference."""
+    unseen = float(bottoms.mean())
+    above, below = np.append(tops, 0.0), np.append(bottoms, unseen)
+    counts = np.append(np.ones(len(tops)), _UNSEEN)
+    ratio = float(tops.sum() / bottoms.sum())
+    for _ in range(_STEPS):
+        weights = _tilted(above - ratio * below, counts)
+        lower = float(weights @ above) / float(weights @ below)
+        if abs(lower - ratio) < 1e-12:
+            break
+        ratio = lower
+    return ratio
+
+
+def _tilted(values: Floats, counts: Floats) -> Floats:
+    """Weights that make the mean of ``values`` the least, of those that are likely enough."""
+    total = float(counts.sum())
+    above = values - values.min()
+    if above.max() <= 1e-15:
+        return counts / total
+    above = above / above.max()
+    # A little more than the limit of large samples, for what few ops know of each other.
+    most = _normal_quantile() ** 2 * (1 + 1 / (len(values) - 1))
+    low, high = -40.0, 20.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        weights = counts / (above + math.exp(middle))
+        weights = weights / weights.sum()
+        unlikely = -2 * float(counts @ np.log(weights * total / counts))
+        low, high = (middle, high) if unlikely > most else (low, middle)
+    return weights
+
+
+def _normal_quantile() -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + LEVEL) / 2))
 
 
 def _quantile(freedom: float) -> float:

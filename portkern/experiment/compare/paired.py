@@ -133,9 +133,8 @@ def _words(one: Difference) -> str:
         apart = one.estimate.value - (one.metric == "speedup_geometric")
         better, worse = (one.first, one.second) if apart > 0 else (one.second, one.first)
         return f"{title}: {better} is better than {worse} ({told})"
-    # Were all ops of one mind, no more than two choices of signs would be as far apart.
-    if 2 / 2**one.estimate.n >= SIGNIFICANT:
-        told += f"; {one.estimate.n} ops are too few to show any"
+    if one.least_p >= SIGNIFICANT:
+        told += f"; {one.estimate.n} ops are too few to show any of {counted(one.tests, 'test')}"
     return f"{none} ({told})"
 
 

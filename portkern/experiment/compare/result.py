@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from portkern.experiment.compare.metric import METRICS as METRICS
 from portkern.experiment.compare.metric import Metric as Metric
 from portkern.experiment.section import document
-from portkern.experiment.statistics import SIGNIFICANT, Estimate
+from portkern.experiment.statistics import SIGNIFICANT, Estimate, least_p
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
@@ -212,6 +212,11 @@ class Difference:
     tasks: int
     tests: int
     words: str
+
+    @property
+    def least_p(self) -> float:
+        """The least that ``p_holm`` can be with so many ops and tests, whatever they say."""
+        return min(1.0, self.tests * least_p(self.estimate.n)) if self.estimate else 1.0
 
     @property
     def shown(self) -> bool:
