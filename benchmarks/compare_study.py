@@ -1,8 +1,9 @@
 """Whether the intervals of `portkern compare` hold what they say: sweeps of two simulated models
-whose strength is known, judged by the code that judges real ones. Writes
+whose strength is known, by the intervals and the test of real ones. Writes
 results/compare-coverage.json, and with ``docs=FILE`` its table between the marks of that page.
 
 .venv/bin/python -m benchmarks.compare_study [sweeps=1000] [seed=0] [only=SCENARIO] [docs=FILE]
+                                             [jobs=1]
 
 How likely a sample of an op is right is drawn from a beta distribution of each model's own; what is
 hard for one is mostly hard for the other. Speedups are log-normal, over ops and over samples of an
@@ -15,23 +16,39 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import betaincinv, betaln
 from scipy.stats import norm
 
 from benchmarks import _script
 from portkern.agent.attempt import Status
-from portkern.experiment.compare.comparison import Comparison, Scope, compare
+from portkern.experiment.compare.intervals import (
+    pooled_geometric,
+    pooled_mean,
+    pooled_share,
+    share_difference,
+)
 from portkern.experiment.compare.sample import Sample
-from portkern.experiment.statistics import Estimate
+from portkern.experiment.statistics import (
+    SIGNIFICANT,
+    Estimate,
+    Floats,
+    holm,
+    pass_at_k,
+    sign_flips,
+)
 
 RESULTS = "compare-coverage.json"
 K = 5
+MODELS: Final = ("first", "second")
 #: How alike two models find ops, and one op in two places.
 ALIKE = 0.6
 PLACES: Final = (("cuda", "h200"), ("triton", "h200"), ("cpu", "x86_64"))
@@ -103,14 +120,17 @@ SCENARIOS: Final = (
 
 
 def main() -> None:
-    said = _script.words(("sweeps", "seed", "only", "docs"), __doc__)
+    said = _script.words(("sweeps", "seed", "only", "docs", "jobs"), __doc__)
     sweeps, seed = int(said.get("sweeps", 1000)), int(said.get("seed", 0))
     chosen = [one for one in SCENARIOS if said.get("only", one.name) == one.name]
+    with ProcessPoolExecutor(int(said.get("jobs", 1))) as pool:
+        count = len(chosen)
+        scenarios = list(pool.map(study, chosen, [sweeps] * count, [seed] * count))
     document = {
         "sweeps": sweeps,
         "seed": seed,
         "k": K,
-        "scenarios": [study(scenario, sweeps, seed) for scenario in chosen],
+        "scenarios": scenarios,
     }
     for line in table(document):
         print(line)
@@ -129,18 +149,17 @@ def study(scenario: Scenario, sweeps: int, seed: int) -> dict[str, Any]:
     errors: dict[str, list[float]] = defaultdict(list)
     shown: dict[str, list[bool]] = defaultdict(list)
     ranked = []
+    true = truths(scenario)
     for number in range(sweeps):
-        comparison = compare(samples(scenario, np.random.default_rng([seed, number])), ks=[1, K])
-        for name, estimate, truth in _numbers(comparison, scenario):
+        found = estimates(drawn(scenario, np.random.default_rng([seed, number])))
+        for name, estimate in found.numbers.items():
             low, high = estimate.ends
-            held[name].append(low <= truth <= high)
+            held[name].append(low <= true[name] <= high)
             widths[name].append(high - low)
-            errors[name].append(estimate.value - truth)
-        for difference in comparison.differences:
-            better = difference.estimate is not None and difference.estimate.value > 0
-            shown[f"{difference.metric}@{difference.k}"].append(difference.shown and better)
-        shown["any"].append(any(one.shown for one in comparison.differences))
-        rates = [_figure(comparison, model, "pass", 1).value for model in ("first", "second")]
+            errors[name].append(estimate.value - true[name])
+        for name, is_shown in found.shown.items():
+            shown[name].append(is_shown)
+        rates = [found.numbers[f"pass@1, {model}"].value for model in MODELS]
         ranked.append(rates[0] > rates[1])
     return {
         "name": scenario.name,
@@ -162,23 +181,36 @@ def study(scenario: Scenario, sweeps: int, seed: int) -> dict[str, Any]:
     }
 
 
-def samples(scenario: Scenario, random: np.random.Generator) -> list[Sample]:
-    """One sweep."""
+@dataclass(frozen=True)
+class Drawn:
+    """One sweep: by model, op, place and sample whether it is right, and its speedup's logarithm."""
+
+    right: npt.NDArray[np.bool_]
+    logs: Floats
+
+
+def drawn(scenario: Scenario, random: np.random.Generator) -> Drawn:
     ops, places, n = scenario.ops, scenario.places, scenario.n
-    models = (scenario.first, scenario.second)
     difficulty = random.normal(size=(1, ops, 1)), random.normal(size=(2, ops, places))
-    latent = math.sqrt(ALIKE) * difficulty[0] + math.sqrt(1 - ALIKE) * difficulty[1]
-    ease = norm.cdf(latent)
-    found = []
-    for model, strength in enumerate(models):
+    ease = norm.cdf(math.sqrt(ALIKE) * difficulty[0] + math.sqrt(1 - ALIKE) * difficulty[1])
+    right, logs = np.zeros((2, 2, ops, places, n))
+    for model, strength in enumerate((scenario.first, scenario.second)):
         rates = betaincinv(strength.a, strength.b, ease[model])
         by_op = random.normal(strength.log_speedup, strength.over_ops, size=(ops, places))
-        logs = random.normal(by_op[..., None], strength.over_samples, size=(ops, places, n))
-        right = random.random((ops, places, n)) < rates[..., None]
-        for op, place, index in np.ndindex(ops, places, n):
-            speedup = math.exp(logs[op, place, index]) if right[op, place, index] else None
-            found.append(_sample(("first", "second")[model], op, place, index, speedup))
-    return found
+        logs[model] = random.normal(by_op[..., None], strength.over_samples, size=(ops, places, n))
+        right[model] = random.random((ops, places, n)) < rates[..., None]
+    return Drawn(right > 0, logs)
+
+
+def samples(sweep: Drawn) -> list[Sample]:
+    """As rows of samples.jsonl."""
+    return [
+        _sample(
+            MODELS[model], op, place, index,
+            math.exp(sweep.logs[model, op, place, index]) if right else None,
+        )
+        for (model, op, place, index), right in np.ndenumerate(sweep.right)
+    ]  # fmt: skip
 
 
 def _sample(model: str, op: int, place: int, index: int, speedup: float | None) -> Sample:
@@ -196,37 +228,81 @@ def _sample(model: str, op: int, place: int, index: int, speedup: float | None) 
     )
 
 
-def _numbers(comparison: Comparison, scenario: Scenario) -> Iterator[tuple[str, Estimate, float]]:
-    """Of each number its name, what is estimated, and what is true."""
+def truths(scenario: Scenario) -> dict[str, float]:
+    """The true value of each number."""
     first, second = scenario.first, scenario.second
-    for model, truth in (("first", first), ("second", second)):
-        for name, metric, k, p, value in (
-            ("pass@1", "pass", 1, None, truth.passed),
-            (f"pass@{K}", "pass", K, None, truth.passed_at_k),
-            ("fast_1", "fast", 1, 1.0, truth.fast),
-            ("speedup (geometric)", "speedup_geometric", 1, None, truth.geometric),
-            ("speedup (of correct ones)", "speedup_correct_geometric", 1, None,
-             truth.geometric_of_correct),
-            ("speedup (arithmetic)", "speedup_arithmetic", 1, None, truth.arithmetic),
-        ):  # fmt: skip
-            yield f"{name}, {model}", _figure(comparison, model, metric, k, p), value
-    differing = {
-        ("pass", 1): ("pass@1", first.passed - second.passed),
-        ("fast", 1): ("fast_1", first.fast - second.fast),
-        ("speedup_geometric", 1): ("speedup (geometric)", first.geometric / second.geometric),
+    found = {}
+    for model, truth in zip(MODELS, (first, second), strict=True):
+        found |= {
+            f"pass@1, {model}": truth.passed,
+            f"pass@{K}, {model}": truth.passed_at_k,
+            f"fast_1, {model}": truth.fast,
+            f"speedup (geometric), {model}": truth.geometric,
+            f"speedup (of correct ones), {model}": truth.geometric_of_correct,
+            f"speedup (arithmetic), {model}": truth.arithmetic,
+        }
+    return found | {
+        "pass@1, difference": first.passed - second.passed,
+        "fast_1, difference": first.fast - second.fast,
+        "speedup (geometric), difference": first.geometric / second.geometric,
     }
-    for difference in comparison.differences:
-        known = differing.get((difference.metric, difference.k))
-        if known and difference.estimate:
-            yield f"{known[0]}, difference", difference.estimate, known[1]
 
 
-def _figure(
-    comparison: Comparison, model: str, metric: str, k: int, p: float | None = None
-) -> Estimate:
-    figure = comparison.figure(Scope(model, "measured"), metric, k, p)
-    assert figure is not None and figure.estimate is not None, (model, metric, k)
-    return figure.estimate
+@dataclass(frozen=True)
+class Estimates:
+    """``shown`` by number, and ``any``: the first model is shown to be better."""
+
+    numbers: Mapping[str, Estimate]
+    shown: Mapping[str, bool]
+
+
+def estimates(sweep: Drawn) -> Estimates:
+    """The numbers that portkern compare has of a sweep, by its intervals and its test, without what
+    else it computes of one: a test holds both against each other."""
+    n = sweep.right.shape[-1]
+    right = sweep.right.sum(axis=3)
+    tasks = np.full(right.shape[1], float(right.shape[2]))
+    fast = (sweep.right & (sweep.logs > 0)).sum(axis=3) / n
+    geometric = np.where(sweep.right, sweep.logs, 0.0).sum(axis=3)
+    arithmetic = np.where(sweep.right, np.exp(sweep.logs), 0.0).sum(axis=3) / n
+    of_correct, some = geometric / np.maximum(right, 1), (right > 0).astype(float)
+    one, five, most = (_pass_at_k(n, k)[right] for k in (1, K, n))
+    numbers = {}
+    for m, model in enumerate(MODELS):
+        numbers |= {
+            f"pass@1, {model}": pooled_share(one[m].sum(1), tasks),
+            f"pass@{K}, {model}": pooled_share(five[m].sum(1), tasks),
+            f"fast_1, {model}": pooled_share(fast[m].sum(1), tasks),
+            f"speedup (geometric), {model}": pooled_geometric(geometric[m].sum(1) / n, tasks),
+            f"speedup (of correct ones), {model}":
+                pooled_geometric(of_correct[m].sum(1), some[m].sum(1)),
+            f"speedup (arithmetic), {model}": pooled_mean(arithmetic[m].sum(1), tasks),
+        }  # fmt: skip
+    sums = {
+        "pass@1": one.sum(2),
+        f"pass@{n}": most.sum(2),
+        "fast@1": fast.sum(2),
+        "speedup_geometric@1": geometric.sum(2) / n,
+    }
+    apart = {name: first - second for name, (first, second) in sums.items()}
+    p_values = holm([sign_flips(each.tolist()) for each in apart.values()])
+    shown = {
+        name: p < SIGNIFICANT and float(each.sum()) > 0
+        for (name, each), p in zip(apart.items(), p_values, strict=True)
+    }
+    numbers["pass@1, difference"] = share_difference(*sums["pass@1"], tasks)
+    numbers["fast_1, difference"] = share_difference(*sums["fast@1"], tasks)
+    numbers["speedup (geometric), difference"] = pooled_geometric(
+        apart["speedup_geometric@1"], tasks
+    )
+    assert all(numbers.values())
+    return Estimates(numbers, {**shown, "any": min(p_values) < SIGNIFICANT})
+
+
+@lru_cache
+def _pass_at_k(n: int, k: int) -> Floats:
+    """By how many of n are right."""
+    return np.array([pass_at_k(n, c, k) for c in range(n + 1)])
 
 
 def _mean(values: Sequence[float]) -> float:

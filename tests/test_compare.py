@@ -339,6 +339,27 @@ def test_a_budget_of_tokens_is_never_exceeded_and_ends_both_models_alike(
         assert 1000 * len(server.requests) > 22_000
 
 
+def test_a_plan_says_what_a_sweep_can_show_and_costs_and_asks_nothing(
+    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = "prices={openai/a: {input: 10, output: 10}, openai/b: {input: 1, output: 1}}"
+    asked = ("plan", models(server, "a", "b"), *QUICK, f"reports={tmp_path}", "json=true")
+    found = {}
+    for more in ((prices,), (prices, "reply=100"), (prices, "n=20"), ()):
+        assert verb.main([*asked, *more]) == 0
+        found[more] = json.loads(capsys.readouterr().out)
+    most, short, twice, unpriced = found.values()
+    assert (most["tests"], most["asked"]["ops"], most["asked"]["samples"]) == (4, 1, 10)
+    assert most["asked"]["chance"] == 0  # one operator shows nothing
+    # Ten samples of two models, 8192 tokens each at 10 and at 1 USD per million, and prompts.
+    assert most["asked"]["usd_at_most"] > 10 * 8192 * 11e-6
+    assert short["asked"]["usd_at_most"] < 0.5 * most["asked"]["usd_at_most"]
+    assert twice["asked"]["usd_at_most"] == pytest.approx(2 * most["asked"]["usd_at_most"])
+    assert unpriced["asked"]["usd_at_most"] is None
+    assert unpriced["asked"]["tokens_at_most"] > 163_840
+    assert not server.requests and not list(tmp_path.iterdir())
+
+
 def test_a_budget_of_usd_needs_prices_and_is_kept(
     tmp_path: Path, server: Server, scripted: object
 ) -> None:
@@ -408,6 +429,7 @@ def test_a_request_that_was_out_when_its_process_ended_counts_as_the_most_it_can
         (["models=[openai/a]", "settings.openai/a.tp=1"], "No setting of openai/a 'tp'"),
         (["models=[openai/a]", "budget.attempts=3"], "attempts"),
         (["models=[openai/a]", "proposer=catalogue"], "there is nothing to compare"),
+        (["plan", "models=[openai/a]", "rate=0.95"], "Got rate=0.95 and wanted=0.1"),
         (["models=[openai/a]", "n=0"], "Got n=0, expected a number from 1"),
         (["models=[openai/a]", "modells=[b]"], "No option 'modells'; did you mean 'models'?"),
     ],

@@ -33,9 +33,10 @@ from portkern.experiment.compare.intervals import (
     pooled_share,
     share_difference,
 )
+from portkern.experiment.compare.page.words import lead
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.ending import Ending
-from portkern.experiment.statistics import holm, sign_flips
+from portkern.experiment.statistics import fewest_ops, holm, sign_flips
 
 CPU, HIP = Place("cpu", "x86_64"), Place("hip", "gfx942")
 ENDED = (Status.NO_CODE, Status.BUILD_FAILED, Status.WRONG, Status.PASSED)
@@ -603,7 +604,7 @@ def test_intervals_hold_their_value_and_stay_in_bounds(found: list[float]) -> No
 def test_ops_that_all_say_the_same_leave_room_for_others(value: float) -> None:
     low, high = pooled_share(*columns([(value, 1)] * 10)).ends
     assert high - low > 0.2
-    apart = share_difference(columns([(value, 1)] * 10), columns([(value, 1)] * 10))
+    apart = share_difference(*columns([(value, value)] * 10), np.ones(10))
     assert apart is not None and apart.ends[1] - apart.ends[0] > 0.2
 
 
@@ -625,6 +626,12 @@ def test_an_interval_never_moves_against_the_data(
     )
     assert low_more >= low - 1e-9 and high_more >= high - 1e-9
     assert 0 <= low <= high <= 1
+    other = np.full(len(rows), 0.5)
+    apart, apart_more = (share_difference(columns(each)[0], other, columns(rows)[1])
+                         for each in (rows, more))  # fmt: skip
+    assert apart and apart_more
+    assert all(np.array(apart_more.ends) >= np.array(apart.ends) - 1e-9)
+    assert apart.ends[0] <= apart.value <= apart.ends[1]
 
 
 @pytest.mark.parametrize("n", [8, 12, 24])
@@ -642,8 +649,25 @@ def test_so_few_operators_that_none_can_be_shown_are_told_so() -> None:
     assert note.startswith("Over 4 operators and with 1 test the least p that there can be is 0.12")
     assert "6 operators or more can show one" in note
     enough = compare(models({"a": [[True]] * 6, "b": [[False]] * 6}))
-    assert not any("the least p" in note for note in enough.notes)
+    [note] = [note for note in enough.notes if "the least p" in note]
+    assert "is 0.031; a difference is shown below 0.05" in note
     assert any(one.shown for one in enough.differences)
+
+
+@pytest.mark.parametrize("tests", [1, 4, 12, 30, 400, 501])
+def test_the_fewest_operators_that_can_show_a_difference_are_the_fewest(tests: int) -> None:
+    """Signs are tried with all operators of one mind: nothing is surer."""
+    found = fewest_ops(tests)
+    shown = [tests * sign_flips([1.0] * ops) < 0.05 for ops in range(1, 30)]
+    assert found == (30 - shown[::-1].index(False) if shown[-1] else None)
+
+
+def test_the_surest_pair_is_told_first() -> None:
+    """All pairs have the least p that there can be, and one is the furthest apart."""
+    ops = range(20)
+    close, far = [[op % 5 > 0] * 3 for op in ops], [[True] * 3 for op in ops]
+    found = compare(models({"a": [[False] * 3] * 20, "b": close, "c": far}))
+    assert lead(found)[0].startswith("pass@1: c is better than a")
 
 
 def test_places_of_one_op_are_no_independent_ops() -> None:

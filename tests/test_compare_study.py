@@ -12,8 +12,9 @@ import pytest
 
 from benchmarks import compare_study
 from benchmarks._script import RESULTS
-from benchmarks.compare_study import LEAST, MARKS, MOST, SCENARIOS, K
-from portkern.experiment.compare.comparison import compare
+from benchmarks.compare_study import LEAST, MARKS, MOST, SCENARIOS, K, Scenario
+from portkern.experiment.compare.comparison import Scope, compare
+from portkern.experiment.compare.design import Design
 
 DOCS = Path(__file__).parents[1] / "docs" / "compare.md"
 
@@ -48,27 +49,85 @@ def test_the_page_has_the_table_of_the_results(document: Any) -> None:
     assert rest.partition(MARKS[1])[0].strip().splitlines() == compare_study.table(document)
 
 
-@pytest.mark.sampled()
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
-def test_true_values_are_those_of_a_sweep_without_end(scenario: compare_study.Scenario) -> None:
+def test_true_values_are_those_of_a_sweep_without_end(scenario: Scenario) -> None:
     endless = replace(scenario, ops=300, n=K, places=1)
-    sweep = compare_study.samples(endless, np.random.default_rng(7))
-    found = list(compare_study._numbers(compare(sweep, ks=[1, K]), endless))
-    for name, estimate, truth in found:
+    sweep = compare_study.drawn(endless, np.random.default_rng(7))
+    found, true = compare_study.estimates(sweep).numbers, compare_study.truths(endless)
+    assert found.keys() == true.keys() and len(found) == 15
+    for name, estimate in found.items():
         low, high = estimate.ends
-        assert abs(estimate.value - truth) < 2 * (high - low), name  # eight standard errors
-    assert len(found) == 15
+        assert abs(estimate.value - true[name]) < 2 * (high - low), name  # eight standard errors
+
+
+@pytest.mark.parametrize("scenario", [SCENARIOS[1], SCENARIOS[4]], ids=lambda one: one.name)
+def test_the_study_has_the_numbers_of_the_comparison(scenario: Scenario) -> None:
+    sweep = compare_study.drawn(replace(scenario, ops=8), np.random.default_rng([3, 4]))
+    ours, theirs = compare_study.estimates(sweep), compare(compare_study.samples(sweep), ks=[1, K])
+    columns = {
+        "pass@1": ("pass", 1, None),
+        f"pass@{K}": ("pass", K, None),
+        "fast_1": ("fast", 1, 1.0),
+        "speedup (geometric)": ("speedup_geometric", 1, None),
+        "speedup (of correct ones)": ("speedup_correct_geometric", 1, None),
+        "speedup (arithmetic)": ("speedup_arithmetic", 1, None),
+    }
+    for name, (metric, k, p) in columns.items():
+        for model in compare_study.MODELS:
+            figure = theirs.figure(Scope(model, "measured"), metric, k, p)
+            assert figure and figure.estimate
+            own = ours.numbers[f"{name}, {model}"]
+            assert (own.value, *own.ends) == pytest.approx(
+                (figure.estimate.value, *figure.estimate.ends)
+            )
+    for one in theirs.differences:
+        known = {"pass": "pass@1", "fast": "fast_1"}.get(one.metric, "speedup (geometric)")
+        better = bool(one.estimate and one.estimate.value > (one.metric == "speedup_geometric"))
+        assert ours.shown[f"{one.metric}@{one.k}"] == (one.shown and better)
+        if one.k == 1 and one.estimate:
+            own = ours.numbers[f"{known}, difference"]
+            assert (own.value, *own.ends) == pytest.approx((one.estimate.value, *one.estimate.ends))
 
 
 def test_a_sweep_is_equal_for_an_equal_seed() -> None:
     one, other = (
-        compare_study.samples(SCENARIOS[1], np.random.default_rng([3, 4])) for _ in range(2)
+        compare_study.drawn(SCENARIOS[1], np.random.default_rng([3, 4])) for _ in range(2)
     )
-    assert one == other
+    assert (one.right == other.right).all() and (one.logs == other.logs).all()
 
 
-@pytest.mark.full
 def test_intervals_of_a_fresh_study_hold_the_true_values() -> None:
     found = compare_study.study(SCENARIOS[0], sweeps=40, seed=12345)["numbers"]
     low = {name: one["coverage"] for name, one in found.items() if one["coverage"] < 0.85}
     assert not low
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS[:5], ids=lambda one: one.name)
+def test_a_plan_foretells_how_often_the_study_shows_a_difference(
+    scenario: Scenario, document: Any
+) -> None:
+    strong, weak = scenario.first, scenario.second
+    design = Design(
+        strong.passed - weak.passed,
+        weak.passed,
+        spread=sum(1 / (one.a + one.b + 1) for one in (strong, weak)) / 2,
+        alike=compare_study.ALIKE,
+        places=scenario.places,
+        tests=4,
+    )
+    [found] = [one for one in document["scenarios"] if one["name"] == scenario.name]
+    expected = design.chance(scenario.ops, scenario.n)
+    assert expected == pytest.approx(found["shown"]["pass@1"], abs=0.1)
+
+
+def test_a_plan_finds_the_fewest_operators_and_the_least_difference() -> None:
+    design = Design(0.1, 0.4, spread=0.25, alike=0.6, tests=4)
+    ops = design.fewest_ops(10)
+    assert ops and design.chance(ops, 10) >= 0.8 > design.chance(ops - 1, 10)
+    least = design.least_difference(40, 10)
+    assert least and replace(design, wanted=least).chance(40, 10) == pytest.approx(0.8, abs=0.01)
+    assert design.chance(40, 20) > design.chance(40, 10) > design.chance(20, 10)
+    assert replace(design, tests=12).chance(8, 1000) == 0  # 8 operators and 12 tests show nothing
+    assert replace(design, tests=12).least_difference(8, 1000) is None
+    # However many samples there are, operators differ.
+    assert design.chance(8, 10**6) < 0.5

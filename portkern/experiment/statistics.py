@@ -121,6 +121,8 @@ def _interval(drawn: Floats, units: int) -> tuple[float, float] | None:
 SIGNIFICANT: Final = 0.05
 #: The draws of signs where there are too many to try all.
 FLIPS = 9_999
+#: With as many units hardly any of the drawn signs are all the same.
+_MOST_UNITS = 30
 
 
 def sign_flips(differences: Sequence[float]) -> float:
@@ -137,9 +139,17 @@ def sign_flips(differences: Sequence[float]) -> float:
     return as_large / len(signs)
 
 
+@lru_cache(maxsize=256)
 def least_p(units: int) -> float:
     """The least that :func:`sign_flips` can say: of units that are all of one mind."""
-    return 2 / 2**units if 2**units <= FLIPS else 1 / (1 + FLIPS)
+    return sign_flips([1.0] * units)
+
+
+def fewest_ops(tests: int) -> int | None:
+    """The least number of units that can show a difference by one of so many tests; None where
+    none can, since signs are drawn and not all tried."""
+    few = [n for n in range(1, _MOST_UNITS) if tests * least_p(n) >= SIGNIFICANT]
+    return few[-1] + 1 if few[-1] + 1 < _MOST_UNITS else None
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -16,12 +16,20 @@ from portkern.agent.log import Log
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, names, resolve
 from portkern.cli.heartbeat import Heartbeat
-from portkern.cli.verbs import compare_models, compare_tasks, compare_words, generate, run_folder
+from portkern.cli.verbs import (
+    compare_models,
+    compare_plan,
+    compare_tasks,
+    compare_words,
+    generate,
+    run_folder,
+)
 from portkern.cli.verbs.compare_tasks import TaskQuestion
 from portkern.cli.verbs.generate import GenerateOptions
 from portkern.errors import ConfigError, no_such
 from portkern.experiment.compare import page, public
 from portkern.experiment.compare.comparison import Comparison, compare
+from portkern.experiment.compare.design import Design
 from portkern.experiment.compare.ledger import FILE as LEDGER
 from portkern.experiment.compare.ledger import Ledger, budget_of
 from portkern.experiment.compare.page import words as page_words
@@ -29,7 +37,7 @@ from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.suite import expand
 from portkern.experiment.compare.sweep import Sweep
-from portkern.experiment.compare.task import ComparedModel
+from portkern.experiment.compare.task import ComparedModel, CompareTask
 from portkern.experiment.job import key_of
 from portkern.printable import printable
 from portkern.records import atomic_write
@@ -74,6 +82,11 @@ class CompareOptions:
     results: Names | None = None
     baseline: str = ""
     prompts: bool = True
+    wanted: float = 0.1
+    rate: float = 0.4
+    spread: float = 0.25
+    alike: float = 0.6
+    reply: int | None = None
     run: str = ""
     reports: str = "reports"
     fresh: bool = False
@@ -88,12 +101,16 @@ def main(overrides: Sequence[str]) -> int:
 
 
 def _main(overrides: Sequence[str], heartbeat: Heartbeat) -> int:
-    own, given, settings = _sorted(overrides)
+    planned = compare_plan.PLAN in overrides
+    own, given, settings = _sorted([one for one in overrides if one != compare_plan.PLAN])
     options = _options(own)
-    if options.results:
+    if options.results and not planned:
         return _results(options)
     models, base = _models(options, given, settings)
     tasks = compare_tasks.tasks(_question(options, base))
+    if planned:
+        heartbeat.at("weighing prompts")
+        return _plan(options, models, tasks.all)
     folder = run_folder.run_folder(options.reports, options.run or _name(options, models))
     if options.fresh:
         generate.put_aside(folder)
@@ -121,6 +138,26 @@ def _main(overrides: Sequence[str], heartbeat: Heartbeat) -> int:
             asyncio.run(sweep.run())
             heartbeat.at("writing the page")
         return _finish(sweep.close(), folder, options, sweep, tasks.left_out)
+
+
+def _plan(
+    options: CompareOptions, models: Sequence[ComparedModel], tasks: Sequence[CompareTask]
+) -> int:
+    """Says what a sweep of this kind can show, and what it costs: no model is asked."""
+    if options.rate + options.wanted > 1:
+        raise ConfigError(
+            f"Got rate={options.rate:g} and wanted={options.wanted:g}, expected a sum of at most 1: "
+            "the stronger model passes at rate + wanted"
+        )
+    design = Design(options.wanted, options.rate, options.spread, options.alike)
+    plan = compare_plan.plan(
+        models, tasks, options.n, design, reply=options.reply, prices=options.prices or {}
+    )
+    if options.json:
+        json_output.show({**plan.document(), "exit_code": 0})
+    else:
+        print(printable("\n".join(plan.lines())))
+    return 0
 
 
 def _results(options: CompareOptions) -> int:

@@ -35,7 +35,7 @@ from portkern.experiment.compare.result import (
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.translation import translations
 from portkern.experiment.section import counted, percent
-from portkern.experiment.statistics import FEW, SIGNIFICANT, least_p
+from portkern.experiment.statistics import FEW, SIGNIFICANT, fewest_ops
 from portkern.spec import target
 
 __all__ = [
@@ -131,20 +131,26 @@ def _common(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _at_best(apart: Sequence[Difference]) -> Iterator[str]:
-    """What so many operators and tests can show, whatever the samples say."""
+    """A note on what so many operators and tests can show at best, whatever the samples say."""
     known = [one for one in apart if one.estimate and one.p_value is not None]
     if not known:
         return
     best = min(known, key=lambda one: one.least_p)
     assert best.estimate is not None
-    if best.least_p < SIGNIFICANT:
-        return
-    enough = next(n for n in range(2, 99) if best.tests * least_p(n) < SIGNIFICANT)
-    yield (
+    said = (
         f"Over {counted(best.estimate.n, 'operator')} and with {counted(best.tests, 'test')} the "
-        f"least p that there can be is {best.least_p:.2g}: no difference can be shown, however "
-        f"large; {enough} operators or more can show one."
+        f"least p that there can be is {best.least_p:.2g}"
     )
+    if best.least_p < SIGNIFICANT:
+        yield f"{said}; a difference is shown below {SIGNIFICANT:g}."
+        return
+    enough = fewest_ops(best.tests)
+    more = (
+        f"{enough} operators or more can show one"
+        if enough
+        else "compare fewer models at a time: no number of operators is enough for so many tests"
+    )
+    yield f"{said}: no difference can be shown, however large; {more}."
 
 
 def _own_headers(samples: Sequence[Sample]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -16,10 +17,25 @@ import numpy as np
 from portkern.experiment.statistics import Estimate, Floats, share
 
 LEVEL = 0.95
-#: An op of which nothing is known, which may be all wrong for the lower end and all right for the
-#: upper one, counts as so much of one: where all ops say the same, others may differ.
-_UNSEEN = 0.25
 _STEPS = 50
+#: From all weight on the least op to hardly any difference between weights, as logarithms.
+_TILTS = (-40.0, 20.0)
+
+
+@dataclass(frozen=True)
+class _Unseen:
+    """An op of which nothing is known, so that there is room for others where all ops say the
+    same. For the lower end it is ``at``; it counts as so much of an op as ``weight`` says, which
+    the study has shown to be enough."""
+
+    at: float
+    weight: float
+
+
+#: Mostly wrong, and for the upper end mostly right.
+_ALL = _Unseen(0.3, 1.0)
+#: Half right by one model and all wrong by the other.
+_APART = _Unseen(-0.5, 0.1)
 
 
 def pooled_share(tops: Floats, bottoms: Floats) -> Estimate:
@@ -36,8 +52,7 @@ def pooled_share(tops: Floats, bottoms: Floats) -> Estimate:
     value = float(tops.sum() / bottoms.sum())
     if units < 2:
         return Estimate(value, None, units)
-    tops, bottoms = tops / bottoms.mean(), bottoms / bottoms.mean()
-    low, high = _least(tops, bottoms), 1 - _least(bottoms - tops, bottoms)
+    low, high = _least(tops, bottoms, _ALL), 1 - _least(bottoms - tops, bottoms, _ALL)
     # Rounding alone parts them from what they enclose.
     return Estimate(value, (max(0.0, min(low, value)), min(1.0, max(high, value))), units)
 
@@ -82,22 +97,20 @@ def task_share(c: int, n: int, k: int) -> tuple[float, float]:
     return 1 - (1 - low) ** k, 1 - (1 - high) ** k
 
 
-def share_difference(
-    first: tuple[Floats, Floats], second: tuple[Floats, Floats]
-) -> Estimate | None:
-    """The difference between two models' shares over the same ops, with Newcombe's interval from
-    the intervals of both and their correlation over ops. None without ops."""
-    a, b = pooled_share(*first), pooled_share(*second)
-    if not a.n:
+def share_difference(first: Floats, second: Floats, tasks: Floats) -> Estimate | None:
+    """The difference between two models' shares over the same ops, which have so many ``tasks``.
+    The interval is the one of :func:`pooled_share`, of the differences of each op. None without
+    ops."""
+    counted = tasks > 0
+    apart, tasks = (first - second)[counted], tasks[counted]
+    units = len(tasks)
+    if not units:
         return None
-    value = a.value - b.value
-    if a.n < 2:
-        return Estimate(value, None, a.n)
-    rho = _correlation(_residuals(*first), _residuals(*second))
-    (low_a, high_a), (low_b, high_b) = a.ends, b.ends
-    below = _reach(a.value - low_a, high_b - b.value, rho)
-    above = _reach(high_a - a.value, b.value - low_b, rho)
-    return Estimate(value, (value - below, value + above), a.n)
+    value = float(apart.sum() / tasks.sum())
+    if units < 2:
+        return Estimate(value, None, units)
+    low, high = _least(apart, tasks, _APART), -_least(-apart, tasks, _APART)
+    return Estimate(value, (min(low, value), max(high, value)), units)
 
 
 def _by_op(values: Iterable[tuple[str, float]]) -> tuple[Floats, Floats]:
@@ -138,20 +151,11 @@ def _residuals(tops: Floats, bottoms: Floats) -> Floats:
     return residuals
 
 
-def _correlation(first: Floats, second: Floats) -> float:
-    size = math.sqrt(float((first**2).sum() * (second**2).sum()))
-    return float((first * second).sum()) / size if size > 1e-12 else 0.0
-
-
-def _reach(own: float, other: float, rho: float) -> float:
-    return math.sqrt(max(0.0, own**2 + other**2 - 2 * rho * own * other))
-
-
-def _least(tops: Floats, bottoms: Floats) -> float:
+def _least(tops: Floats, bottoms: Floats, unseen: _Unseen) -> float:
     """The least ratio of weighted sums, by Dinkelbach's steps, each the least of a difference."""
-    unseen = float(bottoms.mean())
-    above, below = np.append(tops, 0.0), np.append(bottoms, unseen)
-    counts = np.append(np.ones(len(tops)), _UNSEEN)
+    size = float(bottoms.mean())
+    above, below = np.append(tops / size, unseen.at), np.append(bottoms / size, 1.0)
+    counts = np.append(np.ones(len(tops)), unseen.weight)
     ratio = float(tops.sum() / bottoms.sum())
     for _ in range(_STEPS):
         weights = _tilted(above - ratio * below, counts)
@@ -164,21 +168,25 @@ def _least(tops: Floats, bottoms: Floats) -> float:
 
 def _tilted(values: Floats, counts: Floats) -> Floats:
     """Weights that make the mean of ``values`` the least, of those that are likely enough."""
+    from scipy.optimize import brentq
+
     total = float(counts.sum())
     above = values - values.min()
     if above.max() <= 1e-15:
         return counts / total
     above = above / above.max()
     # A little more than the limit of large samples, for what few ops know of each other.
-    most = _normal_quantile() ** 2 * (1 + 1 / (len(values) - 1))
-    low, high = -40.0, 20.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        weights = counts / (above + math.exp(middle))
-        weights = weights / weights.sum()
-        unlikely = -2 * float(counts @ np.log(weights * total / counts))
-        low, high = (middle, high) if unlikely > most else (low, middle)
-    return weights
+    most = _normal_quantile() ** 2 * (1 + 1 / (len(values) - 2))
+
+    def too_unlikely(log_tilt: float) -> float:
+        return -2 * float(counts @ np.log(tilted(log_tilt) * total / counts)) - most
+
+    def tilted(log_tilt: float) -> Floats:
+        weights: Floats = counts / (above + math.exp(log_tilt))
+        weights /= weights.sum()
+        return weights
+
+    return tilted(brentq(too_unlikely, *_TILTS, xtol=1e-12))
 
 
 def _normal_quantile() -> float:

@@ -91,7 +91,7 @@ def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Su
     if column.metric == "speedup_geometric":
         estimate: Estimate | None = pooled_geometric(sums.first - sums.second, sums.tasks)
     else:
-        estimate = share_difference((sums.first, sums.tasks), (sums.second, sums.tasks))
+        estimate = share_difference(sums.first, sums.second, sums.tasks)
     assert column.k is not None
     return Difference(
         first,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -63,13 +64,14 @@ def counts(comparison: Comparison) -> str:
 
 
 def lead(comparison: Comparison) -> list[str]:
-    """Sentences on what the paired tests show, the surest first, then on what they do not show."""
+    """Sentences on what the paired tests show, the surest pair first, then on what they do not
+    show, the pair that is the nearest to it first."""
     shown = sorted((d for d in comparison.differences if d.shown), key=_surest)
     said = [d.words for d in shown[:_MOST_SENTENCES]]
     if len(shown) > _MOST_SENTENCES:
         more = len(shown) - _MOST_SENTENCES
         said.append(f"{counted(more, 'more difference')} {'is' if more == 1 else 'are'} shown.")
-    others = [d for d in comparison.differences if not d.shown]
+    others = sorted((d for d in comparison.differences if not d.shown), key=_surest)
     if others and not shown:
         said += [d.words for d in others[:_MOST_SENTENCES]]
     elif others:
@@ -84,8 +86,14 @@ def lead(comparison: Comparison) -> list[str]:
     return said
 
 
-def _surest(one: Difference) -> float:
-    return 1.0 if one.p_holm is None else one.p_holm
+def _surest(one: Difference) -> tuple[float, float, float]:
+    """Of equal p, which the least one often is, the difference that is the most of its interval."""
+    if one.p_holm is None or one.p_value is None or one.estimate is None:
+        return 1.0, 1.0, 0.0
+    value, (low, high) = one.estimate.value, one.estimate.ends
+    if METRICS[one.metric].unit == "times":
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return one.p_holm, one.p_value, -abs(value) / (high - low) if high > low else -math.inf
 
 
 def told(figure: Figure | None, *, interval: bool = True) -> str:
