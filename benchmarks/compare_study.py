@@ -183,7 +183,7 @@ def study(scenario: Scenario, sweeps: int, seed: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One sweep: by model, op, place and sample whether it is right, and its speedup's logarithm."""
+    """By model, op, place and sample whether it is right, and the speedup's logarithm."""
 
     right: npt.NDArray[np.bool_]
     logs: Floats
@@ -267,7 +267,7 @@ def estimates(sweep: Drawn) -> Estimates:
     arithmetic = np.where(sweep.right, np.exp(sweep.logs), 0.0).sum(axis=3) / n
     of_correct, some = geometric / np.maximum(right, 1), (right > 0).astype(float)
     one, five, most = (_pass_at_k(n, k)[right] for k in (1, K, n))
-    numbers = {}
+    numbers: dict[str, Estimate | None] = {}
     for m, model in enumerate(MODELS):
         numbers |= {
             f"pass@1, {model}": pooled_share(one[m].sum(1), tasks),
@@ -290,13 +290,15 @@ def estimates(sweep: Drawn) -> Estimates:
         name: p < SIGNIFICANT and float(each.sum()) > 0
         for (name, each), p in zip(apart.items(), p_values, strict=True)
     }
-    numbers["pass@1, difference"] = share_difference(*sums["pass@1"], tasks)
-    numbers["fast_1, difference"] = share_difference(*sums["fast@1"], tasks)
+    for name, title in (("pass@1", "pass@1"), ("fast@1", "fast_1")):
+        first, second = sums[name]
+        numbers[f"{title}, difference"] = share_difference(first, second, tasks)
     numbers["speedup (geometric), difference"] = pooled_geometric(
         apart["speedup_geometric@1"], tasks
     )
-    assert all(numbers.values())
-    return Estimates(numbers, {**shown, "any": min(p_values) < SIGNIFICANT})
+    known = {name: number for name, number in numbers.items() if number}
+    assert len(known) == len(numbers)
+    return Estimates(known, {**shown, "any": min(p_values) < SIGNIFICANT})
 
 
 @lru_cache

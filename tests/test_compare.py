@@ -159,6 +159,40 @@ def test_one_sample_is_one_request_whatever_comes_back(
     assert {str(row.status) for row in found} == {"no_code"}
 
 
+def _message(**message: object) -> Say:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
+    return Say(body={"id": "1", "object": "chat.completion", "created": 1, "model": "a",
+                     "choices": [choice], "usage": usage})  # fmt: skip
+
+
+def test_what_kept_a_model_from_answering_is_counted_by_itself_and_told_with_its_remedy(
+    tmp_path: Path, scripted: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    right = kernel(1.5, about="parts")
+    halves = [{"type": "text", "text": text} for text in (right[:9], right[9:])]
+    script: list[Say | str] = [
+        Say("I would tile it,", finish="length"),
+        _message(content=None, refusal="I cannot help with that."),
+        Say("", reasoning="Let me think about it."),
+        _message(content=None, tool_calls=[call]),
+        _message(content=[{"type": "image_url", "image_url": {"url": "data:,"}}]),
+        _message(content=halves),
+        "I would tile it.",
+    ]
+    with Server(script) as running:
+        found = compare(tmp_path, running, "n=7", "concurrency=1", names=("a",))
+    obstacles = {row.obstacle for row in found}
+    assert obstacles == {"cut", "refused", "reasoning", "tools", "parts", ""}
+    ended = Counter(str(row.status) for row in found if not row.obstacle)
+    assert ended == {"passed": 1, "no_code": 1}  # words alone are the model's own failure
+    page = (tmp_path / "it" / "compare.md").read_text(encoding="utf-8")
+    for told in (page.replace("\\", ""), capsys.readouterr().out):
+        assert "1 of 7 replies (14 %) were cut off at max" in told
+        assert "raise settings.a.max" in told
+
+
 def test_a_request_that_was_not_served_is_repeated_and_is_still_one_sample(
     tmp_path: Path, scripted: object
 ) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import GenerationBudget, Meter, Spent
-from portkern.agent.llm import keys
+from portkern.agent.llm import caps, keys
 from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
 from portkern.agent.llm.completion import litellm
 from portkern.agent.llm.models import Models
@@ -104,6 +104,23 @@ def echo(body: Mapping[str, Any], _: int) -> str:
 
 
 # ---- an answer
+
+
+@pytest.mark.parametrize(
+    ("options", "cap"),
+    [
+        ({"model": "openai/gpt-4o"}, 16_384),  # as litellm's list has it
+        ({"model": "openai/gpt-4o", "max_tokens": 9}, 9),
+        ({"model": "openai/gpt-4o", "temperature": None}, None),  # its own sampling
+        ({"model": "openai/gpt-4o", "temperature": None, "max_tokens": 9}, 9),
+        ({"model": "openai/gpt-4o", "api_base": "http://127.0.0.1:1/v1"}, 8192),  # any model
+        ({"model": "openai/nobody-knows"}, 8192),
+    ],
+)
+def test_the_cap_of_a_reply_follows_the_model(options: Mapping[str, Any], cap: int | None) -> None:
+    role = Role.of("coder", options)
+    assert caps.sent(role) == cap
+    assert caps.at_most(role, role.model) >= (cap or 16_384)
 
 
 @pytest.mark.full

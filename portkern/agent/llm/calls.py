@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from portkern.agent.axes import Message, Reply
+from portkern.agent.llm.completion import PARTS, REFUSED, TOOL_CALLS
 from portkern.errors import ConfigError, RecordError
 from portkern.records import atomic_write
 from portkern.records.jsonl import Line, LineFile
@@ -21,6 +22,16 @@ SCHEMA: Final = 1
 FILE: Final = "calls.jsonl"
 
 N = TypeVar("N", int, float)
+#: What kept a model from answering: its cap, a refusal, thoughts without an answer, calls of tools
+#: that nobody offered, parts that hold no text.
+Obstacle = Literal["", "cut", "refused", "reasoning", "tools", "parts"]
+_OBSTACLES: Final[Mapping[str, Obstacle]] = {
+    "length": "cut",
+    REFUSED: "refused",
+    TOOL_CALLS: "tools",
+    "function_call": "tools",
+    PARTS: "parts",
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,15 @@ class ModelCall(Line):
     @property
     def answer(self) -> Reply:
         return Reply(self.reply, self.id, self.answered, cut=self.finish == "length")
+
+    @property
+    def obstacle(self) -> Obstacle:
+        """Why it holds no whole answer, where that is not the model's skill; else empty."""
+        if self.error:
+            return ""
+        if self.finish in _OBSTACLES:
+            return _OBSTACLES[self.finish]
+        return "reasoning" if self.reasoning and not self.reply.strip() else ""
 
     def again(self, request: Request, source: Literal["cache", "replay"]) -> ModelCall:
         """This call as the answer to ``request``, which has the same digest. Only what is

@@ -12,7 +12,7 @@ from typing import Final
 
 from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import Meter
-from portkern.agent.llm import keys
+from portkern.agent.llm import caps, keys
 from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import DEFAULT, Role
@@ -89,7 +89,7 @@ class Models:
         """The call of that name as it is sent and recorded: without keys."""
         asked = self.role(role)
         params: dict[str, object] = {
-            "max_tokens": asked.max_tokens,
+            "max_tokens": caps.sent(asked),
             "seed": self._call_seed(asked, name),
             "temperature": asked.temperature if temperature is None else temperature,
             "top_p": asked.top_p,

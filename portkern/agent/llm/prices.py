@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -53,7 +53,7 @@ class Prices:
         """The highest price that a request may be charged; None where it is unknown."""
         if model in self.known:
             return self.known[model]
-        return None if is_local(api_base) else _listed(model)
+        return _listed(listing(model, api_base))
 
     def charged(
         self,
@@ -83,13 +83,19 @@ def is_local(api_base: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _listed(model: str) -> Price | None:
-    """The highest of its tiers, which begin at some length of the prompt."""
+def listing(model: str, api_base: str = "") -> Mapping[str, Any]:
+    """The entry of a model in litellm's list; empty where it has none, or another of that name."""
+    if is_local(api_base):
+        return {}
     listed = litellm().model_cost
     provider, _, rest = model.partition("/")
-    entry = listed.get(model) or listed.get(rest)
-    if not entry or (model not in listed and entry.get("litellm_provider") != provider):
-        return None
+    entry: Mapping[str, Any] = listed.get(model) or listed.get(rest) or {}
+    same = model in listed or entry.get("litellm_provider") == provider
+    return entry if same else {}
+
+
+def _listed(entry: Mapping[str, Any]) -> Price | None:
+    """The highest of its tiers, which begin at some length of the prompt."""
     tokens_in, tokens_out = (
         max((rate for name, rate in entry.items() if name.startswith(kinds)), default=0.0)
         for kinds in (("input_cost_per_token",), _OUTPUT)

@@ -28,7 +28,8 @@ class Role(BaseModel):
     takes the provider's usual one. A service at an ``api_base`` is only sent a key that was named.
 
     ``fallbacks`` are asked in turn when ``retries`` repetitions brought no answer; those of the
-    same provider at the same ``api_base``. ``timeout_s`` is for one request, ``backoff_s`` the
+    same provider at the same ``api_base``. ``max_tokens`` follows the model where it is not given,
+    see :mod:`.caps`. ``timeout_s`` is for one request, ``backoff_s`` the
     longest first pause before a repetition. ``tokens`` and ``usd`` limit this role within the run's
     budget; ``extra`` is sent along (``{reasoning_effort: high}``).
     """
@@ -41,7 +42,7 @@ class Role(BaseModel):
     temperature: float | None = Field(default=0.7, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None
-    max_tokens: int = Field(default=8192, gt=0)
+    max_tokens: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=300.0, gt=0)
     concurrency: int = Field(default=4, gt=0)
     retries: int = Field(default=4, ge=0)
@@ -80,6 +81,11 @@ class Role(BaseModel):
     @property
     def budget(self) -> GenerationBudget:
         return GenerationBudget(tokens=self.tokens, usd=self.usd)
+
+    @property
+    def own_sampling(self) -> bool:
+        """Whether the model samples as its own server has it."""
+        return self.temperature is None
 
     @property
     def models(self) -> tuple[str, ...]:

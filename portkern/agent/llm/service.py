@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from portkern.agent.budget import Held, Meter
+from portkern.agent.llm import caps
 from portkern.agent.llm.calls import ModelCall, Request
 from portkern.agent.llm.completion import Completion, CompletionFailure, Endpoint, complete
 from portkern.agent.llm.prices import Prices
@@ -67,7 +68,7 @@ class Service:
 
     def reserve(self, request: Request, model: str) -> Held:
         """The most that one request can take. Raises BudgetSpent."""
-        tokens_in, tokens_out = request.tokens_at_most, self.role.max_tokens
+        tokens_in, tokens_out = request.tokens_at_most, caps.at_most(self.role, model)
         price = self._prices.highest(model, self.role.place(model)[0])
         usd = price.usd(tokens_in, tokens_out) if price else None
         return self.meter.reserve(tokens=tokens_in + tokens_out, usd=usd)

@@ -146,8 +146,8 @@ def _plan(
     """Says what a sweep of this kind can show, and what it costs: no model is asked."""
     if options.rate + options.wanted > 1:
         raise ConfigError(
-            f"Got rate={options.rate:g} and wanted={options.wanted:g}, expected a sum of at most 1: "
-            "the stronger model passes at rate + wanted"
+            f"Got rate={options.rate:g} and wanted={options.wanted:g}, expected at most 1 "
+            "together: the stronger model passes at rate + wanted"
         )
     design = Design(options.wanted, options.rate, options.spread, options.alike)
     plan = compare_plan.plan(

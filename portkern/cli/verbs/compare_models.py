@@ -124,7 +124,8 @@ def compared(
         axes["proposer"]["asks"] = 1
     roles = dict(options.models or {})
     coder = {**_plain(roles.get(DEFAULT)), **own}
-    if n > 1 and not coder.get("temperature") and "temperature" not in own:
+    of_its_own = "temperature" in coder and coder["temperature"] is None  # as it was trained
+    if n > 1 and not coder.get("temperature") and "temperature" not in own and not of_its_own:
         coder["temperature"] = TEMPERATURE
     at_once = int(coder.pop("concurrency", at_once))
     model = ComparedModel(name, {**roles, DEFAULT: coder}, axes, at_once)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from portkern.agent.budget import Held, Meter
-from portkern.agent.llm import role
+from portkern.agent.llm import caps, role
 from portkern.agent.llm.prices import Prices
 from portkern.agent.run import GenerationRun, named
 from portkern.errors import BudgetSpent
@@ -159,8 +159,9 @@ def _cost(asked: AskedSample, reply: int | None, prices: Prices) -> tuple[float,
     roles = role.roles(named(asked.model.roles))
     coder = roles[role.DEFAULT]
     attempts = asked.plan.budget.attempts or 1
-    tokens_in = max(_weighed(asked) - coder.max_tokens, 0)
-    tokens_out = min(reply or coder.max_tokens, coder.max_tokens)
+    most = caps.at_most(coder, coder.model)
+    tokens_in = max(_weighed(asked) - most, 0)
+    tokens_out = min(reply or most, most)
     price = prices.highest(coder.model, coder.api_base)
     usd = price.usd(tokens_in, tokens_out) * attempts if price else None
     return float((tokens_in + tokens_out) * attempts), usd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from portkern.experiment.compare import obstacles
 from portkern.experiment.compare.divergence import divergences
 from portkern.experiment.compare.figures import figures
 from portkern.experiment.compare.grouped import Group, by_task
@@ -98,7 +99,12 @@ def compare(
         divergences=tuple(divergences(groups, sources or {})),
         differences=apart,
         best_known=digest(best),
-        notes=(*_notes(groups, asked), *_at_best(apart), *_own_headers(samples)),
+        notes=(
+            *obstacles.notes(samples),
+            *_notes(groups, asked),
+            *_at_best(apart),
+            *_own_headers(samples),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from portkern.agent.attempt import Attempt
+from portkern.agent.llm.calls import Obstacle
 from portkern.agent.run import GenerationRun
 from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Evidence, Record, Verdict
@@ -50,6 +51,7 @@ def found(
         **_times(run, records if ending.correct else ()),
         "heldout": _held(heldout or ()),
         "cheat": ending.cheat,
+        "obstacle": "" if ending.correct else _obstacle(run, attempt),
         "headers": tuple(own_headers.taken(attempt.source)),
         "digest": attempt.digest,
         "detail": attempt.detail.partition("\n")[0],
@@ -58,6 +60,12 @@ def found(
         "usd": cost.usd,
         "seconds": round(sum(call.seconds for call in store) + device_s, 3),
     }
+
+
+def _obstacle(run: GenerationRun, attempt: Attempt) -> Obstacle:
+    """What kept the model from answering in the last call of an attempt."""
+    calls = [name for name in attempt.calls if name in run.models.store]
+    return run.models.store[calls[-1]].obstacle if calls else ""
 
 
 def _held(records: Sequence[Record]) -> bool | None:

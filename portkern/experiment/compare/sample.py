@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Final, Literal
 
 from portkern.agent.attempt import Status
+from portkern.agent.llm.calls import Obstacle
 from portkern.experiment.ending import BUILT
 from portkern.records.jsonl import Line
 from portkern.records.record import Text
@@ -32,6 +33,7 @@ class Sample(Line):
     ``heldout`` is whether it passed the sets that its author had not seen, None where none was
     asked for. ``cheat`` is a reply that was refused or suspected as one, in the evaluator's words,
     which nobody looked for without ``cheats_sought``.
+    ``obstacle`` is what kept the model from answering, where it is not correct: see ModelCall.
     ``headers`` are the headers and modules of portkern that its kernel takes, which only
     library=allow accepts. ``usd`` is None where the price is unknown. ``path`` leads to the
     prompt, the reply and the records, from the sweep's folder.
@@ -59,6 +61,7 @@ class Sample(Line):
     heldout: bool | None = None
     cheat: str = ""
     cheats_sought: bool = True
+    obstacle: Obstacle = ""
     donor: str = ""
     headers: tuple[str, ...] = ()
     digest: str = ""
