@@ -231,7 +231,7 @@ def _sample(model: str, op: int, place: int, index: int, speedup: float | None) 
 def truths(scenario: Scenario) -> dict[str, float]:
     """The true value of each number."""
     first, second = scenario.first, scenario.second
-    found = {}
+    found: dict[str, float] = {}
     for model, truth in zip(MODELS, (first, second), strict=True):
         found |= {
             f"pass@1, {model}": truth.passed,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portkern.agent.attempt import Status
+from portkern.cli.verbs import compare as verb
 from portkern.errors import ConfigError
 from portkern.experiment.compare import public
 from portkern.experiment.compare.comparison import Scope, compare
+from portkern.experiment.compare.sample import Sample
 
 HEAD = (
     "model,gpu,level,problem,compiled,correct,speedup,ref_ms,sol_ms,turns,total_tokens,"
@@ -23,6 +26,13 @@ GOOD = (
     "m,RTX 3090,2,1_Conv.py,False,False,,,,4,500,0.5,conv,eager,fp16,r,s,b",
 )
 WARP = {"hardware": "NVIDIA H200", "device": "0", "correctness_trials": "(5 / 5)"}
+
+
+def load(results: list[str], times: Path | None = None) -> list[Sample]:
+    """Of results that are whole."""
+    found = public.load(results, times)
+    assert found.problems == []
+    return found.samples
 
 
 def table(folder: Path, *lines: str, head: str = HEAD) -> Path:
@@ -54,7 +64,7 @@ def baseline(folder: Path, times: object) -> Path:
 
 
 def test_a_table_of_kernelbench_v3_is_samples(tmp_path: Path) -> None:
-    first, second, third = public.load([str(table(tmp_path, *GOOD))])
+    first, second, third = load([str(table(tmp_path, *GOOD))])
     assert (first.op, first.suite, first.target) == (
         "level1/19_ReLU",
         "kernelbench-v3/level1",
@@ -73,7 +83,7 @@ def test_a_table_of_kernelbench_v3_is_samples(tmp_path: Path) -> None:
 
 
 def test_repeated_rows_of_a_table_are_samples_of_one_task(tmp_path: Path) -> None:
-    samples = public.load([str(table(tmp_path, GOOD[0], GOOD[0]))])
+    samples = load([str(table(tmp_path, GOOD[0], GOOD[0]))])
     assert [sample.index for sample in samples] == [0, 1]
 
 
@@ -92,14 +102,46 @@ def test_repeated_rows_of_a_table_are_samples_of_one_task(tmp_path: Path) -> Non
          "results.csv:3: total_tokens is '-4', expected a whole number of at least 0, or nothing"),
         (GOOD[0].replace("m,", ",", 1), "results.csv:3: model is '', expected some text"),
         (GOOD[0] + ",more", "results.csv:3 has 19 fields, expected 18"),
-        ('m,"open', "results.csv:3 is no CSV: unexpected end of data"),
+        ('m,"open', "results.csv:3 is not CSV: unexpected end of data"),
     ],
 )  # fmt: skip
-def test_a_malformed_row_is_one_line_with_its_place(tmp_path: Path, line: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        public.load([str(table(tmp_path, GOOD[1], line))])
-    assert str(caught.value).endswith(said)
-    assert "\n" not in str(caught.value)
+def test_a_malformed_row_is_told_with_its_place_and_the_others_are_taken(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    found = public.load([str(table(tmp_path, GOOD[1], line))])
+    assert [sample.op for sample in found.samples] == ["level1/20_Leaky"]
+    [problem] = found.problems
+    assert problem.endswith(said) and "\n" not in problem
+
+
+@pytest.mark.parametrize("problem", ["../../x", "/etc/passwd", r"..\\..\\x", "a/../../../x.py"])
+def test_a_name_that_leads_out_of_its_folder_costs_its_row_alone(
+    tmp_path: Path, problem: str
+) -> None:
+    bad = GOOD[0].replace("19_ReLU.py", problem).replace(",1,", ",,", 1).replace(",,", ",1,", 1)
+    found = public.load([str(table(tmp_path, GOOD[1], bad, GOOD[2]))])
+    assert len(found.samples) == (2 if ".." in problem else 3)
+    assert len(found.problems) == (".." in problem)
+    folder = run(tmp_path / "gpt", {problem: [result()], "1": [result()]})
+    kept = public.load([str(folder)])
+    assert [sample.op for sample in kept.samples] == ["1"] and len(kept.problems) == 1
+
+
+def test_a_table_without_one_good_row_is_an_error_with_the_first_problem(tmp_path: Path) -> None:
+    bad = [GOOD[0].replace("True,True", "True,maybe"), GOOD[1].replace("0.0", "fast")]
+    with pytest.raises(ConfigError, match=r"csv:2: correct is 'maybe'.*and 1 more like it"):
+        public.load([str(table(tmp_path, *bad))])
+
+
+def test_the_verb_takes_the_good_rows_and_says_which_are_bad(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path, *GOOD, GOOD[0].replace(",1.5,", ",fast,"))
+    given = [f"results={path}", f"reports={tmp_path}", "run=it", "track=false"]
+    assert verb.main(given) == 1
+    said = capsys.readouterr().out
+    assert "results.csv:5: speedup is 'fast'" in said and "1 model" in said
+    assert "results.csv:5" in (tmp_path / "it" / "compare.md").read_text(encoding="utf-8")
 
 
 def test_a_table_without_a_column_names_it(tmp_path: Path) -> None:
@@ -107,7 +149,7 @@ def test_a_table_without_a_column_names_it(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"results\.csv:1 has no column 'gpu', expected model, gpu"
     ):
-        public.load([str(path)])
+        load([str(path)])
 
 
 # ---- KernelBench
@@ -118,7 +160,7 @@ def test_results_of_kernelbench_are_samples_by_level_and_file(tmp_path: Path) ->
     failed = result(compiled=False, correctness=False, runtime=-1.0)
     folder = run(tmp_path / "gpt", {"1": [result()], "2": [failed]}, *kernels)
     times = baseline(tmp_path, {"level1": {"1_Matmul.py": {"mean": 5.0, "std": 0.1}}})
-    one, two, three = public.load([str(folder)], times)
+    one, two, three = load([str(folder)], times)
     assert (one.model, one.op, one.suite) == ("gpt", "level1/1_Matmul", "kernelbench/level1")
     assert (one.backend, one.target) == ("triton", "h200")
     assert (one.speedup, one.us, one.baseline) == (2.5, 2000, "baseline_time_torch")
@@ -128,7 +170,7 @@ def test_results_of_kernelbench_are_samples_by_level_and_file(tmp_path: Path) ->
 
 def test_without_a_baseline_nothing_is_said_of_speed(tmp_path: Path) -> None:
     folder = run(tmp_path / "gpt", {"1": [result(0), result(1, correctness=False)]})
-    samples = public.load([f"mine={folder / 'eval_results.json'}"])
+    samples = load([f"mine={folder / 'eval_results.json'}"])
     assert {sample.model for sample in samples} == {"mine"}
     comparison = compare(samples)
     scope = Scope("mine", "measured")
@@ -141,7 +183,7 @@ def test_without_a_baseline_nothing_is_said_of_speed(tmp_path: Path) -> None:
 def test_a_baseline_of_one_level_says_which_level_results_are_of(tmp_path: Path) -> None:
     folder = run(tmp_path / "gpt", {"7": result()})
     times = baseline(tmp_path, {"level2": {"7_Gemm.py": {"mean": 1.0}}})
-    [sample] = public.load([str(folder)], times)
+    [sample] = load([str(folder)], times)
     assert (sample.op, sample.speedup) == ("level2/7_Gemm", 0.5)
 
 
@@ -155,7 +197,7 @@ def test_a_baseline_of_one_level_says_which_level_results_are_of(tmp_path: Path)
 )
 def test_a_failure_ends_at_its_stage(tmp_path: Path, entry: dict[str, Any], status: Status) -> None:
     folder = run(tmp_path / "gpt", {"1": [result(correctness=False, runtime=-1.0, **entry)]})
-    [sample] = public.load([str(folder)])
+    [sample] = load([str(folder)])
     assert sample.status is status
 
 
@@ -172,13 +214,14 @@ def test_a_failure_ends_at_its_stage(tmp_path: Path, entry: dict[str, Any], stat
         ),
     ],
 )
-def test_malformed_results_are_one_line_with_their_place(
+def test_malformed_results_are_told_with_their_place_and_the_others_are_taken(
     tmp_path: Path, results: object, said: str
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
-        public.load([str(run(tmp_path / "gpt", results))])
-    assert said in str(caught.value)
-    assert str(tmp_path / "gpt") in str(caught.value)
+    name = "level_1_problem_9_sample_0_kernel.py"
+    found = public.load([str(run(tmp_path / "gpt", results, name))])
+    assert "level1/9" in {sample.op for sample in found.samples}
+    [problem] = found.problems
+    assert said in problem and str(tmp_path / "gpt") in problem
 
 
 @pytest.mark.parametrize(
@@ -195,31 +238,44 @@ def test_a_malformed_baseline_is_one_line_with_its_place(
     tmp_path: Path, times: object, said: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        public.load([], baseline(tmp_path, times))
+        load([], baseline(tmp_path, times))
     assert said in str(caught.value)
 
 
 def test_two_results_of_one_model_and_task_are_refused(tmp_path: Path) -> None:
     folders = [run(tmp_path / name, {"1": [result()]}) for name in "ab"]
     with pytest.raises(ConfigError, match="both have sample 0 of gpt on 1; expected one result"):
-        public.load([f"gpt={folder}" for folder in folders])
+        load([f"gpt={folder}" for folder in folders])
 
 
 def test_the_samples_of_a_sweep_are_read_back(tmp_path: Path) -> None:
-    [sample] = public.load([str(run(tmp_path / "gpt", {"1": [result()]}))])
+    [sample] = load([str(run(tmp_path / "gpt", {"1": [result()]}))])
     (tmp_path / "samples.jsonl").write_text(sample.to_json() + "\n", encoding="utf-8")
-    assert public.load([str(tmp_path)]) == [sample]
+    assert load([str(tmp_path)]) == [sample]
 
 
-def test_samples_that_no_sweep_writes_are_one_line_with_their_file(tmp_path: Path) -> None:
-    [sample] = public.load([str(run(tmp_path / "gpt", {"1": [result()]}))])
-    line = sample.to_json() + "\n"
-    (tmp_path / "samples.jsonl").write_text(line * 2, encoding="utf-8")
-    with pytest.raises(ConfigError, match=f"^{tmp_path}: Sample 0 of gpt .* is there twice"):
-        public.load([str(tmp_path)])
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda line: line, "Sample 0 of 'gpt' on '1' is there twice"),
+        (lambda line: line.replace('"index":0', '"index":"x"'), "samples.jsonl:2: "),
+        (lambda line: line.replace('"op":"1"', '"op":"../../x"'), "leads out of no folder"),
+        (lambda line: '{"schema": 1, ', "samples.jsonl:2: "),
+    ],
+)
+def test_rows_that_no_sweep_writes_are_told_and_the_others_are_taken(
+    tmp_path: Path, spoil: Callable[[str], str], said: str
+) -> None:
+    [sample] = load([str(run(tmp_path / "gpt", {"1": [result()]}))])
+    line = sample.to_json()
+    (tmp_path / "samples.jsonl").write_text(f"{line}\n{spoil(line)}\n", encoding="utf-8")
+    found = public.load([str(tmp_path)])
+    assert found.samples == [sample]
+    [problem] = found.problems
+    assert problem.startswith(str(tmp_path)) and said in problem
 
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.csv"])
 def test_a_path_that_is_not_there_is_one_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        public.load([str(tmp_path / name)])
+        load([str(tmp_path / name)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
-from portkern.errors import ConfigError
+from portkern.cells.selection import Selection
+from portkern.errors import BackendUnavailable, ConfigError
 from portkern.evaluator.inputs import draw
 from portkern.spec.flashinfer import (
     DTYPES,
+    load,
     read_definition,
     read_workloads,
     workload_uuid,
@@ -307,3 +310,34 @@ def test_what_is_wrong_with_a_workload_names_its_line(line: str, error: str) -> 
     with pytest.raises(ConfigError, match=error) as caught:
         read_workloads(f"{json.dumps(TRACE)}\n{line}\n", RMSNORM)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "place", ["definitions/a/gemm.jsonl", "workloads/a/gemm.jsonl", "definitions/gemm.jsonl"]
+)
+def test_workloads_are_found_beside_a_definition_or_in_their_place_of_a_trace_set(
+    tmp_path: Path, place: str
+) -> None:
+    definition = tmp_path / "definitions" / "a" / "gemm.json"
+    lines = tmp_path / place
+    for path in (definition, lines):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    definition.write_text(json.dumps(GEMM), encoding="utf-8")
+    inputs = {"A": {"type": "random"}, "B": {"type": "random"},
+              "alpha": {"type": "scalar", "value": 2.0}}  # fmt: skip
+    workload = {"uuid": "w0", "axes": {"M": 3}, "inputs": inputs}
+    line = {"definition": "gemm_n128_k64", "workload": workload, "solution": None}
+    lines.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    found = load(definition).workloads["ci"]
+    assert [one.name for one in found] == (["w0"] if "/a/" in place else [])
+
+
+def test_where_no_operator_has_such_workloads_it_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.json"
+    path.write_text(json.dumps(GEMM), encoding="utf-8")
+    for which, remedy in (("ci", "put a file of workloads beside"), ("edge", "put a file")):
+        asked = Selection([str(path)], ["sm_90"], ["triton"], [which], ["float16"])
+        with pytest.raises(BackendUnavailable, match=f"gemm_n128_k64 has no workloads in {which};"):
+            asked.cells()
+        with pytest.raises(BackendUnavailable, match=remedy):
+            asked.cells()

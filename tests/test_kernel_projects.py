@@ -136,7 +136,7 @@ def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(document))
     lines = {
-        "definitions/elementwise/doubled.jsonl": {"definition": "doubled", "workload": workload},
+        "workloads/elementwise/doubled.jsonl": {"definition": "doubled", "workload": workload},
         "traces/somebody/a.jsonl": {"solution": "mine-1", "evaluation": {"status": "PASSED"}},
     }
     for path, document in lines.items():

@@ -345,9 +345,27 @@ class Selection:
         ]
         if "all" not in self.backends and not self.elsewhere:
             _require(backends, targets)
-        return [
+        cells = [
             cell for op in loaded for backend in backends for cell in self._of(op, backend, targets)
         ]
+        if not cells:
+            raise BackendUnavailable(self._why_none(loaded))
+        return cells
+
+    def _why_none(self, loaded: Sequence[Op]) -> str:
+        """Why nothing is to be run: no operator has a workload of the sets that are asked for."""
+        op = loaded[0]
+        has = [name for name, several in op.workloads.items() if several]
+        more = f" (nor have {len(loaded) - 1} others)" if len(loaded) > 1 else ""
+        remedy = (
+            f"take workloads=[{','.join(has)}]"
+            if has
+            else "put a file of workloads beside its Definition, of the same name with .jsonl"
+        )
+        return (
+            f"Nothing to run: {op.name} has no workloads in {', '.join(self.workloads)}{more}; "
+            f"{remedy}"
+        )
 
     def _of(self, op: Op, backend: Backend, targets: Sequence[Target]) -> Iterator[Cell]:
         own = self.kernels

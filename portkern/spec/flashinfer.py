@@ -110,12 +110,22 @@ def write_definition(op: Op, dtype: str) -> str:
 
 
 def load(path: Path) -> Op:
-    """A Definition; workloads in the ``.jsonl`` file beside it are its ``ci`` set, and files of
-    tensors that they name relative to its folder. Raises ConfigError."""
+    """A Definition; workloads in the ``.jsonl`` file beside it, or in its place of a trace set, are
+    its ``ci`` set, and files of tensors that they name relative to its folder, or to the trace
+    set's. Raises ConfigError."""
     op = read_definition(read_text(path))
+    found, folder = _workloads_of(path)
+    lines = read_text(found) if found.exists() else ""
+    return replace(op, workloads={"ci": read_workloads(lines, op, folder)})
+
+
+def _workloads_of(path: Path) -> tuple[Path, Path]:
+    """The file of a Definition's workloads, and the folder that these name files from."""
     beside = path.with_suffix(".jsonl")
-    lines = read_text(beside) if beside.exists() else ""
-    return replace(op, workloads={"ci": read_workloads(lines, op, path.parent)})
+    root = next((one.parent for one in path.parents if one.name == "definitions"), None)
+    if beside.exists() or root is None:
+        return beside, path.parent
+    return root / "workloads" / beside.relative_to(root / "definitions"), root
 
 
 def read_workloads(jsonl: str, op: Op, folder: Path = Path()) -> tuple[Workload, ...]:

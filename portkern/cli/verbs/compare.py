@@ -164,14 +164,17 @@ def _results(options: CompareOptions) -> int:
     """Compares results of others: no model is asked."""
     if options.models:
         raise ConfigError("Got models= and results=; name models to ask, or results that are there")
-    rows = public.load(names(options.results), Path(options.baseline) if options.baseline else None)
+    found = public.load(
+        names(options.results), Path(options.baseline) if options.baseline else None
+    )
+    rows = found.samples
     folder = run_folder.run_folder(options.reports, options.run or "compare-results")
     if options.fresh:
         generate.put_aside(folder)
     with run_folder.writing(folder):
         text = "".join(f"{row.to_json()}\n" for row in rows)
         atomic_write.write(folder / SAMPLES, text)
-        return _finish(rows, folder, options)
+        return _finish(rows, folder, options, left_out=found.problems)
 
 
 # ---- what is asked
@@ -284,7 +287,8 @@ def _finish(
     if options.track:
         _track(comparison, rows, folder)
     evaluated = sum(row.evaluated for row in rows)
-    code = 3 if not evaluated else 0 if evaluated == len(rows) else 1
+    bad_rows = bool(left_out) and sweep is None
+    code = 3 if not evaluated else 0 if evaluated == len(rows) and not bad_rows else 1
     if options.json:
         said: dict[str, object] = {"folder": str(folder), "notes": notes, "exit_code": code}
         if sweep:
@@ -301,7 +305,8 @@ def _finish(
 
 def _facts(options: CompareOptions, sweep: Sweep | None, notes: Sequence[str]) -> dict[str, str]:
     if sweep is None:
-        return {"samples": "of others: " + ", ".join(names(options.results))}
+        facts = {"samples": "of others: " + ", ".join(names(options.results))}
+        return facts | ({"not taken": "; ".join(notes)} if notes else {})
     facts = {
         "written by": f"{options.preset}, {sweep.n} samples of each model and task",
         "tasks": compare_words.tasks(sweep),

@@ -10,20 +10,22 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from portkern.agent.attempt import Status
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, RecordError
 from portkern.experiment.compare.grouped import by_task
 from portkern.experiment.compare.sample import FILE, Sample
+from portkern.experiment.compare.task import key_of
 from portkern.formats import kernelbench_runs
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.kernelbench_baseline import Baseline
-from portkern.records.jsonl import LineFile
 from portkern.spec import target
 from portkern.spec.foreign_text import read_text
+from portkern.spec.safe_name import short
 
 T = TypeVar("T")
 
@@ -35,49 +37,96 @@ NEEDED: Final = ("model", "gpu", "level", "problem", "compiled", "correct", "spe
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8"}
 
 
-def load(results: Sequence[str], baseline: Path | None = None) -> list[Sample]:
+@dataclass(frozen=True)
+class Results:
+    """``problems`` are rows that cannot be taken, a line each with file and place: the others are
+    ``samples`` all the same."""
+
+    samples: list[Sample]
+    problems: list[str]
+
+
+def load(results: Sequence[str], baseline: Path | None = None) -> Results:
     """The samples of results that are given as ``PATH`` or ``MODEL=PATH``. Raises ConfigError,
-    one line with file and place."""
+    one line with file and place, where a file cannot be read or none of its rows can be taken."""
     times = Baseline.read(baseline) if baseline else None
     found: dict[tuple[object, ...], str] = {}
-    samples: list[Sample] = []
+    every = Results([], [])
     for result in results:
         model, named, path = result.rpartition("=")
-        several = read(Path(path), model=model if named else "", baseline=times)
-        try:
-            by_task(several)
-        except ValueError as error:
-            raise ConfigError(f"{path}: {error}") from error
-        for sample in several:
-            key = (sample.model, *sample.task, sample.language, sample.index)
+        own = read(Path(path), model=model if named else "", baseline=times)
+        for sample in own.samples:
+            key = key_of(sample)
             if found.setdefault(key, path) != path:
                 raise ConfigError(
                     f"{path} and {found[key]} both have sample {sample.index} of {sample.model} on "
                     f"{sample.op}; expected one result of each, or models of different names, as "
                     "NAME=PATH"
                 )
-        samples += several
-    return samples
+        every.samples.extend(own.samples)
+        every.problems.extend(own.problems)
+    return every
 
 
-def read(path: Path, *, model: str = "", baseline: Baseline | None = None) -> list[Sample]:
+def read(path: Path, *, model: str = "", baseline: Baseline | None = None) -> Results:
     """``model`` names the model of a result set that does not. Raises ConfigError."""
-    if path.suffix == ".csv":
-        return list(_kernelbench_v3(path))
     own = path / FILE if path.is_dir() else path
-    if own.suffix == ".jsonl" and own.exists():
-        samples, _ = LineFile(own, Sample.from_json).read()
-        return samples
-    return list(_kernelbench(path, model, baseline))
+    if path.suffix == ".csv":
+        rows = _kernelbench_v3(path)
+    elif own.suffix == ".jsonl" and own.exists():
+        rows = _own(own)
+    else:
+        rows = _kernelbench(path, model, baseline)
+    known: set[tuple[object, ...]] = set()
+    taken = Results([], [])
+    for row in rows:
+        problem = row if isinstance(row, str) else _unfit(row, known)
+        if isinstance(row, str) or problem:
+            taken.problems.append(
+                problem if problem.startswith(str(path)) else f"{path}: {problem}"
+            )
+        else:
+            known.add(key_of(row))
+            taken.samples.append(row)
+    if taken.problems and not taken.samples:
+        more = len(taken.problems) - 1
+        also = f" (and {more} more like it)" if more else ""
+        raise ConfigError(f"{taken.problems[0]}{also}")
+    return taken
+
+
+def _unfit(sample: Sample, known: Set[tuple[object, ...]]) -> str:
+    """Why a row cannot be compared with others; empty where it can."""
+    what = f"Sample {sample.index} of {short(sample.model)} on {short(sample.op)}"
+    if key_of(sample) in known:
+        return f"{what} is there twice, expected each index once"
+    for name in (sample.op, sample.path.partition("#")[0]):
+        if ".." in name.replace("\\", "/").split("/") or name.startswith("/"):
+            return f"{what} names {short(name)}, expected a name that leads out of no folder"
+    try:
+        by_task([sample])
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _own(path: Path) -> Iterator[Sample | str]:
+    """The samples of a sweep."""
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield Sample.from_json(line)
+        except RecordError as error:
+            yield f"{path}:{number}: {error}"
 
 
 # ---- KernelBench
 
 
-def _kernelbench(path: Path, model: str, baseline: Baseline | None) -> Iterator[Sample]:
+def _kernelbench(path: Path, model: str, baseline: Baseline | None) -> Iterator[Sample | str]:
     run = kernelbench_runs.read(path)
-    if run.problems:
-        raise ConfigError(f"{run.folder}: {run.problems[0]}")
+    yield from (f"{run.folder}: {problem}" for problem in run.problems)
     for one in run.samples:
         level = one.level
         if level is None and baseline:
@@ -147,60 +196,74 @@ def _detail(metadata: Mapping[str, object]) -> str:
 # ---- kernelbench-v3
 
 
-def _kernelbench_v3(path: Path) -> Iterator[Sample]:
+def _kernelbench_v3(path: Path) -> Iterator[Sample | str]:
+    """Raises ConfigError for a table that has not its columns."""
     counts: Counter[tuple[str, ...]] = Counter()
     for place, row in _lines(path):
-        cell = _Cell(place, row)
-        compiled, correct = cell.flag("compiled"), cell.flag("correct")
-        if correct and compiled is False:
-            raise cell.wrong("correct", "False where it did not compile")
-        level = _level(cell.text("level"))
-        speedup, took = cell.number("speedup"), cell.number("sol_ms")
-        sample = Sample(
-            model=cell.text("model"),
-            op=f"{level}/{cell.text('problem').removesuffix('.py')}",
-            suite=f"kernelbench-v3/{level}",
-            backend=ANY_BACKEND,
-            target=_target(cell.text("gpu")),
-            dtype=_DTYPES.get(row.get("precision_used", ""), row.get("precision_used"))
-            or "float32",
-            index=0,
-            status=_ended(compiled, correct),
-            evidence="measured" if correct else "",
-            device=row["gpu"],
-            baseline=row.get("baseline_type", ""),
-            # Of what is not correct they have a 0, and of what was not timed none.
-            speedup=speedup if correct and speedup else None,
-            us=took * 1000 if correct and took else None,
-            cheats_sought=False,
-            tokens_out=cell.count("total_tokens"),
-            usd=cell.number("estimated_cost_usd"),
-            path=row.get("solution_link", ""),
-        )
+        try:
+            if isinstance(row, str):
+                raise ConfigError(f"{place} {row}")
+            sample = _sample_of_v3(_Cell(place, row))
+        except ConfigError as error:
+            yield str(error)
+            continue
         key = sample.model, *sample.task
         yield sample.model_copy(update={"index": counts[key]})
         counts[key] += 1
 
 
-def _lines(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each with its place. Raises ConfigError."""
+def _sample_of_v3(cell: _Cell) -> Sample:
+    row = cell.row
+    compiled, correct = cell.flag("compiled"), cell.flag("correct")
+    if correct and compiled is False:
+        raise cell.wrong("correct", "False where it did not compile")
+    level = _level(cell.text("level"))
+    speedup, took = cell.number("speedup"), cell.number("sol_ms")
+    precision = row.get("precision_used", "")
+    return Sample(
+        model=cell.text("model"),
+        op=f"{level}/{cell.text('problem').removesuffix('.py')}",
+        suite=f"kernelbench-v3/{level}",
+        backend=ANY_BACKEND,
+        target=_target(cell.text("gpu")),
+        dtype=_DTYPES.get(precision, precision) or "float32",
+        index=0,
+        status=_ended(compiled, correct),
+        evidence="measured" if correct else "",
+        device=row["gpu"],
+        baseline=row.get("baseline_type", ""),
+        # Of what is not correct they have a 0, and of what was not timed none.
+        speedup=speedup if correct and speedup else None,
+        us=took * 1000 if correct and took else None,
+        cheats_sought=False,
+        tokens_out=cell.count("total_tokens"),
+        usd=cell.number("estimated_cost_usd"),
+        path=row.get("solution_link", ""),
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, str] | str]]:
+    """Each with its place, or what is wrong with it. Raises ConfigError."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         head = next(reader, [])
-        missing = [name for name in NEEDED if name not in head]
-        if missing:
-            raise ConfigError(
-                f"{path}:1 has no column {missing[0]!r}, expected {', '.join(NEEDED)}; its columns "
-                f"are {', '.join(head) or 'none'}"
-            )
+    except csv.Error as error:
+        raise ConfigError(f"{path}:1 is not CSV: {error}") from error
+    missing = [name for name in NEEDED if name not in head]
+    if missing:
+        raise ConfigError(
+            f"{path}:1 has no column {missing[0]!r}, expected {', '.join(NEEDED)}; its columns "
+            f"are {', '.join(head) or 'none'}"
+        )
+    try:
         for fields in reader:
             place = f"{path}:{reader.line_num}"
             if fields and len(fields) != len(head):
-                raise ConfigError(f"{place} has {len(fields)} fields, expected {len(head)}")
-            if fields:
+                yield place, f"has {len(fields)} fields, expected {len(head)}"
+            elif fields:
                 yield place, dict(zip(head, fields, strict=True))
-    except csv.Error as error:
-        raise ConfigError(f"{path}:{reader.line_num} is no CSV: {error}") from error
+    except csv.Error as error:  # what follows cannot be told apart
+        yield f"{path}:{reader.line_num}", f"is not CSV: {error}"
 
 
 class _Cell:
@@ -208,21 +271,21 @@ class _Cell:
     needed."""
 
     def __init__(self, place: str, row: Mapping[str, str]) -> None:
-        self._place, self._row = place, row
+        self._place, self.row = place, row
 
     def wrong(self, name: str, expected: str) -> ConfigError:
-        got = self._row[name][:60]
+        got = self.row[name][:60]
         return ConfigError(f"{self._place}: {name} is {got!r}, expected {expected}")
 
     def text(self, name: str) -> str:
-        if not self._row[name].strip():
+        if not self.row[name].strip():
             raise self.wrong(name, "some text")
-        return self._row[name].strip()
+        return self.row[name].strip()
 
     def flag(self, name: str) -> bool | None:
         known = {"true": True, "false": False, "1": True, "0": False, "": None}
         try:
-            return known[self._row[name].strip().lower()]
+            return known[self.row[name].strip().lower()]
         except KeyError:
             raise self.wrong(name, "True, False or nothing") from None
 
@@ -233,7 +296,7 @@ class _Cell:
         return self._read(name, int, "a whole number of at least 0, or nothing")
 
     def _read(self, name: str, kind: Callable[[str], T], expected: str) -> T | None:
-        text = self._row.get(name, "").strip()
+        text = self.row.get(name, "").strip()
         if not text:
             return None
         try:
