@@ -170,26 +170,23 @@ def test_what_kept_a_model_from_answering_is_counted_by_itself_and_told_with_its
     tmp_path: Path, scripted: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-    right = kernel(1.5, about="parts")
-    halves = [{"type": "text", "text": text} for text in (right[:9], right[9:])]
     script: list[Say | str] = [
         Say("I would tile it,", finish="length"),
         _message(content=None, refusal="I cannot help with that."),
         Say("", reasoning="Let me think about it."),
         _message(content=None, tool_calls=[call]),
-        _message(content=[{"type": "image_url", "image_url": {"url": "data:,"}}]),
-        _message(content=halves),
+        kernel(1.5, about="right"),
         "I would tile it.",
     ]
     with Server(script) as running:
-        found = compare(tmp_path, running, "n=7", "concurrency=1", names=("a",))
+        found = compare(tmp_path, running, "n=6", "concurrency=1", names=("a",))
     obstacles = {row.obstacle for row in found}
-    assert obstacles == {"cut", "refused", "reasoning", "tools", "parts", ""}
+    assert obstacles == {"cut", "refused", "reasoning", "tools", ""}
     ended = Counter(str(row.status) for row in found if not row.obstacle)
     assert ended == {"passed": 1, "no_code": 1}  # words alone are the model's own failure
     page = (tmp_path / "it" / "compare.md").read_text(encoding="utf-8")
     for told in (page.replace("\\", ""), capsys.readouterr().out):
-        assert "1 of 7 replies (14 %) were cut off at max" in told
+        assert "1 of 6 replies (17 %) were cut off at max" in told
         assert "raise settings.a.max" in told
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from portkern.agent.attempt import Status
 from portkern.cli.verbs import report
 from portkern.errors import ConfigError
 from portkern.experiment.compare import page as views
 from portkern.experiment.compare.comparison import Comparison, compare
-from portkern.experiment.compare.page import packed
+from portkern.experiment.compare.page import category, packed, tidy
 from portkern.experiment.compare.page.exchange import Exchanges
 from portkern.experiment.compare.page.markdown import MOST_CHARACTERS
 from portkern.experiment.compare.page.words import told
@@ -300,3 +301,31 @@ def test_a_page_of_75000_samples_is_made_quickly_and_opens(tmp_path: Path) -> No
     panel = shown[shown.index('<aside id="panel"') : shown.index("</aside>")]
     assert panel.count("data-sample=") == 300
     assert "Write 001_an_operator for cuda on h200." in panel
+
+
+def test_a_table_by_category_and_backend_has_the_form_of_multikernelbench(tmp_path: Path) -> None:
+    """Two categories of two operators each, on two backends of which one is emulated."""
+    rows = [
+        Sample(
+            model="m|x", op=f"{suite}{op}", suite=f"mkb/{suite}", backend=backend, target=target,
+            index=0, status=Status.PASSED if right(suite, op) else Status.BUILD_FAILED,
+            evidence=evidence if right(suite, op) else "",
+            speedup=2.0 if evidence == "measured" and right(suite, op) else None,
+        )
+        for backend, target, evidence in [("cuda", "h200", "measured"),
+                                          ("hip", "gfx942", "emulated")]
+        for suite in ("activation", "matmul")
+        for op in (0, 1)
+        for right in [lambda suite, op: suite == "activation" or op == 0]
+    ]  # fmt: skip
+    (tmp_path / "compare.csv").write_text(tidy.render(compare(rows)), encoding="utf-8")
+    assert category.table(tmp_path).splitlines() == [
+        "| model | category | cuda Comp@1 | cuda Pass@1 | cuda SU1@1 | hip Comp@1 | hip Pass@1 "
+        "| hip SU1@1 |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+        r"| m\|x | activation | 100.0 | 100.0 | 100.0 | 100.0 | 100.0 | – |",
+        r"| m\|x | matmul | 50.0 | 50.0 | 50.0 | 50.0 | 50.0 | – |",
+        r"| m\|x | all | 75.0 | 75.0 | 75.0 | 75.0 | 75.0 | – |",
+    ]
+    with pytest.raises(ConfigError, match="no numbers at k=5; it has k=1"):
+        category.table(tmp_path, 5)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from portkern.agent.axes import Message, Reply
-from portkern.agent.llm.completion import PARTS, REFUSED, TOOL_CALLS
+from portkern.agent.llm.completion import REFUSED, TOOL_CALLS
 from portkern.errors import ConfigError, RecordError
 from portkern.records import atomic_write
 from portkern.records.jsonl import Line, LineFile
@@ -23,14 +23,13 @@ FILE: Final = "calls.jsonl"
 
 N = TypeVar("N", int, float)
 #: What kept a model from answering: its cap, a refusal, thoughts without an answer, calls of tools
-#: that nobody offered, parts that hold no text.
-Obstacle = Literal["", "cut", "refused", "reasoning", "tools", "parts"]
+#: that nobody offered.
+Obstacle = Literal["", "cut", "refused", "reasoning", "tools"]
 _OBSTACLES: Final[Mapping[str, Obstacle]] = {
     "length": "cut",
     REFUSED: "refused",
     TOOL_CALLS: "tools",
     "function_call": "tools",
-    PARTS: "parts",
 }
 
 

@@ -24,8 +24,8 @@ _PASSING = (408, 409, 425, 429)
 #: litellm repeats the class of an error, and whose it is, before what the service said.
 _PREFIX = re.compile(r"^(litellm\.)?(\w+(Error|Exception|Timeout)( Error)?( ?[:-] )\s*)+")
 _LONGEST_REASON = 300
-#: What a reply without an answer ended with, as litellm says it and as it does not.
-REFUSED, TOOL_CALLS, PARTS = "content_filter", "tool_calls", "parts"
+#: What a reply without an answer ended with, as litellm says it.
+REFUSED, TOOL_CALLS = "content_filter", "tool_calls"
 #: As llama.cpp and others say it, whom litellm does not know.
 _TOO_LONG = re.compile(r"(?i)context (length|size|window)")
 
@@ -136,22 +136,18 @@ def _address(place: Endpoint) -> dict[str, str]:
 def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
     choice = response.choices[0] if response.choices else None
     message = choice.message if choice else None
-    content, reasoning, refusal, tools = (
-        getattr(message, name, None)
-        for name in ("content", "reasoning_content", "refusal", "tool_calls")
+    content, reasoning, tools = (
+        getattr(message, name, None) for name in ("content", "reasoning_content", "tool_calls")
     )
     finish = str(choice.finish_reason or "") if choice else ""
-    if refusal and not _joined(content):
-        finish = REFUSED
-    elif tools and not _joined(content):
-        finish = TOOL_CALLS
-    elif isinstance(content, list) and content and not _joined(content):
-        finish = PARTS
+    refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
+    if not content and (refusal or tools):
+        finish = REFUSED if refusal else TOOL_CALLS
     # litellm counts 0 where the service sent no usage.
     usage = getattr(response, "usage", None)
     counted = usage if usage and usage.prompt_tokens else None
     return Completion(
-        text=_text(_joined(content) or refusal, place),
+        text=_text(content or refusal, place),
         reasoning=_text(reasoning, place),
         finish=finish,
         snapshot=str(response.model or ""),
@@ -160,15 +156,6 @@ def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
         usd=response._hidden_params.get("response_cost"),
         seconds=round(seconds, 6),
     )
-
-
-def _joined(content: object) -> str:
-    """The text of a message, which some services send in parts."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _text(value: object, place: Endpoint) -> str:

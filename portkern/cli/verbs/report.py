@@ -14,6 +14,7 @@ from omegaconf import MISSING
 from portkern.cli import exit_code, json_output
 from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import merged_runs, notify, regressions, run_folder
+from portkern.errors import ConfigError
 from portkern.experiment.compare.sample import FILE as SAMPLES
 from portkern.printable import printable
 from portkern.records import kernel_age, source_store
@@ -33,6 +34,7 @@ class ReportOptions:
     suite: str = "nightly"
     track: bool = False
     notify: str = ""
+    by: str = ""
     reports: str = "reports"
     json: bool = False
 
@@ -43,6 +45,8 @@ def main(overrides: Sequence[str]) -> int:
     folder = run_folder.run_folder(options.reports, options.run)
     several = [name for name in names(options.runs) if name]
     url = webhook.address(options.notify) if several or options.notify else ""
+    if options.by:
+        return _by(options.by, folder)
     if (folder / SAMPLES).is_file():
         return _sweep(folder, as_json=options.json)
     remarks: list[str] = []
@@ -82,6 +86,16 @@ def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> Comparis
     if isinstance(comparison, Comparison):
         document.write(comparison, folder)
     return comparison
+
+
+def _by(what: str, folder: Path) -> int:
+    """Prints one table of a ``portkern compare`` and nothing else."""
+    from portkern.experiment.compare.page import category
+
+    if what != "category":
+        raise ConfigError(f"Got by={what!r}, expected category")
+    print(printable(category.table(folder)))
+    return 0
 
 
 def _sweep(folder: Path, *, as_json: bool) -> int:

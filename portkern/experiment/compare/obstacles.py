@@ -26,10 +26,6 @@ _WORDS: Final[dict[Obstacle, tuple[str, str]]] = {
         "call tools that nobody offered",
         "set {settings}.extra={{tool_choice: none}}, or ask it as agent:COMMAND",
     ),
-    "parts": (
-        "came in parts that hold no text",
-        "name a model that answers in text: {settings}.model=",
-    ),
 }
 
 
