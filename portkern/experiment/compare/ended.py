@@ -63,7 +63,7 @@ def found(
 
 
 def _obstacle(run: GenerationRun, attempt: Attempt) -> Obstacle:
-    """What kept the model from answering in the last call of an attempt."""
+    """The obstacle that the last call of an attempt met."""
     calls = [name for name in attempt.calls if name in run.models.store]
     return run.models.store[calls[-1]].obstacle if calls else ""
 

@@ -1,4 +1,4 @@
-"""What kept models from answering, counted by itself: it says nothing of what they can write."""
+"""Counts replies in which something kept a model from answering: they say nothing of its skill."""
 
 from __future__ import annotations
 

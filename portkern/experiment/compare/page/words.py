@@ -87,7 +87,8 @@ def lead(comparison: Comparison) -> list[str]:
 
 
 def _surest(one: Difference) -> tuple[float, float, float]:
-    """Of equal p, which the least one often is, the difference that is the most of its interval."""
+    """A key that sorts the surest first: of equal p, which many have, the one that is furthest from
+    none by its interval."""
     if one.p_holm is None or one.p_value is None or one.estimate is None:
         return 1.0, 1.0, 0.0
     value, (low, high) = one.estimate.value, one.estimate.ends
