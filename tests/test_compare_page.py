@@ -305,19 +305,29 @@ def test_a_page_of_75000_samples_is_made_quickly_and_opens(tmp_path: Path) -> No
 
 def test_a_table_by_category_and_backend_has_the_form_of_multikernelbench(tmp_path: Path) -> None:
     """Two categories of two operators each, on two backends of which one is emulated."""
-    rows = [
-        Sample(
-            model="m|x", op=f"{suite}{op}", suite=f"mkb/{suite}", backend=backend, target=target,
-            index=0, status=Status.PASSED if right(suite, op) else Status.BUILD_FAILED,
-            evidence=evidence if right(suite, op) else "",
-            speedup=2.0 if evidence == "measured" and right(suite, op) else None,
+
+    def sample(backend: str, suite: str, op: int) -> Sample:
+        right, measured = suite == "activation" or op == 0, backend == "cuda"
+        known = Sample(
+            model="m|x",
+            op=f"{suite}{op}",
+            suite=f"mkb/{suite}",
+            backend=backend,
+            target="h200" if measured else "gfx942",
+            index=0,
+            status=Status.PASSED,
+            evidence="measured" if measured else "emulated",
+            speedup=2.0 if measured else None,
         )
-        for backend, target, evidence in [("cuda", "h200", "measured"),
-                                          ("hip", "gfx942", "emulated")]
+        wrong = {"status": Status.BUILD_FAILED, "evidence": "", "speedup": None}
+        return known if right else known.model_copy(update=wrong)
+
+    rows = [
+        sample(backend, suite, op)
+        for backend in ("cuda", "hip")
         for suite in ("activation", "matmul")
         for op in (0, 1)
-        for right in [lambda suite, op: suite == "activation" or op == 0]
-    ]  # fmt: skip
+    ]
     (tmp_path / "compare.csv").write_text(tidy.render(compare(rows)), encoding="utf-8")
     assert category.table(tmp_path).splitlines() == [
         "| model | category | cuda Comp@1 | cuda Pass@1 | cuda SU1@1 | hip Comp@1 | hip Pass@1 "
