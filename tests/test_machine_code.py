@@ -4,7 +4,10 @@ named, and kernels without hardware have exact counts that may not grow."""
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
+import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
 from portkern.regression.timed import Place
-from portkern.toolchain import machine_code
+from portkern.toolchain import elf, machine_code
 from tests.test_regression import UNAVAILABLE, record
 
 SUM = "extern int seen(const char*); int sum(int n) { int s = 0; while (n) s += n--; return s; }"
@@ -152,3 +155,33 @@ def test_a_carried_time_is_no_new_time() -> None:
     assert cell.change is Change.UNCHANGED and "carried over from n5" in cell.detail
     [one] = comparison.references.cells.values()
     assert len(one.levels[Place.of(carried[0].cells[cell.series])].first) == 6
+
+
+@pytest.mark.parametrize("text", ["a" * 200_000, "a/b" * 60_000], ids=["letters", "slashes"])
+def test_a_long_constant_is_read_in_time(tmp_path: Path, text: str) -> None:
+    """Its author is a stranger, and who reads it has no limit of its own."""
+    source = f'{SUM} const char* said(void) {{ return "{text}\\xff"; }}'
+    begin = time.process_time()
+    assert machine_code.of(library(tmp_path, source)) is not None
+    assert time.process_time() - begin < 2
+
+
+def _with_constants(path: Path, flags: int, content: bytes, size: int) -> None:
+    """Gives the section of constants these flags, this content at the file's end, and this size."""
+    data = bytearray(path.read_bytes())
+    with elf.opened(path) as file:
+        number = next(n for n, one in enumerate(file.iter_sections()) if one.name == ".rodata")
+        header = file["e_shoff"] + number * file["e_shentsize"]
+    struct.pack_into("<Q", data, header + 8, flags)
+    struct.pack_into("<QQ", data, header + 24, len(data), size)
+    path.write_bytes(bytes(data) + content)
+
+
+@pytest.mark.parametrize("kind", ["packed", "absent"])
+def test_a_section_takes_no_more_memory_than_the_file_has(tmp_path: Path, kind: str) -> None:
+    path = library(tmp_path, SUM + " const int table[4] = {1, 2, 3, 4};")
+    assert machine_code.of(path) is not None
+    packed = struct.pack("<IIQQ", 1, 0, 1 << 40, 1) + zlib.compress(bytes(1 << 20))
+    _with_constants(path, *((0x802, packed, len(packed)) if kind == "packed" else (2, b"", 1 << 40)))
+    machine_code._read.cache_clear()
+    assert machine_code.of(path) is None

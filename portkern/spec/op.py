@@ -150,6 +150,12 @@ class Signature:
 
     def __post_init__(self) -> None:
         named = [t.name for t in (*self.inputs, *self.outputs)] + [s.name for s in self.scalars]
+        odd = [name for name in (self.name, *named, *self.axes) if not name.isidentifier()]
+        if odd:
+            raise ConfigError(
+                f"Op {short(self.name)} uses the name {short(odd[0])}, expected one that code can "
+                "have: letters, digits and underscores"
+            )
         twice = sorted({name for name in named if named.count(name) > 1})
         if twice:
             raise ConfigError(f"Op {self.name!r} uses the name {twice[0]!r} more than once")

@@ -9,6 +9,7 @@ measured on the machine at hand. No device, driver or toolchain is needed to rea
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -23,11 +24,16 @@ from portkern.errors import ConfigError, no_such
 from portkern.spec.foreign_text import Malformed, yaml_value
 
 SITE = "PORTKERN_TARGETS_DIR"
+#: How vendors spell theirs; compilers and the executor read numbers out of it.
+_ARCHITECTURES = {"nvidia": r"sm_\d{2,3}", "amd": r"gfx(9|10|11|12)[0-9a-f]{2}"}
 Kind = Literal["architecture", "product"]
 Vendor = Literal["nvidia", "amd", "cpu", "opencl", "google"]
 # A product's and a site's words are added to those they build on; any other value replaces.
 _ACCUMULATE = frozenset({"hints", "sources", "uncertain"})
-_Text = Annotated[str, Field(min_length=1)]
+_Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]+$")]
+#: What becomes an option of a compiler or a variable of a process.
+_Word = Annotated[str, Field(pattern=r"^[\w.+=,-]{1,100}$")]
+_Lengths = Annotated[list[int], Field(min_length=3, max_length=3)]
 _Count = Annotated[int, Field(gt=0)]
 
 
@@ -51,8 +57,8 @@ class NvidiaLimits(_Facts):
 
     vendor: Literal["nvidia"]
     threads_block: _Count
-    block_dim_max: list[int]
-    grid_dim_max: list[int]
+    block_dim_max: _Lengths
+    grid_dim_max: _Lengths
     warps_sm: _Count
     blocks_sm: _Count
     subpartitions_sm: _Count
@@ -79,7 +85,7 @@ class AmdLimits(_Facts):
 
     vendor: Literal["amd"]
     threads_block: _Count
-    block_dim_max: list[int]
+    block_dim_max: _Lengths
     grid_threads_max: _Count
     unit: Literal["CU", "WGP"]
     simds_unit: _Count
@@ -185,15 +191,15 @@ class Target(_Facts):
     ``cpu_flags`` is what /proc/cpuinfo must show to run ``march``; a driver's name for a product
     contains one of ``device_names``."""
 
-    name: _Text
+    name: _Word
     kind: Kind
     vendor: Vendor
-    arch: _Text
+    arch: _Word
     title: _Text
     family: _Text
-    warp: int | None = None
-    march: str | None = None
-    cpu_flags: list[_Text] = []
+    warp: _Count | None = None
+    march: _Word | None = None
+    cpu_flags: list[_Word] = []
     device_names: list[_Text] = []
     limits: Annotated[
         NvidiaLimits | AmdLimits | CpuLimits | OpenClLimits | TpuLimits,
@@ -222,6 +228,10 @@ class Target(_Facts):
     def _consistent(self) -> Target:
         if (self.kind == "product") == (self.arch == self.name):
             msg = f"arch: got {self.arch!r}, expected a product to name its architecture"
+            raise ValueError(msg)
+        form = _ARCHITECTURES.get(self.vendor, ".*")
+        if not re.fullmatch(form, self.arch, re.ASCII):
+            msg = f"arch: got {self.arch!r}, expected such as {form} for {self.vendor}"
             raise ValueError(msg)
         if (self.warp is not None) != self.is_gpu:
             msg = f"warp: got {self.warp}, expected a number of lanes exactly when it is a GPU"

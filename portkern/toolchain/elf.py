@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from portkern.errors import BuildError
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import Section
+
+#: A section's flag: it is packed, into whatever it says.
+_COMPRESSED = 0x800
 
 
 @contextmanager
@@ -24,6 +29,18 @@ def opened(path: Path) -> Iterator[ELFFile]:
             yield ELFFile(stream)
         except ELFError as error:
             raise BuildError(f"{path.name} is not a readable ELF file: {error}") from error
+
+
+def content(section: Section) -> bytes:
+    """The bytes of a section that a process is given as they are in the file. Raises BuildError for
+    one which says that there are more of them, and for one that would have to be unpacked."""
+    if int(section["sh_flags"]) & _COMPRESSED:
+        raise BuildError(f"the section {section.name!a} is compressed")
+    at, size = int(section["sh_offset"]), int(section["sh_size"])
+    section.stream.seek(0, SEEK_END)
+    if at + size > section.stream.tell():
+        raise BuildError(f"the section {section.name!a} has {size} bytes, which are not there")
+    return bytes(section.data())
 
 
 def defines(path: Path, symbol: str) -> bool:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _ALLOCATED, _RUN = 0x2, 0x4
 #: Of what is loaded and not run, by how names begin: constants, and device code within a program.
 _READ = (".rodata", ".data.rel.ro", ".nv.constant", ".nv.info.", ".nv_fatbin", ".hip_fatbin")
-#: Text with a slash, as long as a path: a file's name that an assertion or the compiler put there.
-_PATH = re.compile(rb"[\x20-\x7e]*/[\x20-\x7e]{2,}\0")
+#: A text, whole, so that none is looked at twice.
+_TEXT = re.compile(rb"[\x20-\x7e]+\0?")
 #: In a kernel descriptor of AMD's the distance to the code, which moves with all that lies between.
 _ENTRY, _ENTRY_BYTES = 16, 8
 #: What no kernel comes to; an emulator's runtime is not looked at.
@@ -84,16 +84,22 @@ def _sections(path: Path) -> Iterator[tuple[str, bytes, bool]]:
                 if not flags & _ALLOCATED or section["sh_type"] == "SHT_NOBITS":
                     continue
                 if flags & _RUN:
-                    yield name, bytes(section.data()), True
+                    yield name, elf.content(section), True
                 elif name.startswith(_READ):
-                    content = bytearray(section.data())
+                    content = bytearray(elf.content(section))
                     for kernel in _descriptors(file) if machine == "EM_AMDGPU" else ():
                         start = kernel - int(section["sh_addr"]) + _ENTRY
                         if 0 <= start <= len(content) - _ENTRY_BYTES:
                             content[start : start + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
-                    yield name, _PATH.sub(b"\0", bytes(content)), False
+                    yield name, _TEXT.sub(_without_path, bytes(content)), False
         except (ELFError, ValueError, KeyError, OverflowError, UnicodeDecodeError) as error:
             raise BuildError(f"{path.name} is not a readable ELF file: {error}") from error
+
+
+def _without_path(text: re.Match[bytes]) -> bytes:
+    """A text with a slash, as long as a path, is a file's name that an assertion or the compiler
+    put there."""
+    return b"\0" if text[0].endswith(b"\0") and b"/" in text[0][:-3] else text[0]
 
 
 def _descriptors(file: ELFFile) -> list[int]:
