@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cuda_source.comments import unended, without_comments
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter, Syntax, parse
 from portkern.port.lint.launches import launches
 from portkern.port.lint.source import Source
@@ -453,3 +454,18 @@ def _read_by_the_executor(syntax: Syntax) -> Counter[str]:
     survey = Survey(code, World(), frozenset(["__global__"]), lambda d: None)
     named = ((f, syntax.source_map.function_before(f.body)) for f in survey.functions)
     return Counter(name for f, name in named if "__global__" in code.text[f.head : f.body])
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a // b\nc /* d\n */ e", "a  \nc   e"),
+        ('"//" \'"\' // x', '"//" \'"\'  '),
+        ('"a\\"/*" b /**/', '"a\\"/*" b  '),
+        ("a /* b // c", "a /* b // c"),
+        ("/*/ a", "/*/ a"),
+    ],
+)
+def test_comments_go_and_texts_stay(text: str, plain: str) -> None:
+    assert without_comments(text) == plain
+    assert (unended(text) >= 0) is ("/*" in plain.replace('/*"', ""))

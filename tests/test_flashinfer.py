@@ -126,6 +126,15 @@ def test_shipped_ops_stand_on_their_own_as_definitions(name: str) -> None:
         ),
         (changed(axes=GEMM["axes"] | {"Z": {"type": "var"}}), "axes.Z: got 'a var axis in no"),
         (changed(outputs={"A": GEMM["outputs"]["C"]}), "uses the name 'A' more than once"),
+        *(
+            (changed(**{which: GEMM[which] | {word: one}}), "uses the name .*that code can have")
+            for word in ("x=print(1)", "x):\n    print(1)\ndef y(z")
+            for which, one in (
+                ("inputs", {"shape": ["M"], "dtype": "float16"}),
+                ("inputs", {"shape": None, "dtype": "float32"}),
+                ("outputs", {"shape": ["M"], "dtype": "float16"}),
+            )
+        ),
         (changed(reference="def go(): ..."), "reference: got 'def go.*top-level function"),
         (changed(reference="def run(:"), "reference: got"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -846,3 +847,16 @@ def test_check_shows_the_rejection_and_exits_1(
 def test_a_policy_that_does_not_exist_is_an_error_with_the_closest() -> None:
     with pytest.raises(ConfigError, match="No torch_ops policy 'alow'; did you mean 'allow'"):
         guard.torch_ops("alow")
+
+
+@pytest.mark.parametrize("text", ["/* ", "\n", "\\\n", "  %:", "int x; /* "])
+def test_a_source_is_read_in_a_time_that_grows_as_it_does(text: str) -> None:
+    begin = time.process_time()
+    inspect("cuda", text * (100_000 // len(text)))
+    assert time.process_time() - begin < 5
+
+
+def test_what_follows_a_comment_without_an_end_is_read() -> None:
+    """Whoever builds it may see a comment elsewhere, as in the name of a header."""
+    for opened in ("#include <x/*.h>", "/*", "int x; /* a /* b"):
+        assert "G405" in rejected("c++", f"{opened}\nvoid f() {{ syscall(39); }}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,17 @@ def test_headers_of_another_day_go_with_the_kernel() -> None:
 def test_a_name_that_cannot_be_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="expected small letters"):
         library.check_name(name)
+
+
+def test_what_the_guard_refuses_is_in_no_library_whatever_its_records_say(tmp_path: Path) -> None:
+    """Records may be a stranger's, and a library runs where there is no jail."""
+    honest = of_cpu("relu")
+    early = 'struct Early { Early() { system("true"); } } early;\n'
+    source = f"#include <cstdlib>\n{early}{honest.candidate.source}"
+    forged = replace(honest, candidate=replace(honest.candidate, source=source))
+    export = Export(tmp_path)
+    assert library.write([forged], export, LibraryOptions("fast")) is None
+    assert "rejected" in export.skipped[0].reason and not export.files
 
 
 def test_the_text_of_all_operators_names_each_once() -> None:

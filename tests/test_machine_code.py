@@ -182,6 +182,8 @@ def test_a_section_takes_no_more_memory_than_the_file_has(tmp_path: Path, kind: 
     path = library(tmp_path, SUM + " const int table[4] = {1, 2, 3, 4};")
     assert machine_code.of(path) is not None
     packed = struct.pack("<IIQQ", 1, 0, 1 << 40, 1) + zlib.compress(bytes(1 << 20))
-    _with_constants(path, *((0x802, packed, len(packed)) if kind == "packed" else (2, b"", 1 << 40)))
+    _with_constants(
+        path, *((0x802, packed, len(packed)) if kind == "packed" else (2, b"", 1 << 40))
+    )
     machine_code._read.cache_clear()
     assert machine_code.of(path) is None

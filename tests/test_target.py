@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from portkern.errors import ConfigError
 from portkern.spec.target import SITE, AmdLimits, NvidiaLimits, Peak, Target, load, names
@@ -253,3 +254,21 @@ def test_a_new_target_without_its_facts_is_refused(site: Path) -> None:
 def test_a_target_survives_its_own_dump() -> None:
     for name in names():
         assert Target.model_validate(load(name).model_dump()) == load(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("x86_64", {"march": "x86-64\0"}),
+        ("x86_64", {"march": "native -fplugin=x.so"}),
+        ("sm_90", {"arch": "sm_foo", "name": "sm_foo"}),
+        ("gfx942", {"arch": "gfx", "name": "gfx"}),
+        ("gfx942", {"warp": 0}),
+        ("tpu_v5e", {"title": "a\0b"}),
+    ],
+)
+def test_words_of_a_plans_targets_are_such_as_compilers_take(
+    name: str, changes: dict[str, object]
+) -> None:
+    with pytest.raises(ValidationError):
+        Target.model_validate(load(name).model_dump() | changes)

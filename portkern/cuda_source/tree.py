@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source import comments
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
 def root(source: str) -> Node:
+    """A comment that does not end is none: the grammar looks for its end again and again."""
+    begin = comments.unended(source)
+    if begin >= 0:
+        source = source[:begin] + source[begin:].replace("/*", "/ ")
     return _parser().parse(source.encode("utf-8", "replace")).root_node
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from portkern import guard
 from portkern.deploy.evidence import KernelOf, Table, table
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build as compiling
@@ -114,6 +115,11 @@ def _built(found: Table) -> list[_Built]:
     cache = ArtifactCache(cache_root() / "builds")
     try:
         for kernel in found.kernels:
+            policy = guard.GuardPolicy("allow", kernel.op.precision)
+            reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
+            if reason:  # whatever its records say: it will run where there is no jail
+                found.refuse(kernel, f"rejected: {reason.partition(chr(10))[0]}")
+                continue
             request = _request(kernel)
             ready = request.backend.probe(request.build.target)
             if isinstance(ready, Missing):

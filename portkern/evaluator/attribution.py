@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from portkern.cuda_source.comments import without_comments
 from portkern.guard import TorchOps
 from portkern.guard.rules import ATEN_GLUE, ATEN_HEAVY, VENDOR_KERNEL
 from portkern.records.record import Finding, Launch, Verdict
@@ -126,13 +127,14 @@ def _is_foreign(kernel: str, own: set[str]) -> bool:
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_COMMENTS = {"c": re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL), "python": re.compile(r"#[^\n]*")}
+_PYTHON_COMMENT = re.compile(r"#[^\n]*")
 
 
 def _without_comments(candidate: Candidate) -> str:
-    family = "c" if candidate.language in ("cuda", "hip", "c++") else "python"
     texts = (candidate.source, *candidate.companions.texts.values())
-    return "\n".join(_COMMENTS[family].sub(" ", text) for text in texts)
+    if candidate.language in ("cuda", "hip", "c++"):
+        return "\n".join(map(without_comments, texts))
+    return "\n".join(_PYTHON_COMMENT.sub(" ", text) for text in texts)
 
 
 def base(kernel: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 
+from portkern.cuda_source.comments import without_comments
 from portkern.formats.exported import NoSuchForm
 from portkern.spec import own_headers
 from portkern.spec.candidate import Candidate
-from portkern.spec.companions import COMMENT as _COMMENT
 
 # What only the executor compiles; a kernel that leaves portkern has the other way.
 _FOR_EXECUTOR = re.compile(
@@ -70,7 +70,7 @@ class _Headers:
     def _text(self, name: str, body: str, branches: _Branches) -> str:
         once = _ONCE.search(body) is not None
         if name in self.open:
-            if not once and not _GUARDED.match(_COMMENT.sub(" ", body)):
+            if not once and not _GUARDED.match(without_comments(body)):
                 raise NoSuchForm(f"{name} includes itself without a guard")
             return "\n"
         before = self.branches.setdefault(name, [])

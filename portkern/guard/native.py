@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from portkern.cuda_source import launches, tree
+from portkern.cuda_source.comments import without_comments
 from portkern.cuda_source.source_map import SourceMap
 from portkern.guard import rules
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identifier")
-_SPLICED = re.compile(r"[^\n]*\\\r?\n(?:[^\n]*\\\r?\n)*[^\n]*")
-_DIGRAPH = re.compile(r"(?m)^(\s*)%:")  # another way to write #
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_DIGRAPH = re.compile(r"(?m)^([^\S\n]*+)%:")  # another way to write #
 _WRITES = re.compile(r"[wa+]")
 _MAPS = ("mmap", "mmap64")
 #: As a call of the preprocessor that the grammar has no node for.
@@ -40,7 +39,7 @@ def read_all(
     """The same of files that include each other, with the file's name: what one of them defines,
     all know. ``is_own(file, target)``: whether what a file includes, in its quotation marks or
     brackets, is another of them."""
-    joined = {name: _DIGRAPH.sub(r"\1#", _SPLICED.sub(_join, text)) for name, text in texts.items()}
+    joined = {name: _DIGRAPH.sub(r"\1#", _joined(text)) for name, text in texts.items()}
     roots = {name: tree.root(text) for name, text in joined.items()}
     own = {name for root in roots.values() for name in _defined(root)}
     macros = _own_macros(roots.values())
@@ -58,10 +57,20 @@ def read_all(
     }
 
 
-def _join(match: re.Match[str]) -> str:
+def _joined(text: str) -> str:
     """Lines that end in a backslash are one to the compiler; those below keep their numbers."""
-    text = match[0]
-    return re.sub(r"\\\r?\n", "", text) + "\n" * text.count("\n")
+    lines: list[str] = []
+    begun: list[str] = []
+    for line in text.split("\n"):
+        plain = line.removesuffix("\r")
+        if plain.endswith("\\"):
+            begun.append(plain[:-1])
+        else:
+            lines += ["".join([*begun, line]), *[""] * len(begun)]
+            begun = []
+    if begun:  # nothing follows the last backslash
+        lines += ["".join(begun) + "\\", *[""] * (len(begun) - 1)]
+    return "\n".join(lines)
 
 
 def _defined(root: Node) -> Iterator[str]:
@@ -171,11 +180,11 @@ class _Reader:
         elif directive in ("#embed", "#include"):
             yield "G403" if directive == "#embed" else "G501"
         if directive in _INCLUDES:
-            target = _COMMENT.sub(" ", tree.text(node.child_by_field_name("argument"))).strip()
+            target = without_comments(tree.text(node.child_by_field_name("argument"))).strip()
             yield from self._included(target)
 
     def _attribute_specifier(self, node: Node) -> Iterator[str]:
-        text = _COMMENT.sub("", tree.text(node))
+        text = without_comments(tree.text(node), "")
         if rules.AT_LOAD.search(text):
             yield "G402"
         elif rules.SECTION.search(text):
@@ -364,5 +373,5 @@ def _header(path: str) -> Iterator[str]:
 
 
 def _pragma(text: str) -> Iterator[str]:
-    if rules.FAST_MATH.search(_COMMENT.sub("", text)):
+    if rules.FAST_MATH.search(without_comments(text, "")):
         yield "G401"

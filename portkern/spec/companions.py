@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
+from portkern.cuda_source.comments import without_comments
 from portkern.errors import ConfigError
 
 #: Files that a source may include; whatever else lies in a folder is nobody's code.
@@ -26,10 +27,6 @@ MOST_BYTES, MOST_FILES = 8 << 20, 2_000
 #: Files that an error names.
 _FEW = 4
 
-#: With what looks like one in a text or a character, which is ``kept``.
-COMMENT = re.compile(
-    r"//[^\n]*|/\*.*?\*/|(?P<kept>\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?)", re.DOTALL
-)
 #: An include, or a macro for one; in Python the program begins after quotation marks.
 _INCLUDE = re.compile(
     r"(?:^|(?<=[\"']))[ \t]*(?:\#|%:)[ \t]*(?:include|include_next|import|define[ \t]+\w+)[ \t]*"
@@ -140,7 +137,7 @@ def gather(
 def included(text: str) -> Iterator[tuple[bool, str]]:
     """The files that a source includes, and whether in quotation marks, also by a macro of its
     own."""
-    plain = COMMENT.sub(lambda m: m["kept"] or " ", text.replace("\\\n", ""))
+    plain = without_comments(text.replace("\\\n", ""))
     for match in _INCLUDE.finditer(plain):
         yield match["mark"] == '"', match["target"].strip()
 

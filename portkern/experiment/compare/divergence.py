@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
+from portkern.cuda_source.comments import without_comments
 from portkern.experiment.compare.grouped import Group
 from portkern.experiment.compare.intervals import mean_over_ops
 from portkern.experiment.compare.result import Divergence, Place
@@ -20,15 +21,16 @@ from portkern.spec.foreign_text import python_tree
 _STRING: Final = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
 #: Strings come first, so that what they hold is not taken for a comment. A Python string over
 #: several lines may be a kernel in OpenCL, whose lines count.
-_NATIVE: Final = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PYTHON: Final = re.compile(rf"(\"\"\".*?\"\"\"|'''.*?'''|{_STRING})|#[^\n]*", re.DOTALL)
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 
 
 def token_lines(source: str) -> frozenset[str]:
     """Its lines without comments and layout."""
-    comments = _PYTHON if _is_python(source) else _NATIVE
-    bare = comments.sub(lambda match: match[1] or "\n" * match[0].count("\n"), source)
+    if _is_python(source):
+        bare = _PYTHON.sub(lambda match: match[1] or "", source)
+    else:
+        bare = without_comments(source, lambda comment: "\n" * comment.count("\n"))
     lines = (" ".join(_TOKEN.findall(line)) for line in bare.splitlines())
     return frozenset(filter(None, lines))
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source.comments import without_comments
 from portkern.port.emit.limits import Refused
 from portkern.port.emit.rewriting import Rewriting, declared_name, line_of, walk
 
@@ -276,7 +277,7 @@ class _Cutter:
         begin, end = statements[0].start_byte, statements[-1].end_byte
         margin = " " * statements[0].start_point.column
         text = textwrap.dedent(margin + self._source.between(begin, end)).strip()
-        if re.sub(r"//[^\n]*|/\*.*?\*/|[;\s]", "", text, flags=re.DOTALL):
+        if re.sub(r"[;\s]", "", without_comments(text)):
             self._each(text, depth)
 
     def _each(self, text: str, depth: int) -> None:

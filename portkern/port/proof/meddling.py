@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from portkern.cuda_source.comments import without_comments
 from portkern.guard import rules
 from portkern.port.proof.outcome import KernelProof, Outcome
 from portkern.port.proof.texts import SourceTexts
 
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
 _BETWEEN = re.compile(r'"\s*"')
 #: Calls that look into processes, by name or by number.
 _CALL = re.compile(
@@ -39,7 +39,7 @@ def doubted(proofs: Iterable[KernelProof], *texts: SourceTexts) -> tuple[KernelP
 
 def meddles(text: str) -> str:
     """Why runs of this code are not to be believed; '' where nothing says so."""
-    code = _BETWEEN.sub("", _COMMENT.sub(lambda match: match[1] or " ", text))
+    code = _BETWEEN.sub("", without_comments(text))
     if call := _CALL.search(code):
         return f"the program looks into other processes ({call[1]}): its runs prove nothing"
     for literal in _TEXT.findall(code):

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from portkern.cuda_source import syntax
+from portkern.cuda_source.comments import without_comments
 from portkern.cuda_source.launches import Launch
 from portkern.cuda_source.syntax import Kernel, Syntax
 from portkern.port.repair.functions import functions
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 #: Headers that an edit may add, and pragmas.
@@ -34,7 +34,7 @@ def refusal(before: str, after: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return "".join(_COMMENT.sub(" ", text).split())
+    return "".join(without_comments(text).split())
 
 
 def _kernels(old: Syntax, new: Syntax) -> str:
@@ -71,7 +71,7 @@ def _spaced(text: str) -> str:
 
 
 def _body(source: Syntax, kernel: Kernel) -> str:
-    text = _COMMENT.sub(" ", source.text[kernel.start : kernel.stop])
+    text = without_comments(source.text[kernel.start : kernel.stop])
     return text.partition("{")[2]
 
 
@@ -118,7 +118,7 @@ def _directives(old: Syntax, new: Syntax) -> str:
 
 
 def _listed(source: Syntax) -> Counter[tuple[str, str]]:
-    text = _COMMENT.sub(" ", source.text.replace("\\\n", " "))
+    text = without_comments(source.text.replace("\\\n", " "))
     return Counter((m[1], " ".join(m[2].split())) for m in _DIRECTIVE.finditer(text))
 
 
@@ -153,7 +153,7 @@ _CONSTANT = re.compile(
 
 
 def _declared(line: str) -> str:
-    match = _CONSTANT.match(_COMMENT.sub(" ", line))
+    match = _CONSTANT.match(without_comments(line))
     return match[1] if match else ""
 
 

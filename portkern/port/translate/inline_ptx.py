@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from portkern.cuda_source.comments import without_comments
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.ptx_block import block, table_of
 from portkern.port.translate.ptx_tables import REGISTERS, STATEMENTS, VALUES
@@ -67,7 +68,7 @@ def _statement(draft: Draft, i: int) -> None:
 def _equivalent(asm: Asm) -> str:
     """The HIP equivalent of a single PTX instruction that uses no variables; "" where there is
     none."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", asm.template, flags=re.DOTALL)
+    text = without_comments(asm.template)
     text = " ".join(text.split()).strip("{} ")
     match = _INSTRUCTION.fullmatch(text)
     if match is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from portkern.cuda_source.comments import without_comments
 from portkern.port.translate.ptx_tables import REGISTERS, STATEMENTS, VALUES
 from portkern.simt.translate.asm_statement import Asm, Operand
 
@@ -30,7 +31,6 @@ _CONSTRAINTS: Mapping[str, _Class] = {"h": "16", "r": "32", "l": "64", "f": "f32
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?|0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}")
 _DECLARED = re.compile(r"\.reg\s*\.(\w+)\s+(.+)", re.DOTALL)
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*%{0,2}(\w+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 #: Comparisons that are false of a NaN, and those for integers alone.
 _COMPARED = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _OF_INTEGERS = {"ne": "!=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
@@ -107,7 +107,7 @@ class _Block:
             yield f"{_CPP[value.held]} {value.text} = ({_CPP[value.held]})({start});"
 
     def _statements(self) -> Iterator[str]:
-        text = _COMMENT.sub(" ", self._asm.template)
+        text = without_comments(self._asm.template)
         for part in text.split(";"):
             plain = " ".join(part.split()).lstrip("{ ")
             if plain.strip("} "):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from portkern.cuda_source.comments import without_comments
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate import ptx, ptx_arithmetic, ptx_async, ptx_memory, ptx_warp
 from portkern.simt.translate.asm_statement import Asm, Operand
@@ -25,7 +26,6 @@ FAMILIES = (
     ptx_warp,
 )  # their import makes the instructions known
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<operand>%\d+|%\[\w+\])
       | (?P<percent>%%?[A-Za-z_$][\w$]*(?:\.[xyz])?)
@@ -107,7 +107,7 @@ class _Statement:
     # -- the block
 
     def block(self) -> str:
-        text = _COMMENT.sub(" ", self.asm.template).replace("%=", "")
+        text = without_comments(self.asm.template).replace("%=", "")
         for code, pattern in _FOREIGN.items():
             if match := pattern.search(text):
                 raise UnmodelledPtx(f"'{match.group()}'", code)
