@@ -37,6 +37,8 @@ from portkern.spec.op import Op
 from portkern.toolchain.run_tool import cache_root
 
 _PACKAGE = "portkern.deploy.package"
+#: What is copied as it is.
+_COPIED = ("_apply.py", "_build.py", "_modules.py", "_traced.py", compiling.HEADER)
 #: Names that are torch's own, or those of functions in every library.
 _TAKEN = frozenset("aten prim prims torch torch_library profiler inductor portkern".split())
 
@@ -175,8 +177,7 @@ def _files(
     package = importlib.resources.files(_PACKAGE)
     files = {
         "__init__.py": (package / "runtime.py").read_bytes(),
-        "_build.py": (package / "_build.py").read_bytes(),
-        compiling.HEADER: (package / compiling.HEADER).read_bytes(),
+        **{name: (package / name).read_bytes() for name in _COPIED},
         compiling.SOURCE: translation_unit(operators).encode(),
         "_references.py": _references([one.op for one in operators]).encode(),
     }

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import _build
+from . import _apply, _build, _modules
 
 HERE = Path(__file__).parent
 TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
@@ -99,6 +99,18 @@ def configure(*, tune: str = "never", min_speedup: float = 1.0) -> None:
     _policy({"never": "evidence", "online": "online", "off": "never"}[tune])
     if tune == "online":
         _remembered()
+
+
+def apply(model: torch.nn.Module, inputs: Any, **options: Any) -> _apply.Report:
+    """Replaces in a model what ``inputs`` show to be equal to an operator here and faster by it;
+    the report says what, what not and why, and ``undo()`` takes it back."""
+    operators = [one["name"] for one in TABLE["operators"]]
+    return _apply.apply(model, inputs, library=NAME, operators=operators, **options)
+
+
+def undo(model: torch.nn.Module) -> int:
+    """Gives all modules of a model, or of a copy of one, their own classes; how many those were."""
+    return _modules.undo(model)
 
 
 def _policy(name: str) -> None:
