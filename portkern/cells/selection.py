@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypedDict, get_args
 
 from portkern import guard, ops
+from portkern.cells import shapes as model_shapes
 from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.evaluator import from_torch
 from portkern.evaluator.artifact_cache import backends_digest
@@ -315,7 +316,8 @@ class Selection:
     """The cells to ask for, by name: single names, or the sets ``core``, ``all``, ``host``,
     ``demo``. ``databases`` are asked for the settings of kernels, the first before the next;
     ``kernels`` stand in for the catalogue. ``elsewhere``: other machines run the cells, so that
-    a backend that cannot work here is not an error."""
+    a backend that cannot work here is not an error. ``shapes``, where there are any, are the
+    workloads."""
 
     ops: Sequence[str]
     targets: Sequence[str]
@@ -327,6 +329,7 @@ class Selection:
     databases: Sequence[database.Database] = ()
     kernels: Kernels | None = None
     elsewhere: bool = False
+    shapes: Sequence[model_shapes.Shape] = ()
 
     @property
     def op_names(self) -> list[str]:
@@ -380,25 +383,33 @@ class Selection:
                 for dtype in _expand(self.dtypes, {"all": FLOATS}):
                     if dtype not in ITEMSIZE:
                         raise no_such("dtype", dtype, FLOATS)
-                    for which in _expand(self.workloads, {"all": WORKLOAD_SETS}):
-                        if which not in WORKLOAD_SETS:
-                            raise no_such("workload set", which, WORKLOAD_SETS)
-                        for workload in op.workloads.get(which, ()):
-                            kernel = candidate and database.with_tuned_knobs(
-                                candidate, where, dtype, workload, self.databases
-                            )
-                            yield Cell(
-                                op,
-                                which,
-                                workload,
-                                dtype,
-                                backend,
-                                where,
-                                kernel,
-                                self.stage,
-                                self.torch_ops,
-                                absent,
-                            )
+                    for which, workload in self._workloads(op, dtype):
+                        kernel = candidate and database.with_tuned_knobs(
+                            candidate, where, dtype, workload, self.databases
+                        )
+                        yield Cell(
+                            op,
+                            which,
+                            workload,
+                            dtype,
+                            backend,
+                            where,
+                            kernel,
+                            self.stage,
+                            self.torch_ops,
+                            absent,
+                        )
+
+    def _workloads(self, op: Op, dtype: str) -> Iterator[tuple[str, Workload]]:
+        """With the set of each."""
+        if self.shapes:
+            own = model_shapes.workloads(self.shapes, op, dtype)
+            yield from ((model_shapes.SET, one) for one in own)
+            return
+        for which in _expand(self.workloads, {"all": WORKLOAD_SETS}):
+            if which not in WORKLOAD_SETS:
+                raise no_such("workload set", which, WORKLOAD_SETS)
+            yield from ((which, workload) for workload in op.workloads.get(which, ()))
 
 
 def _load_ops(names: Sequence[str]) -> list[Op]:

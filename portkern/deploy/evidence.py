@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from portkern.formats.exported import KernelRecords
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.spec import target as targets
-from portkern.spec.op import Op
+from portkern.spec.op import CELL, Op
+
+if TYPE_CHECKING:
+    from portkern.deploy.operators import Operator
 
 #: What an operator in C++ can call: a C function, on the device that its tensors are on.
 _CALLED = {("cpu", "c++"): "cpu", ("cuda", "cuda"): "cuda"}
@@ -132,3 +137,34 @@ def _speedup(record: Record) -> float:
     """0 where it was not timed or the time says little: then the framework is taken."""
     known = record.speedup.get(BASELINE)
     return known.ci95[0] if known and record.comparable else 0.0
+
+
+def shape_of(operator: Operator, arguments: Sequence[Any]) -> dict[str, Any] | None:
+    """The op, dtype, lengths and scalars of a call of a library's operator, as its C++ reads them;
+    None where sizes do not fit."""
+    signature, form = operator.op.signature, operator.form
+    count = len(signature.inputs)
+    tensors = dict(zip((t.name for t in signature.inputs), arguments[:count], strict=True))
+    scalars = dict(zip((s.name for s in signature.scalars), arguments[count:], strict=False))
+    dims: dict[str, int] = {}
+    for axis, (tensor, place) in form.bound.items():
+        sizes = tensors[tensor.name].shape
+        if axis == form.lead:
+            dims[axis] = math.prod(sizes[: len(sizes) - len(tensor.shape) + 1])
+        elif len(sizes) >= -place:
+            dims[axis] = sizes[place]
+    known = signature.scalar_values(scalars)
+    for axis, said in form.derived.items():
+        dims[axis] = int(said({**dims, **known}))
+    for spec in signature.inputs:
+        leads, sizes = form.leads(spec), tuple(tensors[spec.name].shape)
+        rest = tuple(n if isinstance(n, int) else dims.get(n) for n in spec.shape[leads:])
+        if (leads and len(sizes) < len(rest)) or sizes[len(sizes) - len(rest) :] != rest:
+            return None
+        if not leads and len(sizes) != len(rest):
+            return None
+    cell = next((t.name for t in signature.inputs if t.dtype == CELL), form.first)
+    ordered = {axis: dims[axis] for axis in signature.axes}
+    dtype = str(tensors[cell].dtype).removeprefix("torch.")
+    whole = {name: known[name] for name in operator.whole}
+    return {"op": operator.op.name, "dtype": dtype, "dims": ordered, "scalars": whole}

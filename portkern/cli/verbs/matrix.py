@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from portkern import guard, ops
+from portkern.cells import shapes
 from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.selection import (
@@ -66,6 +67,7 @@ class MatrixOptions:
     backends: Names = "all"
     workloads: Names = "ci"
     dtypes: Names = "float32"
+    shapes: str = ""
     run: str = ""
     tags: Names = ""
     reports: str = "reports"
@@ -194,6 +196,7 @@ def _requested(overrides: Sequence[str]) -> MatrixRequest:
             "Got budget_minutes= with fresh=true, which runs all; expected one of them"
         )
     given = own_kernels.named(overrides)
+    options = _with_shapes(options, given)
     project = own_kernels.project_of(options.project, options.kernels, names(options.ops))
     if project:
         options = own_kernels.filled(options, project, given)
@@ -319,6 +322,19 @@ def _compared(
     return comparison
 
 
+def _with_shapes(options: MatrixOptions, given: Collection[str]) -> MatrixOptions:
+    """Operators and dtypes are those of the shapes, where the command line names none. Raises
+    ConfigError."""
+    if not options.shapes:
+        return options
+    if "workloads" in given:
+        raise ConfigError("Got shapes= and workloads=, expected one of them")
+    found = shapes.read(Path(options.shapes))
+    own = replace(options, workloads=[shapes.SET])
+    own = own if "ops" in given else replace(own, ops=shapes.op_names(found))
+    return own if "dtypes" in given else replace(own, dtypes=shapes.dtypes(found))
+
+
 def _question(options: MatrixOptions, project: Project | None) -> Selection:
     return Selection(
         own_kernels.op_names(project, names(options.ops)),
@@ -331,6 +347,7 @@ def _question(options: MatrixOptions, project: Project | None) -> Selection:
         [database.own(), database.shipped()] if options.tuned else [],
         _kernels(options, project),
         elsewhere=bool(options.plan) or options.execution != "local",
+        shapes=shapes.read(Path(options.shapes)) if options.shapes else (),
     )
 
 

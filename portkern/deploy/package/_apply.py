@@ -79,7 +79,7 @@ class Whole:
 
 @dataclass
 class Report:
-    """What :func:`apply` did. ``notes``: what else is to be known."""
+    """The account of an :func:`apply`. ``notes``: what else is to be known."""
 
     library: str
     mode: str
@@ -274,7 +274,7 @@ def _of_traced(one: Used) -> None:
 
 
 class _State:
-    """What a model's forward may change: buffers, and attributes that are no parameters."""
+    """Keeps what a model's forward may change: buffers, and attributes beside its parameters."""
 
     _TABLES = ("_parameters", "_modules", "_buffers")
 
@@ -316,7 +316,7 @@ class _State:
 
 
 def _copy(value: Any, memo: dict[int, Any]) -> Any:
-    """What cannot be copied is its own copy."""
+    """Returns a copy, or the value where it cannot be copied."""
     try:
         return copy.deepcopy(value, memo)
     except Exception:  # noqa: BLE001 - an attribute may be anything: a lock, a process group
@@ -354,7 +354,7 @@ def _run(
 
 
 def _gradients(made: Sequence[torch.Tensor], wanted: Sequence[Any]) -> list[torch.Tensor]:
-    """Of a sum with weights that differ; of what has none, nothing."""
+    """Returns those of a sum with weights that differ, without inputs that have none."""
     total: Any = 0.0
     for one in made:
         if one.is_floating_point() and one.requires_grad:
@@ -374,7 +374,7 @@ def _roundoff(dtype: torch.dtype) -> float:
 
 
 def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[float, float]] | None:
-    """Of each pair the largest difference, and the largest value; None where they are not of one
+    """The largest difference and value of each pair; None where they are not of one
     form, or not numbers in the same places."""
     if len(ours) != len(theirs):
         return None
@@ -472,7 +472,9 @@ def race(
     return found
 
 
-def _site_race(site: Site, called: Any, *, training: bool) -> tuple[float, float, bool]:
+def _site_race(
+    site: Site, called: Any, rounds: int, *, training: bool
+) -> tuple[float, float, bool]:
     """Microseconds of the module's own and of the operator, and whether it pays."""
     tensors = site.tensors
     if training:
@@ -491,13 +493,26 @@ def _site_race(site: Site, called: Any, *, training: bool) -> tuple[float, float
     with torch.set_grad_enabled(training):
         devices = {t.device.type for t in tensors}
         ways = [of(site.theirs, bool), of(site.ours(called), site.check)]
-        theirs, ours = race(ways, devices, rounds=_ROUNDS, budget_s=_BUDGET_S)
+        theirs, ours = race(ways, devices, rounds=rounds, budget_s=_BUDGET_S)
     own, operator = statistics.median(theirs), statistics.median(ours)
     won = sum(a > b for a, b in zip(theirs, ours, strict=True)) / len(ours)
     return own * 1e6, operator * 1e6, own >= LEAST_GAIN * operator and won >= 2 / 3
 
 
 # ---- Applying
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    module: nn.Module
+    names: tuple[str, ...]
+    own: type[nn.Module]
+    made: Any
+
+    @property
+    def plan(self) -> Plan:
+        plan: Plan = self.made.portkern_plan
+        return plan
 
 
 @dataclass
@@ -509,7 +524,7 @@ class _Work:
     training: bool
     every: bool
     races: dict[Any, tuple[float, float, bool]] = field(default_factory=dict)
-    changed: list[tuple[nn.Module, type]] = field(default_factory=list)
+    changed: list[_Change] = field(default_factory=list)
 
     def take(self, one: Used) -> None:
         taken, reasons, replaced = [], [], []
@@ -531,7 +546,7 @@ class _Work:
             places = tuple(site.place for site in taken if site.place is not None)
             plan = Plan(library, names, one.call, one.traced.seen, places)
             made = _modules.traced_class(one.module, plan, self.called, one.traced)
-        self.changed.append((one.module, made))
+        self.changed.append(_Change(one.module, one.names, type(one.module), made))
         self.report.replaced += replaced
 
     def judged(self, site: Site) -> tuple[str, tuple[float, float]]:
@@ -559,7 +574,8 @@ class _Work:
             tuple((t.shape, t.stride(), t.dtype, t.device) for t in site.tensors),
         )
         if key not in self.races:
-            self.races[key] = _site_race(site, called, training=self.training)
+            rounds = 1 if self.every else _ROUNDS
+            self.races[key] = _site_race(site, called, rounds, training=self.training)
         own, operator, pays = self.races[key]
         if pays or self.every:
             return "", (own, operator)
@@ -568,13 +584,15 @@ class _Work:
             operator,
         )
 
-    def put(self) -> None:
-        for module, made in self.changed:
-            module.__class__ = made
-
-    def back(self) -> None:
-        for module, made in self.changed:
-            module.__class__ = made.portkern_own  # type: ignore[attr-defined]
+    def drop(self, changed: Sequence[_Change], reason: str) -> None:
+        """Takes replacements back, if there is a reason to."""
+        if not reason:
+            return
+        names = {one.names for one in changed}
+        self.changed = [one for one in self.changed if one.names not in names]
+        mine = [one for one in self.report.replaced if one.names in names]
+        self.report.replaced = [one for one in self.report.replaced if one.names not in names]
+        self.report.kept += [Kept(one.names, one.kind, f"{one.operator}: {reason}") for one in mine]
 
 
 def apply(
@@ -613,8 +631,6 @@ def apply(
             _compiled(model, given, named, work, state)
     finally:
         state.restore()
-        if not report._classes:
-            work.back()
     if state.changed:
         report.undo()
         report.notes.append(
@@ -649,65 +665,90 @@ def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _whole(model: nn.Module, given: Any, named: Any, work: _Work, state: _State) -> None:
     """Keeps what was replaced where the model gives what it gave, and is faster."""
-    report = work.report
 
     def run() -> list[torch.Tensor]:
         state.restore()
         return _run(model, given, named, training=work.training)
 
     own = run()
-    moved = [run()]
+    moved = [_difference(run(), own)]
     for seed in range(3):
         with _perturbed(work.changed, seed):
-            moved.append(run())
-    work.put()
-    try:
-        ours = run()
-    finally:
-        work.back()
-    pairs = _difference(ours, own)
-    moves = [_difference(one, own) for one in moved]
-    if pairs is None or None in moves:
-        _give_up(work, "the model's results have another form then")
+            moved.append(_difference(run(), own))
+    kinds = [one.dtype for one in own if one.is_floating_point()]
+
+    def judged(changed: Sequence[_Change]) -> _Judged:
+        with _in_place(changed):
+            return _judged(_difference(run(), own), moved, kinds)
+
+    verdict = judged(work.changed)
+    if verdict.reason:
+        for operators in dict.fromkeys(one.plan.operators for one in work.changed):
+            alone = [one for one in work.changed if one.plan.operators == operators]
+            work.drop(alone, judged(alone).reason)
+        verdict = judged(work.changed)
+        work.drop([*work.changed], verdict.reason)
+    if not work.changed:
         return
-    gap, bound = 0.0, 0.0
-    kinds = [t.dtype for t in own if t.is_floating_point()]
-    for number, ((one, size), dtype) in enumerate(zip(pairs, kinds, strict=True)):
-        most = max(pair[number][0] for pair in moves if pair)
-        room = 4 * most + 16 * _roundoff(dtype) * size
-        if one > room:
-            _give_up(
-                work, f"the model's results differ by {one:.2g} then, a roundoff by {most:.2g}"
-            )
-            return
-        if number == 0 or one * bound > gap * room:
-            gap, bound = one, room
     times = _model_race(model, given, named, work, state)
-    report.model = Whole(times[0] * 1e3, times[1] * 1e3, gap, bound)
-    if report.model.ratio < 1 and not work.every:
-        _give_up(work, f"the model was slower by them ({report.model.ratio:.2f}x)")
+    whole = Whole(times[0] * 1e3, times[1] * 1e3, verdict.difference, verdict.tolerance)
+    if whole.ratio < 1 and not work.every:
+        work.drop([*work.changed], f"the model is not faster by it ({whole.ratio:.2f}x)")
         return
-    work.put()
-    report._classes = [(module, made.portkern_own) for module, made in work.changed]  # type: ignore[attr-defined]
+    work.report.model = whole
+    work.report._classes = [(one.module, one.own) for one in work.changed]
+    for one in work.changed:
+        one.module.__class__ = one.made
 
 
-def _give_up(work: _Work, reason: str) -> None:
-    report = work.report
-    report.kept += [Kept(one.names, one.kind, reason) for one in report.replaced]
-    report.replaced.clear()
-    report.notes.append(reason)
-    work.changed.clear()
+@dataclass(frozen=True)
+class _Judged:
+    reason: str = ""
+    difference: float = 0.0
+    tolerance: float = 0.0
+
+
+_Pairs = list[tuple[float, float]] | None
+
+
+def _judged(pairs: _Pairs, moved: Sequence[_Pairs], kinds: Sequence[torch.dtype]) -> _Judged:
+    """The result that is nearest to its tolerance, or beyond it."""
+    moves = [one for one in moved if one is not None]
+    if pairs is None or len(moves) < len(moved):
+        return _Judged("the model's results have another form or other special values then")
+    worst = _Judged()
+    for number, ((gap, size), kind) in enumerate(zip(pairs, kinds, strict=True)):
+        most = max(one[number][0] for one in moves)
+        room = 4 * most + 16 * _roundoff(kind) * size
+        if gap > room:
+            said = f"the model's results differ by {gap:.2g} then, a roundoff by {most:.2g}"
+            return _Judged(said, gap, room)
+        if number == 0 or gap * worst.tolerance > worst.difference * room:
+            worst = _Judged("", gap, room)
+    return worst
 
 
 @contextmanager
-def _perturbed(changed: Sequence[tuple[nn.Module, type]], seed: int) -> Iterator[None]:
+def _in_place(changed: Sequence[_Change]) -> Iterator[None]:
+    """With the classes that call operators."""
+    for one in changed:
+        one.module.__class__ = one.made
+    try:
+        yield
+    finally:
+        for one in changed:
+            one.module.__class__ = one.own
+
+
+@contextmanager
+def _perturbed(changed: Sequence[_Change], seed: int) -> Iterator[None]:
     """Moves what the modules give by up to two roundoffs, each number by its own."""
 
     def moved(module: nn.Module, given: Any, made: Any) -> Any:
         del module, given
         return pytree.tree_map(lambda one: _moved(one, seed), made)
 
-    hooks = [module.register_forward_hook(moved) for module, _ in changed]
+    hooks = [one.module.register_forward_hook(moved) for one in changed]
     try:
         yield
     finally:
@@ -744,15 +785,13 @@ def _model_race(
                 )
 
     def applied() -> None:
-        work.put()
-        try:
+        with _in_place(work.changed):
             step()
-        finally:
-            work.back()
 
     devices = {p.device.type for p in model.parameters()}
     with torch.random.fork_rng([]), torch.set_grad_enabled(work.training):
-        times = race([step, applied], devices, rounds=_MODEL_ROUNDS, budget_s=_MODEL_BUDGET_S)
+        rounds = 1 if work.every else _MODEL_ROUNDS
+        times = race([step, applied], devices, rounds=rounds, budget_s=_MODEL_BUDGET_S)
     state.restore()
     return statistics.median(times[0]), statistics.median(times[1])
 

@@ -175,7 +175,7 @@ KNOWN: Mapping[type, Known] = {
 
 
 class Applied:
-    """What all classes that are made here derive from."""
+    """The base of all classes that are made here."""
 
     portkern_plan: Plan
     portkern_own: type[nn.Module]

@@ -70,8 +70,7 @@ def _kind(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Guard:
-    """What a trace took for granted: values of attributes, and classes of children that it took
-    in."""
+    """Values of attributes, and classes of children, that a trace took for granted."""
 
     values: tuple[tuple[str, Any], ...]
     children: tuple[tuple[str, type], ...] = ()
@@ -270,7 +269,7 @@ class _Reader:
         raise NoTrace(f"its attribute {path!r} is a {type(value).__name__}")
 
     def outer(self, node: ast.expr) -> Any:
-        """What a name of the surrounding module leads to, else None."""
+        """Returns what a name of the surrounding module leads to, else None."""
         if isinstance(node, ast.Name):
             return None if node.id in self.local or node.id == self.own else self.names.get(node.id)
         if isinstance(node, ast.Attribute) and (parent := self.outer(node.value)) is not None:
@@ -619,7 +618,7 @@ class _Finder:
 
 
 def _root(node: Node, inner: list[Node]) -> Any:
-    """What it is one over the square root of."""
+    """Returns the term, where it is one over the square root of that."""
     if _is(node, (torch.rsqrt, "rsqrt")):
         inner.append(node)
         return node.args[0]
