@@ -174,6 +174,7 @@ def test_what_is_equal_is_replaced_and_one_call_takes_it_back() -> None:
     assert type(model[1].second) is nn.LayerNorm
 
 
+@pytest.mark.full
 def test_copies_files_and_new_weights_are_those_of_the_model() -> None:
     model: Any = transformer()
     applied(model, TOKENS)
@@ -317,6 +318,7 @@ def test_a_model_gives_what_it_gave(case: str) -> None:
         assert CALLED == expected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("random", [True, False])
 def test_training_gives_the_same_gradients_and_the_same_dropout(random: bool) -> None:
     model: Any = nn.Sequential(transformer(), nn.Dropout(0.5 if random else 0.0)).train()

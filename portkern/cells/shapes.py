@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Valida
 from portkern import ops
 from portkern.errors import ConfigError
 from portkern.records import atomic_write
+from portkern.spec import foreign_text
 from portkern.spec.op import FLOATS, Op, Workload
 
 #: The name of the set of workloads in records.
 SET = "shapes"
 _MOST_LINES = 10_000
-_Length = Annotated[int, Field(strict=True)]
 
 
 class Shape(BaseModel):
@@ -28,7 +27,7 @@ class Shape(BaseModel):
 
     op: str
     dtype: str
-    dims: Mapping[str, _Length]
+    dims: Mapping[str, StrictInt]
     scalars: Mapping[str, StrictBool | StrictInt | float] = Field(default_factory=dict)
     calls: Annotated[int, Field(strict=True, ge=1)] = 1
 
@@ -46,10 +45,7 @@ def write(path: Path, shapes: Iterable[Shape]) -> None:
 
 def read(path: Path) -> list[Shape]:
     """Raises ConfigError for a line which is not a shape of an operator that ships."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read shapes={path}: {error}") from error
+    lines = foreign_text.read_text(path).split("\n")
     if len(lines) > _MOST_LINES:
         raise ConfigError(f"shapes={path} has {len(lines)} lines, expected at most {_MOST_LINES}")
     found = [_line(path, place, text) for place, text in enumerate(lines, 1) if text.strip()]
@@ -62,12 +58,12 @@ def read(path: Path) -> list[Shape]:
 
 def _line(path: Path, place: int, text: str) -> Shape:
     try:
-        shape = Shape.model_validate(json.loads(text))
+        shape = Shape.model_validate(foreign_text.json_value(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}:{place}: {where}: {first['msg']}") from error
-    except (ValueError, RecursionError) as error:
+    except foreign_text.Malformed as error:
         raise ConfigError(f"{path}:{place}: not a line of JSON, expected one shape") from error
     try:
         check(shape)
