@@ -1,6 +1,6 @@
 """Ports public CUDA libraries and counts: kernels found, built, proven, and why not for the rest.
 
-.venv/bin/python benchmarks/port_table.py llmc=PATH hecbench=PATH …
+.venv/bin/python -m benchmarks.port_table llmc=PATH hecbench=PATH …
     [to=gfx942,gfx1100 | to=opencl,cpu] [programs=NAME,NAME] [sample=N] [seed=17] [without=FOLDER]
     [include=FOLDER,FOLDER] [work=FOLDER] [limit_s=420] [timeout_s=90] [write=true] [page=true]
 
@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _script import RESULTS, show_on_page
+from benchmarks._script import RESULTS, show_on_page
 
 from portkern.errors import PortkernError
 from portkern.port import emit_run, library, run
