@@ -4,12 +4,12 @@
 .venv/bin/python -m benchmarks.port_drawn sdists=FOLDER [packages=8] [to=gfx942,gfx1100]
     [limit_s=300] [timeout_s=60] [work=FOLDER] [write=true] [page=true]
 
-``order`` prints the packages in the order of drawing. FOLDER holds their source distributions as PyPI
-has them (``unearth --no-binary --download FOLDER NAME``, which runs no setup.py). The first so many
-that have a kernel of CUDA are ported, each for limit_s seconds; one without a source distribution, or
-without a kernel in it, is listed with that as its cause. What lies below a folder ``third_party`` is
-another library's and is left out. With write=true the rows go to results/port-drawn.json, with
-page=true also to docs/port.md.
+``order`` prints the packages in the order of drawing. FOLDER holds their source distributions as
+PyPI has them (``unearth --no-binary --download FOLDER NAME``, which runs no setup.py). The first so
+many that have a kernel of CUDA are ported, each for limit_s seconds; one without a source
+distribution, or without a kernel in it, is listed with that as its cause. What lies below a folder
+``third_party`` is another library's and is left out. With write=true the rows go to
+results/port-drawn.json, with page=true also to docs/port.md.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from portkern.toolchain import host
 #: are those that tests, earlier tables or the issue tracker speak of.
 POOL = tuple(
     """alias-free-torch auto-gptq autoawq-kernels chamferdist dcnv2 dcnv4 difflogic eetq
-    fast-hadamard-transform grouped-gemm implicit inplace-abn lietorch minkowskiengine ms-deform-attn
-    natten nerfacc nv-grouped-gemm optimum-quanto pytorch-fast-transformers raymarching rwkv
-    simple-knn spatial-correlation-sampler sru torch-cluster torch-discounted-cumsum torch-dwn
+    fast-hadamard-transform grouped-gemm implicit inplace-abn lietorch minkowskiengine
+    ms-deform-attn natten nerfacc nv-grouped-gemm optimum-quanto pytorch-fast-transformers
+    raymarching rwkv simple-knn spatial-correlation-sampler sru torch-cluster
+    torch-discounted-cumsum torch-dwn
     torch-harmonics torch-linear-assignment torch-points-kernels torch-ransac3d torch-sparse
     torch-spline-conv torchmd-net torchsort vptq warp-rnnt warpctc-pytorch""".split()
 )
@@ -84,7 +85,10 @@ def _ported(
                 without[name] = place
                 continue
             row, began = port_table.Row(name, names), time.monotonic()
-            ends, timeout_s = began + float(given.get("limit_s", "300")), given.get("timeout_s", "60")
+            ends, timeout_s = (
+                began + float(given.get("limit_s", "300")),
+                given.get("timeout_s", "60"),
+            )
             port_table.port(place, place, row, work, ends, (), float(timeout_s))
             row.seconds = time.monotonic() - began
             rows.append(row)

@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._script import RESULTS, show_on_page
-
 from portkern.errors import PortkernError
 from portkern.port import emit_run, library, run
 from portkern.port.kernel_port import PROVEN, KernelPort, PortFile

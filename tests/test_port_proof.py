@@ -761,9 +761,9 @@ def test_a_recording_that_is_cut_off_keeps_its_beginning() -> None:
     line = (
         b'{"launch": 0, "kernel": "k", "grid": [1, 1, 1], "block": [64, 1, 1], "shared": 0, '
         b'"arguments": [[0, 0]], "before": [], "failed": false, '
-        b'"after": [[0, 4, "a", 4]], "blob": 4}\nabcd'
+        b'"after": [[0, 4, "a", 4, 6]], "blob": 4}\nabcd'
     )
-    same = line.replace(b'"a", 4]', b'"a", -2]').replace(b'"blob": 4}\nabcd', b'"blob": 0}\n')
+    same = line.replace(b'"a", 4,', b'"a", -2,').replace(b'"blob": 4}\nabcd', b'"blob": 0}\n')
     launches = read(line + same + line[:-2])
     assert [launch.after[0].data for launch in launches] == [b"abcd", b"abcd"]
     assert read(b"") == () and read(b"{}\n") == ()

@@ -371,7 +371,7 @@ def test_files_by_other_names_than_asked_for_are_no_answer() -> None:
 
 LAUNCH = {
     "launch": 0, "kernel": "k", "grid": [1, 1, 1], "block": [1, 1, 1], "shared": 0, "blob": 4,
-    "after": [[1, 4, "d", 4]],
+    "after": [[1, 4, "d", 4, -1]],
 }  # fmt: skip
 
 
@@ -383,9 +383,9 @@ LAUNCH = {
         {"grid": [1, 1]},
         {"grid": [1, -1, 1]},
         {"kernel": ["k"]},
-        {"after": [[1, 4, ["d"], 4]]},
-        {"after": [[1, 1 << 60, "d", 4]]},
-        {"after": [[1, 4, "d", 2], [2, 2, "e", 2]]},
+        {"after": [[1, 4, ["d"], 4, -1]]},
+        {"after": [[1, 1 << 60, "d", 4, -1]]},
+        {"after": [[1, 4, "d", 2, -1], [2, 2, "e", 2, -1]]},
         {"before": {"1": 2}},
         {"launch": 1 << 80},
         {"unheard": 1},

@@ -77,10 +77,16 @@ class JailedCompilers:
                     session.close()
 
     def program(
-        self, source: Path, out: Path, options: CompileOptions, *, further: Sequence[Path] = ()
+        self,
+        source: Path,
+        out: Path,
+        options: CompileOptions,
+        *,
+        further: Sequence[Path] = (),
+        extension: bool = False,
     ) -> Path:
-        """As :func:`portkern.simt.execute.build.build_program`, whose errors these are; notes for
-        coverage are left beside ``out``."""
+        """As :func:`portkern.simt.execute.build.build_program`, or ``build_extension``, whose
+        errors these are; notes for coverage are left beside ``out``."""
         box = _prepared(self._view, [source, *further], options)
         asked = BuildProgram(
             source.absolute(),
@@ -93,6 +99,7 @@ class JailedCompilers:
             tuple(folder.absolute() for folder in options.search),
             options.timeout_s,
             options.objects,
+            extension,
         )
         most = (2 + len(further)) * options.timeout_s
         with self._asked(asked, asked.search, (source, *further), most, (box,)) as (made, session):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from portkern.port import cmake_lists, makefile, setup_script, source_text
+from portkern.port.setup_script import Module
 from portkern.toolchain.source_view import is_system
 
 NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
@@ -15,8 +16,8 @@ NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
 @dataclass(frozen=True)
 class BuildSettings:
     """``sources`` are files that a build file names, ``programs`` and ``libraries`` those
-    that it lists together, ``arguments`` what it starts its program with; ``problem`` says why it
-    cannot be read."""
+    that it lists together, ``arguments`` what it starts its program with, ``modules`` extensions of
+    PyTorch; ``problem`` says why it cannot be read."""
 
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
@@ -25,6 +26,7 @@ class BuildSettings:
     libraries: tuple[tuple[Path, ...], ...] = ()
     arguments: tuple[str, ...] = ()
     problem: str = ""
+    modules: tuple[Module, ...] = ()
 
     def joined(self, others: Iterable[BuildSettings]) -> BuildSettings:
         parts = [self, *others]
@@ -35,6 +37,7 @@ class BuildSettings:
             tuple(dict.fromkeys(listed for part in parts for listed in part.programs)),
             tuple(dict.fromkeys(listed for part in parts for listed in part.libraries)),
             next((part.arguments for part in parts if part.arguments), ()),
+            modules=tuple(dict.fromkeys(module for part in parts for module in part.modules)),
         )
 
     def within(self, folder: Path) -> tuple[BuildSettings, tuple[Path, ...]]:
@@ -52,6 +55,11 @@ class BuildSettings:
             sources=tuple(filter(ours, self.sources)),
             programs=tuple(listed for listed in self.programs if all(map(ours, listed))),
             libraries=tuple(listed for listed in self.libraries if all(map(ours, listed))),
+            modules=tuple(
+                replace(module, include=tuple(filter(ours, module.include)))
+                for module in self.modules
+                if all(map(ours, module.sources))
+            ),
         )
         return kept, tuple(path for path in self.include if not ours(path))
 
@@ -65,12 +73,13 @@ def read(file: Path, root: Path) -> BuildSettings:
     programs: list[tuple[Path, ...]] = []
     libraries: list[tuple[Path, ...]] = []
     arguments: tuple[str, ...] = ()
+    modules: list[Module] = []
     if file.name == "setup.py":
         extensions = setup_script.read(source.text, file)
         if isinstance(extensions, str):
             return BuildSettings(problem=extensions)
         include, defines = extensions.include, extensions.defines
-        sources = extensions.sources
+        sources, modules = extensions.sources, extensions.modules
         libraries = [tuple(sources)] if len(sources) > 1 else []
     elif file.name == "CMakeLists.txt":
         include, defines = cmake_lists.settings(source.text, file.parent, root)
@@ -88,6 +97,7 @@ def read(file: Path, root: Path) -> BuildSettings:
         tuple(programs),
         tuple(libraries),
         arguments,
+        modules=tuple(modules),
     )
 
 

@@ -47,6 +47,11 @@ class FilePorter:
         self._objects = Once[tuple[PurePosixPath, Target], Built | NotBuilt](self._build)
         self._prover = Prover(request, read, files, ported, run, shop)
 
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """What became of the library's own tests, as far as this run asked them."""
+        return self._prover.tests
+
     def units(self, file: TranslatedFile) -> tuple[PurePosixPath, ...]:
         """The sources that a compiler sees this file in."""
         units = [source.path for source in self._read.units(file.source.path)]

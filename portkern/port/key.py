@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import portkern
 from portkern.evaluator.artifact_cache import backends_digest
-from portkern.port import outside
+from portkern.port import library, outside
 from portkern.port.library import Library
 from portkern.port.request import PortRequest
 from portkern.port.translated import TranslatedFile
@@ -37,6 +37,7 @@ class Keys:
                 sorted(request.sanitize),
                 request.prove,
                 list(request.arguments),
+                _of_tests(read, request),
                 list(map(str, request.include)),
                 [*request.defines, *read.for_amd],
                 case,
@@ -104,6 +105,21 @@ class Keys:
             together.add(path)
             queue += self._files[path].source.includes
         return together
+
+
+def _of_tests(read: Library, request: PortRequest) -> list[str]:
+    """What the library's own tests follow from: their command, and all that it has of Python, and
+    the sources of its extensions."""
+    if not request.tests:
+        return []
+    digest = hashlib.sha256()
+    files = {file for module in read.modules for file in module.sources if file.is_file()}
+    for path in sorted({*read.root.rglob("*.py"), *files}):
+        if path.is_file():
+            content = path.read_bytes()
+            digest.update(f"{library.from_root(path, read.root)} {len(content)}\n".encode())
+            digest.update(content)
+    return [request.tests, digest.hexdigest()]
 
 
 @lru_cache

@@ -19,6 +19,7 @@ from portkern.cuda_source.syntax import Kernel, Launch
 from portkern.errors import ConfigError
 from portkern.port import build_files, source_text, triton_source
 from portkern.port.build_files import BuildSettings
+from portkern.port.setup_script import Module
 from portkern.port.source_text import SourceText, Unreadable
 from portkern.port.triton_source import TritonKernel
 from portkern.toolchain.run_tool import package_dir
@@ -105,8 +106,9 @@ class HostFile:
 
 @dataclass(frozen=True)
 class Library:
-    """``headers`` are its files without device code. ``include``, ``defines``, ``programs``
-    and ``libraries`` are those of all its build files; :meth:`settings` has those of one source."""
+    """``headers`` are its files without device code. ``include``, ``defines``, ``programs``,
+    ``libraries`` and ``modules`` are those of all its build files; :meth:`settings` has those of
+    one source."""
 
     root: Path
     sources: tuple[SourceFile, ...]
@@ -118,6 +120,7 @@ class Library:
     programs: tuple[tuple[Path, ...], ...] = ()
     libraries: tuple[tuple[Path, ...], ...] = ()
     hosts: tuple[HostFile, ...] = ()
+    modules: tuple[Module, ...] = ()
     _by_folder: dict[Path, BuildSettings] = field(default_factory=dict, repr=False, compare=False)
 
     def settings(self, path: PurePosixPath) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -187,6 +190,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
         together.programs,
         together.libraries,
         tuple(reading.hosts),
+        together.modules,
         by_folder,
     )
 

@@ -15,8 +15,10 @@ from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments
+from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments, suite
 from portkern.port.proof.outcome import NO_CASE
+from portkern.port.proof.suite import Command, Extension, Suite
+from portkern.port.proof.texts import SourceTexts
 from portkern.port.request import PortRequest
 from portkern.port.translated import TranslatedFile
 from portkern.port.workshop import Workshop
@@ -60,12 +62,28 @@ class Prover:
         whole = not request.path.is_file()  # of one file, the others are not ported
         self._programs = linked.programs(read) if whole else {}
         self._proofs = Once[tuple[PurePosixPath, PurePosixPath], _Proofs](self._prove)
+        self._suites = Once[str, Suite](self._suite)
+        #: What became of the library's own tests, in lines for a reader.
+        self.tests: tuple[str, ...] = ()
 
     def proof(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
-        """The proof of a kernel by the first program that includes the file, or is linked with
-        it; else, or where that says nothing, by itself."""
+        """The proof of a kernel by the library's tests, where there are any; else by the first
+        program that includes the file, or is linked with it; else, or where that says nothing, by
+        itself."""
+        if not self._request.tests:
+            return self._without_tests(file, kernel, units)
+        of_tests = self._by_tests(file, kernel)
+        if of_tests.inputs:
+            return of_tests
+        own = self._without_tests(file, kernel, units)
+        why = "; ".join(filter(None, [own.why, of_tests.why]))
+        return own.model_copy(update={"why": why})
+
+    def _without_tests(
+        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+    ) -> ProofLine:
         programs = [unit for unit in units if is_program(self._files[unit])]
         main = next(iter(programs), None) or self._linking(units)
         if main is None:
@@ -76,6 +94,71 @@ class Prover:
         own = self._by_itself(file, kernel, units)
         why = "; ".join(filter(None, [own.why, f"in a case of its own, as {of_program.why}"]))
         return own.model_copy(update={"why": why})
+
+    def _by_tests(self, file: TranslatedFile, kernel: Kernel) -> ProofLine:
+        """The proof by the library's tests; without inputs where they say nothing of the kernel."""
+        path = file.source.path
+        original, ported = (SourceTexts(self._source(path, original=of)) for of in (True, False))
+        hazards = list(_owned(file, str(self._targets()[0])))
+        known = self._suites(self._request.tests).proof(kernel, original, ported, hazards)
+        left = [hazard for hazard in hazards if hazard.code in _UNTRANSLATED]
+        return self._line(_without_translation(known, left), {})
+
+    def _suite(self, command: str) -> Suite:
+        """What came of the tests; each reason why they say nothing is a part of it."""
+        asked = Command.parse(command)
+        target, other = self._targets()
+        originals, ports = (self._extensions(original=of) for of in (True, False))
+        if not originals:
+            problem = "no setup.py here names an extension of CUDA whose name and files can be read"
+            known = Suite(command, problem=problem)
+        else:
+            with self._shop.folder() as workdir:
+                known = suite.examined(
+                    asked,
+                    command,
+                    originals,
+                    ports,
+                    vendor=targets.load(_ORIGINAL),
+                    target=target,
+                    other=other,
+                    workdir=workdir,
+                    compilers=self._shop.compilers,
+                    limits=Limits(
+                        run_s=self._request.timeout_s,
+                        build_s=self._request.timeout_s,
+                        record_bytes=suite.RECORD_BYTES,
+                    ),
+                )
+        self.tests = tuple(map(self._from_root, known.lines))
+        return known
+
+    def _extensions(self, *, original: bool) -> list[Extension]:
+        """The extensions of the library, or of its port, with device code in one of their files."""
+        root, found = self._read.root, list[Extension]()
+        device = {root / source.path for source in self._read.sources}
+        for module in self._read.modules:
+            files = [file for file in module.sources if file.is_file()]
+            if device.isdisjoint(files):
+                continue
+            first, *further = (PurePosixPath(file.relative_to(root)) for file in files)
+            source = self._source(first, original=original)
+            home = root if original else self._ported
+            include = tree.moved(
+                [folder.resolve() for folder in module.include],
+                root=root,
+                folder=root if original else self._ported,
+                complete=True,
+            )
+            source = replace(
+                source,
+                language=self._language(next(f for f in files if f in device), original),
+                include=tuple(dict.fromkeys((*source.include, *include))),
+                defines=tuple(dict.fromkeys((*module.defines, *source.defines))),
+                further=tuple(home / path for path in further),
+            )
+            found.append(Extension(module.name, source))
+        return found
 
     def _by_itself(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]

@@ -67,6 +67,7 @@ def markdown(result: PortResult) -> str:
         _original(result.rows),
         _files(result),
         _listed("Hazards", _hazards(result)),
+        _listed("The library's own tests", map(_text, result.tests)),
         _listed("Problems", map(_text, [*result.problems, *result.notes])),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"

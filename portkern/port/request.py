@@ -16,8 +16,8 @@ Way = Literal["hip", "cuda"]
 @dataclass(frozen=True)
 class PortRequest:
     """``timeout_s`` is for a build, ``run_s`` for a run of a program. ``avoid`` are folders that
-    belong to no library, as the one of reports. Without ``build``, the library is only read,
-    translated and looked at."""
+    belong to no library, as the one of reports. ``tests`` is the command of the library's own
+    tests. Without ``build``, the library is only read, translated and looked at."""
 
     path: Path
     to: Way
@@ -31,6 +31,7 @@ class PortRequest:
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    tests: str = ""
     case: Path | None = None
     timeout_s: float = 120.0
     run_s: float = 20.0

@@ -85,7 +85,8 @@ class KernelRow:
 @dataclass(frozen=True)
 class PortResult:
     """``problems`` are of the library as a whole; ``reused`` ports were known before. ``stopped``
-    says which budget ended the ``repairs``, or which model that is ``down``."""
+    says which budget ended the ``repairs``, or which model that is ``down``. ``tests`` is what
+    became of the library's own tests."""
 
     name: str
     root: Path
@@ -102,6 +103,7 @@ class PortResult:
     stopped: str = ""
     down: bool = False
     style: str = "hip"
+    tests: tuple[str, ...] = ()
 
     def outcome(self, row: KernelRow) -> str:
         """The outcome of a kernel, with the model that mended it, if one did, and whether its
@@ -185,6 +187,7 @@ def document(result: PortResult) -> dict[str, object]:
         "files": [_file(file) for file in result.files],
         "problems": list(result.problems),
         "notes": list(result.notes),
+        "tests": list(result.tests),
         "repairs": [repair.model_dump(exclude={"schema_"}) for repair in result.repairs],
         "stopped": result.stopped,
     }

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from portkern.port.repair.plan import RepairPlan
 
 PATCH = "port.patch"
+#: What became of the library's own tests.
+TESTS = "tests.txt"
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def run(
     )
     atomic_write.write(folder / PATCH, b"".join(file.diff() for file in ported))
     with Workshop(request, read, written.folder) as shop:
-        ports, reused = _ports(request, read, files, written, folder, shop, show)
+        ports, reused, tests = _ports(request, read, files, written, folder, shop, show)
         mended = Repaired(tuple(files), tuple(ports))
         if repair is not None:
             from portkern.port.repair.loop import mend  # has all of what talks to models
@@ -121,6 +123,7 @@ def run(
             *_warnings(ports),
         ),
         reused=reused,
+        tests=tests,
     )
     if in_string is not None and of_strings is not None:
         result = in_string.joined(replace(result, files=(*result.files, *unfit)), of_strings)
@@ -190,8 +193,9 @@ def _ports(
     folder: Path,
     shop: Workshop,
     show: Show,
-) -> tuple[list[KernelPort], int]:
-    """Every kernel for every target, and how many of them were known before."""
+) -> tuple[list[KernelPort], int, tuple[str, ...]]:
+    """Every kernel for every target, how many of them were known before, and what became of the
+    library's own tests."""
     wanted = [file for file in files if file.kernels]
     by_path = {file.source.path: file for file in files}
     porter = FilePorter(request, read, by_path, written.folder, folder, shop)
@@ -221,7 +225,17 @@ def _ports(
             done += 1
             show(Progress(done, len(wanted), _lines(pending[future], made, done, len(wanted))))
     of_triton, triton_reused = _triton(request, read, keys, records, known)
-    return ports + of_triton, reused + triton_reused
+    return ports + of_triton, reused + triton_reused, _tests(request, porter.tests, folder)
+
+
+def _tests(request: PortRequest, asked: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """The account of the library's own tests: this run's, else that of the run that asked them."""
+    file = folder / TESTS
+    if asked:
+        atomic_write.write(file, "\n".join(asked) + "\n")
+    elif not request.tests or not file.is_file():
+        return ()
+    return tuple(file.read_text("utf-8", "replace").splitlines())
 
 
 def _triton(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +18,38 @@ _EXTENSIONS = frozenset(
 #: List items that a value may have; sums of sums grow without end.
 _MOST_PARTS = 10_000
 _Value = str | list["_Value"] | dict[str, "_Value"] | None
+#: Built when they are called, not by setup.py.
+_AT_RUN_TIME = frozenset(["load", "load_inline"])
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One extension, by the name that Python imports it by, with its files, folders of headers and
+    macros."""
+
+    name: str
+    sources: tuple[Path, ...]
+    include: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
 
 
 @dataclass
 class Extensions:
+    """The settings of all extensions together, and of those whose name is known, each."""
+
     include: list[Path] = field(default_factory=list)
     defines: list[str] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
+    modules: list[Module] = field(default_factory=list)
+
+    def add(self, name: _Value, own: Extensions) -> None:
+        self.include += own.include
+        self.defines += own.defines
+        self.sources += own.sources
+        if isinstance(name, str) and _MODULE.fullmatch(name) and own.sources:
+            files, folders = tuple(dict.fromkeys(own.sources)), tuple(dict.fromkeys(own.include))
+            self.modules.append(Module(name, files, folders, tuple(dict.fromkeys(own.defines))))
 
 
 def read(text: str, file: Path) -> Extensions | str:
@@ -43,21 +69,25 @@ def read(text: str, file: Path) -> Extensions | str:
 
 def _take(call: ast.Call, folding: _Folding, extensions: Extensions, folder: Path) -> None:
     given = {k.arg: folding.value(k.value) for k in call.keywords if k.arg}
+    own = Extensions()
     sources = given.get("sources")
     if sources is None and len(call.args) > 1:
         sources = folding.value(call.args[1])
-    extensions.sources += [folder / path for path in _texts(sources)]
+    own.sources += [folder / path for path in _texts(sources)]
     for name in ("include_dirs", "extra_include_paths"):
-        extensions.include += [folder / path for path in _texts(given.get(name))]
+        own.include += [folder / path for path in _texts(given.get(name))]
     macros = given.get("define_macros")
     for pair in macros if isinstance(macros, list) else []:
         parts = [part for part in pair if part is not None] if isinstance(pair, list) else []
         if parts and all(isinstance(part, str) for part in parts):
-            extensions.defines.append("=".join(str(part) for part in parts))
+            own.defines.append("=".join(str(part) for part in parts))
     for name in ("extra_compile_args", "extra_cuda_cflags", "extra_cflags"):
         flags = list(_texts(given.get(name)))
-        extensions.defines += [flag[2:] for flag in flags if flag.startswith("-D")]
-        extensions.include += [folder / flag[2:] for flag in flags if flag.startswith("-I")]
+        own.defines += [flag[2:] for flag in flags if flag.startswith("-D")]
+        own.include += [folder / flag[2:] for flag in flags if flag.startswith("-I")]
+
+    module = given.get("name", folding.value(call.args[0]) if call.args else None)
+    extensions.add(None if _name(call.func) in _AT_RUN_TIME else module, own)
 
 
 def _texts(value: _Value) -> Iterator[str]:

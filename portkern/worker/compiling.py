@@ -42,7 +42,8 @@ def program(asked: BuildProgram, memory: SharedMemoryView) -> Made:
     with _folder() as folder:
         out = folder / asked.name
         try:
-            build.build_program(asked.source, out, _options(asked), further=asked.further)
+            make = build.build_extension if asked.extension else build.build_program
+            make(asked.source, out, _options(asked), further=asked.further)
         except build.UnmodelledSource as error:
             return Made((), _pieces(error.log), error.diagnostics)
         notes = sorted(folder.rglob("*.gcno")) if asked.mode == "cover" else []

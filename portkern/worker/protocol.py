@@ -449,8 +449,9 @@ class Execute(Request[Executed]):
 @dataclass(frozen=True)
 class BuildProgram(Request[Made]):
     """Compile sources for the SIMT executor, as :func:`portkern.simt.execute.build.build_program`
-    does, to a program called ``name``. ``target`` is a name, or empty; so is ``language``.
-    ``objects``: its kernels are executed as they are compiled for the target."""
+    does, to a program called ``name``, or to an ``extension`` of PyTorch. ``target`` is a name, or
+    empty; so is ``language``. ``objects``: its kernels are executed as they are compiled for the
+    target."""
 
     source: Path
     further: tuple[Path, ...]
@@ -462,6 +463,7 @@ class BuildProgram(Request[Made]):
     search: tuple[Path, ...]
     timeout_s: float
     objects: bool = False
+    extension: bool = False
 
 
 @dataclass(frozen=True)

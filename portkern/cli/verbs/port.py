@@ -19,6 +19,7 @@ from portkern.cli.config import Group, Names, names, quoted, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.port import emit_run, hazard, report, result, run, sarif
+from portkern.port.proof.suite import Command
 from portkern.port.request import PortRequest, Way
 from portkern.port.result import PortResult
 from portkern.port.translate import Style
@@ -44,7 +45,7 @@ _PRESETS = ("port_repair",)
 FREE = ("models", "prices", "budget")
 _LISTS = ("to", "include", "define")
 #: Free text, which Hydra wants in quotes.
-_TEXTS = ("path", "out", "case", "arguments", "reports", "run", "replay", "sarif")
+_TEXTS = ("path", "out", "case", "arguments", "tests", "reports", "run", "replay", "sarif")
 
 
 @dataclass
@@ -61,6 +62,7 @@ class PortOptions:
     include: list[str] = field(default_factory=list)
     define: list[str] = field(default_factory=list)
     arguments: str = ""
+    tests: str = ""
     case: str = ""
     timeout_s: float = 120.0
     run: str = ""
@@ -140,6 +142,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         include=tuple(map(Path, options.include)),
         defines=tuple(options.define),
         arguments=_words(options.arguments),
+        tests=_tests(options, chosen),
         case=case,
         timeout_s=options.timeout_s,
         run_s=options.timeout_s / _RUNS,
@@ -147,6 +150,20 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         avoid=(reports,) if reports.is_relative_to(path.resolve()) else (),
     )
     return request, folder
+
+
+def _tests(options: PortOptions, chosen: Sequence[Target]) -> str:
+    """Raises ConfigError."""
+    if not options.tests:
+        return ""
+    Command.parse(options.tests)
+    if not Path(options.path).is_dir():
+        raise ConfigError(f"Got tests= for {options.path}, expected the folder of a library")
+    if not chosen or options.lint != "full" or not options.prove:
+        raise ConfigError(
+            "tests= is for proofs on AMD GPUs or CUDA; drop lint=only and prove=false"
+        )
+    return options.tests
 
 
 def _style(asked: str, to: Way, chosen: Sequence[Target]) -> Style:
@@ -223,6 +240,8 @@ def _show(ported: PortResult, folder: Path, request: PortRequest) -> None:
         print(printable(f"{file.path}:{file.line}: {file.problem}"), file=sys.stderr)
     for problem in ported.problems:
         print(printable(f"portkern: note: {problem}"), file=sys.stderr)
+    for line in ported.tests:
+        print(printable(f"tests: {line}"))
     if request.build:
         _table(ported)
     print(printable(result.summary_line(ported)))

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from portkern.cuda_source.syntax import Kernel
-from portkern.port.proof.element import Element, element_of, plain_type
+from portkern.port.proof.element import Element, element_of, of_tensor, plain_type
 from portkern.port.proof.recording import Content, LaunchRecord
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
@@ -166,6 +166,9 @@ def _compare_launch(
         written = len(ported.after)
         return LaunchResult(original.number, original.name, judged, why, difference, written, all_)
 
+    if ported.absent:
+        state.wrong |= {number for number, _ in original.arguments} | set(original.after)
+        return result(Judged.UNJUDGED, ported.absent)
     _note_host(original, ported, state)
     read = {number for number, _ in ported.arguments} | set(original.after)
     doubtful, from_host = bool(read & state.wrong), bool(read & state.host)
@@ -197,6 +200,7 @@ def _compare_launch(
     return result(worst.kind, str(worst), worst)
 
 
+_NOTHING = Content(0, "")
 _ORDER = (Judged.EQUAL, Judged.ROUNDED, Judged.UNJUDGED, Judged.REORDERED, Judged.DIFFERENT)
 
 
@@ -228,6 +232,8 @@ def _differences(
         left, right = original.after.get(number, left), ported.after.get(number, right)
         state.contents[number] = (left, right)
         name, element = known.get(number, ("", None))
+        if not name or element is None:
+            element = of_tensor((right or left or _NOTHING).dtype) or element
         noise = _NOISE_SHOWN * state.noise.get((original.number, number), 0.0)
         difference = differing(number, name, element, left, right, growth, noise)
         if difference is None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from portkern.simt.torch_extension.bindings import DTYPES
+
 
 @dataclass(frozen=True)
 class Element:
@@ -115,6 +117,12 @@ _PAIRS = {
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|__restrict__|__restrict|restrict|struct|typename|__grid_constant__)\b"
 )
+
+
+def of_tensor(dtype: int) -> Element | None:
+    """The element of a tensor, by PyTorch's number of its type."""
+    name = DTYPES.get(dtype, "")
+    return ELEMENTS.get("uint8" if name == "bool" else name)
 
 
 def plain_type(type_: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.port.proof import coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, compare
 from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inheritable, is_race
@@ -92,7 +93,8 @@ class Examiner:
     """``mode`` is that of the runs which are compared; sanitizers have a checked build. One of
     ``one_kernel`` is not run again once that hangs: no order or checker ends it. One that does not
     end in time with its ``arguments`` has the first ``smaller`` ones with which it ends; if there
-    are none, it ends after its first ``launches``."""
+    are none, it ends after its first ``launches``. ``kernels`` are those of other files than the
+    subject's two."""
 
     def __init__(
         self,
@@ -108,13 +110,15 @@ class Examiner:
         smaller: Sequence[Sequence[str]] = (),
         one_kernel: bool = False,
         objects: Sequence[Target] = (),
+        kernels: Sequence[Kernel] = (),
     ) -> None:
         self._runs, self._subject, self._mode = runs, subject, mode
         self._vendor, self._target, self._other = vendor, target, other
         self._limit_s, self._smaller, self._one_kernel = limit_s, smaller, one_kernel
         self.arguments, self.launches, self._objects = arguments, 0, objects
-        kernels = (*subject.ported_text.kernels, *subject.original_text.kernels)
-        self._types = Types(kernels, subject.known)
+        self.recorded: tuple[LaunchRecord, ...] = ()
+        own = (*subject.ported_text.kernels, *subject.original_text.kernels)
+        self._types = Types((*kernels, *own), subject.known)
         self._progress = _Progress()
 
     def examine(self) -> Examination:
@@ -128,6 +132,7 @@ class Examiner:
                 return Examination(why, program.unmodelled)
         programs = {n: p for n, p in built.items() if isinstance(p, Program)}
         first = self._first(programs["original"])
+        self.recorded = first.launches
         if problem := self._cannot_serve(first):
             found = errors(first.outcome.findings)
             return Examination(problem, original_findings=found)

@@ -14,18 +14,21 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Content:
-    """The content of a buffer after a launch; ``data`` is None beyond the recording's bound."""
+    """The content of a buffer after a launch; ``data`` is None beyond the recording's bound.
+    ``dtype`` is the number of PyTorch's type where the buffer is a tensor's, else negative."""
 
     size: int
     digest: str
     data: bytes | None = None
+    dtype: int = -1
 
 
 @dataclass(frozen=True)
 class LaunchRecord:
     """``arguments`` are the buffers and offsets that the kernel's arguments point to, in their
     order, as far as the closure shows it. ``before`` are buffers that other than kernels changed
-    since the last launch, ``after`` those that this one did."""
+    since the last launch, ``after`` those that this one did. ``absent``: why a run has nothing to
+    show for a launch that it was to have."""
 
     number: int
     kernel: str
@@ -37,6 +40,7 @@ class LaunchRecord:
     after: Mapping[int, Content] = field(default_factory=dict)
     failed: bool = False
     refused: bool = False
+    absent: str = ""
 
     @property
     def name(self) -> str:
@@ -57,8 +61,8 @@ def kernel_name(expression: str) -> str:
 @dataclass(frozen=True)
 class _Line:
     """One line of the file, and how many bytes of contents follow it. Of each buffer in ``after``:
-    its number, size and digest, and how many of these bytes are its contents; negative where there
-    are none of its own."""
+    its number, size and digest, and how many of these bytes are its contents, negative where there
+    are none of its own; and the type of the tensor that it is."""
 
     launch: int
     kernel: str
@@ -68,13 +72,13 @@ class _Line:
     blob: int
     arguments: tuple[tuple[int, int], ...] = ()
     before: tuple[tuple[int, int, str], ...] = ()
-    after: tuple[tuple[int, int, str, int], ...] = ()
+    after: tuple[tuple[int, int, str, int, int], ...] = ()
     failed: bool = False
     refused: bool = False
 
     def __post_init__(self) -> None:
-        sizes = [size for _, size, _, _ in self.after]
-        stored = [max(most, 0) for _, _, _, most in self.after]
+        sizes = [size for _, size, *_ in self.after]
+        stored = [max(most, 0) for *_, most, _ in self.after]
         if min(self.blob, self.shared, *self.grid, *self.block, *sizes) < 0:
             raise ValueError("a size is negative")
         if sum(stored) != self.blob or any(
@@ -104,13 +108,13 @@ def read(data: bytes) -> tuple[LaunchRecord, ...]:
 def _launch(line: _Line, blob: bytes, contents: dict[int, Content]) -> LaunchRecord:
     after: dict[int, Content] = {}
     at = 0
-    for number, size, digest, stored in line.after:
+    for number, size, digest, stored, dtype in line.after:
         data = None
         if stored >= 0:
             data, at = blob[at : at + stored], at + stored
         elif number in contents and contents[number].digest == digest:
             data = contents[number].data
-        after[number] = Content(size, digest, data)
+        after[number] = Content(size, digest, data, dtype)
         if data is not None:
             contents[number] = after[number]
     return LaunchRecord(

@@ -96,10 +96,10 @@ class Runs:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o755)  # in the jail, root's processes are nobody's
         self._data = self._copies.enter_context(readable(data))
-        reads = [self._folder, runtime_library.ready().folder, self._data]
+        self._reads = [self._folder, runtime_library.ready().folder, self._data]
         if limits.objects:
-            reads += object_program.reads()
-        self._processes = JailedProcesses(reads)
+            self._reads += object_program.reads()
+        self._processes = JailedProcesses(self._reads)
         self.compilers = compilers
 
     def __enter__(self) -> Self:
@@ -150,7 +150,7 @@ class Runs:
         except UnmodelledSource as error:
             return NotBuilt(str(error.diagnostics[0]), error.diagnostics)
         except BuildError as error:
-            return NotBuilt(_first_error(error, source.path.name))
+            return NotBuilt(first_error(error, source.path.name))
         return Program(path, source, wanted.target, wanted.mode)
 
     def run(
@@ -168,12 +168,9 @@ class Runs:
         checked = program.mode == "check" and not record
         notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
-        argv: tuple[str, ...] = (str(program.path),)
-        if program.object is not None:
-            argv = object_program.command(program.path, program.object, program.target, ("lds",))
         asked = Execute(
-            (*argv, *(self._limits.arguments if arguments is None else arguments)),
-            str(self._data),
+            self._argv(program, arguments),
+            str(self._place(program)),
             str(program.target),
             program.source.language,
             CHECKERS if checked else (),
@@ -190,6 +187,16 @@ class Runs:
         counts = {name: data for name, data in ended.files.items() if name != RECORD}
         return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
 
+    def _argv(self, program: Program, arguments: Sequence[str] | None) -> tuple[str, ...]:
+        argv: tuple[str, ...] = (str(program.path),)
+        if program.object is not None:
+            argv = object_program.command(program.path, program.object, program.target, ("lds",))
+        return (*argv, *(self._limits.arguments if arguments is None else arguments))
+
+    def _place(self, program: Program) -> Path:
+        """The folder that it finds itself in a copy of."""
+        return self._data
+
 
 def crowding() -> float:
     """How many processes wait for each processor: a limit that is meant for a processor's time is
@@ -198,7 +205,7 @@ def crowding() -> float:
     return min(max(waiting, 1.0), _MOST_CROWDED)
 
 
-def _first_error(error: BuildError, name: str) -> str:
+def first_error(error: BuildError, name: str) -> str:
     """The first, and from where in the source of that name a header was asked for it."""
     lines = [line.strip() for line in error.log.splitlines()]
     first = next((line for line in lines if "error" in line.lower()), str(error))[:300]

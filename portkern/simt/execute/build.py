@@ -141,7 +141,15 @@ def build_extension(
         for n, file in enumerate((path, *further))
     ]
     run_tool(
-        [*_linker(box), "-shared", *objects, box.runtime, "-o", out],
+        [
+            *_linker(box),
+            "-shared",
+            *_LINKED.get(options.mode, ()),
+            *objects,
+            box.runtime,
+            "-o",
+            out,
+        ],
         whose="foreign",
         timeout_s=runtime_library.BUILD_TIMEOUT_S,
     )

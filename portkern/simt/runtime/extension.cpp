@@ -155,6 +155,8 @@ SIMT_EXPORT Impl* simt_torch_view(const Impl* memory, int dtype, int dims, const
                                   const int64_t* strides, int64_t offset) {
     Impl typed = *memory;
     typed.dtype = dtype;
+    if (simt::Region* region = memory->storage->bytes ? simt::region_of(memory->storage->data) : nullptr)
+        region->dtype = dtype;
     return as_strided(&typed, dims, sizes, strides, offset);
 }
 SIMT_EXPORT void simt_torch_release(Impl* t) { release(t); }

@@ -3,12 +3,14 @@
 
 #include "launch.h"
 #include "memory.h"
+#include "record.h"
 
 #define SIMT_EXPORT extern "C" __attribute__((visibility("default")))
 
 SIMT_EXPORT void* simt_allocate(size_t bytes) {
     return simt::allocate(bytes, simt::Kind::device);
 }
+SIMT_EXPORT void simt_mark(const char* name) { simt::record::mark(name); }
 SIMT_EXPORT int simt_release(void* p) { return simt::release(p); }
 SIMT_EXPORT void simt_mark_written(void* p, size_t bytes) { simt::mark_written(p, bytes); }
 SIMT_EXPORT void simt_write(void* to, const void* from, size_t bytes) {

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "memory.h"
 #include "object.h"
 #include "record.h"
+#include "symbols.h"
 #include "simt/graph.h"
 
 namespace simt {
@@ -691,8 +693,23 @@ void run_source(Launch& l) {
     if (config.limit_s > 0) watchdog().disarm();
 }
 
+// The expression that names the kernel. One that names no function is a variable's, whose value is
+// among the words of the closure: then it is the name of the function at that address.
+const char* launched_name(const Call& call) {
+    static std::set<std::string> names;
+    if (defines_function((const void*)call.run, last_name(call.kernel))) return call.kernel;
+    for (size_t i = 0; i + sizeof(uintptr_t) <= call.bytes; i += sizeof(uintptr_t)) {
+        const void* word;
+        memcpy(&word, static_cast<const char*>(call.closure) + i, sizeof word);
+        const std::string name = function_at(word);
+        if (!name.empty() && defines_function(word, name)) return names.insert(name).first->c_str();
+    }
+    return call.kernel;
+}
+
 // Whether it counts as a launch, as it does in a record.
-bool run_alone(const Shape& shape, const Call& call) {
+bool run_alone(const Shape& shape, Call call) {
+    call.kernel = launched_name(call);
     if (const int refused = refuse_launch(shape)) {
         last_error = refused;
         return false;

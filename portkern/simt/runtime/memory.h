@@ -47,6 +47,7 @@ struct Region {
     bool unread = false;        // written by the device since host code last looked
     size_t from_host = 0;       // bytes that host code has copied here in this call
     bool changed = false;       // open for writes since record.cpp last looked
+    int dtype = -1;             // c10::ScalarType of the tensor that it is the storage of, if any
 };
 
 Region* region_of(const void* p);    // null: unknown

@@ -232,6 +232,7 @@ Impl* make(int dtype, bool device, int dims, const int64_t* sizes) {
     const size_t bytes = (size_t)count(dims, sizes) * dtype_size(dtype);
     void* data = allocate(bytes, device ? Kind::device : Kind::host);
     if (!data) return refuse("RuntimeError", "out of memory: %zu bytes", bytes);
+    if (Region* region = bytes ? region_of(data) : nullptr) region->dtype = dtype;
     Impl* t = new Impl{1, new Storage{static_cast<char*>(data), bytes, 1, device, false}, 0, dtype, dims,
                        {}, {}};
     std::copy_n(sizes, dims, t->sizes);

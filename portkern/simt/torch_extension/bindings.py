@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 #: c10::ScalarType's numbers.
-_DTYPES = {
+DTYPES = {
     0: "uint8",
     1: "int8",
     2: "int16",
@@ -177,6 +177,12 @@ class Extension:
         self._library.simt_reset()
 
     def call(self, overload: Overload, name: str, values: Sequence[object]) -> object:
+        import torch
+
+        with torch._C.DisableTorchFunction():  # here tensors are what they are
+            return self._call(overload, name, values)
+
+    def _call(self, overload: Overload, name: str, values: Sequence[object]) -> object:
         library = self._library
         memory = _Memory(library, values)
         passed = (_Value * max(len(values), 1))()
@@ -265,7 +271,7 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 def _dtype_numbers() -> dict[torch.dtype, int]:
     import torch
 
-    return {getattr(torch, name): n for n, name in _DTYPES.items() if hasattr(torch, name)}
+    return {getattr(torch, name): n for n, name in DTYPES.items() if hasattr(torch, name)}
 
 
 def _bytes_at(address: int, size: int) -> memoryview:
@@ -397,7 +403,7 @@ class _Memory:
             if self._info(known) == self._info(handle):
                 return tensor
         dtype_number, sizes, strides, address, size, offset = self._info(handle)
-        dtype = getattr(torch, _DTYPES[dtype_number])
+        dtype = getattr(torch, DTYPES[dtype_number])
         for copy in self._copies.values():
             if copy.address == address:
                 begin = copy.begin // dtype.itemsize + offset

@@ -111,11 +111,8 @@ class InlineExtension:
             getattr(library, name)  # or says which there are
 
         def call(*given: object, **named: object) -> object:
-            import torch
-
             library = self._libraries[self._builder.mode]
-            with torch._C.DisableTorchFunction():  # here tensors are what they are
-                return getattr(library, name)(*given, **named)
+            return getattr(library, name)(*given, **named)
 
         call.__name__ = name
         return call

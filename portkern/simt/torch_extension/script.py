@@ -14,19 +14,28 @@ import runpy
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from portkern.simt.execute import build
 from portkern.simt.torch_extension import bindings
 from portkern.spec import target as targets
 from portkern.spec.target import Target
+from portkern.toolchain.torch_stand_in import passing_for_gpu
 
 if TYPE_CHECKING:
     from portkern.simt.torch_extension.bindings import Extension
 
+#: Versions that torch says it was built with, of which libraries ask the first number.
+_CUDA, _HIP = "12.8", "6.4.0"
+_NOTHING_TO_DO = (
+    *("synchronize", "empty_cache", "set_device", "manual_seed", "manual_seed_all", "init"),
+    *("reset_peak_memory_stats", "reset_max_memory_allocated", "_lazy_init"),
+)
 #: What torch puts before the two texts of load_inline.
 _CPP_HEAD = "#include <torch/extension.h>\n"
 _CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
@@ -95,6 +104,7 @@ class Extensions:
         ]
         options = build.CompileOptions(
             target=self.options.target,
+            language=self.options.language,
             mode=self.options.mode,
             defines=defines,
             search=search,
@@ -103,16 +113,16 @@ class Extensions:
         out = Path(tempfile.mkdtemp(dir=self.folder)) / f"{name}.so"
         library = build.build_extension(sources[0], out, options, further=sources[1:])
         extension = bindings.load(library)
-        if extension.registered is not None:
-            _register(extension.registered)
+        register(extension)
         return extension
 
 
-def _register(extension: Extension) -> None:
+def register(extension: Extension) -> None:
     """Registers the functions that TORCH_LIBRARY named, as torch.ops.namespace.name."""
     import torch
 
-    for name, function in extension.functions.items():
+    named = extension.registered.functions if extension.registered is not None else {}
+    for name, function in named.items():
         space, _, short = name.partition("::")
         setattr(getattr(torch.ops, space), short, function)
 
@@ -121,55 +131,55 @@ def _listed(given: str | Sequence[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
 
 
-def patch(extensions: Extensions, target: Target) -> Any:
-    """Make torch of this process one with the target for its only GPU; what is returned is a mode
-    of torch functions, to be entered."""
+def patch(extensions: Extensions, target: Target) -> AbstractContextManager[None]:
+    """Make torch of this process one with the target for its only GPU; within the context that is
+    returned, tensors say that they lie on it."""
     import torch
-    from torch.overrides import TorchFunctionMode
     from torch.utils import cpp_extension as of_torch
-
-    class OnTheHost(TorchFunctionMode):
-        """Tensors that are to be on the GPU are made on the CPU."""
-
-        def __torch_function__(
-            self,
-            func: Callable[..., object],
-            types: object,
-            args: tuple[object, ...] = (),
-            kwargs: Mapping[str, object] | None = None,
-        ) -> Any:
-            if func is torch.Tensor.cuda:
-                return args[0]
-            if getattr(func, "__self__", None) is torch.Tensor.is_cuda:
-                return True
-            kwargs = {key: _on_host(value) for key, value in (kwargs or {}).items()}
-            return func(*(_on_host(value) for value in args), **kwargs)
 
     cpp_extension: Any = of_torch
     cpp_extension.load = extensions.load
     cpp_extension.load_inline = extensions.load_inline
     cuda: Any = torch.cuda
+    major, minor = _capability(target)
     cuda.is_available = lambda: True
+    cuda.is_bf16_supported = lambda *_args, **_named: True
     cuda.device_count = lambda: 1
     cuda.current_device = lambda: 0
     cuda.get_device_name = lambda device=None: target.title
-    digits = re.sub(r"\D", "", target.arch)
-    cuda.get_device_capability = lambda device=None: (int(digits[:-1]), int(digits[-1]))
-    for name in ("synchronize", "empty_cache", "set_device", "manual_seed", "init"):
+    cuda.get_device_capability = lambda device=None: (major, minor)
+    cuda.get_device_properties = lambda device=None: SimpleNamespace(
+        name=target.title, major=major, minor=minor, warp_size=target.warp, multi_processor_count=1
+    )
+    for name in _NOTHING_TO_DO:
         setattr(cuda, name, lambda *_args, **_named: None)
+    for name in ("max_memory_allocated", "memory_allocated", "memory_reserved"):
+        setattr(cuda, name, lambda *_args, **_named: 0)
+    cuda.device = lambda *_args: nullcontext()
+    cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
     cuda.Event = _Event
-    return OnTheHost()
+    version: Any = torch.version
+    version.cuda, version.hip = (None, _HIP) if target.vendor == "amd" else (_CUDA, None)
+    return passing_for_gpu()
 
 
-def _on_host(value: object) -> object:
-    """A value of an argument, with "cuda" and "cuda:0" made "cpu"."""
-    import torch
+def _capability(target: Target) -> tuple[int, int]:
+    """As torch numbers it: gfx942 is 9.4, gfx1100 11.0, and sm_90 9.0."""
+    digits = re.sub(r"\D", "", target.arch)
+    end = -2 if target.vendor == "amd" else -1
+    return int(digits[:end]), int(digits[end])
 
-    if isinstance(value, str) and re.fullmatch(r"cuda(:\d+)?", value):
-        return "cpu"
-    if isinstance(value, torch.device) and value.type == "cuda":
-        return torch.device("cpu")
-    return value
+
+class _Stream:
+    """torch.cuda's only stream, in which all is done."""
+
+    cuda_stream = 0
+
+    def synchronize(self) -> None:
+        pass
+
+    def wait_stream(self, other: object) -> None:
+        pass
 
 
 class _Event:

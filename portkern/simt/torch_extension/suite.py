@@ -1,0 +1,267 @@
+"""Runs the tests of a library, or a script, with its extensions in the executor.
+
+Called as ``python -m portkern.simt.torch_extension.suite FILE``, where FILE is JSON, see
+:class:`Asked`. The library's modules were built before; what is imported by their names is opened
+here, and what is put on "cuda" stays on the CPU. What becomes of each test is told by one line on
+standard output, which begins with :data:`MARK`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import random
+import re
+import runpy
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from portkern.simt.execute import runtime_library
+from portkern.simt.execute.compile_options import CompileOptions
+from portkern.simt.torch_extension import bindings, script
+from portkern.spec import target as targets
+
+if TYPE_CHECKING:
+    from portkern.simt.execute.machine import Language
+    from portkern.simt.execute.options import Mode
+
+#: Before the JSON of a :class:`Told` line.
+MARK = "\x1eportkern-test "
+#: Before a test's name in the recording of launches, where it stands for a kernel's.
+TEST = "test: "
+#: Characters of a test's name, or of its reason, that are told.
+MOST_NAME, MOST_REASON = 500, 300
+#: Where packages lie in a checkout.
+_PACKAGES = ("", "src", "python")
+#: Classes of errors, by name, of which a test without a network has one.
+_NETWORK = frozenset(
+    "URLError gaierror ConnectionError ConnectError MaxRetryError NewConnectionError HTTPError "
+    "ConnectionRefusedError LocalEntryNotFoundError OfflineModeIsEnabled".split()
+)
+_GPU = re.compile(
+    r"NVIDIA driver|not compiled with CUDA|CUDA driver|No CUDA GPUs|no HIP GPUs|libcuda"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``words`` are those behind pytest, or a script and its arguments. ``modules`` are libraries
+    by the names that Python imports them by; ``only`` are the tests to run, all where it is
+    None."""
+
+    kind: Literal["pytest", "script"]
+    words: tuple[str, ...]
+    modules: Mapping[str, str]
+    target: str
+    language: Language
+    mode: Mode
+    include: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    build_timeout_s: float = 120.0
+    only: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """The end of one test; ``why`` is empty for one that passed."""
+
+    test: str
+    outcome: Literal["passed", "failed", "skipped"]
+    why: str = ""
+
+
+def cause(error: BaseException) -> str:
+    """The reason why a test fails: what it lacks here, else its error."""
+    for each in _chain(error):
+        names = {kind.__name__ for kind in type(each).__mro__}
+        if isinstance(each, ModuleNotFoundError):
+            return f"needs the package {each.name}"
+        if names & _NETWORK:
+            return "needs a network"
+        if isinstance(each, FileNotFoundError) and each.filename:
+            return f"needs data: {each.filename}"
+        if _GPU.search(str(each)):
+            return "needs a GPU"
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"fails: {type(error).__name__}: {first}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the library's extensions by their names."""
+
+    def __init__(self, libraries: Mapping[str, str]) -> None:
+        self._libraries, self._opened = libraries, dict[str, bindings.Extension]()
+
+    def find_spec(
+        self, fullname: str, path: object, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        known = fullname in self._libraries
+        return importlib.machinery.ModuleSpec(fullname, self) if known else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__.update(self.open(module.__name__).functions)
+
+    def open(self, name: str) -> bindings.Extension:
+        if name not in self._opened:
+            extension = bindings.load(Path(self._libraries[name]))
+            script.register(extension)
+            self._opened[name] = extension
+        return self._opened[name]
+
+    def load_library(self, path: object) -> None:
+        """As torch.ops.load_library, of a path that ends in a module's name."""
+        stem = Path(str(path)).name.partition(".")[0]
+        for name in self._libraries:
+            if name.rpartition(".")[2] == stem:
+                self.open(name)
+                return
+        raise OSError(f"{path} is not one of the library's modules: {', '.join(self._libraries)}")
+
+    def leave_traces(self, folders: Sequence[Path]) -> None:
+        """Empty files where the extensions would lie: some packages look for them first."""
+        for name in self._libraries:
+            *packages, stem = name.split(".")
+            for place in (folder.joinpath(*packages) for folder in folders):
+                if place.is_dir():
+                    place.joinpath(f"{stem}{importlib.machinery.EXTENSION_SUFFIXES[0]}").touch()
+
+    def mark(self, name: str) -> None:
+        """Begins a test in the recording of launches."""
+        runtime = ctypes.CDLL(str(runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
+        runtime.simt_mark(f"{TEST}{name}".encode())
+
+    def forgive(self) -> None:
+        """Forgets the fault of a kernel, after which all calls would fail."""
+        for extension in self._opened.values():
+            extension.reset()
+
+
+class _Teller:
+    """A plugin of pytest: one line for each test, each of which begins with the same seeds."""
+
+    def __init__(
+        self, tell: Callable[[Told], None], only: frozenset[str] | None, modules: _Modules
+    ) -> None:
+        self._tell, self._only, self._modules = tell, only, modules
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        if self._only is not None:
+            items[:] = [item for item in items if item.nodeid in self._only]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            error = str(report.longrepr)
+            absent = re.search(r"No module named '([\w.]+)'", error)
+            last = next(reversed(error.strip().splitlines()), "").removeprefix("E").strip()
+            why = f"needs the package {absent[1]}" if absent else f"is not collected: {last}"
+            self._tell(Told(report.nodeid, "failed", why))
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        self._modules.mark(item.nodeid)
+        _seed()
+
+    def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
+        if report.when in ("setup", "call", "teardown"):
+            self._modules.forgive()
+            self._tell(Told(report.nodeid, "failed", cause(call.excinfo.value)))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.skipped:
+            why = (
+                report.longrepr[2] if isinstance(report.longrepr, tuple) else "is expected to fail"
+            )
+            self._tell(Told(report.nodeid, "skipped", why))
+        elif report.when == "call":
+            self._tell(Told(report.nodeid, "passed"))
+
+
+def _seed() -> None:
+    import numpy as np
+    import torch
+
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+
+
+def _run_pytest(asked: Asked, tell: Callable[[Told], None], modules: _Modules) -> int:
+    try:
+        import pytest
+    except ImportError as error:
+        raise SystemExit("pytest is not installed; install it beside portkern") from error
+    only = None if asked.only is None else frozenset(asked.only)
+    plain = ["-p", "no:cacheprovider", "-o", "addopts=", "-q"]
+    teller = _Teller(tell, only, modules)
+    return int(pytest.main([*plain, *asked.words], plugins=[teller]))
+
+
+def _run_script(asked: Asked, tell: Callable[[Told], None]) -> int:
+    name, *arguments = asked.words
+    sys.argv = [name, *arguments]
+    sys.path.insert(0, str(Path(name).absolute().parent))
+    _seed()
+    try:
+        runpy.run_path(name, run_name="__main__")
+    except SystemExit as left:
+        if left.code not in (None, 0):
+            tell(Told(name, "failed", f"exits {left.code}"))
+            return 1
+    except Exception as error:  # whatever a stranger's script raises is its end
+        tell(Told(name, "failed", cause(error)))
+        raise
+    tell(Told(name, "passed"))
+    return 0
+
+
+def main() -> int:
+    asked = Asked(**json.loads(Path(sys.argv[1]).read_text("utf-8")))
+    target = targets.load(asked.target)
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")  # what pytest captures is another
+
+    def tell(told: Told) -> None:
+        short = Told(told.test[:MOST_NAME], told.outcome, told.why[:MOST_REASON])
+        out.write(f"{MARK}{json.dumps(asdict(short))}\n")
+        out.flush()
+
+    modules = _Modules(asked.modules)
+    folders = [Path.cwd() / place for place in _PACKAGES]
+    modules.leave_traces(folders)
+    sys.path[:0] = [str(folder) for folder in folders if folder.is_dir()]
+    sys.meta_path.insert(0, modules)
+    options = CompileOptions(
+        target=target,
+        language=asked.language,
+        mode=asked.mode,
+        defines=list(asked.defines),
+        search=[Path(folder) for folder in asked.include],
+        timeout_s=asked.build_timeout_s,
+    )
+    import torch
+
+    operators: Any = torch.ops
+    operators.load_library = modules.load_library
+    with tempfile.TemporaryDirectory(prefix="portkern-suite-") as place:
+        with script.patch(script.Extensions(Path(place), options), target):
+            if asked.kind == "pytest":
+                return _run_pytest(asked, tell, modules)
+            return _run_script(asked, tell)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

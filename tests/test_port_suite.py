@@ -1,0 +1,310 @@
+"""A port by the library's own tests, which run with its extension in the executor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from portkern.cli import main
+from portkern.errors import ConfigError
+from portkern.port import library, setup_script
+from portkern.port.proof.compare import Types, compare
+from portkern.port.proof.recording import LaunchRecord
+from portkern.port.proof.suite import Command, Suite, aligned, told_in
+from portkern.simt.torch_extension import suite as runner
+from portkern.simt.torch_extension.suite import MARK, Told
+from portkern.simt.translate import rewrite
+
+SETUP = """import os
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+
+here = os.path.dirname(os.path.abspath(__file__))
+setup(
+    name="rows",
+    packages=["rows"],
+    ext_modules=[
+        CUDAExtension(
+            name="rows._C",
+            sources=["csrc/binding.cpp", "csrc/sums.cu", "csrc/shift.cu"],
+            include_dirs=[os.path.join(here, "csrc")],
+            define_macros=[("LANES", "32")],
+        )
+    ],
+    cmdclass={"build_ext": BuildExtension},
+)
+"""
+HEADER = """#pragma once
+#include <torch/extension.h>
+struct Params { const float* x; float* out; int cols; int64_t stride; };
+torch::Tensor sums(torch::Tensor x, bool squared);
+torch::Tensor shift(torch::Tensor x);
+"""
+BINDING = """#include "ops.h"
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+    m.def("sums", &sums, py::arg("x"), py::arg("squared") = false);
+    m.def("shift", &shift);
+}
+"""
+#: A struct of parameters by value, a traits class, and a launch by a pointer in a lambda.
+SUMS = """#include "ops.h"
+#include <ATen/cuda/CUDAContext.h>
+
+template <bool Squared> struct Traits { static constexpr bool squared = Squared; };
+
+template <typename T> __global__ void sum_rows(Params p) {
+    __shared__ float parts[4];
+    float sum = 0;
+    for (int i = threadIdx.x; i < p.cols; i += 128) {
+        const float v = p.x[blockIdx.x * p.stride + i];
+        sum += T::squared ? v * v : v;
+    }
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_down_sync(0xffffffff, sum, d);
+    if (threadIdx.x % LANES == 0) parts[threadIdx.x / LANES] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) p.out[blockIdx.x] = parts[0] + parts[1] + parts[2] + parts[3];
+}
+
+torch::Tensor sums(torch::Tensor x, bool squared) {
+    TORCH_CHECK(x.is_cuda(), "x must be on the GPU");
+    auto out = torch::empty({x.size(0)}, x.options());
+    Params p{x.data_ptr<float>(), out.data_ptr<float>(), (int)x.size(1), x.stride(0)};
+    auto launch = [&](auto chosen) {
+        auto kernel = &sum_rows<decltype(chosen)>;
+        kernel<<<x.size(0), 128, 0, at::cuda::getCurrentCUDAStream()>>>(p);
+    };
+    if (squared) launch(Traits<true>{}); else launch(Traits<false>{});
+    return out;
+}
+"""
+#: Accessors by value, and a kernel that no test launches. ``{}`` is where a wave's width is seen.
+SHIFT = """#include "ops.h"
+
+template <typename scalar_t>
+__global__ void shift_rows(torch::PackedTensorAccessor32<scalar_t, 2> x,
+                           torch::PackedTensorAccessor32<scalar_t, 2> out) {
+    for (int i = threadIdx.x; i < x.size(1); i += blockDim.x)
+        out[blockIdx.x][i] = i ? x[blockIdx.x][i - 1] : scalar_t({});
+}
+
+__global__ void never(float* x) { x[threadIdx.x] += 1; }
+
+torch::Tensor shift(torch::Tensor x) {
+    auto out = torch::empty_like(x);
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "shift", [&] {
+        shift_rows<scalar_t><<<x.size(0), 64>>>(
+            x.packed_accessor32<scalar_t, 2>(), out.packed_accessor32<scalar_t, 2>());
+    });
+    if (x.dim() > 5) never<<<1, 32>>>(x.data_ptr<float>());
+    return out;
+}
+"""
+TESTS = """import pytest
+import torch
+from rows import _C
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_rows_are_summed(squared):
+    x = torch.randn(3, 200, device="cuda")
+    y = _C.sums(x, squared)
+    assert y.is_cuda and y.device.type == "cuda"
+    torch.testing.assert_close(y, (x * x if squared else x).sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_values_move_right():
+    x = torch.randn(2, 70).cuda()
+    assert torch.equal(_C.shift(x)[:, 1:], x[:, :-1])
+
+
+def test_that_fails_in_the_original():
+    assert _C.shift(torch.ones(1, 4).cuda()).sum() == 4
+
+
+def test_with_a_network():
+    import urllib.request
+
+    urllib.request.urlopen("http://localhost:9/weights", timeout=5)
+
+
+def test_with_a_package():
+    import a_package_that_is_absent
+
+
+def test_with_data():
+    open("weights/model.bin", "rb")
+"""
+
+
+def written(folder: Path, zero: str = "0") -> Path:
+    files = {
+        "setup.py": SETUP,
+        "csrc/ops.h": HEADER,
+        "csrc/binding.cpp": BINDING,
+        "csrc/sums.cu": SUMS,
+        "csrc/shift.cu": SHIFT.replace("{}", zero),
+        "rows/__init__.py": "",
+        "tests/test_rows.py": TESTS,
+    }
+    for name, text in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.full
+def test_kernels_are_proven_on_what_the_librarys_own_tests_launch(tmp_path: Path) -> None:
+    # What the kernel writes first depends on the width: the same at 32 lanes, and not at 64.
+    lib = written(tmp_path / "rows", zero="warpSize == 64 ? 1 : 0")
+    reports = tmp_path / "reports"
+    code = main.run(
+        ["port", str(lib), "to=gfx942", "tests=pytest tests -q", f"reports={reports}", "run=r"]
+    )
+    said = json.loads((reports / "r" / "summary.json").read_text())
+    kernels = {entry["kernel"]: entry for entry in said["kernels"]}
+    assert code == 1
+    assert kernels["sum_rows"]["outcome"] == "proven in emulation", kernels["sum_rows"]
+    assert "2 launches of 1 instances and shapes" in kernels["sum_rows"]["inputs"]
+    assert kernels["shift_rows"]["outcome"] == "wrong"
+    assert "'" in kernels["shift_rows"]["why"] or "buffer" in kernels["shift_rows"]["why"]
+    assert kernels["never"]["why"].endswith("no test launches it")
+    first, *rest = said["tests"]
+    assert "3 of 7 tests pass in the original, 2 of these in the port" in first
+    assert any("needs the package a_package_that_is_absent" in line for line in rest)
+    assert any("needs a network" in line for line in rest)
+    assert any("needs data: weights/model.bin" in line for line in rest)
+    assert any("fails: AssertionError" in line for line in rest)
+    assert any(
+        "test_values_move_right passes in the original and not in the port" in x for x in rest
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("pytest tests/test_x.py -k 'a b'", "pytest", ("tests/test_x.py", "-k", "a b")),
+        ("python3 -m pytest tests", "pytest", ("tests",)),
+        ("python demo.py --n 3", "script", ("demo.py", "--n", "3")),
+        ("demo.py", "script", ("demo.py",)),
+    ],
+)
+def test_commands_of_tests_are_pytest_or_a_script(
+    text: str, kind: str, words: tuple[str, ...]
+) -> None:
+    assert Command.parse(text) == Command(kind, words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text", ["make check", "", "pytest 'open", "python -c pass", "./program 3"]
+)
+def test_another_command_is_refused_with_what_is_expected(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        Command.parse(text)
+
+
+@pytest.mark.parametrize("given", ["lint=only", "prove=false", "to=cpu"])
+def test_tests_are_for_a_folder_that_is_proven(tmp_path: Path, given: str) -> None:
+    lib = written(tmp_path / "rows")
+    shared = [f"reports={tmp_path}", "tests=pytest"]
+    assert main.run(["port", str(lib), given, *shared]) == 2
+    assert main.run(["port", str(lib / "csrc" / "sums.cu"), *shared]) == 2
+
+
+def test_the_modules_of_a_setup_script_have_their_own_files_and_macros(tmp_path: Path) -> None:
+    read = library.read(written(tmp_path / "rows"))
+    (module,) = read.modules
+    assert module.name == "rows._C" and module.defines == ("LANES=32",)
+    assert [file.name for file in module.sources] == ["binding.cpp", "sums.cu", "shift.cu"]
+    assert module.include == (tmp_path / "rows" / "csrc",)
+
+
+@pytest.mark.parametrize("name", ["../outside", "a b", "", "x;y", "a..b"])
+def test_a_module_whose_name_python_could_not_import_is_none(tmp_path: Path, name: str) -> None:
+    text = f"CUDAExtension({name!r}, ['a.cu'])\nCUDAExtension('fine.one', ['a.cu'])\n"
+    found = setup_script.read(text + "load('at_run_time', ['a.cu'])", tmp_path / "setup.py")
+    assert isinstance(found, setup_script.Extensions)
+    assert [module.name for module in found.modules] == ["fine.one"]
+
+
+def _raised(error: BaseException, *, of: BaseException | None = None) -> str:
+    error.__cause__ = of
+    return runner.cause(error)
+
+
+def test_the_cause_of_a_failing_test_is_what_it_lacks() -> None:
+    assert (
+        _raised(ImportError("x"), of=ModuleNotFoundError(name="apex")) == "needs the package apex"
+    )
+    assert _raised(RuntimeError("x"), of=ConnectionRefusedError()) == "needs a network"
+    assert _raised(FileNotFoundError(2, "no", "a.bin")) == "needs data: a.bin"
+    assert _raised(RuntimeError("Found no NVIDIA driver on your system")) == "needs a GPU"
+    assert _raised(ValueError("bad\nmore")) == "fails: ValueError: bad"
+
+
+def test_what_tests_print_is_not_taken_for_their_outcome() -> None:
+    good = json.dumps({"test": "a", "outcome": "passed", "why": ""})
+    bad = json.dumps({"test": "b", "outcome": "flew", "why": ""})
+    output = f"x\n{MARK}{good}\n{MARK}{bad}\n{MARK}not json\n{MARK}[1]\n.{MARK}{good}"
+    assert list(told_in(output)) == [Told("a", "passed")]
+
+
+def test_a_suite_that_says_nothing_says_why() -> None:
+    assert Suite("pytest", problem="no test").lines == ["pytest: no test"]
+    launches = tuple(
+        LaunchRecord(n, "k<1>" if n else "k<2>", (1, 1, 1), (64, 1, 1), 0) for n in range(3)
+    )
+    told = (Told("a", "passed"), Told("b", "failed", "needs a GPU"))
+    first, *rest = Suite("pytest", told, told[:1], launches).lines
+    assert first.endswith("1 of these in the port; 3 launches of 2 instances and shapes")
+    assert rest == ["1 × not used: needs a GPU"]
+
+
+def test_a_test_that_goes_another_way_says_nothing_of_other_tests() -> None:
+    def launch(number: int, kernel: str) -> LaunchRecord:
+        return LaunchRecord(number, kernel, (1, 1, 1), (64, 1, 1), 0)
+
+    originals = {"a": [launch(0, "one"), launch(1, "two")], "b": [launch(2, "three")]}
+    ported = {"a": [launch(0, "one")], "b": [launch(1, "three")], "c": [launch(2, "new")]}
+    found = aligned(originals, ported)
+    assert [(one.name, bool(one.absent)) for one in found] == [
+        ("one", False), ("two", True), ("three", False),
+    ]  # fmt: skip
+    assert "in a" in found[1].absent
+    results = compare([*originals["a"], *originals["b"]], found, Types((), {}))
+    assert [result.judged.name for result in results] == ["EQUAL", "UNJUDGED", "EQUAL"]
+    more = aligned(originals, {**originals, "b": [*originals["b"], launch(3, "three")]})
+    assert [bool(one.absent) for one in more] == [False, False, True]
+
+
+POINTERS = """#include <cstdio>
+template <int N> __global__ void filled(int* x) { x[threadIdx.x] = N; }
+__global__ void plain(int* x) { x[threadIdx.x] = 1; }
+typedef void (*Kernel)(int*);
+static Kernel chosen(bool first) { return first ? &filled<3> : &plain; }
+int main() {
+    int* x;
+    cudaMalloc(&x, 128);
+    auto kernel = chosen(true);
+    kernel<<<1, 32>>>(x);
+    Kernel other = chosen(false);
+    other<<<1, 32>>>(x);
+    filled<4><<<1, 32>>>(x);
+    return cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.full
+def test_a_launch_by_a_pointer_is_of_the_kernel_that_it_points_to(tmp_path: Path) -> None:
+    assert '"kernel"' in rewrite.rewrite(POINTERS, "p.cu", library=False).text
+    source = tmp_path / "p.cu"
+    source.write_text(POINTERS, encoding="utf-8")
+    reports = tmp_path / "reports"
+    main.run(["port", str(source), "to=gfx942", f"reports={reports}", "run=r"])
+    said = json.loads((reports / "r" / "summary.json").read_text())
+    outcomes = {entry["kernel"]: (entry["outcome"], entry["inputs"]) for entry in said["kernels"]}
+    assert all(o == "proven in emulation" for o, _ in outcomes.values()), outcomes
+    assert all("program" in inputs for _, inputs in outcomes.values()), outcomes
