@@ -49,7 +49,7 @@ class FilePorter:
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """What became of the library's own tests, as far as this run asked them."""
+        """The account of the library's own tests, as far as this run asked them."""
         return self._prover.tests
 
     def units(self, file: TranslatedFile) -> tuple[PurePosixPath, ...]:

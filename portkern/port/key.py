@@ -108,8 +108,8 @@ class Keys:
 
 
 def _of_tests(read: Library, request: PortRequest) -> list[str]:
-    """What the library's own tests follow from: their command, and all that it has of Python, and
-    the sources of its extensions."""
+    """All that the library's own tests follow from: their command, its files of Python, and the
+    sources of its extensions."""
     if not request.tests:
         return []
     digest = hashlib.sha256()

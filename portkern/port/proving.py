@@ -105,7 +105,7 @@ class Prover:
         return self._line(_without_translation(known, left), {})
 
     def _suite(self, command: str) -> Suite:
-        """What came of the tests; each reason why they say nothing is a part of it."""
+        """The outcome of the tests; each reason why they say nothing is a part of it."""
         asked = Command.parse(command)
         target, other = self._targets()
         originals, ports = (self._extensions(original=of) for of in (True, False))

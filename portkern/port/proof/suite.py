@@ -187,7 +187,7 @@ def _root(source: ProofSource) -> Path:
 
 
 def told_in(output: str) -> Iterator[Told]:
-    """What a run told of tests; the last word counts of a test that failed in its end."""
+    """The tests that a run told of; the last word counts of one that failed in its end."""
     told: dict[str, Told] = {}
     for line in output.split("\n"):  # what splitlines takes for an end of a line is in the mark
         _, mark, text = line.partition(MARK)
@@ -234,7 +234,7 @@ def aligned(
 
 @dataclass(frozen=True)
 class Suite:
-    """What came of a library's tests: ``told`` of the original, ``of_port`` of the port, and what
+    """The outcome of a library's tests: ``told`` of the original, ``of_port`` of the port, and what
     the examination of their launches says. ``problem`` is why it says nothing."""
 
     command: str

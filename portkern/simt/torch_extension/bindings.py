@@ -215,8 +215,7 @@ def load(library: Path, *, runtime: Path | None = None) -> Extension:
 
     ``runtime`` is the executor's own library, this machine's when None.
     """
-    # Global, because the extension names it by its soname alone.
-    ctypes.CDLL(str(runtime or runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
+    _runtime(runtime)
     opened = ctypes.CDLL(str(library))
     registered = Extension(opened, "simt_torch_library")
     if not hasattr(opened, "simt_torch_module"):
@@ -227,6 +226,16 @@ def load(library: Path, *, runtime: Path | None = None) -> Extension:
     extension = Extension(opened, "simt_torch_module")
     extension.registered = registered
     return extension
+
+
+def mark(name: str) -> None:
+    """Puts a name into the recording of launches, before those that follow."""
+    _runtime(None).simt_mark(name.encode())
+
+
+def _runtime(library: Path | None) -> ctypes.CDLL:
+    """The executor's runtime. Global, because an extension names it by its soname alone."""
+    return ctypes.CDLL(str(library or runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
 
 
 # ---- values

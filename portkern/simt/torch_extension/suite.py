@@ -8,7 +8,6 @@ standard output, which begins with :data:`MARK`.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.abc
 import importlib.machinery
 import json
@@ -24,7 +23,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from portkern.simt.execute import runtime_library
 from portkern.simt.execute.compile_options import CompileOptions
 from portkern.simt.torch_extension import bindings, script
 from portkern.spec import target as targets
@@ -141,11 +139,6 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 if place.is_dir():
                     place.joinpath(f"{stem}{importlib.machinery.EXTENSION_SUFFIXES[0]}").touch()
 
-    def mark(self, name: str) -> None:
-        """Begins a test in the recording of launches."""
-        runtime = ctypes.CDLL(str(runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
-        runtime.simt_mark(f"{TEST}{name}".encode())
-
     def forgive(self) -> None:
         """Forgets the fault of a kernel, after which all calls would fail."""
         for extension in self._opened.values():
@@ -173,7 +166,7 @@ class _Teller:
             self._tell(Told(report.nodeid, "failed", why))
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        self._modules.mark(item.nodeid)
+        bindings.mark(f"{TEST}{item.nodeid}")
         _seed()
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
