@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cuda_source.source_map import Parameter
 from portkern.port.proof.case import Case
 from portkern.port.proof.expression import Names
 from portkern.port.proof.infer import SCALES, propose, templates
+from portkern.port.proof.instances import declared_types
 from portkern.port.proof.outcome import ProofSource
 from portkern.port.proof.runs import crowding
 from portkern.port.proof.slice import Slices
@@ -486,3 +488,26 @@ def test_what_a_dispatch_of_other_types_chooses_is_not_known(tmp_path: Path) -> 
     texts = read(text, tmp_path)
     found = templates(texts.kernels[0], texts)
     assert isinstance(found, list) and all(one.is_guess for one in found)
+
+
+@pytest.mark.parametrize(
+    ("argument", "type_"),
+    [
+        ("x.data<scalar_t>()", "scalar_t"),
+        ("x.data_ptr<double>()", "double"),
+        ("self->x.template mutable_data_ptr<at::Half>()", "at::Half"),
+        ("reinterpret_cast<const double*>(raw)", "double"),
+        ("(double const *) raw", "double"),
+        ("static_cast<float*>(buffers[0].get())", "float"),
+        ("x.size<double>()", None),
+        ("(n) * 2", None),
+        ("y.data_ptr<float>() + 4", "float"),
+    ],
+)
+def test_a_type_is_deduced_from_how_an_argument_is_spelled(
+    argument: str, type_: str | None
+) -> None:
+    template = [Parameter("typename", "T")]
+    parameters = [Parameter("const T* __restrict__", "x")]
+    found = declared_types(template, parameters, [argument], "")
+    assert found == ({"T": type_} if type_ else {})

@@ -209,14 +209,18 @@ def declared_types(
     before: str,
 ) -> dict[str, str]:
     """The template's types that a launch shows by what its arguments were last declared as in the
-    text before it: ``T`` of ``T* x`` where ``double* a`` is given. Whether such a word is a type is
-    not asked."""
+    text before it, or are spelled as: ``T`` of ``T* x`` where ``double* a`` is given, or
+    ``a.data_ptr<double>()``. Whether such a word is a type is not asked."""
     names = {parameter.name for parameter in template if is_type(parameter)}
     found: dict[str, str] = {}
     for parameter, text in zip(parameters, arguments, strict=False):
         spelled = plain_type(parameter.type)
         name, stars = spelled.rstrip("*&"), "*" * spelled.count("*")
-        if name not in names or name in found or not text.isidentifier():
+        if name not in names or name in found:
+            continue
+        if stars == "*" and (pointee := _pointee(text)):
+            found[name] = pointee
+        if not text.isidentifier():
             continue
         space = r"\s*\*\s*(?:__restrict__\s+)?" if stars else r"\s+"
         declared = re.findall(
@@ -225,6 +229,23 @@ def declared_types(
         if declared and len(stars) < 2:
             found[name] = " ".join(declared[-1].split())
     return found
+
+
+_POINTERS = re.compile(
+    r"""
+    .*(?:\.|->)\s*(?:template\s+)?(?:data|data_ptr|(?:mutable|const)_data_ptr)\s*
+        <\s*(?:const\s+)?([\w:]+)\s*>\s*\(\s*\)(?:\s*[-+].*)?  # x.data_ptr<T>()
+    |(?:static|reinterpret)_cast\s*<\s*(?:const\s+)?([\w:]+)(?:\s+const)?\s*\*\s*>\s*\(.*\)
+    |\(\s*(?:const\s+)?([\w:]+)(?:\s+const)?\s*\*\s*\)\s*[\w(].*      # (T*)x
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _pointee(text: str) -> str:
+    """The type that an expression points to, where it is spelled; '' where it is not."""
+    match = _POINTERS.fullmatch(text.strip())
+    return next(filter(None, match.groups()), "") if match else ""
 
 
 def deduced(
