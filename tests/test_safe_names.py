@@ -40,11 +40,13 @@ PARSERS = {
     "port.emit.launch_opencl",
     "port.proof.coverage",
     "port.proof.recording",
+    "port.proof.suite",
     "port.triton_worker",
     "simt.execute.emulate",
     "simt.execute.source_lines",
     "simt.torch_extension.bindings",
     "simt.torch_extension.script",
+    "simt.torch_extension.suite",
 }
 CALLS = {
     f"{module}.{name}"
