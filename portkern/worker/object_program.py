@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from portkern.isa.finding import Finding, Kind, Ran
 from portkern.simt.execute import source_lines
 from portkern.simt.execute.machine import USUAL_UNITS
 from portkern.spec import target as targets
+from portkern.spec.foreign_text import json_value
 from portkern.spec.occupancy import occupancy
 from portkern.spec.target import Target
 from portkern.toolchain import elf
@@ -304,7 +304,7 @@ def _base(readable: str) -> str:
 
 def main() -> None:
     options, library, *arguments = sys.argv[1:]
-    asked = json.loads(options)
+    asked = json_value(options)
     target = targets.load(asked["target"])
     program = ObjectProgram(Path(library), Path(asked["object"]), target, asked["checks"])
     program.call_main(library, arguments)
