@@ -24,7 +24,7 @@ _WORDS: Final[dict[Obstacle, tuple[str, str]]] = {
     ),
     "tools": (
         "call tools that nobody offered",
-        "set {settings}.extra={{tool_choice: none}}, or ask it as agent:COMMAND",
+        "set {settings}.extra={{tool_choice: none}}",
     ),
 }
 
