@@ -34,6 +34,7 @@ from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
 from portkern.regression.rule import Change
+from portkern.spec.backend import Missing
 
 HERE = Environment(machine="Linux x86_64, 2 CPUs", device="CPU", harness_version="1")
 
@@ -667,15 +668,12 @@ def test_diff_lists_the_worst_first(reports: Path, capsys: pytest.CaptureFixture
     assert document["cells"][1]["moved"] > 0.3 and len(document["history"]) == 10
 
 
-def test_without_an_earlier_run_the_note_says_what_was_looked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_an_earlier_run_the_answer_says_what_was_looked_for(tmp_path: Path) -> None:
     night = Night.of("now", [record()])
-    asked = ["tag:v1", "window:5", "none"]
-    assert regressions.against_first(asked, night, tmp_path) is None
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"portkern: note: not compared: No run in {tmp_path} has the tag 'v1'")
-    assert f"No earlier run in {tmp_path} shares cells with now" in line
+    missing = regressions.against_first(["tag:v1", "window:5", "none"], night, tmp_path)
+    assert isinstance(missing, Missing)
+    assert missing.reason.startswith(f"not compared: No run in {tmp_path} has the tag 'v1'")
+    assert f"No earlier run in {tmp_path} shares cells with now" in missing.reason
 
 
 def test_why_nothing_is_said_of_times_is_a_line(
