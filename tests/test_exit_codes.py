@@ -35,7 +35,7 @@ NUMERIC = [
             importlib.import_module(f"portkern.cli.verbs.{verb}"), f"{verb.capitalize()}Options"
         )
     )
-    if str(field.type) in ("int", "float", "float | None")
+    if str(field.type) in ("int", "float", "int | None", "float | None")
 ]
 REQUIRED = {
     "check": ["op=relu", "backend=cpu", "source=x.cpp"],

@@ -422,7 +422,7 @@ def test_lanes_of_a_wave_that_wait_for_each_other_hang(
     ran = launch(programs(arch), name, *(array.copy() for array in arrays))
     assert ran.hangs
     assert not ran.complete
-    assert ran.findings[-1].kind is Kind.HANGS
+    assert ran.findings[-1].kind is Kind.IN_STEP
     assert ran.findings[-1].address
     assert ran.needs_hardware is None
 
