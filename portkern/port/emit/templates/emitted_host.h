@@ -76,7 +76,7 @@ inline void end() {
         const uint64_t digest = digest_of(b);
         if (digest == b.digest) continue;
         b.digest = digest;
-        line() += (first ? "" : ", ") + entry(n, b, ", " + std::to_string(b.bytes));
+        line() += (first ? "" : ", ") + entry(n, b, ", " + std::to_string(b.bytes) + ", -1");
         blob.append(b.begin, b.bytes);
         first = false;
     }
