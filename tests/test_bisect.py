@@ -86,6 +86,8 @@ def test_what_cannot_be_bisected_is_refused(
         (["good=nothing"], "Got 'nothing', expected a commit"),
         (["good=HEAD", "bad=HEAD~1"], "HEAD~1 is not later than HEAD"),
         (["good=HEAD~1", "run=mine"], "Got run=mine, which bisect sets itself"),
+        (["good=HEAD", "bad=HEAD~1", "relu.cpp"], "HEAD~1 is not later than HEAD"),
+        (["1e5"], "1e5 was compared with no run"),
     ):
         assert main.run(["bisect", *words, *QUICK]) == 2
         assert said in capsys.readouterr().err

@@ -15,6 +15,7 @@ from benchmarks._script import RESULTS
 from benchmarks.compare_study import LEAST, MARKS, MOST, SCENARIOS, K, Scenario
 from portkern.experiment.compare.comparison import Scope, compare
 from portkern.experiment.compare.design import Design
+from portkern.experiment.statistics import least_p
 
 DOCS = Path(__file__).parents[1] / "docs" / "compare.md"
 
@@ -118,6 +119,12 @@ def test_a_plan_foretells_how_often_the_study_shows_a_difference(
     [found] = [one for one in document["scenarios"] if one["name"] == scenario.name]
     expected = design.chance(scenario.ops, scenario.n)
     assert expected == pytest.approx(found["shown"]["pass@1"], abs=0.1)
+
+
+def test_a_plan_for_a_small_difference_takes_no_room_for_each_sign() -> None:
+    assert least_p(10**12) == least_p(30) == 1 / 10_000
+    assert 40_000 < (Design(0.01, 0.4, spread=0.25, alike=0.6, tests=4).fewest_ops(1) or 0) < 80_000
+    assert Design(1e-6, 0.4, spread=0.25, alike=0.6, tests=4).fewest_ops(1) is None
 
 
 def test_a_plan_finds_the_fewest_operators_and_the_least_difference() -> None:

@@ -17,19 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern.cells import together
+from portkern import ops
+from portkern.cells import selection, together
 from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.run import Matrix, Progress
 from portkern.cells.selection import Cell, Selection, host_targets
 from portkern.cells.shard import Shard
-from portkern.errors import ConfigError
+from portkern.errors import BackendUnavailable, ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
 from portkern.spec.candidate import Candidate
 from portkern.testing import QUICK
 
 from .kernels import RIGHT, relu
+from .test_regression import failed
+from .test_regression import record as passed
 
 WRONG = RIGHT.replace("x[i] < 0", "x[i] < 1")
 
@@ -261,6 +264,17 @@ def test_what_nobody_changed_is_built_and_stands_as_it_is_but_on_a_stated_cycle(
         assert carried(asked, tmp_path / str(number), changed) == [False]
 
 
+def test_of_several_records_of_a_question_the_newest_counts() -> None:
+    """Else a night is green by what a kernel was before it failed."""
+    right, wrong = (one.model_copy(update={"asked": "it"}) for one in (passed(), failed(night=1)))
+    assert right.key == wrong.key and right.comparable and wrong.timing is None
+    for several in ([[right, wrong]], [[wrong], [right]]):
+        assert Budget.of(60, several, ["b", "a"]).known[right.key] is wrong
+        assert Carried.of(several, 7, 1).known["it"] is wrong  # by which nothing is carried over
+    assert Budget.of(60, [[wrong, right]], ["a"]).known[right.key] is right
+    assert Carried.of([[wrong, right]], 7, 1).known["it"] is right
+
+
 def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again(
     tmp_path: Path,
 ) -> None:
@@ -317,6 +331,20 @@ def test_jobs_together_have_each_operator_once_and_none_has_much_more(
     assert sorted(name for part in parts for name in part) == sorted(sizes)
     filled = [sum(sizes[name] for name in part) for part in parts]
     assert max(filled) - min(filled) <= max(sizes.values())
+
+
+def test_an_operator_without_workloads_of_the_sets_ends_no_shard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = ops.load("relu")
+    named = replace(known.signature, name="bare")
+    bare = replace(known, signature=named, workloads={"ci": known.workloads["ci"]})
+    monkeypatch.setattr(selection, "load_op", {"relu": known, "bare": bare}.__getitem__)
+    asked = Selection(["relu", "bare"], [HOST], ["cpu"], ["edge"], ["float32"])
+    assert {cell.op.name for cell in asked.cells()} == {"relu"}
+    assert list(Shard(1, 1).part(asked).ops) == ["relu", "bare"]
+    with pytest.raises(BackendUnavailable, match="bare has no workloads in edge"):
+        replace(asked, ops=["bare"]).cells()
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "1/0", "a/b", "1/2/3", "-1/2"])

@@ -11,7 +11,9 @@ import pytest
 
 from portkern.cli import main
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
+from portkern.regression import runs
 from portkern.regression.merging import merge
+from portkern.regression.runs import RunFacts
 from tests.test_regression import UNAVAILABLE, failed, record
 
 NVIDIA: dict[str, Any] = {"backend": "cuda", "language": "cuda", "target": "h200"}
@@ -53,6 +55,18 @@ def test_of_a_cell_the_record_that_shows_most_counts_in_any_order(one: Record, t
     assert kept([one], [two]) == [one] and kept([two], [one]) == [one]
 
 
+def test_options_that_all_runs_had_are_those_of_the_merged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By these portkern bisect finds a kernel again."""
+    monkeypatch.chdir(tmp_path)
+    for name, where in (("a", "x86_64"), ("b", "h200")):
+        write(Path(name), record(name))
+        runs.note(Path(name), {}, Path(), {"kernels": "kernels", "targets": where})
+    main.run(["report", "both", "runs=[./a,./b]"])
+    assert RunFacts.read(Path("reports/both")).options == {"kernels": "kernels"}
+
+
 def test_what_two_runs_say_with_equal_right_is_a_conflict_and_named_once_for_all_cells() -> None:
     ops = ["relu", "sum"]
     one = [on("A", record(op, venue=HERE)) for op in ops]
@@ -67,6 +81,16 @@ def test_what_two_runs_say_with_equal_right_is_a_conflict_and_named_once_for_all
 
 def write(folder: Path, *records: Record) -> None:
     RecordFile(folder / "records.jsonl").append(records)
+
+
+def test_a_machine_that_ended_before_its_first_record_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("cpu"), record())
+    Path("amd").mkdir()
+    assert main.run(["import", "cpu", "amd", "run=both"]) == 2
+    assert "amd/records.jsonl, which is to be merged" in capsys.readouterr().err
 
 
 def test_three_machines_have_one_page_and_one_gate(
@@ -84,8 +108,8 @@ def test_three_machines_have_one_page_and_one_gate(
             "venue": "hardware: MI300",
         }
         write(Path("amd") / name, on("AMD", record(night=number, **amd)))
-        runs = ",".join(f"{place}/{name}" for place in ("cpu", "nvidia", "amd"))
-        return main.run(["report", name, f"runs=[{runs}]", "baseline=[last_green,none]"])
+        several = ",".join(f"{place}/{name}" for place in ("cpu", "nvidia", "amd"))
+        return main.run(["report", name, f"runs=[{several}]", "baseline=[last_green,none]"])
 
     gpu: dict[str, Any] = {"venue": HERE, **NVIDIA}
     assert night("one", 0, on("GPU", record(**gpu))) == 0
@@ -98,6 +122,13 @@ def test_three_machines_have_one_page_and_one_gate(
     assert main.run(again) == 1, "the others are kept"
     assert json.loads(Path("reports/two/summary.json").read_text())["cells"] == 3
     assert main.run(["report", "two", "runs=[nowhere/two]"]) == 2
+    place = Path("reports/two/run.json")
+    said = json.loads(place.read_text()) | {"remarks": ["gap: hip is missing", "old"]}
+    place.write_text(json.dumps(said))
+    assert main.run(["report", "two", "baseline=[nowhere,none]"]) == 1
+    remarks = json.loads(place.read_text())["remarks"]
+    assert remarks[0] == "gap: hip is missing" and "not compared" in remarks[1]
+    assert len(remarks) == 2 and not Path("reports/two/regressions.json").exists()
 
 
 def test_an_object_that_was_executed_says_more_than_a_build_that_failed() -> None:

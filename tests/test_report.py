@@ -471,6 +471,19 @@ def test_a_comment_says_what_changed_and_how_it_is_seen_again(tmp_path: Path) ->
     assert len(comment.render(many, title="t").encode()) < 20_000
 
 
+@pytest.mark.parametrize("remark", ["gap: cpu is missing", "problem: x.cu: not a kernel"])
+def test_a_run_that_lacks_what_is_expected_is_red(tmp_path: Path, remark: str) -> None:
+    passed = [measured(2.0)]
+    facts = RunFacts(remarks=("warning: gap: none", "a100: gap: filled here", remark))
+    table = Table.of(passed, facts=facts)
+    assert (comment.colour(table), comment.said(table)[:21]) == ("red", "red: 1 cells passed; ")
+    assert json.loads(badge.endpoint(table, title="t"))["message"] == "1 missing"
+    before, after = Night.of("a", passed), Night.of("b", passed)
+    document.write(Comparison.of(before, after, []), tmp_path)
+    table = Table.of(passed, document.read(tmp_path), facts=facts)
+    assert comment.said(table).startswith("red: nothing is worse") and comment.gaps(table) == 1
+
+
 def test_sarif_names_the_kernels_file_and_line(tmp_path: Path) -> None:
     said = json.loads(ci_annotations.as_sarif(compared(tmp_path, "a b.cpp"), title=HOSTILE))
     [run] = said["runs"]

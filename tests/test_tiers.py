@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,5 +67,14 @@ def test_of_two_kinds_a_day_tries_one_first_and_the_others_in_full(
 def test_only_names_of_tests_are_tried_again(tmp_path: Path) -> None:
     cache = tmp_path / "lastfailed"
     assert not failed(cache)
-    cache.write_text('{"gw0": true, "tests/test_x.py": true, "tests/test_x.py::test[a b]": true}')
-    assert failed(cache) == ["tests/test_x.py::test[a b]"]
+    cache.write_text('{"tests/test_x.py::test[a b]": true, "tests/test_x.py::TestX::test": true}')
+    assert failed(cache) == ["tests/test_x.py::test[a b]", "tests/test_x.py::TestX::test"]
+
+
+@pytest.mark.parametrize("other", ["gw0", "tests/test_y.py", ""])
+def test_nothing_is_tried_again_where_something_else_than_tests_failed(
+    tmp_path: Path, other: str
+) -> None:
+    cache = tmp_path / "lastfailed"
+    cache.write_text(json.dumps({"tests/test_x.py::test": True, other: True}))
+    assert not failed(cache)

@@ -1,6 +1,6 @@
 """Prints the names of the tests which failed in the last run, one a line, as ``pytest @FILE`` reads
-them. Ends with 1 where no test did: lint, collection or the process failed, which running tests
-again does not mend."""
+them. Ends with 1 where no test did, or something else as well: lint, collection or the process
+failed, which running tests again does not mend."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ CACHE = Path(".pytest_cache/v/cache/lastfailed")
 
 
 def failed(cache: Path) -> list[str]:
-    """The names of tests, without workers (``gw0``) and files that could not be collected."""
+    """The names of tests; none where a file could not be collected or workers (``gw0``) collected
+    different tests: pytest-xdist runs what else there is, and what was not run would be missed."""
     if not cache.is_file():
         return []
-    return [name for name in json.loads(cache.read_text(encoding="utf-8")) if "::" in name]
+    names = list(json.loads(cache.read_text(encoding="utf-8")))
+    return names if all("::" in name for name in names) else []
 
 
 if __name__ == "__main__":

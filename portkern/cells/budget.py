@@ -32,8 +32,8 @@ class Budget:
         """``runs`` and their names in ``order``: the newest first."""
         known: dict[str, Record] = {}
         for records in runs:
-            for record in records:
-                known.setdefault(record.key, record)
+            for key, record in {one.key: one for one in records}.items():  # its last, not its first
+                known.setdefault(key, record)
         return cls(minutes, known, {name: age for age, name in enumerate(order)})
 
     @property

@@ -19,8 +19,9 @@ from portkern.toolchain import machine_code
 
 @dataclass(frozen=True)
 class Carried:
-    """``known``: timed records of the last ``cycle`` runs, by their questions; ``number``: of the
-    run, by which each night another share of the cells is due."""
+    """``known``: the newest records of the last ``cycle`` runs that have a time or a bad verdict,
+    by their questions; ``number``: of the run, by which each night another share of the cells is
+    due."""
 
     known: dict[str, Record]
     cycle: int
@@ -31,8 +32,9 @@ class Carried:
         """``runs``: the newest first."""
         known: dict[str, Record] = {}
         for records in runs:
-            for record in records:
-                if record.asked and record.comparable and not record.carried:
+            for record in reversed(records):
+                told = record.comparable or record.verdict.bad  # what failed since stands for none
+                if record.asked and told and not record.carried:
                     known.setdefault(record.asked, record)
         return cls(known, cycle, number)
 

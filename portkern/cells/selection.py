@@ -337,8 +337,16 @@ class Selection:
         return _expand(self.ops, ops.SETS)
 
     def cells(self) -> list[Cell]:
-        """All cells in reading order. Raises ConfigError for a name that is not there, and
-        BackendUnavailable when no backend asked for by name can work for any of the targets."""
+        """All cells in reading order, one at least. Raises ConfigError for a name that is not
+        there, and BackendUnavailable when there is none, or no backend asked for by name can work
+        for any of the targets."""
+        cells = self.cells_if_any()
+        if not cells:
+            raise BackendUnavailable(self._why_none(_load_ops(self.op_names)))
+        return cells
+
+    def cells_if_any(self) -> list[Cell]:
+        """The same; of operators without a workload that is asked for there is none."""
         loaded = _load_ops(self.op_names)
         if isinstance(self.kernels, GivenFiles) and len(loaded) > 1:
             raise ConfigError(f"Got source= with {len(loaded)} operators, expected kernels of one")
@@ -348,12 +356,9 @@ class Selection:
         ]
         if "all" not in self.backends and not self.elsewhere:
             _require(backends, targets)
-        cells = [
+        return [
             cell for op in loaded for backend in backends for cell in self._of(op, backend, targets)
         ]
-        if not cells:
-            raise BackendUnavailable(self._why_none(loaded))
-        return cells
 
     def _why_none(self, loaded: Sequence[Op]) -> str:
         """Why nothing is to be run: no operator has a workload of the sets that are asked for."""

@@ -29,7 +29,8 @@ class Shard:
     def part(self, question: Selection) -> Selection:
         """The question of this job: all jobs together have every operator once, and as many cells
         each as can be. Raises ConfigError where there are more jobs than operators."""
-        sizes = {name: len(replace(question, ops=[name]).cells()) for name in question.op_names}
+        parts = {name: replace(question, ops=[name]) for name in question.op_names}
+        sizes = {name: len(part.cells_if_any()) for name, part in parts.items()}
         mine = self.names(sizes)
         if not mine:
             raise ConfigError(

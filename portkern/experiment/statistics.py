@@ -141,8 +141,9 @@ def sign_flips(differences: Sequence[float]) -> float:
 
 @lru_cache(maxsize=256)
 def least_p(units: int) -> float:
-    """The least that :func:`sign_flips` can say: of units that are all of one mind."""
-    return sign_flips([1.0] * units)
+    """The least that :func:`sign_flips` can say: of units that are all of one mind. Drawn signs of
+    many units are never all the same, and would take gigabytes for thousands of them."""
+    return sign_flips([1.0] * min(units, _MOST_UNITS))
 
 
 def fewest_ops(tests: int) -> int | None:

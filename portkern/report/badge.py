@@ -50,4 +50,6 @@ def _message(table: Table) -> str:
         return f"{worse} worse"
     if table.failing:
         return f"{len(table.failing)} failing"
+    if missed := comment.gaps(table):
+        return f"{missed} missing"
     return f"{table.whole.passed} passed" if table.whole.passed else "nothing ran"

@@ -17,6 +17,8 @@ MARK = "<!-- portkern -->"
 #: Rows of changes, and commands.
 MOST, MOST_COMMANDS = 20, 5
 _HEADS = ("cell", "what", "why", "since")
+#: How remarks begin by which the command fails that made the run.
+_FAILING = ("gap: ", "problem: ")
 
 
 def render(table: Table, *, title: str) -> str:
@@ -29,13 +31,18 @@ def render(table: Table, *, title: str) -> str:
 
 def said(table: Table) -> str:
     """One line: green or red, and why."""
-    bad = len(table.failing)
+    bad, passed, missed = len(table.failing), table.whole.passed, gaps(table)
+    lacking = f"; {missed} of what is expected is not there" if missed else ""
     if table.changes is not None:
         failing = f"; {bad} cells have a bad verdict" if bad else ""
-        return printable(table.changes.headline) + failing
+        headline = printable(table.changes.headline)
+        if (bad or missed) and headline.startswith("green: "):
+            headline = f"red: {headline.removeprefix('green: ')}"  # the run fails all the same
+        return headline + failing + lacking
     if bad:
-        return f"red: {bad} of {len(table.records)} cells have a bad verdict"
-    passed = table.whole.passed
+        return f"red: {bad} of {len(table.records)} cells have a bad verdict{lacking}"
+    if missed:
+        return f"red: {passed} cells passed{lacking}"
     if not passed:
         return f"grey: none of {len(table.records)} cells could run"
     return f"green: {passed} cells passed, none has a bad verdict"
@@ -43,7 +50,13 @@ def said(table: Table) -> str:
 
 def colour(table: Table) -> str:
     """``green``, ``red`` or ``grey``."""
-    return "red" if table.failing else said(table).partition(":")[0]
+    return said(table).partition(":")[0]
+
+
+def gaps(table: Table) -> int:
+    """How many of the run's remarks are of cells that a project expects and did not get, or of
+    kernels that could not be read: it fails by them."""
+    return sum(line.startswith(_FAILING) for line in table.facts.remarks)
 
 
 def _changes(table: Table) -> str:

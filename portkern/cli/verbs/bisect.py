@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.cli import json_output
-from portkern.cli.config import resolve
+from portkern.cli.config import quoted, resolve
 from portkern.cli.verbs import red_cell
 from portkern.errors import ConfigError
 from portkern.printable import printable
@@ -62,7 +62,7 @@ class Seen:
 def main(overrides: Sequence[str]) -> int:
     """0: the commit is known; 1: it is one of several; 2: usage; 3: nothing ran at an end."""
     own = {option.name for option in dataclasses.fields(BisectOptions)}
-    named = [f"night={text}" if "=" not in text else text for text in overrides]
+    named = [f"night={quoted(text)}" if _is_run(text) else text for text in overrides]
     mine = [text for text in named if text.partition("=")[0] in own]
     options = resolve("bisect", BisectOptions, list(map(_quoted, mine)))
     asked = [text for text in named if text not in mine]
@@ -80,6 +80,11 @@ def main(overrides: Sequence[str]) -> int:
     with _worktree() as tree:
         bisection = Bisection(tree, asked, commits, options)
         return bisection.show(bisection.search())
+
+
+def _is_run(word: str) -> bool:
+    """Whether it names a run; a file is a kernel, as it is of ``portkern check``."""
+    return "=" not in word and not Path(word).is_file()
 
 
 def _from_red(options: BisectOptions, asked: Sequence[str]) -> tuple[BisectOptions, list[str]]:

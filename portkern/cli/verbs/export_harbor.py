@@ -60,7 +60,7 @@ def write(asked: Asked) -> int:
 def named(text: str) -> Sequence[str]:
     """Operators of a set, files in a folder of problems such as KernelBench's ``level1``, in the
     order of their numbers, or the one that is named. Raises ConfigError for an empty folder."""
-    if text in ops.SETS or not Path(text).is_dir():
+    if text in ops.SETS or text in ops.names() or not Path(text).is_dir():
         return ops.SETS.get(text, (text,))
     files = [
         path for path in Path(text).glob("*.py") if path.is_file() and path.name[0] not in "_."

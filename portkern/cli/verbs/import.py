@@ -232,7 +232,9 @@ def _runs(overrides: Sequence[str]) -> list[str]:
     words = [text for text in overrides if "=" not in text]
     if set(words) & {*FORMATS, *KERNELS, RECORDS}:
         return []
-    return words if all((Path(word) / FILE).is_file() for word in words) else []
+    known = [(Path(word) / FILE).is_file() for word in words]
+    # One that ended before its first record is told as such, not as a format that there is not.
+    return words if any(known) and all(Path(word).is_dir() for word in words) else []
 
 
 def _named(overrides: Sequence[str]) -> list[str]:

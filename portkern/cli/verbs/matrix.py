@@ -258,6 +258,8 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     remarks = [*warnings, *(f"gap: {line}" for line in gaps)]
     for line in remarks:
         print(f"portkern: {printable(line)}", file=sys.stderr)
+    if project:  # which was told when it was read
+        remarks += [f"problem: {line}" for line in own_kernels.problems(project)]
     compared = _compared(request, cells, records, runner)
     if compared is not None:
         remarks += regressions.remarks(compared)

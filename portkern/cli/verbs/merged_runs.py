@@ -50,7 +50,8 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
         _keep_sources(folder, list(sources.values()))
         _write(folder / AGAIN, races)
         _write(folder / RECORDS, [one for _, one in merged.records])
-        runs.note(folder, _tags(list(sources.values())), Path.cwd())
+        places = list(sources.values())
+        runs.note(folder, _tags(places), Path.cwd(), _options(places) or None)
     print(
         f"portkern: note: {len(merged.records)} cells of {', '.join(map(printable, known))} are in "
         f"{printable(str(folder))}",
@@ -96,6 +97,13 @@ def _keep_sources(folder: Path, sources: Sequence[Path]) -> None:
 
 def _tags(sources: Sequence[Path]) -> dict[str, str]:
     return {name: value for one in sources for name, value in RunFacts.read(one).tags.items()}
+
+
+def _options(sources: Sequence[Path]) -> dict[str, str]:
+    """The options that all runs were given alike, by which their kernels are found again."""
+    first, *others = (RunFacts.read(one).options for one in sources)
+    alike = (pair for pair in first.items() if all(pair in other.items() for other in others))
+    return dict(alike)
 
 
 def _write(path: Path, records: Sequence[Record]) -> None:

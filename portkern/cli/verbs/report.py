@@ -55,6 +55,7 @@ def main(overrides: Sequence[str]) -> int:
         (folder / document.FILE).unlink(missing_ok=True)  # of other records
     comparison = None
     if baselines := regressions.asked(options.baseline):
+        remarks = remarks if several else _of_its_cells(folder)
         compared = _compared(baselines, folder, Path(options.reports))
         remarks += regressions.remarks(compared)
         comparison = compared if isinstance(compared, Comparison) else None
@@ -78,6 +79,12 @@ def main(overrides: Sequence[str]) -> int:
     return code
 
 
+def _of_its_cells(folder: Path) -> list[str]:
+    """The remarks of matrix on the run's cells, which another comparison does not change."""
+    told = runs.RunFacts.read(folder).remarks
+    return [line for line in told if line.startswith(("warning: ", "gap: ", "problem: "))]
+
+
 def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> Comparison | Missing:
     """The comparison with the first of them that is there."""
     for baseline in baselines:
@@ -85,6 +92,8 @@ def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> Comparis
     comparison = regressions.against_first(baselines, Night.read(folder), reports)
     if isinstance(comparison, Comparison):
         document.write(comparison, folder)
+    else:
+        (folder / document.FILE).unlink(missing_ok=True)  # of another comparison
     return comparison
 
 

@@ -58,7 +58,8 @@ def _numbers(path: Path, k: int) -> dict[_Key, str]:
             continue
         evidence[key], found[key] = row["evidence"], _percent(row["value"], path)
     if not found:
-        known = sorted({row["k"] for row in rows if row["metric"] == "pass"} - {""}, key=int)
+        told = {row["k"] for row in rows if row["metric"] == "pass"} - {""}
+        known = sorted(told, key=lambda text: (len(text), text))
         raise ConfigError(f"{path} has no numbers at k={k}; it has k={', '.join(known) or 'none'}")
     categories = {key[1] for key in found}
     order = sorted(found, key=lambda key: (key[0], key[1] == "" and len(categories) > 1, key[1]))
@@ -67,10 +68,13 @@ def _numbers(path: Path, k: int) -> dict[_Key, str]:
 
 def _rows(path: Path) -> Sequence[Mapping[str, str]]:
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    missing = set(HEAD) - set(reader.fieldnames or ())
-    if missing:
-        raise ConfigError(f"{path} has no column {min(missing)!r}; portkern compare writes it")
-    return [{name: row[name] or "" for name in HEAD} for row in reader]
+    try:
+        missing = set(HEAD) - set(reader.fieldnames or ())
+        if missing:
+            raise ConfigError(f"{path} has no column {min(missing)!r}; portkern compare writes it")
+        return [{name: row[name] or "" for name in HEAD} for row in reader]
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{reader.line_num} is not CSV: {error}") from error
 
 
 def _percent(value: str, path: Path) -> str:
