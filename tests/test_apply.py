@@ -19,7 +19,7 @@ from portkern import ops
 from portkern.cells import shapes
 from portkern.cells.selection import Selection
 from portkern.deploy.operators import Operator
-from portkern.deploy.package import _apply, _modules
+from portkern.deploy.package import _apply, _modules, _traced
 from portkern.errors import ConfigError
 
 SPACE = "pk_apply_test"
@@ -297,6 +297,11 @@ HOSTILE: dict[str, tuple[Callable[[], Any], torch.Tensor, dict[str, int]]] = {
         torch.randn(2, 3, 16, 16),
         {"conv2d": 1, "maxpool2d": 1},
     ),
+    "uneven padding": (
+        lambda: nn.Sequential(nn.MaxPool2d(3, padding=(1, 0))),
+        torch.zeros(2, 3, 3, 3),
+        {},
+    ),
     "the whole model": (lambda: nn.GELU(), torch.randn(3, 16), {"gelu": 1}),
 }
 
@@ -435,6 +440,14 @@ def test_a_model_s_sizes_become_cells(tmp_path: Path) -> None:
     }
 
 
+def test_lengths_are_those_of_their_axes_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.jsonl"
+    line = '{{"op": "softmax", "dtype": "float32", "dims": {{"{}": 2, "{}": 3}}}}\n'
+    path.write_text(line.format("rows", "cols") + line.format("cols", "rows"))
+    found = shapes.workloads(shapes.read(path), ops.load("softmax"), "float32")
+    assert [one.name for one in found] == ["2x3", "3x2"]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -472,3 +485,10 @@ def test_arguments_that_are_none_are_told(tmp_path: Path) -> None:
         portkern.apply(model, 3, record=tmp_path / "x")
     with pytest.raises(ConfigError, match="calls nothing"):
         portkern.apply(nn.Sigmoid(), torch.ones(2), record=tmp_path / "x")
+
+
+def test_the_mean_of_many_losses_is_of_16_bits_where_their_sum_is_not() -> None:
+    losses = torch.full((16384,), 9.0, dtype=torch.float16)
+    mean = _traced.reduced("mean")(lambda *_: losses, None)
+    found = mean(torch.zeros(16384, 2), torch.zeros(16384, dtype=torch.int64))
+    assert (found.item(), found.dtype) == (9.0, torch.float16)

@@ -471,6 +471,10 @@ BAD_NATIVE = [
     ("G102", "#define CHECK(x) do { puts(#x); fork(); } while (0)"),
     ("G102", "#define JOIN fo##rk\nvoid f() { JOIN(); }"),
     ("G101", "%:include <sys/socket.h>"),
+    ("G101", "/**/%:include <sys/socket.h>"),
+    ("G101", "/* a\n*/ %: include <sys/socket.h>"),
+    ("G102", "// x\rvoid f() { fork(); }"),
+    ("G101", "#inc\\ \t\nlude <sys/socket.h>"),
     ("G204", 'void f() { PyImport_ImportModule("portkern.ops"); }'),
     ("G204", 'void f() { PyRun_SimpleString("import portkern"); }'),
     ("G103", "#include <sys/ptrace.h>"),
@@ -849,7 +853,7 @@ def test_a_policy_that_does_not_exist_is_an_error_with_the_closest() -> None:
         guard.torch_ops("alow")
 
 
-@pytest.mark.parametrize("text", ["/* ", "\n", "\\\n", "  %:", "int x; /* "])
+@pytest.mark.parametrize("text", ["/* ", "\n", "\\\n", "  %:", "int x; /* ", "1'0 /*\n"])
 def test_a_source_is_read_in_a_time_that_grows_as_it_does(text: str) -> None:
     begin = time.process_time()
     inspect("cuda", text * (100_000 // len(text)))

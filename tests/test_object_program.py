@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from portkern.cli import main
 from portkern.cuda_source.syntax import parse
+from portkern.errors import BuildError, LaunchError
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.port.proof.compare import Difference, Judged, LaunchResult, Types
+from portkern.port.proof.conclusion import _as_compiled
+from portkern.port.proof.examine import Compared, Examination, Examiner, _Progress
+from portkern.port.proof.findings import Text
+from portkern.port.proof.recording import LaunchRecord
+from portkern.port.proof.runs import Program, Run
 from portkern.simt.execute import runtime_library
+from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.translate.rewrite import rewrite_tree
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
+from portkern.worker.object_program import ObjectProgram
 
 GFX942 = target.load("gfx942")
 _FOUND = [runtime_library.find(), registry.load("hip").venues(GFX942).object]
@@ -150,6 +161,8 @@ def test_kernels_hand_over_all_of_their_parameters(tmp_path: Path) -> None:
         "  x[0];\n}\n"
         "template <class T, class... R> __global__ __launch_bounds__(64) void\n"
         "b(T, const R... rest) { many(); }\n"
+        "__global__ void two(A<int, 3> d, const B<C<int, 2>, 4>&, float* y = g<1, 2>(3), int z = 1)"
+        " { y[0]; }\n"
         "#define K(name) __global__ void name(void) { one(); }\n"
         "__global__ void declared(int);\n"
         "__global__ void c(void (*f)(int)) { f(1); }\n",
@@ -161,7 +174,8 @@ def test_kernels_hand_over_all_of_their_parameters(tmp_path: Path) -> None:
     assert "b(T simt_p0, const R... rest) {" in text
     assert "as_object(simt_p0, rest...)" in text
     assert "as_object()) return; one();" in text
-    assert text.count("as_object") == 3, text
+    assert "as_object(d, simt_p1, y, z)" in text
+    assert text.count("as_object") == 4, text
     assert "x[0]" not in text and "many" not in text  # what the device's compiler takes, it has
     assert "f(1)" in text
 
@@ -227,3 +241,58 @@ def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
     assert "the code compiled for gfx942 does the same" in proofs["waved"].why
     assert proofs["scaled"].outcome is Outcome.WRONG, proofs
     assert "in the code compiled for gfx942" in proofs["scaled"].why
+
+
+def test_a_kernel_that_we_do_not_find_is_not_modelled_and_not_wrong() -> None:
+    told: list[int] = []
+    for error, code in ((BuildError("No kernel"), 701), (LaunchError("too many threads"), 401)):
+        program: Any = ObjectProgram.__new__(ObjectProgram)
+        program._report = lambda *said: told.append(said[0])
+        program._run = lambda _asked, error=error: (_ for _ in ()).throw(error)
+        assert program._launch(SimpleNamespace(contents=None)) != 0
+        assert told.pop() == code
+
+
+@pytest.mark.parametrize(("launches", "executed"), [(2, 1), (1, 0), (0, 0)])
+def test_a_compiled_port_that_ends_early_without_a_finding_says_nothing(
+    launches: int, executed: int
+) -> None:
+    records = tuple(LaunchRecord(n, "k", (1, 1, 1), (64, 1, 1), 0) for n in range(2))
+    examiner: Any = Examiner.__new__(Examiner)
+    examiner._progress, examiner._types, examiner._limit_s = _Progress(), Types((), {}), 9.0
+    run = Run(ProgramOutcome(1, "", (), ()), records[:launches], {})
+    examiner._run = lambda _program: run
+    first = Run(ProgramOutcome(0, "", (), ()), records, {})
+    program = Program(Path("p"), ProofSource(Path("p.hip"), "hip"), GFX942, "fast")
+    examiner._execute(first, program, GFX942)
+    progress = examiner._progress
+    assert (len(progress.executed), len(progress.unexecuted)) == (executed, 1 - executed)
+
+
+def test_what_differs_as_the_original_does_is_not_the_same() -> None:
+    source = parse("__global__ void k(int* x) {}")
+    text = Text(Path("k.hip"), "", source.kernels, ())
+    how = "the code compiled for gfx942"
+    apart = Difference(0, "x", 0, "1", "2", 1, 1)
+    for judged in (Judged.EQUAL, Judged.DIFFERENT):
+        result = LaunchResult(0, "k", judged, "", apart, 1)
+        seen = Examination(
+            executed=(Compared(how, (result,)),),
+            unstable={0: LaunchResult(0, "k", Judged.DIFFERENT, "", apart, 1)},
+        )
+        said = _as_compiled(source.kernels[0], seen, text)
+        assert said == ([f"{how} does the same"] if judged is Judged.EQUAL else [])
+
+
+def test_a_table_of_functions_keeps_the_addresses_that_the_object_has() -> None:
+    host, loaded = ctypes.create_string_buffer(b"hosthost", 8), ctypes.create_string_buffer(16)
+    loaded.value, base = b"gpu.gpu.", ctypes.addressof(loaded)
+    program: Any = ObjectProgram.__new__(ObjectProgram)
+    program._program = SimpleNamespace(
+        base=base, object=SimpleNamespace(relocations=((4, 0), (100, 0)))
+    )
+    program._variables = [(ctypes.addressof(host) + k, base + k, 4) for k in (0, 4)]
+    program._addresses = program._of_addresses()
+    assert program._copy_in() == [b"host", b"gpu."]
+    host.raw = b"hostnew!"
+    assert program._copy_in() == [b"host", b"new!"]

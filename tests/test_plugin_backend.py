@@ -7,11 +7,13 @@ from __future__ import annotations
 import subprocess
 import sysconfig
 import venv
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 import portkern
+from portkern.sandbox.jail import root
 
 EXAMPLE = Path(portkern.__file__).parent.parent / "examples" / "numba_cuda_backend"
 PACKAGE = EXAMPLE / "portkern_numba_cuda"
@@ -58,6 +60,14 @@ def test_a_command_judges_a_kernel_of_a_plugin(python: Path, tmp_path: Path) -> 
     asked = ["check", kernel, "op=relu", "backend=numba_cuda", "target=sm_90"]
     said = ended([python, "-m", "portkern.cli", *asked], tmp_path)
     assert said.count("passed (emulated)") == 2
+
+
+def test_an_entry_point_that_names_no_module_is_nothing_in_the_jail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = [EntryPoint("x", value, root.BACKENDS) for value in ("no good!", ".a", "email:A")]
+    monkeypatch.setattr(root, "entry_points", lambda group: points)
+    assert [path.name for path in root._plugins()] == ["email"]
 
 
 def test_a_backend_of_ones_own_is_small() -> None:

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.port import library, setup_script
+from portkern.port.key import Keys
 from portkern.port.proof.compare import Types, compare
+from portkern.port.proof.examine import Examination
+from portkern.port.proof.outcome import ProofSource
 from portkern.port.proof.recording import LaunchRecord
-from portkern.port.proof.suite import Command, Suite, aligned, told_in
+from portkern.port.proof.suite import (
+    SEVERAL,
+    Command,
+    Suite,
+    _doubt,
+    _several,
+    aligned,
+    told_in,
+)
+from portkern.port.proof.texts import SourceTexts
+from portkern.port.proving import files_of
+from portkern.port.request import PortRequest
+from portkern.simt.torch_extension import script
 from portkern.simt.torch_extension import suite as runner
 from portkern.simt.torch_extension.suite import MARK, Told
 from portkern.simt.translate import rewrite
+from portkern.spec import target as targets
 
 SETUP = """import os
 from setuptools import setup
@@ -224,12 +243,39 @@ def test_the_modules_of_a_setup_script_have_their_own_files_and_macros(tmp_path:
     assert module.include == (tmp_path / "rows" / "csrc",)
 
 
+def test_the_files_of_a_module_are_those_in_the_library(tmp_path: Path) -> None:
+    root = written(tmp_path / "rows")
+    (tmp_path / "beside.cu").write_text("", encoding="utf-8")
+    (root / "csrc" / "link.cu").symlink_to(tmp_path / "beside.cu")
+    names = ("tests/../csrc/sums.cu", "../beside.cu", "csrc/link.cu", "/usr/bin/env", "absent.cu")
+    module = setup_script.Module("rows._C", tuple(root / name for name in names))
+    assert files_of(module, root) == [root / "csrc" / "sums.cu"]
+
+
 @pytest.mark.parametrize("name", ["../outside", "a b", "", "x;y", "a..b"])
 def test_a_module_whose_name_python_could_not_import_is_none(tmp_path: Path, name: str) -> None:
     text = f"CUDAExtension({name!r}, ['a.cu'])\nCUDAExtension('fine.one', ['a.cu'])\n"
     found = setup_script.read(text + "load('at_run_time', ['a.cu'])", tmp_path / "setup.py")
     assert isinstance(found, setup_script.Extensions)
     assert [module.name for module in found.modules] == ["fine.one"]
+
+
+def test_the_key_of_tests_follows_headers_and_not_the_reports_of_runs(tmp_path: Path) -> None:
+    lib = written(tmp_path / "rows")
+    reports = lib / "reports"
+    target, out = targets.load("gfx942"), reports / "r" / "tree"
+    request = PortRequest(lib, "hip", (target,), out, avoid=(reports,), tests="pytest")
+
+    def key() -> str:
+        read = library.read(lib, avoid=(reports,))
+        return Keys(read, {}, request).of(PurePosixPath("csrc/sums.cu"), [], "gfx942")
+
+    before = key()
+    out.mkdir(parents=True)
+    (out / "setup.py").write_text(SETUP, encoding="utf-8")
+    assert key() == before
+    (lib / "csrc" / "ops.h").write_text(f"{HEADER}\n#define MORE\n", encoding="utf-8")
+    assert key() != before
 
 
 def _raised(error: BaseException, *, of: BaseException | None = None) -> str:
@@ -247,11 +293,41 @@ def test_the_cause_of_a_failing_test_is_what_it_lacks() -> None:
     assert _raised(ValueError("bad\nmore")) == "fails: ValueError: bad"
 
 
+def test_each_gpu_has_a_capability_as_torch_numbers_it() -> None:
+    names = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "sm_90", "sm_100")
+    assert [script._capability(targets.load(name)) for name in names] == [
+        (9, 0), (9, 4), (11, 0), (12, 0), (9, 0), (10, 0),
+    ]  # fmt: skip
+
+
 def test_what_tests_print_is_not_taken_for_their_outcome() -> None:
     good = json.dumps({"test": "a", "outcome": "passed", "why": ""})
     bad = json.dumps({"test": "b", "outcome": "flew", "why": ""})
     output = f"x\n{MARK}{good}\n{MARK}{bad}\n{MARK}not json\n{MARK}[1]\n.{MARK}{good}"
     assert list(told_in(output)) == [Told("a", "passed")]
+
+
+#: Runs a suite's tests without torch, and prints what is told of them.
+TOLD = """import sys
+from portkern.simt.torch_extension import suite
+suite.bindings.mark = suite._seed = lambda *_: None
+asked = suite.Asked("pytest", (".",), {}, "sm_90", "cuda", "check")
+suite._run_pytest(asked, lambda one: print(one, file=sys.stderr), suite._Modules({}))
+"""
+
+
+def test_a_file_of_tests_that_is_not_collected_ends_no_others(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("import a_package_that_is_absent\n", encoding="utf-8")
+    passed, strict = "def test_y(): pass", "@pytest.mark.xfail(strict=True)\ndef test_s(): pass"
+    (tmp_path / "test_b.py").write_text(f"import pytest\n{passed}\n{strict}\n", encoding="utf-8")
+    asked = [sys.executable, "-P", "-c", TOLD]
+    said = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    for told in (
+        Told("test_a.py", "failed", "needs the package a_package_that_is_absent"),
+        Told("test_b.py::test_y", "passed"),
+        Told("test_b.py::test_s", "failed", "is expected to fail"),
+    ):
+        assert str(told) in said
 
 
 def test_a_suite_that_says_nothing_says_why() -> None:
@@ -263,6 +339,40 @@ def test_a_suite_that_says_nothing_says_why() -> None:
     first, *rest = Suite("pytest", told, told[:1], launches).lines
     assert first.endswith("1 of these in the port; 3 launches of 2 instances and shapes")
     assert rest == ["1 × not used: needs a GPU"]
+
+
+def test_a_launch_says_nothing_of_two_kernels_of_one_name(tmp_path: Path) -> None:
+    for name in ("first.cu", "second.cu"):
+        (tmp_path / name).write_text("__global__ void k(int* x) { *x = 1; }\n", encoding="utf-8")
+    first, second = (ProofSource(tmp_path / f"{n}.cu", "cuda") for n in ("first", "second"))
+    together = SourceTexts(replace(first, further=(second.path,)))
+    launches = (LaunchRecord(0, "k", (1, 1, 1), (32, 1, 1), 0),)
+    several = _several(together)
+    suite = Suite("pytest", launches=launches, examination=Examination(), several=several)
+    texts = SourceTexts(first), SourceTexts(second)
+    proof = suite.proof(texts[1].kernels[0], *texts, ())
+    assert (proof.outcome.name, proof.why, proof.inputs) == ("UNPROVEN", SEVERAL, "")
+    assert _several(texts[0]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("csrc/binding.cpp", 'void* p = dlsym(nullptr, "simt_mark_written");\n'),
+        ("tests/test_rows.py", "import ctypes\nctypes.CDLL(None).simt_mark_written(0, 0)\n"),
+    ],
+    ids=["binding", "test"],
+)
+def test_a_library_that_turns_to_the_executor_proves_nothing(
+    file: str, code: str, tmp_path: Path
+) -> None:
+    root = written(tmp_path)
+    csrc = root / "csrc"
+    source = ProofSource(csrc / "sums.cu", "cuda", further=(csrc / "binding.cpp",), whole=(root,))
+    assert _doubt(SourceTexts(source)) == ""
+    with (root / file).open("a") as out:
+        out.write(code)
+    assert "prove nothing" in _doubt(SourceTexts(source))
 
 
 def test_a_test_that_goes_another_way_says_nothing_of_other_tests() -> None:

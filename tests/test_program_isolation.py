@@ -420,6 +420,8 @@ def test_a_forged_finding_ends_the_list_and_nothing_else(forged: str) -> None:
     "code",
     [
         "ptrace(PTRACE_ATTACH, pid, 0, 0);",
+        "int n = 1'000; ptrace /**/ (PTRACE_ATTACH, pid, 0, 0);",
+        'auto a = R"("/*)"; ptrace(PTRACE_ATTACH, pid, 0, 0); auto b = R"(*/")";',
         "syscall(SYS_process_vm_writev, pid, &a, 1, &b, 1, 0);",
         'snprintf(path, 64, "/proc/%d/mem", getppid());',
         'open("/proc/self" "/mem", O_RDWR);',

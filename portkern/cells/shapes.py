@@ -69,7 +69,9 @@ def _line(path: Path, place: int, text: str) -> Shape:
         check(shape)
     except ConfigError as error:
         raise ConfigError(f"{path}:{place}: {error}") from error
-    return shape
+    # In the operator's order, by which workloads are named.
+    dims = {axis: shape.dims[axis] for axis in ops.load(shape.op).signature.axes}
+    return shape.model_copy(update={"dims": dims})
 
 
 def check(shape: Shape) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identifier")
-_DIGRAPH = re.compile(r"(?m)^([^\S\n]*+)%:")  # another way to write #
+_DIGRAPH = "%:"  # another way to write #; behind a comment it begins a line, too
+_BLANKS = " \t\v\f\r"
+_RETURN = re.compile(r"\r(?!\n)")  # the end of a line to compilers, also of a comment
 _WRITES = re.compile(r"[wa+]")
 _MAPS = ("mmap", "mmap64")
 #: As a call of the preprocessor that the grammar has no node for.
@@ -39,7 +41,7 @@ def read_all(
     """The same of files that include each other, with the file's name: what one of them defines,
     all know. ``is_own(file, target)``: whether what a file includes, in its quotation marks or
     brackets, is another of them."""
-    joined = {name: _DIGRAPH.sub(r"\1#", _joined(text)) for name, text in texts.items()}
+    joined = {name: _joined(text).replace(_DIGRAPH, "#") for name, text in texts.items()}
     roots = {name: tree.root(text) for name, text in joined.items()}
     own = {name for root in roots.values() for name in _defined(root)}
     macros = _own_macros(roots.values())
@@ -58,11 +60,12 @@ def read_all(
 
 
 def _joined(text: str) -> str:
-    """Lines that end in a backslash are one to the compiler; those below keep their numbers."""
+    """Lines that end in a backslash, or in one and blanks, are one to the compiler; those below
+    keep their numbers, as editors count them."""
     lines: list[str] = []
     begun: list[str] = []
-    for line in text.split("\n"):
-        plain = line.removesuffix("\r")
+    for line in _RETURN.sub("\n", text).split("\n"):
+        plain = line.rstrip(_BLANKS)
         if plain.endswith("\\"):
             begun.append(plain[:-1])
         else:

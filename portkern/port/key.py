@@ -108,17 +108,16 @@ class Keys:
 
 
 def _of_tests(read: Library, request: PortRequest) -> list[str]:
-    """All that the library's own tests follow from: their command, its files of Python, and the
-    sources of its extensions."""
+    """All that the library's own tests follow from: their command, its files of Python, sources and
+    headers. What runs write below the library is none of it."""
     if not request.tests:
         return []
     digest = hashlib.sha256()
     files = {file for module in read.modules for file in module.sources if file.is_file()}
-    for path in sorted({*read.root.rglob("*.py"), *files}):
-        if path.is_file():
-            content = path.read_bytes()
-            digest.update(f"{library.from_root(path, read.root)} {len(content)}\n".encode())
-            digest.update(content)
+    for path in sorted({*library.texts(read.root, (*request.avoid, request.out)), *files}):
+        with path.open("rb") as file:
+            own = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{library.from_root(path, read.root)} {own}\n".encode())
     return [request.tests, digest.hexdigest()]
 
 

@@ -195,6 +195,12 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
     )
 
 
+def texts(root: Path, avoid: Sequence[Path]) -> Iterator[Path]:
+    """The sources, headers and files of Python below a folder, but not below those to avoid."""
+    files = _files(root, {place.resolve() for place in avoid}, [])
+    return (file for file in files if file.suffix)
+
+
 def has_device_code(text: str) -> bool:
     """Whether a text speaks of a GPU: of its functions, launches, runtime or libraries."""
     return _DEVICE.search(text) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source.syntax import Kernel
@@ -20,6 +21,7 @@ from portkern.port.proof.outcome import NO_CASE
 from portkern.port.proof.suite import Command, Extension, Suite
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.request import PortRequest
+from portkern.port.setup_script import Module
 from portkern.port.translated import TranslatedFile
 from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
@@ -113,23 +115,27 @@ class Prover:
             problem = "no setup.py here names an extension of CUDA whose name and files can be read"
             known = Suite(command, problem=problem)
         else:
-            with self._shop.folder() as workdir:
-                known = suite.examined(
-                    asked,
-                    command,
-                    originals,
-                    ports,
-                    vendor=targets.load(_ORIGINAL),
-                    target=target,
-                    other=other,
-                    workdir=workdir,
-                    compilers=self._shop.compilers,
-                    limits=Limits(
-                        run_s=self._request.timeout_s,
-                        build_s=self._request.timeout_s,
-                        record_bytes=suite.RECORD_BYTES,
-                    ),
-                )
+            limits = Limits(
+                run_s=self._request.timeout_s,
+                build_s=self._request.timeout_s,
+                record_bytes=suite.RECORD_BYTES,
+            )
+            try:
+                with self._shop.folder() as workdir:
+                    known = suite.examined(
+                        asked,
+                        command,
+                        originals,
+                        ports,
+                        vendor=targets.load(_ORIGINAL),
+                        target=target,
+                        other=other,
+                        workdir=workdir,
+                        compilers=self._shop.compilers,
+                        limits=limits,
+                    )
+            except PortkernError as error:
+                known = Suite(command, problem=str(error))
         self.tests = tuple(map(self._from_root, known.lines))
         return known
 
@@ -138,7 +144,7 @@ class Prover:
         root, found = self._read.root, list[Extension]()
         device = {root / source.path for source in self._read.sources}
         for module in self._read.modules:
-            files = [file for file in module.sources if file.is_file()]
+            files = files_of(module, root)
             if device.isdisjoint(files):
                 continue
             first, *further = (PurePosixPath(file.relative_to(root)) for file in files)
@@ -345,6 +351,14 @@ class Prover:
     def _from_root(self, said: Diagnostic | str) -> str:
         """The text with paths as the report has them."""
         return str(said).replace(f"{self._read.root}/", "").replace(f"{self._ported}/", "")
+
+
+def files_of(module: Module, root: Path) -> list[Path]:
+    """The extension's files that lie in the library, each by the name that it has there: a build
+    file may write ``../csrc``, and name files of the system."""
+    named = [Path(normpath(file)) for file in module.sources]
+    ours = (file for file in named if file.is_relative_to(root) and file.is_file())
+    return [file for file in ours if file.resolve().is_relative_to(root)]
 
 
 def _is_settled(known: ProofLine) -> bool:

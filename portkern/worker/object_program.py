@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from portkern.errors import PortkernError
+from portkern.errors import BuildError, PortkernError
 from portkern.isa.code_object import Kernel
 from portkern.isa.executor import Buffer, Program
 from portkern.isa.finding import Finding, Kind, Ran
@@ -63,6 +63,8 @@ _VECTOR = re.compile(r"HIP_vector_type<((?:unsigned |signed )?\w+(?: long)?), (\
 _SHORT = {"unsigned char": "uchar", "signed char": "char", "unsigned short": "ushort"}
 _SHORT |= {"unsigned int": "uint", "unsigned long": "ulong", "long long": "longlong"}
 _SHORT |= {"unsigned long long": "ulonglong"}
+#: Ours, by CUDA's name, and HIP's.
+_BFLOAT16 = "__nv_bfloat16", "__hip_bfloat16"
 #: A kernel of one file is the linker's under a name of its own.
 _LOCAL = re.compile(r"(\.|__)(static|intern)(\.|__).*|\..*")
 
@@ -139,6 +141,7 @@ class ObjectProgram:
         self._executor = _EXECUTOR(self._launch)
         self._library.simt_execute_objects(self._executor)
         self._variables = tuple(self._shared_variables())
+        self._addresses = self._of_addresses()
 
     def call_main(self, name: str, arguments: Sequence[str]) -> None:
         """Does not return: the process ends as the program does."""
@@ -159,12 +162,27 @@ class ObjectProgram:
                 shared.append((address, self._program.base + at, size))
         return shared
 
+    def _of_addresses(self) -> dict[int, bytes]:
+        """The host's content, as loaded, of variables that hold addresses, by their numbers:
+        there these are of the host's code."""
+        places = sorted(place for place, _ in self._program.object.relocations)
+        found: dict[int, bytes] = {}
+        for number, (address, at, size) in enumerate(self._variables):
+            first = at - self._program.base
+            k = bisect.bisect_left(places, first)
+            if k < len(places) and places[k] < first + size:
+                found[number] = ctypes.string_at(address, size)
+        return found
+
     # ---- a launch
 
     def _launch(self, given: ctypes._Pointer[_Launch]) -> int:
         asked = given.contents
         try:
             return self._run(asked)
+        except BuildError as error:  # we do not find the kernel, which says nothing of it
+            self._report(_NOT_MODELLED, "", 0, str(error))
+            return _FAILED
         except PortkernError as error:
             self._report(_NOT_LAUNCHED, "", 0, str(error))
             return _INVALID_CONFIGURATION
@@ -176,6 +194,8 @@ class ObjectProgram:
         kernel = self._kernel(asked)
         passed = [asked.arguments[k] for k in range(asked.count)]
         values = [ctypes.string_at(one.at, one.bytes) for one in passed]
+        if [len(value) for value in values] != [argument.size for argument in kernel.explicit]:
+            raise BuildError(f"{kernel.name} has arguments of other sizes than in the host's code")
         grid = (asked.grid[0], asked.grid[1], asked.grid[2])
         block = (asked.block[0], asked.block[1], asked.block[2])
         before = self._copy_in()
@@ -240,7 +260,9 @@ class ObjectProgram:
     # ---- variables of the device, which the host's code has, too
 
     def _copy_in(self) -> list[bytes]:
-        for address, at, size in self._variables:
+        for number, (address, at, size) in enumerate(self._variables):
+            if self._addresses.get(number) == ctypes.string_at(address, size):
+                continue  # as it was loaded, and the object has addresses of its own
             ctypes.memmove(at, address, size)
         return [ctypes.string_at(at, size) for _, at, size in self._variables]
 
@@ -285,7 +307,7 @@ class ObjectProgram:
         text = self._demangle(symbol.encode(), None, None, ctypes.byref(status))
         if not text:
             return symbol
-        name = ctypes.string_at(text).decode(errors="replace")
+        name = ctypes.string_at(text).decode(errors="replace").replace(*_BFLOAT16)
         ctypes.CDLL(None).free(ctypes.c_void_p(text))
         return _VECTOR.sub(lambda m: f"{_SHORT.get(m[1], m[1])}{m[2]}", name)
 

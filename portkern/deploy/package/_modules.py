@@ -141,7 +141,8 @@ def _pool_refused(module: Any) -> str:
     if module.return_indices or module.ceil_mode or _side(module.dilation) != 1:
         return "it gives indices, rounds up or has dilation"
     square = _side(module.kernel_size) and _side(module.stride)
-    return "" if square else "its window or stride differs between the axes"
+    square = square and (_side(module.padding) or module.padding in (0, (0, 0)))
+    return "" if square else "its window, stride or padding differs between the axes"
 
 
 def _embedding_refused(module: Any) -> str:

@@ -810,8 +810,13 @@ def reduced(reduction: str) -> Any:
             losses = called(logits, target)
             if reduction == "none":
                 return losses
-            # Rows of the index that is ignored have no loss, and do not count.
-            return losses.sum() if reduction == "sum" else losses.sum() / (target != -100).sum()
+            if reduction == "sum":
+                return losses.sum()
+            # Rows of the index that is ignored have no loss, and do not count. The sum of many may
+            # be beyond 16 bits where their mean is not.
+            wide = losses.dtype in (torch.float16, torch.bfloat16)
+            total = losses.sum(dtype=torch.float32 if wide else None)
+            return (total / (target != -100).sum()).to(losses.dtype)
 
         return run
 

@@ -181,21 +181,21 @@ def _remarks(
         remarks.append("its results come in any order, as the original's do")
     if kernel.name in examination.noisy:
         remarks.append("as near to the original's results as these are in other orders of threads")
-    remarks += _as_compiled(kernel, examination)
+    remarks += _as_compiled(kernel, examination, original)
     inherited = _of(kernel, examination.original_findings, original)
     if inherited:
         remarks.append(f"the original has {inherited[0].code} at {place(inherited[0])}")
     return remarks + [note for note in examination.notes if "printed" in note][:1]
 
 
-def _as_compiled(kernel: Kernel, examination: Examination) -> list[str]:
+def _as_compiled(kernel: Kernel, examination: Examination, original: Text) -> list[str]:
     """A remark on the executed code: that it does the same, or why it was not run."""
     same = [
         compared.how
         for compared in examination.executed
         if any(result.kernel == kernel.name for result in compared.results)
         and all(
-            result.judged is not Judged.UNJUDGED
+            _of_result(result, examination, original)[0] is Outcome.PROVEN
             for result in compared.results
             if result.kernel == kernel.name
         )

@@ -257,8 +257,15 @@ class Examiner:
         if lacking or run.is_late:
             why = str(lacking[0]) if lacking else f"it did not end in {self._limit_s:g} s"
             progress.unexecuted.append(f"{how} is not executed: {why}")
+            return
+        compared = self._compared_as_compiled(how, first, run)
+        reached = compared.results[: len(run.launches)]
+        is_short = not found and len(run.launches) < len(first.launches)
+        if is_short and all(result.judged is not Judged.DIFFERENT for result in reached):
+            why = f"it {_ended(run)} after {len(run.launches)} of {len(first.launches)} launches"
+            progress.unexecuted.append(f"{how} is not executed: {why}")
         else:
-            progress.executed.append(self._compared_as_compiled(how, first, run))
+            progress.executed.append(compared)
 
     def _compared_as_compiled(self, how: str, first: Run, run: Run) -> Compared:
         """Another compiler's functions and sums may round otherwise; not so whole numbers."""

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,9 @@ from portkern.cuda_source.syntax import Kernel
 from portkern.errors import BuildError, ConfigError
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses, readable
+from portkern.port import library
 from portkern.port.hazard import Hazard
+from portkern.port.proof import meddling
 from portkern.port.proof.compare import Judged
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examination, Examiner, Subject
@@ -32,6 +35,7 @@ from portkern.simt.torch_extension.suite import MARK, TEST, Asked, Told
 from portkern.spec.target import Target
 
 NO_TEST = "no test launches it"
+SEVERAL = "kernels of several files have its name, and a launch does not say which it is of"
 #: Contents of buffers that a recording of tests holds.
 RECORD_BYTES = 256 << 20
 _MANIFEST = "modules.json"
@@ -235,7 +239,8 @@ def aligned(
 @dataclass(frozen=True)
 class Suite:
     """The outcome of a library's tests: ``told`` of the original, ``of_port`` of the port, and what
-    the examination of their launches says. ``problem`` is why it says nothing."""
+    the examination of their launches says. ``several`` are names that kernels of more than one file
+    have. ``problem`` is why it says nothing, ``doubt`` why no run of it proves anything."""
 
     command: str
     told: tuple[Told, ...] = ()
@@ -243,6 +248,8 @@ class Suite:
     launches: tuple[LaunchRecord, ...] = ()
     examination: Examination | None = None
     problem: str = ""
+    several: frozenset[str] = frozenset()
+    doubt: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -280,14 +287,14 @@ class Suite:
             f"recorded from {self.command}: {len(own)} launches of {shapes} instances and shapes"
         )
         path = ports.source.path
-        if self.examination is None or not own:
-            why = self.problem or NO_TEST
+        if self.examination is None or not own or kernel.name in self.several:
+            why = self.problem or (SEVERAL if own else NO_TEST)
             return KernelProof(kernel.name, path, kernel.line, Outcome.UNPROVEN, why)
         texts = [file.file_of(kernel.name) or file.own for file in (originals, ports)]
         subject = Subject(originals.source, ports.source, ports.source, texts[0], texts[1], {})
         proof = conclude(kernel, self.examination, subject, hazards, inputs)
-        if proof.outcome is Outcome.PROVEN and self._unexplained:
-            return replace(proof, outcome=Outcome.UNPROVEN, why=self._unexplained)
+        if proof.outcome is Outcome.PROVEN and (doubt := self.doubt or self._unexplained):
+            return replace(proof, outcome=Outcome.UNPROVEN, why=doubt)
         return replace(proof, why=proof.why.replace(NOT_LAUNCHED, NO_TEST))
 
     @property
@@ -364,7 +371,9 @@ def examined(
             return Suite(text, told, problem=examination.problem)
         port = runs.build_all([Wanted(joined[1], target, "check", "port")])[0]
         of_port = runs.told.get(port.path, ()) if isinstance(port, Program) else ()
-        return Suite(text, told, of_port, examiner.recorded, examination)
+        several, doubt = _several(texts[0]), _doubt(*texts)
+        recorded = examiner.recorded
+        return Suite(text, told, of_port, recorded, examination, several=several, doubt=doubt)
 
 
 def _joined(modules: Sequence[Extension]) -> ProofSource:
@@ -373,6 +382,20 @@ def _joined(modules: Sequence[Extension]) -> ProofSource:
     files = dict.fromkeys(f for m in modules for f in (m.source.path, *m.source.further))
     folders = dict.fromkeys(folder for m in modules for folder in m.source.include)
     return replace(first, further=tuple(files)[1:], include=tuple(folders))
+
+
+def _several(texts: SourceTexts) -> frozenset[str]:
+    """The names that kernels of more than one file have."""
+    counts = Counter(name for file in texts.files for name in {k.name for k in file.kernels})
+    return frozenset(name for name, count in counts.items() if count > 1)
+
+
+def _doubt(*texts: SourceTexts) -> str:
+    """Why no run is to be believed: what a library's own code or tests do to processes."""
+    python = (file for file in library.texts(_root(texts[0].source), ()) if file.suffix == ".py")
+    read = (file.read_text("utf-8", errors="replace") for file in python)
+    found = map(meddling.meddles, chain((text.whole for text in texts), read))
+    return next(filter(None, found), "")
 
 
 def _nothing(run: Run, told: Sequence[Told], said: str) -> str:

@@ -9,6 +9,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -52,10 +53,14 @@ def python_paths() -> list[Path]:
 def _plugins() -> set[Path]:
     """The packages of backends that are installed beside portkern. One that is installed as a
     link to where it is written stands in none of the interpreter's folders."""
-    tops = {point.module.partition(".")[0] for point in entry_points(group=BACKENDS)}
-    specs = [find_spec(top) for top in sorted(tops) if top != "portkern"]
-    folders = [spec.submodule_search_locations or [] for spec in specs if spec]
-    return {Path(folder).resolve() for known in folders for folder in known}
+    found: set[Path] = set()
+    for point in entry_points(group=BACKENDS):
+        # What names no module has no folder; whoever asks for the backend is told.
+        with suppress(AttributeError, ImportError, ValueError):
+            top = point.module.partition(".")[0]
+            spec = find_spec(top) if top != "portkern" else None
+            found |= {Path(f).resolve() for f in (spec and spec.submodule_search_locations) or ()}
+    return found
 
 
 def readable() -> list[Path]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from portkern.cuda_source.lexer import Kind, SourceCode
+from collections.abc import Iterator
+
+from portkern.cuda_source.lexer import OPEN, Kind, SourceCode
 from portkern.simt.translate.edit import SourceDraft
 from portkern.simt.translate.survey import NO_PARAMETERS
 
@@ -24,7 +26,7 @@ def hand_over(draft: SourceDraft, i: int) -> None:
         return
     arguments: list[str] = []
     if code.text[opening + 1 : closing] != ["void"]:
-        for number, (first, end) in enumerate(code.split(opening + 1, closing)):
+        for number, (first, end) in enumerate(_cut(code, opening + 1, closing)):
             name = _name(draft, first, end, f"simt_p{number}")
             if not name:
                 return
@@ -47,6 +49,25 @@ def _parameters(code: SourceCode, i: int, last: int) -> int:
                 return 0
         i += 1
     return 0
+
+
+def _cut(code: SourceCode, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The parameters in the range: a comma in the arguments of a type ends none."""
+    begin = i = first
+    while i < last:
+        text = code.text[i]
+        if text in OPEN and code.partner[i] > 0:
+            i = code.partner[i]
+        elif text == "<":
+            i = max(i, code.close_angle(i, last))
+        elif text == "=" and i + 1 < last:  # a value, up to its end
+            i = code.split(i + 1, last)[0][1] - 1
+        elif text == ",":
+            yield begin, i
+            begin = i + 1
+        i += 1
+    if first < last:
+        yield begin, last
 
 
 def _name(draft: SourceDraft, first: int, end: int, unnamed: str) -> str:
