@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -89,6 +90,12 @@ def test_a_record_survives_its_line(detail: str, seconds: dict[str, float]) -> N
     line = one.to_json()
     assert "\n" not in line
     assert Record.from_json(line) == one
+
+
+def test_a_record_is_json_for_others_whatever_overflowed() -> None:
+    one = record(seconds={"run": math.inf})
+    said = json.dumps(one.document(), allow_nan=False)
+    assert Record.from_json(said) == one
 
 
 def test_the_line_speaks_the_designs_names() -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from portkern.errors import RecordError, StorageError
 from portkern.spec.foreign_text import Malformed, json_value, place_of
@@ -32,6 +33,11 @@ class Line(Part):
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
+
+    def document(self) -> dict[str, Any]:
+        """The line as values that JSON has: an infinite number is a text, as it is in a file."""
+        said: dict[str, Any] = from_json(self.to_json())
+        return said
 
     @classmethod
     def from_json(cls, line: str) -> Self:

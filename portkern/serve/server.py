@@ -275,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         job: Job[Plan, list[Record]] = Job(self._client(), self._priority(), plan)
         self._owner.queue.put(job)
         records = self._wait(job.answer)
-        return {"records": [record.model_dump(mode="json", by_alias=True) for record in records]}
+        return {"records": [record.document() for record in records]}
 
     def _client(self) -> str:
         """The client's name for itself, by which limits and turns are counted."""

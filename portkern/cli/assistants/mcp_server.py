@@ -84,7 +84,7 @@ def _add_resources(made: MCPServer[Any], tools: Tools) -> None:
         """The newest records of a run that is kept here."""
         folder = run_folder.run_folder(str(tools.root / "reports"), run)
         latest = run_folder.latest(folder)[-_MOST_RECORDS:]
-        return json.dumps([record.model_dump(mode="json", by_alias=True) for record in latest])
+        return json.dumps([record.document() for record in latest])
 
 
 def _add_prompts(made: MCPServer[Any]) -> None:

@@ -84,7 +84,7 @@ class CheckAnswer:
 def main(overrides: Sequence[str]) -> int:
     answer = check(overrides)
     if answer.options.json:
-        documents = [record.model_dump(mode="json", by_alias=True) for record in answer.records]
+        documents = [record.document() for record in answer.records]
         json_output.show({"records": documents, "exit_code": answer.exit_code})
     else:
         _show(answer)
