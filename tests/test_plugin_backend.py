@@ -4,6 +4,7 @@ environment of its own."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sysconfig
 import venv
@@ -56,10 +57,11 @@ def test_a_backend_with_three_kernels_keeps_the_contract(python: Path, tmp_path:
 
 @pytest.mark.full
 def test_a_command_judges_a_kernel_of_a_plugin(python: Path, tmp_path: Path) -> None:
-    kernel = PACKAGE / "kernels" / "relu.py"
-    asked = ["check", kernel, "op=relu", "backend=numba_cuda", "target=sm_90"]
-    said = ended([python, "-m", "portkern.cli", *asked], tmp_path)
-    assert said.count("passed (emulated)") == 2
+    size = '{"op": "relu", "dtype": "float32", "dims": {"n": 300}}'  # the simulator is slow
+    (tmp_path / "shapes.jsonl").write_text(f"{size}\n", encoding="utf-8")
+    asked = ["matrix", "shapes=shapes.jsonl", "backends=numba_cuda", "targets=sm_90", "json=true"]
+    said = json.loads(ended([python, "-m", "portkern.cli", *asked], tmp_path))
+    assert (said["cells"], said["passed"]) == (1, 1)
 
 
 def test_an_entry_point_that_names_no_module_is_nothing_in_the_jail(
