@@ -15,6 +15,7 @@ import pytest
 
 import portkern
 from portkern.sandbox.jail import root
+from portkern.spec import registry
 
 EXAMPLE = Path(portkern.__file__).parent.parent / "examples" / "numba_cuda_backend"
 PACKAGE = EXAMPLE / "portkern_numba_cuda"
@@ -67,7 +68,7 @@ def test_a_command_judges_a_kernel_of_a_plugin(python: Path, tmp_path: Path) -> 
 def test_an_entry_point_that_names_no_module_is_nothing_in_the_jail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    points = [EntryPoint("x", value, root.BACKENDS) for value in ("no good!", ".a", "email:A")]
+    points = [EntryPoint("x", value, registry.GROUP) for value in ("no good!", ".a", "email:A")]
     monkeypatch.setattr(root, "entry_points", lambda group: points)
     assert [path.name for path in root._plugins()] == ["email"]
 

@@ -19,6 +19,11 @@ RECORDS = "records.jsonl"
 #: In a run's folder.
 FACTS = "run.json"
 TAG = "tag:"
+#: How remarks on a run's cells begin, which another comparison does not change …
+WARNING, GAP, PROBLEM = "warning: ", "gap: ", "problem: "
+OF_CELLS = (WARNING, GAP, PROBLEM)
+#: … and those by which the command fails that made the run.
+FAILING = (GAP, PROBLEM)
 _TIME = re.compile(rb'"time":\s*"([^"\\]{1,40})"')
 _NAME = re.compile(r"[^\s:=,]+")
 #: Nothing sorts after it: a run whose newest line cannot be read is looked at before all others.

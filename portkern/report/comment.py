@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from portkern.printable import printable
 from portkern.records.record import Record
+from portkern.regression.runs import FAILING
 from portkern.regression.series import Series
 from portkern.report.markdown import grid, literal, short
 from portkern.report.table import Table, headline
@@ -17,8 +18,6 @@ MARK = "<!-- portkern -->"
 #: Rows of changes, and commands.
 MOST, MOST_COMMANDS = 20, 5
 _HEADS = ("cell", "what", "why", "since")
-#: How remarks begin by which the command fails that made the run.
-_FAILING = ("gap: ", "problem: ")
 
 
 def render(table: Table, *, title: str) -> str:
@@ -56,7 +55,7 @@ def colour(table: Table) -> str:
 def gaps(table: Table) -> int:
     """How many of the run's remarks are of cells that a project expects and did not get, or of
     kernels that could not be read: it fails by them."""
-    return sum(line.startswith(_FAILING) for line in table.facts.remarks)
+    return sum(line.startswith(FAILING) for line in table.facts.remarks)
 
 
 def _changes(table: Table) -> str:

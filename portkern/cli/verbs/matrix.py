@@ -253,13 +253,13 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
         runner=_by_earlier(runner, options, folder),
     )
     by_name = given if project else {"backends", "targets", "ops"}
-    warnings = [f"warning: {line}" for line in _not_covered(question, records, by_name)]
+    warnings = [runs.WARNING + line for line in _not_covered(question, records, by_name)]
     gaps = _gaps(project, question, records, given)
-    remarks = [*warnings, *(f"gap: {line}" for line in gaps)]
+    remarks = [*warnings, *(runs.GAP + line for line in gaps)]
     for line in remarks:
         print(f"portkern: {printable(line)}", file=sys.stderr)
     if project:  # which was told when it was read
-        remarks += [f"problem: {line}" for line in own_kernels.problems(project)]
+        remarks += [runs.PROBLEM + line for line in own_kernels.problems(project)]
     compared = _compared(request, cells, records, runner)
     if compared is not None:
         remarks += regressions.remarks(compared)

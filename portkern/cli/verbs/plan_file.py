@@ -84,7 +84,7 @@ def take(path: Path, *, plan: str, run: str, reports: str, track: bool, as_json:
     lacking = unavailable.lines(records)
     for line in lacking:
         print(f"portkern: warning: {printable(line)}", file=sys.stderr)
-    runs.remark(folder, (f"warning: {line}" for line in lacking))
+    runs.remark(folder, (runs.WARNING + line for line in lacking))
     suite = known.suite or "-".join(known.ops)
     sink = partial(run_folder.tracked, records, folder, suite) if track else tuple
     table = run_folder.report(records, folder, sink=sink)

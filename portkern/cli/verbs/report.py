@@ -82,7 +82,7 @@ def main(overrides: Sequence[str]) -> int:
 def _of_its_cells(folder: Path) -> list[str]:
     """The remarks of matrix on the run's cells, which another comparison does not change."""
     told = runs.RunFacts.read(folder).remarks
-    return [line for line in told if line.startswith(("warning: ", "gap: ", "problem: "))]
+    return [line for line in told if line.startswith(runs.OF_CELLS)]
 
 
 def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> Comparison | Missing:

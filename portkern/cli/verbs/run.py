@@ -29,6 +29,7 @@ from portkern.simt.execute.compile_options import (
     UnmodelledSource,
     language_of,
 )
+from portkern.simt.execute.machine import Language
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.spec import target as targets
 from portkern.spec.target import Target
@@ -181,16 +182,8 @@ def _run(
     with JailedCompilers(_view(source, options)) as compilers:
         built = compilers.program(source, out, how, further=further)
     folder.chmod(0o755)  # in the jail, root's processes are nobody's
-    with _working_folder() as here:
-        execute = Execute(
-            (str(built), *arguments),
-            str(here),
-            str(target),
-            language,
-            tuple(sorted(chosen)),
-            options.timeout_s,
-        )
-        return jailed_process.run(execute, [folder, runtime_library.ready().folder, here])
+    checks = tuple(sorted(chosen))
+    return _jailed((str(built), *arguments), [folder], target, language, checks, options)
 
 
 def _run_object(
@@ -210,17 +203,23 @@ def _run_object(
     folder.chmod(0o755)
     for file in (library, object_):
         file.chmod(0o755)
+    command = object_program.command(library, object_, target, sorted(chosen))
+    reads = [folder, *object_program.reads()]
+    return _jailed((*command, *arguments), reads, target, "hip", (), options)
+
+
+def _jailed(
+    command: tuple[str, ...],
+    reads: Sequence[Path],
+    target: Target,
+    language: Language,
+    checks: tuple[str, ...],
+    options: RunOptions,
+) -> ProgramOutcome:
+    """Runs the command in the jail, in a working folder of its own."""
     with _working_folder() as here:
-        execute = Execute(
-            (*object_program.command(library, object_, target, sorted(chosen)), *arguments),
-            str(here),
-            str(target),
-            "hip",
-            (),
-            options.timeout_s,
-        )
-        reads = [folder, runtime_library.ready().folder, *object_program.reads(), here]
-        return jailed_process.run(execute, reads)
+        execute = Execute(command, str(here), str(target), language, checks, options.timeout_s)
+        return jailed_process.run(execute, [*reads, runtime_library.ready().folder, here])
 
 
 def _view(source: Path, options: RunOptions) -> SourceView:

@@ -13,6 +13,7 @@ from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inh
 from portkern.port.proof.outcome import Coverage, ProofSource
 from portkern.port.proof.recording import LaunchRecord, kernel_name
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
+from portkern.port.proof.texts import SourceTexts
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.options import Mode, Order
 from portkern.spec.target import Target
@@ -44,6 +45,20 @@ class Subject:
     known: Mapping[str, str]
     headers: tuple[Text, ...] = ()
     pairs: tuple[tuple[Text, Text], ...] = ()
+
+    @classmethod
+    def of(cls, originals: SourceTexts, ports: SourceTexts) -> Subject:
+        """A whole program, built alike for both widths."""
+        return cls(
+            originals.source,
+            ports.source,
+            ports.source,
+            originals.own,
+            ports.own,
+            {**ports.aliases, **originals.aliases},
+            ports.files[1:],
+            originals.paired(ports),
+        )
 
 
 @dataclass(frozen=True)

@@ -39,17 +39,7 @@ def prove_program(
     limits: Limits,
 ) -> tuple[KernelProof, ...]:
     originals, ports = SourceTexts(original), SourceTexts(ported)
-    known = {**ports.aliases, **originals.aliases}
-    subject = Subject(
-        original,
-        ported,
-        ported,
-        originals.own,
-        ports.own,
-        known,
-        ports.files[1:],
-        originals.paired(ports),
-    )
+    subject = Subject.of(originals, ports)
     examiner = Examiner(
         runs,
         subject,

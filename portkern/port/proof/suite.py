@@ -346,19 +346,9 @@ def examined(
         if not runs.only:
             return Suite(text, told, problem=_nothing(run, told, runs.said))
         texts = SourceTexts(joined[0]), SourceTexts(joined[1])
-        subject = Subject(
-            joined[0],
-            joined[1],
-            joined[1],
-            texts[0].own,
-            texts[1].own,
-            {**texts[1].aliases, **texts[0].aliases},
-            texts[1].files[1:],
-            texts[0].paired(texts[1]),
-        )
         examiner = Examiner(
             runs,
-            subject,
+            Subject.of(*texts),
             vendor=vendor,
             target=target,
             other=other,

@@ -18,14 +18,13 @@ from pathlib import Path
 import portkern
 from portkern.sandbox.jail import system
 from portkern.sandbox.jail.users import Users
+from portkern.spec.registry import GROUP
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu")
 CONFIGURATION = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "OpenCL", "localtime")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 #: GPUs: NVIDIA's nodes, AMD's compute interface, and what both render through.
 ACCELERATORS = ("nvidia*", "kfd", "dri", "dxg")
-#: The group of entry points that name backends of others.
-BACKENDS = "portkern.backends"
 #: Folders that hold a reference or a tolerance, under portkern's own.
 HIDDEN = ("ops",)
 #: While the tree is put together: the tree, and the machine's own.
@@ -54,7 +53,7 @@ def _plugins() -> set[Path]:
     """The packages of backends that are installed beside portkern. One that is installed as a
     link to where it is written stands in none of the interpreter's folders."""
     found: set[Path] = set()
-    for point in entry_points(group=BACKENDS):
+    for point in entry_points(group=GROUP):
         # What names no module has no folder; whoever asks for the backend is told.
         with suppress(AttributeError, ImportError, ValueError):
             top = point.module.partition(".")[0]
