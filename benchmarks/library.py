@@ -2,7 +2,7 @@
 and, on a GPU, that streams, graphs, devices and gradients are right.
 
     python -m benchmarks.library                          # this CPU, records of its own
-    python -m benchmarks.library records=FILE device=cuda # a GPU, with nvcc; FILE: h200.jsonl
+    python -m benchmarks.library records=FILE device=cuda # a GPU, with nvcc; FILE: h200.jsonl.gz
 
 Without portkern's command line, so that a machine with the worker's dependencies alone runs it.
 Writes results/library-DEVICE.json.
@@ -50,7 +50,7 @@ _UNSEEN, _JUDGED = 14, 41
 def main() -> int:
     given = _script.words(("records", "device"), __doc__)
     device = given.get("device", "cpu")
-    records = Path(given.get("records", "reports/records/cpu-only.jsonl"))
+    records = Path(given.get("records", "reports/records/cpu-only.jsonl.gz"))
     lib, skipped = exported(records, device)
     document: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if device == "cuda" else host.machine(),

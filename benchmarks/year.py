@@ -39,7 +39,7 @@ from portkern.regression.series import Series
 
 RECORDS = Path(__file__).parents[1] / "reports" / "records"
 #: Of each file the target, and of how many ops.
-CHOSEN = {"cpu-only.jsonl": ("x86_64_avx512", "gfx942"), "h100.jsonl": ("h100",)}
+CHOSEN = {"cpu-only.jsonl.gz": ("x86_64_avx512", "gfx942"), "h100.jsonl.gz": ("h100",)}
 OPS = ("add", "cumsum", "gelu", "layernorm", "matmul", "relu", "softmax", "sum")
 MOST_SIZES = 2
 BEGIN = datetime(2026, 1, 1, 3, tzinfo=UTC)

@@ -64,7 +64,7 @@ def refreshed(name: str, page: str) -> str:
 
 
 def _matrix() -> str:
-    files = sorted((ROOT / "reports" / "records").glob("*.jsonl"))
+    files = sorted((ROOT / "reports" / "records").glob("*.jsonl.gz"))
     records = [record for file in files for record in RecordFile(file).read()[0]]
     return f"{overview(records, targets=TARGETS).rstrip()} {_ages(files)}"
 
@@ -79,7 +79,8 @@ def _ages(files: Sequence[Path]) -> str:
             continue
         ages = kernel_age.counted(timed, store)
         lost += ages[Age.LOST]
-        parts.append(f"{ages[Age.CHANGED] + ages[Age.LOST]} of {len(timed)} ({file.stem})")
+        name = file.name.partition(".")[0]
+        parts.append(f"{ages[Age.CHANGED] + ages[Age.LOST]} of {len(timed)} ({name})")
     kept = f"the sources of {lost} were not kept" if lost else "their sources are kept"
     return f"Timed cells of kernels that have changed since: {', '.join(parts)}; {kept}."
 
@@ -123,7 +124,7 @@ def _headline() -> str:
 
 
 def _memory() -> str:
-    records, _ = RecordFile(RESULTS / "memory-h200.jsonl").read()
+    records, _ = RecordFile(RESULTS / "memory-h200.jsonl.gz").read()
     return memory_bound.table(records, "float32")
 
 

@@ -32,7 +32,7 @@ _Wanted = dict[tuple[str, str, str], set[str]]
 def main() -> int:
     store = SourceStore(RECORDS / source_store.FOLDER)
     wanted: _Wanted = defaultdict(set)
-    for file in sorted(RECORDS.glob("*.jsonl")):
+    for file in sorted(RECORDS.glob("*.jsonl.gz")):
         for record in RecordFile(file).read()[0]:
             if record.source_hash and record.source_hash not in store.digests:
                 wanted[_key(record)].add(record.source_hash)

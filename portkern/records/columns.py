@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from portkern.errors import BackendUnavailable, RecordError
 from portkern.printable import printable
+from portkern.records import packed
 from portkern.records.jsonl import Torn
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
 
@@ -121,7 +122,8 @@ class Columns:
     def __init__(
         self, files: Sequence[Path], *, only: Mapping[str, str] | None = None, memory: str = "1GB"
     ) -> None:
-        self.files, self._only = list(files), dict(only or {})
+        self.files = [packed.standing(path) for path in files]
+        self._only = dict(only or {})
         self.torn: dict[int, Torn] = {}
         self.problems: dict[int, str] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="portkern-columns-")
@@ -227,7 +229,10 @@ def _connected(scratch: Path, memory: str) -> duckdb.DuckDBPyConnection:
 
 
 def _ends_whole(path: Path) -> bool:
-    """Whether the last line has its end, and the file can be read at all."""
+    """Whether the last line has its end, and the file can be read at all. What is compressed is
+    read line by line, as only then its size is bounded."""
+    if path.suffix == packed.SUFFIX:
+        return False
     try:
         with path.open("rb") as file:
             if not file.seek(0, 2):

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from portkern.errors import RecordError, StorageError
+from portkern.records import atomic_write, packed
 from portkern.spec.foreign_text import Malformed, json_value, place_of
 
 
@@ -94,7 +95,9 @@ class LineFile(Generic[L]):
         self.path, self._parse_line = path, parse
 
     def append(self, records: Iterable[L]) -> None:
-        """On disk before return, all or none. A torn line is cut off first. Raises StorageError."""
+        """On disk before return, all or none. A torn line is cut off first; a compressed file is
+        unpacked first. Raises StorageError."""
+        self._unpack()
         lines = b"".join(record.to_json().encode() + b"\n" for record in records)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,21 +115,30 @@ class LineFile(Generic[L]):
             raise StorageError.of(error, self.path) from error
 
     def read(self) -> tuple[list[L], Torn | None]:
-        """All lines, and the torn last one if there is one. Raises RecordError for the rest."""
-        if not self.path.exists():
+        """All lines, and the torn last one if there is one; of the compressed file where only that
+        is there. Raises RecordError for the rest."""
+        path = packed.standing(self.path)
+        if not path.exists():
             return [], None
         found: list[L] = []
-        with no_search_for_garbage(), self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        with no_search_for_garbage(), packed.opened(path) as lines:
+            for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
                 if not line.endswith(b"\n"):
-                    return found, Torn(self.path, number)
+                    return found, Torn(path, number)
                 try:
                     found.append(self._parse_line(line.decode(errors="replace")))
                 except RecordError as error:
-                    raise RecordError(f"{self.path}:{number}: {error}") from error
+                    raise RecordError(f"{path}:{number}: {error}") from error
         return found, None
+
+    def _unpack(self) -> None:
+        file = packed.standing(self.path)
+        if file != self.path:
+            with packed.opened(file) as lines:
+                atomic_write.write(self.path, b"".join(lines))
+            file.unlink()
 
     @staticmethod
     def _drop_torn_line(file: BinaryIO) -> None:

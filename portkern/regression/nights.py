@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkern.errors import ConfigError, RecordError
+from portkern.records import packed
 from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
 from portkern.regression import standing
@@ -48,7 +49,7 @@ class Night:
     def read(cls, folder: Path) -> Night:
         """Raises ConfigError where there are no records, and RecordError for those that cannot be
         read."""
-        path = folder / RECORDS
+        path = packed.standing(folder / RECORDS)
         [night] = _nights([path]) if path.exists() else [cls(folder.name, "", {})]
         if isinstance(night, RecordError):
             raise night

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from portkern.errors import ConfigError, RecordError, ToolError
-from portkern.records import atomic_write
+from portkern.records import atomic_write, packed
 from portkern.records.jsonl import Line, Part
 from portkern.toolchain.run_tool import run_tool
 
@@ -186,15 +186,17 @@ class Run:
 
     @property
     def records(self) -> Path:
-        return self.folder / RECORDS
+        return packed.standing(self.folder / RECORDS)
 
 
 def newest_first(reports: Path) -> list[Run]:
     """The runs that have a record, the newest first."""
     found = [
         Run(path.parent, _newest(path), _number(path.parent / FACTS))
-        for path in sorted(reports.glob(f"[!.]*/{RECORDS}"))
-        if path.stat().st_size
+        for path in sorted(
+            {packed.standing(path.parent / RECORDS) for path in reports.glob(f"[!.]*/{RECORDS}*")}
+        )
+        if path.exists() and path.stat().st_size
     ]
     ordered, latest = [run for run in found if not run.number], ""
     for run in sorted((run for run in found if run.number), key=lambda run: run.number):
@@ -217,7 +219,10 @@ def tagged(tag: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
 
 
 def _newest(path: Path) -> str:
-    """The time of the last whole line."""
+    """The time of the last whole line; of a compressed file, whose lines stand by operator, the
+    newest time."""
+    if path.suffix == packed.SUFFIX:
+        return _newest_packed(path)
     length = 1 << 16
     with path.open("rb") as file:
         end = file.seek(0, 2)
@@ -233,3 +238,12 @@ def _newest(path: Path) -> str:
             if not start:
                 return UNKNOWN
             length *= 16
+
+
+def _newest_packed(path: Path) -> str:
+    try:
+        with packed.opened(path) as lines:
+            found = [match[1] for line in lines if (match := _TIME.search(line))]
+    except RecordError:
+        return UNKNOWN
+    return max(found).decode(errors="replace") if found else UNKNOWN

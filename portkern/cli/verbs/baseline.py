@@ -11,6 +11,7 @@ from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.printable import printable
+from portkern.records import packed
 from portkern.regression import pruning, standing
 from portkern.regression.runs import RECORDS
 from portkern.regression.standing import Decision, Standing
@@ -47,7 +48,7 @@ def main(overrides: Sequence[str]) -> int:
         if not options.run:
             raise ConfigError(f"Got no run; portkern baseline {options.action} RUN [REASON]")
         folder = run_folder.run_folder(options.reports, options.run)
-        if not (folder / RECORDS).exists() and options.action != "clear":
+        if not packed.standing(folder / RECORDS).exists() and options.action != "clear":
             raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
         decision = Decision.now(options.run, _STANDINGS[options.action], options.reason)
         standing.keep(reports, decision)

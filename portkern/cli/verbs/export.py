@@ -30,7 +30,7 @@ from portkern.learn.dataset import DataOptions
 from portkern.learn.harbor import HarborOptions
 from portkern.printable import printable
 from portkern.project import project as projects
-from portkern.records import atomic_write
+from portkern.records import atomic_write, packed
 from portkern.records.record import Evidence, Record, RecordFile
 from portkern.regression import history_file
 from portkern.report import rows
@@ -141,7 +141,7 @@ def _learning(options: ExportOptions) -> export_learning.Asked:
 def _records(options: ExportOptions) -> tuple[Path, Sequence[Record]]:
     """The records of a run, or of a file of records, with the folder that has their sources."""
     path = Path(_run(options))
-    if path.suffix == ".jsonl":
+    if path.name.removesuffix(packed.SUFFIX).endswith(".jsonl"):
         records, _ = RecordFile(path).read()
         if not records:
             raise ConfigError(f"No records in {path}; expected a run's name or a records.jsonl")

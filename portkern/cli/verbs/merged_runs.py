@@ -9,7 +9,7 @@ from pathlib import Path
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.printable import printable
-from portkern.records import atomic_write, source_store
+from portkern.records import atomic_write, packed, source_store
 from portkern.records.jsonl import no_search_for_garbage
 from portkern.records.record import Record, RecordFile
 from portkern.records.source_store import SourceStore
@@ -34,7 +34,7 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
             if not records:
                 raise ConfigError(f"No records in {sources[name] / RECORDS}, which is to be merged")
         again = {name: _records(place / AGAIN) for name, place in sources.items()}
-        if (folder / RECORDS).exists() and folder not in sources.values():
+        if packed.standing(folder / RECORDS).exists() and folder not in sources.values():
             known[folder.name], again[folder.name] = (
                 _records(folder / RECORDS),
                 _records(folder / AGAIN),
@@ -75,7 +75,8 @@ def _remarks(sources: Mapping[str, Path]) -> list[str]:
 def _folder(name: str, reports: Path) -> Path:
     """The folder of a run that is given by its name or by its path."""
     path = Path(name)
-    if len(path.parts) == 1 and ((reports / path).is_dir() or not (path / RECORDS).is_file()):
+    has_records = packed.standing(path / RECORDS).is_file()
+    if len(path.parts) == 1 and ((reports / path).is_dir() or not has_records):
         return run_folder.run_folder(str(reports), name)
     return path
 

@@ -1,0 +1,62 @@
+"""Files of lines that are kept for good: compressed in parts, one for each operator, so that a new
+measurement of one operator changes kilobytes of the file."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from portkern.errors import RecordError
+from portkern.records import atomic_write
+
+#: What the name of a compressed file ends in, after the name that it would have else.
+SUFFIX = ".gz"
+#: Of a compressed file, when it is unpacked: a small one may hold a line that fills the memory.
+MOST_BYTES = 2 << 30
+
+
+def standing(path: Path) -> Path:
+    """The file, or the compressed one that stands in its place."""
+    packed = path.with_name(path.name + SUFFIX)
+    return packed if not path.exists() and packed.exists() else path
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Iterable[bytes]]:
+    """The lines of a file, compressed or not. Raises RecordError for what cannot be unpacked, while
+    they are read, and OSError."""
+    if path.suffix != SUFFIX:
+        with path.open("rb") as file:
+            yield file
+        return
+    with gzip.open(path) as unpacked:
+        yield _lines(cast(BinaryIO, unpacked), path)
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    left = MOST_BYTES
+    try:
+        while line := file.readline(left + 1):
+            left -= len(line)
+            if left < 0:
+                raise RecordError(f"{path} unpacks to more than {MOST_BYTES >> 30} GiB")
+            yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise RecordError(f"{path} is not a whole gzip file: {error}") from error
+
+
+def write(path: Path, lines: Iterable[str], part_of: Callable[[str], str]) -> None:
+    """Write the lines, without ends, compressed: those of one part together, the parts in the order
+    in which they first appear. Equal lines give equal bytes. Raises StorageError."""
+    parts: dict[str, list[str]] = {}
+    for line in lines:
+        parts.setdefault(part_of(line), []).append(line)
+    packed = (
+        gzip.compress("".join(f"{line}\n" for line in part).encode(), mtime=0)
+        for part in parts.values()
+    )
+    atomic_write.write(path, b"".join(packed))
