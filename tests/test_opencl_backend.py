@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,13 @@ import torch
 
 from portkern import ops
 from portkern.errors import BuildError
+from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Backend, Build, Call, Kernel, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
+from portkern.spec.op import Workload
+from portkern.testing import QUICK, evaluate
 from portkern.toolchain import host
 
 platforms = importlib.import_module("portkern.backends.opencl.platforms")
@@ -136,6 +140,49 @@ def test_knobs_reach_the_program_as_macros(backend: Backend, tmp_path: Path) -> 
     )
     y = call(loaded(backend, turned, tmp_path), "relu", {"n": 7}, [torch.randn(7)])
     assert y.tolist() == [5.0] * 7
+
+
+OUTSIDE = """
+SOURCE = '''
+kernel void r(global const float* x, global float* y, long n) {{
+  const long i = get_global_id(0);
+  const float v = i < n ? x[i] : 0.0f;
+  {store}
+}}
+'''
+
+def relu(queue, program, x, y, *, n):
+    program.r(queue, (-(-int(n) // 256) * 256,), (256,), x, y, n)
+"""
+
+
+@pytest.mark.parametrize("where", ["opencl_generic", "gfx942"])
+@pytest.mark.parametrize(
+    ("store", "found"),
+    [
+        ("y[i] = fmax(v, 0.0f);", "its output 'y': 0 bytes before it"),
+        ("if (i < n) y[i] = fmax(v, 0.0f); if (i == 9) y[-2] = 7.0f;", "and 0 behind it"),
+        ("if (i < n) y[i] = fmax(v, 0.0f);", ""),
+    ],
+)
+def test_what_a_kernel_writes_beside_its_output_is_wrong(
+    backend: Backend, where: str, store: str, found: str, tmp_path: Path
+) -> None:
+    candidate = Candidate(
+        "relu", "opencl", "opencl", OUTSIDE.format(store=store), entry="relu", author="test"
+    )
+    results = evaluate(
+        candidate,
+        ops.load("relu"),
+        backend,
+        targets.load(where),
+        [Workload("odd", {"n": 1000})],
+        folder=tmp_path,
+        options=replace(QUICK, timed=False, distributions=("normal",)),
+    )
+    assert isinstance(results, list), results
+    assert results[0].verdict is (Verdict.WRONG if found else Verdict.PASSED), results[0]
+    assert found in results[0].detail
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class OpenClBackend(Backend):
     name = "opencl"
     languages: ClassVar[Mapping[str, str]] = {".py": "opencl"}
     usual_target = "opencl_generic"
+    host_memory = True
     thread_knobs = ("WG",)
     turns: ClassVar[Mapping[str, str]] = {"block": "work-items per work-group"}
     marks: ClassVar[tuple[str, ...]] = ("SOURCE",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import re
@@ -47,11 +48,13 @@ _HEADER = re.compile(r"^#include <(portkern/\w+\.h)>$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ClTensor:
-    """A buffer of bytes, and what they are; ``buffer`` is what a kernel receives."""
+    """A buffer of bytes, and what they are; ``buffer`` is what a kernel receives. ``memory``: whose
+    it is on, if not its own."""
 
     buffer: pyopencl.Buffer
     shape: tuple[int, ...]
     dtype: str
+    memory: torch.Tensor | None = None
 
     @property
     def nbytes(self) -> int:
@@ -115,6 +118,24 @@ class ClDevice(Device):
         if raw.nbytes:
             self.cl.enqueue_copy(self.queue, buffer, raw)
         return ClTensor(buffer, tuple(host.shape), str(host.dtype).removeprefix("torch."))
+
+    @property
+    def hosts(self) -> bool:
+        return not self.gpu
+
+    def place(self, host: torch.Tensor) -> ClTensor:
+        """As :meth:`upload` rounds it, with some of what lies behind."""
+        import numpy
+
+        if not host.numel():
+            return self.upload(host)
+        size = -(-host.numel() * host.itemsize // 16) * 16
+        there = memoryview((ctypes.c_char * size).from_address(host.data_ptr())).cast("B")
+        flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.USE_HOST_PTR
+        raw = numpy.frombuffer(there, dtype=numpy.uint8)
+        buffer = self.cl.Buffer(self.context, flags, hostbuf=raw)
+        kind = str(host.dtype).removeprefix("torch.")
+        return ClTensor(buffer, tuple(host.shape), kind, host)
 
     def refill(self, buffer: ClTensor, host: torch.Tensor) -> ClTensor:
         if buffer.nbytes:

@@ -327,6 +327,10 @@ class InterleavedTiming:
             )
             if look is not None and isinstance(key, int):
                 look(key, self._reader(key, session, outcome.reply), now, lap)
+                if self._is_read_here(key, outcome.reply) and standstill.woke(
+                    session.pid, after.ran_s
+                ):
+                    return Doubt("it ran on while its outputs were looked at")
         return lap
 
     @contextmanager
@@ -335,14 +339,17 @@ class InterleavedTiming:
     ) -> Iterator[bool]:
         """Nothing of a kernel's worker runs in here, if its outputs can be read without it; whether
         that is so. ``family``: its processes before it was timed, which are stopped first."""
-        read_here = key in self._memory and (self._readable or not timed.addresses)
-        if not isinstance(key, int) or not read_here:
+        if not isinstance(key, int) or not self._is_read_here(key, timed):
             yield True
             return
         try:
             yield standstill.stop(session.pid, family)
         finally:
             standstill.go_on(session.pid)
+
+    def _is_read_here(self, key: Key, timed: protocol.Timed) -> bool:
+        """Whether outputs are read without the worker."""
+        return key in self._memory and (self._readable or not timed.addresses)
 
     def _reader(self, key: Key, session: Session, timed: protocol.Timed) -> OutputReader:
         """How outputs of the round that has just been timed are read."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from signal import SIGCONT, SIGSTOP
 
-from portkern.evaluator.processor_time import family, thread_states
+from portkern.evaluator.processor_time import family, ran_s, thread_states
 
 #: Seconds in which all stand still; a thread stops when it is given a processor again.
 WITHIN_S = 10.0
@@ -18,6 +18,9 @@ FIRST_PAUSE_S, PAUSE_S = 0.00005, 0.001
 #: the parent of a process does that was stopped before it began a program (vfork). They do not run,
 #: and may still start another: so many looks in a row must find none.
 STOPPED, WAITING, LOOKS = set("TtZX"), {"D"}, 20
+#: Seconds that what stands still may have run meanwhile: a thread that is seen as stopped is still
+#: on its way out of the processor.
+LEAVING_S = 0.00005
 
 
 def stop(pid: int, known: Iterable[int] = ()) -> bool:
@@ -30,16 +33,25 @@ def stop(pid: int, known: Iterable[int] = ()) -> bool:
     deadline, unchanged, pause_s = time.monotonic() + WITHIN_S, 0, FIRST_PAUSE_S
     while time.monotonic() < deadline:
         states = {state for member in stopped for state in thread_states(member)}
-        new = set(family(pid)) - stopped  # after the states: who is stopped starts no others
+        members = set(family(pid))  # after the states: who is stopped starts no others
+        new = members - stopped
+        for other in stopped - members:  # it has ended, and its number may be somebody else's
+            _signal(other, SIGCONT)
         unchanged = 0 if new or states - STOPPED - WAITING else unchanged + 1
         if not new and (states <= STOPPED or unchanged > LOOKS):
             return True
         for member in new:
             _signal(member, SIGSTOP)
-        stopped |= new
+        stopped = members
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_S)
     return False
+
+
+def woke(pid: int, before_s: float) -> bool:
+    """Whether a process that was stopped, or what it started, has run since its processor time was
+    ``before_s``: a timer of its own may send it SIGCONT."""
+    return abs(ran_s(pid) - before_s) > LEAVING_S
 
 
 def go_on(pid: int) -> None:
@@ -49,5 +61,5 @@ def go_on(pid: int) -> None:
 
 
 def _signal(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):  # it has ended
+    with suppress(ProcessLookupError, PermissionError):  # it has ended
         os.kill(pid, number)

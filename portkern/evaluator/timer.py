@@ -112,10 +112,11 @@ class Timer:
         return run, notes
 
     def _is_on_host(self, key: Key, device: str) -> bool:
-        if not isinstance(key, int):
-            return device == "cpu"
-        request = self.workers.contestants[key].request
-        return not request.target.is_gpu and request.backend.host_memory
+        """Whether its calls work on memory of the evaluator's; ``device`` is the baseline's."""
+        known = self.workers.contestants
+        return device == "cpu" and (
+            not isinstance(key, int) or known[key].request.backend.host_memory
+        )
 
     def _plan(self, where: Target, workload: Workload) -> statistics.TimingPlan:
         """On a GPU, whose memory is fast and whose workloads are large, with longer rounds."""

@@ -205,9 +205,14 @@ class Device(Protocol):
         can be written; else in another one."""
         ...
 
+    @property
+    def hosts(self) -> bool:
+        """Whether :meth:`place` works: there is one memory, the host's."""
+        return False
+
     def place(self, host: torch.Tensor) -> Buffer:
         """A buffer on the memory of ``host`` itself, of which there is more behind: on a CPU, of a
-        backend with ``host_memory``."""
+        backend with ``host_memory``. What is beside it shows what was written there."""
         kind = type(self).__name__
         raise NotImplementedError(f"{kind} has no buffers on memory that is there")
 

@@ -64,6 +64,10 @@ class TorchDevice:
             return plain
         return self._copy(self._like(plain, device="cpu", pin_memory=True), plain)
 
+    @property
+    def hosts(self) -> bool:
+        return not self.gpu
+
     def place(self, host: torch.Tensor) -> torch.Tensor:
         """The buffer that a host's kernel is given of memory that is there."""
         return host

@@ -4,6 +4,7 @@ every device that torch opens."""
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ def normal(out: torch.Tensor, seed: str, start: int = 0) -> None:
     """Fill a flat tensor of floats with the values of this seed from ``start`` on: nearly normal,
     between -3.2 and 3.2."""
 
-    for begin in range(0, len(out), CHUNK):
-        part = out[begin : begin + CHUNK]
+    for begin, part in _chunks(out, start):
         words = _words(seed, start + begin, len(part), out.device)
         other = (words * _THIRD).float()
         values = words.float().add_(other).mul_(2.0**-31)
@@ -31,10 +31,18 @@ def normal(out: torch.Tensor, seed: str, start: int = 0) -> None:
 
 def integers(out: torch.Tensor, low: int, high: int, seed: str, start: int = 0) -> None:
     """Likewise with integers from ``low`` to ``high`` - 1."""
-    for begin in range(0, len(out), CHUNK):
-        part = out[begin : begin + CHUNK]
+    for begin, part in _chunks(out, start):
         words = _words(seed, start + begin, len(part), out.device).long()
         part.copy_((words & 0x7FFFFFFF) % max(high - low, 1) + low)
+
+
+def _chunks(out: torch.Tensor, start: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """The parts of a tensor and where they begin; none lies on both sides of a change of keys."""
+    begin = 0
+    while begin < len(out):
+        part = out[begin : begin + CHUNK - (start + begin) % CHUNK]
+        yield begin, part
+        begin += len(part)
 
 
 def _words(seed: str, start: int, count: int, device: torch.device) -> torch.Tensor:

@@ -254,9 +254,9 @@ class Run(Request[Ran]):
     a look at who does the work.
 
     Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are bytes
-    with a margin on both sides, which goes to ``guards``; buffers that are not torch tensors have
-    none, and leave theirs as it was. ``before`` is the number of calls that are made first, on
-    other buffers.
+    with a margin on both sides, which goes to ``guards``; buffers that are neither torch tensors
+    nor on the host's memory have none, and leave theirs as it was. ``before`` is the number of
+    calls that are made first, on other buffers.
     """
 
     inputs: tuple[Slot, ...]

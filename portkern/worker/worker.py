@@ -206,6 +206,9 @@ class Worker:
         if isinstance(device, TorchDevice):
             blocks = [device.upload(block) for block in blocks]
             poisoned = [_within(*pair) for pair in zip(blocks, results, strict=True)]
+        elif device.hosts:
+            blocks = [block.clone() for block in blocks]
+            poisoned = [device.place(_within(*pair)) for pair in zip(blocks, results, strict=True)]
         else:
             poisoned = [device.upload(_within(*pair)) for pair in zip(blocks, results, strict=True)]
         call = Call(uploaded, poisoned, asked.dims, asked.scalars)
@@ -230,6 +233,8 @@ class Worker:
             if isinstance(device, TorchDevice):
                 edges = margins(block, slot.nbytes // 2)  # on the device: the rest is large
                 self._memory.write(slot, device.download(edges))
+            elif device.hosts:
+                self._memory.write(slot, margins(block, slot.nbytes // 2))
         for buffer, slot in zip(uploaded, asked.after, strict=True):
             self._memory.write(slot, device.download(buffer))
         findings = tuple(map(_finding, kernel.findings()))
