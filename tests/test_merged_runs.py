@@ -83,14 +83,32 @@ def write(folder: Path, *records: Record) -> None:
     RecordFile(folder / "records.jsonl").append(records)
 
 
-def test_a_machine_that_ended_before_its_first_record_is_named(
+def test_a_machine_that_ended_before_its_first_record_is_a_gap_of_the_merged_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("cpu"), record())
     Path("amd").mkdir()
-    assert main.run(["import", "cpu", "amd", "run=both"]) == 2
-    assert "amd/records.jsonl, which is to be merged" in capsys.readouterr().err
+    assert main.run(["import", "cpu", "amd", "run=both"]) == 1, "the gate fails"
+    gap = "gap: amd has no records: its machine ended before the first"
+    assert gap in capsys.readouterr().err
+    assert RunFacts.read(Path("reports/both")).remarks == (gap,)
+    assert main.run(["report", "both"]) == 1, "and is not forgotten when the page is written again"
+    assert main.run(["report", "none", "runs=[./amd]"]) == 2
+    assert "No records in" in capsys.readouterr().err
+
+
+def test_a_gap_of_one_machine_is_a_gap_of_the_merged_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("cpu", "amd"):
+        write(Path(name), record(name))
+    runs.note(Path("amd"), {}, Path(), None)
+    runs.remark(Path("amd"), ["gap: hip is missing", "busy"])
+    assert main.run(["report", "both", "runs=[./cpu,./amd]"]) == 1
+    remarks = RunFacts.read(Path("reports/both")).remarks
+    assert [*remarks] == ["gap: ./amd: hip is missing", "./amd: busy"]
 
 
 def test_three_machines_have_one_page_and_one_gate(

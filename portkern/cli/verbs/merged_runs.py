@@ -25,14 +25,14 @@ MOST = 20
 
 def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
     """Merge runs, by name or by folder, into the one that lies in ``folder``, with what it has
-    already. Returns what is to be remarked: conflicts, and what was remarked of the runs. Raises
-    ConfigError for one without records."""
+    already. Returns what is to be remarked: runs without records, conflicts, and what was remarked
+    of the runs. Raises ConfigError where none has records."""
     sources = {name: _folder(name, reports) for name in names}
     with run_folder.writing(folder), no_search_for_garbage():
         known = {name: _records(place / RECORDS) for name, place in sources.items()}
-        for name, records in known.items():
-            if not records:
-                raise ConfigError(f"No records in {sources[name] / RECORDS}, which is to be merged")
+        empty = [name for name, records in known.items() if not records]
+        if len(empty) == len(known):
+            raise ConfigError(f"No records in {', '.join(map(str, sources.values()))}")
         again = {name: _records(place / AGAIN) for name, place in sources.items()}
         if packed.standing(folder / RECORDS).exists() and folder not in sources.values():
             known[folder.name], again[folder.name] = (
@@ -60,16 +60,24 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
     conflicts = [f"conflict: {line}" for line in merged.conflicts[:MOST]]
     if len(merged.conflicts) > MOST:
         conflicts.append(f"conflict: {len(merged.conflicts) - MOST} more")
-    for line in conflicts:
+    ended = "has no records: its machine ended before the first"
+    gaps = [f"{runs.GAP}{name} {ended}" for name in empty]
+    for line in [*gaps, *conflicts]:
         print(f"portkern: {printable(line)}", file=sys.stderr)
-    return [*conflicts, *_remarks(sources)]
+    return [*gaps, *conflicts, *_remarks(sources)]
 
 
 def _remarks(sources: Mapping[str, Path]) -> list[str]:
-    """The remarks on the runs, each with the run's name."""
+    """The remarks on the runs, each with the run's name, and first what kind it is: a gap of one
+    machine is a gap of the whole."""
     return [
-        f"{name}: {said}" for name, one in sources.items() for said in RunFacts.read(one).remarks
+        _named(name, said) for name, one in sources.items() for said in RunFacts.read(one).remarks
     ]
+
+
+def _named(name: str, said: str) -> str:
+    kind = next((kind for kind in runs.OF_CELLS if said.startswith(kind)), "")
+    return f"{kind}{name}: {said.removeprefix(kind)}"
 
 
 def _folder(name: str, reports: Path) -> Path:

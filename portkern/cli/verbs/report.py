@@ -61,12 +61,13 @@ def main(overrides: Sequence[str]) -> int:
         comparison = compared if isinstance(compared, Comparison) else None
     if several or baselines:
         runs.remark(folder, remarks)
+    failing = any(line.startswith(runs.FAILING) for line in runs.RunFacts.read(folder).remarks)
     latest = run_folder.latest(folder, samples=options.track)
     sink = partial(run_folder.tracked, latest, folder, options.suite, comparison)
     table = run_folder.report(latest, folder, sink if options.track else tuple)
     notify.told(url, table, folder)
     code = exit_code.of_records(latest, table.quarantine)
-    if comparison and comparison.regressed and code in (0, 3):
+    if (failing or (comparison and comparison.regressed)) and code in (0, 3):
         code = 1
     store = SourceStore(folder / source_store.FOLDER)
     if said := kernel_age.note(kernel_age.counted(latest, store)):
