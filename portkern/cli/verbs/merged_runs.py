@@ -83,8 +83,7 @@ def _named(name: str, said: str) -> str:
 def _folder(name: str, reports: Path) -> Path:
     """The folder of a run that is given by its name or by its path."""
     path = Path(name)
-    has_records = packed.standing(path / RECORDS).is_file()
-    if len(path.parts) == 1 and ((reports / path).is_dir() or not has_records):
+    if len(path.parts) == 1 and ((reports / path).is_dir() or not path.is_dir()):
         return run_folder.run_folder(str(reports), name)
     return path
 
