@@ -95,6 +95,15 @@ def test_a_plan_holds_every_cell_as_it_was_asked(tmp_path: Path) -> None:
     assert {Question.of_planned(plan, c) for c in plan.cells} == set(map(Question.of_cell, cells))
 
 
+def test_a_plan_holds_kernels_to_what_their_run_holds_them_to(tmp_path: Path) -> None:
+    (cell,) = selection(ops=["matmul"], targets=[HOST], backends=["cpu"]).cells()[:1]
+    reduced = replace(cell.op, precision="allow_reduced")
+    asked = [replace(cell, op=reduced, library="forbid"), replace(cell, op=reduced)]
+    loaded = Plan.of(asked, TrialOptions(), "night").load_cells(tmp_path)
+    assert [one.op.precision for one in loaded] == ["allow_reduced"] * 2
+    assert [one.library for one in loaded] == ["forbid", "allow"]
+
+
 def test_the_headers_of_a_kernel_travel_with_it(tmp_path: Path) -> None:
     (tmp_path / "relu.cpp").write_text(RELU)
     (tmp_path / "clamp.h").write_text(CLAMP)

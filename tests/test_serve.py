@@ -19,10 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
+from portkern.execution.installation import Portkern
 from portkern.execution.plan import Plan
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.serve import address, evaluation, server, signature
@@ -30,6 +32,8 @@ from portkern.serve.address import PLANS, STATUS, Address
 from portkern.serve.client import Client, ServerGone
 from portkern.serve.job_queue import Job, JobQueue, Limits, QueueFull
 from portkern.serve.machine import Machine
+from tests.llm_server import MODEL
+from tests.llm_server import Server as LanguageModel
 from tests.report_records import make
 
 RELU = """#include <cstdint>
@@ -419,6 +423,45 @@ def test_check_is_evaluated_by_the_server_and_here_when_it_was_killed(
     assert "'portkern serve' starts one" in portkern(tmp_path, *check, "serve=always").stderr
 
 
+@pytest.mark.full
+def test_generate_and_compare_have_their_kernels_run_by_the_server_while_it_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (tmp_path / "relu.cpp").write_text(RELU)
+    own = evaluation.Evaluation(tmp_path / "serve", Machine(2))
+    taken: list[list[Record]] = []
+
+    def work(asked: Plan) -> list[Record]:
+        if len(taken) == 4:
+            raise ConfigError("no more today")
+        taken.append(own.evaluate(asked))
+        return taken[-1]
+
+    quick = f"workloads=ci rounds=1 budget_s=0 track=false reports={tmp_path}".split()
+    generate = f"generate op=relu target=x86_64 source={tmp_path}/relu.cpp budget.attempts=1 run=g"
+    compare = "compare ops=relu targets=x86_64 backends=cpu n=2 heldout=false concurrency=1 run=c"
+    replies = [f"```cpp\n{text}```" for text in (RELU.replace(": 0", ": 1"), RELU)]
+    with LanguageModel(replies) as model, running(work) as client:
+        client.at.model_copy(update={"portkern": str(Portkern.here())}).write()
+        models = f"models={{m: {{model: {MODEL}, api_base: '{model.url}'}}}}"
+        assert main.run([*generate.split(), *quick, "final=[]"]) == 0
+        assert main.run([*compare.split(), *quick, models]) == 0
+    said = capsys.readouterr().err
+    assert said.count("evaluated by the server, process 0") == 2
+    assert said.count("not evaluated by the server: no more today") == 1
+    # The first answer is of the kernel by which the run's duration is known.
+    (sample,) = (tmp_path / "c" / "samples").rglob("0/records.jsonl")
+    files = [tmp_path / "g/records.jsonl", tmp_path / "g/race.jsonl", sample]
+    for path, answer, count in zip(files, taken[1:], (2, 2, 1), strict=True):
+        kept = RecordFile(path).read()[0]
+        assert [record.id for record in kept] == [record.id for record in answer][:count]
+        assert {record.run for record in kept} == {path.parent.name}
+    rows = [json.loads(line) for line in (tmp_path / "c/samples.jsonl").read_text().splitlines()]
+    assert [row["status"] for row in rows] == ["wrong", "passed"]
+
+
 def test_another_versions_or_users_server_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,8 +471,6 @@ def test_another_versions_or_users_server_is_not_asked(
         at.write()
         assert address.known() == at
         assert Client.here() is None
-        from portkern.execution.installation import Portkern
-
         mine = at.model_copy(update={"portkern": str(Portkern.here())})
         mine.write()
         assert Client.here() is not None

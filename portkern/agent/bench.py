@@ -8,9 +8,10 @@ meets all of them there too.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
@@ -33,6 +34,8 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import Workload
 
 _Key = tuple[str, str, str]
+#: Answers with the records of cells of a run, from another process; None: evaluate them here.
+Ask = Callable[[Sequence[Cell], TrialOptions, str], Sequence[Record] | None]
 #: In a run's folder: the records of its last race, by workload those of all kernels.
 RACE = "race.jsonl"
 
@@ -47,8 +50,9 @@ class BenchWorkload:
 
 class Bench:
     """``file`` keeps the records; what it and ``recorded`` hold is not evaluated again, and what
-    ``races`` and ``raced`` hold is not raced again; ``quick`` as above. ``device_s`` is how long
-    the device was in use, ``build_s`` what builds took."""
+    ``races`` and ``raced`` hold is not raced again; ``quick`` as above; built kernels run where
+    ``ask`` says, if it answers. ``device_s`` is how long the device was in use, or was waited for
+    there, ``build_s`` what builds took."""
 
     def __init__(
         self,
@@ -61,8 +65,10 @@ class Bench:
         recorded: Sequence[Record] = (),
         raced: Sequence[Record] = (),
         quick: bool = True,
+        ask: Ask | None = None,
     ) -> None:
         self.task, self.options, self._cache, self.quick = task, options, cache, quick
+        self._ask = ask
         self._run, self._stage = folder.name, stage or Stage()
         self.file, self.races = RecordFile(folder / "records.jsonl"), RecordFile(folder / RACE)
         self._raced = raced
@@ -141,7 +147,37 @@ class Bench:
             yield self._keep(to_record.evaluated(self._run, first, built, result))
             return
         start = time.perf_counter()
-        contestant = Contestant(built.request, built.outcome, venue, self.task.torch_ops)
+        left = list(cells)
+        for record in self._asked(cells):
+            left.pop(0)
+            if record.verdict is Verdict.UNAVAILABLE:
+                raise _unfit(record.detail)
+            yield self._keep(record)
+            if record.verdict is not Verdict.PASSED:
+                left.clear()
+                break
+        if left:
+            contestant = Contestant(built.request, built.outcome, venue, self.task.torch_ops)
+            yield from self._here(left, built, contestant)
+        self.device_s += time.perf_counter() - start
+
+    def _asked(self, cells: Sequence[Cell]) -> Iterator[Record]:
+        """The records of the first sets, as many as are answered by another process."""
+        for _, several in itertools.groupby(cells, lambda cell: cell.workload_set):
+            own = list(several)
+            self.watch(f"a kernel runs on {own[0].workload_set}, by the server")
+            chosen = self.options
+            if distributions := self._distributions(own[0]):
+                chosen = replace(chosen, distributions=distributions)
+            records = self._ask(own, chosen, self._run) if self._ask else None
+            if records is None:
+                return
+            yield from records
+
+    def _here(
+        self, cells: Sequence[Cell], built: Built, contestant: Contestant
+    ) -> Iterator[Record]:
+        first = cells[0]
         with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
             for number, cell in enumerate(cells, 1):
                 where = f"{cell.workload_set}/{cell.workload.name}"
@@ -152,8 +188,7 @@ class Bench:
                 record = self._keep(to_record.evaluated(self._run, cell, built, result))
                 yield record
                 if record.verdict is not Verdict.PASSED:
-                    break
-        self.device_s += time.perf_counter() - start
+                    return
 
     def _distributions(self, cell: Cell) -> tuple[str, ...] | None:
         task = self.task
@@ -166,16 +201,14 @@ class Bench:
         """Side by side in one run: by workload the records of all candidates. They are kept
         together, and reused together or not at all, since it is the comparison that counts."""
         known = self._race_of(candidates, work)
-        if known:
-            return known
-        by_workload = self._race(candidates, work)
-        if by_workload:
-            self.races.append([record for records in by_workload for record in records])
-        return by_workload
+        if not known and (known := self._race(candidates, work)):
+            self.races.append(known)
+        every = len(candidates)
+        return [known[at : at + every] for at in range(0, len(known), every)]
 
     def _race_of(
         self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
-    ) -> list[list[Record]]:
+    ) -> list[Record]:
         """The records of this race if it was run before, here or in the replayed run; empty
         where it was not."""
         asked = [(c.digest, w.set, w.workload.name) for w in work for c in candidates]
@@ -188,46 +221,48 @@ class Bench:
                 if not is_own:
                     found = [record.model_copy(update={"run": self._run}) for record in found]
                     self.races.append(found)
-                every = len(candidates)
-                return [found[at : at + every] for at in range(0, len(found), every)]
+                return found
         return []
 
-    def _race(
-        self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]
-    ) -> list[list[Record]]:
-        by_workload: list[list[Record]] = []
+    def _race(self, candidates: Sequence[Candidate], work: Sequence[BenchWorkload]) -> list[Record]:
+        """Empty where one of them is not built."""
         start = time.perf_counter()
         with self._turn:
-            cells = [self._cell(candidate, work[0]) for candidate in candidates]
-            built = [self._build(cell) for cell in cells]
-            venue = cells[0].venues.best
-            assert isinstance(venue, Venue)
-            contestants = [
-                Contestant(made.request, made.outcome, venue, self.task.torch_ops)
-                for made in built
-                if isinstance(made.outcome, Artifact)
-            ]
-            if len(contestants) < len(candidates):
+            built = [self._build(self._cell(candidate, work[0])) for candidate in candidates]
+            if not all(isinstance(made.outcome, Artifact) for made in built):
                 return []
-            with Trial(
-                self.task.op, self.task.dtype, contestants, self.options, self._devices
-            ) as trial:
-                for number, asked in enumerate(work, 1):
-                    where = f"{asked.set}/{asked.workload.name}"
-                    self.watch(f"the last race, on {where}, {number} of {len(work)} workloads")
-                    results = trial.run(asked.workload)
-                    by_workload.append(
-                        [
-                            to_record.evaluated(
-                                self._run, self._cell(candidate, asked), made, result
-                            )
-                            for candidate, made, result in zip(
-                                candidates, built, results, strict=True
-                            )
-                        ]
-                    )
+            cells = [self._cell(candidate, asked) for asked in work for candidate in candidates]
+            self.watch(f"the last race, on {len(work)} workloads")
+            records = self._ask(cells, self.options, self._run) if self._ask else None
+            if records is None:
+                records = self._race_here(cells, built, len(work))
         self.device_s += time.perf_counter() - start
-        return by_workload
+        return [*records]
+
+    def _race_here(
+        self, cells: Sequence[Cell], built: Sequence[Built], workloads: int
+    ) -> list[Record]:
+        """``cells`` are those of all built kernels, workload by workload."""
+        venue, records = cells[0].venues.best, list[Record]()
+        assert isinstance(venue, Venue)
+        contestants = [
+            Contestant(made.request, made.outcome, venue, self.task.torch_ops)
+            for made in built
+            if isinstance(made.outcome, Artifact)
+        ]
+        with Trial(
+            self.task.op, self.task.dtype, contestants, self.options, self._devices
+        ) as trial:
+            for number in range(workloads):
+                asked = cells[number * len(built) : (number + 1) * len(built)]
+                where = f"{asked[0].workload_set}/{asked[0].workload.name}"
+                self.watch(f"the last race, on {where}, {number + 1} of {workloads} workloads")
+                results = trial.run(asked[0].workload)
+                records += [
+                    to_record.evaluated(self._run, *each)
+                    for each in zip(asked, built, results, strict=True)
+                ]
+        return records
 
     def _build(self, cell: Cell) -> Built:
         toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}

@@ -19,7 +19,7 @@ from typing import Any
 from portkern.agent import critic, feedback, memory, outcome, proposer, strategy
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Critic, Proposer, Strategy
-from portkern.agent.bench import RACE, Bench, BenchWorkload
+from portkern.agent.bench import RACE, Ask, Bench, BenchWorkload
 from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import role
 from portkern.agent.llm.calls import FILE as CALLS
@@ -111,11 +111,13 @@ class RunPlan:
 
 
 class GenerationRun:
-    """Tokens and USD are charged to ``within`` as well. Raises ConfigError where the plan does not
-    fit together, or not the folder's own run."""
+    """Tokens and USD are charged to ``within`` as well; kernels run where ``ask`` says, see Bench.
+    Raises ConfigError where the plan does not fit together, or not the folder's own run."""
 
-    def __init__(self, plan: RunPlan, folder: Path, *, within: Meter | None = None) -> None:
-        self.plan, self.folder = plan, folder
+    def __init__(
+        self, plan: RunPlan, folder: Path, *, within: Meter | None = None, ask: Ask | None = None
+    ) -> None:
+        self.plan, self.folder, self._ask = plan, folder, ask
         self.proposer, self.strategy, self.critic = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
@@ -254,6 +256,7 @@ class GenerationRun:
             recorded=recorded,
             raced=raced,
             quick=quick,
+            ask=self._ask,
         )
 
     def _agree(self) -> None:

@@ -125,6 +125,7 @@ class Plan(Line):
                     self.stage,
                     self.torch_ops,
                     cell.absent,
+                    cell.library,
                 )
             )
         return loaded

@@ -6,6 +6,7 @@ from portkern.cells.selection import Cell
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
+from portkern.guard import Library
 from portkern.records.jsonl import Part
 from portkern.spec.safe_name import SafeName
 
@@ -45,6 +46,7 @@ class PlannedCell(Part):
     target: str
     kernel: str | None = None
     absent: str = ""
+    library: Library = "allow"
 
     @classmethod
     def of(cls, cell: Cell, kernel: str | None) -> PlannedCell:
@@ -57,4 +59,5 @@ class PlannedCell(Part):
             target=cell.target.name,
             kernel=kernel,
             absent=cell.absent,
+            library=cell.library,
         )

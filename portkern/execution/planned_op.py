@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +20,7 @@ from portkern.evaluator.from_torch import OperatorFile
 from portkern.records import atomic_write
 from portkern.records.jsonl import Part
 from portkern.spec import stored_tensors
-from portkern.spec.op import Op, Scalar, StoredTensor, Workload
+from portkern.spec.op import Op, Precision, Scalar, StoredTensor, Workload
 from portkern.spec.safe_name import SafeName, refuse_collisions, short
 
 #: What one operator's files may come to: a plan is one document.
@@ -37,10 +38,12 @@ class PlannedWorkload(Part):
 
 class PlannedOp(Part):
     """``asked`` is what ``op=`` takes, a file's name relative to where the files are written. Files
-    that are no UTF-8 are ``binary``. ``workloads`` are those of the plan's cells, by their sets."""
+    that are no UTF-8 are ``binary``. ``precision`` is what kernels are held to, which a run may
+    ask for itself. ``workloads`` are those of the plan's cells, by their sets."""
 
     digest: str
     asked: str
+    precision: Precision = "strict"
     files: dict[SafeName, str] = {}
     binary: dict[SafeName, Base64Bytes] = {}
     workloads: dict[str, list[PlannedWorkload]]
@@ -82,6 +85,7 @@ class PlannedOp(Part):
         return cls(
             digest=op.digest,
             asked=_asked(op),
+            precision=op.precision,
             files={name: data.decode() for name, data in text.items()},
             binary=dict(_encoded(files, text)),
             workloads=workloads,
@@ -93,7 +97,8 @@ class PlannedOp(Part):
         contents = {name: text.encode() for name, text in self.files.items()} | self.binary
         for name, data in contents.items():
             _write(folder, name, data)
-        op = load_op(self._place(folder) if contents else self.asked)
+        loaded = load_op(self._place(folder) if contents else self.asked)
+        op = replace(loaded, precision=self.precision)
         if op.digest != self.digest:
             raise ConfigError(
                 f"The operator {op.name} is another here ({op.digest}) than in the plan "

@@ -23,6 +23,7 @@ from portkern.cli.verbs import (
     compare_words,
     generate,
     run_folder,
+    served,
 )
 from portkern.cli.verbs.compare_tasks import TaskQuestion
 from portkern.cli.verbs.generate import GenerateOptions
@@ -127,6 +128,7 @@ def _main(overrides: Sequence[str], heartbeat: Heartbeat) -> int:
                 ledger,
                 builders=options.builders,
                 retime=options.retime,
+                ask=served.asking(base.serve),
                 report=report,
                 watch=heartbeat.at,
             )

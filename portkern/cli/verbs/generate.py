@@ -31,7 +31,7 @@ from portkern.cells.selection import (
 from portkern.cli import json_output
 from portkern.cli.config import GIVEN, Group, Names, group, names, resolve, sweep
 from portkern.cli.heartbeat import Heartbeat
-from portkern.cli.verbs import own_kernels, run_folder
+from portkern.cli.verbs import own_kernels, run_folder, served
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError, no_such
 from portkern.evaluator import from_torch
 from portkern.printable import printable
@@ -96,6 +96,7 @@ class GenerateOptions:
     rounds: int = 5
     budget_s: float = 0.25
     timeout_s: float = 120.0
+    serve: str = "auto"
     run: str = ""
     reports: str = "reports"
     fresh: bool = False
@@ -188,7 +189,7 @@ def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
     if options.fresh:
         put_aside(folder)
     with run_folder.writing(folder):
-        run = GenerationRun(plan, folder)
+        run = GenerationRun(plan, folder, ask=served.asking(options.serve))
         run.watch = heartbeat.at
         if run.nowhere:  # before a model is paid for what nobody can judge
             raise BackendUnavailable(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
+from portkern.agent.bench import Ask
 from portkern.cells.run import Progress, answered
 from portkern.cells.selection import Cell
 from portkern.cli.verbs import executions
@@ -13,6 +15,7 @@ from portkern.cli.verbs.executions import Runner
 from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
+from portkern.printable import printable
 from portkern.records.record import Record, RecordFile
 from portkern.serve.client import Client, ServerGone
 from portkern.serve.evaluation import bounded
@@ -24,14 +27,24 @@ CHOICES = ("auto", "never", "always")
 def runner(choice: str) -> Runner:
     """``auto``: the server if one of this portkern runs, else this process. Raises ConfigError, and
     BackendUnavailable where there has to be one and is none."""
+    server = _server(choice)
+    return executions.here if server is None else _Asking(server)
+
+
+def asking(choice: str) -> Ask | None:
+    """The same for cells that a run of generate or compare asks for; None: in this process."""
+    return _server(choice)
+
+
+def _server(choice: str) -> _Server | None:
     if choice not in CHOICES:
         raise no_such("choice of serve=", choice, CHOICES)
     client = Client.here() if choice != "never" else None
     if client is not None:
-        return _Asking(client, must=choice == "always")
+        return _Server(client, must=choice == "always")
     if choice == "always":
         raise BackendUnavailable("No server of this portkern runs; 'portkern serve' starts one")
-    return executions.here
+    return None
 
 
 def _cut(chosen: TrialOptions) -> bool:
@@ -42,13 +55,44 @@ def _cut(chosen: TrialOptions) -> bool:
     return less or granted.limits != chosen.limits
 
 
-class _Asking:
-    """Records of the server's become the run's own, too. Unless the server ``must`` do it, what it
-    does not take, or loses, is evaluated here. It is asked for one operator after the other, so
-    that what is done is kept if the rest is lost."""
+@dataclass
+class _Server:
+    """Answers with the records of cells; None for what it does not take, or loses, which is
+    evaluated here unless the server ``must`` do it."""
 
-    def __init__(self, client: Client, *, must: bool) -> None:
-        self._client, self._must = client, must
+    client: Client
+    must: bool
+    _told: set[str] = field(default_factory=set)
+
+    def __call__(
+        self, cells: Sequence[Cell], chosen: TrialOptions, run: str
+    ) -> Sequence[Record] | None:
+        if not self.must and _cut(chosen):
+            self._tell("not evaluated by the server, which grants less")
+            return None
+        try:
+            records = self.client.evaluate(Plan.of(cells, chosen, run))
+        except (ConfigError, QueueFull, ServerGone) as error:
+            if self.must:
+                raise
+            self._tell(f"not evaluated by the server: {error}")
+            return None
+        self._tell(f"evaluated by the server, process {self.client.at.pid}")
+        return records
+
+    def _tell(self, what: str) -> None:
+        """Says it once."""
+        if what not in self._told:
+            self._told.add(what)
+            print(f"portkern: note: {printable(what)}", file=sys.stderr, flush=True)
+
+
+class _Asking:
+    """Records of the server's become the run's own, too. It is asked for one operator after the
+    other, so that what is done is kept if the rest is lost."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
 
     def __call__(
         self,
@@ -59,19 +103,12 @@ class _Asking:
         fresh: bool,
         show: Callable[[Progress], None],
     ) -> list[Record]:
-        if not self._must and _cut(chosen):
-            print("portkern: note: not evaluated by the server, which grants less", file=sys.stderr)
-            return executions.here(cells, run, file, chosen, fresh, show)
         known = {} if fresh else {r.key: r for r in answered(cells, file.read()[0])}
         todo = [cell for cell in cells if cell.key not in known]
         for _, own in itertools.groupby(todo, lambda cell: cell.op.name):
             several = list(own)
-            try:
-                records = self._client.evaluate(Plan.of(several, chosen, run))
-            except (ConfigError, QueueFull, ServerGone) as error:
-                if self._must:
-                    raise
-                print(f"portkern: note: not evaluated by the server: {error}", file=sys.stderr)
+            records = self._server(several, chosen, run)
+            if records is None:
                 rest = [cell for cell in cells if cell.key not in known]
                 here = executions.here(rest, run, file, chosen, fresh, show)
                 known |= {record.key: record for record in here}
@@ -79,8 +116,4 @@ class _Asking:
             file.append(records)
             known |= dict(zip((cell.key for cell in several), records, strict=True))
             show(Progress(len(cells), len(known), records[-1]))
-        else:
-            if todo:
-                at = self._client.at
-                print(f"portkern: note: evaluated by the server, process {at.pid}", file=sys.stderr)
         return [known[cell.key] for cell in cells]

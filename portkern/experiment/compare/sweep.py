@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from portkern.agent import pace
+from portkern.agent.bench import Ask
 from portkern.agent.budget import Spent
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.loop import Turns
@@ -63,8 +64,9 @@ class SweepProgress:
 
 
 class Sweep:
-    """``watch`` is told what is begun. Raises ConfigError where ``folder`` holds a sweep that asked
-    for something else by the same names, and RecordError for files that are not portkern's."""
+    """``watch`` is told what is begun; kernels run where ``ask`` says, see Bench. Raises ConfigError
+    where ``folder`` holds a sweep that asked for something else by the same names, and RecordError
+    for files that are not portkern's."""
 
     def __init__(
         self,
@@ -76,11 +78,13 @@ class Sweep:
         *,
         builders: int = 2,
         retime: bool = False,
+        ask: Ask | None = None,
         report: Callable[[SweepProgress], None] = lambda _: None,
         watch: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.models, self.tasks, self.n, self.folder = models, tasks, n, folder
         self.ledger, self._builders, self._report, self._watch = ledger, builders, report, watch
+        self._ask = ask
         self._file = LineFile(folder / SAMPLES, Sample.from_json)
         #: All rows of the folder, also of models and tasks that are not asked for now.
         self._rows = {key_of(row): row for row in self._file.read()[0] if row.evaluated}
@@ -179,7 +183,7 @@ class Sweep:
 
     async def _write(self, asked: AskedSample) -> None:
         folder = self.folder / asked.path
-        run = GenerationRun(asked.plan, folder, within=self.ledger)
+        run = GenerationRun(asked.plan, folder, within=self.ledger, ask=self._ask)
         run.watch = lambda what: self._watch(f"{asked.model.name}, {asked.task.folder}: {what}")
         stopped = await run.explore(turns=self._turns)
         if run.down or run.models.dead:
