@@ -64,9 +64,9 @@ class SweepProgress:
 
 
 class Sweep:
-    """``watch`` is told what is begun; kernels run where ``ask`` says, see Bench. Raises ConfigError
-    where ``folder`` holds a sweep that asked for something else by the same names, and RecordError
-    for files that are not portkern's."""
+    """``watch`` is told what is begun; kernels run where ``ask`` says, see Bench. Raises
+    ConfigError where ``folder`` holds a sweep that asked for something else by the same names, and
+    RecordError for files that are not portkern's."""
 
     def __init__(
         self,
