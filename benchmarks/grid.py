@@ -131,7 +131,7 @@ def asked(words: Mapping[str, str]) -> Grid:
         where,
         seed_of(words["seed"]),
         int(words.get("count", "6")),
-        tuple(words["ops"].split(",") if "ops" in words else ops.names()),
+        tuple(words["ops"].split(",") if "ops" in words else sorted(ops.CORE)),
         tuple(words.get("dtypes", "float32,bfloat16").split(",")),
         tuple(backends),
         time.monotonic() + 60 * float(words.get("minutes", "inf")),

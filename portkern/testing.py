@@ -158,7 +158,7 @@ class BackendContract:
                 assert venue.kind == kind if isinstance(venue, Venue) else venue.reason
 
     def test_it_ships_kernels_in_its_own_languages(self, backend: Backend) -> None:
-        shipped = [kernel for op in ops.CORE for kernel in catalogue.candidates(op, backend)]
+        shipped = [kernel for op in ops.ALL for kernel in catalogue.candidates(op, backend)]
         assert shipped
         assert {kernel.language for kernel in shipped} <= set(backend.languages.values())
 
@@ -220,7 +220,7 @@ class BackendContract:
             bad = {w.name: r.detail for w, r in zip(workloads, results, strict=True) if r.detail}
             assert not bad
 
-    @pytest.mark.parametrize("name", ops.CORE)
+    @pytest.mark.parametrize("name", ops.ALL)
     def test_what_it_ships_is_right_at_small_sizes(
         self, running: Backend, target: Target, folder: Path, name: str
     ) -> None:
@@ -230,7 +230,7 @@ class BackendContract:
         small = [w for w in edge if op.tensor_bytes(w.dims, "float32") <= SMALL_BYTES]
         workloads = [op.workloads["ci"][0], *small]
         for candidate in self.shipped(name, running):
-            dtype = FLOATS[ops.CORE.index(name) % len(FLOATS)]
+            dtype = FLOATS[ops.ALL.index(name) % len(FLOATS)]
             if isinstance(running.accepts(candidate, dtype), Missing):
                 dtype = "float32"
             results = evaluate(
@@ -258,7 +258,7 @@ class BackendContract:
     def test_hardware_results_are_timed_and_emulated_ones_are_not(
         self, running: Backend, target: Target, folder: Path
     ) -> None:
-        name = next(op for op in ops.CORE if catalogue.candidates(op, running))
+        name = next(op for op in ops.ALL if catalogue.candidates(op, running))
         op = ops.load(name)
         [candidate, *_] = self.shipped(name, running)
         results = evaluate(candidate, op, running, target, list(op.workloads["ci"]), folder=folder)

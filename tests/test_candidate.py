@@ -61,7 +61,7 @@ def test_a_setting_that_is_not_offered_is_refused(settings: dict[str, int], mess
 
 @pytest.mark.parametrize("backend", registry.names())
 def test_a_catalogue_kernels_default_is_among_its_choices(backend: str) -> None:
-    for op in ops.CORE:
+    for op in ops.ALL:
         for shipped in catalogue.candidates(op, registry.load(backend)):
             for knob in shipped.knobs.values():
                 assert knob.value in knob.choices, (op, shipped.language, knob)

@@ -27,7 +27,7 @@ ARCHITECTURES = [target.load(name) for name in target.names("architecture")]
 SHIPPED = [
     (registry.load(name), kernel)
     for name in registry.names()
-    for op in ops.CORE
+    for op in ops.ALL
     for kernel in catalogue.candidates(op, registry.load(name))
 ]
 
@@ -90,7 +90,7 @@ def test_it_builds_within_the_limits_of_the_architecture_and_without_spills(
 def asked(backend: Backend, kernel: Candidate) -> Iterator[Build]:
     """The builds of one kernel, as for a matrix. In turns: in one dtype for one architecture, the
     next kernel in the next of both."""
-    op, turn = ops.load(kernel.op), ops.CORE.index(kernel.op)
+    op, turn = ops.load(kernel.op), ops.ALL.index(kernel.op)
     dtypes = [d for d in op.dtypes if not isinstance(backend.accepts(kernel, d), Missing)]
     shown = op.workloads["typical"][0]
     scalars = op.signature.scalar_values(shown.scalars)

@@ -38,17 +38,23 @@ CORE = (
     "conv2d_relu_maxpool",
     "attention",
 )
-SETS = {"basic": BASIC, "core": CORE, "all": CORE}
+#: What layers of today's models call beside those; a backend has kernels where they make sense.
+MODELS = (
+    "linear",
+    "linear_bias",
+)
+ALL = (*CORE, *MODELS)
+SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}
 
 
 def names() -> list[str]:
-    return sorted(CORE)
+    return sorted(ALL)
 
 
 @lru_cache
 def load(name: str) -> Op:
     """The shipped op of this name. Raises ConfigError with the closest name."""
-    if name not in CORE:
+    if name not in ALL:
         raise no_such("op", name, [*names(), *SETS])
     op = importlib.import_module(f"portkern.ops.{name}").OP
     if not isinstance(op, Op):

@@ -81,6 +81,8 @@ NOT_ATEN: Mapping[str, str] = {
     "cross_entropy": "it is two operators of ATen",
     "int8_matmul": "ATen has none with a scale for each column",
     "layernorm": "native_layer_norm.default returns mean and deviation too",
+    "linear": "linear.default is a composite operator, which becomes mm.default of a view",
+    "linear_bias": "linear.default is a composite operator, which becomes addmm.default of a view",
     "maxpool2d": "max_pool2d_with_indices.default returns indices too",
     "rmsnorm": "_fused_rms_norm.default returns the deviation too",
     "rope": "ATen has none",

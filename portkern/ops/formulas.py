@@ -49,6 +49,8 @@ FORMULAS: Mapping[str, Formula] = {
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
     "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
     "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
+    "linear": Formula("at::linear(x, weight)"),
+    "linear_bias": Formula("at::linear(x, weight, bias)"),
     "matmul": Formula("at::matmul(a, b)"),
     "maxpool2d": Formula(
         "at::max_pool2d(x, {window, window}, {stride, stride}, {padding, padding})",

@@ -11,6 +11,7 @@ from .threads import sharing
 ZERO = np.float32(0.0)
 NARROW, FLAT, THIN = 4, 8, 16  # so few columns, rows and terms that operands are read in place
 PARALLEL_FROM = 65536  # multiplications
+RUN = 1024  # terms of a sum in float32
 
 
 @numba.njit
@@ -126,7 +127,7 @@ def _rows_of_few(begin, end, a, columns, c, run):
 def _products_of_few(begin, end, a, b, c, run):
     """Whole ones of many products of few columns."""
     for one in range(begin, end):
-        _columns_of_rows(a[one], _turned(b[one]), c[one], 0, c.shape[1], run)
+        _columns_of_rows(a[one], turned(b[one]), c[one], 0, c.shape[1], run)
 
 
 @numba.njit(parallel=True)
@@ -151,7 +152,7 @@ def _few_results(a, columns, c, part, run):
 
 
 @numba.njit
-def _turned(b):
+def turned(b):
     """Columns as rows."""
     columns = np.empty((b.shape[1], b.shape[0]), np.float32)
     for p in range(b.shape[0]):
@@ -200,10 +201,16 @@ _share_rows = sharing(_rows_of_few, PARALLEL_FROM)
 _share_products = sharing(_products_of_few, PARALLEL_FROM)
 
 
+@numba.njit
+def meeting_rows(many, few, c):
+    """c = few @ many.T, of a few rows: each of the others is read once, along memory."""
+    _share_rows(many.shape[0], c.size * many.shape[1], many, few, c.T, RUN)
+
+
 def multiplying(mc, kc, nc, few):
     """A function ``multiply(a, b, c)`` that makes c = a @ b of a batch by tiles of mc x nc results
     and kc terms, or by the way that suits its shape: ``few`` columns, one tile with many terms."""
-    part, run = 16384, 1024  # terms of a thread, and of a sum in float32
+    part, run = 16384, RUN  # terms of a thread, and of a sum in float32
     deep = 8 * kc  # terms that are worth a thread
 
     @numba.njit
@@ -247,7 +254,7 @@ def multiplying(mc, kc, nc, few):
                 if n == 1:
                     by_columns(a[one], b[one].reshape(1, k), c[one])
                 else:
-                    by_columns(a[one], _turned(b[one]), c[one])
+                    by_columns(a[one], turned(b[one]), c[one])
         elif one_tile and batch < numba.get_num_threads():
             parts = min(k // deep, 2 * numba.get_num_threads())
             for one in range(batch):

@@ -202,20 +202,20 @@ PORTKERN_INLINE vec terms(const T* from, int64_t count) {
   return count >= LANES ? floats(from) : floats(from, count);
 }
 
-// The first W columns of the rows, that are TALL apart.
-template <int W>
+// The first W columns of the rows, that are PITCH apart.
+template <int W, int64_t PITCH>
 PORTKERN_INLINE void store_columns(vec (&rows)[LANES], float* to) {
   transpose(rows);  // compilers leave out what columns after W would take
 #pragma GCC unroll 16
-  for (int d = 0; d < W; ++d) store(to + d * TALL, rows[d]);
+  for (int d = 0; d < W; ++d) store(to + d * PITCH, rows[d]);
 }
 
-// LANES rows of the left operand, of which `count` are there, as columns that are TALL apart. Up to
+// LANES rows of an operand, of which `count` are there, as columns that are PITCH apart. Up to
 // LANES columns behind the last are written too.
-template <bool PAIRS, typename T>
+template <bool PAIRS, int64_t PITCH = TALL, typename T>
 static void turn(const T* from, int64_t stride, int64_t count, int64_t depth, float* to) {
   constexpr int64_t WIDE = STEP<PAIRS> * LANES;
-  for (int64_t p = 0; p < depth; p += WIDE, from += WIDE, to += LANES * TALL) {
+  for (int64_t p = 0; p < depth; p += WIDE, from += WIDE, to += LANES * PITCH) {
     const int64_t width = least(depth - p, WIDE);
     vec rows[LANES] = {};
     if (count >= LANES && width == WIDE) {
@@ -226,8 +226,8 @@ static void turn(const T* from, int64_t stride, int64_t count, int64_t depth, fl
       for (int r = 0; r < LANES; ++r)
         if (r < count) rows[r] = terms<PAIRS>(from + r * stride, width);
     }
-    if (width > WIDE / 2) store_columns<LANES>(rows, to);
-    else store_columns<LANES / 2>(rows, to);
+    if (width > WIDE / 2) store_columns<LANES, PITCH>(rows, to);
+    else store_columns<LANES / 2, PITCH>(rows, to);
   }
 }
 

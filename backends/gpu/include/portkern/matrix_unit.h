@@ -1,5 +1,5 @@
-// Products of 16 x 16 x 16 halves on matrix units: MFMA of CDNA, mma.sync of NVIDIA's GPUs under HIP, from
-// sm_80 on. MATRIX_UNIT is defined where there is one. CDNA's macros exist in the device's pass only, so a
+// Products of 16 x 16 x 16 halves on matrix units: MFMA of CDNA, mma.sync of NVIDIA's GPUs from sm_80 on.
+// MATRIX_UNIT is defined where there is one. CDNA's macros exist in the device's pass only, so a
 // host that launches for AMD cannot know; TENSOR_CORES is NVIDIA's, and known to the host as well.
 //
 // A fragment is a lane's part of 16 rows (of the right operand: columns) of depth 16, which come from shared
@@ -11,7 +11,7 @@
 #ifndef PORTKERN_FLOAT32
 #if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
 #define MATRIX_UNIT 1
-#elif defined(__HIP_PLATFORM_NVIDIA__)
+#elif !PORTKERN_AMD
 #define MATRIX_UNIT 1
 #define TENSOR_CORES 1
 #include <portkern/tensor_cores.h>

@@ -33,8 +33,8 @@ __device__ __forceinline__ Pack load(const Matrix<>& from, int64_t row, int64_t 
 namespace matrix_unit {
 
 // ROWS x COLUMNS in pieces of 16 x 16: one wave's part, or two warps' with half of the columns each. A lies
-// with the depth inside; B for MFMA as well, for tensor cores with the depth outside.
-template <int ROWS, int COLUMNS>
+// with the depth inside; B for MFMA as well, for tensor cores with the depth outside unless it lies ALONG it.
+template <int ROWS, int COLUMNS, bool ALONG = false>
 struct Quarter {
     static constexpr int EACH = 256 / LANES;  // of a piece's sums, a lane's
     static constexpr int M = ROWS / 16, N = COLUMNS / 16 * LANES / 64, COUNT = M * N * EACH;
@@ -54,7 +54,8 @@ struct Quarter {
 #pragma unroll
             for (int j = 0; j < N; ++j)
 #ifdef TENSOR_CORES
-                right[j] = fragment_turned(b + d * PITCH_B + own() + j * 16, PITCH_B);
+                right[j] = ALONG ? fragment(b + (own() + j * 16) * PITCH_B + d, PITCH_B)
+                                 : fragment_turned(b + d * PITCH_B + own() + j * 16, PITCH_B);
 #else
                 right[j] = fragment(b + j * 16 * PITCH_B + d, PITCH_B);
 #endif
@@ -78,13 +79,14 @@ struct Quarter {
 
 #ifdef TENSOR_CORES
 // A block of 256 computes SIDE x SIDE of a product, of the depths from `from` to `to`. Tiles come by
-// cp.async, ahead of their use by two, or three of the smaller ones.
-template <int SIDE>
+// cp.async, ahead of their use by two, or three of the smaller ones. Where B lies ALONG the depth, its rows are
+// the result's columns, which a `bias` is added to, if there is one.
+template <int SIDE, bool ALONG = false>
 struct Pipeline {
-    static constexpr int THREADS = 256, STAGES = SIDE > 64 ? 3 : 4, DEPTH = 32;
-    static constexpr int PITCH_A = DEPTH + 8, PITCH_B = SIDE + 8;  // against bank conflicts
-    static constexpr int STAGE = SIDE * PITCH_A + DEPTH * PITCH_B;
-    static constexpr int bytes = STAGES * STAGE * sizeof(scalar_t);
+    static constexpr int THREADS = 256, AHEAD = SIDE > 64 ? 3 : 4, DEPTH = 32;
+    static constexpr int PITCH_A = DEPTH + 8, PITCH_B = ALONG ? PITCH_A : SIDE + 8;  // against bank conflicts
+    static constexpr int STAGE = SIDE * PITCH_A + (ALONG ? SIDE : DEPTH) * PITCH_B;
+    static constexpr int bytes = AHEAD * STAGE * sizeof(scalar_t);
 
     template <bool ALIGNED>
     static __device__ __forceinline__ void copy(scalar_t* to, const Matrix<>& from, int64_t row,
@@ -99,46 +101,52 @@ struct Pipeline {
     template <bool ALIGNED>
     static __device__ __forceinline__ void multiply(const Matrix<>& a, const Matrix<>& b, const Output& c,
                                                     int64_t row0, int64_t column0, int64_t from,
-                                                    int64_t to) {
+                                                    int64_t to, const scalar_t* bias = nullptr) {
         extern __shared__ __align__(128) unsigned char shared[];
         scalar_t* tiles = reinterpret_cast<scalar_t*>(shared);
         const int t = threadIdx.x, steps = (int)((to - from + DEPTH - 1) / DEPTH);
         const auto fetch = [&](int step) {
-            scalar_t* tile = tiles + step % STAGES * STAGE;
+            scalar_t* tile = tiles + step % AHEAD * STAGE;
             const int64_t depth = from + (int64_t)step * DEPTH;
 #pragma unroll
             for (int p = t * VEC; step < steps && p < SIDE * DEPTH; p += THREADS * VEC) {
                 const int r = p / DEPTH, d = p % DEPTH;
                 copy<ALIGNED>(tile + r * PITCH_A + d, a, row0 + r, depth + d);
-                copy<ALIGNED>(tile + SIDE * PITCH_A + p / SIDE * PITCH_B + p % SIDE, b, depth + p / SIDE,
-                              column0 + p % SIDE);
+                if (ALONG) copy<ALIGNED>(tile + SIDE * PITCH_A + r * PITCH_B + d, b, column0 + r, depth + d);
+                else copy<ALIGNED>(tile + SIDE * PITCH_A + p / SIDE * PITCH_B + p % SIDE, b, depth + p / SIDE,
+                                   column0 + p % SIDE);
             }
             commit_copies();  // an empty group keeps the count right
         };
         const int at_row = t / 128 * (SIDE / 2), at_column = t / 64 % 2 * (SIDE / 2);
-        Quarter<SIDE / 2, SIDE / 2> product;
+        Quarter<SIDE / 2, SIDE / 2, ALONG> product;
 #pragma unroll
-        for (int s = 0; s < STAGES - 1; ++s) fetch(s);
+        for (int s = 0; s < AHEAD - 1; ++s) fetch(s);
         for (int step = 0; step < steps; ++step) {
-            wait_copies<STAGES - 2>();
+            wait_copies<AHEAD - 2>();
             __syncthreads();  // this step's tile is whole, and everybody is done with the last one
-            fetch(step + STAGES - 1);
-            const scalar_t* tile = tiles + step % STAGES * STAGE;
-            product.template add<DEPTH, PITCH_A, PITCH_B>(tile + at_row * PITCH_A,
-                                                          tile + SIDE * PITCH_A + at_column);
+            fetch(step + AHEAD - 1);
+            const scalar_t* tile = tiles + step % AHEAD * STAGE;
+            product.template add<DEPTH, PITCH_A, PITCH_B>(
+                tile + at_row * PITCH_A, tile + SIDE * PITCH_A + at_column * (ALONG ? PITCH_B : 1));
         }
+        const int64_t columns = ALONG ? b.rows : b.columns;
+        const bool pairs = ALIGNED && (!ALONG || columns % 2 == 0);
 #pragma unroll
         for (int e = 0; e < product.COUNT; e += 2) {
             const int64_t row = row0 + at_row + product.row(e);
             const int64_t column = column0 + at_column + product.column(e);
-            if (row >= a.rows || column >= b.columns) continue;
-            const int64_t at = row * b.columns + column;
-            if (ALIGNED) {
-                c.store_pair(at, product.value(e), product.value(e + 1));
+            if (row >= a.rows || column >= columns) continue;
+            const bool both = column + 1 < columns;
+            const int64_t at = row * columns + column;
+            float first = product.value(e), second = product.value(e + 1);
+            if (ALONG && bias) first += float(bias[column]), second += both ? float(bias[column + 1]) : 0.0f;
+            if (pairs) {
+                c.store_pair(at, first, second);
                 continue;
             }
-            c.store(at, product.value(e));
-            if (column + 1 < b.columns) c.store(at + 1, product.value(e + 1));
+            c.store(at, first);
+            if (both) c.store(at + 1, second);
         }
     }
 };

@@ -1,7 +1,8 @@
 // Products of float16 or bfloat16, alone or in a batch, that have too few large tiles to fill a GPU: a
 // block is one warpgroup for each 64 rows of its tile of C. One of its threads has the copy engine bring in
 // what is needed some steps later. Several blocks share a tile's depth where tiles are few; clusters that add
-// their parts in each other's shared memory take longer than parts in memory and a second kernel.
+// their parts in each other's shared memory take longer than parts in memory and a second kernel. Where B lies
+// ALONG the depth, its rows are the columns of C, which a bias may be added to.
 #pragma once
 #include <portkern/hopper.h>
 #include <portkern/shared_depth.h>
@@ -25,6 +26,7 @@ struct Product {
     int64_t batch, m, n, k;
     const scalar_t* scale = nullptr;  // of each column of C
     int64_t width = n;  // of C in memory: less than n where B has rows of whole packs and C has not
+    const scalar_t* bias = nullptr;  // of each column of C, where B lies along
 
     int64_t across(int columns) const { return (n + columns - 1) / columns; }
     int64_t down(int rows) const { return (m + rows - 1) / rows; }
@@ -37,7 +39,7 @@ struct Division {
     int across, down, tiles, deep, each, slots;
 };
 
-template <class T>
+template <class T, bool ALONG>
 __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant__ CUtensorMap of_a,
                                                            const __grid_constant__ CUtensorMap of_b,
                                                            const Output every_c, const Product all,
@@ -56,7 +58,8 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
         scalar_t* const to = held + slot * T::SIZE;
         hopper::expect_bytes(&full[slot], T::SLOT_BYTES);
         hopper::load_box(to, &of_a, depth, batch * (int)all.m + row0, &full[slot]);
-        for (int p = 0; p < T::PIECES; ++p)
+        if (ALONG) hopper::load_box(to + T::A, &of_b, depth, column0, &full[slot]);
+        for (int p = 0; p < (ALONG ? 0 : T::PIECES); ++p)
             hopper::load_box(to + T::A + p * PIECE, &of_b, column0 + p * 64, depth, batch, &full[slot]);
     };
     if (threadIdx.x == 0) {
@@ -73,8 +76,9 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
         const scalar_t *left = held + slot * T::SIZE + group_row * DEPTH, *right = held + slot * T::SIZE + T::A;
 #pragma unroll
         for (int d = 0; d < DEPTH; d += 16)
-            hopper::multiply(sums, hopper::operand(left + d, 1024),
-                             hopper::operand(right + d * 64, 1024, PIECE * sizeof(scalar_t)));
+            hopper::multiply<ALONG>(sums, hopper::operand(left + d, 1024),
+                                    ALONG ? hopper::operand(right + d, 1024)
+                                          : hopper::operand(right + d * 64, 1024, PIECE * sizeof(scalar_t)));
         hopper::commit_products();
         hopper::wait_products<1>();
         __syncthreads();  // all warps are done with the step before: its slot is free
@@ -86,6 +90,12 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
     hopper::settle(sums);
     const Output c = every_c.from(split, batch * all.m * all.width);
     const int own_row = group_row + lane / 32 * 16 + lane % 32 / 4, own_column = lane % 4 * 2;
+    if (ALONG && all.bias && split == 0)
+#pragma unroll
+        for (int i = 0; i < T::COLUMNS / 2; ++i) {
+            const int64_t column = column0 + i / 4 * 8 + own_column + i % 2;
+            sums[i] += column < all.width ? float(all.bias[column]) : 0.0f;
+        }
     if (c.parts) {
 #pragma unroll
         for (int i = 0; i < T::COLUMNS / 2; i += 2) {
@@ -125,12 +135,14 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
     }
 }
 
-template <class T>
+template <class T, bool ALONG>
 int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, int64_t splits,
                  cudaStream_t stream) {
     CUtensorMap of_a, of_b;
     int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, all.batch * all.m, all.k, T::ROWS, 64);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, all.k, all.n, DEPTH, 64, all.batch);
+    wrong = wrong ? wrong
+            : ALONG ? hopper::map_matrix(&of_b, hopper::KIND, 2, b, all.width, all.k, T::COLUMNS, 64)
+                    : hopper::map_matrix(&of_b, hopper::KIND, 2, b, all.k, all.n, DEPTH, 64, all.batch);
     if (wrong) return wrong;
     const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), each = (all.steps() + splits - 1) / splits;
     const int64_t parts = (all.steps() + each - 1) / each;
@@ -140,9 +152,10 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Produc
     const int slots = (int)min(each, min(room, (int64_t)MOST_SLOTS)), bytes = 1024 + slots * T::SLOT_BYTES;
     const Division by = {(int)all.across(T::COLUMNS), (int)all.down(T::ROWS), (int)tiles,
                          (int)all.steps(), (int)each, slots};
-    cudaFuncSetAttribute(tile_product<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaFuncSetAttribute(tile_product<T, ALONG>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     return share_depth(parts, c, all.batch * all.m * all.n, stream, [&](const Output& to) {
-        tile_product<T><<<(unsigned)(tiles * parts), T::THREADS, bytes, stream>>>(of_a, of_b, to, all, by);
+        tile_product<T, ALONG>
+            <<<(unsigned)(tiles * parts), T::THREADS, bytes, stream>>>(of_a, of_b, to, all, by);
     }, all.scale, all.n);
 }
 
@@ -168,7 +181,7 @@ struct Way {
 // One more block than all multiprocessors take at once would take as long as as many again. Of what a
 // multiprocessor does in a clock: it multiplies 2048 pairs and reads 64 bytes, of which all of them together
 // have 29 each from the L2 and 15 from memory. A second kernel takes 10000, and reads what was written.
-template <class T>
+template <class T, bool ALONG>
 Way way(const Product& all) {
     const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), at_once = multiprocessors();
     const Depths depths(tiles, all.k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
@@ -179,17 +192,19 @@ Way way(const Product& all) {
     const double cold = 2.0 * all.batch * all.k * (all.m + all.n) / (15.0 * at_once);
     const double parts = 8.0 * depths.splits * all.batch * all.m * all.n / (29.0 * at_once);
     const double second = depths.splits > 1 ? 10000.0 + parts : 0.0;
-    return {launch_tiles<T>, depths.splits, max(max(own, together), cold) + second};
+    return {launch_tiles<T, ALONG>, depths.splits, max(max(own, together), cold) + second};
 }
 
-inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, cudaStream_t stream) {
+template <bool ALONG = false>
+int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, cudaStream_t stream) {
     const int64_t tiles = all.tiles(64, 128), at_once = multiprocessors();
-    // Shallow ones wait for their results to be written; of many tiles, all multiprocessors have some.
-    if (all.steps() < 4 || tiles > 2 * at_once)
-        return tiles >= at_once ? launch_tiles<Middle>(a, b, c, all, 1, stream)
-                                : launch_tiles<Small>(a, b, c, all, 1, stream);
-    Way best = way<Small>(all);
-    for (const Way& other : {way<Middle>(all), way<Large>(all)})
+    // Shallow ones wait for their results to be written; of many tiles, all multiprocessors have some. Parts have
+    // whole packs in their rows.
+    if (all.steps() < 4 || tiles > 2 * at_once || all.width < all.n)
+        return tiles >= at_once ? launch_tiles<Middle, ALONG>(a, b, c, all, 1, stream)
+                                : launch_tiles<Small, ALONG>(a, b, c, all, 1, stream);
+    Way best = way<Small, ALONG>(all);
+    for (const Way& other : {way<Middle, ALONG>(all), way<Large, ALONG>(all)})
         if (other.clocks < best.clocks) best = other;
     return best.launch(a, b, c, all, best.splits, stream);
 }

@@ -3,7 +3,7 @@
 // Persistent blocks of three warpgroups: one has the copy engine bring tiles of A and B in, two
 // multiply 64 rows each. A tile of C leaves through shared memory, also by the copy engine, while
 // the next one's operands arrive. Where tiles are too few for all multiprocessors and deep, several blocks
-// share the depth of each.
+// share the depth of each. Where B lies ALONG the depth, its rows are the columns of C, which a bias may be added to.
 // BAND and PIPELINE are the including source's.
 #pragma once
 #include <portkern/hopper.h>
@@ -20,10 +20,12 @@ struct Pipeline {
     uint64_t full[PIPELINE], empty[PIPELINE];
 };
 
+template <bool ALONG>
 __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ CUtensorMap of_a,
                                                        const __grid_constant__ CUtensorMap of_b,
                                                        const __grid_constant__ CUtensorMap of_c,
                                                        const scalar_t* __restrict__ scale,
+                                                       const scalar_t* __restrict__ bias,
                                                        const Output c, int m, int n, int padded, int down,
                                                        int across, int steps, int each, int splits) {
     let_next_begin();
@@ -56,7 +58,8 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
                 scalar_t* tile = tiles + slot * TILE;
                 hopper::expect_bytes(&pipe.full[slot], TILE * sizeof(scalar_t));
                 hopper::load_box(tile, &of_a, step * DEPTH, row, batch, &pipe.full[slot]);
-                for (int p = 0; p < PIECES; ++p)
+                if (ALONG) hopper::load_box(tile + A_TILE, &of_b, step * DEPTH, at.y, &pipe.full[slot]);
+                for (int p = 0; p < (ALONG ? 0 : PIECES); ++p)
                     hopper::load_box(tile + A_TILE + p * B_PIECE, &of_b, at.y + p * 64, step * DEPTH, batch,
                                      &pipe.full[slot]);
             }
@@ -78,8 +81,9 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
 #pragma unroll
             for (int d = 0; d < DEPTH; d += 16) {
                 const uint64_t a = hopper::operand(left + d, 1024);
-                const uint64_t b = hopper::operand(right + d * 64, 1024, B_PIECE * sizeof(scalar_t));
-                hopper::multiply(sums, a, b);
+                const uint64_t b = ALONG ? hopper::operand(right + d, 1024)
+                                         : hopper::operand(right + d * 64, 1024, B_PIECE * sizeof(scalar_t));
+                hopper::multiply<ALONG>(sums, a, b);
             }
             hopper::commit_products();
             hopper::wait_products<1>();  // the products of the step before: its tile is free
@@ -89,6 +93,12 @@ __global__ __launch_bounds__(384, 1) void matmul_wgmma(const __grid_constant__ C
         hopper::settle(sums);
         if (lane == 0) hopper::arrive(&pipe.empty[(slot + PIPELINE - 1) % PIPELINE]);
         const int row = lane / 32 * 16 + lane % 32 / 4;
+        if (ALONG && bias && t < count)
+#pragma unroll
+            for (int i = 0; i < 128; ++i) {
+                const int column = at.y + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                sums[i] += column < n ? float(bias[column]) : 0.0f;
+            }
         if (c.parts) {
             float* to = c.parts + t / count * c.count + (int64_t)batch * m * n;
 #pragma unroll
@@ -143,22 +153,25 @@ inline bool suits(int64_t batch, int64_t m, int64_t n, int64_t k) {
            n < most;
 }
 
-// `scale`: of each column of C, where there is one.
-inline int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
-                  int64_t k, cudaStream_t stream, const scalar_t* scale = nullptr) {
+// `scale`, `bias`: of each column of C, where there is one.
+template <bool ALONG = false>
+int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int64_t m, int64_t n,
+                  int64_t k, cudaStream_t stream, const scalar_t* scale = nullptr, const scalar_t* bias = nullptr) {
     CUtensorMap of_a, of_b, of_c;
     int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, m, k, ROWS, 64, batch);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, k, n, DEPTH, 64, batch);
+    wrong = wrong ? wrong
+            : ALONG ? hopper::map_matrix(&of_b, hopper::KIND, 2, b, n, k, COLUMNS, 64)
+                    : hopper::map_matrix(&of_b, hopper::KIND, 2, b, k, n, DEPTH, 64, batch);
     wrong = wrong ? wrong : hopper::map_matrix(&of_c, hopper::KIND, 2, c, m, n, 64, 64, batch);
     if (wrong) return wrong;
     const int padded = (int)rows_of_tiles(m), down = (int)batch * padded / ROWS;
     const int across = (int)((n + COLUMNS - 1) / COLUMNS), tiles = down * across, at_once = multiprocessors();
     const Depths depths(tiles, k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
     const int blocks = (int)min((int64_t)at_once, tiles * depths.splits);
-    cudaFuncSetAttribute(matmul_wgmma, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    cudaFuncSetAttribute(matmul_wgmma<ALONG>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
     return share_depth(depths.splits, c, batch * m * n, stream, [&](const Output& to) {
-        matmul_wgmma<<<blocks, 384, SHARED, stream>>>(
-            of_a, of_b, of_c, scale, to, (int)m, (int)n, padded, down, across,
+        matmul_wgmma<ALONG><<<blocks, 384, SHARED, stream>>>(
+            of_a, of_b, of_c, scale, bias, to, (int)m, (int)n, padded, down, across,
             (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);
     }, scale, n);
 }
