@@ -196,8 +196,10 @@ RULES: dict[str, Rule] = {
         ("outer", "reduce", "inner"),
         models={"outer": (1, 8, 64), "reduce": TOKENS, "inner": (1, *WIDTHS)},
     ),
-    "matmul": Rule(("m", "n", "k"), models=PRODUCT),
-    **dict.fromkeys(("int8_matmul", "linear", "linear_bias"), Rule(("m", "n", "k"), models=PRODUCT)),
+    **dict.fromkeys(
+        ("matmul", "int8_matmul", "linear", "linear_bias"),
+        Rule(("m", "n", "k"), models=PRODUCT),
+    ),
     "bmm": Rule(
         ("batch", "m", "n", "k"),
         models={"batch": HEADS, "m": TOKENS, "n": TOKENS, "k": HEAD_SIZES},

@@ -1,4 +1,4 @@
-"""y = x W' + bias, of a weight that has a row for each column of y; accumulated in float32, no TF32.
+"""y = x W' + bias, of a weight that has a row for each column of y; accumulated in float32.
 
 In tiles of a dot, whose depth is shared out where too few tiles would fill a device; few rows or
 columns go without a dot: lanes lie along the depth, as both operands do.
