@@ -61,7 +61,8 @@ def _counted() -> None:
 
 
 def applied(model: nn.Module, *given: Any, every: bool = True, **options: Any) -> _apply.Report:
-    return _apply.apply(model, given, library=SPACE, operators=sorted(ops.CORE), every=every, **options)
+    known = sorted(ops.CORE)
+    return _apply.apply(model, given, library=SPACE, operators=known, every=every, **options)
 
 
 class Norm(nn.Module):
@@ -427,6 +428,8 @@ def test_a_model_s_sizes_become_cells(tmp_path: Path) -> None:
         ("attention", 2, 4, 12, 8, 2),
         ("silu_mul", 1536, 2),
         ("embedding", 50, 32, 24, 1),
+        ("linear", 24, 64, 32, 4),
+        ("linear", 24, 32, 64, 2),
     }
     assert not any(isinstance(one, _modules.Applied) for one in model.modules())
     read = shapes.read(path)

