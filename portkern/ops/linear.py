@@ -11,6 +11,7 @@ from portkern.spec.op import Op, Signature, TensorSpec
 if TYPE_CHECKING:
     import torch
 
+
 def run(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     import torch
 
