@@ -245,7 +245,7 @@ def test_a_relu_that_multiplies_fails_at_infinity_and_one_may_keep_or_drop_nan()
 
 
 @pytest.mark.parametrize("name", ops.names())
-def test_small_workloads_see_everything_and_large_ones_always_an_adversary(name: str) -> None:
+def test_small_workloads_see_everything_and_large_ones_all_adversaries(name: str) -> None:
     op = ops.load(name)
 
     def chosen(count: int) -> tuple[str, ...]:
@@ -254,9 +254,10 @@ def test_small_workloads_see_everything_and_large_ones_always_an_adversary(name:
         return inputs.choose(op, Workload("w", dims), tuple(DISTRIBUTIONS))
 
     assert set(chosen(100)) == {*DISTRIBUTIONS, *op.adversaries}
-    assert set(op.adversaries) < set(chosen(100_000)) and len(chosen(100_000)) <= 4
-    assert set(op.adversaries) & set(chosen(10_000_000)) and len(chosen(10_000_000)) == 3
-    assert len({chosen(100_000) for _ in range(50)}) > 3, "nobody knows which"
+    for count in (100_000, 10_000_000):
+        assert set(op.adversaries) < set(chosen(count))
+        assert len(chosen(count)) == len(op.adversaries) + 2
+        assert len({chosen(count)[1:] for _ in range(50)}) > 3, "nobody knows which"
     assert all(chosen(count)[0] == "normal" for count in (0, 100, 100_000, 10_000_000))
 
 

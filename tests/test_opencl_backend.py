@@ -185,6 +185,82 @@ def test_what_a_kernel_writes_beside_its_output_is_wrong(
     assert found in results[0].detail
 
 
+IN_GROUPS = """
+SOURCE = '''
+kernel void r(global const float* x, global float* y, long n) {{
+  local float cell[64];
+  const long i = get_global_id(0);
+  const int l = get_local_id(0);
+  {body}
+}}
+'''
+
+def relu(queue, program, x, y, *, n):
+    program.r(queue, (-(-int(n) // 64) * 64,), (64,), x, y, n)
+"""
+THROUGH_LOCAL = (
+    "cell[l] = i < n ? x[i] : 0.0f; barrier(CLK_LOCAL_MEM_FENCE); "
+    "const float v = cell[63 - l]; {between} cell[63 - l] = fmax(v, 0.0f); "
+    "barrier(CLK_LOCAL_MEM_FENCE); if (i < n) y[i] = cell[l];"
+)
+CHECKED = {
+    "right": (THROUGH_LOCAL.format(between=""), ""),
+    "a barrier behind a return": (
+        "if (i >= n) return; cell[l] = x[i]; barrier(CLK_LOCAL_MEM_FENCE); "
+        "y[i] = fmax(cell[l], 0.0f);",
+        "cl-divergent-barrier",
+    ),
+    "a barrier in a loop of each item's own length": (
+        "for (int k = 0; k < 1 + (i == 9); ++k) barrier(CLK_LOCAL_MEM_FENCE); "
+        "if (i < n) y[i] = fmax(x[i], 0.0f);",
+        "cl-divergent-barrier",
+    ),
+    "local memory without a barrier": (
+        "cell[l] = 0.0f; barrier(CLK_LOCAL_MEM_FENCE); cell[l] = i < n ? x[i] : 0.0f; "
+        "if (i < n) y[i] = cell[l ^ 1] < -99.0f ? 0.0f : fmax(x[i], 0.0f);",
+        "cl-race",
+    ),
+    "one element written by two groups": (
+        "if (i < n && i) y[i] = fmax(x[i], 0.0f); if (i == 5 || i == 70) y[0] = i;",
+        "cl-race",
+    ),
+    "a sum without a start value": (
+        "float sum; if (i < n && x[i] > 9.0f) sum = 0.0f; "
+        "if (i < n) y[i] = sum > 1.0f ? x[i] : fmax(x[i], 0.0f);",
+        "cl-uninitialised",
+    ),
+    "a read behind the input": (
+        "const float v = x[i]; if (i < n) y[i] = fmax(v, 0.0f);",
+        "cl-out-of-bounds",
+    ),
+}
+
+
+@pytest.mark.sampled()
+@pytest.mark.parametrize(("body", "code"), CHECKED.values(), ids=CHECKED)
+def test_small_calls_run_once_more_in_oclgrind(
+    backend: Backend, body: str, code: str, tmp_path: Path
+) -> None:
+    importlib.import_module("portkern.backends.opencl.device").load_pyopencl()
+    if platforms.checker() is None:
+        pytest.skip("Oclgrind is not installed")
+    source = IN_GROUPS.format(body=body)
+    results = evaluate(
+        Candidate("relu", "opencl", "opencl", source, entry="relu", author="test"),
+        ops.load("relu"),
+        backend,
+        targets.load("opencl_generic"),
+        [Workload("odd", {"n": 200})],
+        folder=tmp_path,
+        options=replace(QUICK, timed=False, distributions=("uniform",)),
+        sanitize=("races", "bounds"),
+    )
+    assert isinstance(results, list), results
+    found = {finding.code for finding in results[0].findings if finding.severity == "error"}
+    assert code in found if code else not found, results[0]
+    assert results[0].verdict is (Verdict.WRONG if code else Verdict.PASSED), results[0]
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -291,7 +292,10 @@ def test_a_dead_server_is_started_again() -> None:
     def spawn() -> None:
         with SharedMemory() as memory, tempfile.TemporaryFile() as log:
             policy = JailPolicy(Path("/tmp"))
-            server.spawn(policy, {}, memory=memory.handle, log=log.fileno())[2].close()
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                handles = [memory.handle, log.fileno(), theirs.fileno()]
+                server.spawn(policy, {}, handles)[2].close()
 
     spawn()
     assert server._process is not None

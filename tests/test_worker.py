@@ -64,6 +64,7 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
         "results",
         "after",
         "before",
+        "nbytes",
         "guards",
         "dims",
         "scalars",

@@ -37,6 +37,7 @@ class CudaBackend(Backend):
     thread_knobs = ("BLOCK", "THREADS")
     companions: ClassVar[tuple[str, ...]] = ("cuda",)
     preload: ClassVar[tuple[str, ...]] = ("torch",)
+    device_memory = True
     checkers: ClassVar[Mapping[str, str]] = CHECKERS
     unmodelled: ClassVar[tuple[str, ...]] = UNMODELLED
     turns: ClassVar[Mapping[str, str]] = {"block": "threads per block"}

@@ -27,6 +27,7 @@ from portkern.toolchain import source_tree
 from portkern.toolchain.run_tool import package_version
 
 from . import platforms
+from .checked import CHECKERS, CheckedRun
 from .device import ClDevice, ClTensor, Program
 from .platforms import ClDescription, choose
 
@@ -44,6 +45,8 @@ class OpenClBackend(Backend):
     marks: ClassVar[tuple[str, ...]] = ("SOURCE",)
     companions: ClassVar[tuple[str, ...]] = ("opencl",)
     preload = ("torch",)
+    checkers: ClassVar[Mapping[str, str]] = CHECKERS
+    hardware_checkers: ClassVar[Mapping[str, str]] = CHECKERS
 
     def supports(self, target: Target) -> bool:
         # The driver compiles for the CPU as it is, so there is nothing to say about avx2 or avx512.
@@ -93,18 +96,24 @@ class OpenClBackend(Backend):
         return f"def {signature.name}(queue, program, {', '.join([*tensors, '*', *named])}):"
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:
-        entry = request.candidate.entry
         device = ClDevice(venue.device, emulated=venue.kind == "emulator")
-        module = _module(artifact.path, request)
-        program, enqueue = _compile(module, device, request), vars(module)[entry]
+        program, enqueue = _opened(artifact, device, request)
         arguments = _by_value(request.signature)
+        last: list[Call] = []
 
         def launch(call: Call) -> Sequence[ClTensor]:
             buffers = [tensor.buffer for tensor in (*call.inputs, *call.outputs)]
             enqueue(device.queue, program, *buffers, **arguments(call))
+            last[:] = [call]
             return call.outputs
 
-        return Kernel(device, launch)
+        def again(address: str) -> tuple[ClDevice, Program, Callable[..., object]]:
+            other = ClDevice(address, emulated=not device.cpu)
+            return other, *_opened(artifact, other, request)
+
+        emulated = venue.kind == "emulator"
+        checked = CheckedRun(again, arguments, venue.sanitize, told=emulated)
+        return Kernel(device, launch, lambda: checked.findings(last[0], device.download))
 
 
 def _venue(kind: Literal["hardware", "emulator"], device: ClDescription) -> Venue:
@@ -133,6 +142,14 @@ def _open_for(target: Target) -> ClDevice:
     if isinstance(stand_in, Missing):
         raise BackendUnavailable(f"OpenCL compiles on the device that runs it: {stand_in}")
     return ClDevice(stand_in.device, emulated=True)
+
+
+def _opened(
+    artifact: Artifact, device: ClDevice, request: Build
+) -> tuple[Program, Callable[..., object]]:
+    """The candidate's program and function for this device, from a module of its own."""
+    module = _module(artifact.path, request)
+    return _compile(module, device, request), vars(module)[request.candidate.entry]
 
 
 def _compile(module: ModuleType, device: ClDevice, request: Build) -> Program:

@@ -83,6 +83,7 @@ class ClDevice(Device):
         self.cl = cl
         device = cl.get_platforms()[int(number)].get_devices()[int(index)]
         self.gpu = device.type == cl.device_type.GPU
+        self.options = platforms.checker_options(device)
         self._nvidia = device.compute_capability_major_nv if _is_nvidia(device) else 0
         self.cpu = not self.gpu and not emulated
         caller = platforms.caller_of(device) if self.cpu else None
@@ -222,6 +223,7 @@ class Program:
         self.vec = 8 if self.cpu else 16 // ITEMSIZE[dtype]
         options = [f"-DPORTKERN_{dtype.upper()}=1", *["-DPORTKERN_CPU=1"] * self.cpu]
         options += [f"-D{name}={value}" for name, value in macros.items()]
+        options += device.options
         options += [option for folder in _without_blanks(tree) for option in ("-I", folder)]
         # Not among the options, which the driver takes apart where a macro has a blank.
         before = f"{tree.macros}\n{HARNESS.read_text(encoding='utf-8')}"

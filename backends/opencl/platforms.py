@@ -82,7 +82,7 @@ def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
     kinds: dict[int, DeviceKind] = {cl.device_type.CPU: "cpu", cl.device_type.GPU: "gpu"}
     visible_devices = []
     for number, driver in enumerate(cl.get_platforms()):
-        if "oclgrind" in driver.name.lower():
+        if is_checker(driver):
             continue
         devices = driver.get_devices()
         for index, device in enumerate(devices):
@@ -98,6 +98,24 @@ def visible() -> list[tuple[ClDescription, pyopencl.Device]]:
             )
             visible_devices.append((description, device))
     return visible_devices
+
+
+def is_checker(driver: pyopencl.Platform) -> bool:
+    return "oclgrind" in driver.name.lower()
+
+
+def checker() -> str | None:
+    """The address of Oclgrind's device in this process; None where it is not installed."""
+    import pyopencl as cl
+
+    drivers = enumerate(cl.get_platforms())
+    return next((f"opencl:{number}:0" for number, one in drivers if is_checker(one)), None)
+
+
+def checker_options(device: pyopencl.Device) -> list[str]:
+    """Options for programs of Oclgrind's: what optimisers write for values that may not matter, it
+    cannot run, and functions that are only ``inline`` exist nowhere without them."""
+    return ["-cl-opt-disable", "-Dinline="] if is_checker(device.platform) else []
 
 
 def pocl_devices() -> dict[str, str]:

@@ -59,6 +59,7 @@ class TritonBackend(Backend):
     specialises = True
     # Not triton: what ``@triton.jit`` returns is decided by TRITON_INTERPRET when it is imported.
     preload = ("torch",)
+    device_memory = True
 
     def supports(self, target: Target) -> bool:
         return target.vendor in ("nvidia", "amd")

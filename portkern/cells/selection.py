@@ -74,7 +74,9 @@ class Stage:
             if self.venue in ("best", kind)
             else only
             for kind, checkers in zip(
-                kinds, ({}, backend.checkers, backend.object_checkers), strict=True
+                kinds,
+                (backend.hardware_checkers, backend.checkers, backend.object_checkers),
+                strict=True,
             )
         )
         able = candidate is None or backend.executes(candidate)

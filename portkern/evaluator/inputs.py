@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Draw = Callable[[tuple[int, ...], "torch.dtype", "torch.Generator"], "torch.Tensor"]
 #: Workloads whose largest tensor is no larger see all distributions …
 FEW_ELEMENTS = 1 << 13
-#: … and above this, where float64 references take seconds, no more than three.
+#: … and above this, inputs of no more than two are kept for timed calls.
 MANY_ELEMENTS = 1 << 22
 BASE = "normal"
 
@@ -264,12 +264,11 @@ def _loaded(stored: StoredTensor) -> torch.Tensor:
 def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
     """Which distributions this workload is evaluated on, the base first.
 
-    Small ones see all of ``among`` and all of the op's adversaries. Larger ones see the
-    adversaries and one of the others, very large ones one of each; nobody knows which.
+    All see the op's adversaries, without which an op is not tested at any size. Small ones see all
+    of ``among`` beside them, larger ones one of these; nobody knows which, nor in which order.
     """
     sizes = [tensor.nelements(workload.dims) for tensor in op.signature.inputs]
     others = [name for name in among if name != BASE]
-    adversaries = list(op.adversaries)
     stored = len(workload.stored) == len(sizes)
     own_of_file = {*op.own_inputs.names, *op.own_inputs.state} if op.own_inputs else set()
     drawn = [spec for spec in op.signature.inputs if spec.name not in own_of_file]
@@ -277,9 +276,8 @@ def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
         return (BASE,)  # there is nothing to draw
     if max(sizes, default=0) > FEW_ELEMENTS:
         others = _random_choice(others)
-    if max(sizes, default=0) > MANY_ELEMENTS:
-        adversaries = _random_choice(adversaries)
-    return (BASE, *adversaries, *others)
+    further = [*op.adversaries, *others]
+    return (BASE, *secrets.SystemRandom().sample(further, len(further)))
 
 
 def largest(op: Op, workload: Workload) -> int:

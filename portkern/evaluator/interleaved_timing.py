@@ -85,9 +85,10 @@ class InterleavedTiming:
     """One workload on one device. ``bases`` are distributions and inputs that those of all calls
     are made from, the first for calls that are timed; answers to these are made where they are.
 
-    ``unsure``: whose times could not be checked, as the machine was too busy, and why. ``on_host``:
-    whose calls work on memory of the evaluator's, which reads outputs there while nothing of the
-    worker runs.
+    ``unsure``: whose times could not be checked, as the machine was too busy, and why. ``placed``:
+    whose calls work on memory of the evaluator's, on ``device``, which reads outputs there while
+    nothing of the worker runs; but those of ``returning``, who leave them elsewhere on a GPU.
+    ``unplaced``: why nobody's do, where the GPU's memory cannot be shared.
     """
 
     op: Op
@@ -102,8 +103,10 @@ class InterleavedTiming:
     rounds: dict[Key, list[TimedRound]] = field(default_factory=dict)
     lost: dict[Key, Loss] = field(default_factory=dict)
     unsure: dict[Key, str] = field(default_factory=dict)
-    #: Whose calls work on memory of the evaluator's.
-    on_host: frozenset[Key] = frozenset()
+    placed: frozenset[Key] = frozenset()
+    device: str = "cpu"
+    returning: frozenset[Key] = frozenset()
+    unplaced: str = ""
 
     def __post_init__(self) -> None:
         self._draws = TimedDraws(self.op, self.workload, self.dtype, self.bases)
@@ -114,6 +117,14 @@ class InterleavedTiming:
     def run(self, runners: Mapping[Key, Session], trusted: str) -> None:
         """Fill :attr:`rounds` and :attr:`lost`. ``trusted`` is the baseline that doubts are
         measured by."""
+        try:
+            self._run(runners, trusted)
+        finally:
+            for memory in self._memory.values():
+                memory.close()
+            self._draws.release()
+
+    def _run(self, runners: Mapping[Key, Session], trusted: str) -> None:
         self.rounds = {key: [] for key in runners}
         self._at_rest = AtRest(
             {key: session.pid for key, session in runners.items() if isinstance(key, int)}
@@ -123,9 +134,10 @@ class InterleavedTiming:
         whole = chosen.randrange(self.plan.rounds)  # the round whose outputs are kept as a whole
         others = chosen.sample(range(1, len(self.bases)), len(self.bases) - 1)
         now = None
-        given = [on_host(base) for _, base in self.bases]
+        self._hand_out(trusted, runners[trusted])
         with ThreadPoolExecutor(len(runners)) as pool:
-            list(pool.map(partial(self._hand_out, given), runners.keys(), runners.values()))
+            further = {key: session for key, session in runners.items() if key != trusted}
+            list(pool.map(self._hand_out, further, further.values()))
         self._readable = can_be_read(runners[trusted])
         start = time.perf_counter()
         for turn in itertools.count(-1):  # the first says how long a call takes
@@ -161,7 +173,7 @@ class InterleavedTiming:
 
     def _inputs_after(self, last: TimedInputs | None, chosen: random.Random) -> TimedInputs:
         """Drawn for each call where all work on the evaluator's memory."""
-        if self._draws.fresh and self.on_host >= set(self.rounds):
+        if self._draws.fresh and self._memory.keys() >= self.rounds.keys() - self.lost.keys():
             return TimedInputs.drawn(chosen, structured=self.op.structured)
         return TimedInputs.after(last, chosen, structured=self.op.structured)
 
@@ -247,25 +259,43 @@ class InterleavedTiming:
     def _call_bytes(self) -> int:
         return self.op.tensor_bytes(self.workload.dims, self.dtype)
 
-    def _hand_out(
-        self, bases: Sequence[Sequence[torch.Tensor]], key: Key, session: Session
-    ) -> None:
+    def _hand_out(self, key: Key, session: Session) -> None:
         """Hands a worker what the tensors of all calls are made from, and what outputs are
-        poisoned with; or sets up memory for the tensors of all calls of a round."""
-        if key in self.on_host:
-            most = max(1, min(max(self.plan.most, LONG_CALLS), self.plan.room(self._call_bytes())))
-            self._memory[key] = RoundMemory(self.op, self.workload, self.dtype, session, most)
+        poisoned with; or sets up memory for the tensors of all calls of a round. The trusted
+        baseline is first: what it cannot map, nobody is asked to."""
+        if key in self.placed and not self.unplaced and self._shares(key, session):
             return
         memory = session.memory
         memory.clear()
-        given = bases if isinstance(key, int) else bases[:1]
+        given = self.bases if isinstance(key, int) else self.bases[:1]
         asked = protocol.Base(
-            tuple(tuple(map(memory.put, base)) for base in given),
+            tuple(tuple(map(memory.put, on_host(base))) for _, base in given),
             poisons(self.op, self.workload, self.dtype, session),
         )
         outcome = session.ask(asked, timeout_s=self.limit_s)
         if not isinstance(outcome, Answered):
             self.lost[key] = outcome
+
+    def _shares(self, key: Key, session: Session) -> bool:
+        """Whether there is memory for a worker's calls, or the worker is lost; else
+        :attr:`unplaced` says why not."""
+        most = max(1, min(max(self.plan.most, LONG_CALLS), self.plan.room(self._call_bytes())))
+        asked = self.op, self.workload, self.dtype, session, most
+        if self.device == "cpu":
+            self._memory[key] = RoundMemory.on_host(*asked)
+            return True
+        try:
+            made = RoundMemory.on_device(*asked, device=self.device, limit_s=self.limit_s)
+        except OSError as error:
+            made = Failed(type(error).__name__, str(error))
+        if isinstance(made, RoundMemory):
+            self._memory[key] = made
+            return True
+        if self._memory or not isinstance(made, Failed):  # others could
+            self.lost[key] = made
+            return True
+        self.unplaced = f"this GPU's memory cannot be shared: {made.message}"
+        return False
 
     def _stage(
         self, key: Key, session: Session, now: TimedInputs, calls: int
@@ -308,6 +338,10 @@ class InterleavedTiming:
         ready, own_wait_s = processor_time.of_family(session.pid), processor_time.own_wait_s()
         start = time.perf_counter()
         outcome = session.ask(protocol.Time(), timeout_s=self.limit_s)
+        if isinstance(outcome, Answered) and key in self._memory:
+            self._memory[
+                key
+            ].glance()  # waits for what a GPU still does, which thus is on the clock
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answered):
             return outcome
@@ -327,10 +361,8 @@ class InterleavedTiming:
             )
             if look is not None and isinstance(key, int):
                 look(key, self._reader(key, session, outcome.reply), now, lap)
-                if self._is_read_here(key, outcome.reply) and standstill.woke(
-                    session.pid, after.ran_s
-                ):
-                    return Doubt("it ran on while its outputs were looked at")
+                if (late := self._late(key, session, outcome.reply, after.ran_s)) is not None:
+                    return late
         return lap
 
     @contextmanager
@@ -347,17 +379,43 @@ class InterleavedTiming:
         finally:
             standstill.go_on(session.pid)
 
+    def _late(
+        self, key: Key, session: Session, timed: protocol.Timed, ran_s: float
+    ) -> Doubt | None:
+        """The doubt about a worker that stands still and had run for so long, where it went on."""
+        if not self._is_read_here(key, timed):
+            return None
+        if self._memory[key].changed():
+            return Doubt("an output of a timed call changed when the round was over", wrong=True)
+        if standstill.woke(session.pid, ran_s):
+            return Doubt("it ran on while its outputs were looked at")
+        return None
+
     def _is_read_here(self, key: Key, timed: protocol.Timed) -> bool:
         """Whether outputs are read without the worker."""
-        return key in self._memory and (self._readable or not timed.addresses)
+        if key not in self._memory or key in self.returning:
+            return False
+        return self._readable or not self._addresses(timed)
+
+    def _addresses(self, timed: protocol.Timed) -> Sequence[Sequence[int]]:
+        """Where outputs lie on a host that are not in the buffers that were given."""
+        return timed.addresses if self.device == "cpu" else ()
+
+    def asked(self, key: int) -> str:
+        """Why outputs of its calls were asked of its worker; '' where they were not."""
+        if key in self.lost or not self.rounds.get(key):
+            return ""
+        if key not in self._memory:
+            return self.unplaced or "its backend has no buffers on memory that is there"
+        return "it returns tensors of its own" if key in self.returning else ""
 
     def _reader(self, key: Key, session: Session, timed: protocol.Timed) -> OutputReader:
         """How outputs of the round that has just been timed are read."""
-        if key in self._memory and not timed.addresses:
-            return self._memory[key]
         forms = output_forms(self.op, self.workload, self.dtype)
-        if key in self._memory and self._readable:
-            return ReturnedTensors(session, forms, timed.addresses)
+        if self._is_read_here(key, timed):
+            addresses = self._addresses(timed)
+            there = ReturnedTensors(session, forms, addresses)
+            return there if addresses else self._memory[key]
         return AskedWorker(session, forms, self.limit_s)
 
     # ---- were the timed calls right?

@@ -1,9 +1,10 @@
 """Where outputs of timed calls are read from, once a round is over and before anything else is.
 
-On a host all of a worker's processes stand still by then, and what is read is memory: the
-evaluator's own, in which every call of a round has buffers, or, of a kernel that returns tensors of
-its own, that of the worker as the system shows it. Nothing that a candidate left in its process is
-run. On a GPU its worker is asked.
+All of a worker's processes stand still by then, and what is read is memory: the evaluator's own, of
+the host or of a GPU, in which every call of a round has buffers, or, of a kernel on a host that
+returns tensors of its own, that of the worker as the system shows it. Nothing that a candidate left
+in its process is run. Who returns tensors on a GPU is asked, and so are all where the system cannot
+share a GPU's memory.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from portkern.evaluator.processor_time import family
+from portkern.sandbox.device_memory import DeviceMemory
 from portkern.sandbox.session import Answered, Lost, Session, Unreadable
-from portkern.sandbox.shared_memory import Rows, Slot
+from portkern.sandbox.shared_memory import Rows, SharedMemory, Slot
 from portkern.spec.op import Op, Workload
 from portkern.worker import output_guards, protocol
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 #: The worker's number in its own namespace: the first process there starts no other.
 _WORKER_THERE = "2"
+#: Elements of each call's outputs that are looked at as soon as a round on a GPU is over, and what
+#: they are compared as, by their size.
+GLANCES = 16
+_INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 class OutputReader(Protocol):
@@ -44,9 +50,16 @@ class RoundMemory:
     """Buffers of the evaluator's own for up to ``most`` calls of one worker, and one that warms
     up; alike in every round."""
 
-    def __init__(self, op: Op, workload: Workload, dtype: str, session: Session, most: int) -> None:
-        self._memory = session.memory
-        self._memory.clear()
+    def __init__(
+        self,
+        op: Op,
+        workload: Workload,
+        dtype: str,
+        memory: SharedMemory | DeviceMemory,
+        most: int,
+    ) -> None:
+        self._memory = memory
+        self._seen: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         signature, dims = op.signature, workload.dims
 
         def rows(sizes: tuple[int, ...], kind: str) -> Rows:
@@ -55,14 +68,82 @@ class RoundMemory:
         self.inputs = tuple(rows(t.sizes(dims), t.resolve(dtype)) for t in signature.inputs)
         self.outputs = tuple(rows(t.sizes(dims), t.resolve(dtype)) for t in signature.outputs)
 
+    @classmethod
+    def on_host(
+        cls, op: Op, workload: Workload, dtype: str, session: Session, most: int
+    ) -> RoundMemory:
+        """In the memory that a session shares with its worker."""
+        session.memory.clear()
+        return cls(op, workload, dtype, session.memory, most)
+
+    @classmethod
+    def on_device(
+        cls,
+        op: Op,
+        workload: Workload,
+        dtype: str,
+        session: Session,
+        most: int,
+        *,
+        device: str,
+        limit_s: float,
+    ) -> RoundMemory | Lost:
+        """In memory of this GPU's, which the worker maps too. Raises DeviceMemoryError where the
+        evaluator cannot have it."""
+        memory = DeviceMemory(device)
+        made = cls(op, workload, dtype, memory, most)
+        memory.make(session.give)
+        outcome = session.ask(protocol.Open(memory.nbytes), timeout_s=limit_s)
+        if isinstance(outcome, Answered):
+            return made
+        memory.close()
+        return outcome
+
+    def close(self) -> None:
+        """Give a GPU's memory back; a host's is the session's."""
+        self._seen = []
+        if isinstance(self._memory, DeviceMemory):
+            self._memory.close()
+
     def fill(self, given: Sequence[torch.Tensor], calls: int) -> None:
         """With the inputs of a round, of each a block, and poison where outputs belong, first: the
         caches then hold the inputs."""
         for rows in self.outputs:
-            poison = output_guards.poison(rows.shape, rows.dtype).flatten()
-            self._memory.block(rows, calls + 1).copy_(poison.expand(calls + 1, -1))
-        for rows, block in zip(self.inputs, given, strict=True):
-            self._memory.block(rows, calls + 1).copy_(block[: calls + 1])
+            block = self._memory.block(rows, calls + 1)
+            poison = output_guards.poison(rows.shape, rows.dtype, block.device).flatten()
+            block.copy_(poison.expand(calls + 1, -1))
+        for rows, made in zip(self.inputs, given, strict=True):
+            self._memory.block(rows, calls + 1).copy_(made[: calls + 1])
+        if isinstance(self._memory, DeviceMemory):
+            self._choose_places(calls)
+
+    def _choose_places(self, calls: int) -> None:
+        """Elements of every output that :meth:`glance` looks at. All work of the evaluator's on the
+        GPU is over then."""
+        import torch
+
+        self._seen = []
+        for rows in self.outputs:
+            block = self._memory.block(rows, calls + 1)
+            if block.numel():
+                block = block.view(getattr(torch, _INTEGERS[block.element_size()]))
+                places = torch.randint(0, block.shape[1], (calls + 1, GLANCES), device=block.device)
+                self._seen.append((block, places, block.gather(1, places)))
+        torch.cuda.synchronize()
+
+    def glance(self) -> None:
+        """Copy a few elements of the outputs of all calls within the GPU, as soon as a round is
+        over: what is computed later is not there."""
+        import torch
+
+        for block, places, seen in self._seen:
+            torch.gather(block, 1, places, out=seen)
+        if self._seen:
+            torch.cuda.synchronize()
+
+    def changed(self) -> bool:
+        """Whether an output is another one than at the glance."""
+        return any(bool((b.gather(1, places) != seen).any()) for b, places, seen in self._seen)
 
     def whole(self, call: int) -> list[torch.Tensor]:
         return [self._memory.take(rows.row(call + 1)) for rows in self.outputs]
@@ -71,7 +152,9 @@ class RoundMemory:
         import torch
 
         return [
-            torch.stack([self._memory.look(rows.row(c + 1)).view(-1)[list(at)] for c in calls])
+            torch.stack(
+                [self._memory.look(rows.row(c + 1)).view(-1)[list(at)].cpu() for c in calls]
+            )
             for rows, at in zip(self.outputs, places, strict=True)
         ]
 

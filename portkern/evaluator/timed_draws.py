@@ -83,13 +83,26 @@ class TimedDraws:
         """A block for each input, with a row for the call that warms up, and one for each of so
         many calls at least. Blocks that are drawn are made once for all kernels which are timed
         in a round, with rows for the one with most calls, which is to be asked for first."""
+        import torch
+
         if not made.fresh or len(made.seeds) > 1:
             return self._made(made, calls + 1)
         if self._round is None or self._round[0] != made:
             start = time.perf_counter()
+            self._round = None  # its memory first
             self._round = made, self._made(made, calls + 1)
+            if self._device.type != "cpu":
+                torch.cuda.synchronize(self._device)
             self.call_s = (time.perf_counter() - start) / (calls + 1)
         return self._round[1]
+
+    def release(self) -> None:
+        """Give back the memory of the last round."""
+        import torch
+
+        self._round = None
+        if self._device.type != "cpu":
+            torch.cuda.empty_cache()
 
     def keep(self, made: TimedInputs, calls: Sequence[int]) -> None:
         """Have the inputs of these calls later."""
@@ -106,8 +119,15 @@ class TimedDraws:
                 base, made.seeds, call, rolled=made.rolled, structured=made.structured
             )
         rows = self._fresh(made, call, 1, self._kept.get((made, call), []))
-        device = self.bases[0][1][0].device
-        return [row.reshape(s).to(device) for row, s in zip(rows, shapes, strict=True)]
+        return [row.reshape(s).to(self._device) for row, s in zip(rows, shapes, strict=True)]
+
+    @property
+    def _device(self) -> torch.device:
+        """Where bases are: the host, or a kernel's own GPU."""
+        import torch
+
+        first = [tensor for _, base in self.bases[:1] for tensor in base[:1]]
+        return first[0].device if first else torch.device("cpu")
 
     def _made(self, made: TimedInputs, rows: int) -> list[torch.Tensor]:
         import torch
@@ -116,7 +136,9 @@ class TimedDraws:
             self._of_file = self._drawn_by_file(made, rows) if self.op.own_inputs else {}
             return self._fresh(made, -1, rows, self._of_file.get((made, -1), []))
         _, base = self.bases[made.base]
-        blocks = [torch.empty((rows, one.numel()), dtype=one.dtype) for one in base]
+        blocks = [
+            torch.empty((rows, one.numel()), dtype=one.dtype, device=one.device) for one in base
+        ]
         for row in range(rows):
             one = timed_inputs.inputs(
                 base, made.seeds, row - 1, rolled=made.rolled, structured=made.structured
@@ -142,7 +164,8 @@ class TimedDraws:
     def _fresh(
         self, made: TimedInputs, first: int, rows: int, of_file: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """Blocks of the calls from ``first`` on; ``of_file``: one call's, where there are such."""
+        """Blocks of the calls from ``first`` on, where bases are; ``of_file``: one call's, where
+        there are such."""
         import torch
 
         blocks = []
@@ -169,18 +192,37 @@ class TimedDraws:
         shape = spec.sizes(self.workload.dims)
         size = spec.nelements(self.workload.dims)
         kind: torch.dtype = getattr(torch, spec.resolve(self.dtype))
-        seed, start = f"{made.seeds[0]} {number}", (first + 1) * size
-        if not kind.is_floating_point:
-            block = torch.empty(rows * size, dtype=torch.int64)
-            counter_values.integers(block, *spec.bounds(self.workload.dims), seed, start)
-            return block.view(rows, size).to(kind)
-        block = torch.empty(rows * size, dtype=torch.float32)
-        counter_values.normal(block, seed, start)
-        block = block.view(rows, size)
+        bounds = () if kind.is_floating_point else spec.bounds(self.workload.dims)
+        block = self._values(f"{made.seeds[0]} {number}", first, rows, size, bounds)
         transform = inputs.DRAWS.get(self.op.draws.get(spec.name, ""))
-        if transform is not None:
+        if transform is not None and not bounds:
             block = torch.stack([transform(row.view(shape)).reshape(-1) for row in block])
         return block.to(kind)
+
+    def _values(
+        self, seed: str, first: int, rows: int, size: int, bounds: tuple[()] | tuple[int, int]
+    ) -> torch.Tensor:
+        """Rows of normal values, or of integers within ``bounds``, which depend on the seed and on
+        a row's number alone. A GPU has a generator by counters of its own, which passes over its
+        memory once."""
+        import torch
+
+        kind = torch.int64 if bounds else torch.float32
+        block = torch.empty((rows, size), dtype=kind, device=self._device)
+        flat, start = block.view(-1), (first + 1) * size
+        if self._device.type == "cpu" and bounds:
+            counter_values.integers(flat, *bounds, seed, start)
+        elif self._device.type == "cpu":
+            counter_values.normal(flat, seed, start)
+        else:
+            generator = torch.Generator(self._device)
+            for row, call in zip(block, range(first, first + rows), strict=True):
+                generator.manual_seed(random.Random(f"{seed} {call}").getrandbits(62))
+                if bounds:
+                    row.random_(bounds[0], max(bounds[1], bounds[0] + 1), generator=generator)
+                else:
+                    row.normal_(generator=generator)
+        return block
 
     def _of_stored(self, made: TimedInputs, number: int, first: int, rows: int) -> torch.Tensor:
         """A block of an input that the workload comes with, which nobody can draw: its values as
@@ -205,6 +247,6 @@ def _nudge(block: torch.Tensor, seed: str, first: int) -> None:
     starts = [
         random.Random(f"{seed} {first + row}").randrange(size - count + 1) for row in range(rows)
     ]
-    places = torch.tensor(starts).view(rows, 1) + torch.arange(count)
+    places = (torch.tensor(starts).view(rows, 1) + torch.arange(count)).to(block.device)
     few = block.gather(1, places)
     block.scatter_(1, places, -few if block.is_floating_point() else few.roll(1, dims=1))

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from portkern.evaluator import code_pages, statistics, worker_reports
 from portkern.evaluator.build import Failure, StageLimits, failure_of
 from portkern.evaluator.interleaved_timing import Base, Doubt, InterleavedTiming, Key, Loss
+from portkern.evaluator.reference_device import is_device_failure
 from portkern.evaluator.result import Result, Samples, with_timed
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.workers import TRUSTED, Opened, Workers
@@ -35,6 +36,8 @@ class Timer:
     plan: statistics.TimingPlan
     baselines: tuple[str, ...]
     pool: Executor
+    #: Why timed calls on a device work on no memory of the evaluator's, where that was found out.
+    unplaced: dict[str, str] = field(default_factory=dict)
 
     def time(
         self,
@@ -66,7 +69,8 @@ class Timer:
             lost = faults.get(index, own.lost.get(index))
             result = self._finish(index, results[index], lost, _samples(own))
             result = with_timed(result, own.compared.get(index))
-            return replace(result, findings=(*result.findings, *own_notes, *slowed))
+            asked = map(_asked, filter(None, [own.asked(index)]))
+            return replace(result, findings=(*result.findings, *own_notes, *asked, *slowed))
 
         # At once: what a GPU's process has mapped takes the system a while to tell.
         results |= dict(zip(racing, self.pool.map(finish, racing), strict=True))
@@ -102,21 +106,35 @@ class Timer:
             targets,
             {key: runner.method for key, runner in runners.items()},
             Watch(where),
-            on_host=frozenset(key for key in runners if self._is_on_host(key, device)),
+            placed=frozenset(key for key in runners if self._is_placed(key, device)),
+            device=device,
+            returning=frozenset(i for i in racing if where.is_gpu and self._is_returning(i)),
+            unplaced=self.unplaced.get(device, ""),
         )
         run.lost |= unopened
         if TRUSTED in runners:
-            run.run({key: runner.session for key, runner in runners.items()}, TRUSTED)
+            try:
+                run.run({key: runner.session for key, runner in runners.items()}, TRUSTED)
+            except RuntimeError as error:
+                if run.unplaced or not is_device_failure(error):
+                    raise
+                self.unplaced[device] = "the evaluator's own work on this GPU failed"
+                return self._time_once(racing, device, workload, bases)
+        if run.unplaced:
+            self.unplaced[device] = run.unplaced
         if (lost := run.lost.get(TRUSTED)) is not None:
             notes.append(_untimed(str(_loss(lost))))
         return run, notes
 
-    def _is_on_host(self, key: Key, device: str) -> bool:
+    def _is_placed(self, key: Key, device: str) -> bool:
         """Whether its calls work on memory of the evaluator's; ``device`` is the baseline's."""
-        known = self.workers.contestants
-        return device == "cpu" and (
-            not isinstance(key, int) or known[key].request.backend.host_memory
-        )
+        if not isinstance(key, int):
+            return True
+        backend = self.workers.contestants[key].request.backend
+        return backend.host_memory if device == "cpu" else backend.device_memory
+
+    def _is_returning(self, index: int) -> bool:
+        return self.workers.contestants[index].request.candidate.style != "dps"
 
     def _plan(self, where: Target, workload: Workload) -> statistics.TimingPlan:
         """On a GPU, whose memory is fast and whose workloads are large, with longer rounds."""
@@ -186,6 +204,11 @@ def _doubtful(index: int, run: InterleavedTiming) -> bool:
 
 def _untimed(why: str) -> Finding:
     return Finding(code="no-baseline", severity="warning", message=why)
+
+
+def _asked(why: str) -> Finding:
+    message = f"outputs of timed calls were asked of the kernel's own process: {why}"
+    return Finding(code="outputs-asked-for", severity="note", message=message)
 
 
 def _slowed(by: str) -> Finding:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -180,9 +180,10 @@ class ForkServer:
             return self._layers
 
     def spawn(
-        self, policy: JailPolicy, environment: Mapping[str, str], *, memory: int, log: int
+        self, policy: JailPolicy, environment: Mapping[str, str], handles: Sequence[int]
     ) -> tuple[int, int, socket.socket]:
-        """The pids of a new worker and of its server, and the evaluator's end of its connection."""
+        """The pids of a new worker and of its server, and the evaluator's end of its connection.
+        ``handles``: of its memory, of its log, and of where it is given others."""
         ours, theirs = socket.socketpair()
         request = encoded({"spawn": {"policy": policy.to_json(), "environment": environment}})
         with ExitStack() as unless_spawned, theirs, self._lock:
@@ -190,7 +191,7 @@ class ForkServer:
             # A server that was killed since the last request is noticed now.
             for _ in range(2):
                 control = self._ready()
-                reply = self._ask(control, request, [theirs.fileno(), memory, log])
+                reply = self._ask(control, request, [theirs.fileno(), *handles])
                 if reply is not None and self._process is not None:
                     unless_spawned.pop_all()
                     return int(json.loads(reply)["pid"]), self._process.pid, ours
@@ -335,10 +336,13 @@ class Session:
         )
         # Its home is its scratch folder, so it is told where the evaluator's cache is now.
         environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
+        self._handles, theirs = socket.socketpair()
+        self._handles.settimeout(GRACE_S)
         try:
-            self.pid, self._server_pid, self._connection = self._server.spawn(
-                policy, environment, memory=self.memory.handle, log=self._log
-            )
+            with theirs:
+                self.pid, self._server_pid, self._connection = self._server.spawn(
+                    policy, environment, [self.memory.handle, self._log, theirs.fileno()]
+                )
         except WorkerError:
             self.close()
             raise
@@ -393,6 +397,11 @@ class Session:
             return replace(outcome, after_s=time.monotonic() - start)
         return outcome
 
+    def give(self, handle: int) -> None:
+        """Pass a file handle, which the worker takes when a request speaks of it. Raises OSError
+        where it is not alive."""
+        socket.send_fds(self._handles, [b"h"], [handle])
+
     def _unconfined(self, deadline: float) -> Lost | None:
         """Its first line is the harness's own word, which no code of others can have written. None
         when it is confined. Raises TimeoutError."""
@@ -436,6 +445,7 @@ class Session:
             self._end()
         if self.memory.handle >= 0:
             os.close(self._log)
+        self._handles.close()
         self.memory.close()
         _remove(self.scratch)
 

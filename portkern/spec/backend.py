@@ -275,10 +275,14 @@ class Backend(ABC):
     #: Whether buffers of its kernels on CPUs can be memory that is there: its ``Device.place``. The
     #: evaluator then reads outputs of timed calls itself, and asks no worker for them.
     host_memory: ClassVar[bool] = False
+    #: Likewise on GPUs that torch opens.
+    device_memory: ClassVar[bool] = False
     #: Modules that the fork server imports once so that each worker starts with them.
     preload: ClassVar[tuple[str, ...]] = ()
     #: What its emulator's ``sanitize`` may name, and what each checker looks for.
     checkers: ClassVar[Mapping[str, str]] = {}
+    #: The same of what it runs beside kernels on hardware.
+    hardware_checkers: ClassVar[Mapping[str, str]] = {}
     #: The same of what executes its objects.
     object_checkers: ClassVar[Mapping[str, str]] = {}
     #: What its emulator has no model of, as a target's features and hints call it.

@@ -26,6 +26,8 @@ from portkern.sandbox.message import Confined, encoded
 from portkern.worker import worker
 
 MESSAGE_BYTES = 1 << 16
+#: The handles of a worker: its connection, its memory, its log, and where it is given others.
+HANDLES = 4
 #: A killed process that hangs in a driver is not waited for longer.
 ENDING_S = 10.0
 
@@ -49,7 +51,7 @@ def main() -> None:
     with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
         while True:
-            message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
+            message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, HANDLES)
             if not message:
                 return
             for handle in handles:  # whatever a worker starts, in whatever way, has none of them
@@ -133,7 +135,7 @@ def _become_worker(
     control: socket.socket,
     handles: list[int],
 ) -> None:
-    connection, memory, log = handles
+    connection, memory, log, given = handles
     control.close()
     os.setsid()
     system.die_with_parent(signal.SIGKILL)
@@ -154,7 +156,7 @@ def _become_worker(
     tempfile.tempdir = (
         None  # where the server's temporary files are is not where the worker may write
     )
-    worker.serve(stream, memory, launcher)
+    worker.serve(stream, memory, launcher, socket.socket(fileno=given))
     os._exit(0)
 
 

@@ -39,11 +39,11 @@ def margins(block: torch.Tensor, size: int = MARGIN) -> torch.Tensor:
     return torch.cat([block[:size], block[block.numel() - size :]])
 
 
-def poison(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+def poison(shape: tuple[int, ...], dtype: str, device: torch.device | str = "cpu") -> torch.Tensor:
     """An output buffer of random bytes: what a kernel leaves unwritten differs in every call."""
     import torch
 
-    return fill(torch.empty(shape, dtype=getattr(torch, dtype)))
+    return fill(torch.empty(shape, dtype=getattr(torch, dtype), device=device))
 
 
 def fill(buffer: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def fill(buffer: torch.Tensor) -> torch.Tensor:
     import torch
 
     raw = buffer.view(-1).view(torch.uint8)
-    block = torch.randint(0, 256, (POISON_PERIOD,), dtype=torch.uint8)
+    block = torch.randint(0, 256, (POISON_PERIOD,), dtype=torch.uint8, device=raw.device)
     whole = len(raw) // POISON_PERIOD * POISON_PERIOD
     raw[:whole].view(-1, POISON_PERIOD).copy_(block)
     raw[whole:].copy_(block[: len(raw) - whole])

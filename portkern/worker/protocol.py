@@ -312,6 +312,14 @@ class Stage(Request[Done]):
 
 
 @dataclass(frozen=True)
+class Open(Request[Done]):
+    """Map so many bytes of the GPU that the kernel is on, whose handle was given beside: tensors of
+    :class:`Place` then lie there."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class Place(Request[Done]):
     """Take the tensors of so many calls, and of one for warming up, as they lie in the shared
     memory, where their outputs belong too."""
@@ -505,6 +513,7 @@ AnyRequest = (
     | Base
     | Forget
     | Stage
+    | Open
     | Place
     | Time
     | Idle

@@ -8,6 +8,7 @@ separate, trusted worker runs the baseline.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import traceback
@@ -20,6 +21,7 @@ from time import perf_counter  # as it was before a candidate could replace it
 from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
 
 from portkern.errors import BuildError, ToolError
+from portkern.sandbox.device_memory import OpenedDeviceMemory
 from portkern.sandbox.jail import system
 from portkern.sandbox.message import Failed
 from portkern.sandbox.shared_memory import Rows, SharedMemoryView, Slot
@@ -53,10 +55,16 @@ if TYPE_CHECKING:
     from portkern.sandbox.jail.programs import Launcher
 
 
-def serve(connection: socket.socket, memory: int, launcher: Launcher | None = None) -> None:
+#: A handle is on its way before a request speaks of it.
+HANDLE_S = 10.0
+
+
+def serve(
+    connection: socket.socket, memory: int, launcher: Launcher | None, handles: socket.socket
+) -> None:
     """Answer requests until the evaluator closes the connection. ``memory`` is memory shared with
-    it."""
-    worker = Worker(SharedMemoryView(memory), launcher)
+    it; further ones come by ``handles``."""
+    worker = Worker(SharedMemoryView(memory), launcher, handles)
     with connection.makefile("rwb") as stream:
         for line in stream:
             try:
@@ -71,9 +79,16 @@ def serve(connection: socket.socket, memory: int, launcher: Launcher | None = No
 class Worker:
     """Holds the loaded kernel, and the calls that are to be timed."""
 
-    def __init__(self, memory: SharedMemoryView, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self,
+        memory: SharedMemoryView,
+        launcher: Launcher | None = None,
+        handles: socket.socket | None = None,
+    ) -> None:
         self._memory = memory
         self._launcher = launcher
+        self._handles = handles
+        self._device_memory: OpenedDeviceMemory | None = None
         self._builds = 0
         self._kernel: Kernel | None = None
         self._snapshot: Snapshot | None = None
@@ -104,6 +119,8 @@ class Worker:
                 return request.answer(self.forget())
             case protocol.Stage():
                 return request.answer(self.stage(request))
+            case protocol.Open():
+                return request.answer(self.open(request))
             case protocol.Place():
                 return request.answer(self.place(request))
             case protocol.Time():
@@ -272,9 +289,31 @@ class Worker:
 
     def forget(self) -> Done:
         self._staged, self._returned, self._bases, self._poisons = [], [], [], []
-        self._placed, self._placed_in = [], ()
+        self._loaded().device.synchronize()
+        self._close_device_memory()
         self._loaded().device.release()
         return Done()
+
+    def open(self, asked: protocol.Open) -> Done:
+        """Map memory of the GPU that is the evaluator's, whose handle has come, in the place of
+        the last."""
+        device = self._loaded().device
+        if self._handles is None or not isinstance(device, TorchDevice):
+            raise RuntimeError("this worker maps no memory of a GPU")
+        self._close_device_memory()
+        self._handles.settimeout(HANDLE_S)
+        _, [file], _, _ = socket.recv_fds(self._handles, 1, 1)
+        try:
+            self._device_memory = OpenedDeviceMemory(str(device.device), asked.nbytes, file)
+        finally:
+            os.close(file)
+        return Done()
+
+    def _close_device_memory(self) -> None:
+        self._staged, self._returned, self._placed, self._placed_in = [], [], [], ()
+        if self._device_memory is not None:
+            self._device_memory.close()
+            self._device_memory = None
 
     def stage(self, asked: protocol.Stage) -> Done:
         """Each call has buffers of its own, which those of the same number before had too, with
@@ -304,26 +343,29 @@ class Worker:
 
     def place(self, asked: protocol.Place) -> Done:
         """Calls on memory of the evaluator's, which has filled it; the buffers of those before are
-        the same. They are read, so that this processor's caches hold them."""
+        the same. On a host they are read, so that this processor's caches hold them."""
         device, form = self._loaded().device, (asked.inputs, asked.outputs)
+        memory = self._device_memory or self._memory
         if self._placed_in != form:
             self._placed_in, self._placed = form, []
         for number in range(len(self._placed), asked.calls + 1):
             inputs, outputs = (
-                [device.place(self._memory.tensor(rows.row(number))) for rows in several]
+                [device.place(memory.tensor(rows.row(number))) for rows in several]
                 for several in form
             )
             self._placed.append((inputs, outputs))
         placed = self._placed[: asked.calls + 1]
         self._staged = [Call(*buffers, asked.dims, asked.scalars) for buffers in placed]
         self._returned = [()] * (asked.calls + 1)
+        device.synchronize()
+        if self._device_memory is not None:
+            return Done()
         # In this order: threads that reading starts may run everywhere.
         self._host.read(
-            self._memory.tensor(rows.row(number))
+            memory.tensor(rows.row(number))
             for number in range(asked.calls + 1)
             for rows in (*asked.outputs, *asked.inputs)
         )
-        device.synchronize()
         if _on_host(device):
             self._processors.hold()
         return Done()
