@@ -40,6 +40,7 @@ class Clang:
         return (
             self.headers / "include" / "cuda_wrappers",
             library / "libcxx" / "include",
+            library / "libcxxabi" / "include",
             self.headers / "include",
             *(library / "libc" / "include" / part for part in _C_LIBRARY),
             OURS,

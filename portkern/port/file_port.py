@@ -6,11 +6,19 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source import syntax
 from portkern.cuda_source.syntax import Kernel
-from portkern.port import device_build, kernels_alone, partial_build, stand_ins, tree
+from portkern.port import (
+    device_build,
+    kernels_alone,
+    partial_build,
+    stand_ins,
+    torch_headers,
+    tree,
+)
 from portkern.port.device_build import Built, KernelResources, NotBuilt
 from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
 from portkern.port.library import Library
@@ -18,6 +26,7 @@ from portkern.port.once import Once
 from portkern.port.proof import ProofSource
 from portkern.port.proving import Prover
 from portkern.port.request import PortRequest
+from portkern.port.torch_headers import TorchHeaders
 from portkern.port.translated import TranslatedFile
 from portkern.port.workshop import Workshop
 from portkern.simt.execute.machine import Language
@@ -147,6 +156,22 @@ class FilePorter:
             complete=not self._request.path.is_file(),
         )
         macros = self._request.macros(defines, self._read.for_amd)
+        torch = self._torch if target.vendor == "amd" else None
+        if torch is None:
+            return self._built(unit, target, folders, macros)
+        made = self._built(unit, target, (*folders, *torch.include), torch.macros(macros))
+        if isinstance(made, NotBuilt):
+            return made
+        return replace(made, remark="; ".join(filter(None, [made.remark, torch.remark])))
+
+    @cached_property
+    def _torch(self) -> TorchHeaders | None:
+        texts = [file.translation.text for file in self._files.values()]
+        return torch_headers.of(texts, (*self._request.include, *self._read.include))
+
+    def _built(
+        self, unit: PurePosixPath, target: Target, folders: Sequence[Path], macros: Sequence[str]
+    ) -> Built | NotBuilt:
         made = self._compiled(unit, target, folders, macros)
         further = self._beside(unit) if isinstance(made, NotBuilt) and made.cause == "link" else ()
         if further and target.vendor == "amd":
@@ -163,7 +188,7 @@ class FilePorter:
             return replace(again, remark=remark)
         if not again.header:
             return made
-        source = ProofSource(self._ported / unit, "hip", folders, macros)
+        source = ProofSource(self._ported / unit, "hip", tuple(folders), tuple(macros))
         return self._alone(source, again.header, target) or made
 
     def _alone(self, source: ProofSource, header: str, target: Target) -> Built | None:

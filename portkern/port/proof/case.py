@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from portkern.spec.safe_name import short
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
 _KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
 _BUFFER_KEYS = frozenset(["name", "kind", "dtype", "size", "values", "output"])
+_TENSOR_KEYS = frozenset(["name", "kind", "dtype", "element", "sizes", "values", "output"])
 _SCALAR_KEYS = frozenset(["name", "kind", "dtype", "value"])
 #: What a case may ask for, so that a slip of the pen does not fill the memory.
 MOST_ELEMENTS = 1 << 26
@@ -60,7 +62,21 @@ class Scalar:
     value: str
 
 
-Argument = Buffer | Scalar
+@dataclass(frozen=True)
+class Tensor:
+    """What an accessor, whose type is ``dtype``, shows: a dense tensor of these ``sizes``, whose
+    elements are ``data``."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    data: Buffer
+
+    @property
+    def name(self) -> str:
+        return self.data.name
+
+
+Argument = Buffer | Scalar | Tensor
 
 
 @dataclass(frozen=True)
@@ -83,10 +99,15 @@ class Case:
 
     def __str__(self) -> str:
         scalars = [f"{a.name}={a.value}" for a in self.arguments if isinstance(a, Scalar)]
-        buffers = [f"{a.name}[{a.size}]" for a in self.arguments if isinstance(a, Buffer)]
+        buffers = [f"{a.name}{_extent(a)}" for a in self.arguments if not isinstance(a, Scalar)]
         template = f"<{', '.join(self.template)}>" if self.template else ""
         shape = f"grid {_shape(self.grid)}, block {_shape(self.block)}"
         return ", ".join([f"{self.kernel}{template}: {shape}", *scalars, *buffers])
+
+
+def _extent(argument: Buffer | Tensor) -> str:
+    sizes = argument.sizes if isinstance(argument, Tensor) else (argument.size,)
+    return "".join(f"[{size}]" for size in sizes)
 
 
 def _shape(size: Size) -> str:
@@ -100,9 +121,14 @@ def to_yaml(case: Case) -> str:
         if isinstance(argument, Scalar):
             entry |= {"kind": "scalar", "dtype": argument.dtype, "value": argument.value}
         else:
-            entry |= {"kind": "buffer", "dtype": argument.dtype}
-            entry |= {"size": argument.size, "values": argument.values}
-            entry |= {"output": True} if argument.output else {}
+            is_tensor = isinstance(argument, Tensor)
+            data = argument.data if isinstance(argument, Tensor) else argument
+            entry |= {"kind": "tensor" if is_tensor else "buffer", "dtype": argument.dtype}
+            if isinstance(argument, Tensor):
+                entry |= {"element": data.dtype, "sizes": list(argument.sizes)}
+            else:
+                entry |= {"size": argument.size}
+            entry |= {"values": data.values} | ({"output": True} if data.output else {})
         arguments.append(entry)
     return yaml.safe_dump(
         {
@@ -160,16 +186,27 @@ def _argument(entry: object) -> Argument:
         value = scalar.get("value", 0)
         spelled = str(value).lower() if isinstance(value, bool) else str(value)
         return Scalar(str(scalar["name"]), str(scalar.get("dtype", "int")), spelled)
+    if kind == "tensor":
+        return _tensor(_mapping(entry, _TENSOR_KEYS, "a tensor"))
     if kind != "buffer":
-        raise ConfigError(f"Got an argument {entry!r}, expected kind: buffer or kind: scalar")
+        raise ConfigError(f"Got an argument {entry!r}, expected kind: buffer, scalar or tensor")
     buffer = _mapping(entry, _BUFFER_KEYS, "a buffer")
-    return Buffer(
-        str(buffer["name"]),
-        str(buffer.get("dtype", "float")),
-        _integer(buffer.get("size", 1), "size"),
-        str(buffer.get("values", "normal")),
-        bool(buffer.get("output", False)),
-    )
+    size = _integer(buffer.get("size", 1), "size")
+    return _buffer(buffer, str(buffer.get("dtype", "float")), size)
+
+
+def _buffer(entry: Mapping[str, object], dtype: str, size: int) -> Buffer:
+    values = str(entry.get("values", "normal"))
+    return Buffer(str(entry["name"]), dtype, size, values, bool(entry.get("output", False)))
+
+
+def _tensor(entry: Mapping[str, object]) -> Tensor:
+    given = entry.get("sizes", [1])
+    if not isinstance(given, list) or not given:
+        raise ConfigError(f"Got sizes {given!r}, expected a list of numbers")
+    sizes = tuple(_integer(size, "sizes") for size in given)
+    data = _buffer(entry, str(entry.get("element", "float")), math.prod(sizes))
+    return Tensor(str(entry.get("dtype", "")), sizes, data)
 
 
 def _mapping(entry: object, keys: frozenset[str], what: str) -> Mapping[str, object]:

@@ -14,7 +14,8 @@ from enum import StrEnum
 import numpy as np
 
 from portkern.cuda_source.syntax import Kernel
-from portkern.port.proof.element import Element, element_of, of_tensor, plain_type
+from portkern.port.proof.accessors import pointee
+from portkern.port.proof.element import Element, element_of, of_tensor
 from portkern.port.proof.recording import Content, LaunchRecord
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
@@ -99,8 +100,8 @@ class Types:
         if kernel is None:
             return {}
         bound = {**self._aliases, **_bound(kernel, launch.kernel)}
-        pointers = [p for p in kernel.parameters if plain_type(p.type).endswith(("*", "]"))]
-        elements = [element_of(plain_type(p.type).rstrip("*[]"), bound) for p in pointers]
+        pointers = [p for p in kernel.parameters if pointee(p.type, bound)]
+        elements = [element_of(pointee(p.type, bound), bound) for p in pointers]
         if len(pointers) == len(launch.arguments):
             return {
                 number: (p.name, element[0] if element else None)

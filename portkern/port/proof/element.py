@@ -202,6 +202,6 @@ def _holds(directive: str, condition: str, macros: set[str]) -> bool:
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(ifdef|ifndef|if|elif|else|endif)\b(.*)$")
 _ASKED = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)")
-_TYPEDEF = re.compile(r"^[ \t]*typedef\s+([\w:<> ]+?)\s+(\w+)\s*;")
-_USING = re.compile(r"^[ \t]*using\s+(\w+)\s*=\s*([\w:<> ]+?)\s*;")
+_TYPEDEF = re.compile(r"^[ \t]*typedef\s+([\w:<>, ]+?)\s+(\w+)\s*;")
+_USING = re.compile(r"^[ \t]*using\s+(\w+)\s*=\s*([\w:<>, ]+?)\s*;")
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t]+([A-Za-z_][\w ]*?))?[ \t]*$")

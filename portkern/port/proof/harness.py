@@ -8,7 +8,7 @@ from functools import cache
 
 import jinja2
 
-from portkern.port.proof.case import Buffer, Case
+from portkern.port.proof.case import Buffer, Case, Tensor
 from portkern.port.proof.element import Element, element_of
 from portkern.simt.execute.machine import Language
 
@@ -79,6 +79,11 @@ def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
         if isinstance(argument, Buffer):
             buffers.append(_filled(number, argument, known))
             arguments.append(f"({argument.dtype}*)buffer_{number}")
+        elif isinstance(argument, Tensor):
+            buffers.append(_filled(number, argument.data, known))
+            sizes = ", ".join(map(str, argument.sizes))
+            data = f"({argument.data.dtype}*)buffer_{number}"
+            arguments.append(f"viewed<{argument.dtype}>({data}, {{{sizes}}})")
         else:
             arguments.append(f"({argument.dtype})({argument.value})")
     template = f"<{', '.join(case.template)}>" if case.template else ""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
 from portkern.port.proof import strides
-from portkern.port.proof.case import Argument, Buffer, Case, Scalar
+from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
+from portkern.port.proof.case import Argument, Buffer, Case, Scalar, Tensor
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names, split
@@ -25,7 +26,8 @@ __all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
 class Scale:
     """Sizes to try: of each role of a dimension, and by how much buffers are larger than the
     product of the dimensions. ``bits``: integers in buffers have any value, not only indices;
-    ``least``: what a number is that the host's code computes as 0 of sizes as small as these."""
+    ``least``: what a number is that the host's code computes as 0 of sizes as small as these;
+    ``alike``: all dimensions are as long as this, so that any index fits any of them."""
 
     total: int
     batch: int
@@ -35,6 +37,7 @@ class Scale:
     room: int = 1
     bits: bool = False
     least: int = 0
+    alike: int = 0
 
 
 #: Odd sizes first: they reach the guards. Where the original is not made for them, even ones; where
@@ -51,6 +54,15 @@ SCALES = (
     Scale(1024, 2, 4, 8, 128, least=1),
     Scale(1024, 2, 4, 8, 128, bits=True),
 )
+#: Of kernels that ask accessors for their extents: those that begin alike, then all alike.
+_OF_TENSORS = (
+    *SCALES[:2],
+    Scale(0, 0, 0, 0, 0, alike=32),
+    Scale(0, 0, 0, 0, 0, alike=64),
+    *SCALES[2:4],
+)
+#: Of one whose dimensions are alike.
+_MOST_ALIKE = 1 << 16
 _MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
 #: Of a kernel that goes through its data in strides of the grid: more only take time.
 _MOST_THREADS = 1 << 15
@@ -91,6 +103,16 @@ _TAG = re.compile(r"(?:std::)?(?:(?:bool_|integral_)constant<[^<>]*>|(?:true|fal
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
 
 
+def scales(kernel: Kernel, texts: SourceTexts) -> tuple[Scale, ...]:
+    """The sizes to try for a kernel, in their order."""
+    takes = any("TensorAccessor" in texts.aliases.get(t, t) for t in _types(kernel.parameters))
+    return _OF_TENSORS if takes else SCALES
+
+
+def _types(parameters: Sequence[Parameter]) -> list[str]:
+    return [plain_type(parameter.type).rstrip("&") for parameter in parameters]
+
+
 def propose(
     kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int, choice: int = 0
 ) -> Case | Refused:
@@ -118,7 +140,9 @@ def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
             return Refused(f"'{parameter.name}' points to pointers, of which none are made up")
         if type_.endswith("..."):
             return Refused(f"'{parameter.name}' is a pack of parameters")
-        if element_of(type_.rstrip("*&[]"), known) is None and not _TAG.fullmatch(type_):
+        if _TAG.fullmatch(type_) or accessor_of(type_, known) is not None:
+            continue
+        if element_of(type_.rstrip("*&[]"), known) is None:
             return Refused(f"'{parameter.name}' is of type {type_}, for which no value is known")
     return None
 
@@ -147,13 +171,16 @@ class _Proposal:
         self._text = file.text[kernel.start : kernel.stop]
         own = constants(kernel.template, chosen.template)
         widths = dict.fromkeys(_WIDTHS, warp)
-        self._names = Names(texts.whole, {**widths, **own, **numbers(dict(chosen.bound))}, known)
+        given = {**widths, **own, **numbers(dict(chosen.bound))}
+        self._names = Names(texts.whole, given, known)
         self._offset, self._whole = offset, texts.whole
         self._arguments = self._argument_texts()
+        self._extents = self._of_accessors()
+        self._know_sizes(given)
         self._block_names()
         sizes = self._sized()
         self._tensors = strides.tensors(sizes)
-        self._dimensions = sizes | strides.values(self._tensors)
+        self._dimensions = sizes | strides.values(self._tensors) | self._longest()
         self._names.given |= self._dimensions
 
     def case(self) -> Case:
@@ -176,6 +203,42 @@ class _Proposal:
         if self._launch is None or len(self._launch.arguments) != len(names):
             return {name: name for name in names}
         return dict(zip(names, self._launch.arguments, strict=True))
+
+    def _of_accessors(self) -> dict[str, tuple[int, ...]]:
+        """The extents of each accessor: from the first axis on alike."""
+        found = {p.name: accessor_of(p.type, self._known) for p in self._kernel.parameters}
+        ranks = {name: accessor.rank for name, accessor in found.items() if accessor is not None}
+        scale, most = self._scale, max(ranks.values(), default=0)
+        if scale.alike:
+            size = min(scale.alike, int(_MOST_ALIKE ** (1 / max(most, 1))))
+            return {name: (size,) * rank for name, rank in ranks.items()}
+        axes = [scale.batch, scale.heads, *[scale.rows] * max(most - 3, 1), scale.inner]
+        own = {1: axes[-1:], 2: axes[-2:], 3: [axes[0], *axes[-2:]]}.get(most, axes)
+        return {name: tuple(own[:rank]) for name, rank in ranks.items()}
+
+    def _know_sizes(self, given: Mapping[str, int]) -> None:
+        """Host code that asks a tensor for a size is told that of its accessor."""
+        before, tensors = self._names.before(self._offset), dict[str, tuple[int, ...]]()
+        for name, extents in self._extents.items():
+            text = self._arguments[name]
+            tensor = tensor_of(before.get(text.strip(), text))
+            if tensor:
+                tensors[tensor] = extents
+        if not tensors:
+            return
+        self._names = Names(with_sizes(self._whole, tensors), given, self._known)
+        self._arguments = {n: with_sizes(text, tensors) for n, text in self._arguments.items()}
+        launch = self._launch
+        if launch is not None:
+            grid, block, shared = (
+                with_sizes(text, tensors) for text in (launch.grid, launch.block, launch.shared)
+            )
+            self._launch = replace(launch, grid=grid, block=block, shared=shared)
+
+    def _longest(self) -> dict[str, int]:
+        """The extents of the accessor with the most axes, as dimensions of the kernel."""
+        extents = max(self._extents.values(), key=len, default=())
+        return {f"axis {number}": size for number, size in enumerate(extents)}
 
     def _block_names(self) -> None:
         """Parameters of a launching function that say how large blocks are."""
@@ -225,6 +288,8 @@ class _Proposal:
         scale = self._scale
         if _ZERO.fullmatch(name):
             return 0
+        if scale.alike:
+            return max((extents[0] for extents in self._extents.values()), default=scale.alike)
         if alone and (_TOTAL.fullmatch(name) or self._is_guard(name)):
             return scale.total
         for pattern, size in (
@@ -255,6 +320,8 @@ class _Proposal:
         if _TAG.fullmatch(type_):
             tag = bound_type(spelled, bound)
             return Scalar(parameter.name, tag, f"{tag}{{}}")
+        if parameter.name in self._extents:
+            return self._tensor(parameter, bound)
         found = element_of(spelled, self._known)
         assert found is not None, parameter  # _impossible() has looked
         element, lanes = found
@@ -278,6 +345,17 @@ class _Proposal:
             values = "zeros"
         size = min(size, _MOST_ELEMENTS // lanes)
         return Buffer(parameter.name, dtype, size, values, output=not constant)
+
+    def _tensor(self, parameter: Parameter, bound: Mapping[str, str]) -> Tensor:
+        """What an accessor shows; whole numbers in it may be indices."""
+        accessor = accessor_of(parameter.type, self._known)
+        assert accessor is not None, parameter  # it has extents
+        known, extents = element_of(accessor.element, self._known), self._extents[parameter.name]
+        is_float = known is not None and known[0].is_float
+        values = "normal" if is_float else f"range(0,{self._index_bound()})"
+        element, name = bound_type(accessor.element, bound), parameter.name
+        data = Buffer(name, element, math.prod(extents), values, output=True)
+        return Tensor(bound_type(plain_type(parameter.type).rstrip("&"), bound), extents, data)
 
     def _allocated(self, name: str) -> int:
         """Bytes that the host's code has for a buffer of this name; 0 where it does not say."""

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from portkern.cuda_source.source_map import Parameter, SourceMap
 from portkern.port.proof import dispatch
+from portkern.port.proof.accessors import element_name, shown_element
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names
 
@@ -215,6 +216,8 @@ def declared_types(
     found: dict[str, str] = {}
     for parameter, text in zip(parameters, arguments, strict=False):
         spelled = plain_type(parameter.type)
+        if (element := element_name(spelled)) in names and (of := shown_element(text)):
+            found.setdefault(element, of)
         name, stars = spelled.rstrip("*&"), "*" * spelled.count("*")
         if name not in names or name in found:
             continue

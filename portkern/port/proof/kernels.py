@@ -18,7 +18,7 @@ from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors, hanging
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
-from portkern.port.proof.infer import SCALES, Refused, bound_type, propose, templates
+from portkern.port.proof.infer import Refused, bound_type, propose, scales, templates
 from portkern.port.proof.outcome import (
     NO_CASE,
     WROTE_NOTHING,
@@ -139,7 +139,7 @@ class KernelProver:
             return self._given(original, ported, self._cases[kernel.name])
         trials = []
         widths = self._target.warp or 64, (self._other or self._target).warp or 32
-        for scale in SCALES:
+        for scale in scales(original, self._original):
             cases = [
                 propose(kernel, texts, scale, warp=warp, choice=choice)
                 for kernel, texts, warp in (

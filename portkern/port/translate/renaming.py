@@ -251,7 +251,7 @@ def rename_names(
                 seen.add("foreign")
                 draft.warn(i, "PK102", f"{text} and its library have no counterpart in HIP")
             continue
-        if not draft.is_free_name(i) or (text in _NAMESPACES and not _is_namespace(draft, i)):
+        if not _is_free(draft, i, table) or (text in _NAMESPACES and not _is_namespace(draft, i)):
             continue
         if name.hip == name.cuda or text in own:
             continue
@@ -270,6 +270,14 @@ def rename_names(
 
 def _in_includes(draft: Draft) -> set[int]:
     return {i for d, _ in includes(draft) for i in range(d.begin, d.end)}
+
+
+def _is_free(draft: Draft, i: int, table: Table) -> bool:
+    """Whether the name stands by itself, or behind the name of CUDA's enumeration that it is of."""
+    text = draft.code.text
+    if i < 2 or text[i - 1] != "::" or text[i - 2] in _NAMESPACES:
+        return draft.is_free_name(i)
+    return draft.is_free_name(i) or (text[i - 2] in table.names and draft.is_free_name(i - 2))
 
 
 def _is_namespace(draft: Draft, i: int) -> bool:

@@ -1,0 +1,126 @@
+"""PyTorch's C++ headers as its build for AMD has them, from the torch that is installed here.
+
+A build for CPUs ships its headers for CUDA too, and the build for AMD has the same, translated. So
+they are translated here. What they name and no package here has, ``include/`` has a stand-in of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from portkern.port import stand_ins
+from portkern.port.source_text import INCLUDE
+from portkern.port.translate import translate
+from portkern.records import atomic_write
+from portkern.toolchain.run_tool import package_dir, package_version
+
+_OF_TORCH = re.compile(r"(?:torch|ATen|c10|THC)/")
+#: Folders of headers that are for GPUs alone.
+_FOR_GPUS = re.compile(r"(?:^|/)(?:cuda|cudnn|hip)/")
+#: A header for AMD is called after the one for CUDA.
+_OF_AMD = re.compile(r"((?:c10|ATen|ATen/native)/)hip/((?:\w+/)*)(?:HIP)?(\w+\.\w+)")
+#: What the setup of an extension defines for AMD, beside its own macros.
+_DEFINES = (
+    "USE_ROCM=1",
+    "__HIP_PLATFORM_AMD__=1",
+    "HIPBLAS_V2",
+    "CUDA_HAS_FP16=1",
+    "TORCH_API_INCLUDE_EXTENSION_H",
+    "TORCH_EXTENSION_NAME=portkern_extension",
+)
+
+
+@dataclass(frozen=True)
+class TorchHeaders:
+    """``remark`` says whose they are."""
+
+    include: tuple[Path, ...]
+    defines: tuple[str, ...]
+    remark: str
+
+    def macros(self, own: Sequence[str]) -> tuple[str, ...]:
+        """These and the library's own, which count where both define one."""
+        known = {item.partition("=")[0] for item in own}
+        return (*own, *(item for item in self.defines if item.partition("=")[0] not in known))
+
+
+def of(texts: Iterable[str], include: Sequence[Path]) -> TorchHeaders | None:
+    """The headers for sources with these texts; None where none names PyTorch, where a folder of
+    ``include`` has its headers, and where no torch is installed."""
+    texts = list(texts)
+    names = {name for text in texts for name in INCLUDE.findall(text)}
+    if not any(_OF_TORCH.match(name) for name in names) or any(map(_has_torch, include)):
+        return None
+    package = package_dir("torch")
+    root = package / "include" if package is not None else None
+    if root is None or not _has_torch(root):
+        return None
+    for_amd = (root / "c10" / "hip" / "HIPStream.h").is_file()
+    own = () if for_amd else _translated(root, frozenset(names), "\n".join(texts))
+    python = Path(sysconfig.get_path("include"))
+    remark = f"host code was read by the headers of torch {package_version('torch')}"
+    if not for_amd:
+        remark += ", of which those for CUDA were translated, and by stand-ins of AMD's libraries"
+    folders = (*own, root / "torch" / "csrc" / "api" / "include", root, python)
+    return TorchHeaders((*folders, Path(str(files("portkern.port"))) / "include"), _DEFINES, remark)
+
+
+def _has_torch(folder: Path) -> bool:
+    return (folder / "ATen" / "ATen.h").is_file()
+
+
+@lru_cache(maxsize=8)
+def _translated(root: Path, names: frozenset[str], text: str) -> tuple[Path, Path]:
+    """Folders of the headers for GPUs that these names lead to, and of AMD's libraries."""
+    made = dict(_headers(root, names))
+    digest = hashlib.sha256(repr(sorted(made.items())).encode()).hexdigest()[:24]
+    place = stand_ins.home() / f"torch-{digest}"
+    for name, content in made.items():
+        if not (place / name).is_file():
+            atomic_write.write(place / name, content)
+    return place, stand_ins.folder([*made.values(), text])
+
+
+def _headers(root: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each header for GPUs that they lead to, at any depth, with its translation."""
+    for name, text in _reached(root, names).items():
+        if _FOR_GPUS.search(name):
+            yield name, translate(text, name).text
+
+
+def _reached(root: Path, names: Iterable[str]) -> Mapping[str, str]:
+    """The texts of PyTorch's headers; a name of AMD's is one of CUDA's under another name."""
+    seen: dict[str, str] = {}
+    queue = [name for name in names if _OF_TORCH.match(name)]
+    while queue:
+        name = os.path.normpath(queue.pop())
+        if name in seen or name.startswith(("..", "/")):
+            continue
+        text = _text(root, name)
+        if text is not None:
+            seen[name] = text
+            beside = os.path.dirname(name)  # noqa: PTH120 - of a name, not of a file
+            queue += [path for n in INCLUDE.findall(text) for path in (n, f"{beside}/{n}")]
+    return seen
+
+
+def _text(root: Path, name: str) -> str | None:
+    for folder in (root, root / "torch" / "csrc" / "api" / "include"):
+        if (folder / name).is_file():
+            return (folder / name).read_text("utf-8", "replace")
+    match = _OF_AMD.fullmatch(name)
+    if match is None:
+        return None
+    for prefix in ("CUDA", ""):
+        of_cuda = f"{match[1]}cuda/{match[2]}{prefix}{match[3]}"
+        if (root / of_cuda).is_file():
+            return f"#pragma once\n#include <{of_cuda}>\n"
+    return None
