@@ -126,6 +126,8 @@ def test_a_macro_s_body_and_a_global_name_are_translated() -> None:
         ),
         ("cublasSgemm(h, CUBLAS_OP_N);", "hipblasSgemm(h, HIPBLAS_OP_N);"),
         ("curandState_t s;", "hiprandState_t s;"),
+        ("s = cudaMemcpyKind::cudaMemcpyHostToHost;", "s = hipMemcpyKind::hipMemcpyHostToHost;"),
+        ("s = mine::cudaMemcpyHostToHost;", "s = mine::cudaMemcpyHostToHost;"),
         ("cufftHandle p; cufftExecC2C(p);", "hipfftHandle p; hipfftExecC2C(p);"),
         ("cub::BlockReduce<int, 128> r;", "hipcub::BlockReduce<int, 128> r;"),
         ("__nv_bfloat16 a; __nv_fp8_e4m3 b;", "__hip_bfloat16 a; __hip_fp8_e4m3 b;"),

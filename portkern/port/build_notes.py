@@ -18,7 +18,7 @@ from portkern.records import atomic_write
 class BuildNotes:
     """``sources`` and folders of ``include`` are from the tree; ``programs`` have a ``main``, which
     gets ``arguments``, and what each is ``linked`` with; ``relocatable``: files have device code of
-    others."""
+    others; ``torch``: how the headers of PyTorch were had here, if any file includes them."""
 
     sources: tuple[str, ...]
     programs: tuple[str, ...]
@@ -28,6 +28,7 @@ class BuildNotes:
     arguments: tuple[str, ...] = ()
     linked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     relocatable: bool = False
+    torch: str = ""
 
     @property
     def objects(self) -> list[str]:
@@ -62,6 +63,7 @@ def markdown(result: PortResult, notes: BuildNotes) -> str:
             "## hipcc",
             "",
             *_indented(_hipcc(result.targets, notes)),
+            *_of_torch(notes.torch),
             "",
             "## CMake (3.21 or newer)",
             "",
@@ -74,6 +76,16 @@ def markdown(result: PortResult, notes: BuildNotes) -> str:
             "",
         ]
     )
+
+
+def _of_torch(remark: str) -> list[str]:
+    if not remark:
+        return []
+    return [
+        "",
+        "Files here include PyTorch's headers: the setup below knows where a ROCm build of torch",
+        f"has them. Where this was written, {printable(remark)}.",
+    ]
 
 
 def for_nvcc(result: PortResult, notes: BuildNotes) -> str:

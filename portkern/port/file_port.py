@@ -166,8 +166,7 @@ class FilePorter:
 
     @cached_property
     def _torch(self) -> TorchHeaders | None:
-        texts = [file.translation.text for file in self._files.values()]
-        return torch_headers.of(texts, (*self._request.include, *self._read.include))
+        return torch_headers.of_files(self._files.values(), self._request, self._read)
 
     def _built(
         self, unit: PurePosixPath, target: Target, folders: Sequence[Path], macros: Sequence[str]

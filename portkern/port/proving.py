@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.errors import PortkernError
 from portkern.evaluator import object_program
-from portkern.port import expected, linked, proof, tree
+from portkern.port import expected, linked, proof, torch_headers, tree
 from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
@@ -269,11 +270,16 @@ class Prover:
         return tuple(_without_translation(known, left) for known in proofs)
 
     def _executed(self, *targets: Target | None) -> Iterator[Target]:
-        """The targets that were asked for and whose compiled code is executed here."""
-        for target in targets:
+        """The targets that were asked for and whose compiled code is executed here; none where
+        host code is read by PyTorch's headers, which a case is not built with."""
+        for target in targets if not self._of_torch else ():
             asked = target is not None and target in self._request.by_width.values()
             if target is not None and asked and object_program.lacking(target) is None:
                 yield target
+
+    @cached_property
+    def _of_torch(self) -> bool:
+        return torch_headers.of_files(self._files.values(), self._request, self._read) is not None
 
     def _arguments(self, unit: PurePosixPath) -> tuple[str, ...]:
         """The arguments of a unit's program: those that are asked for, else its build file's."""

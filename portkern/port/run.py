@@ -19,6 +19,7 @@ from portkern.port import (
     linked,
     outside,
     reading,
+    torch_headers,
     tree,
     triton_port,
 )
@@ -287,6 +288,7 @@ def _build_notes(
         folder=written.folder,
         complete=not request.path.is_file(),
     )
+    torch = torch_headers.of_files(files, request, read)
     return BuildNotes(
         sources=tuple(file.name for file in sources),
         programs=tuple(file.name for file in sources if is_program(file)),
@@ -295,6 +297,7 @@ def _build_notes(
         left_out=written.left_out,
         arguments=request.arguments,
         linked=_linked(request, read),
+        torch=torch.remark if torch is not None else "",
     )
 
 

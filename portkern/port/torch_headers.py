@@ -17,8 +17,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from portkern.port import stand_ins
+from portkern.port.library import Library
+from portkern.port.request import PortRequest
 from portkern.port.source_text import INCLUDE
 from portkern.port.translate import translate
+from portkern.port.translated import TranslatedFile
 from portkern.records import atomic_write
 from portkern.toolchain.run_tool import package_dir, package_version
 
@@ -47,9 +50,17 @@ class TorchHeaders:
     remark: str
 
     def macros(self, own: Sequence[str]) -> tuple[str, ...]:
-        """These and the library's own, which count where both define one."""
+        """The library's own macros, and those of these that it does not define itself."""
         known = {item.partition("=")[0] for item in own}
         return (*own, *(item for item in self.defines if item.partition("=")[0] not in known))
+
+
+def of_files(
+    files: Iterable[TranslatedFile], request: PortRequest, read: Library
+) -> TorchHeaders | None:
+    """The headers for the files of a library's port."""
+    texts = (file.translation.text for file in files)
+    return of(texts, (*request.include, *read.include)) if request.to == "hip" else None
 
 
 def of(texts: Iterable[str], include: Sequence[Path]) -> TorchHeaders | None:

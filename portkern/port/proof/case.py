@@ -64,8 +64,8 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Tensor:
-    """What an accessor, whose type is ``dtype``, shows: a dense tensor of these ``sizes``, whose
-    elements are ``data``."""
+    """A dense tensor of these ``sizes``, whose elements are ``data``, by an accessor, whose type is
+    ``dtype``."""
 
     dtype: str
     sizes: tuple[int, ...]

@@ -347,7 +347,7 @@ class _Proposal:
         return Buffer(parameter.name, dtype, size, values, output=not constant)
 
     def _tensor(self, parameter: Parameter, bound: Mapping[str, str]) -> Tensor:
-        """What an accessor shows; whole numbers in it may be indices."""
+        """The tensor that an accessor shows; whole numbers in it may be indices."""
         accessor = accessor_of(parameter.type, self._known)
         assert accessor is not None, parameter  # it has extents
         known, extents = element_of(accessor.element, self._known), self._extents[parameter.name]
