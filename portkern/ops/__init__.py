@@ -42,6 +42,10 @@ CORE = (
 MODELS = (
     "linear",
     "linear_bias",
+    "add_rmsnorm",
+    "rmsnorm_backward",
+    "layernorm_backward",
+    "cross_entropy_backward",
 )
 ALL = (*CORE, *MODELS)
 SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}
