@@ -205,7 +205,7 @@ def test_a_reference_that_casts_to_float32_is_replayed_in_float64() -> None:
     assert case.derived is not None and case.derived.source.problem == ""
 
 
-@pytest.mark.parametrize("name", ops.names())
+@pytest.mark.parametrize("name", [name for name in ops.names() if ops.load(name).terms])
 def test_declared_ops_are_compared_as_before(name: str) -> None:
     op = ops.load(name)
     assert op.terms is not None

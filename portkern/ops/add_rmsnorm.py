@@ -1,5 +1,5 @@
-"""x + residual, and its root-mean-square normalisation over the last axis, with weight: the two steps between
-blocks of a transformer, of which the sum goes on as the next residual."""
+"""x + residual, and its root-mean-square normalisation over the last axis, with weight: what stands
+between blocks of a transformer, of which the sum goes on as the next residual."""
 
 from __future__ import annotations
 

@@ -73,18 +73,22 @@ ATEN: Mapping[str, AtenOp] = {
 
 #: Why the others are none.
 NOT_ATEN: Mapping[str, str] = {
+    "add_rmsnorm": "it is two operators of ATen",
     "argmax": "argmax.default takes any dimension or all of a tensor, of which a kernel has one",
     "attention": "PyTorch has it as a composite operator, which is not overridden by itself",
     "bias_gelu": "it is two operators of ATen",
     "conv2d": "convolution.default also is what is transposed, dilated and grouped",
     "conv2d_relu_maxpool": "it is three operators of ATen",
     "cross_entropy": "it is two operators of ATen",
+    "cross_entropy_backward": "ATen's takes the logarithms of what the forward pass left",
     "int8_matmul": "ATen has none with a scale for each column",
     "layernorm": "native_layer_norm.default returns mean and deviation too",
+    "layernorm_backward": "native_layer_norm_backward.default takes mean and deviation too",
     "linear": "linear.default is a composite operator, which becomes mm.default of a view",
     "linear_bias": "linear.default is a composite operator, which becomes addmm.default of a view",
     "maxpool2d": "max_pool2d_with_indices.default returns indices too",
     "rmsnorm": "_fused_rms_norm.default returns the deviation too",
+    "rmsnorm_backward": "_fused_rms_norm_backward.default takes the deviation too",
     "rope": "ATen has none",
     "scatter_add": "scatter_add.default takes an index of each element, the op one of each row",
     "silu_mul": "it is two operators of ATen",

@@ -1,6 +1,6 @@
-"""The gradient of each row's cross-entropy loss by its logits: (softmax(logits) - one at the target's class)
-times the gradient of the row's loss (Bridle, "Probabilistic Interpretation of Feedforward Classification
-Network Outputs", 1990)."""
+"""The gradient of each row's cross-entropy loss by its logits: softmax(logits) less one at the
+target's class, times the gradient of the row's loss (Bridle, "Probabilistic Interpretation of
+Feedforward Classification Network Outputs", 1990)."""
 
 from __future__ import annotations
 

@@ -27,8 +27,22 @@ def _windows(length: str, window: str, stride: str, padding: str = "0") -> str:
 _CONVOLVED = {axis: _windows(axis[1], f"k{axis[1]}", "stride", "padding") for axis in ("oh", "ow")}
 _CONV = "at::conv2d(x, weight, bias, {stride, stride}, {padding, padding})"
 
+#: Gradients of a normalisation: rows without their mean, what is taken out of w g, and the bias'.
+_BACKWARD = (
+    "[&] {{ const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
+    "const Tensor wide_grad = grad.to(wide), wide_x = x.to(wide); {}; "
+    "const Tensor scale = at::rsqrt((v * v).mean(-1, true) + eps); "
+    "const Tensor z = v * scale, own = wide_grad * weight.to(wide); "
+    "return std::make_tuple((scale * ({} - z * (own * z).mean(-1, true))).to(x.scalar_type()), "
+    "(wide_grad * z).sum(0).to(x.scalar_type()){}); }}()"
+)
+
 FORMULAS: Mapping[str, Formula] = {
     "add": Formula("at::add(a, b)"),
+    "add_rmsnorm": Formula(
+        "[&] { const Tensor total = x + residual; return std::make_tuple("
+        "at::rms_norm_symint(total, {total.sym_size(-1)}, weight, eps), total); }()"
+    ),
     "argmax": Formula("at::argmax(x, -1)", differentiable=False),
     "attention": Formula(
         "at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, /*is_causal=*/true)"
@@ -44,11 +58,26 @@ FORMULAS: Mapping[str, Formula] = {
         },
     ),
     "cross_entropy": Formula("at::cross_entropy_loss(logits, target, {}, at::Reduction::None)"),
+    "cross_entropy_backward": Formula(
+        "[&] { const auto wide = c10::promoteTypes(logits.scalar_type(), at::kFloat); "
+        "const Tensor share = at::softmax(logits.to(wide), -1); "
+        "return ((share - at::one_hot(target, logits.size(1))) * grad.to(wide).unsqueeze(1))"
+        ".to(logits.scalar_type()); }()",
+        differentiable=False,
+    ),
     "cumsum": Formula("at::cumsum(x, -1)", ("g.flip({-1}).cumsum(-1).flip({-1})",)),
     "embedding": Formula("at::embedding(table, index)"),
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
     "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
     "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
+    "layernorm_backward": Formula(
+        _BACKWARD.format(
+            "const Tensor v = wide_x - wide_x.mean(-1, true)",
+            "own - own.mean(-1, true)",
+            ", wide_grad.sum(0).to(x.scalar_type())",
+        ),
+        differentiable=False,
+    ),
     "linear": Formula("at::linear(x, weight)"),
     "linear_bias": Formula("at::linear(x, weight, bias)"),
     "matmul": Formula("at::matmul(a, b)"),
@@ -58,6 +87,9 @@ FORMULAS: Mapping[str, Formula] = {
     ),
     "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
     "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),
+    "rmsnorm_backward": Formula(
+        _BACKWARD.format("const Tensor v = wide_x", "own", ""), differentiable=False
+    ),
     "rope": Formula(
         "[&] { const Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1), p = x.select(2, 0), "
         "q = x.select(2, 1); return at::stack({p * c - q * s, q * c + p * s}, 2)"

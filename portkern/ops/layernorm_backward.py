@@ -1,8 +1,8 @@
 """Gradients of a layer normalisation over the last axis by its input, its weight and its bias.
 
 With m = mean(x), s = 1 / sqrt(mean((x - m)^2) + eps) and z = (x - m) s they are
-s (w g - mean(w g) - z mean(w g z)) and the sums of g z and of g over the rows (Ba, Kiros and Hinton,
-"Layer Normalization", 2016, by the chain rule).
+s (w g - mean(w g) - z mean(w g z)) and the sums of g z and of g over the rows (Ba, Kiros and
+Hinton, "Layer Normalization", 2016, by the chain rule).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkern.ops import rmsnorm_backward
+from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -65,5 +66,11 @@ OP = Op(
     flops=lambda d: 16.0 * d["rows"] * d["cols"],
     description=__doc__,
     adversaries={"far": far, "along": rmsnorm_backward.along},
-    workloads=rmsnorm_backward.OP.workloads,
+    workloads=workloads(
+        SIGNATURE.axes,
+        ci=[(32, 129), (64, 1024)],
+        typical=[(4096, 1024), (4096, 4096), (8192, 8192)],
+        edge=[(0, 8), (5, 2), (3, 7919), (1021, 3), (2, 12288)],
+        heldout=[(613, 769), (259, 5003), (3301, 64)],
+    ),
 )

@@ -1,7 +1,7 @@
 """Gradients of a root-mean-square normalisation over the last axis by its input and its weight.
 
-With s = 1 / sqrt(mean(x^2) + eps) and z = x s they are s (w g - z mean(w g z)) and the sum of g z over
-the rows (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, section 4).
+With s = 1 / sqrt(mean(x^2) + eps) and z = x s they are s (w g - z mean(w g z)) and the sum of g z
+over the rows (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, section 4).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ OP = Op(
         SIGNATURE.axes,
         ci=[(32, 129), (64, 1024)],
         typical=[(4096, 1024), (4096, 4096), (8192, 8192)],
-        edge=[(0, 8), (1, 1), (3, 7919), (1021, 3), (2, 65537)],
+        edge=[(0, 8), (1, 1), (3, 7919), (1021, 3), (2, 12288)],
         heldout=[(613, 769), (259, 5003), (3301, 64)],
     ),
 )

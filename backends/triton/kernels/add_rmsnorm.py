@@ -1,4 +1,4 @@
-"""x + residual and its root-mean-square normalisation: rows are held in registers when they fit, else
+"""x + residual and its root-mean-square normalisation: rows are held in registers when they fit, or
 the sum is written and read again."""
 
 import triton

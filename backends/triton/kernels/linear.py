@@ -24,6 +24,10 @@ THIN_TILE = 4096  # knob: 2048 4096 8192
 THIN_DEPTH = 512  # knob: 256 512 1024
 # The most rows or columns that go without a dot, whose least tile would be empty for the most part.
 THIN = 8
+# Multiplications in float32 from which a copy of the weight with the depth outside, which such
+# multipliers take faster, is cheap beside the product.
+TURN_FROM = 1 << 30
+SIDE = 64
 
 
 @triton.jit
@@ -34,13 +38,16 @@ def _tiles(
     m,
     n,
     k,
+    across,
+    deep,
     span,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Of the depth ``[part * span, part * span + span)``."""
+    """Of the depth ``[part * span, part * span + span)``. Rows of the weight are ``across``
+    elements apart, columns ``deep``."""
     tiles_m = tl.cdiv(m, BLOCK_M)
     tiles_n = tl.cdiv(n, BLOCK_N)
     # GROUP rows of tiles are walked column by column, so that their operands stay in the L2.
@@ -58,8 +65,8 @@ def _tiles(
     in_cols = (col < n - first_col)[None, :]
     x_tile = x + first_row.to(tl.int64) * k + begin
     x_tile += row.to(tl.int64)[:, None] * k + depth[None, :]
-    weight_tile = weight + first_col.to(tl.int64) * k + begin
-    weight_tile += col.to(tl.int64)[None, :] * k + depth[:, None]
+    weight_tile = weight + first_col.to(tl.int64) * across + begin.to(tl.int64) * deep
+    weight_tile += col.to(tl.int64)[None, :] * across + depth.to(tl.int64)[:, None] * deep
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, tl.minimum(k - begin, span), BLOCK_K):
         left = k - begin - start
@@ -67,7 +74,7 @@ def _tiles(
         weight_value = tl.load(weight_tile, mask=(depth < left)[:, None] & in_cols, other=0.0)
         total = tl.dot(x_value, weight_value, total, input_precision="ieee")
         x_tile += BLOCK_K
-        weight_tile += BLOCK_K
+        weight_tile += BLOCK_K * deep
     target = y + (tl.program_id(1).to(tl.int64) * m + first_row) * n + first_col
     target += row.to(tl.int64)[:, None] * n + col[None, :]
     tl.store(target, total.to(y.dtype.element_ty), mask=in_rows & in_cols)
@@ -91,6 +98,16 @@ def _thin(x, weight, y, m, n, k, span, M: tl.constexpr, N: tl.constexpr, K: tl.c
     result = tl.sum(total, axis=2)[:, :, None]
     target = y + (tl.program_id(1).to(tl.int64) * m + row) * n + col
     tl.store(target, result.to(y.dtype.element_ty), mask=(row < m) & (col < n))
+
+
+@triton.jit
+def _turn(x, y, rows, cols, SIDE: tl.constexpr):
+    tiles = tl.cdiv(cols, SIDE)
+    row = (tl.program_id(0) // tiles * SIDE + tl.arange(0, SIDE)).to(tl.int64)
+    col = (tl.program_id(0) % tiles * SIDE + tl.arange(0, SIDE)).to(tl.int64)
+    mask = (row < rows)[:, None] & (col < cols)[None, :]
+    value = tl.load(x + row[:, None] * cols + col[None, :], mask=mask, other=0.0)
+    tl.store(y + col[:, None] * rows + row[None, :], tl.trans(value), mask=tl.trans(mask))
 
 
 @triton.jit
@@ -161,6 +178,12 @@ def linear(x, weight, y):
     block_m, block_n = _blocks(m, n, most_m, most_n)
     block_k = _fit(k, BLOCK_K_F32 if strict else BLOCK_K)
     tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
+    across, deep = k, 1
+    if strict and m * n * k >= TURN_FROM:
+        own, weight = weight, torch.empty((k, n), dtype=weight.dtype, device=weight.device)
+        grid = (triton.cdiv(n, SIDE) * triton.cdiv(k, SIDE),)
+        _turn[grid](own, weight, n, k, SIDE=SIDE, num_warps=8)
+        across, deep = 1, n
 
     def launch(target, parts, span):
         _tiles[(tiles, parts)](
@@ -170,6 +193,8 @@ def linear(x, weight, y):
             m,
             n,
             k,
+            across,
+            deep,
             span,
             BLOCK_M=block_m,
             BLOCK_N=block_n,

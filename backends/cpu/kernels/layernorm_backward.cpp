@@ -1,0 +1,8 @@
+#include <portkern/norm_backward.h>
+
+#define PARALLEL_FROM 16384  // knob: 4096 16384 65536
+
+extern "C" int layernorm_backward(const scalar_t* grad, const scalar_t* x, const scalar_t* weight, scalar_t* grad_x,
+                                scalar_t* grad_weight, scalar_t* grad_bias, int64_t rows, int64_t cols, float eps) {
+  return norm_backward::launch<true>({grad, x, weight, grad_x, grad_weight, grad_bias, rows, cols, eps}, PARALLEL_FROM);
+}
