@@ -13,7 +13,10 @@ import pytest
 from portkern.cli import main
 from portkern.cuda_source.syntax import parse
 from portkern.errors import BuildError, LaunchError
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.evaluator import object_program
+from portkern.evaluator.jailed_compilers import JailedCompilers
+from portkern.evaluator.jailed_process import JailedProcesses
+from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove, recording
 from portkern.port.proof.compare import Difference, Judged, LaunchResult, Types
 from portkern.port.proof.conclusion import _as_compiled
 from portkern.port.proof.examine import Compared, Examination, Examiner, _Progress
@@ -21,11 +24,15 @@ from portkern.port.proof.findings import Text
 from portkern.port.proof.recording import LaunchRecord
 from portkern.port.proof.runs import Program, Run
 from portkern.simt.execute import runtime_library
+from portkern.simt.execute.compile_options import CompileOptions
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.translate.rewrite import rewrite_tree
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
-from portkern.worker.object_program import ObjectProgram
+from portkern.toolchain.source_view import SourceView
+from portkern.worker.object_device import Device
+from portkern.worker.object_link import Asked, Variables
+from portkern.worker.protocol import RECORD, Execute
 
 GFX942 = target.load("gfx942")
 _FOUND = [runtime_library.find(), registry.load("hip").venues(GFX942).object]
@@ -243,18 +250,115 @@ def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
     assert "in the code compiled for gfx942" in proofs["scaled"].why
 
 
+#: A kernel that writes 2 to each element, and host code that would have had it write 1.
+FORGES = r"""
+#include <hip/hip_runtime.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string>
+#include <unistd.h>
+__global__ void honest(int* y, int value) { y[threadIdx.x] = value; }
+__global__ void wrong(int* y, int value) { y[threadIdx.x] = 2; }
+static void all_files(const std::string& folder, const std::string& text) {
+  if (DIR* open_ = opendir(folder.c_str())) while (dirent* one = readdir(open_)) {
+    const int file = open((folder + "/" + one->d_name).c_str(), O_WRONLY | O_APPEND);
+    if (file >= 0) (void)!write(file, text.data(), text.size());
+  }
+}
+int main(int, char** argv) {
+  const std::string how = argv[1];
+  int *y, values[4]; hipMalloc(&y, 16);
+  unsigned char ones[16]; for (int i = 0; i < 16; ++i) ones[i] = i % 4 == 0;
+  std::string forged = "{\"launch\": 0, \"kernel\": \"wrong\", \"grid\": [1, 1, 1], "
+      "\"block\": [4, 1, 1], \"shared\": 0, \"after\": [[0, 16, \"0\", 16, -1]], \"blob\": 16}\n";
+  forged.append((char*)ones, 16);
+  const std::string parent = "/proc/" + std::to_string(getppid());
+  if (how == "files") {
+    const std::string results = std::string(getenv("HOME")) + "/results";
+    const int file = open((results + "/record").c_str(), O_WRONLY | O_CREAT, 0644);
+    (void)!write(file, forged.data(), forged.size());
+    all_files(results, forged);
+    all_files(parent + "/fd", forged);
+  }
+  if (how == "handles") for (int h = 3; h < 5; ++h) (void)!write(h, forged.data(), forged.size());
+  if (how == "memory" && open((parent + "/mem").c_str(), O_RDWR) >= 0) return 7;
+  if (how == "waits") pause();
+  if (how == "ends") _exit(0);
+  if (how == "channel") for (int h = 3; h < 30; ++h)
+    dprintf(h, "{\"kernel\": \"wrong\", \"symbol\": \"_Z6honestPii\", \"grid\": [1, 1, 1], "
+               "\"block\": [4, 1, 1], \"dynamic\": 0, \"arguments\": [0, 4]}\n%.4s", (char*)ones);
+  wrong<<<1, 4>>>(y, 1);
+  hipMemcpy(values, y, 16, hipMemcpyDeviceToHost);
+  printf("%d\n", values[3]);
+}
+"""
+
+
+@pytest.mark.full
+@EXECUTES
+def test_what_a_compiled_kernel_did_is_not_the_programs_word(tmp_path: Path) -> None:
+    """Whatever its host code writes to files, handles, the device's process or its channel."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    file = tmp_path / "forges.hip"
+    file.write_text(FORGES, encoding="utf-8")
+    with JailedCompilers(SourceView.of([file])) as compilers:
+        library, code = object_program.build(
+            compilers, file, tmp_path / "forges", CompileOptions(target=GFX942, language="hip")
+        )
+    for made in (library, code):
+        made.chmod(0o755)
+    limit_s = 20.0
+    command = object_program.command(library, code, GFX942, limit_s=limit_s, record_bytes=1 << 20)
+    seen: dict[str, tuple[list[tuple[str, bytes | None]], set[str]]] = {}
+    with JailedProcesses([tmp_path, *object_program.reads()]) as processes:
+        for how in ("plainly", "files", "handles", "memory", "channel", "ends", "waits"):
+            ended = processes.run(
+                Execute(
+                    (*command, how),
+                    str(tmp_path),
+                    "gfx942",
+                    "hip",
+                    (),
+                    limit_s,
+                    record_bytes=1 << 20,
+                    apart=True,
+                )
+            )
+            launches = [
+                (launch.kernel, content.data)
+                for launch in recording.read(ended.files.get(RECORD, b""))
+                for content in launch.after.values()
+            ]
+            seen[how] = launches, ended.program.codes
+            assert ended.program.status != 7, "the device's memory was opened"
+    twos = [("wrong", bytes((2, 0, 0, 0)) * 4)]
+    for how in ("plainly", "files", "handles", "memory"):
+        assert seen.pop(how) == (twos, set()), how
+    assert all(kernel != "wrong" or data == twos[0][1] for kernel, data in seen["channel"][0])
+    assert seen["ends"] == ([], set())
+    assert (seen["waits"][0], "SX703" in seen["waits"][1]) == ([], True)
+
+
 def test_a_kernel_that_we_do_not_find_is_not_modelled_and_not_wrong() -> None:
     told: list[int] = []
     for error, code in ((BuildError("No kernel"), 701), (LaunchError("too many threads"), 401)):
-        program: Any = ObjectProgram.__new__(ObjectProgram)
-        program._report = lambda *said: told.append(said[0])
-        program._run = lambda _asked, error=error: (_ for _ in ()).throw(error)
-        assert program._launch(SimpleNamespace(contents=None)) != 0
+        device: Any = Device.__new__(Device)
+        device._variables, device._contents = (), {}
+        device._arena = SimpleNamespace(keep=list)
+        device._recording = SimpleNamespace(begin=list, end=lambda *_, failed: None)
+        device._report = lambda *said: told.append(said[0])
+        device._kernel = lambda _asked, error=error: (_ for _ in ()).throw(error)
+        assert device._answer(Asked("k", "k", (1, 1, 1), (1, 1, 1), 0), (), ()).error != 0
         assert told.pop() == code
 
 
 @pytest.mark.parametrize(("launches", "executed"), [(2, 1), (1, 0), (0, 0)])
-def test_a_compiled_port_that_ends_early_without_a_finding_says_nothing(
+def test_a_compiled_port_that_ends_early_without_a_finding_is_not_proven(
     launches: int, executed: int
 ) -> None:
     records = tuple(LaunchRecord(n, "k", (1, 1, 1), (64, 1, 1), 0) for n in range(2))
@@ -266,7 +370,7 @@ def test_a_compiled_port_that_ends_early_without_a_finding_says_nothing(
     program = Program(Path("p"), ProofSource(Path("p.hip"), "hip"), GFX942, "fast")
     examiner._execute(first, program, GFX942)
     progress = examiner._progress
-    assert (len(progress.executed), len(progress.unexecuted)) == (executed, 1 - executed)
+    assert (len(progress.executed), len(progress.unfinished)) == (executed, 1 - executed)
 
 
 def test_what_differs_as_the_original_does_is_not_the_same() -> None:
@@ -287,12 +391,12 @@ def test_what_differs_as_the_original_does_is_not_the_same() -> None:
 def test_a_table_of_functions_keeps_the_addresses_that_the_object_has() -> None:
     host, loaded = ctypes.create_string_buffer(b"hosthost", 8), ctypes.create_string_buffer(16)
     loaded.value, base = b"gpu.gpu.", ctypes.addressof(loaded)
-    program: Any = ObjectProgram.__new__(ObjectProgram)
-    program._program = SimpleNamespace(
-        base=base, object=SimpleNamespace(relocations=((4, 0), (100, 0)))
-    )
-    program._variables = [(ctypes.addressof(host) + k, base + k, 4) for k in (0, 4)]
-    program._addresses = program._of_addresses()
-    assert program._copy_in() == [b"host", b"gpu."]
+    device: Any = Device.__new__(Device)
+    variables = {"a": (0, 4), "b": (4, 4)}
+    of_object = SimpleNamespace(relocations=((4, 0), (100, 0)), variables=variables)
+    device._program = SimpleNamespace(base=base, object=of_object)
+    places = [(name, ctypes.addressof(host) + k, 4) for name, k in (("a", 0), ("b", 4))]
+    device._variables = device._shared(Variables(tuple(places)), [b"host", b"host"])
+    assert [own for _, own in device._copy_in()] == [b"host", b"gpu."]
     host.raw = b"hostnew!"
-    assert program._copy_in() == [b"host", b"new!"]
+    assert [own for _, own in device._copy_in()] == [b"host", b"new!"]

@@ -13,6 +13,7 @@ from portkern.errors import BackendUnavailable
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.isa import runtime_library, venue
 from portkern.isa.executor import TABLES
+from portkern.simt.execute import runtime_library as simt_library
 from portkern.simt.execute.build import is_host
 from portkern.simt.execute.compile_options import CompileOptions, language_of
 from portkern.spec.backend import Missing
@@ -59,13 +60,27 @@ def build(
 
 
 def command(
-    library: Path, object_: Path, target: Target, checks: Sequence[str] = ()
+    library: Path,
+    object_: Path,
+    target: Target,
+    checks: Sequence[str] = (),
+    *,
+    limit_s: float,
+    record_bytes: int = 0,
 ) -> tuple[str, ...]:
-    """The command that runs it, to which its own arguments are added."""
-    options = {"object": str(object_), "target": str(target), "checks": list(checks)}
+    """The command that runs it, to which its own arguments are added; a request has it ``apart``,
+    with the same limit. What launches did is recorded with contents of so many bytes."""
+    options = {
+        "object": str(object_),
+        "target": str(target),
+        "checks": list(checks),
+        "record_bytes": record_bytes,
+        "limit_s": limit_s,
+        "runtime": str(simt_library.ready().runtime),
+    }
     return sys.executable, "-P", "-m", _WORKER, json.dumps(options), str(library)
 
 
 def reads() -> Sequence[Path]:
     """Folders of ours that such a process reads. Raises BackendUnavailable."""
-    return (runtime_library.ready().parent,)
+    return runtime_library.ready().parent, simt_library.ready().folder

@@ -130,6 +130,7 @@ CODES: dict[str, Code] = {
     # -- compiled code, as it is executed
     "SX701": Code("compiled code that has no model here", "run the source, or use the hardware"),
     "SX702": Code("compiled code that does not wait for its memory", "report it to the compiler"),
+    "SX703": Code("host code that keeps its launches from the device", "see the message"),
 }
 
 #: A launch that never ends. SX405 may be one that is only slow.

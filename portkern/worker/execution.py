@@ -10,28 +10,31 @@ from typing import TYPE_CHECKING
 from portkern.sandbox.jail.programs import Command, Launcher
 from portkern.sandbox.session import TEXT_LENGTH
 from portkern.sandbox.shared_memory import SharedMemoryView
-from portkern.worker.protocol import RECORD, Execute, Executed
+from portkern.worker.protocol import FOUND, RECORD, Execute, Executed
 
 if TYPE_CHECKING:
-    from portkern.simt.execute.program import Wanted
+    from portkern.simt.diagnostics import Diagnostic
+    from portkern.simt.execute.program import ProgramOutcome, Wanted
 
 #: Characters of a process's output that are kept: its beginning.
 MOST_OUTPUT = 1 << 22
 #: What a recording may take beside the contents of buffers, and what counts of coverage may take.
 MOST_LINES, MOST_COUNTS = 64 << 20, 16 << 20
+#: Of compiled code alone, which no host code runs; SX405 also of a process that is ended for it.
+_OF_DEVICES_ALONE = frozenset(["SX405", "SX701", "SX702"])
 #: The folder, below that of the results, which GCC's counts are in.
 _COUNTS = "counts"
 
 
 def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Executed:
-    from portkern.simt.execute import options, program
+    from portkern.simt.execute import options, program, source_lines
     from portkern.spec import target
 
     results = launcher.results
     how = options.ExecutorOptions(
         order=asked.order,
         seed=asked.seed,
-        record=results / RECORD if asked.record_bytes else None,
+        record=results / RECORD if asked.record_bytes and not asked.apart else None,
         record_bytes=asked.record_bytes,
         launches=asked.launches,
     )
@@ -39,7 +42,7 @@ def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Execute
     outcome, found = program.execute(
         asked.argv,
         how.checked(frozenset(asked.checkers)) if asked.checkers else how,
-        partial(_launched, launcher, asked.cwd),
+        partial(_launched, launcher, asked),
         results,
         target=target.load(asked.target),
         language=asked.language,
@@ -49,30 +52,47 @@ def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Execute
         wanted=_wanted(asked),
     )
     files = {name.removeprefix(f"{_COUNTS}/"): content for name, content in found.items()}
+    of_device, _ = source_lines.parsed(files.pop(FOUND, b""))
+    if not asked.record_bytes:
+        files.pop(RECORD, None)
     memory.write_bytes(b"".join(files.values()))
     output = outcome.output[:MOST_OUTPUT]
     pieces = range(0, len(output), TEXT_LENGTH)
     return Executed(
         outcome.status,
         tuple(output[begin : begin + TEXT_LENGTH] for begin in pieces),
-        outcome.findings,
+        (*of_device, *_of_host(outcome)) if asked.apart else outcome.findings,
         tuple((name, len(content)) for name, content in files.items()),
     )
 
 
+def _of_host(outcome: ProgramOutcome) -> list[Diagnostic]:
+    late = outcome.status is None
+    known = _OF_DEVICES_ALONE - {"SX405"} if late else _OF_DEVICES_ALONE
+    return [finding for finding in outcome.findings if finding.code not in known]
+
+
 def _wanted(asked: Execute) -> Wanted:
+    from portkern.simt.execute import program
+
     record = {RECORD: asked.record_bytes + MOST_LINES} if asked.record_bytes else {}
+    if asked.apart:  # in the order of the handles that take them
+        record = {FOUND: program.MOST_FINDINGS, RECORD: asked.record_bytes + MOST_LINES}
     return record | {f"{_COUNTS}/{name}": MOST_COUNTS for name in asked.counts}
 
 
 def _launched(
     launcher: Launcher,
-    cwd: str,
+    asked: Execute,
     argv: Sequence[str],
     environment: Mapping[str, str],
     timeout_s: float,
     wanted: Wanted,
 ) -> tuple[int | None, str, Mapping[str, bytes]]:
-    command = Command(tuple(argv), cwd, environment, timeout_s, tuple(wanted.items()))
+    sealed = [name for name in (FOUND, RECORD) if asked.apart and name in wanted]
+    files = sorted(wanted.items(), key=lambda item: item[0] not in sealed)
+    command = Command(
+        tuple(argv), asked.cwd, environment, timeout_s, tuple(files), sealed=len(sealed)
+    )
     ended = launcher.run(command, 4 * MOST_OUTPUT)  # bytes of a character at most
     return ended.status, ended.output.decode(errors="replace"), ended.files

@@ -23,6 +23,8 @@ from portkern.spec.op import Precision, Scalar, Signature
 
 #: The name of what launches did to memory among the files of :class:`Executed`.
 RECORD = "record"
+#: That of what a device in a process of its own has found.
+FOUND = "found"
 #: Microseconds and seconds below this are times, whatever was measured.
 MOST_TIME = 1e18
 
@@ -428,7 +430,8 @@ class Execute(Request[Executed]):
     by its name; it is killed after ``timeout_s``. ``warp`` overrides the target's width.
     ``record_bytes`` of what launches did to memory come back as the file RECORD, beside the files
     of ``counts``, in which GCC's coverage has a program count. It ends after ``launches`` launches,
-    if that is not 0."""
+    if that is not 0. ``apart``: kernels are executed in a process of ours, whose word findings and
+    the recording are (:mod:`portkern.worker.object_program`)."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -442,6 +445,7 @@ class Execute(Request[Executed]):
     record_bytes: int = 0
     counts: tuple[str, ...] = ()
     launches: int = 0
+    apart: bool = False
 
     def read(self, data: object) -> Executed:
         """Files by the names that were asked for, each once."""

@@ -203,9 +203,10 @@ def _run_object(
     folder.chmod(0o755)
     for file in (library, object_):
         file.chmod(0o755)
-    command = object_program.command(library, object_, target, sorted(chosen))
+    limit_s = options.timeout_s
+    command = object_program.command(library, object_, target, sorted(chosen), limit_s=limit_s)
     reads = [folder, *object_program.reads()]
-    return _jailed((*command, *arguments), reads, target, "hip", (), options)
+    return _jailed((*command, *arguments), reads, target, "hip", (), options, apart=True)
 
 
 def _jailed(
@@ -215,10 +216,14 @@ def _jailed(
     language: Language,
     checks: tuple[str, ...],
     options: RunOptions,
+    *,
+    apart: bool = False,
 ) -> ProgramOutcome:
     """Runs the command in the jail, in a working folder of its own."""
     with _working_folder() as here:
-        execute = Execute(command, str(here), str(target), language, checks, options.timeout_s)
+        execute = Execute(
+            command, str(here), str(target), language, checks, options.timeout_s, apart=apart
+        )
         return jailed_process.run(execute, [*reads, runtime_library.ready().folder, here])
 
 

@@ -25,7 +25,7 @@ _LATE, _QUICK_S = "SX405", 2.0
 #: What is looked at of a program that does not end: sanitizers take so many times as long.
 _PART = 8
 #: The executor of compiled code cannot run it.
-_UNMODELLED = "SX701"
+_UNMODELLED, _KEPT_BACK = "SX701", "SX703"
 #: Rounding of a launch enters the next: what compiled code rounds otherwise is looked at so often.
 _ROUNDS = 4
 _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
@@ -267,6 +267,9 @@ class Examiner:
             return
         run = self._run(program)
         found = errors(run.outcome.findings)
+        if kept := [f for f in found if f.code == _KEPT_BACK]:
+            progress.unfinished.append(f"{how} is not executed: {kept[0]}")
+            return
         lacking = [f for f in found if f.code in (_UNMODELLED, _LATE)]
         progress.findings += (f for f in found if f not in lacking)
         if lacking or run.is_late:
@@ -278,7 +281,7 @@ class Examiner:
         is_short = not found and len(run.launches) < len(first.launches)
         if is_short and all(result.judged is not Judged.DIFFERENT for result in reached):
             why = f"it {_ended(run)} after {len(run.launches)} of {len(first.launches)} launches"
-            progress.unexecuted.append(f"{how} is not executed: {why}")
+            progress.unfinished.append(f"{how} is not executed: {why}")
         else:
             progress.executed.append(compared)
 

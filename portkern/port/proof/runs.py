@@ -168,18 +168,20 @@ class Runs:
         checked = program.mode == "check" and not record
         notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
+        limit_s = self._limits.run_s * crowding()
         asked = Execute(
-            self._argv(program, arguments),
+            self._argv(program, arguments, limit_s),
             str(self._place(program)),
             str(program.target),
             program.source.language,
             CHECKERS if checked else (),
-            self._limits.run_s * crowding(),
+            limit_s,
             order=order,
             seed=seed,
             record_bytes=self._limits.record_bytes if record else 0,
             counts=tuple(counted),
             launches=launches,
+            apart=program.object is not None,
         )
         begin = time.monotonic()
         ended = self._processes.run(asked)
@@ -187,10 +189,19 @@ class Runs:
         counts = {name: data for name, data in ended.files.items() if name != RECORD}
         return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
 
-    def _argv(self, program: Program, arguments: Sequence[str] | None) -> tuple[str, ...]:
+    def _argv(
+        self, program: Program, arguments: Sequence[str] | None, limit_s: float
+    ) -> tuple[str, ...]:
         argv: tuple[str, ...] = (str(program.path),)
         if program.object is not None:
-            argv = object_program.command(program.path, program.object, program.target, ("lds",))
+            argv = object_program.command(
+                program.path,
+                program.object,
+                program.target,
+                ("lds",),
+                limit_s=limit_s,
+                record_bytes=self._limits.record_bytes,
+            )
         return (*argv, *(self._limits.arguments if arguments is None else arguments))
 
     def _place(self, program: Program) -> Path:

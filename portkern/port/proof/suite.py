@@ -135,7 +135,9 @@ class SuiteRuns(Runs):
         (folder / _MANIFEST).write_text(json.dumps(built), encoding="utf-8")
         return Program(folder / _MANIFEST, wanted.source, wanted.target, wanted.mode)
 
-    def _argv(self, program: Program, arguments: Sequence[str] | None) -> tuple[str, ...]:
+    def _argv(
+        self, program: Program, arguments: Sequence[str] | None, limit_s: float
+    ) -> tuple[str, ...]:
         source = program.source
         asked = Asked(
             self._command.kind,

@@ -8,6 +8,7 @@ under names that the worker asked for is read with the program's own rights.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -31,6 +32,8 @@ from portkern.sandbox.jail.restrictions import Restrictions, close_all_but
 _REQUEST = 1 << 17
 #: What comes with one: where the program's output, how it ended and its files go to.
 _HANDLES = 3
+#: Handles of a program from here on are files that nobody else can write to.
+_FIRST_SEALED, _MOST_SEALED = 3, 8
 #: A folder of more than these bytes or entries is not copied: it can be read then, not written to.
 MOST_COPIED, MOST_ENTRIES = 64 << 20, 10_000
 _LENGTH = struct.Struct("<q")
@@ -42,13 +45,16 @@ _SHARED = (Path("/tmp"), Path("/dev/shm"))
 @dataclass(frozen=True)
 class Command:
     """``argv`` is run in a copy of the folder ``cwd``; ``wanted`` are names below
-    :attr:`Launcher.results` and how many bytes of each are kept."""
+    :attr:`Launcher.results` and how many bytes of each are kept. Of these the first ``sealed`` are
+    no files of the folder, but what is written to the handles from 3 on, which the process begins
+    with: where it is ours, and gives them to nobody, they are its own word."""
 
     argv: tuple[str, ...]
     cwd: str
     environment: Mapping[str, str]
     timeout_s: float
     wanted: tuple[tuple[str, int], ...] = ()
+    sealed: int = 0
 
 
 @dataclass(frozen=True)
@@ -218,15 +224,16 @@ def _oversee(channel: socket.socket, place: Place) -> None:
         return
     command = Command(**json.loads(message))
     output, tell, files = handles
+    sealed = [os.memfd_create("portkern-sealed") for _ in range(command.sealed)]
     with ours, suppress(OSError):  # who could not get so far has said why
         if not problem:
-            socket.send_fds(ours, [message], [output])
+            socket.send_fds(ours, [message], [output, *sealed])
     os.close(output)
     status = _waited(program, time.monotonic() + command.timeout_s)
     _end_all(place)
     with os.fdopen(failed, "rb") as said:
         problem = problem or said.read(1000).decode(errors="replace")
-    _collect(place, command, files)
+    _collect(place, command, files, sealed)
     answer = {"problem": problem} if problem else {"status": status}
     os.write(tell, json.dumps(answer).encode())
 
@@ -297,12 +304,17 @@ def _become_program(orders: socket.socket, place: Place, fails: int) -> None:
         os.setsid()
         place.restrict()
         with orders:
-            message, handles, _, _ = socket.recv_fds(orders, _REQUEST, 1)
+            message, handles, _, _ = socket.recv_fds(orders, _REQUEST, 1 + _MOST_SEALED)
         command = Command(**json.loads(message))
+        beyond = _FIRST_SEALED + _MOST_SEALED
         null = os.open(os.devnull, os.O_RDONLY)
-        for source, standard in ((null, 0), (handles[0], 1), (handles[0], 2)):
-            os.dup2(source, standard)
-        close_all_but([0, 1, 2, fails])
+        null, output, *sealed, fails = (
+            fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, beyond) for handle in (null, *handles, fails)
+        )
+        standard = (null, output, output, *sealed)
+        for number, source in enumerate(standard):
+            os.dup2(source, number)
+        close_all_but([*range(len(standard)), fails])
         os.chdir(_copied(Path(command.cwd), place.folder / "files"))
         environment = {
             **command.environment,
@@ -334,12 +346,15 @@ def _is_small(folder: Path) -> bool:
     return True
 
 
-def _collect(place: Place, command: Command, files: int) -> None:
+def _collect(place: Place, command: Command, files: int, sealed: Sequence[int]) -> None:
     """Each length and bytes. Nothing of the program runs any more, and who reads takes on its
     rights: a link leads to what it could have read itself."""
     place.restrict()
-    for name, most in command.wanted:
-        content = _read(place.results / name, most)
+    for number, (name, most) in enumerate(command.wanted):
+        is_sealed = number < len(sealed)
+        content = (
+            _pread(sealed[number], most, 0) if is_sealed else _read(place.results / name, most)
+        )
         os.write(files, _LENGTH.pack(_ABSENT if content is None else len(content)))
         rest = memoryview(content or b"")
         while rest:

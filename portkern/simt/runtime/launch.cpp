@@ -716,6 +716,7 @@ bool run_alone(const Shape& shape, Call call) {
     }
     if (!acceptable(shape, call)) {
         if (record::wanted()) record::refused(shape, call);
+        if (object::wanted()) object::refused(shape, call);
         return true;
     }
     install_signals();

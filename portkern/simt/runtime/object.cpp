@@ -1,10 +1,9 @@
 // Launches of compiled kernels. The program is a library that portkern/worker/object_program.py has
-// opened; the kernel's own code here says only which kernel it is and what its arguments are.
+// opened; the kernel's own code here says only which kernel it is and what its arguments are. Who
+// executes it is another process, which has device memory of its own.
 #include "object.h"
 
 #include <atomic>
-#include <set>
-#include <string>
 
 #include "context.h"
 #include "memory.h"
@@ -18,6 +17,7 @@ struct ObjectLaunch {
     uint32_t grid[3], block[3];
     size_t dynamic, count;
     const Passed* arguments;
+    int refused;  // by what the host's side knows of the target: only to be told
 };
 using Executor = int (*)(const ObjectLaunch*);
 
@@ -35,6 +35,13 @@ namespace object {
 bool wanted() { return executor; }
 bool runs() { return executing; }
 
+void refused(const Shape& shape, const Call& call) {
+    const dim3 g = shape.grid, b = shape.block;
+    const ObjectLaunch told{nullptr, call.kernel, {g.x, g.y, g.z}, {b.x, b.y, b.z}, shape.dynamic,
+                            0, nullptr, 1};
+    executor(&told);
+}
+
 void run(Launch& launch) {
     current = &launch;
     taken = false;
@@ -46,7 +53,7 @@ void run(Launch& launch) {
     block = nullptr;
     current = nullptr;
     if (taken) return;
-    report(701, Place(launch.call.at), Place(),
+    report(703, Place(launch.call.at), Place(),
            "the definition of %s is not understood: its object code cannot be launched",
            launch.call.kernel);
     launch.failed = true;
@@ -61,7 +68,7 @@ bool execute_object(const Passed* arguments, size_t count) {
     Launch& l = *current;
     const dim3 g = l.shape.grid, b = l.shape.block;
     const ObjectLaunch asked{__builtin_return_address(0), l.call.kernel, {g.x, g.y, g.z},
-                             {b.x, b.y, b.z}, l.shape.dynamic, count, arguments};
+                             {b.x, b.y, b.z}, l.shape.dynamic, count, arguments, 0};
     executing = taken = true;
     const int error = executor(&asked);
     executing = false;
@@ -80,6 +87,9 @@ extern "C" {
 struct ObjectBuffer {
     char* begin;
     size_t bytes;
+    unsigned number;
+    int kind, dtype;
+    int changed;  // the host may have written to it since simt_seen()
 };
 
 __attribute__((visibility("default"))) void simt_execute_objects(simt::Executor executor) {
@@ -95,17 +105,17 @@ __attribute__((visibility("default"))) size_t simt_buffers(ObjectBuffer* out, si
     static thread_local Filled filled;
     filled = {out, most, 0};
     simt::each_buffer([](simt::Region* r) {
-        if (filled.count < filled.most) filled.out[filled.count] = {r->buffer.begin, r->buffer.bytes};
+        const simt::Buffer& b = r->buffer;
+        if (filled.count < filled.most)
+            filled.out[filled.count] = {b.begin, b.bytes, r->number, (int)b.kind, r->dtype,
+                                        b.kind != simt::Kind::device || r->changed};
         ++filled.count;
     });
     return filled.count;
 }
 
-__attribute__((visibility("default"))) void simt_report(int code, const char* file, unsigned line,
-                                                        const char* message) {
-    static std::set<std::string> files;  // findings go by where a name lies
-    const simt::Origin at{files.insert(file).first->c_str(), "", line, 0};
-    simt::report(code, simt::Place(line ? &at : nullptr), simt::Place(), "%s", message);
+__attribute__((visibility("default"))) void simt_seen() {
+    simt::each_buffer([](simt::Region* r) { r->changed = false; });
 }
 
 }

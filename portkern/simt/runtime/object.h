@@ -6,6 +6,7 @@ namespace simt::object {
 
 bool wanted();
 void run(Launch& launch);
+void refused(const Shape& shape, const Call& call);
 bool runs();  // a compiled kernel is being executed: device memory is open to it
 
 }  // namespace simt::object

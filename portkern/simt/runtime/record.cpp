@@ -37,13 +37,15 @@ Region* buffer_at(uint64_t address) {
     return address >= begin && address < begin + r->buffer.bytes ? r : nullptr;
 }
 
+uint64_t portable_pointer(unsigned number, uint64_t offset) {
+    return uint64_t{0xB0FFull} << 48 | (uint64_t)(number & 0xFFFF) << 32 | (uint32_t)offset;
+}
+
 uint64_t portable_word(const char* at) {
     uint64_t word;
     memcpy(&word, at, 8);
     const Region* r = buffer_at(word);
-    if (!r) return word;
-    return uint64_t{0xB0FFull} << 48 | (uint64_t)(r->number & 0xFFFF) << 32 |
-           (uint32_t)(word - (uint64_t)r->buffer.begin);
+    return r ? portable_pointer(r->number, word - (uint64_t)r->buffer.begin) : word;
 }
 
 uint64_t mixed(uint64_t hash, uint64_t word) {
@@ -51,12 +53,13 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 29;
 }
 
-uint64_t digest_of(const Buffer& b) {
-    uint64_t hash = b.bytes;
+template <class Word>
+uint64_t digest_of(const char* begin, size_t bytes, Word&& word_at) {
+    uint64_t hash = bytes;
     size_t i = 0;
-    for (; i + 8 <= b.bytes; i += 8) hash = mixed(hash, portable_word(b.begin + i));
+    for (; i + 8 <= bytes; i += 8) hash = mixed(hash, word_at(begin + i));
     uint64_t rest = 0;
-    memcpy(&rest, b.begin + i, b.bytes - i);
+    memcpy(&rest, begin + i, bytes - i);
     return mixed(hash, rest);
 }
 
@@ -87,7 +90,7 @@ std::vector<Region*> changed_buffers(bool written) {
         admit(r, Opened::read);
         r->changed = false;
         Known& k = known[r->number];
-        const uint64_t digest = digest_of(r->buffer);
+        const uint64_t digest = digest_of(r->buffer.begin, r->buffer.bytes, portable_word);
         const bool same = k.any_digest && k.digest == digest;
         if (same && !(written && r->buffer.kind == Kind::device)) continue;
         k.digest = digest;
@@ -195,3 +198,31 @@ void refused(const Shape& shape, const Call& call) {
 }
 
 }  // namespace simt::record
+
+extern "C" {
+
+struct Numbered {
+    uint64_t begin, bytes;
+    unsigned number;
+};
+
+// The digest of a buffer's contents, which `portable` gets as a recording has them; the buffers are
+// in order of their addresses. For who keeps device memory elsewhere than in this process.
+__attribute__((visibility("default"))) uint64_t simt_digest(const char* data, size_t bytes,
+                                                            const Numbered* buffers, size_t count,
+                                                            char* portable) {
+    memcpy(portable, data, bytes);
+    const Numbered* const end = buffers + count;
+    return simt::record::digest_of(data, bytes, [&](const char* at) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        const Numbered* after = std::upper_bound(
+            buffers, end, word, [](uint64_t w, const Numbered& b) { return w < b.begin; });
+        if (after == buffers || word - after[-1].begin >= after[-1].bytes) return word;
+        word = simt::record::portable_pointer(after[-1].number, word - after[-1].begin);
+        memcpy(portable + (at - data), &word, 8);
+        return word;
+    });
+}
+
+}
