@@ -33,7 +33,7 @@ class Restrictions:
             nodes = root.devices(accelerators=self.device)
             system.landlock([*root.readable(), *self.reads], [*nodes, *writes])
         if "seccomp" in self.layers:
-            seccomp.install(deadly=deadly)
+            seccomp.install(deadly=deadly, apart="namespaces" in self.layers)
         # After a change of user a parent's death is not signalled, and the flag is not kept either.
         system.set_dumpable(False)
         system.die_with_parent(signal.SIGKILL)

@@ -1,4 +1,6 @@
-"""A filter of system calls: no sockets but local ones, no namespaces, no looking into others.
+"""A filter of system calls: no sockets but local ones, no namespaces, nothing that is done to other
+processes. Where those of the user are in sight, nor is what Landlock does not look at: local sockets
+by their names, System V's memory, modes and times of files.
 
 A classic BPF program, see the kernel's Documentation/userspace-api/seccomp_filter.rst. A refused
 call fails with EPERM, so that libraries that only try it go on. A program whose runs are a proof
@@ -16,7 +18,7 @@ from portkern.sandbox.jail import system
 
 _LD, _JEQ, _JSET, _JGE, _RET = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000  # the last ends the whole process
-_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, little-endian
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data, little-endian
 _X32 = 0x40000000
 _AF_UNIX = 1
 _NAMESPACES = (
@@ -50,6 +52,29 @@ _DENIED: dict[str, tuple[int, int | None]] = {
 }  # fmt: skip
 #: What is tried by nobody who only computes: not by libraries either, as `kcmp` is.
 _DEADLY = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "process_madvise")
+#: What has an effect on another process where the argument of this number is not 0: limits and the
+#: scheduler's classes, by which a baseline would be slow.
+_OF_OTHERS: dict[str, tuple[int, int, int]] = {
+    "prlimit64": (302, 261, 0), "setpriority": (141, 140, 1), "ioprio_set": (251, 30, 1),
+    "sched_setscheduler": (144, 119, 0), "sched_setparam": (142, 118, 0),
+    "sched_setattr": (314, 274, 0),
+}  # fmt: skip
+#: Without namespaces: what is shared with the user's other processes by name or number.
+_SHARED: dict[str, tuple[int, int | None]] = {
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186),
+    "msgctl": (71, 187), "msgrcv": (70, 188), "msgsnd": (69, 189), "semget": (64, 190),
+    "semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192), "mq_open": (240, 180),
+    "mq_unlink": (241, 181), "inotify_init": (253, None), "inotify_init1": (294, 26),
+}  # fmt: skip
+#: Without namespaces: what changes a file without opening it, which Landlock lets happen anywhere.
+#: It is said to be done: whoever copies or links a file sets its mode and goes by that.
+_ATTRIBUTES: dict[str, tuple[int, int | None]] = {
+    "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "removexattrat": (466, 466), "file_setattr": (469, 469),
+}  # fmt: skip
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
 
 
@@ -57,10 +82,11 @@ def supported() -> bool:
     return platform.machine() in _AUDIT
 
 
-def install(*, deadly: bool = False) -> None:
+def install(*, deadly: bool = False, apart: bool = True) -> None:
     """For this process and all that come from it. Needs no_new_privileges(). ``deadly``: who tries
-    to look into another process is killed by SIGSYS."""
-    program = _program(deadly)
+    to look into another process is killed by SIGSYS. ``apart``: namespaces keep the user's
+    processes and files out of sight."""
+    program = _program(deadly, apart)
     lines = ctypes.create_string_buffer(b"".join(program))
 
     class Filter(ctypes.Structure):
@@ -76,7 +102,7 @@ def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("<HBBI", code, yes, no, value)
 
 
-def _program(deadly: bool) -> list[bytes]:
+def _program(deadly: bool, apart: bool) -> list[bytes]:
     machine = platform.machine()
     which = list(_AUDIT).index(machine)
     refuse = _line(_RET, _ERRNO | errno.EPERM)
@@ -88,23 +114,36 @@ def _program(deadly: bool) -> list[bytes]:
     ]
     if machine == "x86_64":  # the x32 interface has numbers of its own
         program += [_line(_JGE, _X32, no=1), refuse]
-    for name, numbers in _DENIED.items():
-        number = numbers[which]
-        if number is not None:
-            end = deadly and name in _DEADLY
-            program += [_line(_JEQ, number, no=1), _line(_RET, _KILL) if end else refuse]
+    for name, numbers in (_DENIED if apart else _DENIED | _SHARED).items():
+        end = deadly and name in _DEADLY
+        program += _answered(numbers[which], _line(_RET, _KILL) if end else refuse)
+    for numbers in () if apart else _ATTRIBUTES.values():
+        program += _answered(numbers[which], _line(_RET, _ERRNO))
+    for *of_machines, argument in _OF_OTHERS.values():
+        program += [
+            _line(_JEQ, of_machines[which], no=4),
+            _line(_LD, _ARGUMENTS + 8 * argument),
+            _line(_JEQ, 0, no=1),
+            _line(_RET, _ALLOW),
+            refuse,
+        ]
     # clone3's flags lie in memory, out of a filter's sight: glibc falls back to clone.
     program += [_line(_JEQ, _CLONE3[which], no=1), _line(_RET, _ERRNO | errno.ENOSYS)]
     program += [
         _line(_JEQ, _SOCKET[which], no=4),
-        _line(_LD, _ARGUMENT),
+        _line(_LD, _ARGUMENTS),
         _line(_JEQ, _AF_UNIX, no=1),
-        _line(_RET, _ALLOW),
+        _line(_RET, _ALLOW) if apart else refuse,
         refuse,
         _line(_JEQ, _CLONE[which], no=3),
-        _line(_LD, _ARGUMENT),
+        _line(_LD, _ARGUMENTS),
         _line(_JSET, _NAMESPACES, no=1),
         refuse,
         _line(_RET, _ALLOW),
     ]
     return program
+
+
+def _answered(number: int | None, answer: bytes) -> list[bytes]:
+    """None: the architecture has no such call."""
+    return [] if number is None else [_line(_JEQ, number, no=1), answer]
