@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +28,7 @@ from portkern.sandbox.session import Answered, Outcome, Session
 from portkern.worker import protocol
 
 ROOT = Path(__file__).resolve().parents[1]
+LIBC = ctypes.CDLL(None, use_errno=True)
 #: Enters the jail that argv describes, then runs the code; its `found` comes back as JSON.
 INSIDE = """
 import json, os, signal, sys
@@ -101,6 +105,50 @@ def inside(request: pytest.FixtureRequest, tmp_path: Path) -> Inside:
 )
 def test_a_worker_cannot(inside: Inside, action: str) -> None:
     assert inside(f"found = attempt(lambda: {action})") not in ("done", None)
+
+
+def test_a_worker_reaches_nothing_that_others_share_by_name_or_number(
+    inside: Inside, tmp_path: Path
+) -> None:
+    """Landlock looks at none of this; each is open to everybody here, and to the worker's user."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    door, file = tmp_path / "door", tmp_path / "file"
+    file.write_text("")
+    file.chmod(0o640)
+    memory = LIBC.shmget(0, 4096, 0o1666)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        with socket.socket(socket.AF_UNIX) as path, socket.socket(socket.AF_UNIX) as named:
+            path.bind(str(door))
+            door.chmod(0o777)
+            named.bind(f"\0{tmp_path.name}-{os.getpid()}")
+            path.listen()
+            named.listen()
+            found = inside(f"""
+import ctypes, resource
+libc = ctypes.CDLL(None, use_errno=True)
+def connect(address):
+    socket.socket(socket.AF_UNIX).connect(address)
+def attach():
+    if libc.shmat({memory}, None, 0o10000) == -1:
+        raise OSError
+found = [attempt(action) for action in (
+    lambda: connect({str(door)!r}), lambda: connect("\\0{tmp_path.name}-{os.getpid()}"), attach,
+    lambda: resource.prlimit({os.getpid()}, resource.RLIMIT_NOFILE, (64, {limits[1]})),
+    lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19),
+    lambda: os.sched_setscheduler({os.getpid()}, os.SCHED_IDLE, os.sched_param(0)),
+)]
+attempt(lambda: os.chmod({str(file)!r}, 0o666))
+attempt(lambda: os.utime({str(file)!r}, (1, 1)))
+""")
+    finally:
+        LIBC.shmctl(memory, 0, None)
+    assert "done" not in found, found
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+    assert os.getpriority(os.PRIO_PROCESS, 0) == 0
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert file.stat().st_mtime > 1
 
 
 def test_a_worker_can_use_what_kernels_need(inside: Inside) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         return
     if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & _WRITING):
         return
+    if event == "os.rename":  # the same folder may have another path
+        _known.clear()
     for place, relative in _EVENTS[event]:
         path = arguments[place]
         # as a folder that is removed is walked: it was opened by its own path
@@ -43,10 +46,26 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
                 tell(_real(os.fsdecode(path)))
 
 
+#: Folders that were met, which file each is, and its path without links: a look at one file in the
+#: place of one at each folder above it.
+_known: dict[str, tuple[tuple[int, int], str]] = {}
+
+
 def _real(path: str) -> str:
     """The name that is made or changed, in the folder that it is in."""
     folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
-    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
+    try:
+        found = os.stat(folder)  # noqa: PTH116
+    except OSError as error:
+        is_a_path = error.errno != errno.ENAMETOOLONG
+        real = os.path.realpath(folder) if is_a_path else folder
+    else:
+        file = found.st_dev, found.st_ino
+        before, real = _known.get(folder, (None, ""))
+        if before != file:
+            real = os.path.realpath(folder)
+            _known[folder] = file, real
+    return os.path.join(real, name)  # noqa: PTH118
 
 
 @contextmanager

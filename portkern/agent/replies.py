@@ -16,7 +16,7 @@ _THOUGHT = re.compile(rf"<({_THINK})>.*?(?:</\1>|\Z)", re.DOTALL)
 #: Of thoughts whose opening is the last word of the model's own prompt template.
 _THOUGHT_BEFORE = re.compile(rf"\A.*</(?:{_THINK})>", re.DOTALL)
 #: ``in``: its indentation; ``mark``: three or more of ` or ~; ``info``: the tag and whatever else.
-_FENCE = re.compile(r"(?P<in>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
+_FENCE = re.compile(r"(?P<in>[ \t]*+)(?P<mark>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 _TAG = re.compile(r"[\w+#-]*")
 #: Blocks that hold a reply rather than code.
 _PROSE = ("markdown", "md")

@@ -22,7 +22,7 @@ SIZES = {
     **dict.fromkeys(["float2", "int2", "uint2", "size_t", "long", "unsigned long"], 8),
     **dict.fromkeys(["float4", "int4", "uint4", "double2"], 16),
 }
-_SIZEOF = re.compile(r"\bsizeof\s*\(\s*((?:const\s+)?[\w ]+?)\s*\)")
+_SIZEOF = re.compile(r"\bsizeof\s*+\(\s*+((?:const\s++)?\w++(?: ++\w++)*+)\s*+\)")
 _CAST = re.compile(r"\(\s*(?:size_t|int|unsigned|unsigned int|u?int\d+_t)\s*\)|static_cast<[\w ]+>")
 _SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)(?:[uUlL]+|'(?=\d))")
 _NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*")

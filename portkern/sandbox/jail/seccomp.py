@@ -1,5 +1,5 @@
 """A filter of system calls: no sockets but local ones, no namespaces, nothing that is done to other
-processes. Where those of the user are in sight, nor is what Landlock does not look at: local sockets
+processes. Where the user's are in sight, nor is there what Landlock does not look at: local sockets
 by their names, System V's memory, modes and times of files.
 
 A classic BPF program, see the kernel's Documentation/userspace-api/seccomp_filter.rst. A refused
