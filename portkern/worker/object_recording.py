@@ -1,5 +1,5 @@
-"""What launches did to a device's memory, written where the device is, as
-portkern/simt/runtime/record.cpp writes it."""
+"""A recording of what launches did to a device's memory, made where the device is, in the form of
+portkern/simt/runtime/record.cpp."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def head(kernel: str, grid: Size, block: Size, shared: int) -> Mapping[str, obje
 
 
 def changed(buffers: Sequence[Memory], before: Mapping[int, bytes]) -> list[Memory]:
-    """Those whose contents are others than ``before``, by their numbers."""
+    """The buffers whose contents are others than ``before``, by their numbers."""
     return [one for one in buffers if ctypes.string_at(one.address, one.size) != before[one.number]]
 
 
