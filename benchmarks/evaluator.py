@@ -1,12 +1,14 @@
 """What evaluating costs: writes results/evaluator-<machine>.json and prints its table.
 
-.venv/bin/python benchmarks/evaluator.py [containment] [cpu] [gpu] [kernelbench=PATH] [pairs=5]
-    [earlier=PATH] [repeats=5]
+.venv/bin/python benchmarks/evaluator.py [containment] [processor] [cpu] [gpu] [kernelbench=PATH]
+    [pairs=5] [earlier=PATH] [repeats=5]
 
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
 cold caches, with the jail and without it in turns; earlier=PATH also by the portkern that is
 installed in that folder (pip install --target), such as one without cross-checks, and by this one
-with the kernels of that one, as what compilers take for a kernel is no evaluator's cost. cpu and
+with the kernels of that one, as what compilers take for a kernel is no evaluator's cost. processor:
+seconds of processors for four operators, timed in five rounds, with the jail and without it, which
+other work on the machine changes little; as root, in a group that counts it. cpu and
 gpu: a source from a file to its verdict, in a new process and in a warm one. kernelbench: the same
 kernel in a checkout's own evaluator, its process included and not; no figure without a checkout.
 """
@@ -36,7 +38,12 @@ RUN = (
 OPS = "[relu,gelu,add,sum,softmax,layernorm,rmsnorm,matmul,transpose,cumsum]"
 MATRIX = f"matrix ops={OPS} targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
-PARTS = {"containment", "cpu", "gpu", "kernelbench"}
+#: The same of few, with as many rounds as there are at least: others go on until medians are known.
+VERDICTS = [*MATRIX, "budget_s=0"]
+VERDICTS[1] = "ops=[relu,softmax,rmsnorm,matmul]"
+#: Where a group counts the processor time of all processes that were started in it, in ns.
+ACCOUNTS = Path("/sys/fs/cgroup/cpuacct")
+PARTS = {"containment", "processor", "cpu", "gpu", "kernelbench"}
 #: As KernelBench's own scripts ask for.
 CORRECT_TRIALS, PERF_TRIALS = 5, 100
 #: What its modules import, for seconds, and its evaluator never calls: stand-ins do.
@@ -70,6 +77,8 @@ def main() -> None:
     session.close_servers()
     if not chosen or "containment" in chosen:
         measured["containment"] = containment(int(words.get("pairs", 5)), words.get("earlier", ""))
+    if "processor" in chosen:
+        measured["processor"] = processor(int(words.get("pairs", 5)))
     if not chosen or "cpu" in chosen:
         measured["cpu"] = verdicts("cpu", repeats)
     if gpu and (not chosen or "gpu" in chosen):
@@ -97,6 +106,12 @@ def table(measured: dict[str, Any]) -> str:
                     f"| ratio | {_spread(jail[key])} |",
                 ]
                 found.append(f"| more per candidate | {jail[key]['per_candidate_s']:.2f} s |")
+    if work := measured.get("processor"):
+        found += [
+            f"| processor time of {work['cells']} verdicts, contained | {work['all_s']:.1f} s |",
+            f"| without containment | {work['none_s']:.1f} s |",
+            f"| ratio | {_spread(work)} |",
+        ]
     for key, name in (("cpu", "C++ softmax, ci sizes"), ("gpu_candidate", f"CUDA softmax {SIDE}²")):
         for when, seconds in measured.get(key, {}).items():
             found.append(f"| {name}: {when.replace('_', ' ')} | {seconds:.2f} s |")
@@ -143,6 +158,45 @@ def containment(pairs: int, earlier: str) -> dict[str, Any]:
 def _spread(found: dict[str, Any]) -> str:
     low, high = found["ratio_range"]
     return f"{found['ratio']:.3f} ({low:.3f}–{high:.3f})"
+
+
+def processor(pairs: int) -> dict[str, Any]:
+    """Seconds of processors, with what they compile: in pairs, whose order alternates."""
+    taken: dict[str, list[float]] = {"all": [], "none": []}
+    cells = 0
+    for number in range(pairs):
+        for way in ("all", "none") if number % 2 == 0 else ("none", "all"):
+            seconds, cells = _worked(way)
+            taken[way].append(seconds)
+            print(f"{way}: {seconds:.2f} s", file=sys.stderr, flush=True)
+    ratios = [one / other for one, other in zip(*taken.values(), strict=True)]
+    return {
+        "cells": cells,
+        "samples_s": taken,
+        "load": os.getloadavg()[0],
+        **{f"{way}_s": statistics.median(samples) for way, samples in taken.items()},
+        "ratio": statistics.median(ratios),
+        "ratio_range": [min(ratios), max(ratios)],
+    }
+
+
+def _worked(way: str) -> tuple[float, int]:
+    """Processor seconds of one run, and how many cells it judged."""
+    group = ACCOUNTS / f"portkern-cost-{os.getpid()}"
+    group.mkdir()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {"PORTKERN_CACHE_DIR": f"{folder}/cache", "PORTKERN_CONTAINMENT": way}
+            join = f"open('{group}/cgroup.procs', 'w').write('0'); "
+            _timed(
+                [sys.executable, "-c", join + RUN, *VERDICTS, f"reports={folder}", "run=cost"],
+                environment,
+                codes=(0, 1),
+            )
+            lines = (Path(folder) / "cost" / "records.jsonl").read_text().splitlines()
+        return int((group / "cpuacct.usage").read_text()) / 1e9, len(lines)
+    finally:
+        group.rmdir()
 
 
 def _matrix(way: str, earlier: str) -> tuple[float, int]:

@@ -411,7 +411,8 @@ LOADING = {
     "portkern/toolchain/torch_device.py": "CUDA's driver",
     "portkern/deploy/package/runtime.py": "a library's own kernels, in its user's process",
     "portkern/isa/runtime_library.py": "the executor of code objects",
-    "portkern/worker/object_program.py": "a program, in the process that executes its kernels",
+    "portkern/worker/object_program.py": "a program, in a process of its own in the jail",
+    "portkern/worker/object_recording.py": "the executor's runtime",
     "backends/cuda/nvrtc.py": "NVIDIA's compiler",
     "backends/hip/objects.py": "a kernel's host code, in the process that executes its object",
 }

@@ -21,7 +21,7 @@ from portkern.spec.op import Op, Workload
 from portkern.toolchain.run_tool import cache_root
 
 #: ``void ns::name<float, 4>(float*, int) [clone .kd]`` is ``name``.
-_BASE = re.compile(r"(?<![\w~])(?:[\w~]++::)*+([A-Za-z_]\w*+)\s*+(?:<|\(|\.kd|\[|$)")
+_BASE = re.compile(r"(?<![\w~:])(?:::)?(?:[\w~]++::)*+([A-Za-z_]\w*+)\s*+(?:<|\(|\.kd|\[|$)")
 
 
 @dataclass(frozen=True)
