@@ -757,6 +757,15 @@ def test_what_is_too_deep_to_be_read_is_not_let_through() -> None:
     assert rejected("numba", "x = " + "not " * 700 + "1") == {"G406"}
     assert not inspect("numba", "x = " + " + ".join(["1"] * 700))
     assert not inspect("c++", "int x = " + "(" * 5000 + "1" + ")" * 5000 + ";")
+    for opened in ("&a ", "*a "):
+        assert rejected("cuda", "int x = " + opened * 7000 + "1;") == {"G406"}
+
+
+def test_a_name_of_the_source_is_not_the_systems_unless_the_scope_says_so() -> None:
+    own = "int system(int x) { return x; }\n"
+    assert not inspect("cuda", own + "int a = system(1);\nint b = mine::system(2);")
+    assert rejected("cuda", own + "int a = ::system(1);")
+    assert rejected("cuda", "#define A ::system\n" + own)
 
 
 _PIECES = st.sampled_from(

@@ -5,6 +5,7 @@ Where the grammar is at a loss it marks an error and goes on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -46,6 +47,26 @@ def nodes(node: Node, *types: str) -> Iterator[Node]:
                 otherwise = node.child_by_field_name("alternative")
                 children = [otherwise] if otherwise is not None else []
         stack.extend(reversed(children))
+
+
+#: One of these stands in each level of a tree at least, but for a few.
+_NESTING = re.compile(rb"[][(){}<>&*!~+\-/%^|=?:,.#]")
+
+
+def is_deeper(node: Node, most: int) -> bool:
+    """Whether a tree has more levels than that."""
+    if len(_NESTING.findall(node.text or b"")) <= most // 4:
+        return False
+    cursor, levels = node.walk(), 0
+    while levels <= most:
+        if cursor.goto_first_child():
+            levels += 1
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return False
+            levels -= 1
+    return True
 
 
 @cache

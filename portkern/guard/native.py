@@ -22,8 +22,11 @@ _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identi
 _DIGRAPH = "%:"  # another way to write #; behind a comment it begins a line, too
 _BLANKS = " \t\v\f\r"
 _RETURN = re.compile(r"\r(?!\n)")  # the end of a line to compilers, also of a comment
+_GLOBAL = re.compile(rb"(?:[^\w>])?::", re.DOTALL)
 _WRITES = re.compile(r"[wa+]")
 _MAPS = ("mmap", "mmap64")
+#: Levels of a tree that is read: what a look at each part takes grows with all that is in it.
+_DEEPEST = 6_000
 #: As a call of the preprocessor that the grammar has no node for.
 _INCLUDES = ("#include", "#include_next", "#import")
 
@@ -43,6 +46,9 @@ def read_all(
     brackets, is another of them."""
     joined = {name: _joined(text).replace(_DIGRAPH, "#") for name, text in texts.items()}
     roots = {name: tree.root(text) for name, text in joined.items()}
+    deep = {(name, 1, "G406") for name, root in roots.items() if tree.is_deeper(root, _DEEPEST)}
+    if deep:
+        return deep
     own = {name for root in roots.values() for name in _defined(root)}
     macros = _own_macros(roots.values())
     readers = {
@@ -140,12 +146,15 @@ class _Reader:
     ) -> None:
         self.own, self.macros, self.is_own, self.launching = own, macros, is_own, launching
         self.places: Found = set()
-        self.above = 0
+        self.above = self.begin = 0
+        self.text = b""
         self.process_files: set[int] = set()
         self.executor_texts: set[int] = set()
 
     def walk(self, root: Node, above: int) -> None:
         """``above``: lines before ``root``, which may be the text of a macro."""
+        whole, self.text = self.text, root.text or b""
+        begin, self.begin = self.begin, root.start_byte
         for node in tree.nodes(root):
             self.above = above
             look = getattr(self, f"_{node.type}", None)
@@ -153,6 +162,7 @@ class _Reader:
                 self.places.add((above + node.start_point[0] + 1, rule))
             if node.type in ("preproc_def", "preproc_function_def"):
                 self._macro(node, above)
+        self.text, self.begin = whole, begin
 
     def _macro(self, node: Node, above: int) -> None:
         body = tree.text(node.child_by_field_name("value")).strip()
@@ -215,9 +225,9 @@ class _Reader:
             yield "G205"
 
     def _identifier(self, node: Node) -> Iterator[str]:
-        name, parent = tree.text(node), node.parent
+        name = tree.text(node)
         rule = rules.NATIVE.get(name)
-        if rule and (name not in self.own or tree.text(parent) == f"::{name}"):
+        if rule and (name not in self.own or self._is_global(node)):
             yield rule
         elif name in _MAPS and name not in self.own and not _is_called(node):
             yield "G407"  # it would be called by another name
@@ -225,6 +235,12 @@ class _Reader:
             yield "G206"
         elif rules.EXECUTOR_FUNCTION.fullmatch(name) and name not in self.own:
             yield "G206"
+
+    def _is_global(self, name: Node) -> bool:
+        """Whether ``::`` stands before it, and no scope. A node's parent is looked for from the
+        root."""
+        at = name.start_byte - self.begin
+        return _GLOBAL.fullmatch(self.text[max(at - 3, 0) : at]) is not None
 
     def _namespace_identifier(self, node: Node) -> Iterator[str]:
         if tree.text(node) == rules.EXECUTOR_NAMESPACE:
