@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
+import importlib.util
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -22,7 +24,7 @@ from portkern.port.triton_library import (
     ported,
     refused,
 )
-from portkern.port.triton_source import TritonConfig
+from portkern.port.triton_source import TritonConfig, kernels
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 
@@ -361,3 +363,35 @@ def test_a_library_may_ask_for_a_gpu_and_import_what_is_absent(
     assert (module.major, module.kept(), module.units) == (9, 7, gfx942.multiprocessors or 1)
     with pytest.raises(ModuleNotFoundError):
         importing.imported(lambda: importlib.import_module("asks.lost"), "asks")
+
+
+def test_a_package_whose_parts_import_each_other_is_imported_without_what_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each module that is absent ends an import in the middle, and the next one begins anew."""
+    importing = importlib.import_module("portkern.backends.triton.library_import")
+    (tmp_path / "rows" / "ops").mkdir(parents=True)
+    for path, text in {
+        "__init__.py": "from rows.ops.cap import cap\n",
+        "ops/__init__.py": "",
+        "ops/cap.py": "from ..settings import LIMIT\ndef cap(): return LIMIT\n",
+        "settings.py": "from importlib.metadata import version\n"
+        "from absent_models import Config, Layer\n"
+        "import absent_rows\n"
+        "def settings(config: Config | None = None) -> 'list[Layer]': return []\n"
+        "IS_NEW = absent_rows.LIMIT >= 3 or isinstance(7, Config)\n"
+        "LIMIT = 7 if IS_NEW else int(version('absent'))\n",
+    }.items():
+        (tmp_path / "rows" / path).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(importlib.metadata, "version", importlib.metadata.version)
+    module = importing.imported(lambda: importlib.import_module("rows.ops.cap"), "rows")
+    assert module.cap() == 0
+    assert sys.modules["rows"].cap is module.cap
+    assert importlib.util.find_spec("absent_rows") is not None
+
+
+def test_a_function_that_returns_a_value_is_a_part_of_kernels_of_other_files() -> None:
+    text = f"{HEAD}@triton.jit\ndef half(x):\n    return x / 2\n"
+    text += "@triton.jit\ndef clear(x, n):\n    if n == 0:\n        return\n    tl.store(x, 0)\n"
+    assert [k.helper for k in kernels(text, PurePosixPath("a.py"))] == [True, False]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from importlib import metadata
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -25,6 +27,7 @@ class _Absent(ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__ = []
+        self.__spec__ = ModuleSpec(name, None, is_package=True)  # find_spec() asks for it
 
     def __getattr__(self, name: str) -> _Nothing:
         if name.startswith("__"):
@@ -33,10 +36,26 @@ class _Absent(ModuleType):
 
 
 class _Nothing:
-    """A name of an absent module: as a decorator it leaves a function as it is, and as a base of a
-    class it is none."""
+    """A name of an absent module: as a decorator it leaves a function as it is, as a base of a
+    class it is none, as a type it is a part of any other and has no objects, and as a number 0."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
+
+    def _itself(self, *_: object) -> _Nothing:
+        return self
+
+    def _no(self, *_: object) -> bool:
+        return False
+
+    __or__ = __ror__ = __getitem__ = __add__ = __radd__ = __mul__ = __rmul__ = _itself
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __contains__ = _no
+    __instancecheck__ = __subclasscheck__ = _no
+
+    def __index__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
 
     def __call__(self, *given: object, **named: object) -> object:
         return given[0] if len(given) == 1 and callable(given[0]) and not named else self
@@ -54,13 +73,36 @@ def imported(load: Callable[[], ModuleType], own: str) -> ModuleType:
     """The module that ``load`` imports. A module is only taken to be there, with nothing in it,
     if the import fails without it; a missing module of the package called ``own`` is an error."""
     for _ in range(_MOST_ABSENT):
+        before = set(sys.modules)
         try:
             return load()
+        except metadata.PackageNotFoundError:
+            metadata.version = _version_of
         except ModuleNotFoundError as error:
             if not error.name or error.name.partition(".")[0] == own:
                 raise
             sys.modules[error.name] = _Absent(error.name)
+        _forget(own, before)
     return load()
+
+
+def _forget(own: str, before: Collection[str]) -> None:
+    """Drops the package's modules that a failed import has left: with some of them there, the next
+    one would begin in the middle, and modules would meet each other half done."""
+    for name in set(sys.modules).difference(before):
+        if name == own or name.startswith(f"{own}."):
+            del sys.modules[name]
+
+
+_version = metadata.version
+
+
+def _version_of(distribution_name: str) -> str:
+    """The version of a distribution; that of absent modules for one that is absent."""
+    try:
+        return _version(distribution_name)
+    except metadata.PackageNotFoundError:
+        return _Absent.__version__
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class TritonConfig:
 @dataclass(frozen=True)
 class TritonKernel:
     """``heuristics`` are parameters that code computes at the launch; ``helper`` is a function
-    that other kernels of the file call and nobody launches. ``unread`` says what of its
+    that other kernels of the file call, or that returns a value, and nobody launches. ``unread`` says what of its
     configurations could not be evaluated."""
 
     name: str
@@ -71,7 +71,7 @@ def kernels(text: str, path: PurePosixPath) -> tuple[TritonKernel, ...]:
     called = _called(jitted)
     launched = _launched(module)
     return tuple(
-        _kernel(node, path, constants, node.name in called and node.name not in launched)
+        _kernel(node, path, constants, node.name not in launched and _helps(node, called))
         for node in jitted
     )
 
@@ -165,6 +165,14 @@ def _last(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _helps(node: ast.FunctionDef, called: set[str]) -> bool:
+    """Whether kernels call the function, of this file or, as it returns a value, of others: what is
+    launched returns none."""
+    returned = (n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value)
+    is_valued = any(not (isinstance(v, ast.Constant) and v.value is None) for v in returned)
+    return is_valued or node.name in called
 
 
 def _called(jitted: Sequence[ast.FunctionDef]) -> set[str]:
