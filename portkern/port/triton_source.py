@@ -43,8 +43,8 @@ class TritonConfig:
 @dataclass(frozen=True)
 class TritonKernel:
     """``heuristics`` are parameters that code computes at the launch; ``helper`` is a function
-    that other kernels of the file call, or that returns a value, and nobody launches. ``unread`` says what of its
-    configurations could not be evaluated."""
+    that other kernels of the file call, or that returns a value, and nobody launches. ``unread``
+    says what of its configurations could not be evaluated."""
 
     name: str
     path: PurePosixPath
