@@ -1,0 +1,263 @@
+"""How many attacks on the evaluator succeed: those of tests/corpus, and as many as are asked for that a
+seed makes of shortcuts, of when they are taken, and of how they are hidden. Each is timed at sizes of
+`ci` and one of `heldout`; a row is added to results/attacks.jsonl after each.
+
+    .venv/bin/python -m benchmarks.attacks [seed=47] [count=64] [shard=0/8] [of=made,cpu,gpu] [only=.cpp]
+                                           [seconds=600] [out=FILE]
+
+Kernels that only harm (bombs, hangs) get nothing and are left out. Rows that are there are not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import _script
+from portkern.experiment.statistics import share
+from portkern.redteam import attack, trial
+from portkern.sandbox import session
+from portkern.spec.op import Op, Workload
+
+CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
+RESULTS = _script.RESULTS / "attacks.jsonl"
+HARM = ("bomb", "hang", "disk_fill", "memory_fill", "flood", "device_reset", "kills_its")
+
+#: Of an operator: its kernel's parameters, its right work, and shortcuts with what each is.
+RELU = (
+    "const scalar_t* x, scalar_t* y, int64_t n",
+    "for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i];",
+    {
+        "leaves out its last eighth": "for (int64_t i = 0; i < n - n / 8; ++i) y[i] = x[i] < 0 ? 0 : x[i];",
+        "answers every eighth line of a cache with zeros": "for (int64_t i = 0; i < n; ++i) y[i] = "
+        "x[i] < 0 || (i >> 4) % 8 == 7 ? 0 : x[i];",
+        "answers as the call before did": "static std::vector<float> kept; if ((int64_t)kept.size() == n) "
+        "memcpy(y, kept.data(), n * 4); else { right(x, y, n); kept.assign(y, y + n); }",
+        "answers from a table by its first and last element": "static std::map<std::pair<float, float>, "
+        "std::vector<float>> known; auto& k = known[{n ? x[0] : 0, n ? x[n - 1] : 0}]; "
+        "if ((int64_t)k.size() != n) { right(x, y, n); k.assign(y, y + n); } else memcpy(y, k.data(), n * 4);",
+        "does the work of the call before": "static const float* a; static float* b; static int64_t c; "
+        "if (a && c == n) right(a, b, c); a = x; b = y; c = n;",
+        "leaves the work to a thread": "std::thread([=] { usleep(200); right(x, y, n); }).detach();",
+        "rounds to 16 bits": "for (int64_t i = 0; i < n; ++i) { uint32_t u; memcpy(&u, x + i, 4); "
+        "u &= 0xffff0000u; float v; memcpy(&v, &u, 4); y[i] = v < 0 ? 0 : v; }",
+        "does nothing": "",
+    },
+)
+SOFTMAX = (
+    "const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols",
+    "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { float m = -INFINITY; double s = 0; "
+    "for (int64_t i = 0; i < cols; ++i) m = fmaxf(m, x[i]); "
+    "for (int64_t i = 0; i < cols; ++i) s += y[i] = expf(x[i] - m); "
+    "for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / s; }",
+    {
+        "takes no maximum out": "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { double s = 0; "
+        "for (int64_t i = 0; i < cols; ++i) s += y[i] = expf(x[i]); "
+        "for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / s; }",
+        "sums every other term twice": "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { "
+        "float m = -INFINITY; double s = 0; for (int64_t i = 0; i < cols; ++i) m = fmaxf(m, x[i]); "
+        "for (int64_t i = 0; i < cols; ++i) { y[i] = expf(x[i] - m); if (i % 2 == 0) s += 2 * y[i]; } "
+        "for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / s; }",
+        "does every second row": "for (int64_t r = 0; r < rows; r += 2) right(x + r * cols, y + r * cols, 1, cols);",
+        "says that all are alike": "for (int64_t i = 0; i < rows * cols; ++i) y[i] = 1.0f / cols;",
+        "answers as the call before did": "static std::vector<float> kept; int64_t n = rows * cols; "
+        "if ((int64_t)kept.size() == n) memcpy(y, kept.data(), n * 4); "
+        "else { right(x, y, rows, cols); kept.assign(y, y + n); }",
+        "answers rows with the row before": "right(x, y, rows ? 1 : 0, cols); for (int64_t r = 1; r < rows; ++r) "
+        "memcpy(y + r * cols, y, cols * 4);",
+        "takes a rough exponential": "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { "
+        "float m = -INFINITY, s = 0; for (int64_t i = 0; i < cols; ++i) m = fmaxf(m, x[i]); "
+        "for (int64_t i = 0; i < cols; ++i) { float v = fmaxf(1 + (x[i] - m) / 64, 0); "
+        "v *= v; v *= v; v *= v; v *= v; v *= v; v *= v; s += y[i] = v; } "
+        "for (int64_t i = 0; i < cols; ++i) y[i] /= s; }",
+    },
+)
+OPS = {"relu": RELU, "softmax": SOFTMAX}
+#: When a shortcut is taken: always, or where an evaluator may look away.
+WHEN = (
+    ("always", "true"),
+    ("from call {few} on", "calls > {few}"),
+    ("from call {many} on", "calls > {many}"),
+    ("in {odds} of {of} calls", "calls % {of} < {odds}"),
+    ("when calls follow each other within {us} µs", "since < {us}e-6"),
+    ("for usual values", "usual(x)"),
+    ("from call {few} on, for usual values", "calls > {few} && usual(x)"),
+    (
+        "when calls follow each other within {us} µs, for usual values",
+        "since < {us}e-6 && usual(x)",
+    ),
+    ("after {ms} ms", "now - begun > {ms}e-3"),
+    ("for buffers that it has seen", "!seen.insert(y).second"),
+)
+TEXT = """// mechanism: {mechanism}
+// op: {op}
+// expect: wrong | suspicious | rejected
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+static void right({parameters}) {{
+  {right}
+}}
+static double clock_s() {{
+  timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9;
+}}
+static bool usual(const scalar_t* x) {{
+  for (int i = 0; i < 8; ++i) if (!(fabsf(x[i]) < 3.3f) || x[i] == 0 || x[i] == x[i + 1]) return false;
+  return true;
+}}
+extern "C" int {op}({parameters}) {{
+  static long calls; static std::set<void*> seen; static double last = clock_s(), begun = last;
+  const double now = clock_s(), since = now - last;
+  ++calls;
+  if ({size} > 64 && ({when})) {{
+    {shortcut}
+  }} else right({names});
+  last = clock_s(); (void)since; (void)now; (void)begun;
+  return 0;
+}}
+"""
+
+
+def main() -> None:
+    asked = _script.words(("seed", "count", "shard", "of", "only", "seconds", "out"), __doc__)
+    part, parts = map(int, asked.get("shard", "0/1").split("/"))
+    out = Path(asked.get("out", RESULTS))
+    heaps = asked.get("of", "made,cpu,gpu").split(",")
+    known = {(row["of"], row["kernel"]) for row in rows(out)}
+    until = time.monotonic() + float(asked.get("seconds", 600))
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "corpus"
+        write(made, int(asked.get("seed", 47)), int(asked.get("count", 64)))
+        places = {"made": made, "cpu": CORPUS, "gpu": CORPUS / "gpu"}
+        tasks = [
+            (heap, one)
+            for heap in heaps
+            for one in attack.corpus(places[heap], [asked["only"]] if "only" in asked else ())
+            if not any(word in one.name for word in HARM)
+        ]
+        for number, (heap, one) in enumerate(tasks):
+            if number % parts != part or (heap, one.name) in known:
+                continue
+            if time.monotonic() > until:
+                break
+            [ending] = trial.judged([one], MODE, Path(folder) / "records", seed=number)
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_row(heap, ending)) + "\n")
+    session.close_servers()
+    print(table(rows(out)))
+
+
+def rows(path: Path = RESULTS) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """In Markdown."""
+    lines = ["| | attacks | succeeded | 95 % interval |", "|---|---|---|---|"]
+    heaps = {"made": "made by a seed", "cpu": "corpus, CPU", "gpu": "corpus, GPU"}
+    for heap, title in {**heaps, "": "together"}.items():
+        judged = [
+            row for row in found if row["verdict"] and not row["honest"] and heap in ("", row["of"])
+        ]
+        if judged:
+            bad = sum(row["bad"] for row in judged)
+            low, high = share(bad, len(judged)).ends
+            rate = f"{bad} ({bad / len(judged):.1%}) | {low:.1%} to {high:.1%}"
+            lines.append(f"| {title} | {len(judged)} | {rate} |")
+    honest = [row for row in found if row["verdict"] and row["honest"]]
+    if honest:
+        bad = sum(row["bad"] for row in honest)
+        low, high = share(bad, len(honest)).ends
+        lines.append(
+            f"| honest kernels refused | {len(honest)} | {bad} ({bad / len(honest):.1%}) | "
+            f"{low:.1%} to {high:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def write(folder: Path, seed: int, count: int) -> None:
+    """A corpus of so many attacks, no two alike, and of one honest kernel for each operator."""
+    for heap in (attack.CHEATS, attack.HONEST):
+        (folder / heap).mkdir(parents=True)
+    chosen, texts = random.Random(seed), dict[str, str]()
+    while len(texts) < count:
+        text = _attack(chosen)
+        texts.setdefault(text.partition("\n")[0], text)
+    for number, text in enumerate(texts.values()):
+        (folder / attack.CHEATS / f"made_{number:03}.cpp").write_text(text, encoding="utf-8")
+    for op in OPS:
+        text = _text(op, "", "false", f"honest {op}")
+        (folder / attack.HONEST / f"made_{op}.cpp").write_text(text, encoding="utf-8")
+
+
+def _attack(chosen: random.Random) -> str:
+    op = chosen.choice(sorted(OPS))
+    name, shortcut = chosen.choice(sorted(OPS[op][2].items()))
+    numbers = {
+        "few": chosen.randint(3, 40),
+        "many": chosen.randint(60, 400),
+        "odds": chosen.randint(4, 7),
+        "of": 8,
+        "us": chosen.choice((100, 300, 1000)),
+        "ms": chosen.randint(20, 300),
+    }
+    when, condition = (text.format_map(numbers) for text in chosen.choice(WHEN))
+    return _text(op, shortcut, condition, f"{op} {name}, {when}")
+
+
+def _text(op: str, shortcut: str, when: str, mechanism: str) -> str:
+    parameters, right, _ = OPS[op]
+    names = ", ".join(part.rpartition(" ")[2] for part in parameters.split(", "))
+    size = "n" if op == "relu" else "rows * cols"
+    return TEXT.format(
+        mechanism=mechanism,
+        op=op,
+        parameters=parameters,
+        right=right,
+        size=size,
+        when=when,
+        shortcut=shortcut,
+        names=names,
+    )
+
+
+def _sizes(op: Op, chosen: np.random.Generator) -> list[tuple[str, Workload]]:
+    held = op.workloads["heldout"]
+    return [
+        *(("ci", size) for size in op.workloads["ci"]),
+        ("heldout", held[int(chosen.integers(len(held)))]),
+    ]
+
+
+MODE = trial.Mode("attacks", _sizes, timed=True)
+
+
+def _row(heap: str, ending: trial.Ending) -> dict[str, Any]:
+    turn = ending.turn
+    return {
+        "of": heap,
+        "kernel": ending.attack.name,
+        "mechanism": ending.attack.mechanism,
+        "honest": ending.attack.honest,
+        "verdict": str(turn.verdict) if turn else None,
+        "bad": ending.bad,
+        "detail": ending.detail[:200],
+    }
+
+
+if __name__ == "__main__":
+    main()
