@@ -20,11 +20,13 @@ from portkern.evaluator.statistics import (
     TimingPlan,
     floor_us,
     median_ci,
+    modes,
     noise,
     noisy,
     observations,
     roofline,
     speedup,
+    speedup_of_rounds,
     summarize,
 )
 from portkern.records.record import Speedup
@@ -179,3 +181,43 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
     for turn in range(200):
         InterleavedTiming._untimed_round(timing, 0, session, turn, 1, chosen, 5)  # type: ignore[arg-type]
     assert looked_at == {0, 1, 2, 3, 4}
+
+
+def rounds_of(chance: np.random.Generator, *, between: float, within: float) -> list[list[float]]:
+    """Of a call that takes 10 µs in the long run, in rounds that each delay all their calls."""
+    return [
+        list(10 * np.exp(chance.normal(0, between) + chance.normal(0, within, 24)))
+        for _ in range(6)
+    ]
+
+
+@pytest.mark.parametrize(("between", "within"), [(0.0, 0.1), (0.05, 0.02), (0.2, 0.1)])
+def test_of_forty_runs_nearly_all_intervals_of_rounds_contain_the_truth(
+    between: float, within: float
+) -> None:
+    chance = np.random.default_rng(47)
+    held = {"rounds": 0, "calls": 0}
+    for _ in range(40):
+        mine, theirs = (rounds_of(chance, between=between, within=within) for _ in range(2))
+        of_rounds = speedup_of_rounds(mine, theirs).ci95
+        of_calls = speedup(observations(mine), observations(theirs)).ci95
+        held["rounds"] += of_rounds[0] <= 1 <= of_rounds[1]
+        held["calls"] += of_calls[0] <= 1 <= of_calls[1]
+    assert 36 <= held["rounds"] <= 40
+    assert held["calls"] < 30 or not between, "calls of a round were taken for independent"
+
+
+def test_a_baseline_of_two_modes_is_named_and_its_interval_has_both() -> None:
+    chance = np.random.default_rng(1)
+    slow, fast, mine = (
+        [[us * x for x in lap] for lap in rounds_of(chance, between=0.01, within=0.02)]
+        for us in (9.7, 4.2, 30.0)
+    )
+    assert modes(slow, fast) == "takes 96.6 µs in one process and 42.1 µs in another"
+    both = speedup_of_rounds(mine, slow, fast)
+    assert both.ci95[0] < 0.15 < 0.32 < both.ci95[1]
+    assert both.value == pytest.approx(0.14, rel=0.05)
+    assert modes(slow, rounds_of(chance, between=0.0, within=0.02)) != ""
+    same = [[1.02 * x for x in lap] for lap in slow]
+    assert modes(slow, same) == "" == modes(slow, ())
+    assert speedup_of_rounds(mine, slow, same).value == pytest.approx(0.33, rel=0.05)

@@ -84,8 +84,13 @@ def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
     timing, speedup = None, {}
     if samples:
         timing = statistics.summarize(samples.rounds, samples.method, samples.conditions)
-        speedup = {n: statistics.speedup(samples.values, b.values) for n, b in baselines.items()}
-        doubtful = samples.unsure or statistics.noisy(timing, speedup)
+        speedup = {
+            name: statistics.speedup_of_rounds(samples.rounds, its.rounds, its.again)
+            for name, its in baselines.items()
+        }
+        told = ((n, statistics.modes(its.rounds, its.again)) for n, its in baselines.items())
+        of_modes = "; ".join(f"{name} {mode}" for name, mode in told if mode)
+        doubtful = samples.unsure or of_modes or statistics.noisy(timing, speedup)
         timing = timing.model_copy(update={"noisy": doubtful})
     answer = Answer(
         result.verdict,

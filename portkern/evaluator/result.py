@@ -13,12 +13,13 @@ from portkern.records.record import Errors, Finding, Launch, Tolerance, Verdict
 @dataclass(frozen=True)
 class Samples:
     """Microseconds per call of each round, how they were taken and what the device was like;
-    ``unsure``: why they could not be checked."""
+    ``unsure``: why they could not be checked; ``again``: of a baseline in another process."""
 
     rounds: tuple[tuple[float, ...], ...]
     method: str
     conditions: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     unsure: str = ""
+    again: tuple[tuple[float, ...], ...] = ()
 
     @property
     def values(self) -> list[float]:

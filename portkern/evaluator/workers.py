@@ -217,6 +217,12 @@ class Workers:
         self._baselines[name, device] = opened
         return opened
 
+    def close_baseline(self, name: str, device: str) -> None:
+        """The next that is asked for is another process."""
+        known = self._baselines.get((name, device))
+        if isinstance(known, Opened):
+            known.session.close()
+
     def close_all(self) -> None:
         """At once: a GPU's context takes 0.1 s to be gone."""
         with ThreadPoolExecutor() as pool:
