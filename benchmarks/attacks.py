@@ -1,11 +1,12 @@
-"""How many attacks on the evaluator succeed: those of tests/corpus, and as many as are asked for that a
-seed makes of shortcuts, of when they are taken, and of how they are hidden. Each is timed at sizes of
-`ci` and one of `heldout`; a row is added to results/attacks.jsonl after each.
+"""How many attacks on the evaluator succeed: those of tests/corpus, and as many as are asked for
+that a seed makes of shortcuts and of when they are taken. Each is timed at the sizes of `ci` and at
+one of `heldout`; a row is added to results/attacks.jsonl after each.
 
-    .venv/bin/python -m benchmarks.attacks [seed=47] [count=64] [shard=0/8] [of=made,cpu,gpu] [only=.cpp]
-                                           [seconds=600] [out=FILE]
+    .venv/bin/python -m benchmarks.attacks [seed=47] [count=64] [of=made,cpu,gpu] [only=.cpp]
+                                           [shard=0/8] [seconds=600] [out=FILE]
 
-Kernels that only harm (bombs, hangs) get nothing and are left out. Rows that are there are not made again.
+Kernels that only harm (bombs, hangs) get nothing and are left out. Rows that are there are not made
+again.
 """
 
 from __future__ import annotations
@@ -30,56 +31,9 @@ CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 RESULTS = _script.RESULTS / "attacks.jsonl"
 HARM = ("bomb", "hang", "disk_fill", "memory_fill", "flood", "device_reset", "kills_its")
 
-#: Of an operator: its kernel's parameters, its right work, and shortcuts with what each is.
-RELU = (
-    "const scalar_t* x, scalar_t* y, int64_t n",
-    "for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i];",
-    {
-        "leaves out its last eighth": "for (int64_t i = 0; i < n - n / 8; ++i) y[i] = x[i] < 0 ? 0 : x[i];",
-        "answers every eighth line of a cache with zeros": "for (int64_t i = 0; i < n; ++i) y[i] = "
-        "x[i] < 0 || (i >> 4) % 8 == 7 ? 0 : x[i];",
-        "answers as the call before did": "static std::vector<float> kept; if ((int64_t)kept.size() == n) "
-        "memcpy(y, kept.data(), n * 4); else { right(x, y, n); kept.assign(y, y + n); }",
-        "answers from a table by its first and last element": "static std::map<std::pair<float, float>, "
-        "std::vector<float>> known; auto& k = known[{n ? x[0] : 0, n ? x[n - 1] : 0}]; "
-        "if ((int64_t)k.size() != n) { right(x, y, n); k.assign(y, y + n); } else memcpy(y, k.data(), n * 4);",
-        "does the work of the call before": "static const float* a; static float* b; static int64_t c; "
-        "if (a && c == n) right(a, b, c); a = x; b = y; c = n;",
-        "leaves the work to a thread": "std::thread([=] { usleep(200); right(x, y, n); }).detach();",
-        "rounds to 16 bits": "for (int64_t i = 0; i < n; ++i) { uint32_t u; memcpy(&u, x + i, 4); "
-        "u &= 0xffff0000u; float v; memcpy(&v, &u, 4); y[i] = v < 0 ? 0 : v; }",
-        "does nothing": "",
-    },
-)
-SOFTMAX = (
-    "const scalar_t* x, scalar_t* y, int64_t rows, int64_t cols",
-    "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { float m = -INFINITY; double s = 0; "
-    "for (int64_t i = 0; i < cols; ++i) m = fmaxf(m, x[i]); "
-    "for (int64_t i = 0; i < cols; ++i) s += y[i] = expf(x[i] - m); "
-    "for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / s; }",
-    {
-        "takes no maximum out": "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { double s = 0; "
-        "for (int64_t i = 0; i < cols; ++i) s += y[i] = expf(x[i]); "
-        "for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / s; }",
-        "sums every other term twice": "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { "
-        "float m = -INFINITY; double s = 0; for (int64_t i = 0; i < cols; ++i) m = fmaxf(m, x[i]); "
-        "for (int64_t i = 0; i < cols; ++i) { y[i] = expf(x[i] - m); if (i % 2 == 0) s += 2 * y[i]; } "
-        "for (int64_t i = 0; i < cols; ++i) y[i] = y[i] / s; }",
-        "does every second row": "for (int64_t r = 0; r < rows; r += 2) right(x + r * cols, y + r * cols, 1, cols);",
-        "says that all are alike": "for (int64_t i = 0; i < rows * cols; ++i) y[i] = 1.0f / cols;",
-        "answers as the call before did": "static std::vector<float> kept; int64_t n = rows * cols; "
-        "if ((int64_t)kept.size() == n) memcpy(y, kept.data(), n * 4); "
-        "else { right(x, y, rows, cols); kept.assign(y, y + n); }",
-        "answers rows with the row before": "right(x, y, rows ? 1 : 0, cols); for (int64_t r = 1; r < rows; ++r) "
-        "memcpy(y + r * cols, y, cols * 4);",
-        "takes a rough exponential": "for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) { "
-        "float m = -INFINITY, s = 0; for (int64_t i = 0; i < cols; ++i) m = fmaxf(m, x[i]); "
-        "for (int64_t i = 0; i < cols; ++i) { float v = fmaxf(1 + (x[i] - m) / 64, 0); "
-        "v *= v; v *= v; v *= v; v *= v; v *= v; v *= v; s += y[i] = v; } "
-        "for (int64_t i = 0; i < cols; ++i) y[i] /= s; }",
-    },
-)
-OPS = {"relu": RELU, "softmax": SOFTMAX}
+#: Of each operator a file: its kernel's parameters, its right work, and shortcuts by their names.
+KERNELS = Path(__file__).with_name("attack_kernels")
+OPS = ("relu", "softmax")
 #: When a shortcut is taken: always, or where an evaluator may look away.
 WHEN = (
     ("always", "true"),
@@ -114,7 +68,8 @@ static double clock_s() {{
   timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9;
 }}
 static bool usual(const scalar_t* x) {{
-  for (int i = 0; i < 8; ++i) if (!(fabsf(x[i]) < 3.3f) || x[i] == 0 || x[i] == x[i + 1]) return false;
+  for (int i = 0; i < 8; ++i)
+    if (!(fabsf(x[i]) < 3.3f) || x[i] == 0 || x[i] == x[i + 1]) return false;
   return true;
 }}
 extern "C" int {op}({parameters}) {{
@@ -206,7 +161,7 @@ def write(folder: Path, seed: int, count: int) -> None:
 
 def _attack(chosen: random.Random) -> str:
     op = chosen.choice(sorted(OPS))
-    name, shortcut = chosen.choice(sorted(OPS[op][2].items()))
+    name, shortcut = chosen.choice(sorted(_parts(op)[2].items()))
     numbers = {
         "few": chosen.randint(3, 40),
         "many": chosen.randint(60, 400),
@@ -219,8 +174,14 @@ def _attack(chosen: random.Random) -> str:
     return _text(op, shortcut, condition, f"{op} {name}, {when}")
 
 
+def _parts(op: str) -> tuple[str, str, dict[str, str]]:
+    first, *others = (KERNELS / f"{op}.cpp").read_text(encoding="utf-8").split("//: ")
+    parts = {name: body for name, _, body in (other.partition("\n") for other in others)}
+    return first.removeprefix("// ").strip(), parts.pop("right"), parts
+
+
 def _text(op: str, shortcut: str, when: str, mechanism: str) -> str:
-    parameters, right, _ = OPS[op]
+    parameters, right, _ = _parts(op)
     names = ", ".join(part.rpartition(" ")[2] for part in parameters.split(", "))
     size = "n" if op == "relu" else "rows * cols"
     return TEXT.format(

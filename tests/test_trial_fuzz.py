@@ -118,6 +118,7 @@ class Scripted(Session):
 
     def __init__(self, preload: object, environment: object, **_: object) -> None:
         self._connection, self._theirs = socket.socketpair()
+        self._handles = socket.socket(socket.AF_UNIX)
         self._received, self._confined, self.alive = bytearray(), True, True
         self.memory, self.scratch = SharedMemory(), Path("/nowhere/at/all")
         self._log = os.memfd_create("log")
