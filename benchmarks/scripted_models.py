@@ -1,4 +1,4 @@
-"""Two "models" of known strength on this machine, and the comparison of them: results/compare/.
+"""Two "models" of known strength and an agent on this machine, compared: results/compare/.
 
     .venv/bin/python -m benchmarks.scripted_models kernelbench=PATH   # the committed example
     .venv/bin/python -m benchmarks.scripted_models ops=core n=10 heldout=true run=longer
@@ -8,7 +8,8 @@ PATH is a checkout of KernelBench, of whose first level twelve problems are aske
 answer with the kernel that the offline author writes of a problem's graph, or that the catalogue
 has of an operator; or with one that does not build, is wrong, cheats, or with words alone: which,
 is drawn with the model's own chances from the request and its seed, so that equal requests have
-equal answers. No model is involved.
+equal answers. The agent (scripted_agent.py) asks the weak one, and has portkern judge what it
+says, up to four times. No language model is involved.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ CHANCES: Final[Mapping[str, Mapping[str, float]]] = {
     "strong": {"right": 0.70, "wrong": 0.12, "broken": 0.10, "cheat": 0.03, "words": 0.05},
     "weak": {"right": 0.35, "wrong": 0.25, "broken": 0.25, "cheat": 0.05, "words": 0.10},
 }
+#: Whom the agent asks.
+_ASKS: Final = "weak"
 #: USD per million tokens.
 PRICES: Final = {"strong": (3.0, 15.0), "weak": (0.2, 0.8)}
 _BACKENDS: Final = {
@@ -85,6 +88,9 @@ _PROBLEMS: Final = (
 )
 #: The address is part of what decides a sample: a sweep that goes on has to find it again.
 _PORT: Final = 8719
+_AGENT: Final = Path(__file__).resolve().with_name("scripted_agent.py")
+#: What the agent's box shows of this machine.
+_SEES: Final = ", ".join((sys.base_prefix, str(_AGENT)))
 #: Small files of the sweep that are kept.
 _KEPT: Final = ("samples.jsonl", "compare.html", "compare.md", "compare.csv")
 
@@ -258,9 +264,20 @@ def serving(port: int = 0) -> Iterator[str]:
         thread.join()
 
 
+def _agent(url: str) -> str:
+    """Its command, with the interpreter that this one was made from: it sees no other."""
+    python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+    return f"agent:{python} -I {_AGENT} {url} {_ASKS} {{file}}"
+
+
 def models(url: str) -> list[str]:
     """What ``portkern compare`` is told of them."""
-    each = ", ".join(f"{name}: {{model: openai/{name}, api_base: '{url}'}}" for name in CHANCES)
+    each = ", ".join(
+        [
+            *(f"{name}: {{model: openai/{name}, api_base: '{url}'}}" for name in CHANCES),
+            f"agent: {{model: '{_agent(url)}', timeout_s: 1800, extra: {{sees: [{_SEES}]}}}}",
+        ]
+    )
     prices = ", ".join(
         f"openai/{name}: {{input: {tokens_in}, output: {tokens_out}}}"
         for name, (tokens_in, tokens_out) in PRICES.items()

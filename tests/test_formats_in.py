@@ -25,10 +25,12 @@ from portkern.formats import (
     embedding,
     gpu_mode,
     kernelbench,
+    kernelbench_hard,
     multikernelbench,
     randomness,
     robust_kbench,
     rows,
+    sol_execbench,
     table,
     trace_set,
     tritonbench,
@@ -372,6 +374,102 @@ def test_sizes_of_a_task_are_cases_and_its_settings_arguments(tmp_path: Path) ->
     assert 48 in [dims["x_0"] for several in operator.workloads.values() for dims in several]
     beside.unlink()
     assert "Cannot read" in reasons(robust_kbench.read(tmp_path))["tasks/product"]
+
+
+# ---- KernelBench-Hard and -Mega
+
+
+def test_a_problem_with_a_sheet_is_its_reference(tmp_path: Path) -> None:
+    written(tmp_path / "problems" / "04_scaled" / "reference.py", SCALED)
+    written(tmp_path / "problems" / "04_scaled" / "problem.yaml", "name: 04_scaled\n")
+    written(tmp_path / "problems-h100" / "04_scaled" / "reference.py", SCALED)
+    written(tmp_path / "problems-h100" / "04_scaled" / "problem.yaml", "name: 04_scaled\n")
+    written(tmp_path / "problems" / "08_none" / "problem.yaml", "name: 08_none\n")
+    items = kernelbench_hard.read(tmp_path)
+    assert [(item.title, item.number) for item in items] == [
+        ("h100/04_scaled", 4),
+        ("04_scaled", 4),
+        ("08_none", 8),
+    ]
+    assert traced(texts(items)["04_scaled"]).inputs[0].name == "x"
+    assert "has no reference.py that can be read" in reasons(items)["08_none"]
+    with pytest.raises(ConfigError, match="expected folders with problem"):
+        kernelbench_hard.read(tmp_path / "problems" / "04_scaled" / "reference.py")
+
+
+# ---- SOL-ExecBench
+
+
+def definition(**more: Any) -> dict[str, Any]:
+    tensor = {"shape": ["n", "twice"], "dtype": "float32", "description": None}
+    axes = {
+        "n": {"type": "var", "description": None},
+        "half": {"type": "const", "value": 12},
+        "twice": {"type": "expr", "expression": "half * 2 + half // 5 - 2"},
+    }
+    reference = "import torch\n\n@torch.no_grad()\ndef run(x, eps):\n    return x + eps"
+    scalar = {"shape": None, "dtype": "float32"}
+    return {
+        "name": "shifted",
+        "op_type": "shift",
+        "axes": axes,
+        "custom_inputs_entrypoint": None,
+        "inputs": {"x": tensor, "eps": scalar},
+        "outputs": {"y": tensor},
+        "reference": reference,
+        **more,
+    }
+
+
+def workload_line(n: int, kind: str = "random", **more: Any) -> str:
+    inputs = {"x": {"type": kind}, "eps": {"type": "scalar", "value": 0.5}}
+    tolerance = {"max_atol": 1e-3, "max_rtol": 1e-3}
+    return json.dumps({"uuid": f"w{n}", "axes": {"n": n}, "inputs": inputs, **more,
+                       "tolerance": tolerance}) + "\n"  # fmt: skip
+
+
+def test_a_definition_with_workloads_beside_it_is_a_problem(tmp_path: Path) -> None:
+    folder = tmp_path / "L1" / "001_shifted"
+    written(folder / "definition.json", json.dumps(definition()))
+    lines = [workload_line(7), workload_line(3, "custom"), workload_line(1, axes={"m": 1}), "{\n"]
+    written(folder / "workload.jsonl", "".join(lines))
+    items = sol_execbench.read(tmp_path)
+    (problem,) = [item for item in items if isinstance(item, Problem)]
+    assert problem.title == "L1/shifted"
+    op = flashinfer.read_definition(problem.data.decode())
+    assert op.signature.inputs[0].shape == ("n", 24)
+    (workload,) = flashinfer.read_workloads(problem.beside[".jsonl"].decode(), op)
+    assert (workload.dims, workload.scalars) == ({"n": 7}, {"eps": 0.5})
+    bad = reasons(items)
+    assert len(bad) == 3
+    assert "the problem's own code draws" in bad["workloads/workload.jsonl:2"]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"axes": {"n": {"type": "var"}, "m": {"type": "expr", "expression": "n * 2"}}}, "'n'"),
+        ({"axes": {"m": {"type": "expr", "expression": "7 / 2"}}}, "of 3.5, expected a whole"),
+        ({"axes": {"m": {"type": "expr", "expression": "__import__('os')"}}}, "arithmetic"),
+        ({"axes": [1]}, "has no axes"),
+        ({"name": 5}, "is not a Definition with a name"),
+    ],
+)
+def test_a_definition_that_cannot_be_one_says_why(
+    tmp_path: Path, more: dict[str, Any], reason: str
+) -> None:
+    written(tmp_path / "L1" / "bad" / "definition.json", json.dumps(definition(**more)))
+    written(tmp_path / "L1" / "good" / "definition.json", json.dumps(definition()))
+    items = sol_execbench.read(tmp_path)
+    assert reason in reasons(items)["L1/bad"]
+    assert [item.title for item in items if isinstance(item, Problem)] == ["L1/shifted"]
+
+
+def test_the_score_is_a_half_at_the_baseline_and_one_at_the_limit() -> None:
+    assert sol_execbench.score(20, 20, 10) == 0.5
+    assert sol_execbench.score(10, 20, 10) == sol_execbench.score(5, 20, 10) == 1.0
+    assert 0 < sol_execbench.score(1000, 20, 10) < sol_execbench.score(30, 20, 10) < 0.5
+    assert (sol_execbench.score(10, 8, 9), sol_execbench.score(9, 9, 9)) == (0.0, 1.0)
 
 
 # ---- MultiKernelBench

@@ -24,6 +24,7 @@ from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import role
 from portkern.agent.llm.calls import FILE as CALLS
 from portkern.agent.llm.calls import CallCache, Calls
+from portkern.agent.llm.completion import Complete, complete
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Prices
 from portkern.agent.log import FILE as ATTEMPTS
@@ -111,13 +112,20 @@ class RunPlan:
 
 
 class GenerationRun:
-    """Tokens and USD are charged to ``within`` as well; kernels run where ``ask`` says, see Bench.
-    Raises ConfigError where the plan does not fit together, or not the folder's own run."""
+    """Tokens and USD are charged to ``within`` as well; kernels run where ``ask`` says, see Bench,
+    and requests are sent by ``complete``. Raises ConfigError where the plan does not fit together,
+    or not the folder's own run."""
 
     def __init__(
-        self, plan: RunPlan, folder: Path, *, within: Meter | None = None, ask: Ask | None = None
+        self,
+        plan: RunPlan,
+        folder: Path,
+        *,
+        within: Meter | None = None,
+        ask: Ask | None = None,
+        complete: Complete = complete,
     ) -> None:
-        self.plan, self.folder, self._ask = plan, folder, ask
+        self.plan, self.folder, self._ask, self._complete = plan, folder, ask, complete
         self.proposer, self.strategy, self.critic = _matched(plan, folder)
         self._agree()
         self.log = Log(folder / ATTEMPTS)
@@ -231,6 +239,7 @@ class GenerationRun:
             prices=Prices.of(plan.prices),
             replay=Calls.recorded(plan.replay) if plan.replay else None,
             cache=CallCache(cache_root() / "calls") if plan.cache else None,
+            complete=self._complete,
         )
 
     def bench_in(self, folder: Path) -> Bench:

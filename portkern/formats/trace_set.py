@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def _definition(file: Path) -> Item:
 
 
 @dataclass
-class _Workloads:
+class Workloads:
     """The workloads of one definition: its lines, and the files of tensors that they name, by
     their new names."""
 
@@ -71,15 +72,15 @@ class _Workloads:
     tensors: dict[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problem: Problem) -> _Workloads:
+    def of(cls, problem: Problem) -> Workloads:
         try:
             return cls(flashinfer.read_definition(problem.data.decode()))
         except ConfigError as error:
             return cls(error)  # which is said when it is loaded
 
-    def take(self, row: rows.Row, root: Path) -> None:
+    def take(self, values: Mapping[str, object], root: Path) -> None:
         """Raises ConfigError for a line that cannot be one, or names a file elsewhere."""
-        line = json.dumps(row.values)
+        line = json.dumps(values)
         if isinstance(self.op, Op):
             (workload,) = flashinfer.read_workloads(line, self.op, root)
             for stored in workload.stored.values():
@@ -90,6 +91,11 @@ class _Workloads:
             line = flashinfer.with_tensors(line, {n: f"{TENSORS}/{p}" for n, p in places.items()})
         self.lines.append(line)
 
+    def beside(self, problem: Problem) -> Problem:
+        """The problem with its workloads and their tensors."""
+        text = "".join(f"{line}\n" for line in self.lines)
+        return replace(problem, beside={".jsonl": text.encode()}, tensors=self.tensors)
+
 
 def _name(path: Path) -> SafeName:
     """One name per file: those of a data set are in folders, and may be called alike."""
@@ -97,9 +103,9 @@ def _name(path: Path) -> SafeName:
     return SafeName.like(f"{digest[:8]}-{path.name}")
 
 
-def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, _Workloads], list[Item]]:
+def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, Workloads], list[Item]]:
     """By definition; and what is none."""
-    several: dict[str, _Workloads] = {}
+    several: dict[str, Workloads] = {}
     bad: list[Item] = []
     for file in sorted((path / "workloads").rglob("*.jsonl")):
         try:
@@ -110,7 +116,7 @@ def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, _Worklo
         for row in found:
             try:
                 name = _of_definition(row, named)
-                several.setdefault(name, _Workloads.of(named[name])).take(row, path)
+                several.setdefault(name, Workloads.of(named[name])).take(row.values, path)
             except ConfigError as error:
                 label = Path(row.place).name
                 bad.append(Unreadable(label, "workloads", row.place, str(error)))
@@ -127,9 +133,7 @@ def _of_definition(row: rows.Row, named: dict[str, Problem]) -> str:
     return name
 
 
-def _with_workloads(item: Item, several: dict[str, _Workloads]) -> Item:
+def _with_workloads(item: Item, several: dict[str, Workloads]) -> Item:
     if isinstance(item, Unreadable) or item.name not in several:
         return item
-    found = several[item.name]
-    text = "".join(f"{line}\n" for line in found.lines)
-    return replace(item, beside={".jsonl": text.encode()}, tensors=found.tensors)
+    return several[item.name].beside(item)

@@ -94,7 +94,7 @@ class HarborTask:
             raise ConfigError(f"Got the file {file.name!r}, which a task has itself; rename it")
         if file is not None and not _PLAIN_NAME.fullmatch(file.name):
             raise ConfigError(f"Got the file {file.name!r}, expected letters, digits, _ . and -")
-        return cls(task, file, _oracle(name, task), options)
+        return cls(task, file, oracle(name, task), options)
 
     @property
     def name(self) -> str:
@@ -212,7 +212,7 @@ def _template(name: str) -> str:
     return (files("portkern.learn") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _oracle(name: str, task: Task) -> str:
+def oracle(name: str, task: Task) -> str:
     """The kernel that ships, or the plain one of a file's graph. Raises ConfigError."""
     if from_torch.is_file(name):
         return from_torch.plain_kernel(name, task.backend.name)

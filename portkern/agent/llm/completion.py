@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from portkern.agent.axes import Message
 from portkern.agent.llm import keys
@@ -68,6 +68,19 @@ class CompletionFailure:
     lost: bool = False
     down: bool = False
     final: bool = False
+
+
+class Complete(Protocol):
+    """Sends a request once, as :func:`complete` does."""
+
+    async def __call__(
+        self,
+        place: Endpoint,
+        messages: Sequence[Message],
+        params: Mapping[str, object],
+        *,
+        timeout_s: float,
+    ) -> Completion | CompletionFailure: ...
 
 
 @lru_cache

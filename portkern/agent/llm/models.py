@@ -14,6 +14,7 @@ from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import Meter
 from portkern.agent.llm import caps, keys
 from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
+from portkern.agent.llm.completion import Complete, complete
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import DEFAULT, Role
 from portkern.agent.llm.service import Service
@@ -27,8 +28,9 @@ class Models:
     ``replay``, beside which nothing else is asked; the ``cache`` of all runs, where it costs
     nothing; a model. It is in the store, on disk, before anybody has it.
 
-    What the store holds already is charged to ``meter``, whose owner adds attempts and seconds.
-    Belongs to one event loop. Raises ConfigError for a key or a price that is missing.
+    Requests are sent by ``complete``. What the store holds already is charged to ``meter``, whose
+    owner adds attempts and seconds. Belongs to one event loop. Raises ConfigError for a key or a
+    price that is missing.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Models:
         prices: Prices | None = None,
         replay: Calls | None = None,
         cache: CallCache | None = None,
+        complete: Complete = complete,
     ) -> None:
         self.store = Calls() if store is None else store
         self.meter = meter or Meter()
@@ -51,6 +54,7 @@ class Models:
                 role,
                 prices=prices or Prices(),
                 meter=Meter(role.budget, name=f"models.{name}", within=self.meter),
+                complete=complete,
             )
             for name, role in roles.items()
         }

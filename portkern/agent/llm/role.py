@@ -14,6 +14,8 @@ from portkern.spec.foreign_text import place_of
 
 #: Plays every role that has no model of its own.
 DEFAULT: Final = "coder"
+#: Begins what is not a model's id but the command of a coding agent.
+AGENT: Final = "agent:"
 #: What ``extra`` cannot set, since it has its own option or would change what a call is.
 _OWN = (
     "model messages api_base base_url timeout request_timeout num_retries max_retries seed "
@@ -81,6 +83,11 @@ class Role(BaseModel):
     @property
     def budget(self) -> GenerationBudget:
         return GenerationBudget(tokens=self.tokens, usd=self.usd)
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether a coding agent plays it, which ``usd`` allows so much for each request."""
+        return self.model.startswith(AGENT)
 
     @property
     def own_sampling(self) -> bool:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from portkern.agent.budget import Held, Meter
 from portkern.agent.llm import caps
 from portkern.agent.llm.calls import ModelCall, Request
-from portkern.agent.llm.completion import Completion, CompletionFailure, Endpoint, complete
+from portkern.agent.llm.completion import (
+    Complete,
+    Completion,
+    CompletionFailure,
+    Endpoint,
+    complete,
+)
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import Role
 from portkern.errors import BudgetSpent, ConfigError, ModelDown
@@ -50,8 +56,16 @@ class Service:
     """``meter`` is the role's own, within the run's. ``closed`` says why it makes no more requests.
     Belongs to one event loop."""
 
-    def __init__(self, name: str, role: Role, *, prices: Prices, meter: Meter) -> None:
-        self.name, self.role, self.meter = name, role, meter
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        *,
+        prices: Prices,
+        meter: Meter,
+        complete: Complete = complete,
+    ) -> None:
+        self.name, self.role, self.meter, self._complete = name, role, meter, complete
         self._prices, self.closed = prices, ""
         self._slots = asyncio.Semaphore(role.concurrency)
 
@@ -59,7 +73,14 @@ class Service:
         """Raises ConfigError when a limit of USD cannot be kept."""
         for model in self.role.models:
             api_base, _ = self.role.place(model)
-            if self.meter.limits_usd and self._prices.highest(model, api_base) is None:
+            if not self.meter.limits_usd or self._prices.highest(model, api_base) is not None:
+                continue
+            if self.role.is_agent and self.role.usd is None:
+                raise ConfigError(
+                    f"Got a budget of USD and the agent {model!r}, whose cost is its own to keep: "
+                    "give it usd=, the most that one sample may cost"
+                )
+            if not self.role.is_agent:
                 raise ConfigError(
                     f"No price of {model!r} is known, so that a budget of USD cannot be kept; give "
                     f"prices={{{model}: {{input: USD, output: USD}}}} per million tokens, or limit "
@@ -70,7 +91,7 @@ class Service:
         """The most that one request can take. Raises BudgetSpent."""
         tokens_in, tokens_out = request.tokens_at_most, caps.at_most(self.role, model)
         price = self._prices.highest(model, self.role.place(model)[0])
-        usd = price.usd(tokens_in, tokens_out) if price else None
+        usd = price.usd(tokens_in, tokens_out) if price else self._allowance
         return self.meter.reserve(tokens=tokens_in + tokens_out, usd=usd)
 
     async def call(self, request: Request) -> ModelCall:
@@ -147,7 +168,7 @@ class Service:
             if timeout_s <= 0:
                 held.settle(tokens=0, usd=0.0)
                 raise BudgetSpent(self.meter.exhausted)
-            outcome = await complete(
+            outcome = await self._complete(
                 Endpoint(model, self.name, api_base, key),
                 request.messages,
                 request.params,
@@ -183,7 +204,14 @@ class Service:
         tokens = None if tokens_in is None or tokens_out is None else tokens_in + tokens_out
         return held.tokens if tokens is None else tokens, held.usd if usd is None else usd
 
+    @property
+    def _allowance(self) -> float | None:
+        """The most that an agent's sample may cost; None for a model."""
+        return self.role.usd if self.role.is_agent else None
+
     def _usd(self, answer: Completion, model: str) -> float | None:
+        if self.role.is_agent:
+            return answer.usd  # as it said itself
         return self._prices.charged(
             model, self.role.place(model)[0], answer.tokens_in, answer.tokens_out, answer.usd
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -33,12 +33,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 def server(tools: Tools, *, level: str = "WARNING") -> MCPServer[Any]:
     """With all that assistants may ask for."""
-    made: MCPServer[Any] = MCPServer(
-        "portkern",
-        instructions=INSTRUCTIONS,
-        log_level="WARNING" if level == "WARNING" else "ERROR",
-    )
-    for tool in (
+    every = (
         tools.describe_op,
         tools.targets,
         tools.guide,
@@ -48,10 +43,24 @@ def server(tools: Tools, *, level: str = "WARNING") -> MCPServer[Any]:
         tools.port_lint,
         tools.port_prove,
         tools.history,
-    ):
-        made.tool(name=tool.__name__)(_told(tool))
+    )
+    made = with_tools(every, INSTRUCTIONS, level=level)
     _add_resources(made, tools)
     _add_prompts(made)
+    return made
+
+
+def with_tools(
+    tools: Iterable[Callable[..., dict[str, Any]]], instructions: str, *, level: str = "WARNING"
+) -> MCPServer[Any]:
+    """With these tools, by the names of their functions, and nothing else."""
+    made: MCPServer[Any] = MCPServer(
+        "portkern",
+        instructions=instructions,
+        log_level="WARNING" if level == "WARNING" else "ERROR",
+    )
+    for tool in tools:
+        made.tool(name=tool.__name__)(_told(tool))
     return made
 
 

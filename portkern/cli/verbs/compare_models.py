@@ -146,6 +146,8 @@ def _check(model: ComparedModel) -> None:
                 f"{model.name} has fallbacks={[*role.fallbacks]}, which would answer in its name; "
                 "compare them as models of their own"
             )
+        if role.is_agent:
+            continue
         try:
             known = library.get_llm_provider(role.model)[0]
         except library.BadRequestError:

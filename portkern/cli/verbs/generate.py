@@ -34,6 +34,7 @@ from portkern.cli.heartbeat import Heartbeat
 from portkern.cli.verbs import own_kernels, run_folder, served
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError, no_such
 from portkern.evaluator import from_torch
+from portkern.experiment.compare.contestant import Contestant
 from portkern.printable import printable
 from portkern.project.project import Project
 from portkern.spec import catalogue, registry, target
@@ -189,7 +190,12 @@ def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
     if options.fresh:
         put_aside(folder)
     with run_folder.writing(folder):
-        run = GenerationRun(plan, folder, ask=served.asking(options.serve))
+        run = GenerationRun(
+            plan,
+            folder,
+            ask=served.asking(options.serve),
+            complete=Contestant(plan, folder).complete,
+        )
         run.watch = heartbeat.at
         if run.nowhere:  # before a model is paid for what nobody can judge
             raise BackendUnavailable(

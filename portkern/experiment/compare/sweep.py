@@ -29,6 +29,7 @@ from portkern.agent.run import RECORDS, GenerationRun
 from portkern.errors import ConfigError, MachineUnfit, PortkernError, StorageError
 from portkern.evaluator import imported
 from portkern.experiment.compare import ended, forecast
+from portkern.experiment.compare.contestant import Contestant
 from portkern.experiment.compare.forecast import Forecast
 from portkern.experiment.compare.ledger import Ledger
 from portkern.experiment.compare.sample import FILE as SAMPLES
@@ -183,7 +184,13 @@ class Sweep:
 
     async def _write(self, asked: AskedSample) -> None:
         folder = self.folder / asked.path
-        run = GenerationRun(asked.plan, folder, within=self.ledger, ask=self._ask)
+        run = GenerationRun(
+            asked.plan,
+            folder,
+            within=self.ledger,
+            ask=self._ask,
+            complete=Contestant(asked.plan, folder).complete,
+        )
         run.watch = lambda what: self._watch(f"{asked.model.name}, {asked.task.folder}: {what}")
         stopped = await run.explore(turns=self._turns)
         if run.down or run.models.dead:

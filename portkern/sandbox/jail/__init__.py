@@ -94,13 +94,16 @@ class JailPolicy:
     """The rights of one worker. ``reads`` and ``writes`` are files and folders beside the
     system's and Python's; ``copies`` are shown in the place of what they were copied from, which
     they are listed by. ``scratch`` is its working folder, empty and gone with it; ``device``
-    shows it the GPUs. ``programs``: it runs programs of others, and no code of theirs itself."""
+    shows it the GPUs. ``programs``: it runs programs of others, and no code of theirs itself.
+    ``tenant``: it becomes a program of others that needs the network, such as a coding agent; it
+    sees no folder of Python's or portkern's, and may use what the kernel has."""
 
     scratch: Path
     reads: tuple[Path, ...] = ()
     writes: tuple[Path, ...] = ()
     device: bool = False
     programs: bool = False
+    tenant: bool = False
     scratch_bytes: int = 1 << 30
     limits: ProcessLimits = field(default_factory=ProcessLimits.of_this_machine)
     copies: Mapping[Path, Path] = field(default_factory=dict)
@@ -112,6 +115,7 @@ class JailPolicy:
             "writes": list(map(str, self.writes)),
             "device": self.device,
             "programs": self.programs,
+            "tenant": self.tenant,
             "scratch_bytes": self.scratch_bytes,
             "limits": asdict(self.limits),
             "copies": {str(place): str(copy) for place, copy in self.copies.items()},
@@ -125,6 +129,7 @@ class JailPolicy:
             tuple(map(Path, data["writes"])),
             data["device"],
             data["programs"],
+            data["tenant"],
             data["scratch_bytes"],
             ProcessLimits(**data["limits"]),
             {Path(place): Path(copy) for place, copy in data["copies"].items()},
@@ -149,7 +154,8 @@ def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Lau
     limits.apply(policy.limits, device=policy.device, others=others)
     system.drop_bounding_set()
     reads = (*policy.reads, *policy.copies)
-    restrictions = Restrictions(layers.active, reads, policy.device)
+    used = layers.active - {"seccomp"} if policy.tenant else layers.active
+    restrictions = Restrictions(used, reads, policy.device)
     launcher = None
     if policy.programs:
         user, folder = users.program if users else None, policy.scratch / "program"
@@ -177,7 +183,8 @@ def _separate(policy: JailPolicy, users: Users | None) -> None:
     which ignores the signals that others die of; and the worker, in which this returns."""
     report, reply = os.pipe()
     uid, gid = os.getuid(), os.getgid()
-    system.unshare(_SEPARATE | (0 if users else system.NEWUSER))
+    apart = _SEPARATE & ~system.NEWNET if policy.tenant else _SEPARATE
+    system.unshare(apart | (0 if users else system.NEWUSER))
     if users is None:
         system.set_dumpable(True)  # else these files are root's
         Path("/proc/self/setgroups").write_text("deny")
@@ -191,14 +198,16 @@ def _separate(policy: JailPolicy, users: Users | None) -> None:
         status = os.read(_KEPT, 16)
         _end_as(int(status) if status else signal.SIGKILL)
     system.die_with_parent(signal.SIGKILL)
+    shown = [] if policy.tenant else [*root.python_paths(), *root.tool_paths()]
     root.enter(
-        [*root.python_paths(), *root.tool_paths(), *policy.reads],
+        [*shown, *policy.reads],
         policy.writes,
         copies=policy.copies,
         scratch=policy.scratch,
         scratch_bytes=policy.scratch_bytes,
         accelerators=policy.device,
         users=users,
+        hidden=root.own_folders() if policy.tenant else root.hidden_folders(),
     )
     worker = os.fork()
     if worker:

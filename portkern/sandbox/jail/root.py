@@ -79,8 +79,16 @@ def devices(*, accelerators: bool) -> list[Path]:
     return nodes
 
 
-def _package() -> Path:
-    return Path(portkern.__file__).resolve().parent
+def own_folders() -> list[Path]:
+    """The folders that portkern is installed in."""
+    parts = [portkern, *(import_module(f"portkern.{n}") for n in ("backends", "targets", "conf"))]
+    return sorted({Path(folder).resolve() for part in parts for folder in part.__path__})
+
+
+def hidden_folders() -> list[Path]:
+    """The folders of portkern that no worker sees."""
+    package = Path(portkern.__file__).resolve().parent
+    return [package / name for name in HIDDEN]
 
 
 def tool_paths() -> list[Path]:
@@ -98,14 +106,15 @@ def enter(
     scratch_bytes: int,
     accelerators: bool,
     users: Users | None,
+    hidden: Iterable[Path],
 ) -> None:
     """Make the tree the root of this mount namespace. ``scratch`` is new and empty in it, and with
-    what is in ``writes`` it is given to the worker's user, if that is another. Called in the first
-    process of a new namespace.
+    what is in ``writes`` it is given to the worker's user, if that is another; folders that are
+    ``hidden`` are empty where they would be seen. Called in the first process of a new namespace.
 
     Raises OSError where the kernel does not let us.
     """
-    paths, package = {path: path.resolve() for path in reads}, _package()
+    paths = {path: path.resolve() for path in reads}
     paths |= {place: copy.resolve() for place, copy in copies.items()}
     _step_aside()
     tree = _Tree()
@@ -121,8 +130,8 @@ def enter(
     tree.empty(Path("/dev/shm"), size)
     for path in sorted({*paths, *paths.values()}):  # a folder before what lies in it
         tree.show(path, source=paths.get(path))
-    for name in HIDDEN:
-        tree.hide(package / name)
+    for path in hidden:
+        tree.hide(path)
     if not scratch.is_relative_to("/tmp"):
         tree.empty(scratch, size)
     tree.folder(scratch).chmod(0o711)
