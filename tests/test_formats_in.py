@@ -387,9 +387,9 @@ def test_a_problem_with_a_sheet_is_its_reference(tmp_path: Path) -> None:
     written(tmp_path / "problems" / "08_none" / "problem.yaml", "name: 08_none\n")
     items = kernelbench_hard.read(tmp_path)
     assert [(item.title, item.number) for item in items] == [
-        ("h100/04_scaled", 4),
         ("04_scaled", 4),
         ("08_none", 8),
+        ("h100/04_scaled", 4),
     ]
     assert traced(texts(items)["04_scaled"]).inputs[0].name == "x"
     assert "has no reference.py that can be read" in reasons(items)["08_none"]

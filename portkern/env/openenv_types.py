@@ -1,4 +1,4 @@
-"""What an OpenEnv server of kernels and its client say to each other."""
+"""Messages between an OpenEnv server of kernels and its client."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 def _variables(names: Sequence[str]) -> dict[str, str]:
-    """Those of this process that an agent gets."""
+    """Returns the variables of this process that an agent gets."""
     return {name: os.environ[name] for name in ("PATH", "LANG", *names) if name in os.environ}
 
 
