@@ -22,6 +22,7 @@ from pathlib import Path
 
 from portkern.sandbox import jail
 from portkern.sandbox.jail.limits import ControlGroup, ProcessLimits
+from portkern.spec.foreign_text import json_value
 from portkern.toolchain.run_tool import cache_root
 
 #: In the jail, the program's folder; all that it writes has so much room together.
@@ -92,10 +93,12 @@ def run(tenant: Tenant, most_output: int = 1 << 20) -> Gone:
     if begun != _BEGUN:
         return Gone(output, None, problem=begun.decode(errors="replace") or "its box was not made")
     try:
-        answer = json.loads(head)
+        answer = json_value(head)
     except ValueError:  # it has ended its own keeper
+        answer = None
+    if not isinstance(answer, dict):
         return Gone(output, None)
-    return Gone(output, kept if answer["kept"] else None, bool(answer["late"]))
+    return Gone(output, kept if answer.get("kept") is True else None, answer.get("late") is True)
 
 
 def _at_last(process: subprocess.Popen[bytes], seconds: float) -> threading.Timer:
@@ -120,7 +123,7 @@ def main() -> None:
     """The keeper of the box: confines itself, starts the program, and tells what it left."""
     told = int(sys.argv[1])
     os.set_inheritable(told, False)
-    tenant = Tenant(**json.load(sys.stdin.buffer))
+    tenant = Tenant(**json_value(sys.stdin.buffer.read()))
     limits = ProcessLimits.of_this_machine()
     limits = ProcessLimits(limits.memory_bytes, MOST_BYTES, _TASKS, cpu_s=int(tenant.timeout_s) + 1)
     layers = jail.probe()

@@ -43,9 +43,13 @@ _TOOL = "portkern.cli.assistants.contest"
 _TOKEN, _URL, _LANGUAGE = "PORTKERN_MCP_TOKEN", "PORTKERN_MCP_URL", "PORTKERN_CONTEST_LANGUAGE"
 #: Options of an agent, in its ``extra``: variables and files of this machine that it gets.
 _ENVIRONMENT, _SEES = "env", "sees"
-_START_S = 120.0
+_START_S = 300.0
 #: Of a transcript: what is kept, and the last lines in which an agent says what it cost.
 _MOST_OUTPUT, _LAST_LINES = 1 << 18, 20
+
+
+class _NoToolError(Exception):
+    """The tool of an agent did not start, which may be the machine's fault of the moment."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Contestant:
                         tuple(str(Path(p).expanduser()) for p in _words(params.get(_SEES))),
                     )
                     gone = tenant.run(asked, _MOST_OUTPUT)
+            except _NoToolError as error:
+                return CompletionFailure(f"{place.model}: {error}", again=True, down=True)
             except (OSError, ValueError) as error:
                 gone = Gone(b"", None, problem=str(error))
         if gone.problem:
@@ -229,13 +235,13 @@ def _free_port() -> int:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Raises OSError for a tool that does not come up."""
+    """Raises _NoToolError for a tool that does not come up."""
     until = time.monotonic() + _START_S
     while time.monotonic() < until and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise OSError("its tool did not start; the run's tool.log says why")
+    raise _NoToolError("its tool did not start; the run's tool.log says why")
 
 
 # ---- what an agent says of its cost
