@@ -1,6 +1,6 @@
 """Two "models" of known strength and an agent on this machine, compared: results/compare/.
 
-    .venv/bin/python -m benchmarks.scripted_models kernelbench=PATH   # the committed example
+    .venv/bin/python -m benchmarks.scripted_models kernelbench=PATH backends=[cpu,triton]
     .venv/bin/python -m benchmarks.scripted_models ops=core n=10 heldout=true run=longer
     .venv/bin/python -m benchmarks.scripted_models serve=8765         # the server alone
 

@@ -29,7 +29,7 @@ from portkern.toolchain.run_tool import cache_root
 FOLDER, MOST_BYTES = Path("/tmp/work"), 256 << 20
 #: What names are looked up and certificates are checked by.
 _NETWORK = ("resolv.conf", "hosts", "nsswitch.conf", "ssl", "ca-certificates", "pki", "gai.conf")
-#: Told when it is started.
+#: Told when its box is made.
 _BEGUN = b"begun"
 #: After its time is over, until its box has to be closed.
 _CLOSING_S = 20.0
@@ -98,7 +98,8 @@ def run(tenant: Tenant, most_output: int = 1 << 20) -> Gone:
         answer = None
     if not isinstance(answer, dict):
         return Gone(output, None)
-    return Gone(output, kept if answer.get("kept") is True else None, answer.get("late") is True)
+    problem, late = str(answer.get("problem", "")), answer.get("late") is True
+    return Gone(output, kept if answer.get("kept") is True else None, late, problem)
 
 
 def _at_last(process: subprocess.Popen[bytes], seconds: float) -> threading.Timer:
@@ -146,16 +147,18 @@ def main() -> None:
     )
     try:
         jail.confine(policy, layers, grouped=group is not None)
-        process = _started(tenant)
-        os.write(told, _BEGUN + b"\n")
     except OSError as error:
         os.write(told, str(error).encode(errors="replace"))
         os._exit(1)
-    late = _lived(process, tenant.timeout_s)
-    kept = _left(tenant)
+    os.write(told, _BEGUN + b"\n")  # from here on it may be killed by what it keeps
+    kept, head = None, dict[str, object]()
+    try:
+        head["late"] = _lived(_started(tenant), tenant.timeout_s)
+        kept = _left(tenant)
+    except OSError as error:
+        head["problem"] = str(error)
     with os.fdopen(told, "wb") as pipe:
-        head = json.dumps({"kept": kept is not None, "late": late})
-        pipe.write(head.encode() + b"\n" + (kept or b""))
+        pipe.write(json.dumps({**head, "kept": kept is not None}).encode() + b"\n" + (kept or b""))
     os._exit(0)
 
 
@@ -192,9 +195,11 @@ def _left(tenant: Tenant) -> bytes | None:
         handle = os.open(FOLDER / tenant.wanted, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
     with os.fdopen(handle, "rb") as file:
-        regular = stat.S_ISREG(os.fstat(handle).st_mode)
-        return file.read(tenant.most_kept) if regular else None
+        return file.read(tenant.most_kept)
 
 
 if __name__ == "__main__":
