@@ -761,6 +761,13 @@ def test_what_is_too_deep_to_be_read_is_not_let_through() -> None:
         assert rejected("cuda", "int x = " + opened * 7000 + "1;") == {"G406"}
 
 
+@pytest.mark.full
+def test_a_source_that_the_parser_does_not_get_through_is_refused_in_time() -> None:
+    begin = time.thread_time()
+    assert rejected("cuda", "[[a]] " * 20_000) == {"G406"}
+    assert time.thread_time() - begin < 20
+
+
 def test_a_name_of_the_source_is_not_the_systems_unless_the_scope_says_so() -> None:
     own = "int system(int x) { return x; }\n"
     assert not inspect("cuda", own + "int a = system(1);\nint b = mine::system(2);")

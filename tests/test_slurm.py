@@ -110,6 +110,10 @@ def test_a_machine_that_is_not_what_its_partition_promises_runs_nothing(tmp_path
         ("partitions: [{name: ../a, targets: [h100]}]", "partitions.0.name: "),
         ("partitions: [{name: a, targets: [h100], gpu: 1}]", "partitions.0.gpu: Extra inputs"),
         ("partitions: [", "while parsing"),
+        (
+            'partitions: [{name: a, targets: [h100], submit: {slurm_partition: "x\\nid > y"}}]',
+            "'slurm_partition' has a character",
+        ),
     ],
 )
 def test_a_file_that_describes_no_cluster_is_one_line(

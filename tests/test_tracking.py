@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -32,6 +33,7 @@ from portkern.records.record import (
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
 from portkern.report.table import Table
+from portkern.tracking import once, store
 from portkern.tracking.matrix_metrics import cell_metrics
 from portkern.tracking.matrix_runs import track
 from portkern.tracking.store import Skipped, Tracked, metric_key
@@ -377,6 +379,43 @@ def test_a_store_that_mlflow_refuses_is_one_line(tmp_path: Path) -> None:
         answer = track([measured("relu")], experiment="e", run_name="r", folder=tmp_path, uri=uri)
         assert isinstance(answer, Skipped)
         assert "\n" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("https://me:secret@host:5000/x", "https://host:5000/x"),
+        ("postgresql://me:sec/r@et@db/runs?password=secret", "postgresql://db/runs"),
+        ("https://host/x", "https://host/x"),
+        ("sqlite:////a@b/mlflow.db", "sqlite:////a@b/mlflow.db"),
+        ("databricks", "databricks"),
+    ],
+)
+def test_a_password_of_an_address_is_not_shown(uri: str, shown: str, tmp_path: Path) -> None:
+    assert store.public(uri) == shown
+    answer = store.sent(_refused, experiment="e", uri=uri)
+    assert isinstance(answer, Skipped)
+    assert "secret" not in str(answer)
+
+
+def _refused(place: object) -> None:
+    raise OSError(f"cannot use {place}")
+
+
+@pytest.mark.parametrize("tracked", [{"uri": 1}, {"evil": "x"}, [], None])
+def test_a_forged_note_of_a_run_is_none(
+    tracked: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    (tmp_path / "mlflow.db").write_text("")
+    monkeypatch.setattr(once, "sent", lambda *_, **__: Skipped("asked anew"))
+    of = [[uri, "e", *map(os.environ.get, once._CHOOSES)], "d"]
+    note = {"token": "t", "of": of, "tracked": tracked}
+    (tmp_path / once.NOTE).write_text(json.dumps(note))
+    answer = once.once(
+        lambda *_: Tracked(uri, "e", "r", 1), tmp_path, experiment="e", digest="d", uri=uri
+    )
+    assert answer == Skipped("asked anew")
 
 
 def test_no_records_no_run(tmp_path: Path) -> None:

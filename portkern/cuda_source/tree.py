@@ -6,22 +6,48 @@ Where the grammar is at a loss it marks an error and goes on.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 from portkern.cuda_source import comments
+from portkern.errors import ConfigError
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
+#: Seconds of the processor that a parse may take, and for each byte: a sound source takes a
+#: thirtieth. Some that are not keep the parser looking for what they could be.
+_LIMIT_S, _LIMIT_OF_BYTE_S = 2.0, 1e-5
+_PIECE = 1 << 16
+
+
 def root(source: str) -> Node:
-    """A comment that does not end is none: the grammar looks for its end again and again."""
+    """A comment that does not end is none: the grammar looks for its end again and again. Raises
+    ConfigError for a source that takes far longer than others."""
     begin = comments.unended(source)
     if begin >= 0:
         source = source[:begin] + source[begin:].replace("/*", "/ ")
-    return _parser().parse(source.encode("utf-8", "replace")).root_node
+    data = source.encode("utf-8", "replace")
+    limit_s = _LIMIT_S + _LIMIT_OF_BYTE_S * len(data)
+    end = time.thread_time() + limit_s
+    try:
+        return (
+            _parser()
+            .parse(
+                lambda at, _: data[at : at + _PIECE],
+                progress_callback=lambda *_: time.thread_time() > end,
+            )
+            .root_node
+        )
+    except ValueError as error:
+        _parser().reset()
+        raise ConfigError(
+            f"A source of {len(data)} bytes takes more than {limit_s:.0f} s to parse; no compiler "
+            "would have it"
+        ) from error
 
 
 def text(node: Node | None) -> str:

@@ -39,6 +39,15 @@ class Partition(BaseModel):
     jobs: PositiveInt = 1
     submit: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
 
+    @field_validator("submit")
+    @classmethod
+    def _lines(cls, values: Mapping[str, str | int | float | bool]) -> Any:
+        """A line break in one would begin a line of the job's script."""
+        for name, value in values.items():
+            if not f"{name}{value}".isprintable():
+                raise ValueError(f"{name!r:.60} has a character that is not printed")
+        return values
+
     @field_validator("targets")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from portkern.cuda_source import launches, tree
 from portkern.cuda_source.comments import without_comments
 from portkern.cuda_source.source_map import SourceMap
+from portkern.errors import ConfigError
 from portkern.guard import rules
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ def read_all(
     all know. ``is_own(file, target)``: whether what a file includes, in its quotation marks or
     brackets, is another of them."""
     joined = {name: _joined(text).replace(_DIGRAPH, "#") for name, text in texts.items()}
+    try:
+        return _read_joined(joined, is_own)
+    except ConfigError:  # the parser gave it up
+        return {(next(iter(texts), ""), 1, "G406")}
+
+
+def _read_joined(
+    joined: Mapping[str, str], is_own: Callable[[str, str], bool]
+) -> set[tuple[str, int, str]]:
     roots = {name: tree.root(text) for name, text in joined.items()}
     deep = {(name, 1, "G406") for name, root in roots.items() if tree.is_deeper(root, _DEEPEST)}
     if deep:

@@ -11,7 +11,7 @@ from portkern.agent.llm.calls import Calls, ModelCall
 from portkern.agent.log import Log
 from portkern.agent.outcome import RunSummary
 from portkern.tracking import traces
-from portkern.tracking.store import BATCH, Skipped, Store, Tracked, sent
+from portkern.tracking.store import BATCH, Skipped, Store, Tracked, public, sent
 
 EXPERIMENT = "portkern generate"
 __all__ = ["EXPERIMENT", "Skipped", "track"]
@@ -35,7 +35,7 @@ def track(
         store.add_files(run, folder)
         traced = _traces(store, run, log, calls)
         store.finish(run)
-        return Tracked(store.uri, store.experiment, run, traced, store.experiment_id)
+        return Tracked(public(store.uri), store.experiment, run, traced, store.experiment_id)
 
     return sent(send, experiment=EXPERIMENT, uri=uri)
 

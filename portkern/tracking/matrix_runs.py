@@ -25,7 +25,7 @@ from portkern.report.table import Table, TableCell
 from portkern.tracking import matrix_metrics
 from portkern.tracking.matrix_metrics import FEW, MORE
 from portkern.tracking.once import once
-from portkern.tracking.store import Skipped, Store, Tracked
+from portkern.tracking.store import Skipped, Store, Tracked, public
 
 #: Tags by which runs are found again.
 TOKEN, GROUP, DIGEST, HISTORY, ORDINAL = (
@@ -116,7 +116,9 @@ class _Matrix:
         self._point(where, numbers | self._of_cells(FEW, noisy=False), ended, ordinal)
         where.client.set_tag(parent, COMPLETE, "true")
         where.finish(parent, ended, good=self.gate == "pass")
-        return Tracked(where.uri, where.experiment, parent, len(judged), where.experiment_id)
+        return Tracked(
+            public(where.uri), where.experiment, parent, len(judged), where.experiment_id
+        )
 
     def _params(self, where: Store, parent: str) -> dict[str, str]:
         """The parameters of the run that it does not have yet: MLflow keeps each as it was first

@@ -7,10 +7,12 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from portkern.records import atomic_write
+from portkern.sandbox.message import FormError, read
 from portkern.spec.foreign_text import json_value
 from portkern.tracking import store
 from portkern.tracking.store import Skipped, Store, Tracked, sent
@@ -31,11 +33,12 @@ def once(
 ) -> Tracked | Skipped:
     """``log`` is given the store and the folder's token; ``digest`` is of all that it logs."""
     note = _read(folder)
-    asked = [store.address(uri), experiment, *map(os.environ.get, _CHOOSES)]
+    asked = [store.public(store.address(uri)), experiment, *map(os.environ.get, _CHOOSES)]
     known = note.get("tracked")
     same = note.get("of") == [asked, digest] and not store.lost(store.address(uri))
     if same and isinstance(known, dict):
-        return Tracked(**known)
+        with suppress(FormError):
+            return read(Tracked, known)
     token = str(note.get("token") or uuid.uuid4().hex)
     _keep(folder, {"token": token})  # a run that is begun is found again
     answer = sent(lambda where: log(where, token), experiment=experiment, uri=uri)

@@ -41,7 +41,7 @@ LOGGED_BY = "portkern.logged_by"
 
 @dataclass(frozen=True)
 class Tracked:
-    """Where a run is found in MLflow."""
+    """Where a run is found in MLflow; ``uri`` is what may be shown of the address."""
 
     uri: str
     experiment: str
@@ -91,8 +91,14 @@ def sent(
     try:
         with _only_new_objects_collected():
             return log(Store(place, experiment))
-    except (MlflowException, SQLAlchemyError, OSError) as error:  # requests' errors are OSErrors
-        return Skipped(f"{place}: {headline(str(error)) or type(error).__name__}")
+    except (
+        MlflowException,
+        SQLAlchemyError,
+        ImportError,
+        OSError,
+    ) as error:  # requests' errors are OSErrors
+        why = headline(str(error).replace(place, public(place))) or type(error).__name__
+        return Skipped(f"{public(place)}: {why}")
 
 
 @contextmanager
@@ -112,6 +118,14 @@ def _only_new_objects_collected() -> Iterator[None]:
 
 def address(uri: str | None) -> str:
     return uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+
+
+def public(uri: str) -> str:
+    """The address as it may be kept and printed: without user, password and parameters."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator or scheme.startswith(("sqlite", "file")):
+        return uri
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def lost(uri: str) -> bool:

@@ -16,7 +16,7 @@ from portkern.experiment.compare.result import Comparison, Figure, Place
 from portkern.experiment.compare.sample import Sample, by_language
 from portkern.tracking import traces
 from portkern.tracking.once import once
-from portkern.tracking.store import Skipped, Store, Tracked, joined
+from portkern.tracking.store import Skipped, Store, Tracked, joined, public
 
 EXPERIMENT: Final = "portkern compare"
 #: Traces of one child: its first samples. A sweep may have tens of thousands.
@@ -115,7 +115,9 @@ class _Sweep:
                     self._child(where, parent, child, group, exchanges)
         where.add_files(parent, self.folder)
         where.finish(parent)
-        return Tracked(where.uri, where.experiment, parent, len(self.groups), where.experiment_id)
+        return Tracked(
+            public(where.uri), where.experiment, parent, len(self.groups), where.experiment_id
+        )
 
     def _numbers(self) -> Iterator[tuple[str, float]]:
         """The metrics of whole models, and how many samples there are."""
