@@ -42,6 +42,7 @@ _OF_OTHERS = {
     "torch/": ("PyTorch's C++ headers", "give their folder with include="),
     "ATen/": ("PyTorch's C++ headers", "give their folder with include="),
     "c10/": ("PyTorch's C++ headers", "give their folder with include="),
+    "THC/": ("PyTorch before 1.11", "give the folder of its headers with include="),
     "pybind11/": ("pybind11", "give its folder with include="),
     "Python.h": ("Python's C headers", "give their folder with include="),
     "mpi.h": ("MPI", "install an MPI, and give its folder with include="),
