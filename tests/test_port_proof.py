@@ -809,7 +809,7 @@ typedef float floatX;
         ("kernel: k\ngrid: [0]\n", "expected one to three numbers above 0"),
         ("kernel: k\narguments: [{name: x, kind: buffer, size: 0}]\n", "expected 1 to"),
         ("kernel: k\narguments: [{name: x, kind: buffer, values: odd}]\n", "Got values 'odd'"),
-        ("kernel: k\narguments: [{name: x}]\n", "expected kind: buffer or kind: scalar"),
+        ("kernel: k\narguments: [{name: x}]\n", "expected kind: buffer, scalar or tensor"),
     ],
 )
 def test_a_wrong_case_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
