@@ -391,11 +391,15 @@ def test_a_store_that_mlflow_refuses_is_one_line(tmp_path: Path) -> None:
         ("databricks", "databricks"),
     ],
 )
-def test_a_password_of_an_address_is_not_shown(uri: str, shown: str, tmp_path: Path) -> None:
+def test_a_password_of_an_address_is_not_shown(
+    uri: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert store.public(uri) == shown
-    answer = store.sent(_refused, experiment="e", uri=uri)
+    answer = store.sent(_refused, experiment="e", uri=uri if "secret" in uri else "nonsense://x")
     assert isinstance(answer, Skipped)
     assert "secret" not in str(answer)
+    assert not [path for path in tmp_path.rglob("*") if "me:" in str(path)]
 
 
 def _refused(place: object) -> None:

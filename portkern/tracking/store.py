@@ -249,8 +249,8 @@ def metric_key(name: str) -> str:
 
 
 def _sqlite_file(uri: str) -> Path | None:
-    path = uri.removeprefix("sqlite:///").partition("?")[0]
-    return Path(path).absolute() if path and path != uri else None
+    path = uri.removeprefix("sqlite:///")
+    return Path(path.partition("?")[0]).absolute() if path and path != uri else None
 
 
 def _lock(database: Path | None) -> AbstractContextManager[object]:
