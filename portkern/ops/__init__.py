@@ -46,6 +46,7 @@ MODELS = (
     "rmsnorm_backward",
     "layernorm_backward",
     "cross_entropy_backward",
+    "grouped_attention",
 )
 ALL = (*CORE, *MODELS)
 SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}

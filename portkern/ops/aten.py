@@ -81,6 +81,7 @@ NOT_ATEN: Mapping[str, str] = {
     "conv2d_relu_maxpool": "it is three operators of ATen",
     "cross_entropy": "it is two operators of ATen",
     "cross_entropy_backward": "ATen's takes the logarithms of what the forward pass left",
+    "grouped_attention": "PyTorch has it as a composite operator, without windows and caps",
     "int8_matmul": "ATen has none with a scale for each column",
     "layernorm": "native_layer_norm.default returns mean and deviation too",
     "layernorm_backward": "native_layer_norm_backward.default takes mean and deviation too",

@@ -61,13 +61,26 @@ FORMULAS: Mapping[str, Formula] = {
     "cross_entropy_backward": Formula(
         "[&] { const auto wide = c10::promoteTypes(logits.scalar_type(), at::kFloat); "
         "const Tensor share = at::softmax(logits.to(wide), -1); "
-        "return ((share - at::one_hot(target, logits.size(1))) * grad.to(wide).unsqueeze(1))"
+        "const Tensor own = at::zeros_like(share).scatter(1, target.unsqueeze(1), 1); "
+        "return ((share - own) * grad.to(wide).unsqueeze(1))"
         ".to(logits.scalar_type()); }()",
         differentiable=False,
     ),
     "cumsum": Formula("at::cumsum(x, -1)", ("g.flip({-1}).cumsum(-1).flip({-1})",)),
     "embedding": Formula("at::embedding(table, index)"),
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
+    "grouped_attention": Formula(
+        "[&] { const int64_t queries = q.size(3), keys = k.size(2); "
+        "Tensor scores = at::matmul(q, (k / std::sqrt(double(q.size(4)))).mT().unsqueeze(2)); "
+        "if (softcap > 0) scores = softcap * at::tanh(scores / softcap); "
+        "const auto whole = q.options().dtype(at::kLong); "
+        "const Tensor place = at::arange(queries, whole).unsqueeze(1) + (keys - queries), "
+        "key = at::arange(keys, whole); Tensor hidden = key > place; "
+        "if (window > 0) hidden = hidden | (key <= place - window); "
+        "const double none = -std::numeric_limits<double>::infinity(); "
+        "const Tensor share = at::softmax(scores.masked_fill(hidden, none), -1); "
+        "return at::matmul(share.masked_fill(hidden, 0), v.unsqueeze(2)); }()"
+    ),
     "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
     "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
     "layernorm_backward": Formula(

@@ -177,16 +177,17 @@ __global__ __launch_bounds__(ACROSS* DOWN) void add_columns(const Notes notes, c
 template <bool CENTRED>
 int launch(const Tensors& all, cudaStream_t stream) {
     if (all.cols == 0) return 0;
-    if (all.rows == 0) {
-        cudaMemsetAsync(all.grad_weight, 0, all.cols * sizeof(scalar_t), stream);
-        if (CENTRED) cudaMemsetAsync(all.grad_bias, 0, all.cols * sizeof(scalar_t), stream);
+    const unsigned bands = (unsigned)((all.cols + ACROSS - 1) / ACROSS);
+    const auto add = [&](const Notes& notes) {
+        add_columns<<<bands * (CENTRED ? 2 : 1), ACROSS * DOWN, 0, stream>>>(notes, all, bands);
         return (int)cudaGetLastError();
-    }
+    };
+    if (all.rows == 0) return add({});  // zeros
     const bool whole = are_whole((uintptr_t)all.grad | (uintptr_t)all.x | (uintptr_t)all.weight |
                                      (uintptr_t)all.grad_x, all.cols);
     return with_sharers_of<BLOCK, ITEMS>(whole, all.cols, [&](const auto& by) {
         using S = typename std::decay_t<decltype(by)>::By;
-        const int64_t blocks = by.blocks(all.rows), most = 2 * multiprocessors();
+        const int64_t blocks = by.blocks(all.rows), most = (int64_t)multiprocessors() * (512 / by.threads);
         const int64_t strips = (all.rows + DOWN - 1) / DOWN;
         const int64_t count = S::LOOPS ? min(strips, (int64_t)32) : min(blocks, most);
         Scratch<float> room(count * all.cols * (CENTRED ? 2 : 1) + 2 * all.rows, stream);
@@ -200,9 +201,7 @@ int launch(const Tensors& all, cudaStream_t stream) {
             backward_columns<S::VEC, CENTRED>
                 <<<(unsigned)(across * count), ACROSS * DOWN, 0, stream>>>(all, notes, (unsigned)across);
         }
-        const unsigned across = (unsigned)((all.cols + ACROSS - 1) / ACROSS);
-        add_columns<<<across * (CENTRED ? 2 : 1), ACROSS * DOWN, 0, stream>>>(notes, all, across);
-        return (int)cudaGetLastError();
+        return add(notes);
     });
 }
 }  // namespace norm_backward
