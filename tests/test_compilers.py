@@ -408,6 +408,7 @@ IN_THE_JAIL = {
 }
 #: Libraries that are opened; a stranger's, whose code runs then, where the jail is.
 LOADING = {
+    "portkern/sandbox/device_memory.py": "CUDA's driver",
     "portkern/simt/execute/emulate.py": "a candidate's, in a worker",
     "portkern/simt/torch_extension/bindings.py": "an extension, in a worker or a script's process",
     "portkern/toolchain/native_library.py": "a candidate's, in a worker",

@@ -7,7 +7,6 @@ more than is announced.
 
 from __future__ import annotations
 
-import json
 import math
 import socket
 import time
@@ -17,6 +16,7 @@ from typing import Self, TypeVar
 
 from portkern.sandbox import message
 from portkern.sandbox.message import FormError
+from portkern.spec.foreign_text import json_value
 
 Size = tuple[int, int, int]
 #: Where contents lie, and how many bytes there are.
@@ -114,7 +114,7 @@ class Channel:
         if not line.endswith(b"\n"):
             raise EOFError("the other side has ended")
         try:
-            return message.read(kind, json.loads(line))
+            return message.read(kind, json_value(line))
         except (ValueError, RecursionError) as error:
             raise FormError(str(error)) from error
 
