@@ -415,7 +415,7 @@ class Script:
         script = self
 
         class Scripted(GenerationRun):
-            def __init__(self, plan: RunPlan, folder: Path) -> None:
+            def __init__(self, plan: RunPlan, folder: Path, **_: Any) -> None:
                 super().__init__(plan, folder)
                 answer = next(one for name, one in writers.items() if name in folder.name)
                 self.models = ScriptedModels(self.models, answer, plan)
