@@ -5,7 +5,8 @@ one of `heldout`; a row is added to results/attacks.jsonl after each.
     .venv/bin/python -m benchmarks.attacks [seed=47] [count=64] [of=made,cpu,gpu] [only=.cpp]
                                            [shard=0/8] [seconds=600] [out=FILE]
 
-Kernels that only harm (bombs, hangs) get nothing and are left out. Rows that are there are not made
+Kernels that only harm (bombs, hangs) get nothing and are left out; so are honest ones of a GPU,
+which `python -m tests.corpus.table gpu` judges. Rows that are there are not made
 again.
 """
 
@@ -103,7 +104,11 @@ def main() -> None:
             if not any(word in one.name for word in HARM)
         ]
         for number, (heap, one) in enumerate(tasks):
-            if number % parts != part or (heap, one.name) in known:
+            if (
+                number % parts != part
+                or (heap, one.name) in known
+                or (one.honest and heap == "gpu")
+            ):
                 continue
             if time.monotonic() > until:
                 break
