@@ -18,15 +18,18 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks import _script
 from portkern.experiment.statistics import share
-from portkern.redteam import attack, trial
+from portkern.redteam import attack
 from portkern.sandbox import session
 from portkern.spec.op import Op, Workload
+
+if TYPE_CHECKING:
+    from portkern.redteam.trial import Ending
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 RESULTS = _script.RESULTS / "attacks.jsonl"
@@ -87,6 +90,8 @@ extern "C" int {op}({parameters}) {{
 
 
 def main() -> None:
+    from portkern.redteam import trial
+
     asked = _script.words(("seed", "count", "shard", "of", "only", "seconds", "out"), __doc__)
     part, parts = map(int, asked.get("shard", "0/1").split("/"))
     out = Path(asked.get("out", RESULTS))
@@ -112,7 +117,8 @@ def main() -> None:
                 continue
             if time.monotonic() > until:
                 break
-            [ending] = trial.judged([one], MODE, Path(folder) / "records", seed=number)
+            mode = trial.Mode("attacks", _sizes, timed=True)
+            [ending] = trial.judged([one], mode, Path(folder) / "records", seed=number)
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_row(heap, ending)) + "\n")
     session.close_servers()
@@ -209,10 +215,7 @@ def _sizes(op: Op, chosen: np.random.Generator) -> list[tuple[str, Workload]]:
     ]
 
 
-MODE = trial.Mode("attacks", _sizes, timed=True)
-
-
-def _row(heap: str, ending: trial.Ending) -> dict[str, Any]:
+def _row(heap: str, ending: Ending) -> dict[str, Any]:
     turn = ending.turn
     return {
         "of": heap,

@@ -14,6 +14,7 @@ from benchmarks import (
     _script,
     amd_builds,
     amd_moved,
+    attacks,
     cpu_ops,
     evaluator,
     headline,
@@ -115,6 +116,10 @@ def _residual() -> str:
     return residual.table(residual.results())
 
 
+def _attacks() -> str:
+    return attacks.table(attacks.rows())
+
+
 def _tolerances() -> str:
     return tolerances.table(tolerances.results())
 
@@ -164,7 +169,7 @@ PAGES = {
     "README.md": (_matrix, _speed),
     "docs/commands.md": (_commands,),
     "docs/presets/index.md": (_presets,),
-    "docs/evaluator.md": (_cost, _load, _residual, _tolerances),
+    "docs/evaluator.md": (_attacks, _cost, _load, _residual, _tolerances),
     "docs/operators.md": (_headline, _memory, _cpu, _amd, _moved),
 }
 
