@@ -1,5 +1,5 @@
-"""JAX's Pallas. Its Triton lowering is for GPUs, and runs on one or as on one; Mosaic is for TPUs,
-compiled by libtpu and run in TPU interpret mode. The target says which of the two it is."""
+"""JAX's Pallas, which has three lowerings: Triton for GPUs, Mosaic for TPUs, and Mosaic GPU for
+NVIDIA's from Hopper on. A kernel's imports say which one it is for, and its target which it takes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from portkern.spec.target import Target
 from portkern.toolchain import host, returned
 from portkern.toolchain.run_tool import package_version
 
-from . import mosaic_tpu
+from . import mosaic_gpu, mosaic_tpu
 from .interpreter import Findings
 
 if TYPE_CHECKING:
@@ -42,25 +42,28 @@ PLUGINS = {
 }
 
 
-#: The dialect of kernels for TPUs, and how its sources are known: by what they import.
-TPU = "pallas-tpu"
-_OF_TPU = re.compile(
-    r"^\s*(from\s+jax\.experimental\.pallas\s+import\s+\(?[\w\s,]*\btpu\b"
-    r"|(from|import)\s+jax\.experimental\.pallas\.tpu\b)",
-    re.MULTILINE,
-)
-#: Pallas' other lowering for GPUs, which builds and runs nowhere here yet.
-_OF_MOSAIC_GPU = re.compile(
-    r"^\s*(from\s+jax\.experimental\.pallas\s+import\s+\(?[\w\s,]*\bmosaic_gpu\b"
-    r"|(from|import)\s+jax\.experimental\.pallas\.mosaic_gpu\b)",
-    re.MULTILINE,
-)
+#: Lowerings other than Triton's, whose sources are known by what they import.
+TPU, MOSAIC_GPU = "pallas-tpu", "pallas-mosaic-gpu"
+
+
+def _imports(module: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"^\s*(from\s+jax\.experimental\.pallas\s+import\s+\(?[\w\s,]*\b{module}\b"
+        rf"|(from|import)\s+jax\.experimental\.pallas\.{module}\b)",
+        re.MULTILINE,
+    )
+
+
+_OF = {TPU: _imports("tpu"), MOSAIC_GPU: _imports("mosaic_gpu")}
 
 
 class PallasBackend(Backend):
     name = "pallas"
     languages: ClassVar = {".py": "pallas"}
-    dialects: ClassVar[Mapping[str, tuple[str, str]]] = {"google": (TPU, "portkern.backends.tpu")}
+    dialects: ClassVar[Mapping[str, str]] = {
+        TPU: "portkern.backends.tpu",
+        MOSAIC_GPU: "portkern.backends.mosaic_gpu",
+    }
     usual_target = "sm_90"
     marks: ClassVar[tuple[str, ...]] = ("jax",)
     turns: ClassVar[Mapping[str, str]] = {
@@ -76,18 +79,31 @@ class PallasBackend(Backend):
     def supports(self, target: Target) -> bool:
         return target.vendor in (*PLUGINS, "google")
 
+    def languages_on(self, target: Target) -> list[str]:
+        if target.vendor == "google":
+            return [TPU]
+        through_mosaic = [MOSAIC_GPU] if target.arch in mosaic_gpu.ARCHITECTURES else []
+        return [*self.languages.values(), *through_mosaic]
+
     def language_of(self, suffix: str, source: str) -> str:
         language = super().language_of(suffix, source)
-        return TPU if _OF_TPU.search(source) else language
+        return next((other for other, found in _OF.items() if found.search(source)), language)
+
+    def fits(self, candidate: Candidate, target: Target) -> bool | Missing:
+        of_hopper = candidate.language == MOSAIC_GPU and "wgmma" in candidate.source
+        if of_hopper and target.arch in mosaic_gpu.ARCHITECTURES and target.family != "hopper":
+            return Missing(f"wgmma is Hopper's; {target.name} takes tcgen05")
+        return super().fits(candidate, target)
 
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:
         if candidate.language == TPU and dtype == "float16":
             return Missing("a TPU has no float16: Mosaic loads no vectors of it")
-        if _OF_MOSAIC_GPU.search(candidate.source):
-            return Missing(
-                "it is for Pallas' Mosaic GPU lowering; GPUs take the Triton lowering here"
-            )
         return super().accepts(candidate, dtype)
+
+    def builds(self, request: Build) -> bool | Missing:
+        if request.candidate.language == MOSAIC_GPU and package_version("absl-py") is None:
+            return Missing("no absl-py, which Pallas' Mosaic GPU imports", mosaic_gpu.WANTED)
+        return True
 
     def probe(self, target: Target) -> Ready | Missing:
         versions = {name: package_version(name) for name in ("jax", "jaxlib")}
@@ -124,8 +140,9 @@ class PallasBackend(Backend):
 
         try:
             entry = import_entry(source, request.candidate.entry)
-            if request.target.vendor == "google":
-                return mosaic_tpu.build(entry, request, source, workdir)
+            through_mosaic = {TPU: mosaic_tpu.build, MOSAIC_GPU: mosaic_gpu.build}
+            if made := through_mosaic.get(request.candidate.language):
+                return made(entry, request, source, workdir)
             modules = lower(entry, request, workdir)
         except BuildError:
             raise
@@ -149,8 +166,10 @@ class PallasBackend(Backend):
         from ..triton.candidate import import_entry
         from .device import JaxDevice
 
-        emulated, on_tpu = venue.kind == "emulator", request.target.vendor == "google"
-        findings = mosaic_tpu.Findings(artifact.path.name) if on_tpu else Findings()
+        emulated, name = venue.kind == "emulator", artifact.path.name
+        made = {TPU: mosaic_tpu.Findings, MOSAIC_GPU: mosaic_gpu.Findings}
+        heard = made.get(request.candidate.language)
+        findings = heard(name) if heard else Findings()
         if emulated:
             findings.install()
         wide = any(output.dtype == "int64" for output in request.signature.outputs)

@@ -56,7 +56,7 @@ def lower(entry: Callable[..., object], request: Build, workdir: Path) -> list[T
         for spec in request.signature.inputs
     ]
     platform = "cuda" if request.target.vendor == "nvidia" else "rocm"
-    with _abstract_device(request.target):
+    with abstract_device(request.target):
         traced = jax.jit(partial(entry, **request.scalars)).trace(*arguments)
         lowered = traced.lower(lowering_platforms=(platform,))
     (workdir / f"{request.candidate.op}.mlir").write_text(lowered.as_text(), encoding="utf-8")
@@ -102,7 +102,7 @@ def _check_shared(used: tuple[Resources, ...], target: Target) -> None:
             )
 
 
-def _abstract_device(target: Target) -> AbstractContextManager[object]:
+def abstract_device(target: Target) -> AbstractContextManager[object]:
     """Tells JAX 0.11 what it lowers for; 0.10 assumes compute capability 9.0 with no GPU here."""
     import jax
 

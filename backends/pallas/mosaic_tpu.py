@@ -162,15 +162,19 @@ class Findings:
     def call(self, kernel: Callable[[], object]) -> object:
         """Raises LaunchError with the interpreter's reason where it ends the kernel."""
         import jax
-        from jax._src.pallas.mosaic.interpret import interpret_pallas_call
-
-        reset: Any = interpret_pallas_call.reset_tpu_interpret_mode_state  # untyped
         self.seen.clear()
         try:
             return jax.block_until_ready(kernel())  # type: ignore[no-untyped-call]
         except jax.errors.JaxRuntimeError as error:
-            reset()
+            self.reset()
             raise LaunchError(_last_words(str(error), self.name)) from error
+
+    def reset(self) -> None:
+        """Forget the state of a call that was ended."""
+        from jax._src.pallas.mosaic.interpret import interpret_pallas_call
+
+        forget: Any = interpret_pallas_call.reset_tpu_interpret_mode_state  # untyped
+        forget()
 
     def _heard(self, *words: object) -> None:
         said = " ".join(map(str, words))

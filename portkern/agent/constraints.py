@@ -29,7 +29,7 @@ from portkern.records.record import BuildResources, Record
 from portkern.spec.foreign_text import Malformed, place_of, read_text, yaml_value
 from portkern.spec.op import Precision
 
-_PYTHON = ("numba", "triton", "pallas", "pallas-tpu", "opencl")
+_PYTHON = ("numba", "triton", "pallas", "pallas-tpu", "pallas-mosaic-gpu", "opencl")
 _PYTHON_COMMENT = re.compile(
     r"#[^\n]*|(\"{3}.*?\"{3}|'{3}.*?'{3}"  # comments; strings are kept
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')",

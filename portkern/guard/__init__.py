@@ -35,6 +35,7 @@ _SUFFIX = {
     "triton": ".py",
     "pallas": ".py",
     "pallas-tpu": ".py",
+    "pallas-mosaic-gpu": ".py",
     "numba": ".py",
     "opencl": ".py",
     "torch-cuda": ".py",

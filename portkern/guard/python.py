@@ -109,7 +109,7 @@ class _Reader(ast.NodeVisitor):
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
         self.in_annotation = False
         self.kernels = (
-            set(called_by_pallas(tree)) if language in ("pallas", "pallas-tpu") else set()
+            set(called_by_pallas(tree)) if language.startswith("pallas") else set()
         )
         self.unused: set[ast.AST] = set()
         self.in_unused = False
@@ -484,7 +484,7 @@ class _Reader(ast.NodeVisitor):
             self._evaluate(node, result or "")
         kept = self.in_kernel
         for index, argument in enumerate(node.args):  # a lambda may be the kernel
-            self.in_kernel = kept or (index == 0 and (name or "").endswith(".pallas_call"))
+            self.in_kernel = kept or (index == 0 and _calls_pallas(name or ""))
             self.visit(argument)
         self.in_kernel = kept
         self._visit_all(node.keywords)
@@ -501,7 +501,7 @@ class _Reader(ast.NodeVisitor):
         self.makes_kernels |= name in rules.KERNEL_MAKERS.get(self.language, ())
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         text = [constant(argument) or "" for argument in node.args]
-        if name.endswith(".pallas_call") and is_true(given.get("interpret")):
+        if _calls_pallas(name) and is_true(given.get("interpret")):
             self.hit(node, "G303")
         if name.startswith("numba.") and "fastmath" in given and not is_strict(given["fastmath"]):
             self.hit(node, "G401")
@@ -634,6 +634,11 @@ def _join(base: str | None, attribute: str) -> str | None:
     if attribute == "__self__" and base.startswith("builtins."):
         return "builtins"
     return f"{base}.{attribute}"
+
+
+def _calls_pallas(name: str) -> bool:
+    """Whether a dotted name is one of those that run their first argument as a kernel."""
+    return name.endswith((".pallas_call", ".mosaic_gpu.kernel"))
 
 
 def _first_text(call: ast.Call) -> str | None:

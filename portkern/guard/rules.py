@@ -276,8 +276,12 @@ EXTENSION_LOADERS = ("torch.utils.cpp_extension.load_inline", "torch.utils.cpp_e
 KERNEL_MAKERS = {
     "triton": ("triton.jit", "triton.experimental.gluon.jit"),
     **dict.fromkeys(
-        ("pallas", "pallas-tpu"),
-        ("jax.experimental.pallas.pallas_call", "jax.experimental.pallas.kernel"),
+        ("pallas", "pallas-tpu", "pallas-mosaic-gpu"),
+        (
+            "jax.experimental.pallas.pallas_call",
+            "jax.experimental.pallas.kernel",
+            "jax.experimental.pallas.mosaic_gpu.kernel",
+        ),
     ),
     "numba": (
         "numba.njit", "numba.jit", "numba.vectorize", "numba.guvectorize", "numba.stencil",

@@ -137,14 +137,20 @@ def attributes_made_of(tree: ast.AST, is_layer: Callable[[ast.expr], bool]) -> s
 
 
 def called_by_pallas(tree: ast.Module) -> Iterator[str]:
-    """Functions that run in kernels: those that stand in the first argument of a ``pallas_call``,
-    perhaps by way of a variable, and those that they name in turn."""
+    """Functions that run in kernels: those that stand in the first argument of a ``pallas_call``
+    or of Mosaic GPU's ``kernel``, perhaps by way of a variable, and those that they name in turn."""
     values: dict[str, list[ast.AST]] = {}
     calls: list[ast.AST] = []
     callers = {"pallas_call"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             callers |= {a.asname for a in node.names if a.name == "pallas_call" and a.asname}
+            of_mosaic = (node.module or "").endswith("mosaic_gpu")
+            callers |= {a.asname or a.name for a in node.names if of_mosaic and a.name == "kernel"}
+            if any(a.name == "mosaic_gpu" for a in node.names):
+                callers.add("kernel")
+        elif isinstance(node, ast.Import) and any("mosaic_gpu" in a.name for a in node.names):
+            callers.add("kernel")
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             values.setdefault(node.name, []).append(node)

@@ -269,9 +269,9 @@ class Backend(ABC):
     #: Packages with kernels that it shares with other backends, and what suffixes mean to it there,
     #: e.g. ``{"portkern.backends.gpu": {".cu": "hip"}}``.
     shared: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    #: Vendors whose targets take another language in files of the same suffix: what it is called,
-    #: and the package of the kernels that ship in it.
-    dialects: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    #: Languages in files of the same suffix that only some targets take, and the package of the
+    #: kernels that ship in each.
+    dialects: ClassVar[Mapping[str, str]] = {}
     #: Whether buffers of its kernels on CPUs can be memory that is there: its ``Device.place``. The
     #: evaluator then reads outputs of timed calls itself, and asks no worker for them.
     host_memory: ClassVar[bool] = False
@@ -387,9 +387,8 @@ class Backend(ABC):
         return f"def {signature.name}({', '.join(taken)}):"
 
     def languages_on(self, target: Target) -> list[str]:
-        """The languages that kernels for a target are written in; the first where none is named."""
-        if target.vendor in self.dialects:
-            return [self.dialects[target.vendor][0]]
+        """The languages that kernels for a target are written in; the first where none is named.
+        A backend with dialects says itself which are for whom."""
         return list(self.languages.values())
 
     def language_on(self, target: Target) -> str:
@@ -402,10 +401,10 @@ class Backend(ABC):
 
     def fits(self, candidate: Candidate, target: Target) -> bool | Missing:
         """Whether a kernel is in a language that ``target`` takes, or why it is not."""
-        foreign = {language for language, _ in self.dialects.values()}
-        wanted = self.language_on(target)
-        if candidate.language == wanted or not ({candidate.language, wanted} & foreign):
+        taken = self.languages_on(target)
+        if candidate.language in taken or not {candidate.language, *taken} & set(self.dialects):
             return True
+        wanted = " and ".join(taken)
         return Missing(f"{target.name} takes {wanted}, and this kernel is in {candidate.language}")
 
     def accepts(self, candidate: Candidate, dtype: str) -> bool | Missing:

@@ -29,12 +29,17 @@ _EXCEPTION = re.compile(
 
 def candidates(op: str, backend: Backend, target: Target | None = None) -> list[Candidate]:
     """One candidate per language in which the backend has a kernel for ``op``: its own, else one
-    that it shares. ``target``: in the dialect that this takes, where it takes one."""
+    that it shares. ``target``: only in those that it takes, dialects among them."""
     package = importlib.import_module(type(backend).__module__).__name__
     homes = [(package, backend.languages), *backend.shared.items()]
-    if target is not None and target.vendor in backend.dialects:
-        language, home = backend.dialects[target.vendor]
-        homes = [(home, dict.fromkeys(backend.languages, language))]
+    if target is not None and backend.dialects:
+        taken = backend.languages_on(target)
+        homes = [home for home in homes if set(home[1].values()) & set(taken)]
+        homes += [
+            (home, dict.fromkeys(backend.languages, language))
+            for language, home in backend.dialects.items()
+            if language in taken
+        ]
     sources: dict[str, str] = {}
     for home, languages in homes:
         for suffix, language in languages.items():

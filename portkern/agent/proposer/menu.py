@@ -24,6 +24,7 @@ _RELATIVES = {
     "triton": ("pallas", "cuda", "hip"),
     "pallas": ("triton", "numba"),
     "pallas-tpu": ("pallas", "triton"),
+    "pallas-mosaic-gpu": ("pallas", "triton", "cuda"),
     "c++": ("numba", "opencl", "cuda"),
     "numba": ("c++", "pallas", "opencl"),
 }

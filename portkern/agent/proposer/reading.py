@@ -27,6 +27,7 @@ TAGS = {
     "triton": (*_PYTHON, "triton"),
     "pallas": (*_PYTHON, "jax", "pallas"),
     "pallas-tpu": (*_PYTHON, "jax", "pallas"),
+    "pallas-mosaic-gpu": (*_PYTHON, "jax", "pallas"),
     "opencl": (*_PYTHON, "opencl"),
 }
 #: A function's head up to its body; a call or a declaration has none.

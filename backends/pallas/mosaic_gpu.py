@@ -1,0 +1,200 @@
+"""Pallas for NVIDIA's GPUs from Hopper on, through Mosaic: compiled by XLA for a GPU that need not
+be here, and run in GPU interpret mode, which has copies by TMA, barriers and wgmma, and looks for
+races."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from portkern.errors import BuildError
+from portkern.spec.backend import Artifact, Build, Resources
+from portkern.spec.target import NvidiaLimits, Target
+from portkern.toolchain.run_tool import package_version
+
+from .lowering import abstract_device
+from .mosaic_tpu import Findings as _Findings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Architectures whose code it makes, with what XLA calls them.
+ARCHITECTURES = {"sm_90": (9, 0), "sm_100": (10, 0)}
+#: Distributions that bring XLA's compiler for CUDA, and with it Mosaic's.
+COMPILERS = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
+#: XLA asks cuDNN and others for their versions, which nothing here needs to compile.
+_ENVIRONMENT: Mapping[str, str] = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
+_CUSTOM_CALL = "mosaic_gpu_v2"
+_PTXAS = re.compile(
+    r"Function properties for (?P<kernel>\S+)\n.*?(?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers",
+    re.DOTALL,
+)
+_THREADS = re.compile(r"^\.(?:maxntid|reqntid) (\d+)", re.MULTILINE)
+_SHARED = re.compile(r"dynamic_shared_memory_size %c(\d+)_i32")
+#: XLA's own kernels, as its program names them.
+_FUSION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? fusion\(.*calls=%?([\w.-]+)", re.MULTILINE)
+_COMPUTATION = re.compile(r"^%?([\w.-]+) \([^\n]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_OPERATION = re.compile(r" = \S+ ([\w-]+)\(")
+#: What only moves: fills tiles up at the end of an array, and cuts results off there.
+_MOVES = {
+    "bitcast", "broadcast", "concatenate", "constant", "copy", "pad", "parameter", "reshape",
+    "slice", "transpose", "tuple", "get-tuple-element",
+}  # fmt: skip
+
+
+def build(entry: Callable[..., object], request: Build, source: Path, workdir: Path) -> Artifact:
+    """Raises whatever the candidate or Pallas' lowering raises, and BuildError with the compiler's
+    words. Without XLA's compiler the artifact is what Mosaic is given: no evidence of a build."""
+    import jax
+
+    described: Any = jax.ShapeDtypeStruct  # untyped
+    # An empty array launches nothing, and the GPU's code is still asked for.
+    dims = {axis: length or 1 for axis, length in request.dims.items()}
+    shapes = [(spec.sizes(dims), spec.resolve(request.dtype)) for spec in request.signature.inputs]
+    function = partial(entry, **request.scalars)
+    with abstract_device(request.target):
+        if compiler() is None:
+            traced = jax.jit(function).trace(*(described(*shape) for shape in shapes))
+            lowered = traced.lower(lowering_platforms=("cuda",))
+            (workdir / f"{request.candidate.op}.mlir").write_text(lowered.as_text(), "utf-8")
+            return Artifact(source, "stablehlo", log=f"no {COMPILERS[0]}; {WANTED}")
+        gpu, dump = _gpu(request.target), workdir / "mosaic"
+        dump.mkdir(exist_ok=True)
+        os.environ["MOSAIC_GPU_DUMP_TO"] = str(dump)
+        arguments = [described(*shape, sharding=gpu) for shape in shapes]
+        traced = jax.jit(function, out_shardings=gpu).trace(*arguments)
+        lowered = traced.lower(lowering_platforms=("cuda",))
+        try:
+            text = lowered.compile().as_text() or ""
+        except jax.errors.JaxRuntimeError as error:
+            raise BuildError(_refusal(str(error), request), log=str(error)) from error
+    if _CUSTOM_CALL not in text:
+        return Artifact(source, "python", log="the entry makes no kernel of Mosaic's")
+    (workdir / f"{request.candidate.op}.hlo").write_text(text, encoding="utf-8")
+    kernels = (*_resources(dump), *(Resources(name) for name in _movers(text)))
+    log = "\n".join(file.read_text() for file in sorted(dump.glob("*.ptxas")))
+    return Artifact(source, "cubin", kernels, log)
+
+
+WANTED = "pip install 'portkern[mosaic]'"
+
+
+def compiler() -> str | None:
+    """The distribution whose compiler is here, if any is."""
+    return next((name for name in COMPILERS if package_version(name)), None)
+
+
+def _gpu(target: Target) -> Any:
+    """Where arguments lie: on a GPU that is described, not there."""
+    from jax.experimental import topologies
+    from jax.sharding import SingleDeviceSharding
+
+    os.environ.update(_ENVIRONMENT)
+    described = topologies.get_topology_desc(
+        target.name, "cuda", target_config=_description(target), topology="1x1x1"
+    )
+    return SingleDeviceSharding(described.devices[0])
+
+
+def _description(target: Target) -> str:
+    """The GPU in XLA's words; what the target does not say is an H100's, and decides how XLA's own
+    kernels are laid out, not Mosaic's."""
+    assert isinstance(target.limits, NvidiaLimits)
+    limits, (major, minor) = target.limits, ARCHITECTURES[target.arch]
+    facts = {
+        "threads_per_block_limit": limits.threads_block,
+        "threads_per_warp": target.warp or 32,
+        "shared_memory_per_block": limits.smem_static_bytes,
+        "shared_memory_per_core": limits.smem_sm_bytes,
+        "shared_memory_per_block_optin": limits.smem_block_bytes,
+        "threads_per_core_limit": limits.warps_sm * (target.warp or 32),
+        "core_count": target.multiprocessors or 132,
+        "fpus_per_core": 128,
+        "block_dim_limit_x": limits.grid_dim_max[0],
+        "block_dim_limit_y": limits.grid_dim_max[1],
+        "block_dim_limit_z": limits.grid_dim_max[2],
+        "memory_bandwidth": 3_350_000_000_000,
+        "l2_cache_size": target.l2_bytes or 52_428_800,
+        "clock_rate_ghz": 1.98,
+        "device_memory_size": int((target.memory_gb or 80) * 1e9),
+        "registers_per_core_limit": limits.registers_sm,
+        "registers_per_block_limit": limits.registers_block,
+    }
+    said = " ".join(f"{name}: {value}" for name, value in facts.items())
+    return (
+        f"gpu_device_info {{ {said} cuda_compute_capability {{ major: {major} minor: {minor} }} }}"
+        f' platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }}'
+        f' device_description_str: "{target.title}"'
+    )
+
+
+def _refusal(words: str, request: Build) -> str:
+    """The compiler's error in one line."""
+    head = words.strip().partition("\n")[0]
+    return f"{request.candidate.entry} does not compile for {request.target.name}: {head}"
+
+
+def _resources(dump: Path) -> Iterator[Resources]:
+    """What Mosaic left in ``dump`` of each kernel: ptxas's words, PTX, and its own passes."""
+    for file in sorted(dump.glob("*.ptxas")):
+        if (said := _PTXAS.search(file.read_text())) is None:
+            continue
+        threads = _THREADS.search(file.with_suffix(".ptx").read_text())
+        passes = file.with_suffix(".mlir-passes.log")
+        shared = _SHARED.search(passes.read_text()) if passes.is_file() else None
+        yield Resources(
+            said["kernel"],
+            registers=int(said["registers"]),
+            spills=int(said["stores"]) + int(said["loads"]),
+            shared_bytes=int(shared[1]) if shared else None,
+            threads=int(threads[1]) if threads else None,
+        )
+
+
+def _movers(text: str) -> Iterator[str]:
+    """XLA's kernels in a compiled program that only move what Mosaic's compute: they are the
+    candidate's, too."""
+    computations = dict(_COMPUTATION.findall(text))
+    for name, called in _FUSION.findall(text):
+        operations = set(_OPERATION.findall(computations.get(called, "")))
+        if operations and operations <= _MOVES:
+            yield re.sub(r"[.-]", "_", name)
+
+
+class Findings(_Findings):
+    """The findings of GPU interpret mode in the last call: races. A barrier that is used against
+    its phases, or an access outside of a buffer, ends the call."""
+
+    @property
+    def interpret(self) -> Any:
+        return _parameters()(detect_races=True, uninitialized_memory="nan")
+
+    def install(self) -> None:
+        """Hear what the interpreter prints. Raises ImportError where jax has none."""
+        from jax._src.pallas.mosaic.interpret import race_detection_state
+
+        _parameters()
+        vars(race_detection_state)["print"] = self._heard
+
+    def reset(self) -> None:
+        from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call
+
+        forget: Any = interpret_pallas_call.reset_gpu_interpret_mode_state  # untyped
+        forget()
+
+
+def _parameters() -> Any:
+    """The class that asks for GPU interpret mode, public or not yet."""
+    from jax.experimental.pallas import mosaic_gpu
+
+    for name in ("InterpretGPUParams", "InterpretParams"):
+        if hasattr(mosaic_gpu, name):
+            return getattr(mosaic_gpu, name)
+    from jax._src.pallas.mosaic_gpu.interpret import params
+
+    return params.InterpretGPUParams
