@@ -1,5 +1,5 @@
 """JAX's Pallas, which has three lowerings: Triton for GPUs, Mosaic for TPUs, and Mosaic GPU for
-NVIDIA's from Hopper on. A kernel's imports say which one it is for, and its target which it takes."""
+NVIDIA's from Hopper on. Imports say which one a kernel is for; a target says which it takes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -123,9 +124,15 @@ class PallasBackend(Backend):
         if isinstance(ready, Missing):
             return Venues(ready, ready)
         if target.vendor == "google":
-            return Venues(Missing(f"no {target.name} here"), mosaic_tpu.EMULATOR)
+            return Venues(
+                Missing(f"no {target.name} here"), _interpreter("mosaic", mosaic_tpu.EMULATOR)
+            )
         emulator = Venue("emulator", "Pallas interpret mode", environment={"JAX_PLATFORMS": "cpu"})
         return Venues(_hardware(target), emulator)
+
+    def emulator(self, candidate: Candidate, venue: Venue) -> Venue | Missing:
+        through_mosaic = candidate.language == MOSAIC_GPU
+        return _interpreter("mosaic_gpu", mosaic_gpu.EMULATOR) if through_mosaic else venue
 
     def build(self, request: Build, workdir: Path) -> Artifact:
         """Lower for the target's platform with no device. The artifact's kind says how far that
@@ -190,6 +197,16 @@ class PallasBackend(Backend):
 
         opened: Device = device
         return Kernel(opened, launch, findings) if emulated else Kernel(opened, launch)
+
+
+def _interpreter(lowering: str, emulator: Venue) -> Venue | Missing:
+    """``emulator``, where the installed jax has the lowering's interpret mode. It is looked for as
+    a folder: to import it would import jax."""
+    found = find_spec("jax")
+    where = Path((found and found.origin) or "").parent / "_src" / "pallas" / lowering / "interpret"
+    if found and where.is_dir():
+        return emulator
+    return Missing(f"jax {package_version('jax')} has no {emulator.name}", "pip install -U jax")
 
 
 def _hardware(target: Target) -> Venue | Missing:

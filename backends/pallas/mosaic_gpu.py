@@ -4,18 +4,21 @@ races."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError
-from portkern.spec.backend import Artifact, Build, Resources
+from portkern.spec.backend import Artifact, Build, Resources, Venue
 from portkern.spec.target import NvidiaLimits, Target
 from portkern.toolchain.run_tool import package_version
 
+from .asynchrony import Asynchrony
 from .lowering import abstract_device
 from .mosaic_tpu import Findings as _Findings
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 ARCHITECTURES = {"sm_90": (9, 0), "sm_100": (10, 0)}
 #: Distributions that bring XLA's compiler for CUDA, and with it Mosaic's.
 COMPILERS = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
+EMULATOR = Venue(
+    "emulator", "GPU interpret mode", environment={"JAX_PLATFORMS": "cpu"}, sanitize=("races",)
+)
 #: XLA asks cuDNN and others for their versions, which nothing here needs to compile.
 _ENVIRONMENT: Mapping[str, str] = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
 _CUSTOM_CALL = "mosaic_gpu_v2"
@@ -36,15 +42,6 @@ _PTXAS = re.compile(
 )
 _THREADS = re.compile(r"^\.(?:maxntid|reqntid) (\d+)", re.MULTILINE)
 _SHARED = re.compile(r"dynamic_shared_memory_size %c(\d+)_i32")
-#: XLA's own kernels, as its program names them.
-_FUSION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? fusion\(.*calls=%?([\w.-]+)", re.MULTILINE)
-_COMPUTATION = re.compile(r"^%?([\w.-]+) \([^\n]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
-_OPERATION = re.compile(r" = \S+ ([\w-]+)\(")
-#: What only moves: fills tiles up at the end of an array, and cuts results off there.
-_MOVES = {
-    "bitcast", "broadcast", "concatenate", "constant", "copy", "pad", "parameter", "reshape",
-    "slice", "transpose", "tuple", "get-tuple-element",
-}  # fmt: skip
 
 
 def build(entry: Callable[..., object], request: Build, source: Path, workdir: Path) -> Artifact:
@@ -76,9 +73,8 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
     if _CUSTOM_CALL not in text:
         return Artifact(source, "python", log="the entry makes no kernel of Mosaic's")
     (workdir / f"{request.candidate.op}.hlo").write_text(text, encoding="utf-8")
-    kernels = (*_resources(dump), *(Resources(name) for name in _movers(text)))
     log = "\n".join(file.read_text() for file in sorted(dump.glob("*.ptxas")))
-    return Artifact(source, "cubin", kernels, log)
+    return Artifact(source, "cubin", tuple(_resources(dump)), log)
 
 
 WANTED = "pip install 'portkern[mosaic]'"
@@ -156,30 +152,33 @@ def _resources(dump: Path) -> Iterator[Resources]:
         )
 
 
-def _movers(text: str) -> Iterator[str]:
-    """XLA's kernels in a compiled program that only move what Mosaic's compute: they are the
-    candidate's, too."""
-    computations = dict(_COMPUTATION.findall(text))
-    for name, called in _FUSION.findall(text):
-        operations = set(_OPERATION.findall(computations.get(called, "")))
-        if operations and operations <= _MOVES:
-            yield re.sub(r"[.-]", "_", name)
-
-
 class Findings(_Findings):
-    """The findings of GPU interpret mode in the last call: races. A barrier that is used against
-    its phases, or an access outside of a buffer, ends the call."""
+    """The findings of GPU interpret mode in the last call: races, and what is not waited for. A
+    barrier that is used against its phases, or an access outside of a buffer, ends the call."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.asynchrony = Asynchrony(self.say)
 
     @property
     def interpret(self) -> Any:
         return _parameters()(detect_races=True, uninitialized_memory="nan")
 
     def install(self) -> None:
-        """Hear what the interpreter prints. Raises ImportError where jax has none."""
-        from jax._src.pallas.mosaic.interpret import race_detection_state
+        """Hear what the interpreter prints and does. Raises ImportError where jax has none."""
+        from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks
 
         _parameters()
-        vars(race_detection_state)["print"] = self._heard
+        for lowering in ("mosaic", "mosaic_gpu"):
+            name = f"jax._src.pallas.{lowering}.interpret.race_detection_state"
+            with contextlib.suppress(ModuleNotFoundError):
+                vars(import_module(name))["print"] = self._heard
+        if not hasattr(gpu_callbacks, "wait_smem_to_gmem"):  # jax 0.11 follows copies itself
+            self.asynchrony.install()
+
+    def call(self, kernel: Callable[[], object]) -> object:
+        self.asynchrony.clear()
+        return super().call(kernel)
 
     def reset(self) -> None:
         from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call

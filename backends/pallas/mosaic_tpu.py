@@ -162,6 +162,7 @@ class Findings:
     def call(self, kernel: Callable[[], object]) -> object:
         """Raises LaunchError with the interpreter's reason where it ends the kernel."""
         import jax
+
         self.seen.clear()
         try:
             return jax.block_until_ready(kernel())  # type: ignore[no-untyped-call]
@@ -176,19 +177,23 @@ class Findings:
         forget: Any = interpret_pallas_call.reset_tpu_interpret_mode_state  # untyped
         forget()
 
+    def say(self, code: str, message: str, place: str = "", also: str = "") -> None:
+        """Once for each place."""
+        said: dict[str, Json] = {"code": code, "severity": "error", "message": message}
+        said |= {"place": place, "also": also}
+        if said not in self.seen:
+            self.seen.append(said)
+
     def _heard(self, *words: object) -> None:
         said = " ".join(map(str, words))
         race = said.startswith("RACE DETECTED")
         places = [f"{file}:{line}" for file, line in _PLACE.findall(said)]
         message = "two accesses of a buffer that nothing orders, such as a wait that is missing"
-        self.seen.append(
-            {
-                "code": "race" if race else "semaphore-left",
-                "severity": "error",
-                "message": message if race else said.partition("\n")[0],
-                "place": places[0] if places else "",
-                "also": places[1] if len(places) > 1 else "",
-            }
+        self.say(
+            "race" if race else "semaphore-left",
+            message if race else said.partition("\n")[0],
+            places[0] if places else "",
+            places[1] if len(places) > 1 else "",
         )
 
     def __call__(self) -> Sequence[dict[str, Json]]:

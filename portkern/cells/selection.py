@@ -68,6 +68,8 @@ class Stage:
         """Each with the checkers that it has of those asked for. Where the emulator has some that
         look into the source alone, it is better than what executes objects."""
         only = Missing(f"only the {self.venue} was asked for")
+        if candidate is not None and isinstance(venues.emulator, Venue):
+            venues = replace(venues, emulator=backend.emulator(candidate, venues.emulator))
         kinds: tuple[VenueKind, ...] = ("hardware", "emulator", "object")
         hardware, emulator, executor = (
             _watched(getattr(venues, kind), self.sanitize, checkers)

@@ -108,9 +108,7 @@ class _Reader(ast.NodeVisitor):
         self.scope = self.module = _Scope()
         self.in_kernel = self.in_function = self.makes_kernels = self.makes_code = False
         self.in_annotation = False
-        self.kernels = (
-            set(called_by_pallas(tree)) if language.startswith("pallas") else set()
-        )
+        self.kernels = set(called_by_pallas(tree)) if language.startswith("pallas") else set()
         self.unused: set[ast.AST] = set()
         self.in_unused = False
         self.own_attributes = set(own_attributes(tree))

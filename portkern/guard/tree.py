@@ -138,7 +138,7 @@ def attributes_made_of(tree: ast.AST, is_layer: Callable[[ast.expr], bool]) -> s
 
 def called_by_pallas(tree: ast.Module) -> Iterator[str]:
     """Functions that run in kernels: those that stand in the first argument of a ``pallas_call``
-    or of Mosaic GPU's ``kernel``, perhaps by way of a variable, and those that they name in turn."""
+    or of Mosaic GPU's ``kernel``, perhaps by way of a variable, and what they name in turn."""
     values: dict[str, list[ast.AST]] = {}
     calls: list[ast.AST] = []
     callers = {"pallas_call"}

@@ -319,6 +319,11 @@ class Backend(ABC):
     def venues(self, target: Target) -> Venues:
         """Where an artifact for ``target`` runs on this machine. Never raises, opens no device."""
 
+    def emulator(self, candidate: Candidate, venue: Venue) -> Venue | Missing:
+        """The emulator that runs such a candidate, where the target's ``venue`` is not for all
+        languages."""
+        return venue
+
     @abstractmethod
     def build(self, request: Build, workdir: Path) -> Artifact:
         """Compile into ``workdir``. Raises :class:`BuildError` with the compiler's log."""

@@ -23,11 +23,12 @@ def _kernel(
         plgpu.barrier_wait(came)
         return tile[...].astype(jnp.float32)
 
-    def centred(part, x, mean):
+    def centred(part, mean, off=0.0):
         """What pads the row is no part of it: 0, as its mean is."""
         place = jax.lax.broadcasted_iota(jnp.int32, tile.shape, 0) * LANES
         place += jax.lax.broadcasted_iota(jnp.int32, tile.shape, 1)
-        return jnp.where(place < cols - part * (tall * LANES), x - mean, 0.0)
+        x = value(part) - mean - off
+        return jnp.where(place < cols - part * (tall * LANES), x, 0.0)
 
     def store(part, x, scale):
         at = pl.ds(part * tall, tall)
@@ -48,20 +49,16 @@ def _kernel(
     def value(part):
         return load(part) if held is None else held
 
-    nothing = jnp.float32(0)
-    mean = over_row(lambda part, total: total + jnp.sum(value(part)), nothing) / cols
+    def mean_of(what):
+        return over_row(lambda part, total: total + jnp.sum(what(part)), jnp.float32(0)) / cols
+
+    mean = mean_of(value)
     # Once more: the rounded mean of a row that is far from 0 is not its centre.
-    off = over_row(lambda part, t: t + jnp.sum(centred(part, value(part), mean)), nothing) / cols
-
-    def squares(part, total):
-        x = centred(part, value(part), mean) - off
-        x = centred(part, x, nothing)
-        return total + jnp.sum(x * x)
-
-    scale = jax.lax.rsqrt(over_row(squares, nothing) / cols + eps)
+    off = mean_of(lambda part: centred(part, mean))
+    variance = mean_of(lambda part: centred(part, mean, off) ** 2)
 
     def scatter(part, carry):
-        store(part, value(part) - mean - off, scale)
+        store(part, value(part) - mean - off, jax.lax.rsqrt(variance + eps))
         return carry
 
     over_row(scatter, 0)
@@ -89,9 +86,8 @@ def layernorm(x, weight, bias, *, eps, interpret=False):
             plgpu.Barrier(num_arrivals=2),
         ],
         # Here iotas take the layout of what they are compared with.
-        compiler_params=plgpu.CompilerParams(
-            lowering_semantics=plgpu.LoweringSemantics.Warpgroup
-        ),
+        compiler_params=plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Warpgroup),
+        kernel_name="layernorm",
         interpret=interpret,
     )(jnp.pad(x, ((0, 0), (0, tail))).reshape(shape), *of_row)
     return y.reshape(rows, -1)[:, :cols]

@@ -31,6 +31,7 @@ def relu(x, *, interpret=False):
         grid=(tiles,),
         grid_names=("tile",),
         scratch_types=[plgpu.SMEM((ROWS, LANES), x.dtype), plgpu.Barrier()],
+        kernel_name="relu",
         interpret=interpret,
     )(padded)
     return y.reshape(-1)[: x.size]

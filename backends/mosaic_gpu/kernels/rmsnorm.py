@@ -66,6 +66,7 @@ def rmsnorm(x, weight, *, eps, interpret=False):
             plgpu.Barrier(),
             plgpu.Barrier(),
         ],
+        kernel_name="rmsnorm",
         interpret=interpret,
     )(jnp.pad(x, ((0, 0), (0, tail))).reshape(shape), jnp.pad(weight, (0, tail)).reshape(shape[1:]))
     return y.reshape(rows, -1)[:, :cols]

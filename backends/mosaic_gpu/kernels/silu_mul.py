@@ -36,6 +36,7 @@ def silu_mul(gate, up, *, interpret=False):
             plgpu.SMEM((ROWS, LANES), gate.dtype),
             plgpu.Barrier(num_arrivals=2),
         ],
+        kernel_name="silu_mul",
         interpret=interpret,
     )(*(jnp.pad(x, (0, shape[0] * LANES - x.size)).reshape(shape) for x in (gate, up)))
     return y.reshape(-1)[: gate.size]

@@ -63,6 +63,7 @@ def softmax(x, *, interpret=False):
         grid=(rows,),
         grid_names=("row",),
         scratch_types=[plgpu.SMEM((tall, LANES), x.dtype), plgpu.Barrier()],
+        kernel_name="softmax",
         interpret=interpret,
     )(jnp.pad(x, padding, constant_values=-jnp.inf).reshape(shape))
     return y.reshape(rows, -1)[:, :cols]

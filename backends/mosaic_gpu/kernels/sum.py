@@ -47,7 +47,7 @@ def _lanes(x_ref, y_ref, tile, sums, came, *, parts):
     plgpu.wait_smem_to_gmem(0)
 
 
-def sum(x, *, interpret=False):  # noqa: A001
+def sum(x, *, interpret=False):
     outer, depth, inner = x.shape
     if x.size == 0:
         return jnp.zeros((outer, inner), x.dtype)
@@ -55,20 +55,19 @@ def sum(x, *, interpret=False):  # noqa: A001
         parts = pl.cdiv(depth, PART)
         tall = pl.cdiv(depth, parts * LANES)
         x = jnp.pad(x[:, :, 0], ((0, 0), (0, parts * tall * LANES - depth)))
-        y = _call(_rows, x.reshape(outer, parts * tall, LANES), parts, {"row": outer}, (tall, LANES), LANES, interpret)
-        return y[:, :1]
-    parts, tiles = pl.cdiv(depth, DEEP), pl.cdiv(inner, LANES)
-    x = jnp.pad(x, ((0, 0), (0, parts * DEEP - depth), (0, tiles * LANES - inner)))
-    y = _call(_lanes, x, parts, {"outer": outer, "inner": tiles}, (DEEP, LANES), tiles * LANES, interpret)
-    return y[:, :inner]
-
-
-def _call(kernel, x, parts, grid, tile, wide, interpret):
-    return plgpu.kernel(
-        partial(kernel, parts=parts),
-        out_type=jax.ShapeDtypeStruct((x.shape[0], wide), x.dtype),
+        x = x.reshape(outer, parts * tall, LANES)
+        grid, tile, wide = {"row": outer}, (tall, LANES), LANES
+    else:
+        parts, tiles = pl.cdiv(depth, DEEP), pl.cdiv(inner, LANES)
+        x = jnp.pad(x, ((0, 0), (0, parts * DEEP - depth), (0, tiles * LANES - inner)))
+        grid, tile, wide = {"outer": outer, "inner": tiles}, (DEEP, LANES), tiles * LANES
+    y = plgpu.kernel(
+        partial(_rows if inner == 1 else _lanes, parts=parts),
+        out_type=jax.ShapeDtypeStruct((outer, wide), x.dtype),
         grid=tuple(grid.values()),
         grid_names=tuple(grid),
         scratch_types=[plgpu.SMEM(tile, x.dtype), plgpu.SMEM((LANES,), x.dtype), plgpu.Barrier()],
+        kernel_name="sum",
         interpret=interpret,
     )(x)
+    return y[:, :inner]
