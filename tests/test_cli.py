@@ -293,7 +293,7 @@ def examined(
         "run": run or False,
         "run_missing": "",
     }
-    return {"toolchain": {}, "targets": {f"t{i}": able for i in range(n)}}
+    return {"toolchain": {}, "terms": {}, "targets": {f"t{i}": able for i in range(n)}}
 
 
 def test_doctor_says_in_seven_lines_what_works_what_is_missing_and_what_adds_it() -> None:

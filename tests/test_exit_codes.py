@@ -216,7 +216,11 @@ def test_doctor_says_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) ->
         "execute": False, "execute_missing": "",
         "run": False, "run_missing": "[/red] \x1b[2J\u202e",
     }  # fmt: skip
-    examined: doctor.Examined = {"toolchain": {"a[b]": "[dim]"}, "targets": {"gfx942": able}}
+    examined: doctor.Examined = {
+        "toolchain": {"a[b]": "[dim]"},
+        "terms": {},
+        "targets": {"gfx942": able},
+    }
     doctor._print(doctor._machine(), Layers(frozenset(), {"seccomp": "[x]"}), {"hip": examined})
     shown = " ".join(capsys.readouterr().out.split())
     assert "pip install 'portkern[hip]'" in shown and "a[b] [dim]" in shown and "[/red]" in shown

@@ -3,6 +3,7 @@ mode and its checker find."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -364,9 +365,8 @@ def test_each_lowering_has_its_own_emulator() -> None:
 
 
 def test_a_jax_without_an_interpret_mode_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from portkern.backends import pallas
-
-    monkeypatch.setattr(pallas, "find_spec", lambda _: None)
+    home = sys.modules[type(PALLAS).__module__]
+    monkeypatch.setattr(home, "find_spec", lambda _: None)
     [_, candidate] = catalogue.candidates("relu", PALLAS, H200)
     emulator = PALLAS.emulator(candidate, Venue("emulator", "Pallas interpret mode"))
     assert "has no GPU interpret mode" in str(emulator)

@@ -238,6 +238,12 @@ def test_every_shipped_kernel_compiles(op: str, tmp_path: Path) -> None:
     assert PALLAS.build(request(candidate, chip), tmp_path).kind == "tpu"
 
 
+@compiled
+def test_the_terms_of_libtpu_are_said() -> None:
+    assert isinstance(READY, Ready)
+    assert "cloud.google.com/terms" in READY.terms["libtpu"]
+
+
 def test_every_operator_of_the_catalogue_has_a_kernel() -> None:
     assert list(ops.CORE) == SHIPPED
 

@@ -63,7 +63,7 @@ class PallasBackend(Backend):
     languages: ClassVar = {".py": "pallas"}
     dialects: ClassVar[Mapping[str, str]] = {
         TPU: "portkern.backends.tpu",
-        MOSAIC_GPU: "portkern.backends.mosaic_gpu",
+        MOSAIC_GPU: "portkern.backends.mosaic",
     }
     usual_target = "sm_90"
     marks: ClassVar[tuple[str, ...]] = ("jax",)
@@ -114,7 +114,8 @@ class PallasBackend(Backend):
         plugins = {name: package_version(name) for name in PLUGINS.get(target.vendor, ())}
         compiler = "libtpu" if target.vendor == "google" else "triton"
         found = versions | plugins | {compiler: package_version(compiler)}
-        return Ready({k: v for k, v in found.items() if v})
+        here = {k: v for k, v in found.items() if v}
+        return Ready(here, {k: v for k, v in mosaic_tpu.TERMS.items() if k in here})
 
     def environment(self, target: Target) -> Mapping[str, str]:
         return mosaic_tpu.ENVIRONMENT if target.vendor == "google" else {}

@@ -1,7 +1,7 @@
-"""What GPU interpret mode does at once and a GPU does later: copies out of shared memory, wgmma,
-and stores that TMA and wgmma see only after ``commit_smem``. It is said where a kernel does not
-wait for them, waits for a barrier that nobody completes, and where two programs of the grid meet in
-one element.
+"""Follows what GPU interpret mode does at once and a GPU does later: copies out of shared memory,
+wgmma, and stores that TMA and wgmma see only after ``commit_smem``. It is said where a kernel does
+not wait for them, waits for a barrier that nobody completes, and where two programs of the grid
+meet in one element.
 
 jax's own detector orders accesses by barriers; this one hears each callback of the interpreter
 before it runs.
@@ -40,8 +40,8 @@ class Piece:
 
 @dataclass
 class Flight:
-    """What one Pallas thread has begun: stores that are not committed, and groups of pieces that
-    copies and products read, the oldest first."""
+    """The work that one Pallas thread has begun: stores that are not committed, and groups of
+    pieces that copies and products read, the oldest first."""
 
     stored: list[Piece] = field(default_factory=list)
     leaving: list[list[Piece]] = field(default_factory=list)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError
-from portkern.spec.backend import Artifact, Build, Resources, Venue
+from portkern.spec.backend import Artifact, Build, Missing, Resources, Venue
 from portkern.spec.target import NvidiaLimits, Target
 from portkern.toolchain.run_tool import package_version
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 #: Architectures whose code it makes, with what XLA calls them.
 ARCHITECTURES = {"sm_90": (9, 0), "sm_100": (10, 0)}
-#: Distributions that bring XLA's compiler for CUDA, and with it Mosaic's.
+#: Distributions that bring XLA's compiler for CUDA, and with it Mosaic's; and what brings them.
 COMPILERS = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
+WANTED = "pip install 'portkern[mosaic]'"
 EMULATOR = Venue(
     "emulator", "GPU interpret mode", environment={"JAX_PLATFORMS": "cpu"}, sanitize=("races",)
 )
@@ -54,13 +55,14 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
     dims = {axis: length or 1 for axis, length in request.dims.items()}
     shapes = [(spec.sizes(dims), spec.resolve(request.dtype)) for spec in request.signature.inputs]
     function = partial(entry, **request.scalars)
+    gpu = _gpu(request.target)
     with abstract_device(request.target):
-        if compiler() is None:
+        if isinstance(gpu, Missing):
             traced = jax.jit(function).trace(*(described(*shape) for shape in shapes))
             lowered = traced.lower(lowering_platforms=("cuda",))
             (workdir / f"{request.candidate.op}.mlir").write_text(lowered.as_text(), "utf-8")
-            return Artifact(source, "stablehlo", log=f"no {COMPILERS[0]}; {WANTED}")
-        gpu, dump = _gpu(request.target), workdir / "mosaic"
+            return Artifact(source, "stablehlo", log=str(gpu))
+        dump = workdir / "mosaic"
         dump.mkdir(exist_ok=True)
         os.environ["MOSAIC_GPU_DUMP_TO"] = str(dump)
         arguments = [described(*shape, sharding=gpu) for shape in shapes]
@@ -77,23 +79,23 @@ def build(entry: Callable[..., object], request: Build, source: Path, workdir: P
     return Artifact(source, "cubin", tuple(_resources(dump)), log)
 
 
-WANTED = "pip install 'portkern[mosaic]'"
-
-
-def compiler() -> str | None:
-    """The distribution whose compiler is here, if any is."""
-    return next((name for name in COMPILERS if package_version(name)), None)
-
-
 def _gpu(target: Target) -> Any:
-    """Where arguments lie: on a GPU that is described, not there."""
+    """Where arguments lie: on a GPU that is described, not there. Missing without a compiler,
+    or one that takes no such description."""
+    import jax
     from jax.experimental import topologies
     from jax.sharding import SingleDeviceSharding
 
+    if not any(map(package_version, COMPILERS)):
+        return Missing(f"no {COMPILERS[0]}", WANTED)
     os.environ.update(_ENVIRONMENT)
-    described = topologies.get_topology_desc(
-        target.name, "cuda", target_config=_description(target), topology="1x1x1"
-    )
+    config = _description(target)
+    try:
+        described = topologies.get_topology_desc(
+            target.name, "cuda", target_config=config, topology="1x1x1"
+        )
+    except (NotImplementedError, jax.errors.JaxRuntimeError) as error:
+        return Missing(f"XLA's compiler describes no {target.name}: {error}", WANTED)
     return SingleDeviceSharding(described.devices[0])
 
 
@@ -136,7 +138,7 @@ def _refusal(words: str, request: Build) -> str:
 
 
 def _resources(dump: Path) -> Iterator[Resources]:
-    """What Mosaic left in ``dump`` of each kernel: ptxas's words, PTX, and its own passes."""
+    """Reads what each kernel uses in the files that Mosaic left: of ptxas, PTX and passes."""
     for file in sorted(dump.glob("*.ptxas")):
         if (said := _PTXAS.search(file.read_text())) is None:
             continue

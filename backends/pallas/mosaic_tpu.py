@@ -33,6 +33,7 @@ ENVIRONMENT: Mapping[str, str] = {
 EMULATOR = Venue(
     "emulator", "TPU interpret mode", environment={"JAX_PLATFORMS": "cpu"}, sanitize=("races",)
 )
+TERMS = {"libtpu": "Google's, under https://cloud.google.com/terms"}
 #: What libtpu says of the memory of kernels; 1 is VMEM.
 _USED = re.compile(
     r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"\d+","size":"(\d+)"'

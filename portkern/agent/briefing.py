@@ -58,6 +58,7 @@ def facts(task: Task) -> dict[str, object]:
     """The facts that the templates ``_system``, ``_target`` and ``_task`` need."""
     target = task.target
     lines = matrix(task)
+    turns = {} if task.language in task.backend.dialects else task.backend.turns
     return {
         "kernel_form": "entry",
         "sizes": sizes(task),
@@ -70,11 +71,7 @@ def facts(task: Task) -> dict[str, object]:
         and not lines
         and task.backend.matrix_units != "nobody",
         "hints": target.hints_for(task.language, without=without(task)),
-        "knobs": {
-            what: target.knobs[knob]
-            for knob, what in task.backend.turns.items()
-            if knob in target.knobs
-        },
+        "knobs": {what: target.knobs[knob] for knob, what in turns.items() if knob in target.knobs},
         "unmodelled": unmodelled(task),
         "watched": {name: _checker(task, name) for name in task.checkers},
     }

@@ -27,9 +27,11 @@ Buffer: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Ready:
-    """The toolchain works here; ``toolchain`` names its parts and their versions."""
+    """The toolchain works here; ``toolchain`` names its parts and their versions, ``terms`` of
+    those that are not free software the terms that they are under."""
 
     toolchain: Mapping[str, str]
+    terms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -287,7 +289,7 @@ class Backend(ABC):
     object_checkers: ClassVar[Mapping[str, str]] = {}
     #: What its emulator has no model of, as a target's features and hints call it.
     unmodelled: ClassVar[tuple[str, ...]] = ()
-    #: The knobs of targets that its authors turn, and what each is.
+    #: The knobs of targets that its authors turn, and what each is; authors in a dialect turn none.
     turns: ClassVar[Mapping[str, str]] = {}
     #: Who makes matrix instructions of products: its authors, by intrinsic or inline assembly, its
     #: compiler, or nobody.

@@ -57,6 +57,7 @@ class Abilities(TypedDict):
 
 class Examined(TypedDict):
     toolchain: dict[str, str]
+    terms: dict[str, str]
     targets: dict[str, Abilities]
 
 
@@ -103,11 +104,12 @@ def _examine(name: str) -> Examined:
     running."""
     backend = registry.load(name)
     claimed = [t for t in map(target.load, target.names()) if backend.supports(t)]
-    toolchain: dict[str, str] = {}
-    for where in claimed:
-        probe = backend.probe(where)
-        toolchain |= dict(probe.toolchain) if isinstance(probe, Ready) else {}
-    return {"toolchain": toolchain, "targets": {t.name: _abilities(backend, t) for t in claimed}}
+    ready = [probe for probe in map(backend.probe, claimed) if isinstance(probe, Ready)]
+    return {
+        "toolchain": {tool: which for probe in ready for tool, which in probe.toolchain.items()},
+        "terms": {tool: terms for probe in ready for tool, terms in probe.terms.items()},
+        "targets": {t.name: _abilities(backend, t) for t in claimed},
+    }
 
 
 def _abilities(backend: Backend, where: Target) -> Abilities:
@@ -222,6 +224,8 @@ def _print(machine: MachineFacts, containment: Layers, backends: Mapping[str, Ex
         if elsewhere:  # one of the reasons stands for all: they differ by the target's name
             why = rows[elsewhere[0]]["run_missing"]
             reasons[f"{name} cannot run: {why}{', …' * (len(elsewhere) > 1)}"] = elsewhere
+        for tool, terms in backend["terms"].items():
+            reasons[f"{tool} is not free software: {terms}"] = [name]
     console.print(table)
     _print_containment(console, containment)
     for why, targets in reasons.items():
