@@ -90,11 +90,15 @@ def _gpu(target: Target) -> Any:
         return Missing(f"no {COMPILERS[0]}", WANTED)
     os.environ.update(_ENVIRONMENT)
     config = _description(target)
+    ask = partial(topologies.get_topology_desc, target.name, "cuda", topology="1x1x1")
     try:
-        described = topologies.get_topology_desc(
-            target.name, "cuda", target_config=config, topology="1x1x1"
-        )
-    except (NotImplementedError, jax.errors.JaxRuntimeError) as error:
+        try:
+            described = ask(target_config=config)
+        except NotImplementedError:  # jax looked for plugins before it was told not to ask cuDNN
+            plugin: Any = import_module("jax_plugins.xla_cuda13")
+            plugin.initialize()
+            described = ask(target_config=config)
+    except (ImportError, NotImplementedError, jax.errors.JaxRuntimeError) as error:
         return Missing(f"XLA's compiler describes no {target.name}: {error}", WANTED)
     return SingleDeviceSharding(described.devices[0])
 
