@@ -59,7 +59,7 @@ class KernelAges:
         if (op, backend) not in self._shipped:
             self._shipped[op, backend] = []
             with suppress(ConfigError):
-                self._shipped[op, backend] = catalogue.candidates(op, registry.load(backend))
+                self._shipped[op, backend] = catalogue.in_all_languages(op, registry.load(backend))
         return self._shipped[op, backend]
 
 

@@ -30,16 +30,21 @@ _EXCEPTION = re.compile(
 def candidates(op: str, backend: Backend, target: Target | None = None) -> list[Candidate]:
     """One candidate per language in which the backend has a kernel for ``op``: its own, else one
     that it shares. ``target``: only in those that it takes, dialects among them."""
+    shipped = in_all_languages(op, backend)
+    if target is None:
+        return [one for one in shipped if one.language not in backend.dialects]
+    taken = backend.languages_on(target)
+    return [one for one in shipped if not backend.dialects or one.language in taken]
+
+
+def in_all_languages(op: str, backend: Backend) -> list[Candidate]:
+    """One candidate per language and dialect in which the backend has a kernel for ``op``."""
     package = importlib.import_module(type(backend).__module__).__name__
     homes = [(package, backend.languages), *backend.shared.items()]
-    if target is not None and backend.dialects:
-        taken = backend.languages_on(target)
-        homes = [home for home in homes if set(home[1].values()) & set(taken)]
-        homes += [
-            (home, dict.fromkeys(backend.languages, language))
-            for language, home in backend.dialects.items()
-            if language in taken
-        ]
+    homes += [
+        (home, dict.fromkeys(backend.languages, language))
+        for language, home in backend.dialects.items()
+    ]
     sources: dict[str, str] = {}
     for home, languages in homes:
         for suffix, language in languages.items():
