@@ -88,6 +88,8 @@ _ROWS = re.compile(
 )
 #: How wide the machine's warps are, in CUDA's and in PyTorch's words.
 _WIDTHS = ("warpSize", "C10_WARP_SIZE")
+#: The same, as a function.
+_ASKS_WIDTH = re.compile(r"(?:\w+::)*warp_size\s*\(\s*\)\s*")
 _TOTAL = re.compile(
     r"(n|size|len\w*|numel|total\w*|elements|count|num\w*|n_?\w+|\w*_?size|\w*_len|\w*count|end)",
     re.IGNORECASE,
@@ -383,6 +385,8 @@ class _Proposal:
 
     def _value(self, name: str) -> int:
         text = self._arguments[name]
+        if _ASKS_WIDTH.fullmatch(self._names.before(self._offset).get(text, text)):
+            return self._names.given["warpSize"]
         value = self._dimensions.get(text)
         if value is None:
             value = self._names.value(text, self._offset)
