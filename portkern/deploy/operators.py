@@ -224,7 +224,8 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
     if (kernel == -1) return listed({name}_formula({self._given}));
     if (kernel == -2) return listed({name}_formula({", ".join([*exact, *scalars])}));
     const auto& kernels = operators[{self.number}].tables[slot][dtype].kernels;
-    return listed({name}_launch(kernels[kernel], key, lead, {self._given}));
+    auto made = {name}_launch(kernels[kernel], key, lead, {self._given});
+    return made ? listed(*made) : Tensors{{}};
   }};
   const Choice* choice = decide({self.number}, slot, dtype, key, device, call);
   why = choice->why;
@@ -256,10 +257,11 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
             lines.append(f"Tensor {tensor.name}_ = at::empty({sizes}, {options});")
         arguments, called = ", ".join(kinds), ", ".join(given)
         outputs = [f"{tensor.name}_" for tensor in signature.outputs]
-        made = outputs[0] if len(outputs) == 1 else f"{{{', '.join(outputs)}}}"
+        made = outputs[0] if len(outputs) == 1 else f"{self._type}({', '.join(outputs)})"
         body = "".join(f"  {line}\n" for line in lines)
         return f"""
-{self._type} {self.op.name}_launch(
+// Nothing where the kernel ends with an error.
+std::optional<{self._type}> {self.op.name}_launch(
     void* kernel, const Key& key, at::IntArrayRef lead, {self._parameters}) {{
 {body}  int code = 0;
 #ifdef PORTKERN_CUDA
@@ -270,7 +272,7 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
   }} else
 #endif
   code = reinterpret_cast<int (*)({arguments})>(kernel)({called});
-  TORCH_CHECK(code == 0, "a kernel of {self.space}::{self.op.name} returned ", code);
+  if (code) return std::nullopt;
   return {made};
 }}
 """
@@ -287,7 +289,8 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
     const int slot = device_of({self.form.first}.device());
     const int dtype = dtype_of({self._cell}.scalar_type());
     void* const kernel = operators[{self.number}].tables[slot][dtype].kernels[choice->kernel];
-    return {name}_launch(kernel, key, lead, {self._given});
+    if (auto made = {name}_launch(kernel, key, lead, {self._given})) return *std::move(made);
+    why = FAILED;
   }}
   operators[{self.number}].fallen[why].fetch_add(1, std::memory_order_relaxed);
   return {name}_formula({self._given});

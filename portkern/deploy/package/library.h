@@ -36,7 +36,7 @@ using torch::autograd::variable_list;
 using Key = c10::SmallVector<int64_t, 16>;
 
 // In the order of the words in runtime.py.
-enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, REASONS };
+enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, FAILED, REASONS };
 enum Policy { NEVER, BY_EVIDENCE, ONLINE, ALWAYS };
 constexpr int DTYPES = 4, DEVICES = 17;
 
@@ -166,6 +166,7 @@ using Tensors = c10::SmallVector<Tensor, 2>;
 
 // Within four times what the framework's own formula errs by, and a few roundoffs.
 inline bool close(const Tensors& ours, const Tensors& theirs, const Tensors& exact) {
+  if (ours.size() != theirs.size()) return false;
   for (size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].sizes() != theirs[i].sizes() || ours[i].scalar_type() != theirs[i].scalar_type()) return false;
     if (!ours[i].is_floating_point()) {
@@ -185,12 +186,24 @@ inline bool close(const Tensors& ours, const Tensors& theirs, const Tensors& exa
 
 inline void wait_for(const at::Device& device) {
 #ifdef PORTKERN_CUDA
-  if (device.is_cuda()) c10::cuda::device_synchronize();
+  if (device.is_cuda()) c10::cuda::stream_synchronize(c10::cuda::getCurrentCUDAStream(device.index()));
 #endif
 }
 
-// Ten rounds in turns; the first of each is not counted. `call(kernel)` runs one, `call(-1)` the
-// formula and `call(-2)` the formula in double.
+// Seconds of one of so many calls, one behind the other: what a model would wait for, of the host or of
+// the device.
+template <typename Call>
+double timed(const at::Device& device, int calls, Call call, int kernel) {
+  wait_for(device);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call(kernel);
+  wait_for(device);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
+// Ten rounds in turns. `call(kernel)` runs one and has nothing where that fails, `call(-1)` runs the
+// formula and `call(-2)` the formula in double. On a GPU a round is of some 200 us, or what is timed
+// is how long it takes to wait.
 template <typename Call>
 void race(Table& table, const at::Device& device, Call call, Choice& choice) {
   choice.kernel = -1;  // whatever the evidence said: who does not win is not taken
@@ -201,15 +214,15 @@ void race(Table& table, const at::Device& device, Call call, Choice& choice) {
   bool any = false;
   for (int k = 0; k < count; ++k) any |= right[k] = close(call(k), theirs, exact);
   if (!any) { choice.why = WRONG; return; }
-  for (int round = 0; round < 11; ++round)
-    for (int k = -1; k < count; ++k) {
-      if (k >= 0 && !right[k]) continue;
-      wait_for(device);
-      const auto start = std::chrono::steady_clock::now();
-      call(k);
-      wait_for(device);
-      if (round) times[k + 1].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  int calls = 1;
+  for (int k = -1; k < count; ++k)  // warm
+    if (k < 0 || right[k]) {
+      const double once = timed(device, 1, call, k);
+      if (k < 0 && !device.is_cpu()) calls = int(std::clamp(200e-6 / once, 1.0, 20.0));
     }
+  for (int round = 0; round < 10; ++round)
+    for (int k = -1; k < count; ++k)
+      if (k < 0 || right[k]) times[k + 1].push_back(timed(device, calls, call, k));
   const auto middle = [](std::vector<double>& all) {
     std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
     return all[all.size() / 2];
@@ -278,6 +291,14 @@ inline bool transformed(std::initializer_list<std::reference_wrapper<const Tenso
   return false;
 }
 
+// Another thread may still count a call of a decision that it found: such are kept to the end.
+inline void outdated(std::unique_ptr<Choice> choice) {
+  static std::deque<std::unique_ptr<Choice>> old;
+  static std::mutex guard;
+  std::lock_guard<std::mutex> alone(guard);
+  if (choice) old.push_back(std::move(choice));
+}
+
 }  // namespace
 
 extern "C" {
@@ -296,11 +317,7 @@ void pk_policy(int chosen, double speedup) {
     for (auto& row : op.tables)
       for (auto& table : row) {
         std::unique_lock<std::shared_mutex> hold(table.lock);
-        // Another thread may still count a call of what it found: such are kept to the end.
-        static std::deque<std::unique_ptr<Choice>> old;
-        static std::mutex guard;
-        std::lock_guard<std::mutex> alone(guard);
-        for (auto& [_, choice] : table.known) old.push_back(std::move(choice));
+        for (auto& [_, choice] : table.known) outdated(std::move(choice));
         table.known.clear();
       }
 }
@@ -310,8 +327,8 @@ void pk_know(int op, int device, int dtype, const int64_t* key, int count, int k
   auto choice = std::make_unique<Choice>();
   choice->kernel = kernel;
   choice->why = why;
-  auto& place = table.known[Key(key, key + count)];
-  if (!place) place = std::move(choice);
+  std::swap(table.known[Key(key, key + count)], choice);
+  outdated(std::move(choice));
 }
 int64_t pk_fallen(int op, int why) { return operators[op].fallen[why]; }
 int pk_known(int op, int device, int dtype, int number, int64_t* key, int* kernel, int* why, int* cell, double* distance, int64_t* calls) {

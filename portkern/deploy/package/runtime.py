@@ -45,6 +45,7 @@ REASONS = (
     "portkern's kernel, which won a race here",
     "the framework won a race here",
     "the kernel's result differed in a race",
+    "the kernel ended with an error",
 )
 POLICIES = ("never", "evidence", "online", "always")
 _MOST_KEY = 16

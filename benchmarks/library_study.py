@@ -1,0 +1,266 @@
+"""Whether a library's choices hold: at sizes that it has records of, near them, and anywhere.
+
+    python -m benchmarks.library_study library=NAME [device=cuda] [seconds=30] [seed=7]
+
+For each drawn shape every kernel of the library and PyTorch's own are timed in turns, and what is
+chosen by the evidence alone and after a race is held against the fastest. Goes on until the seconds
+are used up; operators, dtypes and kinds of shapes take turns. Writes
+results/library-study-DEVICE.json.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks import _script
+from benchmarks.library_checks import Case
+from portkern.deploy.operators import Operator
+from portkern.spec.op import Workload
+
+KINDS = ("measured", "near", "anywhere")
+#: Rounds by which a choice is judged, of so many seconds each on a GPU.
+_ROUNDS, _ROUND_S = 15, 300e-6
+#: Elements of a drawn shape's lengths, as powers of 2, and operations at most.
+_ELEMENTS, _OPERATIONS = {"cpu": (10, 19), "cuda": (10, 24)}, {"cpu": 2**27, "cuda": 2**34}
+_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Judged:
+    """``chosen`` has by the way of choosing what it was slower by than PyTorch, and ``best`` is
+    that of the fastest."""
+
+    what: str
+    kind: str
+    best: float
+    chosen: Mapping[str, float]
+    race_ms: float
+
+    def behind(self, tune: str) -> float:
+        return self.chosen[tune] / self.best
+
+
+class Study:
+    """Of one library on one device."""
+
+    def __init__(self, lib: Any, device: str, seed: int) -> None:
+        self.lib, self.device, self.draw = lib, device, random.Random(seed)
+        self.slot = 0 if device == "cpu" else 1
+
+    def places(self) -> list[tuple[int, int, str]]:
+        """Number of the operator, of its dtype, and kind of shape; those with a kernel here."""
+        found = []
+        for number, dtype in sorted(
+            (n, d) for n, slot, d in self.lib._kernels if slot == self.slot
+        ):
+            op = Case(self.lib, self.name(number), self.device).op
+            if self.device == "cuda" and any(t.within for t in op.signature.inputs):
+                continue  # left to the framework
+            derived = bool(Operator.of(op, 0, "x").form.derived)
+            found += [(number, dtype, kind) for kind in KINDS if kind != "anywhere" or not derived]
+        return found
+
+    def name(self, number: int) -> str:
+        return str(self.lib.TABLE["operators"][number]["name"])
+
+    def workload(self, number: int, dtype: int, kind: str) -> Workload:
+        case = Case(self.lib, self.name(number), self.device)
+        operator = Operator.of(case.op, 0, "x")
+        if kind == "anywhere":
+            dims, scalars = self._anywhere(case.op.signature.axes), {}
+        else:
+            table = self.lib.TABLE
+            cells = [
+                dict(zip(table["operators"][number]["key"], cell["key"], strict=True))
+                for cell in table["cells"]
+                if table["kernels"][cell["kernel"]]["op"] == number
+                and table["kernels"][cell["kernel"]]["dtype"] == self.lib.DTYPES[dtype]
+            ]
+            cell = self.draw.choice(cells)
+            scalars = {name: cell.pop(name) for name in operator.whole}
+            dims = cell if kind == "measured" else {a: self._near(n) for a, n in cell.items()}
+        known = case.op.signature.scalar_values(scalars)
+        for axis, said in operator.form.derived.items():
+            dims[axis] = int(said({**dims, **known}))
+        return Workload(kind, dims, scalars)
+
+    def _near(self, length: int) -> int:
+        """Within a factor of 2; windows stay as they are."""
+        return length if length < 8 else round(length * 2 ** self.draw.uniform(-1, 1))
+
+    def _anywhere(self, axes: Sequence[str]) -> dict[str, int]:
+        total = self.draw.uniform(*_ELEMENTS[self.device])
+        parts = [self.draw.random() + 0.1 for _ in axes]
+        if len(axes) > 2:  # operands have two or three of them
+            total *= 1.3
+        return {
+            axis: max(1, round(2 ** (total * part / sum(parts))))
+            for axis, part in zip(axes, parts, strict=True)
+        }
+
+    def judge(self, number: int, dtype: int, kind: str) -> Judged | None:
+        """None for a shape that nobody would draw twice."""
+        work = self.workload(number, dtype, kind)
+        operations = 1
+        for length in work.dims.values():
+            operations *= max(length, 1)
+        if operations > _OPERATIONS[self.device] or not all(work.dims.values()):
+            return None
+        case = Case(self.lib, self.name(number), self.device, self.lib.DTYPES[dtype])
+        tensors, scalars = case.draw(work)
+        chosen: dict[str, int] = {}
+        race_ms = 0.0
+        for tune in ("never", "online"):
+            self.lib.configure(tune=tune)
+            start = time.perf_counter()
+            case.ours(*tensors, scalars=scalars)
+            self._wait()
+            race_ms = (time.perf_counter() - start) * 1e3
+            chosen[tune] = self._chosen(number, dtype)
+        key = self._key(number, dtype)
+        self.lib._policy("evidence")
+        theirs = lambda: case.theirs(*tensors, scalars=scalars)  # noqa: E731
+        ours = lambda: case.ours(*tensors, scalars=scalars)  # noqa: E731
+        count = len(self.lib._kernels[number, self.slot, dtype])
+        times = self._times(theirs, ours, count, lambda k: self._know(number, dtype, key, k))
+        ratios = [one / times[0] for one in times]
+        return Judged(
+            f"{case.op.name} {case.dtype} {work.dims} {work.scalars}",
+            kind,
+            min(ratios),
+            {tune: ratios[1 + kernel] for tune, kernel in chosen.items()},
+            race_ms,
+        )
+
+    def _wait(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def _known(self, number: int, dtype: int) -> tuple[list[int], int]:
+        """The key of the one decision that was taken, and the kernel."""
+        key, calls = (ctypes.c_int64 * 16)(), ctypes.c_int64()
+        kernel, why, cell = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        told = [ctypes.byref(one) for one in (kernel, why, cell, ctypes.c_double(), calls)]
+        count = self.lib._c.pk_known(number, self.slot, dtype, 0, key, *told)
+        if count < 0:
+            raise SystemExit(f"{self.name(number)}: no kernel could take what was drawn")
+        return key[:count], kernel.value
+
+    def _chosen(self, number: int, dtype: int) -> int:
+        return self._known(number, dtype)[1]
+
+    def _key(self, number: int, dtype: int) -> list[int]:
+        return self._known(number, dtype)[0]
+
+    def _know(self, number: int, dtype: int, key: Sequence[int], kernel: int) -> None:
+        values = (ctypes.c_int64 * len(key))(*key)
+        self.lib._c.pk_know(number, self.slot, dtype, values, len(key), kernel, 0)
+
+    def _times(
+        self,
+        theirs: Callable[[], Any],
+        ours: Callable[[], Any],
+        kernels: int,
+        know: Callable[[int], None],
+    ) -> list[float]:
+        """Medians, PyTorch's own first, then each kernel's."""
+        once = self._timed(theirs, 2)
+        calls = max(1, min(50, round(_ROUND_S / once))) if self.device == "cuda" else 1
+        times: list[list[float]] = [[] for _ in range(kernels + 1)]
+        for round_ in range(_ROUNDS + 1):
+            for place in range(kernels + 1):
+                if place:
+                    know(place - 1)
+                taken = self._timed(ours if place else theirs, calls)
+                if round_:
+                    times[place].append(taken)
+        return [statistics.median(one) for one in times]
+
+    def _timed(self, call: Callable[[], Any], calls: int) -> float:
+        self._wait()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        self._wait()
+        return (time.perf_counter() - start) / calls
+
+    def run(self, seconds: float) -> Iterator[Judged]:
+        end = time.monotonic() + seconds
+        places = self.places()
+        while True:
+            self.draw.shuffle(places)
+            for place in places:
+                if time.monotonic() > end:
+                    return
+                if (judged := self.judge(*place)) is not None:
+                    yield judged
+
+
+def summary(found: Sequence[Judged], tune: str) -> dict[str, Any]:
+    """Shares of the shapes; ``ours`` is how often a kernel was taken, ``gain`` the geometric mean
+    of what was won against PyTorch."""
+    count = max(len(found), 1)
+    slower = [one.chosen[tune] for one in found]
+    return {
+        "shapes": len(found),
+        "ours": round(sum(one != 1.0 for one in slower) / count, 4),
+        "within 5 % of the best": round(sum(one.behind(tune) <= 1.05 for one in found) / count, 4),
+        "slower than eager by 5 %": round(sum(one > 1.05 for one in slower) / count, 4),
+        "worst against eager": round(max(slower, default=1.0), 3),
+        "gain": round(statistics.geometric_mean(1 / one for one in slower), 3) if found else 1.0,
+        "best gain": round(statistics.geometric_mean(1 / one.best for one in found), 3)
+        if found
+        else 1.0,
+    }
+
+
+def main() -> int:
+    given = _script.words(("library", "device", "seconds", "seed"), __doc__, ("library",))
+    device, lib = given.get("device", "cpu"), importlib.import_module(given["library"])
+    study = Study(lib, device, int(given.get("seed", "7")))
+    with torch.no_grad():
+        found = list(study.run(float(given.get("seconds", "30"))))
+    lib.configure()
+    worst = sorted(found, key=lambda one: -max(one.behind(tune) for tune in one.chosen))
+    document = {
+        "device": torch.cuda.get_device_name() if device == "cuda" else lib._names[0],
+        "torch": torch.__version__,
+        "library": lib.TABLE["version"],
+        "seed": given.get("seed", "7"),
+        "race ms, median": round(statistics.median(one.race_ms for one in found), 2),
+        "choices": {
+            tune: {
+                kind: summary([one for one in found if kind in (one.kind, "all")], tune)
+                for kind in ("all", *KINDS)
+            }
+            for tune in ("never", "online")
+        },
+        "worst": [
+            {
+                "what": f"{one.what} ({one.kind})",
+                "best": round(one.best, 3),
+                **{tune: round(ratio, 3) for tune, ratio in one.chosen.items()},
+            }
+            for one in worst[:_SHOWN]
+        ],
+    }
+    _script.write(f"library-study-{device}.json", document)
+    for tune, kinds in document["choices"].items():
+        for kind, said in kinds.items():
+            print(f"{tune:7s} {kind:9s} {said}")
+    print(*document["worst"], sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
