@@ -6,7 +6,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -60,15 +60,19 @@ class SourceStore:
         """Writes those that are not there, and returns how many. ``headers``: with those of today;
         not for what was found in the history. Raises StorageError."""
         new = {one.digest: one for one in candidates if not self._file(one.digest).is_file()}
-        for digest, one in new.items():
-            texts = own_headers.included(one) if headers else {}
-            for text in texts.values():
-                file = self._file(digest_of(text))
-                if not file.is_file():
-                    atomic_write.write(file, _packed(text))
-            known = {name: digest_of(text) for name, text in sorted(texts.items())}
-            atomic_write.write(self._file(digest), _packed(_stored(one, known).to_json()))
+        for one in new.values():
+            self.write(one, own_headers.included(one) if headers else {})
         return len(new)
+
+    def write(self, one: Candidate, headers: Mapping[str, str]) -> None:
+        """The candidate, built with portkern's own headers of these names and texts. Raises
+        StorageError."""
+        for text in headers.values():
+            file = self._file(digest_of(text))
+            if not file.is_file():
+                atomic_write.write(file, _packed(text))
+        known = {name: digest_of(text) for name, text in sorted(headers.items())}
+        atomic_write.write(self._file(one.digest), _packed(_stored(one, known).to_json()))
 
     def of(self, digest: str) -> Candidate | None:
         """The candidate with the headers that it was built with."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate
@@ -18,11 +18,19 @@ _IMPORT = re.compile(
 HARNESS: Mapping[str, tuple[str, str]] = {"c++": ("cpu", "harness.h")}
 
 
+def packages(backend: str) -> list[str]:
+    """Those whose headers a kernel of this backend includes, in the order in which they are
+    looked through."""
+    return [
+        f"portkern.backends.{backend}",
+        *registry.load(backend).shared,
+        "portkern.backends.cuda",
+    ]
+
+
 def text(name: str, backend: str) -> str | None:
     """The header that a kernel of this backend would include; None where there is none."""
-    packages = [f"portkern.backends.{backend}", *registry.load(backend).shared]
-    packages += ["portkern.backends.cuda"]
-    for package in packages:
+    for package in packages(backend):
         include = importlib.resources.files(package) / "include"
         folders = list(include.iterdir()) if include.is_dir() else []  # such as one of Hopper's
         for folder in (include, *folders):
@@ -43,17 +51,20 @@ def taken(source: str) -> list[str]:
     return list(dict.fromkeys([*_INCLUDE.findall(source), *_IMPORT.findall(source)]))
 
 
-def included(candidate: Candidate) -> dict[str, str]:
+def included(candidate: Candidate, read: Callable[[str, str], str | None] = text) -> dict[str, str]:
     """All that the candidate is built with, directly or not, by name: as when it was evaluated
-    where that is known, else as they are now."""
+    where that is known, else as ``read`` has them by name and backend, which is as they are now.
+    What stands before every kernel of a language is named by itself."""
     found: dict[str, str] = dict(candidate.headers)
     if candidate.language in HARNESS:
-        name = HARNESS[candidate.language][1]
-        found.setdefault(name, harness(candidate.language))
+        backend, name = HARNESS[candidate.language]
+        before = harness(candidate.language) if read is text else read(name, backend)
+        if before is not None:
+            found.setdefault(name, before)
     left = [candidate.source, *candidate.companions.texts.values()]
     while left:
         for name in _INCLUDE.findall(left.pop()):
-            header = found.get(name) or text(name, candidate.backend)
+            header = found.get(name) or read(name, candidate.backend)
             if name not in found and header is not None:
                 found[name] = header
                 left.append(header)
