@@ -27,7 +27,9 @@ from ._traced import Call, NoTrace
 
 #: What a replacement gains at least, by the medians; less is noise.
 LEAST_GAIN = 1.03
-_ROUNDS, _BUDGET_S, _PART_S = 31, 0.25, 50e-6
+_ROUNDS, _BUDGET_S = 31, 0.25
+#: A round's calls: on a GPU as many as make it longer than the wait for their end.
+_PART_S = {"cpu": 50e-6, "cuda": 300e-6}
 _MODEL_ROUNDS, _MODEL_BUDGET_S = 15, 3.0
 
 
@@ -456,7 +458,8 @@ def race(
     start = now()
     ways[0]()
     first = max(now() - start, 1e-7)
-    times = max(1, min(100, int(_PART_S / first)))
+    part = max((_PART_S.get(one, 50e-6) for one in devices), default=50e-6)
+    times = max(1, min(100, int(part / first)))
     found: list[list[float]] = [[] for _ in ways]
     end = time.perf_counter() + budget_s
     for number in range(rounds):
@@ -764,6 +767,11 @@ def _moved(one: Any, seed: int) -> Any:
     return one * (1 + steps * torch.finfo(one.dtype).eps).to(one.dtype)
 
 
+def _devices(model: nn.Module, inputs: Any) -> set[str]:
+    tensors = [one for one in pytree.tree_leaves(inputs) if isinstance(one, torch.Tensor)]
+    return {one.device.type for one in (*model.parameters(), *tensors)}
+
+
 def _model_race(
     model: nn.Module, given: Any, named: Any, work: _Work, state: _State
 ) -> tuple[float, float]:
@@ -788,7 +796,7 @@ def _model_race(
         with _in_place(work.changed):
             step()
 
-    devices = {p.device.type for p in model.parameters()}
+    devices = _devices(model, inputs)
     with torch.random.fork_rng([]), torch.set_grad_enabled(work.training):
         rounds = 1 if work.every else _MODEL_ROUNDS
         times = race([step, applied], devices, rounds=rounds, budget_s=_MODEL_BUDGET_S)
@@ -822,7 +830,7 @@ def _compiled(model: nn.Module, given: Any, named: Any, work: _Work, state: _Sta
         return run
 
     with torch.random.fork_rng([]), torch.set_grad_enabled(work.training):
-        devices = {p.device.type for p in model.parameters()}
+        devices = _devices(model, inputs)
         times = race([of(0), of(1)], devices, rounds=_MODEL_ROUNDS, budget_s=_MODEL_BUDGET_S)
     own_s, applied_s = map(statistics.median, times)
     pays = own_s >= LEAST_GAIN * applied_s

@@ -310,15 +310,20 @@ int pk_kernel(int op, int device, int dtype, void* function) {
 void pk_cell(int op, int device, int dtype, const int64_t* key, int count, int kernel, double speedup, int record) {
   operators[op].tables[device][dtype].cells.push_back({Key(key, key + count), kernel, speedup, record});
 }
-void pk_policy(int chosen, double speedup) {
+// `keep`: what is decided stays so, but for what only a race could decide.
+void pk_policy(int chosen, double speedup, int keep) {
   policy = chosen;
   least = speedup;
   for (auto& op : operators)
     for (auto& row : op.tables)
       for (auto& table : row) {
         std::unique_lock<std::shared_mutex> hold(table.lock);
-        for (auto& [_, choice] : table.known) outdated(std::move(choice));
-        table.known.clear();
+        for (auto at = table.known.begin(); at != table.known.end();) {
+          const int why = at->second->why;
+          if (keep && !(chosen == ONLINE && (why == FAR || why == CAPTURED))) { ++at; continue; }
+          outdated(std::move(at->second));
+          at = table.known.erase(at);
+        }
       }
 }
 void pk_know(int op, int device, int dtype, const int64_t* key, int count, int kernel, int why) {

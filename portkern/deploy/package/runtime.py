@@ -12,8 +12,8 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ refused: list[str] = list(TABLE["refused"])
 #: By operator, device slot and dtype, the kernels in the order of the C++ tables.
 _kernels: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
 _names: dict[int, str] = {}
-_state: dict[str, Any] = {"tune": "never", "speedup": 1.0}
+_state: dict[str, Any] = {"tune": "never", "speedup": 1.0, "policy": "evidence", "raced": False}
 
 
 def explain(operator: str, *arguments: Any) -> dict[str, Any]:
@@ -104,9 +104,25 @@ def configure(*, tune: str = "never", min_speedup: float = 1.0) -> None:
 
 def apply(model: torch.nn.Module, inputs: Any, **options: Any) -> _apply.Report:
     """Replaces in a model what ``inputs`` show to be equal to an operator here and faster by it;
-    the report says what, what not and why, and ``undo()`` takes it back."""
+    the report says what, what not and why, and ``undo()`` takes it back. Which kernel is the
+    fastest at the sample's sizes is found by a race, where no record has these."""
     operators = [one["name"] for one in TABLE["operators"]]
-    return _apply.apply(model, inputs, library=NAME, operators=operators, **options)
+    with _racing():
+        return _apply.apply(model, inputs, library=NAME, operators=operators, **options)
+
+
+@contextmanager
+def _racing() -> Iterator[None]:
+    """What is decided meanwhile stays so."""
+    if _state["policy"] != "evidence":
+        yield
+        return
+    _policy("online", keep=True)
+    _remembered()
+    try:
+        yield
+    finally:
+        _policy("evidence", keep=True)
 
 
 def undo(model: torch.nn.Module) -> int:
@@ -114,9 +130,11 @@ def undo(model: torch.nn.Module) -> int:
     return _modules.undo(model)
 
 
-def _policy(name: str) -> None:
-    """``always`` is for tests: a kernel is taken wherever one could be."""
-    _c.pk_policy(POLICIES.index(name), float(_state["speedup"]))
+def _policy(name: str, *, keep: bool = False) -> None:
+    """``always`` is for tests: a kernel is taken wherever one could be. ``keep``: what is decided
+    stays so."""
+    _state.update(policy=name, raced=_state["raced"] or name == "online")
+    _c.pk_policy(POLICIES.index(name), float(_state["speedup"]), keep)
 
 
 def _number(operator: str) -> int:
@@ -188,7 +206,7 @@ _REMEMBERED = ("operator", "slot", "dtype", "key", "sha256")
 @atexit.register
 def _remember() -> None:
     """A cache that cannot be written to is not a reason to disturb the end of a process."""
-    if _state["tune"] != "online":
+    if not _state["raced"]:
         return
     found = []
     for number, operator in enumerate(TABLE["operators"]):
@@ -332,7 +350,7 @@ def _library() -> ctypes.CDLL:
     numbers, whole = ctypes.POINTER(ctypes.c_int64), ctypes.c_int
     library.pk_kernel.argtypes = [whole, whole, whole, ctypes.c_void_p]
     library.pk_cell.argtypes = [*[whole] * 3, numbers, whole, whole, ctypes.c_double, whole]
-    library.pk_policy.argtypes = [whole, ctypes.c_double]
+    library.pk_policy.argtypes = [whole, ctypes.c_double, whole]
     library.pk_know.argtypes = [*[whole] * 3, numbers, *[whole] * 3]
     library.pk_fallen.restype = ctypes.c_int64
     return library
