@@ -367,6 +367,7 @@ IN_ALL_DTYPES = ("graph", "streams", "sizes", "hostile")
 
 # ---- Processes
 
+_LATE = "not asked: the time is up"
 Place = tuple[str, str, str]
 
 
@@ -404,7 +405,7 @@ def run(library: str, device: str, places: Sequence[Place], end: float) -> list[
     left, found = list(places), []
     while left:
         if time.monotonic() > end:
-            return [*found, *([*one, "not asked: the time is up", 0.0] for one in left)]
+            return [*found, *([*one, _LATE, 0.0] for one in left)]
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "said.jsonl"
             given = ["worker=" + library, "device=" + device, "out=" + str(out)]
@@ -450,18 +451,13 @@ def main() -> int:
         for name in names
     ]
     count = int(given.get("workers", "2"))
-    shares = [
-        sorted(
-            (one for group in groups[n::count] for one in group), key=lambda p: checks.index(p[0])
-        )
-        for n in range(count)
-    ]
+    shares = [[one for group in groups[n::count] for one in group] for n in range(count)]
+    for share in shares:
+        share.sort(key=lambda place: checks.index(place[0]))
+    end = time.monotonic() + float(given.get("seconds", "600"))
     with ThreadPoolExecutor(count) as pool:
-        found = [
-            one
-            for several in pool.map(lambda s: run(library, device, s), shares)
-            for one in several
-        ]
+        parts = pool.map(lambda share: run(library, device, share, end), shares)
+        found = [one for several in parts for one in several]
     document = _document(lib, device, found)
     _script.write(f"library-checks-{device}.json", document)
     print(json.dumps(document, indent=1))
@@ -483,7 +479,12 @@ def _document(lib: Any, device: str, found: Sequence[Sequence[Any]]) -> dict[str
             check: round(sum(one[4] for one in asked if one[0] == check), 1) for check in CHECKS
         },
         "calls of a kernel": calls,
-        "wrong": [" ".join(map(str, one[:4])) for one in asked if one[3] != "right"],
+        "not asked": sum(str(one[3]).startswith(_LATE) for one in asked),
+        "wrong": [
+            " ".join(map(str, one[:4]))
+            for one in asked
+            if one[3] != "right" and not str(one[3]).startswith(_LATE)
+        ],
     }
 
 

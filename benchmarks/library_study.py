@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import random
 import statistics
 import sys
@@ -32,6 +33,8 @@ KINDS = ("measured", "near", "anywhere")
 _ROUNDS, _ROUND_S = 15, 300e-6
 #: Elements of a drawn shape's lengths, as powers of 2, and operations at most.
 _ELEMENTS, _OPERATIONS = {"cpu": (10, 19), "cuda": (10, 24)}, {"cpu": 2**27, "cuda": 2**34}
+#: Of one tensor.
+_MOST = 2**27
 _SHOWN = 12
 
 
@@ -114,9 +117,11 @@ class Study:
         operations = 1
         for length in work.dims.values():
             operations *= max(length, 1)
-        if operations > _OPERATIONS[self.device] or not all(work.dims.values()):
-            return None
         case = Case(self.lib, self.name(number), self.device, self.lib.DTYPES[dtype])
+        specs = (*case.op.signature.inputs, *case.op.signature.outputs)
+        most = max(math.prod(spec.sizes(work.dims)) for spec in specs)
+        if operations > _OPERATIONS[self.device] or not 0 < most <= _MOST:
+            return None
         tensors, scalars = case.draw(work)
         chosen: dict[str, int] = {}
         race_ms = 0.0

@@ -172,7 +172,10 @@ def _build_cpp(request: Build, workdir: Path) -> Artifact:
     artifact = file.with_suffix(".o")
     env = _zig_caches(chosen, workdir)
     flags = _flags(chosen, request.target)
-    compile_ = [*chosen.argv, *flags, *precompiled.include(chosen, HARNESS, flags), "-c"]
+    # A kernel of another day brings the harness of that day.
+    other = HARNESS.name in request.candidate.companions.texts
+    before = () if other else precompiled.include(chosen, HARNESS, flags)
+    compile_ = [*chosen.argv, *flags, *before, "-c"]
     log = run_tool(
         [*compile_, *tree.flags, "-I", HARNESS.parent, "-I", INCLUDE, file, "-o", artifact],
         whose="foreign",

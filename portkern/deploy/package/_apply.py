@@ -247,12 +247,13 @@ def _of_known(one: Used) -> Site:
         return run
 
     tensors = [*given, *(one.module._parameters[name] for name in names)]
+    operator = known.operator_of(one.module)
     return Site(
-        known.operator,
+        operator,
         [tensor.detach() for tensor in tensors if tensor is not None],
         of(own.forward),
         lambda called: of(known.make(called, own.forward)),
-        (own, known.operator),
+        (own, operator),
     )
 
 

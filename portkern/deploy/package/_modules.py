@@ -40,12 +40,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Known:
-    """A class of torch's whose forward is one operator. ``refuse`` says why a module's is not, or
-    ''; ``make`` has of the operator and of the class's own forward the new one."""
+    """A class of torch's whose forward is one operator, or ``biased`` where it has a bias.
+    ``refuse`` says why a module's is not, or ''; ``make`` has of the operator and of the class's
+    own forward the new one."""
 
     operator: str
     refuse: Callable[[Any], str]
     make: Callable[[Any, Any], Callable[..., Any]]
+    biased: str = ""
+
+    def operator_of(self, module: Any) -> str:
+        return self.biased if self.biased and module.bias is not None else self.operator
 
 
 def _one_axis(module: Any) -> str:
@@ -84,8 +89,14 @@ def _softmax(called: Any, own: Any) -> Any:
 
 
 def _linear(called: Any, own: Any) -> Any:
-    del own
-    return lambda self, input: called(input, self.weight)
+    takes = len(called._schema.arguments) if hasattr(called, "_schema") else 0
+
+    def forward(self: Any, input: Any) -> Any:
+        given = (input, self.weight) if self.bias is None else (input, self.weight, self.bias)
+        # One that lost its bias, or got one, is another operator's.
+        return called(*given) if takes in (0, len(given)) else own(self, input)
+
+    return forward
 
 
 def _embedding(called: Any, own: Any) -> Any:
@@ -164,7 +175,7 @@ KNOWN: Mapping[type, Known] = {
         "gelu", lambda m: "" if m.approximate == "none" else "it is tanh's", _activation
     ),
     nn.Softmax: Known("softmax", lambda m: "it has no dim" if m.dim is None else "", _softmax),
-    nn.Linear: Known("linear", lambda m: "" if m.bias is None else "it has a bias", _linear),
+    nn.Linear: Known("linear", lambda m: "", _linear, "linear_bias"),
     nn.Embedding: Known("embedding", _embedding_refused, _embedding),
     nn.CrossEntropyLoss: Known("cross_entropy", _loss_refused, _cross_entropy),
     nn.Conv2d: Known("conv2d", _conv_refused, _conv2d),
@@ -270,7 +281,7 @@ _classes: dict[Any, type[nn.Module]] = {}
 
 def known_class(own: type[nn.Module], plan: Plan, called: Called) -> type[nn.Module]:
     known = KNOWN[own]
-    return _class(own, plan, known.make(called[known.operator], own.forward), ())
+    return _class(own, plan, known.make(called[plan.operators[0]], own.forward), ())
 
 
 def traced_class(module: nn.Module, plan: Plan, called: Called, found: Traced) -> type[nn.Module]:

@@ -833,8 +833,10 @@ def _embedding(finder: _Finder, said: _Said) -> _Found:
 
 def _linear(finder: _Finder, said: _Said) -> _Found:
     del finder
+    given = [said["input"], said["weight"]]
+    bias = said.get("bias")
     return (
-        ("linear", [said["input"], said["weight"]], _plainly) if said.get("bias") is None else None
+        ("linear", given, _plainly) if bias is None else ("linear_bias", [*given, bias], _plainly)
     )
 
 
