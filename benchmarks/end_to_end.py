@@ -26,7 +26,7 @@ from benchmarks import _script
 from portkern.evaluator.statistics import speedup
 
 #: Widths, layers, batch and length of the transformer; channels, side and batch of the network.
-SIZES = {"cpu": ((256, 2, 2, 64), (16, 32, 4)), "cuda": ((1024, 6, 4, 512), (64, 64, 64))}
+SIZES = {"cpu": ((256, 2, 2, 64), (16, 32, 4)), "cuda": ((1024, 3, 4, 1024), (64, 64, 64))}
 VOCABULARY, CLASSES = 1000, 10
 _ROUNDS = (9, 101)
 

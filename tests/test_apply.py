@@ -61,7 +61,7 @@ def _counted() -> None:
 
 
 def applied(model: nn.Module, *given: Any, every: bool = True, **options: Any) -> _apply.Report:
-    known = sorted(ops.CORE)
+    known = options.pop("operators", sorted(ops.CORE))
     return _apply.apply(model, given, library=SPACE, operators=known, every=every, **options)
 
 
@@ -160,7 +160,7 @@ def test_what_is_equal_is_replaced_and_one_call_takes_it_back() -> None:
         "3": "rmsnorm",
     }
     kept = {one.names[0]: one.reason for one in report.kept}
-    assert kept["1.heads.qkv"] == "it has a bias"
+    assert kept["1.heads.qkv"] == "the library has no linear_bias"
     assert kept["1"] == "nothing in its forward is one of the operators"
     CALLED.clear()
     torch.testing.assert_close(model(TOKENS), before)
@@ -173,6 +173,41 @@ def test_what_is_equal_is_replaced_and_one_call_takes_it_back() -> None:
     CALLED.clear()
     assert torch.equal(model(TOKENS), before) and not CALLED
     assert type(model[1].second) is nn.LayerNorm
+
+
+class Projected(nn.Module):
+    """A layer's weight and bias, called by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(6, 8))
+        self.bias = nn.Parameter(torch.rand(6))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return F.linear(x, self.weight, self.bias) + F.linear(x, self.weight)
+
+
+def test_linear_layers_are_replaced_with_their_bias_or_without() -> None:
+    model: Any = nn.Sequential(nn.Linear(16, 8), Projected(), nn.Linear(6, 4, bias=False))
+    x = torch.randn(2, 3, 16)
+    before = model(x)
+    report = applied(model, x, operators=["linear", "linear_bias"])
+    taken = [(one.names[0], one.operator) for one in report.replaced]
+    assert sorted(taken) == [
+        ("0", "linear_bias"),
+        ("1", "linear"),
+        ("1", "linear_bias"),
+        ("2", "linear"),
+    ]
+    CALLED.clear()
+    torch.testing.assert_close(model(x), before)
+    torch.testing.assert_close(model(x[0, 0]), before[0, 0])
+    assert CALLED["linear"] == 4 and CALLED["linear_bias"] >= 3
+    model[0].bias, model[2].bias = None, nn.Parameter(torch.ones(4))
+    after = model(x)
+    report.undo()
+    torch.testing.assert_close(after, model(x))
+    assert not torch.allclose(after, before)
 
 
 @pytest.mark.full
@@ -430,6 +465,8 @@ def test_a_model_s_sizes_become_cells(tmp_path: Path) -> None:
         ("embedding", 50, 32, 24, 1),
         ("linear", 24, 64, 32, 4),
         ("linear", 24, 32, 64, 2),
+        ("linear_bias", 24, 96, 32, 2),
+        ("linear_bias", 24, 32, 32, 2),
     }
     assert not any(isinstance(one, _modules.Applied) for one in model.modules())
     read = shapes.read(path)

@@ -38,7 +38,10 @@ from portkern.toolchain.run_tool import cache_root
 
 _PACKAGE = "portkern.deploy.package"
 #: What is copied as it is.
-_COPIED = ("_apply.py", "_build.py", "_modules.py", "_traced.py", compiling.HEADER)
+_COPIED = (
+    *("_apply.py", "_build.py", "_modules.py", "_traced.py"),
+    *("hub.py", "liger.py", "vllm.py", compiling.HEADER),
+)
 #: Names that are torch's own, or those of functions in every library.
 _TAKEN = frozenset("aten prim prims torch torch_library profiler inductor portkern".split())
 

@@ -62,7 +62,7 @@ def explain(operator: str, *arguments: Any) -> dict[str, Any]:
     """Says what a call would run and why: ``kernel`` is None where the framework's formula
     would."""
     number = _number(operator)
-    asked = getattr(getattr(torch.ops, NAME), f"_explain_{operator}")
+    asked = getattr(_explained, f"_explain_{operator}")
     with torch.no_grad():
         why, kernel, cell, distance = asked(*arguments)
     tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
@@ -74,6 +74,18 @@ def explain(operator: str, *arguments: Any) -> dict[str, Any]:
     if cell >= 0:
         said |= {"record": TABLE["records"][cell], "distance": distance / 1000}
     return said
+
+
+def takes(operator: str, *arguments: Any) -> bool:
+    """Whether a call would run a kernel of the library."""
+    return bool(getattr(_explained, f"_explain_{operator}")(*arguments)[1] >= 0)
+
+
+def has(operator: str, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the library has a kernel of this dtype for the device, at some sizes."""
+    text = str(dtype).removeprefix("torch.")
+    place = _number(operator), _slot(device), DTYPES.index(text) if text in DTYPES else -1
+    return place in _kernels
 
 
 def receipt() -> dict[str, Any]:
@@ -357,6 +369,7 @@ def _library() -> ctypes.CDLL:
 
 
 _c = _library()
+_explained = getattr(torch.ops, NAME)
 _load_kernels()
 _references = importlib.import_module(f"{__name__}._references")
 for _operator in TABLE["operators"]:

@@ -1,0 +1,85 @@
+"""The library as a repository of Hugging Face's ``kernels``: ``hub.write(FOLDER)``.
+
+``get_local_kernel(FOLDER)`` loads it there, and ``kernelize`` takes its layers. As kernels 0.17.2
+has it: ``build/torch-BACKEND`` with ``metadata.json``, layers with a ``forward`` alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+_HEAD = '''"""Layers of the library's operators, as ``kernelize`` takes them."""
+
+import sys
+
+import torch
+
+_library = sys.modules[__package__]
+
+
+'''
+#: By operator: a layer of that forward, which reads what the module has that it replaces.
+_LAYERS = {
+    "rmsnorm": (
+        "RMSNorm",
+        "hidden_states",
+        "rmsnorm(hidden_states, self.weight, self.variance_epsilon)",
+    ),
+    "layernorm": ("LayerNorm", "input", "layernorm(input, self.weight, self.bias, self.eps)"),
+    "gelu": ("GELU", "input", "gelu(input)"),
+    "relu": ("ReLU", "input", "relu(input)"),
+}
+
+
+def write(folder: str | Path) -> Path:
+    """Writes the repository, and returns the folder of its one variant: for this torch's backend.
+    Raises FileExistsError where there is one."""
+    table = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
+    cuda = any(kernel["backend"] == "cuda" for kernel in table["kernels"])
+    backend = "cuda" if cuda else "cpu"
+    out = Path(folder) / "build" / f"torch-{backend}"
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(HERE, out, ignore=ignored)
+    names = [one["name"] for one in table["operators"]]
+    (out / "layers.py").write_text(_layers(names), encoding="utf-8")
+    with (out / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write('\n\nlayers = importlib.import_module(f"{__name__}.layers")\n')
+    document = _metadata(table, backend, out)
+    (out / "metadata.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return out
+
+
+def _layers(names: list[str]) -> str:
+    parts = [
+        f"class {kind}(torch.nn.Module):\n    can_torch_compile = True\n    has_backward = True\n\n"
+        f"    def forward(self, {given}):\n        return _library.{called}\n"
+        for name, (kind, given, called) in _LAYERS.items()
+        if name in names
+    ]
+    return _HEAD + "\n\n".join(parts)
+
+
+def _metadata(table: dict[str, Any], backend: str, out: Path) -> dict[str, Any]:
+    files = {
+        str(file.relative_to(out)): base64.b64encode(
+            hashlib.sha256(file.read_bytes()).digest()
+        ).decode()
+        for file in sorted(out.rglob("*"))
+        if file.is_file()
+    }
+    return {
+        "name": table["name"].replace("_", "-"),
+        "id": table["name"],
+        "version": 1,
+        "license": "Apache-2.0",
+        "python-depends": [],
+        "backend": {"type": backend},
+        "digest": {"algorithm": "sha256", "files": files},
+    }
