@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib
+import inspect
+import json
 import subprocess
 import sys
+import types
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -509,7 +514,6 @@ def _python(site: Path, text: str, **environment: str) -> subprocess.CompletedPr
 def test_a_changed_kernel_and_another_device_are_refused_at_import(
     site: Path, tmp_path: Path
 ) -> None:
-    import json
     import shutil
 
     copy = tmp_path / "site"
@@ -539,8 +543,6 @@ def test_a_library_without_operators_for_this_torch_says_what_to_do(
     [file] = copy.glob("pk_test_library/operators-*.so")
     file.write_bytes(b"other")
     assert "install pk_test_library again" in _python(copy, "").stderr
-    import json
-
     place = copy / "pk_test_library/table.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"compiled": {}}))
     done = _python(copy, "", CXX="/nowhere/g++", TORCH_EXTENSIONS_DIR=str(tmp_path / "none"))
@@ -599,3 +601,120 @@ def test_an_operator_of_a_file_has_no_formula_to_fall_back_to(tmp_path: Path) ->
     export = Export(tmp_path)
     assert library.write([mine], export, LibraryOptions("mine")) is None
     assert "no formula" in export.skipped[0].reason
+
+
+# ---- Engines that choose between implementations themselves
+
+
+@pytest.mark.full
+def test_liger_calls_a_kernel_where_one_is_known_to_win(lib: Any) -> None:
+    functional = pytest.importorskip("liger_kernel.functional")
+    backends = importlib.import_module("liger_kernel.backends")
+    liger = importlib.import_module("pk_test_library.liger")
+    lib.configure()
+    assert liger.register() == ["rms_norm", "layer_norm", "softmax", "swiglu"]
+    assert backends.available_impls("softmax")[0] == "portkern-pk_test_library"
+    x, weight = torch.randn(64, 1024, requires_grad=True), torch.rand(1024)
+    before = _calls(lib, "softmax")
+    compare(functional.softmax(x), x.softmax(-1))
+    assert _calls(lib, "softmax") == before + 1
+    compare(functional.rms_norm(x, weight), lib.rmsnorm(x, weight))
+    compare(functional.layer_norm(x, weight, weight), lib.layernorm(x, weight, weight, 1e-6))
+    compare(functional.swiglu(x, x), torch.nn.functional.silu(x) * x)
+    for name, given, named in (
+        ("rms_norm", (x, weight), {"offset": 1.0}),
+        ("rms_norm", (x, weight), {"casting_mode": "none"}),
+        ("swiglu", (x, x, 2.0), {}),
+    ):
+        with pytest.raises(NotImplementedError, match="Liger has no other implementation"):
+            getattr(functional, name)(*given, **named)
+
+
+class IrOp:
+    """What vLLM asks of a provider, by the file that ``vllm.py`` names."""
+
+    def __init__(self, native: Callable[..., Any]) -> None:
+        self.native = native
+        self.providers: dict[str, tuple[Callable[..., bool], Callable[..., Any]]] = {}
+        self.schema = torch.library.infer_schema(native, mutates_args=[])
+        self.count = len(inspect.signature(native).parameters)
+
+    def register_impl(self, provider: str, *, supports_args: Callable[..., bool]) -> Any:
+        asked = inspect.signature(supports_args).parameters.values()
+        assert len(asked) == self.count and provider not in ("native", "unfused")
+        assert not [one for one in asked if one.kind == one.KEYWORD_ONLY]
+
+        def register(function: Callable[..., Any]) -> None:
+            assert torch.library.infer_schema(function, mutates_args=[]) == self.schema
+            self.providers[provider] = (supports_args, function)
+
+        return register
+
+
+def native_rms_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    epsilon: float,
+    variance_size: int | None = None,
+) -> torch.Tensor:
+    assert variance_size is None
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+
+def native_gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    return torch.nn.functional.gelu(x, approximate=approximate)
+
+
+@pytest.mark.full
+def test_vllm_has_the_library_as_a_provider(lib: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ops_of_ir = types.SimpleNamespace(rms_norm=IrOp(native_rms_norm), gelu=IrOp(native_gelu))
+    monkeypatch.setitem(sys.modules, "vllm", types.ModuleType("vllm"))
+    monkeypatch.setitem(sys.modules, "vllm.ir", types.SimpleNamespace(ops=ops_of_ir))
+    vllm = importlib.import_module("pk_test_library.vllm")
+    assert vllm.register() == ["rms_norm", "gelu"]
+    supports, run = ops_of_ir.rms_norm.providers["portkern_pk_test_library"]
+    x, weight = torch.randn(3, 64), torch.rand(64)
+    assert supports(x, weight, 1e-6, None)
+    compare(run(x, weight, 1e-6, None), native_rms_norm(x, weight, 1e-6))
+    for refused in (
+        (x, None, 1e-6, None),
+        (x, weight, 1e-6, 32),
+        (x.half(), weight, 1e-6, None),
+        (x.half(), weight.half(), 1e-6, None),
+        (x.to("meta"), weight.to("meta"), 1e-6, None),
+    ):
+        assert not supports(*refused)
+    supports, run = ops_of_ir.gelu.providers["portkern_pk_test_library"]
+    assert supports(x, "none") and not supports(x, "tanh")
+    compare(run(x, "none"), native_gelu(x))
+
+
+@pytest.mark.full
+def test_kernels_loads_the_library_as_a_repository(site: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    done = _python(site, f"import pk_test_library.hub as hub; print(hub.write({str(folder)!r}))")
+    variant = Path(done.stdout.strip())
+    assert variant == folder / "build/torch-cpu", done.stderr
+    about = json.loads((variant / "metadata.json").read_text())
+    assert about["id"] == "pk_test_library" and about["backend"] == {"type": "cpu"}
+    digest = base64.b64encode(hashlib.sha256((variant / "layers.py").read_bytes()).digest())
+    assert about["digest"]["files"]["layers.py"] == digest.decode()
+    text = f"""
+import importlib.util, sys, torch
+try:
+    from kernels import get_local_kernel
+    from pathlib import Path
+    lib = get_local_kernel(Path({str(folder)!r}))
+except ModuleNotFoundError:
+    spec = importlib.util.spec_from_file_location("repo", {str(variant / "__init__.py")!r})
+    lib = sys.modules["repo"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lib)
+class Own:
+    weight, variance_epsilon = torch.rand(64), 1e-6
+x = torch.randn(5, 64)
+made = lib.layers.RMSNorm.forward(Own, x)
+torch.testing.assert_close(made, torch.nn.functional.rms_norm(x, (64,), Own.weight, 1e-6))
+print(sorted(n for n in dir(lib.layers) if n[0].isupper()))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "['GELU', 'LayerNorm', 'RMSNorm', 'ReLU']", done.stderr

@@ -285,6 +285,7 @@ std::optional<{self._type}> {self.op.name}_launch(
   at::IntArrayRef lead;
   int why = OURS;
   const Choice* choice = {name}_choose({self._given}, key, lead, why);
+  if (choice) choice->calls.fetch_add(1, std::memory_order_relaxed);
   if (choice && choice->kernel >= 0) {{
     const int slot = device_of({self.form.first}.device());
     const int dtype = dtype_of({self._cell}.scalar_type());

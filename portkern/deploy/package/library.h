@@ -49,7 +49,7 @@ struct Cell {
 struct Choice {
   int kernel = -1, why = NO_KERNEL, cell = -1;
   double distance = -1;
-  std::atomic<int64_t> calls{0};
+  mutable std::atomic<int64_t> calls{0};  // without those that only asked
 };
 struct KeyHash {
   size_t operator()(const Key& key) const {
@@ -245,10 +245,7 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
   {
     std::shared_lock<std::shared_mutex> hold(table.lock);
     const auto found = table.known.find(key);
-    if (found != table.known.end()) {
-      found->second->calls.fetch_add(1, std::memory_order_relaxed);
-      return found->second.get();
-    }
+    if (found != table.known.end()) return found->second.get();
   }
   std::unique_lock<std::shared_mutex> hold(table.lock);
   auto& place = table.known[key];
@@ -270,7 +267,6 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
       race(table, where, call, *choice);
     }
   }
-  choice->calls = 1;
   place = std::move(choice);
   return place.get();
 }

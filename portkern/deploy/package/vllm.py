@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 
-import torch
 from torch import Tensor
 
 _library = importlib.import_module(__package__)
@@ -29,8 +28,9 @@ def _has_rms_norm(
     x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> bool:
     del epsilon
-    plain = weight is not None and variance_size is None and x.dim() > 0
-    return plain and weight.dtype == x.dtype and _has("rmsnorm", x)
+    if weight is None or variance_size is not None or not x.dim():
+        return False
+    return weight.dtype == x.dtype and _has("rmsnorm", x)
 
 
 def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -45,9 +45,8 @@ def _has_gelu(x: Tensor, approximate: str = "none") -> bool:
 
 def _has(operator: str, x: Tensor) -> bool:
     """Whether it has a kernel of this dtype, for the device."""
-    if isinstance(x.device, torch.device) and x.device.type not in ("cpu", "cuda"):
-        return False
-    return bool(_library.has(operator, x.device, x.dtype))
+    known = x.device.type in ("cpu", "cuda")
+    return known and bool(_library.has(operator, x.device, x.dtype))
 
 
 #: By vLLM's name: the operator, its function and the question for it.
