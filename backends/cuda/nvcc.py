@@ -72,6 +72,7 @@ def build(
             *(library if request.runnable else ["-cubin"]),
             "-gencode",
             f"arch=compute_{number},code=sm_{number}",
+            *flags,  # first what a kernel brings: it may have headers of ours as they were
             *(flag for folder in (*INCLUDES, HOPPER) for flag in ("-I", folder)),
             *(f"-D{macro}" for macro in hopper_macros(request.target)),
             "-DPORTKERN_CLUSTERS=1",
@@ -83,7 +84,6 @@ def build(
             "--keep",
             "--keep-dir",
             workdir,
-            *flags,
             path,
             "-o",
             output,

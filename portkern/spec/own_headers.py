@@ -19,8 +19,8 @@ HARNESS: Mapping[str, tuple[str, str]] = {"c++": ("cpu", "harness.h")}
 
 
 def packages(backend: str) -> list[str]:
-    """Those whose headers a kernel of this backend includes, in the order in which they are
-    looked through."""
+    """The packages whose headers a kernel of this backend includes, in the order in which they
+    are looked through."""
     return [
         f"portkern.backends.{backend}",
         *registry.load(backend).shared,

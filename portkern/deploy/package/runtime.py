@@ -125,7 +125,7 @@ def apply(model: torch.nn.Module, inputs: Any, **options: Any) -> _apply.Report:
 
 @contextmanager
 def _racing() -> Iterator[None]:
-    """What is decided meanwhile stays so."""
+    """Decides by races for as long as it lasts; what is decided stays so."""
     if _state["policy"] != "evidence":
         yield
         return
