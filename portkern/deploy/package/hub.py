@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -41,7 +42,7 @@ _LAYERS = {
 def write(folder: str | Path) -> Path:
     """Writes the repository, and returns the folder of its one variant: for this torch's backend.
     Raises FileExistsError where there is one."""
-    table = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
+    table: dict[str, Any] = importlib.import_module(__package__).TABLE
     cuda = any(kernel["backend"] == "cuda" for kernel in table["kernels"])
     backend = "cuda" if cuda else "cpu"
     out = Path(folder) / "build" / f"torch-{backend}"
