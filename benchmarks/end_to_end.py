@@ -2,9 +2,10 @@
 weights, a forward pass and a training step, beside eager PyTorch, ``torch.compile`` and Liger where
 it is installed, all in turns in one run.
 
-    python -m benchmarks.end_to_end library=NAME [device=cuda] [dtype=bfloat16] [seconds=6]
+    python -m benchmarks.end_to_end library=NAME [device=cuda] [dtype=bfloat16] [seconds=6] [only=N]
 
-``seconds`` are those of each of the four comparisons. Writes results/end-to-end-DEVICE.json.
+``seconds`` are those of each of the four comparisons. Writes results/end-to-end-DEVICE.json, but for
+``only=N``, one of them: that fills the compiler's cache.
 """
 
 from __future__ import annotations
@@ -308,15 +309,16 @@ def in_turns(
 
 
 def main() -> int:
-    known = ("library", "device", "dtype", "seconds")
+    known = ("library", "device", "dtype", "seconds", "only")
     given = _script.words(known, __doc__, ("library",))
     device = given.get("device", "cpu")
     dtype = getattr(torch, given.get("dtype", "float32" if device == "cpu" else "bfloat16"))
     lib = importlib.import_module(given["library"])
     if device == "cpu":
         torch.set_num_threads(1)
-    rows = []
-    for task in tasks(device, dtype):
+    rows: list[dict[str, Any]] = []
+    only = given.get("only")
+    for task in [one for n, one in enumerate(tasks(device, dtype)) if only in (None, str(n))]:
         rows.append(compare(task, lib, float(given.get("seconds", "6"))))
         document = {
             "device": torch.cuda.get_device_name() if device == "cuda" else lib._names[0],
@@ -325,7 +327,8 @@ def main() -> int:
             "library": lib.TABLE["version"],
             "rows": rows,
         }
-        _script.write(f"end-to-end-{device}.json", document)
+        if only is None:
+            _script.write(f"end-to-end-{device}.json", document)
         print(table(rows[-1:]), flush=True)
     return 0
 
