@@ -4,8 +4,8 @@ it is installed, all in turns in one run.
 
     python -m benchmarks.end_to_end library=NAME [device=cuda] [dtype=bfloat16] [seconds=6] [only=N]
 
-``seconds`` are those of each of the four comparisons. Writes results/end-to-end-DEVICE.json, but for
-``only=N``, one of them: that fills the compiler's cache.
+``seconds`` are those of each of the four comparisons. Writes results/end-to-end-DEVICE.json, but
+for ``only=N``, one of them: that fills the compiler's cache.
 """
 
 from __future__ import annotations
