@@ -177,13 +177,18 @@ class Operator:
                 kind = abi.C_SCALARS.get(tensor.dtype, f"{tensor.dtype}_t")
                 lines.append(f"if (!within<{kind}>({tensor.name}, {low}, {high})) return VALUES;")
         for name in self.whole:
-            least = 0 if name == "padding" else 1
-            lines.append(f"if ({name} < {least}) return SIZES;")
+            lines.append(f"if ({name} < {self._least(name)}) return SIZES;")
         if self.op.name == "topk":
             lines.append("if (k > cols) return SIZES;")
         if {"padding", "window"} <= set(self.whole) and self.op.name == "maxpool2d":
             lines.append("if (2 * padding > window) return SIZES;")
         return lines
+
+    def _least(self, name: str) -> int:
+        """Returns 1, or 0 of a scalar for which 0 has a meaning: a workload has it."""
+        signature, several = self.op.signature, self.op.workloads.values()
+        values = [signature.scalar_values(w.scalars)[name] for works in several for w in works]
+        return min(1, *map(int, values))
 
     def _sizes(self, tensor: TensorSpec) -> str:
         leads = self.form.leads(tensor)

@@ -61,8 +61,9 @@ FORMULAS: Mapping[str, Formula] = {
     "cross_entropy_backward": Formula(
         "[&] { const auto wide = c10::promoteTypes(logits.scalar_type(), at::kFloat); "
         "const Tensor share = at::softmax(logits.to(wide), -1); "
-        "const Tensor own = at::zeros_like(share).scatter(1, target.unsqueeze(1), 1); "
-        "return ((share - own) * grad.to(wide).unsqueeze(1))"
+        "const Tensor own = at::arange(logits.size(1), logits.options().dtype(at::kLong)) "
+        "== target.unsqueeze(1); "
+        "return ((share - own.to(wide)) * grad.to(wide).unsqueeze(1))"
         ".to(logits.scalar_type()); }()",
         differentiable=False,
     ),
