@@ -216,14 +216,18 @@ def _sizes(op: Op, chosen: np.random.Generator) -> list[tuple[str, Workload]]:
 
 
 def _row(heap: str, ending: Ending) -> dict[str, Any]:
-    turn = ending.turn
+    turn, cheat = ending.turn, not ending.attack.honest
+    if turn and turn.right and turn.noisy and cheat and ending.attack.for_time:
+        turn = None  # nobody can tell what it gained
+    # A wrong kernel that passes has succeeded, however uncertain its time is.
+    passed = turn is not None and turn.right and cheat and not ending.attack.for_time
     return {
         "of": heap,
         "kernel": ending.attack.name,
         "mechanism": ending.attack.mechanism,
         "honest": ending.attack.honest,
         "verdict": str(turn.verdict) if turn else None,
-        "bad": ending.bad,
+        "bad": turn is not None and (ending.bad or passed),
         "detail": ending.detail[:200],
     }
 
