@@ -52,14 +52,17 @@ def drawn(
     return tensors, [scalars[one.name] for one in op.signature.scalars]
 
 
-def compare(got: Any, expected: Any, scale: float = 1.0) -> None:
-    """Raises AssertionError where they differ by more than their dtype's roundoff explains."""
+def compare(got: Any, expected: Any) -> None:
+    """Raises AssertionError where they differ by more than their dtype's roundoff explains, or that
+    of sums whose terms are as large as a tenth of the largest result."""
     several = isinstance(expected, tuple | list)
     pairs = zip(got, expected, strict=True) if several else [(got, expected)]
     for one, other in pairs:
         assert one.dtype == other.dtype and one.shape == other.shape, "another dtype or shape"
-        loose = {torch.float16: 2e-2, torch.bfloat16: 6e-2}.get(one.dtype, 2e-4) * scale
-        torch.testing.assert_close(one, other, rtol=loose, atol=loose, equal_nan=True)
+        loose = {torch.float16: 2e-2, torch.bfloat16: 6e-2}.get(one.dtype, 2e-4)
+        plain = other[torch.isfinite(other)].abs() if other.is_floating_point() else torch.zeros(0)
+        least = loose * max(1.0, float(plain.max()) / 10 if plain.numel() else 0.0)
+        torch.testing.assert_close(one, other, rtol=loose, atol=least, equal_nan=True)
 
 
 class Case:
@@ -87,13 +90,8 @@ class Case:
     def large(self) -> Workload:
         return (*self.op.workloads.get("typical", ()), self.small)[0]
 
-    @property
-    def loose(self) -> float:
-        """Long sums in float32 differ by more than one element's roundoff."""
-        return 20.0
-
     def compare(self, tensors: Sequence[Any], scalars: Sequence[Any], got: Any) -> None:
-        compare(got, self.theirs(*tensors, scalars=scalars), self.loose)
+        compare(got, self.theirs(*tensors, scalars=scalars))
 
 
 # ---- Hostile tensors
@@ -129,12 +127,21 @@ HOSTILE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+_FEWER = ("empty", "a dimension less", "last element less")
+
+
+def _indexed(op: Op) -> bool:
+    return any(one.within for one in op.signature.inputs)
+
+
 def hostile(case: Case) -> None:
     """All inputs, and each alone, are made hostile; where the formula refuses, so does it."""
     for workload in (case.small, case.op.workloads["edge"][2]):
         tensors, scalars = case.draw(workload)
         for name, change in HOSTILE.items():
             for which in ({*range(len(tensors))}, *({n} for n in range(len(tensors)))):
+                if name in _FEWER and case.device == "cuda" and _indexed(case.op):
+                    continue  # the framework's own assertion on the device would end the process
                 given = [change(t) if n in which else t for n, t in enumerate(tensors)]
                 try:
                     expected = case.theirs(*given, scalars=scalars)
@@ -142,7 +149,7 @@ def hostile(case: Case) -> None:
                     _refuses(case, given, scalars, name)
                     continue
                 try:
-                    compare(case.ours(*given, scalars=scalars), expected, case.loose)
+                    compare(case.ours(*given, scalars=scalars), expected)
                 except Exception as error:
                     raise AssertionError(f"{name}, inputs {sorted(which)}: {error}") from error
 
@@ -180,9 +187,12 @@ def _count(sizes: Sequence[int]) -> int:
 
 
 def graph(case: Case) -> None:
-    """Captured at its first use, replayed with other values."""
-    for workload in (case.large, case.small):
+    """Captured at its first use, and behind one; replayed with other values."""
+    for workload, warm in ((case.large, False), (case.large, True), (case.small, True)):
         tensors, scalars = case.draw(workload)
+        if warm:
+            case.ours(*tensors, scalars=scalars)
+            torch.cuda.synchronize()
         made = torch.cuda.CUDAGraph()
         with torch.cuda.graph(made):
             got = case.ours(*tensors, scalars=scalars)
@@ -286,22 +296,22 @@ def gradients(case: Case) -> None:
         for way in (case.ours, case.theirs)
     ]
     stacked = [torch.stack([t, t]) for t in tensors]
-    compare(torch.vmap(ways[0])(*stacked), torch.stack([ways[1](*tensors)] * 2), case.loose)
+    compare(torch.vmap(ways[0])(*stacked), torch.stack([ways[1](*tensors)] * 2))
     if not FORMULAS[case.op.name].differentiable:
         return
-    compare(*(_backward(way, tensors, floats) for way in ways), case.loose)
+    compare(*(_backward(way, tensors, floats) for way in ways))
     functional = [
         torch.func.grad(lambda *g, f=f: f(*g).square().sum(), argnums=tuple(floats))(*tensors)
         for f in ways
     ]
-    compare(*functional, case.loose)
+    compare(*functional)
     if len(floats) == len(tensors):
         tangents = tuple(torch.ones_like(t) for t in tensors)
         try:
             expected = torch.func.jvp(ways[1], tuple(tensors), tangents)
         except _REFUSED:
             return
-        compare(torch.func.jvp(ways[0], tuple(tensors), tangents), expected, case.loose)
+        compare(torch.func.jvp(ways[0], tuple(tensors), tangents), expected)
 
 
 def _backward(function: Any, tensors: list[torch.Tensor], floats: list[int]) -> Any:
@@ -317,7 +327,7 @@ def autocast(case: Case) -> None:
         made = (way(*tensors, scalars=scalars) for way in (case.ours, case.theirs))
         ours, theirs = map(_first, made)
     assert ours.dtype == theirs.dtype, f"{ours.dtype}, expected {theirs.dtype}"
-    compare(ours, theirs, 4 * case.loose if ours.dtype == torch.float32 else 1.0)
+    compare(ours, theirs)
 
 
 INDUCTOR = ("softmax", "rmsnorm", "matmul", "topk", "conv2d")
@@ -331,8 +341,9 @@ def compiled(case: Case) -> None:
     def function(*given: Any) -> Any:
         return _first(case.ours(*given, scalars=scalars)) * 2
 
+    torch._dynamo.reset()  # of all operators' the function is one and the same
     call: Any = torch.compile(function, fullgraph=True, backend=backend)
-    compare(call(*tensors), _first(case.theirs(*tensors, scalars=scalars)) * 2, case.loose)
+    compare(call(*tensors), _first(case.theirs(*tensors, scalars=scalars)) * 2)
 
 
 #: Torch itself ends with an error where a gradient of it is traced for all sizes at once.
@@ -378,6 +389,7 @@ def worker(library: str, device: str, places: Sequence[Place], out: Path) -> Non
     """Appends a line of what it begins, and one of how it ended, for each."""
     lib = importlib.import_module(library)
     lib._policy("always")
+    torch.backends.cudnn.allow_tf32 = False  # kernels in float32 are held against float32
     with out.open("a", encoding="utf-8") as file:
 
         def say(*words: Any) -> None:

@@ -88,6 +88,8 @@ inline int plain(const Tensor& t, at::ScalarType kind, const at::Device& device)
   if (t.scalar_type() != kind) return DTYPE;
   if (t.device() != device) return DEVICE;
   if (!t.is_contiguous()) return LAYOUT;
+  // Kernels of GPUs were measured where allocations begin; not all were tried on other addresses.
+  if (!device.is_cpu() && reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16) return LAYOUT;
   return t.numel() > INT32_MAX ? LARGE : OURS;
 }
 
@@ -249,6 +251,11 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
     const auto found = table.known.find(key);
     if (found != table.known.end()) return found->second.get();
   }
+  if (capturing(where)) {  // is decided another time: a kernel's first call may load or ask what a capture forbids
+    static Choice later;
+    later.why = CAPTURED;
+    return &later;
+  }
   std::unique_lock<std::shared_mutex> hold(table.lock);
   auto& place = table.known[key];
   if (place) return place.get();
@@ -259,15 +266,8 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
     choice->why = table.kernels.empty() ? NO_KERNEL : OURS;
   } else {
     by_evidence(table, operators[op].scalars, key, *choice);
-    if (now == ONLINE && !table.kernels.empty()) {  // a record's times are without the host's
-      if (capturing(where)) {  // is decided another time
-        static Choice later;
-        later.why = CAPTURED;
-        table.known.erase(key);
-        return &later;
-      }
-      race(table, where, call, *choice);
-    }
+    // A record's times are without the host's.
+    if (now == ONLINE && !table.kernels.empty()) race(table, where, call, *choice);
   }
   place = std::move(choice);
   return place.get();

@@ -31,7 +31,7 @@ REASONS = (
     "switched off",
     "no kernel takes this dtype, or inputs of several",
     "inputs are on different devices, or on one that the library does not know",
-    "an input is not contiguous, or not a plain tensor",
+    "an input is not contiguous, not a plain tensor, or on a GPU not at a multiple of 16 bytes",
     "an input has another number of dimensions",
     "sizes do not fit together",
     "indices are out of range, or on a GPU, where they are not looked at",
