@@ -46,7 +46,7 @@ def write(name: str, document: Any) -> None:
 
 
 def show_on_page(page: Path, script: str, table: str) -> None:
-    """Between the two comments that the page has for this script's table."""
+    """Writes the table between the two comments that the page has for this script."""
     begin, end = f"<!-- table: {script} -->\n", "<!-- /table -->"
     before, mark, rest = page.read_text(encoding="utf-8").partition(begin)
     if not mark:

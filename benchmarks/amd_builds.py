@@ -66,7 +66,7 @@ def _row(name: str, backend: str, built: Sequence[Record]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """In Markdown."""
+    """The rows as a table in Markdown."""
     heads = "target", "backend", "ops", "kernels", "spills", "most VGPRs", "most LDS", "occupancy"
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for row in rows:

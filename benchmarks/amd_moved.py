@@ -116,7 +116,8 @@ def row_of(
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """In Markdown: of each operator's first size a row, with the targets beside each other."""
+    """The rows as a table in Markdown: a row for each operator's first size, with the targets
+    beside each other."""
     targets = list(dict.fromkeys(row["target"] for row in rows))
     heads = ["op", "size", "kB"]
     heads += [f"{name} {what}" for name in targets for what in ("waves", "×", "lines", "LDS")]

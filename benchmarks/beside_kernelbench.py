@@ -223,7 +223,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """In Markdown: verdicts side by side, and the median of the seconds."""
+    """The rows as a table in Markdown: verdicts side by side, and the median of the seconds."""
     lines = [
         "| candidate | theirs | ours | theirs, s | ours, s | ours, the kernel, s |",
         "|---|---|---|---|---|---|",

@@ -183,7 +183,8 @@ def study(scenario: Scenario, sweeps: int, seed: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """By model, op, place and sample whether it is right, and the speedup's logarithm."""
+    """A drawn sweep: by model, op, place and sample whether it is right, and its speedup's
+    logarithm."""
 
     right: npt.NDArray[np.bool_]
     logs: Floats
@@ -203,7 +204,7 @@ def drawn(scenario: Scenario, random: np.random.Generator) -> Drawn:
 
 
 def samples(sweep: Drawn) -> list[Sample]:
-    """As rows of samples.jsonl."""
+    """The sweep's samples as rows of samples.jsonl."""
     return [
         _sample(
             MODELS[model], op, place, index,
@@ -303,7 +304,7 @@ def estimates(sweep: Drawn) -> Estimates:
 
 @lru_cache
 def _pass_at_k(n: int, k: int) -> Floats:
-    """By how many of n are right."""
+    """pass@k for each number of right samples among n."""
     return np.array([pass_at_k(n, c, k) for c in range(n + 1)])
 
 
@@ -315,7 +316,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def table(document: Mapping[str, Any]) -> list[str]:
-    """In Markdown: of each number the part of sweeps whose interval holds the true value."""
+    """The study as a table in Markdown: for each number the part of sweeps whose interval holds the
+    true value."""
     scenarios = document["scenarios"]
     names = list(dict.fromkeys(name for one in scenarios for name in one["numbers"]))
     lines = [

@@ -85,7 +85,7 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def table(document: Mapping[str, Any]) -> str:
-    """In Markdown."""
+    """The document as a table in Markdown."""
     lines = [
         "| op | size | eager | C++ | × eager | Numba | × C++ | OpenCL | × C++ |",
         "|" + " --- |" * 9,

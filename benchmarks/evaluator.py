@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def table(measured: dict[str, Any]) -> str:
-    """In Markdown, for the documentation."""
+    """What was measured as a table in Markdown, for the documentation."""
     found = [f"On {measured['machine']}; {measured['gpu'] or 'no GPU'}.", "", "| | |", "|---|---|"]
     jail = measured.get("containment")
     if jail:
@@ -256,7 +256,8 @@ def _source(backend: str, folder: Path, mark: str) -> Path:
 
 
 def _evaluate_each(backend_name: str, folder: str, *sources: str) -> None:
-    """In the measured process: seconds of each verdict, and of the imports before."""
+    """Prints the seconds of each verdict, and of the imports before; runs in the measured
+    process."""
     start = time.perf_counter()
     from portkern import ops
     from portkern.cells.selection import default_target
@@ -350,7 +351,7 @@ class ModelNew(torch.nn.Module):
 
 
 def _evaluate_theirs(checkout: str, folder: str) -> None:
-    """In the measured process."""
+    """Evaluates by their code; runs in the measured process."""
     sys.modules |= {name: MagicMock() for name in UNUSED}
     sys.path.insert(0, f"{checkout}/src")
     import torch

@@ -245,7 +245,8 @@ def _spread(ratios: Sequence[float]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """In Markdown: of each operator the geometric mean of the best and of each backend."""
+    """The rows as a table in Markdown: for each operator the geometric mean of the best and of each
+    backend."""
     named = sorted({who for row in rows for who in row["ratios"]})
     heads = ["op", "cells", "best", "< 0.9", "< 0.7", "worst", *named]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]

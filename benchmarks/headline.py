@@ -356,7 +356,7 @@ def machine(gpu: Target, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def table(document: Mapping[str, Any]) -> str:
-    """In Markdown: milliseconds, the best of ours in bold."""
+    """The document as a table in Markdown: milliseconds, the best of ours in bold."""
     heads = ["workload", "error", "eager", "compile", "CRFM", *BACKENDS, "floor", "goal"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for row in document["rows"]:

@@ -68,7 +68,7 @@ def settled(row: Mapping[str, Any]) -> bool:
 
 
 def files(folder: Path, pattern: str) -> Iterator[Path]:
-    """In the order of their numbers."""
+    """The problems' files that fit the pattern, in the order of their numbers."""
 
     def order(path: Path) -> tuple[str, int]:
         return path.parent.name, int(path.name.partition("_")[0])
@@ -122,7 +122,7 @@ def twin(source: str) -> tuple[str, str]:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """In Markdown, by level."""
+    """The rows as a table in Markdown, by level."""
     lines = [
         "| | problems | written | right at every seed | twins wrong |",
         "|---|---|---|---|---|",

@@ -123,7 +123,7 @@ def _in_turns(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def table(document: dict[str, Any]) -> str:
-    """For the notes."""
+    """The document as a table in Markdown, for the notes."""
     lines = [
         f"{document['device']}, torch {document['torch']}: {document['kernels']} kernels\n",
         "| µs a call | eager | kernel | fall-back | eager, gradient | kernel, gradient |",

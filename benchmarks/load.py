@@ -85,14 +85,14 @@ def main() -> None:
 
 
 def divided(cores: Sequence[int], each: int) -> list[Sequence[int]]:
-    """In parts of so many; 0: all in one."""
+    """The cores in parts of so many each; all in one part where ``each`` is 0."""
     if not each:
         return [cores]
     return [cores[at : at + each] for at in range(0, len(cores) - each + 1, each)]
 
 
 def results() -> list[Tally]:
-    """By condition, all machines together."""
+    """The tallies by condition, all machines together."""
     tallies: dict[str, Tally] = {}
     for line in RESULTS.read_text(encoding="utf-8").splitlines():
         tally = Tally(**json.loads(line))
@@ -101,7 +101,7 @@ def results() -> list[Tally]:
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """In Markdown."""
+    """The tallies as a table in Markdown."""
     lines = ["| | cells | accused, or missed | unavailable | noisy |", "|---|---|---|---|---|"]
     for tally in tallies:
         kind, _, count = tally.condition.partition("-")
@@ -115,7 +115,8 @@ def table(tallies: Sequence[Tally]) -> str:
 
 
 def go_through(cores: Sequence[int], conditions: Sequence[str], until: float) -> None:
-    """On these cores alone, until that time; whoever ends it sooner keeps what is done."""
+    """Goes through the conditions on these cores alone, until that time; if it is ended sooner,
+    what is done is kept."""
     os.sched_setaffinity(0, cores)
     machine = f"{len(cores)} cores of {os.cpu_count()}, {host.cpu_name()}"
     for number, condition in enumerate(itertools.cycle(conditions)):
@@ -171,7 +172,7 @@ def _count(tally: Tally, record: Record) -> None:
 
 
 def _corpus(condition: str, heap: str, until: float, chosen: random.Random) -> Tally:
-    """In an order by chance, as there may not be time for all."""
+    """Judges the corpus in an order by chance, as there may not be time for all of it."""
     tally = Tally(condition)
     cheats = heap == "cheats"
     cases = list(suite.cases("cheats" if cheats else "honest"))

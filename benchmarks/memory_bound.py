@@ -49,8 +49,8 @@ def main() -> None:
 
 
 def table(records: Iterable[Record], dtype: str) -> str:
-    """In Markdown: the share of each backend in per cent, the best in bold, and how the best does
-    against the framework and its compiler."""
+    """The records as a table in Markdown: the share of each backend in per cent, the best in bold,
+    and how the best does against the framework and its compiler."""
     heads = ["op", "size", *BACKENDS, "× eager", "× compile"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for (op, size, _), asked in problems(records, dtype).items():

@@ -162,7 +162,8 @@ class Study:
                     yield cell
 
     def _night(self, name: str, percent: Mapping[str, int]) -> Sequence[CellChange]:
-        """With the kernels of some ops slower by so much; what became of each cell."""
+        """What became of each cell in a night in which the kernels of some ops are slower by so
+        much."""
         reports = self.folder / "reports"
         away = self.folder / "slowed"
         kept = [place / name for place in (reports, away) if (place / name / "done").exists()]
@@ -257,7 +258,7 @@ def slower_on_gpu(source: str, percent: int, *, anew: bool) -> str:
 
 
 def _entry(source: str) -> tuple[str, str]:
-    """Its name and parameters."""
+    """The name and the parameters of a source's entry."""
     match = _ENTRY.search(source)
     if match is None:
         raise SystemExit(f"no entry in\n{source}")

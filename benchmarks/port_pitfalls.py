@@ -165,7 +165,8 @@ class Row:
 
     @property
     def seen_in_text(self) -> bool:
-        """By portkern; what the translator cannot do is not of a correct snippet's pitfall."""
+        """Whether portkern sees the pitfall in the text; what the translator cannot do is not of a
+        correct snippet's pitfall."""
         translator = any(code >= "PK101" for code in self.named)
         return self.code in self.named or (translator and self.kind == "bad")
 
@@ -255,7 +256,8 @@ def mended(snippet: Snippet, text: str) -> bool:
 
 
 def judged(rows: Sequence[Row], *, hipify: bool) -> list[Row]:
-    """With the state of each tool; the correct snippets tell which words are not of the pitfall."""
+    """The rows with the state of each tool; the correct snippets tell which words are not of the
+    pitfall."""
     words: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if row.kind == "good":
@@ -308,7 +310,7 @@ def verdict(states: Iterable[State]) -> str:
 
 
 def pitfalls(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
-    """By code, then by tool."""
+    """The verdicts on pitfalls, by code, then by tool."""
     codes = [code for code in PITFALLS if code < "PK101"]
     bad = [row for row in rows if row.kind == "bad"]
     return {

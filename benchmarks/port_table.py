@@ -176,7 +176,7 @@ def port(
     include: tuple[Path, ...],
     timeout_s: float,
 ) -> None:
-    """Nothing that becomes of one program ends the others."""
+    """Ports one program; whatever becomes of it, the others go on."""
     name = place.name if place == root else str(place.relative_to(root)).replace("/", "-")
     ways = "-" + "-".join(row.targets) if row.emitted else ""
     folder = work / f"{row.library.replace('/', '-')}-{name}{ways}"

@@ -79,7 +79,7 @@ def results() -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """In Markdown."""
+    """The rows as a table in Markdown."""
     lines = [
         "| | a call takes | largest share that passed | of tries | time too good by |",
         "|---|---|---|---|---|",

@@ -144,7 +144,7 @@ def missing(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def table(rows: Mapping[str, Row]) -> str:
-    """In Markdown, by collection."""
+    """The rows as a table in Markdown, by collection."""
     columns = ("programs", "built", *ENDS[:5], "with findings", *ENDS[5:], "by number")
     lines = ["|  | " + " | ".join(columns) + " |", "| --- " * (len(columns) + 1) + "|"]
     for collection in dict.fromkeys(row["collection"] for row in rows.values()):

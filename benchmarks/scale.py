@@ -294,7 +294,7 @@ sys.exit(code)
 
 
 def timed(argv: Sequence[str], reports: Path, records: int, name: str = "") -> dict[str, Any]:
-    """In a process of its own."""
+    """Times a command in a process of its own."""
     command = [sys.executable, "-c", COMMAND, *argv, f"reports={reports}"]
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False)

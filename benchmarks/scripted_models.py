@@ -128,7 +128,7 @@ class AskedKernel:
 
     @classmethod
     def read(cls, messages: list[dict[str, str]]) -> AskedKernel | None:
-        """None where the prompt asks for no kernel that is known here."""
+        """The kernel that a prompt asks for; None where it is not one that is known here."""
         text = "\n\n".join(message["content"] for message in messages)
         language, operation = _LANGUAGE.search(text), _OPERATION.search(text)
         if language is None or operation is None:
@@ -148,7 +148,7 @@ class AskedKernel:
 
     @property
     def entry(self) -> re.Pattern[str]:
-        """Up to where its body begins."""
+        """The pattern of a kernel's entry, up to where its body begins."""
         if self.language in _IN_PYTHON:
             return re.compile(rf"^def {self.op}\(\s*(\w+)[^)]*\)[^:]*:\n", re.MULTILINE)
         return re.compile(rf"\bint {self.op}\(\s*const \w+\s*\*\s*\w*\s*(\w+)[^;{{}}]*\) *\{{\n")

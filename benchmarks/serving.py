@@ -161,7 +161,7 @@ def serving(folder: Path) -> Iterator[psutil.Process]:
 
 
 def warm(clients: int) -> None:
-    """Until what the server makes once is made."""
+    """Asks the server until it has made what it makes once."""
     with ThreadPoolExecutor(clients) as pool:
         for done in [pool.submit(ask, -1 - n, 0.0, Tally()) for n in range(2 * clients)]:
             done.result()

@@ -78,8 +78,8 @@ def find(case: Case, width: int, folder: Path, *, bug: bool) -> Finding:
 
 
 def totals(found: Iterable[Finding]) -> dict[str, dict[str, int]]:
-    """By width: how many mutants there are and were caught, how many twins there are and were
-    clean."""
+    """Totals by width: how many mutants there are and were caught, how many twins there are and
+    were clean."""
     counted: dict[str, dict[str, int]] = {}
     for one in found:
         width = counted.setdefault(

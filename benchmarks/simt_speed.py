@@ -186,7 +186,8 @@ extern "C" int run_{n}(const float* x, float* y, int n) {{
 
 
 def figures(text: str) -> dict[str, tuple[float, float, float]]:
-    """By name: processor time of the executor and of the loop, wall time of the executor."""
+    """Figures by name: processor time of the executor and of the loop, wall time of the
+    executor."""
     rows = (line.split() for line in text.splitlines())
     return {name: (float(own), float(loop), float(wall)) for name, own, loop, wall in rows}
 

@@ -34,7 +34,7 @@ class Arithmetic:
     tail: bool = True
 
     def total(self, terms: Tensor) -> Tensor:
-        """Over the last axis."""
+        """The sum over the last axis."""
         n = terms.shape[-1]
         terms = terms if self.tail or n < 2 else terms[..., :-1]
         if self.order == "lanes":
@@ -141,7 +141,7 @@ class Kernel(TorchDispatchMode):
 
 
 def _padded(terms: Tensor, multiple: int) -> Tensor:
-    """In groups of so many terms, the last of which zeros fill."""
+    """The terms in groups of so many, the last of which is filled with zeros."""
     padded = torch.nn.functional.pad(terms, (0, -terms.shape[-1] % multiple))
     return torch.unflatten(padded, -1, (-1, multiple))
 

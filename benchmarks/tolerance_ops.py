@@ -90,7 +90,8 @@ def block_scan(x: Tensor) -> Tensor:
 
 
 def cosine_by_units(a: Tensor, b: Tensor) -> Tensor:
-    """Both vectors are divided by their lengths before they are multiplied."""
+    """The cosine, for which both vectors are divided by their lengths before they are
+    multiplied."""
     left = a / (a * a).sum(-1, keepdim=True).sqrt().clamp(1e-8)
     right = b / (b * b).sum(-1, keepdim=True).sqrt().clamp(1e-8)
     return (left * right).sum(-1)

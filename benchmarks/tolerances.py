@@ -1,4 +1,4 @@
-"""By which rule honest float32 kernels pass and dishonest ones do not, over many operators.
+"""Looks by which rule honest float32 kernels pass and dishonest ones do not, over many operators.
 
     .venv/bin/python -m benchmarks.tolerances [seeds=20] [ops=matmul,softmax]
 
@@ -73,7 +73,8 @@ class Count:
 
 
 def undeclared(operator: Operator, shapes: Sequence[Any], outputs: Sequence[Tensor]) -> Op:
-    """As an import makes it: tensors of fixed sizes, and nothing said of its sums."""
+    """The operator as an import makes it: with tensors of fixed sizes, and nothing said of its
+    sums."""
     inputs = [
         TensorSpec(
             f"x{i}", s.shape if isinstance(s, Ids) else s, "int64" if isinstance(s, Ids) else "cell"
@@ -109,7 +110,7 @@ def make_case(operator: Operator, dtype: str, seed: int) -> Case:
 
 
 def wrong(case: Case, outputs: Sequence[Tensor]) -> tuple[bool, bool]:
-    """By the tight rule and by the derived."""
+    """Whether the outputs are wrong by the tight rule, and by the derived one."""
     rounded = [out.to(own.dtype) for out, own in zip(outputs, case.own, strict=True)]
     if not compare(actual=rounded, case=replace(case, derivation=None)).problem:
         return False, False
@@ -117,7 +118,7 @@ def wrong(case: Case, outputs: Sequence[Tensor]) -> tuple[bool, bool]:
 
 
 def run(operator: Operator, arithmetic: Arithmetic, inputs: Sequence[Tensor]) -> tuple[Any, bool]:
-    """Its outputs at float32, and whether this arithmetic had a part in them."""
+    """The operator's outputs at float32, and whether this arithmetic had a part in them."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Kernel(arithmetic) as kernel:
         outputs = operator.reference(*inputs)
     took_part = kernel.sums if arithmetic.factors is None else kernel.products

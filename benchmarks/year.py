@@ -72,7 +72,8 @@ def tool(cell: Series) -> str:
 
 @dataclass
 class Event:
-    """From night ``start`` until it is over on ``end``. ``cells`` are those that it is of."""
+    """Something that happens to ``cells`` from night ``start`` until night ``end``, on which it is
+    over."""
 
     kind: str
     start: int
@@ -221,7 +222,7 @@ class Year:
     def _changed(
         self, cell: Series, real: Record, night: int, mine: Sequence[Event], past: Sequence[Event]
     ) -> Record:
-        """With another source, toolchain, driver, evaluator, verdict or machine."""
+        """The record with another source, toolchain, driver, evaluator, verdict or machine."""
         at = (BEGIN + timedelta(days=night)).isoformat(timespec="seconds")
         mended = sum(cell in one.cells for one in past)
         changes: dict[str, Any] = {"time": at, "run": f"night-{night:03}", "id": f"{night}"}
@@ -415,7 +416,7 @@ def _killed(
 def _one_off(
     year: Year, event: Event, night: int, said: Mapping[Series, CellChange], _: Sequence[str]
 ) -> None:
-    """Nothing is to be said; what is, is a false alarm."""
+    """Expects that nothing is said; what is said is a false alarm."""
     event.possible = event.told = night
 
 

@@ -93,7 +93,7 @@ def _is_python(text: str) -> bool:
 
 
 def _overrides(options: Mapping[str, object]) -> list[str]:
-    """As the command line gives them."""
+    """The options as the command line would give them."""
     return [f"{name}={_written(name, value)}" for name, value in options.items()]
 
 

@@ -52,7 +52,7 @@ class StorageError(PortkernError):
 
     @classmethod
     def of(cls, error: OSError, path: Path) -> StorageError:
-        """In one line, with the remedy."""
+        """The error in one line, with the remedy."""
         reason = error.strerror or str(error)
         remedy = "choose a place that can be written to"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

@@ -163,7 +163,7 @@ class BackendContract:
         assert {kernel.language for kernel in shipped} <= set(backend.languages.values())
 
     def test_it_tells_authors_what_to_define(self, backend: Backend) -> None:
-        """With every tensor that the function is handed, and its scalars."""
+        """A declaration has every tensor that the function is handed, and its scalars."""
         signature = ops.load("layernorm").signature
         for language in backend.languages.values():
             told = backend.declaration(signature, language)
@@ -201,7 +201,7 @@ class BackendContract:
         return built.outcome
 
     def shipped(self, op: str, backend: Backend) -> list[Candidate]:
-        """Its kernels for the operator; skips where it has none."""
+        """The backend's kernels for the operator; skips where it has none."""
         return catalogue.candidates(op, backend) or pytest.skip(f"{backend.name} ships no {op}")
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -224,7 +224,8 @@ class BackendContract:
     def test_what_it_ships_is_right_at_small_sizes(
         self, running: Backend, target: Target, folder: Path, name: str
     ) -> None:
-        """Nothing, one element and odd numbers of them; the ops take turns with the dtypes."""
+        """Sizes are none, one element and odd numbers of them; the ops take turns with the
+        dtypes."""
         op = ops.load(name)
         edge = op.workloads["edge"]
         small = [w for w in edge if op.tensor_bytes(w.dims, "float32") <= SMALL_BYTES]

@@ -1,4 +1,5 @@
-"""For mkdocs: what a page links to beside ``docs/`` is named by its path in the repository."""
+"""A hook for mkdocs: what a page links to beside ``docs/`` is named by its path in the
+repository."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _moved() -> str:
 
 
 def _presets() -> str:
-    """In the order of their names, each with its page."""
+    """The presets in the order of their names, each with its page."""
     rows = ["| preset | system | fidelity | what differs | source |", "|---|---|---|---|---|"]
     for path in sorted((ROOT / "conf" / "preset").glob("*.yaml")):
         about = yaml.safe_load(path.read_text(encoding="utf-8"))["preset"]

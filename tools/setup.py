@@ -143,7 +143,8 @@ def works(python: Path) -> bool:
 
 
 def find_installers(*, pip_only: bool) -> list[Installer]:
-    """In the order to try them. uv does not see packages outside of the venv, pip does."""
+    """The installers in the order to try them. uv does not see packages outside of the venv, pip
+    does."""
     # Both would otherwise leave every first import to compile its files again.
     env = {"PYTHONDONTWRITEBYTECODE": ""}
     pip = Installer("pip", (str(PYTHON), "-m", "pip", "install", "-q"), env)

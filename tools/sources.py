@@ -68,8 +68,8 @@ def _key(one: Record | Candidate) -> tuple[str, str, str]:
 
 
 def _found(candidate: Candidate, wanted: _Wanted) -> list[Candidate]:
-    """Its settings that are looked for. Most kernels stand as they are or with one knob turned, so
-    that the search ends when all are found."""
+    """The settings of a candidate that are looked for. Most kernels stand as they are or with one
+    knob turned, so that the search ends when all are found."""
     left = wanted.get(_key(candidate), set())
     found: list[Candidate] = []
     for one in itertools.islice(_settings(candidate), _MOST_SETTINGS) if left else ():

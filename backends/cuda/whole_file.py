@@ -67,7 +67,7 @@ def _kernel(used: Resources, request: FileBuild) -> KernelObject:
 
 
 def _headers(listed: Path, compiler: nvcc.Nvcc) -> tuple[Path, ...]:
-    """Without the toolkit's own."""
+    """The headers that a build read, without the toolkit's own."""
     toolkit = compiler.path.resolve().parents[1]
     paths = make_rule.prerequisites(listed)
     return tuple(path for path in paths if not path.resolve().is_relative_to(toolkit))

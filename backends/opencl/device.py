@@ -125,7 +125,8 @@ class ClDevice(Device):
         return not self.gpu
 
     def place(self, host: torch.Tensor) -> ClTensor:
-        """As :meth:`upload` rounds it, with some of what lies behind."""
+        """A buffer on the host's own memory, rounded up as :meth:`upload` does, with some of what
+        lies behind."""
         import numpy
 
         if not host.numel():
@@ -160,7 +161,7 @@ class ClDevice(Device):
         return self._time_gpu(calls) if self.gpu else self._time_host(calls)
 
     def idle_call(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def _time_host(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         samples = []
@@ -331,7 +332,8 @@ def _typed(kernel: pyopencl.Kernel) -> Callable[..., object]:
 
 
 def _with_headers(source: str) -> str:
-    """With the text of our headers: drivers keep programs by the text, whatever it includes."""
+    """The source with the text of our headers in place of their names: drivers keep programs by the
+    text, whatever it includes."""
 
     def text(include: re.Match[str]) -> str:
         line = source.count("\n", 0, include.start()) + 2

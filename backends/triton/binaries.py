@@ -42,7 +42,8 @@ def _read(binary: Path, ptxas_log: str) -> Resources:
 
 
 def amd_resources(name: str, assembly: str, shared_bytes: int, threads: int) -> Resources:
-    """From the metadata at the end of the assembly; ``.vgpr_count`` there includes the AGPRs."""
+    """Resources as the metadata at the end of the assembly says them; ``.vgpr_count`` there
+    includes the AGPRs."""
 
     def number(pattern: str) -> int | None:
         match = re.search(rf"^{pattern}:\s+(\d+)\s*$", assembly, re.MULTILINE)

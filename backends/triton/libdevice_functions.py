@@ -21,7 +21,8 @@ _OTHERS |= {"fast_expf": "exp", "fast_logf": "log", "fast_tanhf": "tanh", "fast_
 
 
 def in_numpy(target: Target) -> None:
-    """Before the library is imported: each of the names that it may take its functions by."""
+    """Puts numpy's functions in place of libdevice's, under each name that a library may import
+    them by."""
     vendor = "hip" if target.vendor == "amd" else "cuda"
     real = importlib.import_module(f"{_EXTRA}.{vendor}.libdevice")
     names = [name for name in dir(real) if not name.startswith("_") and name != "core"]

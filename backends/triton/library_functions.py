@@ -60,7 +60,7 @@ def answer_all(file: Path, answered: Answer) -> int:
 
 
 def _say(mark: str, answer: Mapping[str, object]) -> None:
-    """After a mark: what a library prints is not an answer."""
+    """Prints the answer after a mark: what a library prints is not an answer."""
     sys.stdout.write(f"\n{mark}{json.dumps(answer)}\n")
     sys.stdout.flush()
 
@@ -83,7 +83,7 @@ def as_on(target: Target) -> Iterator[None]:
 
 
 def function_of(root: str, request: Mapping[str, Any]) -> object:
-    """With its decorators."""
+    """The function that is asked for, with its decorators."""
     from .library_import import imported
 
     file = Path(root) / request["path"]
@@ -93,7 +93,7 @@ def function_of(root: str, request: Mapping[str, Any]) -> object:
 
 
 def plain(function: object) -> Any:
-    """Without the autotuner and heuristics around it."""
+    """The function without the autotuner and heuristics around it."""
     while hasattr(function, "fn") and hasattr(function.fn, "arg_names"):
         function = function.fn
     return function
@@ -146,7 +146,7 @@ def constant_of(value: object) -> object:
 
 
 def _module(root: Path, path: str) -> ModuleType:
-    """As part of its package where it is one, else by itself."""
+    """The file as a module, as part of its package where it has one."""
     file = root / path
     top = import_root(file.parent)
     for folder in (str(file.parent), str(top)):

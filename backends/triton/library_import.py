@@ -151,7 +151,8 @@ def _answers(target: Target) -> dict[str, Callable[..., object]]:
 
 
 def _capability(target: Target) -> tuple[int, int]:
-    """As ROCm's torch has it for AMD's: gfx942 is 9.4."""
+    """The compute capability that torch tells; for AMD the one that ROCm's torch has: gfx942 is
+    9.4."""
     if target.vendor == "amd":
         number = target.arch.removeprefix("gfx")
         return int(number[:-2]), int(number[-2])

@@ -64,7 +64,7 @@ class Objects:
 
     @contextlib.contextmanager
     def call(self, call: Call) -> Iterator[None]:
-        """Within it, launches run here."""
+        """A context within which launches run here."""
         self.launched.begin()
         # Not all of their storages: around an output lie the evaluator's margins.
         self._given = {_storage(x): _exactly(x, writable=True) for x in call.outputs}

@@ -117,7 +117,8 @@ class Strategy(Protocol):
     in that order, so that a run can be resumed by telling it again."""
 
     def ask(self, log: Log, room: int) -> list[Slot]:
-        """At most ``room`` slots. None: it waits for those that are out, or it is done."""
+        """At most ``room`` slots. It returns none while it waits for those that are out, and when
+        it is done."""
         ...
 
     def tell(self, slot: Slot, attempts: Sequence[Attempt]) -> None:

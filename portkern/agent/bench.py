@@ -111,8 +111,9 @@ class Bench:
         return seconds
 
     def evaluate(self, candidate: Candidate) -> list[Record]:
-        """Up to the first workload that is not passed. One at a time. Raises MachineUnfit when the
-        machine, not the candidate, is why there is no verdict."""
+        """Evaluates a candidate up to the first workload that does not pass; one candidate at a
+        time. Raises MachineUnfit when the machine, not the candidate, is why there is no
+        verdict."""
         with self._turn:
             return list(self._evaluate(candidate))
 

@@ -137,8 +137,9 @@ class Loop:
         return launched
 
     def _after_start(self, slot: Slot) -> Slot:
-        """Nothing begins anew where there is a kernel to start from, unless a strategy that has it
-        as a right one means to (EvoEngineer, whose prompts show the best kernel beside)."""
+        """The slot, which begins from the kernel to start from where there is one, unless a
+        strategy for which that kernel is right means to begin anew (EvoEngineer, whose prompts show
+        the best kernel beside)."""
         if self.task.start is None or slot.parents or not len(self.log):
             return slot
         start = next(iter(self.log))

@@ -27,7 +27,7 @@ FINALISTS = 3
 
 
 class RunCost(TypedDict):
-    """None is unknown."""
+    """The cost of a run; None where it is not known."""
 
     usd: float | None
     tokens_in: int | None

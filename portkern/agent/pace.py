@@ -172,7 +172,8 @@ def _key(task: Task) -> str:
 
 
 def _read() -> Mapping[str, dict[str, float]]:
-    """Nothing where there is none, or where it cannot be read: it is known better soon."""
+    """The pace that is kept on disk; empty where there is none or it cannot be read, as better
+    numbers come soon."""
     try:
         content = json_value((cache_root() / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -139,7 +139,7 @@ def _shortened(lines: Sequence[DiffLine]) -> list[DiffLine]:
 
 
 def _curve(log: Log) -> Curve | None:
-    """None where nothing was timed."""
+    """The curve of a run's best; None where nothing was timed."""
     values = log.curve()
     top = max((attempt.score for attempt in log if attempt.speedups), default=0.0)
     if not top:

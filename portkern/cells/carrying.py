@@ -39,7 +39,7 @@ class Carried:
         return cls(known, cycle, number)
 
     def record(self, run: str, cell: Cell, built: Built, rounds: int) -> Record | None:
-        """As a record of this run; None where the cell is to be run."""
+        """The earlier record as one of this run; None where the cell is to be run."""
         one = self.known.get(cell.asked)
         if one is None or self._due(cell) or not isinstance(built.outcome, Artifact):
             return None

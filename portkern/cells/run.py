@@ -240,7 +240,7 @@ def _final(record: Record, cell: Cell) -> bool:
 
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
-    """When it is left by an error, what has not begun never does."""
+    """A pool of threads; when it is left by an error, what has not begun never does."""
     pool = ThreadPoolExecutor(os.cpu_count() or 1)
     try:
         yield pool

@@ -179,8 +179,8 @@ class Cell:
 
     @property
     def build_request(self) -> BuildRequest:
-        """For the size that is judged, where the toolchain specialises on it; else for the op's
-        first typical one, which all workloads share."""
+        """The build that is asked for: for the size that is judged where the toolchain specialises on it,
+        else for the op's first typical size, which all workloads share."""
         assert self.candidate is not None
         typical = () if self.backend.specialises else self.op.workloads.get("typical", ())
         shown = (*typical, self.workload)[0]
@@ -410,7 +410,7 @@ class Selection:
                         )
 
     def _workloads(self, op: Op, dtype: str) -> Iterator[tuple[str, Workload]]:
-        """With the set of each."""
+        """The workloads that are asked for, each with the name of its set."""
         if self.shapes:
             own = model_shapes.workloads(self.shapes, op, dtype)
             yield from ((model_shapes.SET, one) for one in own)

@@ -130,8 +130,8 @@ def _question(cell: Cell) -> Question:
 
 
 def _evidence(cell: Cell, artifact: Artifact, result: Result) -> tuple[Evidence, str]:
-    """With why it has not been measured; empty for a cell that did not pass, whose detail says
-    it."""
+    """How much is known of the cell, and why it has not been measured; the latter is empty for a
+    cell that did not pass, whose detail says it."""
     if result.verdict is not Verdict.PASSED:
         return _built_evidence(artifact), ""
     if isinstance(cell.venues.hardware, Missing):

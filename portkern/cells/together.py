@@ -38,8 +38,8 @@ def in_order(groups: Sequence[list[Cell]]) -> Iterator[list[list[Cell]]]:
 
 
 def _most_on_gpu(groups: Sequence[Sequence[Cell]]) -> int:
-    """As many as have room; one where the GPU's memory is not known, or a host's processor is timed
-    too."""
+    """The number of groups that have room on the GPU at once; one where its memory is not known, or
+    a host's processor is timed too."""
     memory = min(cell.target.memory_gb or 0.0 for group in groups for cell in group) * 1e9
     on_device = max(map(_device_bytes, groups))
     on_host = max(map(_host_bytes, groups))

@@ -59,8 +59,9 @@ def resolve(
 
 
 def quoted(text: str) -> str:
-    """As Hydra takes a text that may hold ``=``, colons, quotes and what else its grammar has. What
-    OmegaConf would look up, such as the environment's values, stays the text that it is."""
+    """The text quoted for Hydra, whatever it holds: ``=``, colons, quotes and what else its
+    grammar has. What OmegaConf would look up, such as the environment's values, stays the text
+    that it is."""
     plain = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + r"\${", text)
     return str(QuotedString(plain, Quote.single).with_quotes())
 

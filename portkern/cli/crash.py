@@ -29,7 +29,7 @@ def tell(error: BaseException, argv: Sequence[str]) -> str:
 
 
 def _kept(text: str) -> Path | None:
-    """None where no file can be written."""
+    """The file that now holds the text; None where none can be written."""
     from portkern.toolchain.run_tool import cache_root
 
     try:

@@ -16,8 +16,8 @@ FIRST_S, LATER_S = 10.0, 20.0
 
 
 class Heartbeat:
-    """As a context. :meth:`at` tells it what is begun, from any thread; :meth:`said` that somebody
-    else has said something."""
+    """A context that says what is going on when nothing was said for a while. :meth:`at` tells it
+    what is begun, from any thread; :meth:`said` that something else was printed."""
 
     def __init__(
         self,

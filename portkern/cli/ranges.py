@@ -13,7 +13,7 @@ _LONGEST_S = 1_000_000
 
 @dataclass(frozen=True)
 class Range:
-    """From ``least`` to ``most``, without ``least`` itself where it is ``above``."""
+    """The numbers from ``least`` to ``most``, without ``least`` itself where ``above`` is set."""
 
     least: float
     most: float

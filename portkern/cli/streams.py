@@ -14,8 +14,8 @@ _OUT, _ERR = 1, 2
 
 
 class _Pipe(io.FileIO):
-    """When its reader is gone, such as ``head``, what follows goes nowhere: the work is finished,
-    and the exit code is that of the work."""
+    """A pipe that goes on after its reader, such as ``head``, has gone: the work is finished, and
+    the exit code is that of the work."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -26,7 +26,7 @@ class _Pipe(io.FileIO):
 
 
 def prepare() -> None:
-    """For a process of its own: it replaces ``sys.stdout`` and ``sys.stderr``."""
+    """Replaces ``sys.stdout`` and ``sys.stderr`` of a process that is portkern's own."""
     for number in (0, _OUT, _ERR):
         try:
             os.fstat(number)

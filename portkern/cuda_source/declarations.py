@@ -151,7 +151,7 @@ class Declarations:
 
     @cached_property
     def _opener(self) -> list[int]:
-        """For each token the innermost bracket that is open before it; -1: none."""
+        """The index, for each token, of the innermost bracket that is open before it; -1: none."""
         openers, open_ = [], [-1]
         for i, partner in enumerate(self._code.partner):
             while 0 <= partner < i and len(open_) > 1 and open_[-1] >= partner:

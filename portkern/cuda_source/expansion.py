@@ -142,7 +142,7 @@ def _take_arguments(pending: deque[_Word]) -> list[_Words]:
 
 
 def _listed(arguments: Sequence[_Words]) -> _Words:
-    """With commas between them."""
+    """The arguments with commas between them."""
     listed: list[_Word] = []
     for n, argument in enumerate(arguments):
         listed += [_Word(Kind.OP, ",", False)] if n else []
@@ -159,7 +159,7 @@ def _bound(macro: Macro, given: Sequence[_Words]) -> dict[str, _Words]:
 
 
 def _behind(gap: bool, words: _Words) -> _Words:
-    """With the gap of the name in whose place they are."""
+    """The words with the gap that was before the name which they replace."""
     return (replace(words[0], gap=gap), *words[1:]) if words else ()
 
 

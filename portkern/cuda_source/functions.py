@@ -72,7 +72,7 @@ def parameters(source: SourceMap, function: Function) -> tuple[Parameter, ...]:
 
 
 def template(source: SourceMap, function: Function) -> tuple[Parameter, ...]:
-    """Its template's parameters; of a member's own template the innermost."""
+    """The parameters of the function's template; of nested templates, of the innermost."""
     code, text = source.code, source.code.text
     found: tuple[Parameter, ...] = ()
     i = function.head

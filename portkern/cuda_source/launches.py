@@ -65,7 +65,7 @@ class Launch:
 
 
 def launches(source: SourceMap) -> tuple[Launch, ...]:
-    """In the order of their lines."""
+    """All launches in a source, in the order of their lines."""
     both = [*_direct(source), *_uses(source)]
     return tuple(sorted(both, key=lambda launch: launch.line))
 
@@ -82,7 +82,7 @@ def lines(source: SourceMap) -> frozenset[int]:
 
 
 def _direct(source: SourceMap) -> Iterator[Launch]:
-    """As written."""
+    """The launches that are written out."""
     text = source.code.text
     for i, token in enumerate(source.code.tokens):
         launch = None

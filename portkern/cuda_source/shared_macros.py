@@ -15,8 +15,9 @@ _SIGNS = ("<<", "Launch", KERNEL)
 
 
 def shared_macros(texts: Iterable[str]) -> Mapping[str, Macro]:
-    """By name, with the macros that these use and those that use them. One that two files define
-    differently is not among them: which is meant is not known."""
+    """Macros that write something which files share, by name, with the macros that these use and
+    those that use them. One that two files define differently is not among them: which is meant is
+    not known."""
     known: dict[str, Macro] = {}
     unclear: set[str] = set()
     sources = [SourceMap(text) for text in texts if "define" in text]

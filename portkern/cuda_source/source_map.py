@@ -79,7 +79,7 @@ class SourceMap:
 
     @cached_property
     def macros(self) -> dict[str, Macro]:
-        """By name; the last definition of each that is not dead."""
+        """The macros by name: the last definition of each that is not dead."""
         last = {
             name: next((macro for _, macro in reversed(each) if macro), None)
             for name, each in self._defined.items()
@@ -128,7 +128,7 @@ class SourceMap:
         return whole if len(whole) != len(plain) else plain
 
     def macro_parameters(self, define: int) -> tuple[str, ...]:
-        """In their order, of the ``#define`` that begins at token ``define``."""
+        """The parameters, in order, of the ``#define`` that begins at token ``define``."""
         d = self.code.directive(define)
         return self.code.macro(d, conditional=False).order if d is not None else ()
 

@@ -104,7 +104,7 @@ def shapes(model: torch.nn.Module, inputs: Any) -> list[Shape]:
 
 
 def _shape(site: Any) -> Shape | None:
-    """None for what no kernel could take."""
+    """The shape of a call; None for what no kernel could take."""
     from portkern.deploy.package._traced import NoTrace
 
     if site.operator not in FORMULAS:

@@ -111,7 +111,7 @@ def _on_devices(kernel: KernelRecords, made: Table) -> list[tuple[KernelOf, list
 
 
 def device_of(record: Record) -> str:
-    """As a library finds it out where it is imported."""
+    """The device of a record, named as a library finds it out where it is imported."""
     if targets.load(record.target).vendor != "cpu":
         return record.environment.device
     count = _CPUS.search(record.environment.machine)

@@ -115,7 +115,7 @@ def _operators(kernels: Sequence[KernelRecords], space: str, export: Export) -> 
 
 
 def _built(found: Table) -> list[_Built]:
-    """By the backends' own tools, as for an evaluation; in the jail."""
+    """Builds the kernels with the backends' own tools, in the jail, as for an evaluation."""
     made = []
     cache = ArtifactCache(cache_root() / "builds")
     try:
@@ -159,7 +159,8 @@ def _request(kernel: KernelOf) -> BuildRequest:
 
 
 def as_measured(candidate: Candidate) -> Candidate:
-    """With portkern's headers as they were, where they have changed since: as a project's own."""
+    """The candidate with portkern's headers as they were, as files of its own, where they have
+    changed since."""
     now = own_headers.included(replace(candidate, headers={}))
     old = {name: text for name, text in candidate.headers.items() if now.get(name) != text}
     if not old:
@@ -176,7 +177,7 @@ def as_measured(candidate: Candidate) -> Candidate:
 def _files(
     operators: Sequence[Operator], found: Table, built: Sequence[_Built], options: LibraryOptions
 ) -> dict[str, bytes]:
-    """By their places in the package."""
+    """The files of the package by their places in it."""
     package = importlib.resources.files(_PACKAGE)
     files = {
         "__init__.py": (package / "runtime.py").read_bytes(),

@@ -92,7 +92,8 @@ class ArtifactCache:
         self.folder = folder
 
     def get(self, key: str) -> Artifact | None:
-        """None for what is absent, damaged since it was put, or written by another version."""
+        """The artifact of a key; None for what is absent, damaged since it was put, or written by
+        another version."""
         folder = self.folder / key
         try:
             manifest = json.loads((folder / _MANIFEST).read_text())
@@ -155,7 +156,7 @@ class ArtifactCache:
         return self.folder / f"{_ASIDE}{owner.name()}"
 
     def _discard(self, damaged: Path) -> None:
-        """As a whole, like entries appear."""
+        """Removes a damaged entry as a whole, as entries appear."""
         aside = self._aside()
         with suppress(FileNotFoundError):
             damaged.rename(aside)

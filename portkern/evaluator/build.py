@@ -258,7 +258,7 @@ class _Builders:
 def _unpacked(
     session: Session, request: BuildRequest, made: protocol.Built, key: str, cache: ArtifactCache
 ) -> Built:
-    """Into the cache with the files that the worker lists, whose bytes follow each other in the
+    """Puts the files that the worker lists into the cache; their bytes follow each other in the
     shared memory. A module's text has to be what was asked for, and is all that is kept: whatever
     lies beside it may have been left there by the module. Raises ValueError for a list that no
     build leaves."""

@@ -85,8 +85,8 @@ class TimedRound:
 
     @property
     def strain(self) -> float:
-        """For how many times its calls at their median the busiest thread ran, beyond what timing
-        may take. Where threads take turns on a processor, each turn begins with empty caches."""
+        """How many times the duration of its calls the busiest thread ran, beyond what timing may
+        take. Where threads take turns on a processor, each turn begins with empty caches."""
         calls = len(self.samples) + 1
         median_s = max(statistics.median(self.samples) / 1e6, 1e-9)
         return (self.busiest_s - CALL_S * calls - MESSAGE_S) / (calls * median_s)
@@ -109,8 +109,8 @@ class TimedRound:
         return HIDDEN * self.reported_s + JITTER_S * min(1.0, self.reported_s / LONG_S)
 
     def some(self, count: int, chosen: random.Random) -> list[int]:
-        """At most so many calls: any, but for one of the faster half, where alone a median is
-        lowered."""
+        """At most so many calls by chance, of which one is of the faster half, as only there a
+        median is lowered."""
         order = sorted(range(len(self.samples)), key=lambda i: (self.samples[i], chosen.random()))
         faster = order[: (len(order) + 1) // 2]
         return sorted({chosen.choice(order if i else faster) for i in range(count)})
@@ -140,9 +140,9 @@ class Usual:
 
     @classmethod
     def of(cls, laps: Sequence[TimedRound], *, alike: bool, calls: int = 0) -> Usual:
-        """From the trusted baseline's rounds; ``alike``: the kernel is timed as it is, on the
-        processors that are counted. ``calls``: those of the kernel's rounds where timing takes its
-        time for each, as it does where caches are flushed before a call."""
+        """The usual times, from the trusted baseline's rounds; ``alike``: the kernel is timed as it
+        is, on the processors that are counted. ``calls``: those of the kernel's rounds where timing
+        takes its time for each, as it does where caches are flushed before a call."""
 
         def hidden_s(lap: TimedRound) -> float:
             return lap.hidden_s() * ((calls + 1) / (len(lap.samples) + 1) if calls else 1.0)

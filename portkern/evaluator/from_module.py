@@ -112,7 +112,7 @@ def _is_tensor(value: object) -> bool:
 def _exported(
     module: torch.nn.Module | Callable[..., object], inputs: Sequence[Any]
 ) -> ExportedProgram:
-    """With all sizes of inputs symbolic, or if that cannot be, none."""
+    """The module exported with all sizes of inputs symbolic, or with none where that cannot be."""
     import torch
 
     if not any(map(_is_tensor, inputs)):
@@ -138,7 +138,8 @@ def _exported(
 
 
 def _as_module(function: Callable[..., object]) -> torch.nn.Module:
-    """Its forward is the function itself, so that the graph has its parameters' names."""
+    """A module whose forward is the function itself, so that the graph has its parameters'
+    names."""
     import torch
 
     module = torch.nn.Module()

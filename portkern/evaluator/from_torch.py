@@ -76,7 +76,7 @@ class OperatorFile:
         return self.path.with_name(f"{self.path.stem}.{operator}{SUFFIX}")
 
     def sheet(self) -> Sheet | None:
-        """That is beside it, of what is asked for. Raises ConfigError."""
+        """The sheet that lies beside the file, for what is asked for. Raises ConfigError."""
         path = self.sheet_path
         try:
             text = path.read_text(encoding="utf-8")
@@ -215,7 +215,8 @@ def _say(text: str) -> None:
 def derive(
     file: OperatorFile, *, lift: bool = True, timeout_s: float = TRACE_S
 ) -> tuple[Sheet, Path]:
-    """By tracing it in a worker, and by calling what was traced. Raises ConfigError."""
+    """Derives a file's sheet by tracing the file in a worker and calling what was traced; returns
+    it and its path. Raises ConfigError."""
     traced = _traced(file, lift=lift, timeout_s=timeout_s)
     path = file.path.with_suffix(SUFFIX) if traced.only else file.path_of(traced.operator)
     sheet = sheets.of(traced, file.path.name, file.source)
@@ -252,7 +253,7 @@ def _traced(
 
 
 def _explained(file: OperatorFile, why: Untraceable) -> str:
-    """In one line, with the line of the file."""
+    """Why a file cannot be traced, in one line that names the file's line."""
     place = f"{file.path}:{why.line}" if why.line else str(file.path)
     text = f" ({why.text[:80]})" if why.text else ""
     return " ".join(f"{place}{text} {why.problem}".split())
@@ -262,7 +263,8 @@ def _explained(file: OperatorFile, why: Untraceable) -> str:
 
 
 def _tried(file: OperatorFile, sheet: Sheet, traced: Traced) -> Sheet:
-    """With the dtypes that the reference works in, and inputs it has finite answers for."""
+    """The sheet with the dtypes in which the reference works, and the inputs for which it has
+    finite answers."""
     op = sheet.op(file.source)
     least = min(op.workloads["ci"], key=lambda one: op.signature.nelements(one.dims))
     if op.signature.nelements(least.dims) > _TRIED:

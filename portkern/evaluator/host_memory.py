@@ -25,8 +25,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = (-1, 256 << 20), (-3, 32 << 20)
 
 @cache
 def keep_freed() -> None:
-    """By default glibc returns memory that is asked for again a moment later, and comparing two
-    large tensors takes two to three times as long. Elsewhere there is nothing to do."""
+    """Has glibc keep freed memory. By default it returns memory that is asked for again a moment
+    later, and comparing two large tensors takes two to three times as long. Other libraries need
+    nothing."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         for name, value in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):

@@ -56,7 +56,8 @@ class IdleTime:
         return self._usual(hidden_s, self.least_s)
 
     def latest(self, hidden_s: float) -> float:
-        """As :meth:`least`, by what was measured last, of which the machine's load has a part."""
+        """The idle time as :meth:`least` has it, by what was measured last, of which the machine's
+        load has a part."""
         return self._usual(hidden_s, self.latest_s)
 
     def _usual(self, hidden_s: float, idle_s: Mapping[int | str, float]) -> float:

@@ -42,7 +42,7 @@ class ReferenceWorker:
     def outputs(
         self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Scalar]
     ) -> tuple[torch.Tensor, ...]:
-        """For host tensors. Raises ReferenceFailed."""
+        """The reference's outputs for host tensors. Raises ReferenceFailed."""
         with self._lock:
             session = self._opened()
             given = tuple(map(session.memory.put, inputs))
@@ -135,7 +135,7 @@ class _Elements:
 
 @dataclass(frozen=True)
 class ImportedDerivation:
-    """As :class:`portkern.rounding.derived_budget.Derivation`, by way of the worker."""
+    """A :class:`portkern.rounding.derived_budget.Derivation` that is made in the worker."""
 
     worker: ReferenceWorker
     inputs: Sequence[torch.Tensor]
@@ -159,6 +159,6 @@ def worker_of(reference: ImportedReference) -> ReferenceWorker:
 
 
 def close(reference: object) -> None:
-    """Its worker, if it has one, which begins anew when it is asked again."""
+    """Closes the reference's worker, if it has one, which begins anew when it is asked again."""
     if isinstance(reference, ImportedReference):
         worker_of(reference).close()

@@ -59,8 +59,8 @@ def _zeros(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
 def _subnormal(
     shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator
 ) -> torch.Tensor:
-    """Among normal ones, of which the first is one: they may be flushed to zero, as some hardware
-    does, not divided by."""
+    """Subnormal numbers among normal ones, the first of which is normal: hardware may flush them to
+    zero, so that nothing may be divided by them."""
     import torch
 
     values = _normal(shape, kind, generator)
@@ -119,8 +119,8 @@ DISTRIBUTIONS: Mapping[str, Draw] = {
 def _integers(
     spec: TensorSpec, dims: Mapping[str, int], distribution: str, generator: torch.Generator
 ) -> torch.Tensor:
-    """Within the spec's bounds: one value everywhere, a few or the largest ones where the
-    distribution has such, else all alike."""
+    """Integers within the spec's bounds: one value everywhere, a few or the largest ones where the
+    distribution asks for these, else all equally likely."""
     import torch
 
     low, high = spec.bounds(dims)
@@ -203,7 +203,8 @@ def _draw(
 def _of_file(
     op: Op, own: ImportedInputs, workload: Workload, drawn: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """With those that the op's own file makes, in a confined worker. Raises ReferenceFailed."""
+    """The inputs, with those that the op's own file makes, in a confined worker. Raises
+    ReferenceFailed."""
     if not isinstance(op.reference, ImportedReference):
         raise ReferenceFailed(f"{op.name} has inputs of a file, and no reference of one")
     worker = imported.worker_of(op.reference)
@@ -226,7 +227,7 @@ def _of_file(
 def _with_stored(
     op: Op, workload: Workload, dtype: str, drawn: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """With those that the workload comes with. Raises ReferenceFailed."""
+    """The inputs, with those that the workload comes with. Raises ReferenceFailed."""
     given = list(drawn)
     for number, spec in enumerate(op.signature.inputs):
         if spec.name not in workload.stored:

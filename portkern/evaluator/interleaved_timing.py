@@ -369,8 +369,9 @@ class InterleavedTiming:
     def _standing_still(
         self, key: Key, session: Session, timed: protocol.Timed, family: Sequence[int]
     ) -> Iterator[bool]:
-        """Nothing of a kernel's worker runs in here, if its outputs can be read without it; whether
-        that is so. ``family``: its processes before it was timed, which are stopped first."""
+        """A context in which nothing of a kernel's worker runs, if its outputs can be read without
+        it; it yields whether that is so. ``family``: its processes before it was timed, which are
+        stopped first."""
         if not isinstance(key, int) or not self._is_read_here(key, timed):
             yield True
             return
@@ -484,7 +485,7 @@ class InterleavedTiming:
         return replace(usual, hidden_s=idle.least(usual.hidden_s))
 
     def _long_round(self, key: Key, session: Session, calls: int) -> TimedRound | None:
-        """None where it is lost."""
+        """A long round of a kernel; None where the worker is lost."""
         now = self._inputs_after(None, random.SystemRandom())
         lap = self._lap(key, session, now, calls, partial(self._look, len(self.rounds[key])))
         if isinstance(lap, TimedRound):

@@ -85,8 +85,8 @@ class JailedCompilers:
         further: Sequence[Path] = (),
         extension: bool = False,
     ) -> Path:
-        """As :func:`portkern.simt.execute.build.build_program`, or ``build_extension``, whose
-        errors these are; notes for coverage are left beside ``out``."""
+        """Does what :func:`portkern.simt.execute.build.build_program` or ``build_extension`` does,
+        with the same errors, in the jail; notes for coverage are left beside ``out``."""
         box = _prepared(self._view, [source, *further], options)
         asked = BuildProgram(
             source.absolute(),
@@ -124,8 +124,8 @@ class JailedCompilers:
             return found.functions
 
     def file(self, backend: str, request: FileBuild, workdir: Path) -> FileObject:
-        """As :meth:`portkern.spec.file_build.FileBuilder.build_file`. Of the headers those that are
-        not in view are left out: who forges one would have it read."""
+        """Does what :meth:`portkern.spec.file_build.FileBuilder.build_file` does, in the jail.
+        Headers that are not in view are left out: a forged name would have a file read."""
         asked, most = BuildFile(backend, request), (3 + len(request.further)) * request.timeout_s
         sources = (request.file, *request.further)
         with self._asked(asked, request.include, sources, most) as (made, session):

@@ -128,7 +128,7 @@ def readable(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def shown(place: Path) -> Iterator[Path]:
-    """As :func:`readable`, also of single files."""
+    """A context in which workers can read a folder, as in :func:`readable`, or a single file."""
     if os.getuid() != 0 or not place.exists():
         yield place
     elif place.is_dir():

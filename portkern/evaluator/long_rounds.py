@@ -58,7 +58,7 @@ class LongRounds:
 
     @property
     def unsuspected(self) -> bool:
-        """Nothing speaks against it, be it that nobody can tell."""
+        """Whether nothing speaks against the kernel, also where nobody can tell."""
         return self.hiding is None and self.odd is None
 
     @property

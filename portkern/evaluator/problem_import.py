@@ -1,5 +1,5 @@
-"""From a problem of a collection to an operator that portkern evaluates kernels of: the file
-written, its sheet derived, its reference called."""
+"""Makes an operator of a collection's problem: its file is written, its sheet derived and its
+reference called."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _REWRITTEN = (
 
 @dataclass(frozen=True)
 class ProblemImport:
-    """Into ``folder``; ``timeout_s`` for the tracing of each; ``fresh``: whatever is there."""
+    """Imports problems into ``folder``; ``timeout_s`` limits the tracing of each; ``fresh``: also
+    those that are there."""
 
     folder: Path
     timeout_s: float = from_torch.TRACE_S
@@ -106,7 +107,7 @@ class ProblemImport:
         return self._answered(row, op)
 
     def _answered(self, row: ImportRow, op: Op) -> ImportRow:
-        """With the calls of the reference."""
+        """The row with what the reference answered."""
         answers: list[Answered] = []
         size = op.signature.nelements
         try:
@@ -137,7 +138,7 @@ class ProblemImport:
         )
 
     def _short(self, error: PortkernError) -> str:
-        """Without the folder, which is the same in each row."""
+        """The error in one line without the folder, which is the same in each row."""
         return " ".join(str(error).replace(f"{self.folder}/", "").split())
 
 

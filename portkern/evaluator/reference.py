@@ -77,7 +77,7 @@ class Case:
 
     @cached_property
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        """On the host."""
+        """The inputs on the host."""
         return on_host(self.placed)
 
     @cached_property
@@ -128,7 +128,8 @@ class ReferenceOutput:
         return DEVICE_BLOCK if self.exact.is_cuda else HOST_BLOCK
 
     def blocks(self, *outputs: torch.Tensor) -> Iterator[ReferenceBlock]:
-        """In turn, with the same part of each of ``outputs``, wherever those are."""
+        """The blocks of the reference in turn, each with the same part of ``outputs``, wherever
+        these are."""
         flat = [output.to(self.exact.device).reshape(-1) for output in outputs]
         for number, whole in enumerate(self._whole):
             part = slice(number * self._block, (number + 1) * self._block)
@@ -332,8 +333,8 @@ def allowance(
 
 
 def as_numbers(got: torch.Tensor, want: torch.Tensor, kind: str) -> torch.Tensor:
-    """At float64, infinity as the least number that ``kind`` rounds to it, or ``want`` where that
-    is larger: an error that an element may have can take it over the edge."""
+    """The values at float64, with infinity as the least number that ``kind`` rounds to it, or
+    ``want`` where that is larger: an error that an element may have can take it over the edge."""
     import torch
 
     wide = got.double()
@@ -345,7 +346,8 @@ def as_numbers(got: torch.Tensor, want: torch.Tensor, kind: str) -> torch.Tensor
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
-    """By way of the sum, which reads once; where it overflows, one by one."""
+    """Whether all values are finite: by their sum, which reads them once; where it overflows, one
+    by one."""
     import torch
 
     return math.isfinite(float(tensor.sum(dtype=torch.float64))) or bool(

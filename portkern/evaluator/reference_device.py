@@ -54,7 +54,7 @@ class ReferenceDevice:
         self.failed = True
 
     def _has_room(self, workload: Workload, device: str) -> bool:
-        """Beside what the workers take of it."""
+        """Whether the GPU has room for the reference beside what the workers take."""
         import torch
 
         free_bytes, _ = torch.cuda.mem_get_info(device)

@@ -56,7 +56,7 @@ def worst(before: Errors | None, now: compare.Comparison) -> Errors:
 
 
 def untimed(result: Result) -> Result:
-    """Without times, for which nobody asked."""
+    """The result without times, for which nobody asked."""
     return replace(result, samples=None, baselines={}, untimed="nobody asked for its time")
 
 

@@ -267,8 +267,9 @@ def write_back_us(target: Target, written_bytes: int) -> float:
 
 
 def floor_us(target: Target, *, read_bytes: int, flops: float) -> tuple[float, str]:
-    """No call takes less, and why: its inputs come from memory, where caches were flushed, and its
-    arithmetic runs at the fastest rate that the target has for any type. 0 without peaks."""
+    """The least microseconds that a call can take, and why: its inputs come from memory, where
+    caches were flushed, and its arithmetic runs at the fastest rate that the target has for any
+    type. 0 without peaks."""
     rates = [peak.value * 1e12 for peak in target.peaks.values() if peak.unit == "TFLOP/s"]
     arithmetic_us = flops / max(rates) * 1e6 if rates else 0.0
     memory = target.peaks.get("memory")

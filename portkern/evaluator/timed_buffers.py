@@ -106,8 +106,8 @@ class RoundMemory:
             self._memory.close()
 
     def fill(self, given: Sequence[torch.Tensor], calls: int) -> None:
-        """With the inputs of a round, of each a block, and poison where outputs belong, first: the
-        caches then hold the inputs."""
+        """Fills the buffers with the inputs of a round, a block for each, after poison where
+        outputs belong, so that the caches then hold the inputs."""
         for rows in self.outputs:
             block = self._memory.block(rows, calls + 1)
             poison = output_guards.poison(rows.shape, rows.dtype, block.device).flatten()

@@ -171,7 +171,8 @@ class Timer:
         return self.workers.contestants[index].request.candidate.style != "dps"
 
     def _plan(self, where: Target, workload: Workload) -> statistics.TimingPlan:
-        """On a GPU, whose memory is fast and whose workloads are large, with longer rounds."""
+        """The plan of timing, with longer rounds on a GPU, whose memory is fast and whose workloads
+        are large."""
         if not where.is_gpu:
             return self.plan
         most = int((where.memory_gb or 0.0) * 1e9 * ROUND_OF_GPU)
@@ -258,7 +259,8 @@ def _cut_off(lost: tuple[Key, Loss]) -> bool:
 
 
 def _is_own_fault(key: Key, loss: Loss) -> bool:
-    """Neither cut off nor accused by its times alone: no other race takes it back."""
+    """Whether a loss is the kernel's own fault: neither cut off nor accused by its times alone, so
+    that no other race takes it back."""
     accused = isinstance(loss, Doubt) and not loss.wrong
     return not accused and not _cut_off((key, loss))
 

@@ -138,7 +138,7 @@ class Trial:
         return results if self.options.timed else [untimed(result) for result in results]
 
     def rest(self) -> None:
-        """Nothing of the contestants runs before the next :meth:`check` or :meth:`race`."""
+        """Stops all contestants until the next :meth:`check` or :meth:`race`."""
         self._workers.rest()
 
     def forget(self) -> None:
@@ -163,7 +163,8 @@ class Trial:
             checked.results[index] = Result(Verdict.UNAVAILABLE, reason)
 
     def _once_more_on_host(self, checked: Checked, phase: Callable[[Checked], None]) -> None:
-        """When the evaluator's own work on a GPU fails, it goes on without, from the beginning."""
+        """Runs a phase; when the evaluator's own work on a GPU fails, once more from the beginning
+        on the host."""
         try:
             phase(checked)
         except RuntimeError as error:
@@ -237,7 +238,8 @@ class Trial:
     def _cases(
         self, workload: Workload, distributions: Sequence[str], device: str
     ) -> Iterator[reference.Case]:
-        """In the order they are evaluated in; each is made while the one before is in use."""
+        """The cases in the order in which they are evaluated; each is made while the one before it
+        is in use."""
         coming: Future[reference.Case] | None = None
         for name in (*distributions, None):
             made = coming.result() if coming is not None else None

@@ -123,7 +123,7 @@ def findings(seen: Iterable[protocol.Finding], before: Sequence[Finding]) -> tup
 
 
 def with_caveat(known: tuple[Finding, ...], caveat: str) -> tuple[Finding, ...]:
-    """With a note on what the evaluator's own tolerance does not know, once."""
+    """The findings with a note, said once, on what the evaluator's own tolerance does not know."""
     if not caveat or any(finding.message == caveat for finding in known):
         return known
     return (*known, Finding(code="tolerance", severity="note", message=caveat))

@@ -140,8 +140,8 @@ class Workers:
     def _load(
         self, session: Session, stage: str, asked: Request[protocol.Loaded]
     ) -> Opened | Failure:
-        """With its kernel; closed when that fails. A BuildError is a compiler's, or the candidate's
-        word for its own bad end."""
+        """Loads the kernel into its worker, which is closed when that fails. A BuildError is a
+        compiler's, or the candidate's word for its own bad end."""
         code, faults = code_pages.written(session.pid), code_pages.handled_faults(session.pid)
         start = time.perf_counter()
         outcome = session.ask(asked, timeout_s=self.limits.load_s)
@@ -224,7 +224,7 @@ class Workers:
             known.session.close()
 
     def close_all(self) -> None:
-        """At once: a GPU's context takes 0.1 s to be gone."""
+        """Closes all workers at the same time, as a GPU's context takes 0.1 s to be gone."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(Session.close, self._sessions()))
 

@@ -22,7 +22,8 @@ FIRST_S = 30.0
 
 @dataclass(frozen=True)
 class Lost:
-    """No answer, and no fault of the slice as far as is known: its node or worker ended."""
+    """A slice without an answer, by no fault of its own as far as is known: its node or worker
+    ended."""
 
     why: str
 
@@ -101,7 +102,8 @@ class Dispatch:
         return nodes
 
     def run(self, slices: Sequence[Slice]) -> None:
-        """Until each slice is answered or given up; what runs when it is left by an error ends."""
+        """Runs until each slice is answered or given up; when it is left by an error, what runs is
+        ended."""
         self._waiting = list(slices)
         try:
             while self._waiting or self._sent:

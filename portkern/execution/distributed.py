@@ -20,8 +20,8 @@ from portkern.records.record import Record, RecordFile, Verdict
 
 @dataclass
 class DistributedMatrix:
-    """As :class:`portkern.cells.run.Matrix`. Records have the driver's keys: what is reused hangs
-    on the question, not on which node has answered it."""
+    """A :class:`portkern.cells.run.Matrix` on several machines. Records have the driver's
+    keys: what is reused depends on the question, not on which node has answered it."""
 
     cells: Sequence[Cell]
     run: str
@@ -91,7 +91,8 @@ class DistributedMatrix:
 
 
 def key_of(cell: Cell) -> str:
-    """Not that of a run on this machine, whose results say something of it."""
+    """The key of a cell that runs elsewhere; it differs from the key of a run on this machine,
+    whose results say something of it."""
     return hashlib.sha256(f"distributed {cell.key}".encode()).hexdigest()[:24]
 
 
@@ -101,5 +102,6 @@ def _anywhere(cell: Cell) -> bool:
 
 
 def _final(record: Record) -> bool:
-    """Another node, or one that joins later, may do what could not be done."""
+    """Whether a record stands; what could not be done may be done by another node, or by one that
+    joins later."""
     return record.verdict not in (*RETRIED, Verdict.UNAVAILABLE)

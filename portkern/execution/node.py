@@ -35,7 +35,7 @@ def targets() -> list[str]:
 
 
 def resources() -> dict[str, float]:
-    """As Ray takes them."""
+    """The resources of this node, as Ray takes them."""
     return {OWNER: 1.0} | dict.fromkeys(targets(), 1.0)
 
 

@@ -103,8 +103,9 @@ class Plan(Line):
         return self.options.trial
 
     def load_cells(self, folder: Path) -> list[Cell]:
-        """As they are here, in the plan's order; operators' files are written to ``folder``. Raises
-        ConfigError for operators or backends that are others here, and StorageError."""
+        """The cells as they are here, in the plan's order; operators' files are written to
+        ``folder``. Raises ConfigError for operators or backends that are others here, and
+        StorageError."""
         ops = {name: planned.load(folder / SafeName(name)) for name, planned in self.ops.items()}
         loaded = []
         for cell in self.cells:

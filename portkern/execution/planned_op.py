@@ -122,7 +122,7 @@ class PlannedOp(Part):
         raise ConfigError(f"The plan has no workload {asked}")
 
     def workload(self, which: str, name: str, folder: Path) -> Workload:
-        """With its stored tensors in ``folder``. Raises ConfigError."""
+        """The workload with its stored tensors in ``folder``. Raises ConfigError."""
         planned = self.planned(which, name)
         stored = {
             tensor: StoredTensor(folder / SafeName(file, "file of tensors"), key)
@@ -185,7 +185,7 @@ def _is_text(data: bytes) -> bool:
 def _encoded(
     contents: Mapping[SafeName, bytes], text: Mapping[SafeName, bytes]
 ) -> Iterator[tuple[SafeName, bytes]]:
-    """As pydantic takes bytes that are written in base 64."""
+    """The contents in base 64, as pydantic reads bytes."""
     for name, data in contents.items():
         if name not in text:
             yield name, base64.b64encode(data)

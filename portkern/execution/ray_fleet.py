@@ -101,7 +101,8 @@ class RayFleet:
         self._note(f"the node {name} is refused: {why}; install the same portkern there")
 
     def submit(self, node: Node, document: str) -> object:
-        """Its one owner, and that of all its GPUs, which Ray shows to owners only."""
+        """Sends a document to a node, as its one owner and that of all its GPUs, which Ray shows to
+        owners only."""
         claimed = {"resources": {OWNER: 1}, "num_gpus": self._gpus[node.id]}
         return self._call(remote.run_slice, node.id, document, **claimed)
 
@@ -116,7 +117,7 @@ class RayFleet:
         return task.options(**options).remote(*given)
 
     def begun(self, handle: object) -> bool:
-        """At once: it was sent to who had nothing else."""
+        """True at once, as it was sent to a node that had nothing else to do."""
         return True
 
     def wait(self, handles: Sequence[object], timeout_s: float) -> Collection[object]:
@@ -151,7 +152,7 @@ def _answers(address: str) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """In one line: what was raised there, or what Ray says of the loss."""
+    """The cause of a loss in one line: what was raised there, or what Ray says."""
     raised = getattr(error, "cause", None) or error
     words = " ".join(str(raised).split())
     return f"{type(raised).__name__}: {words[:200]}"

@@ -70,7 +70,7 @@ class Contrast:
 
     @property
     def p(self) -> float | None:
-        """None where fewer than two tasks were compared."""
+        """The p-value; None where fewer than two tasks were compared."""
         return sign_flips(self.pairs) if len(self.pairs) > 1 else None
 
     @property
@@ -107,13 +107,14 @@ class Contrast:
 
 
 def corrected(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    """With p after Holm, over all that have one."""
+    """The contrasts with p corrected after Holm, over all that have one."""
     adjusted = statistics.corrected([contrast.p for contrast in contrasts])
     return [replace(contrast, corrected=p) for contrast, p in zip(contrasts, adjusted, strict=True)]
 
 
 def tasks_needed(count: int) -> int:
-    """With fewer tasks than that none of ``count`` comparisons can be shown, however they end."""
+    """The fewest tasks with which one of ``count`` comparisons can be shown at all, however they
+    end."""
     return math.ceil(math.log2(2 * max(count, 1) / SIGNIFICANT))
 
 

@@ -33,7 +33,7 @@ KEY, SWATCH, KEY_GAP = 20, 10, 16
 
 
 def pictures(section: Section) -> list[Picture]:
-    """Its charts that have a value, then its bars."""
+    """The pictures of a section: its charts that have a value, then its bars."""
     charts = [draw(chart) for chart in section.charts if chart.shown]
     return charts + [draw_bars(bars) for bars in section.bars]
 
@@ -53,14 +53,15 @@ class _Frame:
 
     @classmethod
     def of(cls, chart: Chart) -> _Frame:
-        """With room at the right for the names, but half of the picture for the lines."""
+        """A frame with room at the right for the names, which leaves at least half of the picture
+        for the lines."""
         last = max(chart.first + len(line.points) - 1 for line in chart.lines)
         names = max(text_width(line.name, bold=True) for line in chart.lines)
         right = max(min(WIDTH - RIGHT, WIDTH - 11 - names), WIDTH / 2)
         return cls(chart.first, last, *span(chart), right)
 
     def place(self, x: float, y: float) -> Point:
-        """From values to px."""
+        """The place of a value in the picture, in px."""
         across = (x - self.first) / max(self.last - self.first, 1)
         up = (y - self.low) / (self.high - self.low)
         return (
@@ -132,7 +133,7 @@ def _path(piece: Sequence[tuple[int, Estimate]], frame: _Frame, number: int) -> 
 
 
 def _dots(number: int, line: ChartLine, chart: Chart, frame: _Frame) -> list[Dot]:
-    """At each value; only those that no line passes through are seen at once."""
+    """A dot at each value; only those that no line passes through are seen at once."""
     return [
         Dot(
             *frame.place(x, estimate.value),

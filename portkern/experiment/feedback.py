@@ -96,7 +96,8 @@ class FeedbackArm:
         return ratios(tops, [[True] * len(row) for row in self.rows])
 
     def steps_by_turn(self, step: Step, after: Which) -> list[Estimate | None]:
-        """From turn 2 on, of the turns ``after`` such a one."""
+        """The rates of steps from turn 2 on, over the turns that follow one of the kind
+        ``after``."""
         pairs = [
             [(a, b) if a and b and after(a) else None for a, b in pairwise(row)]
             for row in self.rows
@@ -137,7 +138,7 @@ class FeedbackArm:
 
 @dataclass(frozen=True)
 class Against:
-    """By how much the rates from turn 2 on differ, over the jobs that both arms have."""
+    """How much the rates of two arms differ from turn 2 on, over the jobs that both have."""
 
     arm: FeedbackArm
     than: FeedbackArm

@@ -91,7 +91,7 @@ class Done:
 
 
 def _device(records: Path) -> str:
-    """By the first record, whose file may be large."""
+    """The device, from the first record alone, as the file may be large."""
     try:
         with records.open(encoding="utf-8") as file:
             return Record.from_json(file.readline()).environment.device
@@ -148,7 +148,7 @@ class StudyQuestion:
         return jobs
 
     def _places(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """With the overrides that choose them."""
+        """The places by name, each with the overrides that choose it."""
         if not self.places:
             yield "", ()
         for backend, target in self.places:

@@ -55,7 +55,7 @@ def usual_speedup(done: Done) -> float | None:
 
 
 def scores(done: Sequence[Done], of: OfJob) -> Mapping[object, float]:
-    """By task, over seeds."""
+    """The scores by task, averaged over seeds."""
     known = [(task(finished), of(finished)) for finished in done]
     return means((where, value) for where, value in known if value is not None)
 

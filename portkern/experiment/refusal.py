@@ -35,8 +35,8 @@ class Refusal:
 
 
 def refusal_of(attempt: Attempt) -> Refusal | None:
-    """None of an attempt that nobody refused, and of one that did not keep the user's own
-    constraints: it was never evaluated, so that it has no records."""
+    """Why an attempt was refused; None for one that nobody refused, and for one that did not keep
+    the user's own constraints, which was never evaluated."""
     if attempt.status is Status.SUSPICIOUS:
         kind = " ".join(_CASE.sub("…", attempt.detail.partition("\n")[0]).split())
         return Refusal("is not believed", kind or "without a reason", True)

@@ -111,7 +111,7 @@ class ExperimentReport:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """None as soon as one is not known."""
+    """The sum; None as soon as one of the values is not known."""
     known = [value for value in values if value is not None]
     return float(sum(known)) if len(known) == len(values) else None
 

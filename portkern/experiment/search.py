@@ -193,7 +193,7 @@ def _mean(values: Sequence[float]) -> Estimate:
 
 
 def _contest(op: str, question: StudyQuestion, done: Sequence[Done]) -> Contest:
-    """Without standings where nobody found a correct kernel."""
+    """The contest over one op, without standings where nobody found a correct kernel."""
     traces = [_trace(finished, question.count) for finished in done if finished.job.operator == op]
     top = max((trace.curve[-1] for trace in traces), default=0.0)
     by_arm = {arm: tuple(trace for trace in traces if trace.arm == arm) for arm in question.arms}

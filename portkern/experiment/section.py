@@ -94,7 +94,8 @@ def plain(estimate: Estimate | None) -> str:
 def _told(
     estimate: Estimate | None, form: str, unit: str = "", *, scale: float = 1, ends: str = ""
 ) -> str:
-    """With its interval, where it has one, in the form ``ends`` or the same."""
+    """An estimate in words, with its interval where it has one, in the form ``ends`` or the
+    same."""
     if estimate is None:
         return DASH
     low_high = [format(end * scale, ends or form) for end in estimate.ci95 or ()]
@@ -114,7 +115,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def document(estimate: Estimate | None) -> JsonObject | None:
-    """As JSON."""
+    """The estimate as JSON."""
     if estimate is None:
         return None
     return {

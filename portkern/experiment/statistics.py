@@ -21,7 +21,7 @@ _ENDS = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Estimate:
-    """Over ``n`` units; one unit has no ``ci95``, since nothing is known of others."""
+    """An estimate from ``n`` units; one unit has no ``ci95``, since nothing is known of others."""
 
     value: float
     ci95: tuple[float, float] | None = None
@@ -52,7 +52,7 @@ def share(c: int, n: int) -> Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate | None:
-    """Over units, such as runs; None without any."""
+    """The mean over units, such as runs; None without any."""
     return means([[value] for value in values])[0] if values else None
 
 
@@ -94,7 +94,7 @@ def difference(
 
 
 def _quotients(above: Floats, below: Floats) -> Floats:
-    """In each bootstrap sample of the rows; nan where it drew none that counts."""
+    """The quotients in each bootstrap sample of the rows; nan where it drew none that counts."""
     drawn = _drawn(len(above))
     with np.errstate(invalid="ignore", divide="ignore"):
         quotients: Floats = (drawn @ above) / (drawn @ below)
@@ -103,7 +103,8 @@ def _quotients(above: Floats, below: Floats) -> Floats:
 
 @lru_cache(maxsize=8)
 def _drawn(count: int) -> Floats:
-    """By how often each of so many rows is drawn, which takes less room than the rows."""
+    """How often each of so many rows is drawn in each sample, which takes less room than the
+    rows."""
     chances = [1 / count] * count
     return np.random.default_rng(0).multinomial(count, chances, size=RESAMPLES).astype(float)
 
@@ -184,23 +185,25 @@ def _signs(count: int) -> Floats:
 
 
 def padded(curve: Sequence[float], length: int) -> list[float]:
-    """To ``length``: who ended early keeps what was found, who found nothing has 0."""
+    """The curve padded to ``length``: a run that ended early keeps what it found, and one that
+    found nothing has 0."""
     last = curve[-1] if curve else 0.0
     return [*curve[:length], *[last] * (length - len(curve))]
 
 
 def area(curve: Sequence[float]) -> float:
-    """Under the curve, over its length: the best so far, after an attempt as any other."""
+    """The area under the curve, over its length: the mean, over attempts, of the best so far."""
     return sum(curve) / len(curve)
 
 
 def reached(curve: Sequence[float], level: float) -> int | None:
-    """After how many attempts; None where it never was."""
+    """The number of attempts after which a level was reached; None where it never was."""
     return next((k for k, value in enumerate(curve, 1) if value >= level), None)
 
 
 def median(counts: Sequence[int | None]) -> float | None:
-    """None stands for more than any count, and is the median where half of them or more are."""
+    """The median of counts, where None stands for more than any count; None where half of them or
+    more are None."""
     ordered = sorted(math.inf if count is None else float(count) for count in counts)
     if not ordered:
         return None
@@ -210,8 +213,8 @@ def median(counts: Sequence[int | None]) -> float | None:
 
 
 def spread(groups: Iterable[Sequence[float]]) -> float | None:
-    """By how much repeated measurements of one thing differ: the pooled standard deviation of
-    their logarithms, so 0.02 is 2 %. None where nothing was repeated."""
+    """How much repeated measurements of one thing differ: the pooled standard deviation of their
+    logarithms, so 0.02 is 2 %. None where nothing was repeated."""
     several = [np.log(np.asarray(group, float)) for group in groups if len(group) > 1]
     if not several:
         return None

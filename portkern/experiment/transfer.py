@@ -47,7 +47,7 @@ _ACROSS = (
 
 @dataclass(frozen=True)
 class Gain:
-    """By task, what the loop and what it is compared with did in one place."""
+    """The scores by task, in one place, of the loop and of what it is compared with."""
 
     measure: Measure
     than: str
@@ -153,7 +153,7 @@ def _across(gains: Mapping[str, Sequence[Gain]]) -> list[Contrast]:
 
 
 def _lead(places: Sequence[str], within: Sequence[Contrast], across: Sequence[Contrast]) -> str:
-    """By what the loop does against as many samples; then whether that differs by place."""
+    """The lead: what the loop does against as many samples, then whether that differs by place."""
     words: dict[str, list[str]] = {}
     for place in places:
         own = [one for one in within if one.where == place and one.than == SAMPLES]

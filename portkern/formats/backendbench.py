@@ -82,7 +82,7 @@ class _Arguments:
     dtypes: list[str] = field(default_factory=list)
 
     def text(self, node: ast.expr) -> str:
-        """As Python that has the tensors as ``x0``, ``x1`` … Raises ConfigError."""
+        """The node as Python that has the tensors as ``x0``, ``x1`` … Raises ConfigError."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "T":
             return self._tensor(node)
         if isinstance(node, ast.List | ast.Tuple):
@@ -246,5 +246,5 @@ def _problem(variant: _Variant) -> Item:
 
 
 def _name(base: str) -> str:
-    """In place, an operator ends in an underscore."""
+    """The operator's name; one that works in place ends in an underscore."""
     return operator_name(base.strip("_"))

@@ -65,8 +65,8 @@ def _deeper(tree: ast.AST, levels: int) -> bool:
 
 
 def on_host(text: str) -> str:
-    """Without the names of devices: portkern places tensors itself. Comments stay. ``text`` is
-    Python."""
+    """The text without the names of devices: portkern places tensors itself. Comments stay.
+    ``text`` is Python."""
     edits: list[tuple[int, int, int, str]] = []
     for node in ast.walk(python_tree(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

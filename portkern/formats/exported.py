@@ -55,7 +55,7 @@ class KernelRecords:
 
     @property
     def evaluated(self) -> list[Record]:
-        """Without cells that nobody could run."""
+        """The records without cells that nobody could run."""
         idle = (Verdict.UNSUPPORTED, Verdict.UNAVAILABLE)
         return [record for record in self.records if record.verdict not in idle]
 
@@ -101,8 +101,8 @@ def grouped(
     sources: Mapping[str, Candidate | str],
     export: Export,
 ) -> Iterator[KernelRecords]:
-    """By kernel and dtype, in the order of the records. ``sources`` are by their hash; a text says
-    why there is none. What lacks an op or a source is skipped."""
+    """The records grouped by kernel and dtype, in their order. ``sources`` are by their hash; a
+    text says why there is none. What lacks an op or a source is skipped."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         key = (record.op, record.source_hash, record.workload.dtype)

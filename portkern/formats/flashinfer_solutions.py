@@ -75,7 +75,7 @@ def _kernel(
 
 
 def _said(folder: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """By solution: how often each status was given."""
+    """The word on each solution: how often each status was given."""
     statuses: dict[str, Counter[str]] = {}
     for file in sorted(folder.glob("traces/**/*.jsonl")):
         for line in read_bytes(file).decode(errors="replace").splitlines():

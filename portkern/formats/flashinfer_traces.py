@@ -143,7 +143,7 @@ def solution(kernel: KernelRecords, op: Op) -> dict[str, object]:
 
 
 def _author(text: str) -> str:
-    """As a folder's name."""
+    """The author as a folder's name."""
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in text).strip(".-")
     return plain or "portkern"
 
@@ -209,7 +209,7 @@ def _of_form(detail: str) -> str:
 
 
 def _number(value: float) -> float | str:
-    """As the format's own models write what JSON has no number for."""
+    """The number, written as the format's own models write what JSON has no number for."""
     if math.isnan(value):
         return "NaN"
     return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -109,7 +109,7 @@ def _end(name: str) -> str:
 
 
 def _header(name: str, candidate: Candidate) -> str:
-    """As the kernel was evaluated with it, where that is known."""
+    """A header's text as the kernel was evaluated with it, where that is known."""
     text = candidate.headers.get(name) or own_headers.text(name, candidate.backend)
     if text is None:
         raise NoSuchForm(f"it includes <{name}>, which is not here")

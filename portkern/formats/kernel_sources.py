@@ -42,7 +42,7 @@ class KernelSources:
         return SourceStore(self.run / source_store.FOLDER)
 
     def of(self, records: Sequence[Record]) -> dict[str, Candidate | str]:
-        """By hash the candidate, or why there is none."""
+        """The candidates by hash, or why there is none."""
         found: dict[str, Candidate | str] = {}
         for record in records:
             if record.source_hash and record.source_hash not in found:
@@ -121,7 +121,7 @@ def _said_to_be(candidate: Candidate, record: Record) -> bool:
 
 
 def _settings(candidate: Candidate) -> Iterator[Candidate]:
-    """As it stands, then with every choice of its knobs: a run may have tuned it."""
+    """The candidate as it stands, then with every choice of its knobs: a run may have tuned it."""
     yield candidate
     choices = [knob.choices for knob in candidate.knobs.values()]
     names = [*candidate.knobs]

@@ -37,7 +37,8 @@ def read(path: Path, levels: Collection[int]) -> list[Item]:
 
 
 def _folders(path: Path) -> dict[int, Path]:
-    """By level: the folder itself, those in it, or those of its folder ``KernelBench``."""
+    """The folders by level: the folder itself, those in it, or those in its folder
+    ``KernelBench``."""
     for candidates in ([path], [*_inside(path)], [*_inside(path / "KernelBench")]):
         named = ((_LEVEL.fullmatch(folder.name), folder) for folder in candidates)
         levels = {int(match[1]): folder for match, folder in named if match and folder.is_dir()}

@@ -49,7 +49,7 @@ class Baseline:
 
     @property
     def only_level(self) -> int | None:
-        """That of all its problems, if it is one."""
+        """The level of all its problems, if they have one level."""
         levels = {level for level, _ in self.times}
         return levels.pop() if len(levels) == 1 else None
 

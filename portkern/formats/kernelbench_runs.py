@@ -91,7 +91,7 @@ def read(path: Path) -> Run:
 
 
 def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, object]], list[str]]:
-    """By problem and sample, and what is wrong with the others."""
+    """The results by problem and sample, and what is wrong with the others."""
     try:
         data = json_value(read_text(file))
     except ConfigError as error:
@@ -213,7 +213,8 @@ def _foreign(sample: Sample, file: Path, operators: Path) -> ForeignKernel:
 
 
 def backend_of(source: str) -> str:
-    """By what its text builds with. Raises NoSuchForm where no ModelNew is defined."""
+    """The backend of a source, by what its text builds with. Raises NoSuchForm where no ModelNew is
+    defined."""
     try:
         tree = python_tree(source)
     except (SyntaxError, ValueError) as error:
@@ -284,7 +285,7 @@ def _plain_class(op: Op) -> str:
 
 
 def _class(op: ExportedOp, form: ModuleForm) -> str:
-    """With the constructor of the file's own class, so that its parameters are the same."""
+    """A class with the constructor of the file's own class, so that its parameters are the same."""
     signature = op.op.signature
     taken = [one.name or f"_{place}" for place, one in enumerate(form.arguments)]
     given = []
@@ -404,7 +405,7 @@ def _size(record: Record) -> int:
 
 
 def _stats(timing: Timing, metadata: Mapping[str, object]) -> dict[str, object]:
-    """In milliseconds, as KernelBench has them."""
+    """Statistics of a time in milliseconds, as KernelBench has them."""
     samples = [us / 1e3 for us in timing.samples] or [timing.median_us / 1e3]
     return {
         "mean": statistics.fmean(samples),

@@ -81,7 +81,8 @@ def _is_of(pattern: str, item: Item) -> bool:
 
 
 def distinct(items: Iterable[Item]) -> list[Item]:
-    """With a number behind names that an earlier one of the group has; names are file names."""
+    """The items, with a number behind a name that an earlier one of the group has, as names become
+    file names."""
     taken: set[str] = set()
     several: list[Item] = []
     for item in items:

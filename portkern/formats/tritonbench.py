@@ -133,7 +133,7 @@ def _written(found: _Example) -> str:
 
 
 def _plain(example: str) -> str:
-    """Without a fence and without an interpreter's prompts and answers."""
+    """The example without a fence and without an interpreter's prompts and answers."""
     fenced = re.search(r"```(?:python)?\s*\n(.*?)```", example, re.DOTALL)
     text = fenced[1] if fenced else example
     if ">>>" not in text:

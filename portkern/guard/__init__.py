@@ -110,7 +110,7 @@ def inspect(candidate: Candidate, policy: GuardPolicy) -> tuple[Hit, ...]:
 
 
 def _beside(candidate: Candidate) -> dict[str, str]:
-    """By name the texts that are built with it."""
+    """The texts that are built with the candidate, by name."""
     companions = candidate.companions
     defined = {"defines": companions.macros} if companions.defines else {}
     return {**companions.texts, **defined}
@@ -150,7 +150,7 @@ def _found(candidate: Candidate, texts: Mapping[str, str]) -> set[tuple[str, int
 
 
 def _native_texts(tree: ast.Module, candidate: Candidate) -> Iterable[tuple[int, str]]:
-    """By line the texts of a Python source that a C compiler reads."""
+    """The texts in a Python source that a C compiler reads, with their lines."""
     if candidate.language == "opencl":
         return _strings(tree)
     return extension_texts(tree) if candidate.style == "module" else ()

@@ -52,7 +52,7 @@ Found = set[tuple[int, str]]
 
 
 def parse(source: str) -> ast.Module | None:
-    """None for what is not Python."""
+    """The source's tree; None for what is not Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about odd escapes and comparisons in the candidate
         try:
@@ -331,7 +331,8 @@ class _Reader(ast.NodeVisitor):
         return bool(rules.LAYER.fullmatch(self.name(node) or ""))
 
     def _is_loader(self, node: ast.expr) -> bool:
-        """Also where it is imported in a function, whose names nobody has seen yet."""
+        """Whether a node loads extensions, also where the name is imported in a function that
+        nobody has looked at yet."""
         last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
         return last == "load_inline" or self.name(node) in rules.EXTENSION_LOADERS
 
@@ -427,7 +428,7 @@ class _Reader(ast.NodeVisitor):
             self.hit(node, "G503")
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Along the left side in a loop: a generated sum may have hundreds of terms."""
+        """Goes along the left side in a loop: a generated sum may have hundreds of terms."""
         outer = not self.in_kernel or self.language == "numba"
         left: ast.expr = node
         while isinstance(left, ast.BinOp):
@@ -455,7 +456,7 @@ class _Reader(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """To ask whether this module is the program looks nothing up."""
+        """Lets a source ask whether it is the program, which looks nothing up."""
         sides = [node.left, *node.comparators]
         if any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides):
             sides = [side for side in sides if constant(side) != "__main__"]

@@ -183,4 +183,4 @@ class ObjectDevice(Device):
         raise LaunchError("compiled objects are executed here, and not timed")
 
     def idle_call(self) -> None:
-        """Nothing."""
+        """Does nothing."""

@@ -9,7 +9,7 @@ from portkern.agent.task import Task
 
 
 def first_prompt(task: Task) -> list[Message]:
-    """Its messages, with all that an author is told."""
+    """The messages of the first prompt, with all that an author is told."""
     facts = briefing.facts(task) | {
         "task": task,
         "tag": reading.TAGS[task.language][0],

@@ -83,7 +83,7 @@ class Turn:
 
     @property
     def speedup(self) -> float:
-        """Over PyTorch, the least that is sure; 0 without a time."""
+        """The speedup over PyTorch: the low end of its interval; 0 without a time."""
         return self.eager.low if self.eager else 0.0
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def infinite(
     kind: torch.dtype, generator: torch.Generator, *inputs: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Both infinities among normal values."""
+    """The inputs with both infinities among normal values."""
     import torch
 
     return _among(inputs, torch.tensor([torch.inf, -torch.inf]), generator)

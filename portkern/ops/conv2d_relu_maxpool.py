@@ -38,7 +38,8 @@ def derived(dims: Mapping[str, int], scalars: Mapping[str, Scalar]) -> dict[str,
 
 
 def flops(dims: Mapping[str, int]) -> float:
-    """At least: of one element of each window, since windows may not overlap."""
+    """The least number of operations: of one element of each window, since windows may not
+    overlap."""
     return 2.0 * dims["n"] * dims["f"] * dims["oh"] * dims["ow"] * _conv.terms(dims)
 
 

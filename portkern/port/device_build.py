@@ -255,7 +255,8 @@ class _Store:
         self.note, self.object = self.folder / f"{key}.json", self.folder / f"{key}.hsaco"
 
     def get(self) -> FileObject | None:
-        """None for what is absent, damaged, or made from headers that have changed."""
+        """The object that is kept; None for one that is absent, damaged, or made from headers that
+        have changed."""
         try:
             known = json_value(self.note.read_text(encoding="utf-8"))
             headers = {Path(name): digest for name, digest in known["headers"].items()}

@@ -74,7 +74,8 @@ class SourceFile:
     includes: tuple[PurePosixPath, ...] = ()
 
     def encoded(self, text: str) -> bytes:
-        """Another text as this file would have it, in its encoding and with its ends of lines."""
+        """Another text as bytes as this file would have it, in its encoding and with its ends of
+        lines."""
         return source_text.encode(text, SourceText(self.text, self.encoding, self.newline))
 
 
@@ -256,7 +257,8 @@ def _is_read(folder: Path, avoid: set[Path]) -> bool:
 
 
 def _is_inside(file: Path, root: Path) -> bool:
-    """Not a pipe, a device, or a link that leads out or nowhere."""
+    """Whether a file is one of the folder's, and not a pipe, a device, or a link that leads out or
+    nowhere."""
     try:
         return file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root))
     except OSError:

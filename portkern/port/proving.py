@@ -381,8 +381,8 @@ def _kernels(files: Sequence[TranslatedFile]) -> list[tuple[str, Kernel]]:
 
 
 def _owned(file: TranslatedFile, target: str) -> Iterator[Hazard]:
-    """Its hazards by their kernels' names: a line says nothing where there are several files. What
-    is not translated in a function is each kernel's that uses it."""
+    """The hazards of a file by their kernels' names: a line says nothing where there are several
+    files. What is not translated in a function is each kernel's that uses it."""
     for hazard in file.seen[target]:
         owner = file.owner(hazard)
         yield replace(hazard, kernel=owner.name if owner else hazard.kernel, line=0)

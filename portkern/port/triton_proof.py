@@ -112,7 +112,7 @@ def _planned(
     compiled: Sequence[TritonResult],
     requests: list[_Run],
 ) -> _Planned | str:
-    """Its requests, added to all; or why it has none."""
+    """The requests of a kernel, which are added to all; or why it has none."""
     file = library.root / kernel.path
     types = inferred(file).get(kernel.name)
     if types is None:

@@ -88,7 +88,8 @@ def _absent(named: Collection[str], run: Collection[str]) -> list[str]:
 
 
 def _reached(cell: ExpectedCell, records: Sequence[Record]) -> bool:
-    """By any kernel: a build is evidence where nobody found the kernel bad."""
+    """Whether any kernel reached what is expected; a build is evidence where nobody found the
+    kernel bad."""
     return any(record.evidence >= cell.evidence and not record.verdict.bad for record in records)
 
 

@@ -50,7 +50,7 @@ class OwnKernels:
     problems: list[Problem] = field(default_factory=list)
 
     def candidates(self, op: str, backend: Backend) -> list[Candidate]:
-        """In the order in which they were read."""
+        """The kernels of an op and a backend, in the order in which they were read."""
         return [
             kernel.candidate
             for kernel in self.kernels
@@ -121,7 +121,8 @@ def read(name: str, items: Sequence[Item], settings: Settings) -> OwnKernels:
 def _read_folder(
     own: OwnKernels, folder: Path, item: Item, settings: Settings, unmatched: dict[Path, Problem]
 ) -> None:
-    """By convention; what a listed folder says beside ``source`` holds for all in it."""
+    """Reads the kernels in a folder by convention; what a listed folder says beside ``source``
+    holds for all in it."""
     entry = item.entry
     if entry.op or entry.variant or entry.entry or entry.sources:
         raise ConfigError(f"{entry.source} is a folder: its files say op, variant and entry")
@@ -147,7 +148,8 @@ def _read_folder(
 def _is_kernel(
     file: Path, place: str, known: Sequence[str], unmatched: dict[Path, Problem]
 ) -> bool:
-    """By its name and suffix; a file with half of it may be meant for one."""
+    """Whether a file is a kernel by its name and suffix; a file that has one of the two may be
+    meant for one."""
     name, read_ = sources.named(file, known), file.suffix in sources.suffixes()
     if name and read_:
         return True

@@ -59,7 +59,7 @@ class Project:
 
     @property
     def expected(self) -> Sequence[tuple[str, Expected]]:
-        """With the line of each."""
+        """The expected coverage, each entry with its line."""
         at = self.file.at if self.file else (lambda *place: "")
         return [(at("expect", k), item) for k, item in enumerate(self.document.expect)]
 
@@ -158,7 +158,7 @@ def _definitions(file: ProjectFile) -> tuple[dict[str, str], list[Problem]]:
 
 
 def _unknown_ops(file: ProjectFile, known: Sequence[str]) -> list[Problem]:
-    """That coverage is expected of."""
+    """The problems of ops that coverage is expected of and that are not known."""
     names = [*known, *ops.SETS]
     return [
         Problem(file.at("expect", k, "op", n), str(no_such("op", name, names)))

@@ -39,7 +39,8 @@ class Named:
 
 
 def named(path: PurePath, known: Sequence[str]) -> Named | None:
-    """By the longest op that the name begins with; None where there is none."""
+    """The op and variant that a file's name says, by the longest op that it begins with; None where
+    there is none."""
     stem = path.name.removesuffix(path.suffix)
     for op in sorted(known, key=len, reverse=True):
         if stem == op or stem.startswith(f"{op}."):
@@ -48,7 +49,7 @@ def named(path: PurePath, known: Sequence[str]) -> Named | None:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """In the order of their paths. Raises ConfigError."""
+    """The files in a folder, in the order of their paths. Raises ConfigError."""
     count = 0
     pending = [folder]
     while pending:
@@ -75,7 +76,7 @@ def _backends() -> tuple[Backend, ...]:
 
 
 def suffixes() -> list[str]:
-    """That some backend reads."""
+    """The suffixes that some backend reads."""
     return sorted({suffix for backend in _backends() for suffix in backend.languages})
 
 
@@ -122,8 +123,8 @@ def backends_of(path: PurePath, text: str) -> list[Backend]:
 
 
 def possible_backends(path: PurePath, text: str) -> list[Backend]:
-    """By suffix, and by names in the text that only one of them knows. Raises ConfigError where no
-    backend reads such files."""
+    """The backends that may be meant by a file: by suffix, and by names in the text that only one
+    of them knows. Raises ConfigError where no backend reads such files."""
     reading = [backend for backend in _backends() if path.suffix in backend.languages]
     if not reading:
         raise ConfigError(

@@ -70,8 +70,8 @@ class Answer:
     code_bytes: int | None = None
 
     def record(self, run: str, question: Question) -> Record:
-        """Under a new id, at this time. Raises pydantic's ValidationError, a ValueError, for an
-        answer that contradicts itself."""
+        """A record of this answer under a new id, at this time. Raises pydantic's ValidationError,
+        a ValueError, for an answer that contradicts itself."""
         candidate, measured = question.candidate, self.evidence is Evidence.MEASURED
         return Record(
             run=run,

@@ -10,7 +10,8 @@ from portkern.errors import StorageError
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Under another name first; makes the folder. Raises StorageError."""
+    """Writes a file under another name first, then renames it; makes the folder. Raises
+    StorageError."""
     data = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

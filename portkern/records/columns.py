@@ -244,7 +244,7 @@ def _ends_whole(path: Path) -> bool:
 
 
 def _write(path: Path, records: Sequence[Record]) -> None:
-    """Without the long parts that no column is of."""
+    """Writes records without the long parts that no column has."""
     with path.open("w", encoding="utf-8") as file:
         for record in records:
             short: dict[str, object] = {"detail": record.detail.partition("\n")[0]}

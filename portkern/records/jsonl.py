@@ -95,8 +95,8 @@ class LineFile(Generic[L]):
         self.path, self._parse_line = path, parse
 
     def append(self, records: Iterable[L]) -> None:
-        """On disk before return, all or none. A torn line is cut off first; a compressed file is
-        unpacked first. Raises StorageError."""
+        """Appends records: all are on disk when this returns, or none. A torn line is cut off
+        first; a compressed file is unpacked first. Raises StorageError."""
         self._unpack()
         lines = b"".join(record.to_json().encode() + b"\n" for record in records)
         try:

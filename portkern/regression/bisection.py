@@ -19,9 +19,9 @@ class FirstBad:
 
 
 def first_bad(good: int, bad: int, is_bad: Callable[[int], bool | None]) -> FirstBad:
-    """Between state ``good`` and the later ``bad``, which are as they are called. ``is_bad`` says
-    whether a state is bad, None where it shows nothing; it is asked of about log2 of them, and of
-    each at most once."""
+    """The first bad state between ``good`` and the later ``bad``, which are what their names say.
+    ``is_bad`` says whether a state is bad, None where it shows nothing; it is asked of about log2
+    of them, and of each at most once."""
     silent: set[int] = set()
     while True:
         between = [state for state in range(good + 1, bad) if state not in silent]

@@ -48,7 +48,7 @@ class Comparison:
         own: bool = False,
         promoted: Sequence[str] = (),
     ) -> Comparison:
-        """By what is learnt from ``history``, the oldest first."""
+        """A comparison by what is learnt from ``history``, the oldest first."""
         decisions = decisions or Decisions()
         known = any(night.name == before.name for night in history)
         several = [*history] if known else [before, *history]
@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def references(self) -> References:
-        """As they are before the run."""
+        """The references as they are before the run."""
         return self.past.references
 
     @cached_property
@@ -101,7 +101,8 @@ class Comparison:
         return [one for one in night.again.get(series, ()) if one.comparable]
 
     def _own(self, said: CellChange) -> CellChange:
-        """With what the times of the two runs themselves say, where it is more."""
+        """The change of a cell, with what the times of the two runs themselves say where that is
+        more."""
         old, new = self.before.cells.get(said.series), self.after.cells.get(said.series)
         if old is None or new is None or said.regressed or said.change is Change.NEW_FAILURE:
             return said

@@ -148,7 +148,7 @@ def _unchanged(reference: Reference, source: str, series: Series, night: Night) 
 
 
 def _usual(values: Sequence[float]) -> float:
-    """From run to run, with the reference's own share."""
+    """The usual deviation from run to run, with the reference's own share."""
     if len(values) < 2:
         return 0.0
     return math.sqrt(rule.variance(values) * (1 + 1 / len(values)))

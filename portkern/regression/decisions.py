@@ -69,7 +69,8 @@ class Decisions(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Decisions:
-        """None are made where there is no file. Raises ConfigError for one that cannot be read."""
+        """The decisions in a folder; empty where there is no file. Raises ConfigError for one that
+        cannot be read."""
         path = folder / FILE
         try:
             text = path.read_text(encoding="utf-8")

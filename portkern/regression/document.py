@@ -102,7 +102,8 @@ def write(comparison: Comparison, folder: Path) -> None:
 
 
 def read(folder: Path) -> Changes | None:
-    """None where the run was compared with none. Raises RecordError for what is not such a file."""
+    """The changes that a run's file says; None where the run was compared with none. Raises
+    RecordError for what is not such a file."""
     path = folder / FILE
     if not path.exists():
         return None

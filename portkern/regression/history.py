@@ -51,7 +51,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """From ``run`` on times are another by ``moved``, +0.2 is 20 % more."""
+    """A step of a cell's times, which from ``run`` on differ by ``moved``; +0.2 is 20 % more."""
 
     run: str
     moved: float
@@ -83,7 +83,7 @@ class CellHistory:
 
     @cached_property
     def events(self) -> Sequence[tuple[str, str]]:
-        """By run, in order: verdicts that changed, and what else did."""
+        """The changes by run and in order: verdicts, machines, sources, tools."""
         found: list[tuple[str, str]] = []
         for old, new in itertools.pairwise(self.points):
             if (old.verdict, old.evidence) != (new.verdict, new.evidence):

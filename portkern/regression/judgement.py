@@ -183,7 +183,7 @@ class Judgement:
         return self._excused(replace(said, last_good=one.last_good))
 
     def _named(self, one: Reference, said: CellChange, new: Outcome) -> CellChange:
-        """With its cause, since when, and what people decided."""
+        """The change with its cause, since when it is so, and what people decided."""
         wrong = said.change.regressed or said.change is Change.STILL_FAILING
         trouble = one.trouble
         if wrong and trouble and trouble.goes_on(said):
@@ -287,7 +287,7 @@ class Judgement:
         statistic: Statistic,
         time: _Time,
     ) -> _Time:
-        """As it is said in the end, and as it is learnt."""
+        """The time's change as it is said in the end, and as it is learnt."""
         moved = time.moved or 0.0
         if statistic is Statistic.AGAINST_EAGER and time.change.timed:
             own = now.time - pace.middle - statistics.median(level.values("first", Statistic.TIME))

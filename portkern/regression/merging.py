@@ -25,8 +25,8 @@ class Merged:
 
 
 def merge(runs: Mapping[str, Sequence[Record]]) -> Merged:
-    """By run's name. What hardware shows counts before what an emulator shows, and that before a
-    build; of equals the newest, and where these do not agree that is a conflict."""
+    """Merges runs, given by name. What hardware shows counts before what an emulator shows, and
+    that before a build; of equals the newest, and where these do not agree that is a conflict."""
     several: dict[Series, list[tuple[str, Record]]] = {}
     for name, records in runs.items():
         newest = {Series.of(record): record for record in records}

@@ -58,8 +58,8 @@ class Night:
         return night
 
     def within(self, other: Night, fields: Collection[str]) -> Night:
-        """Without cells that ``other`` was not asked for: of those ``fields`` of a series it has
-        other values in all its cells."""
+        """This night without cells that ``other`` was not asked for: those in whose ``fields`` no
+        cell of ``other`` has the same value."""
         asked = {name: {getattr(series, name) for series in other.cells} for name in fields}
         kept = {
             series: record
@@ -70,7 +70,7 @@ class Night:
 
     @property
     def day(self) -> str:
-        """In ISO form."""
+        """The night's day in ISO form."""
         return self.time[: len("2026-12-24")]
 
     @property

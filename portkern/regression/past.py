@@ -214,8 +214,8 @@ def _other(one: Night | RecordError, stamp: str) -> OtherRun:
 
 
 def stamp_of(run: Run) -> str:
-    """Another where the records or the further times of suspects are others: lines are only added,
-    and a file that was made anew ends in another line."""
+    """A stamp of a run, which changes when its records or the further times of suspects do: lines
+    are only added, and a file that was made anew ends in another line."""
     digest = hashlib.sha256()
     for path in (run.records, run.folder / nights.AGAIN):
         try:

@@ -55,7 +55,7 @@ class Level:
         return [value for one in points if (value := of(one, statistic)) is not None]
 
     def measure(self, statistic: Statistic, common: float, wider: float = 0.0) -> Measure | None:
-        """None where it has no such time."""
+        """The measure of a time against its reference; None where there is no such time."""
         first = self.values("first", statistic)
         if not first:
             return None
@@ -63,13 +63,13 @@ class Level:
         return Measure(statistics.median(first), len(first), calm, common, wider)
 
     def keep(self, one: Point) -> None:
-        """That of a night which was as it should be."""
+        """Adds the time of a night which was as it should be."""
         if len(self.first) < MOST:
             self.first.append(one)
         self.calm = [*self.calm, one][-rule.LONGEST :]
 
     def restart(self, points: Collection[Point], since: str, by: str) -> None:
-        """From these times on; how far runs differ stays known."""
+        """Begins anew from these times; how far runs differ stays known."""
         fresh = Level(since, by, first=list(points))
         moved = {}
         for statistic in Statistic:
@@ -161,7 +161,7 @@ class Reference:
         return f"; {self.timed} are there, the others are of other places"
 
     def accept(self, new: Outcome, now: Point | None, run: str, by: str) -> None:
-        """As it is in ``run`` it is to be; of a slowdown, as it was since then."""
+        """Accepts a cell as it is in ``run``; after a slowdown, as it was since that began."""
         level = self.levels.setdefault(Place.of(new), Level(run)) if now else None
         if level and now and new.comparable:
             trouble = self.trouble
@@ -191,7 +191,8 @@ class Learnt(NamedTuple):
 
 
 class References:
-    """By cell and class of machine. ``promoted``: runs whose cells are as they are to be."""
+    """References by cell and class of machine. ``promoted``: runs whose cells are as they are to
+    be."""
 
     def __init__(self, decisions: Decisions, promoted: Collection[str] = ()) -> None:
         self.cells: dict[Key, Reference] = {}

@@ -115,7 +115,7 @@ class _Good(Part):
 
 
 class _Cell(Line):
-    """As :class:`Reference`, of one cell on one class of machine."""
+    """A :class:`Reference` as a line of a file: of one cell on one class of machine."""
 
     SCHEMA: ClassVar[int] = 1
 

@@ -103,7 +103,8 @@ class Measure:
         return min(max(floor(self.common), self.limit(CERTAIN, OF_THREE)), ALWAYS)
 
     def limit(self, alpha: float, share: float = 1.0) -> float:
-        """As :func:`limit`, of a middle that is known from another number of runs."""
+        """The limit as :func:`limit` has it, for a middle that is known from another number of
+        runs."""
         n = len(self.calm)
         if not n:
             return 0.0
@@ -176,7 +177,7 @@ def decide(
     common: float,
     again: Callable[[], Sequence[float] | None],
 ) -> tuple[Change, float]:
-    """As :func:`judge`, by the newest of a cell's earlier values."""
+    """Decides as :func:`judge` does, by the newest of a cell's earlier values."""
     if not history:
         return Change.INSUFFICIENT, 0.0
     return judge(Measure.of(history, common), value, again)

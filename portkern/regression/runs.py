@@ -128,7 +128,8 @@ def _number(facts: Path) -> int:
 
 
 def revision(folder: Path) -> Revision | None:
-    """None where there is no checkout of git's, no commit yet, or no git."""
+    """The revision of a folder's checkout; None where there is no checkout of git's, no commit yet,
+    or no git."""
 
     def git(*words: str) -> str:
         return run_tool(

@@ -36,7 +36,7 @@ def keep(reports: Path, decision: Decision) -> None:
 
 
 def decisions(reports: Path) -> dict[str, Decision]:
-    """By run, the newest decision last. Raises RecordError."""
+    """The decisions by run, the newest last. Raises RecordError."""
     known: dict[str, Decision] = {}
     for decision in _file(reports).read()[0]:
         known.pop(decision.run, None)

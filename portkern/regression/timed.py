@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 
 def point(outcome: Outcome) -> Point | None:
-    """None where it was not timed."""
+    """The time of an outcome as logarithms; None where it was not timed."""
     if outcome.timing is None or not 0 < outcome.timing.p20_us < math.inf:
         return None
     eager = outcome.baselines.get("eager")

@@ -76,7 +76,7 @@ def file_of(table: Table, record: Record) -> str:
 
 
 def line_of(record: Record) -> int:
-    """That of the first error which a checker, a compiler or the guard saw in the kernel's file;
+    """The line of the first error that a checker, a compiler or the guard saw in the kernel's file;
     1 where none names one."""
     name = record.author.removeprefix(_OF_FILE).rpartition("/")[2]
     errors = [finding.place for finding in record.findings if finding.severity == "error"]

@@ -118,7 +118,7 @@ def _reproducing(table: Table) -> Iterator[str]:
 
 
 def command(series: Series, record: Record | None, last_good: str = "") -> str:
-    """That judges the kernels of a cell's kind alone."""
+    """The command that judges the kernels of a cell's kind alone."""
     dtype, sizes = series.dtype, series.workload_set
     if record is not None and record.author.startswith("file:"):
         words = [f"op={series.op}", f"source={record.author.removeprefix('file:')}"]

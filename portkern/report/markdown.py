@@ -92,7 +92,7 @@ def _facts(table: Table) -> str:
 
 
 def _changes(table: Table) -> str:
-    """Since an earlier run, the worst first."""
+    """The changes since an earlier run, the worst first."""
     changes = table.changes
     if changes is None:
         return ""

@@ -47,7 +47,7 @@ def document(table: Table, *, title: str) -> JsonObject:
 
 
 def _regressions(table: Table) -> JsonObject | None:
-    """None where the run was compared with none."""
+    """The regressions as JSON; None where the run was compared with none."""
     changes = table.changes
     if changes is None:
         return None

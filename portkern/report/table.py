@@ -145,7 +145,7 @@ class TableGroup:
 
     @cached_property
     def speedup(self) -> Geomean | None:
-        """Over the measured records only; None when there is none."""
+        """The geometric mean over the measured records only; None when there is none."""
         values = [s for s in map(speedup_of, self.records) if s is not None]
         if not values:
             return None
@@ -159,7 +159,7 @@ class TableGroup:
 
 
 def speedup_of(record: Record) -> float | None:
-    """Over the framework; None where it was not measured, or with too much noise."""
+    """The speedup over the framework; None where it was not measured, or with too much noise."""
     if not record.comparable or BASELINE not in record.speedup:
         return None
     value = record.speedup[BASELINE].value

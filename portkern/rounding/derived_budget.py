@@ -44,9 +44,9 @@ PRIOR = 4.0
 
 @dataclass(frozen=True)
 class DerivedBudget:
-    """For each output: by how much an element may differ beyond the framework's own errors (None
-    for integers), and which other integers rounding can bring about. ``unruled`` are the
-    operations that no rule knows; ``problem`` is why nothing could be derived."""
+    """The error budget of each output: how much an element may differ beyond the framework's own
+    errors (None for integers), and which other integers rounding can bring about. ``unruled`` are
+    the operations that no rule knows; ``problem`` is why nothing could be derived."""
 
     allowed: tuple[torch.Tensor | None, ...]
     integers: tuple[tuple[torch.Tensor, ...], ...]

@@ -120,8 +120,9 @@ class Noise:
         return out
 
     def of_equals(self, out: Tensor, size: Tensor, unit: float) -> Tensor:
-        """As :meth:`absolute`, the same where ``size`` is: sums of the same terms in the same order
-        err by the same, which a mean over them does not reduce."""
+        """Errors as :meth:`absolute` makes them, which are the same where ``size`` is the same:
+        sums of the same terms in the same order err by the same, which a mean over them does not
+        reduce."""
         keys = _keys(size).add_(self._random.randrange(_POOL)).remainder_(_POOL)
         return out.add_(self._pool(out.device)[keys] * size, alpha=unit)
 
@@ -162,7 +163,8 @@ class Trace:
         self.sizes.append(size if self.kept <= SIZES_KEPT else size.square().mean().sqrt())
 
     def at(self, place: int, shape: torch.Size) -> Tensor | None:
-        """None where this run is not like the first: the reference looks at values."""
+        """The size of a value at a place; None where this run is not like the first, as the
+        reference looks at values."""
         if place >= len(self.sizes):
             return None
         size = self.sizes[place]
@@ -310,7 +312,7 @@ def base_name(func: OpOverload) -> str:
 
 @cache
 def is_pointwise(func: OpOverload) -> bool:
-    """In place or not, of which only the second may be tagged."""
+    """Whether a function is pointwise, in place or not; only the latter may be tagged."""
     if torch.Tag.pointwise in func.tags:
         return True
     packet = getattr(getattr(torch.ops, func.namespace), base_name(func), None)
@@ -389,7 +391,7 @@ def _has_equals(size: Tensor) -> bool:
 
 
 def _is_held(x: Tensor) -> Tensor:
-    """By float32, exactly."""
+    """Whether float32 holds each value exactly."""
     return x == x.float()
 
 

@@ -195,14 +195,15 @@ def terms_of(func: OpOverload, a: Tensor, b: Tensor, *rest: Any) -> int:
 
 
 def begun(product: Tensor, start: Tensor, n: int) -> Tensor:
-    """By how much more a sum of ``n`` terms errs that begins with ``start``, as accumulators are
-    often set to a bias: its partial sums are larger by as much, from the first to the last."""
+    """How much more a sum of ``n`` terms errs that begins with ``start``, as accumulators are often
+    set to a bias: its partial sums are larger by as much, from the first to the last."""
     more = (product + start).abs().maximum(start.abs()) - product.abs()
     return more.double().clamp_(min=0) * math.sqrt(n)
 
 
 def _normalised(x: Tensor) -> tuple[Tensor, float]:
-    """At float32, whose range squares of the values leave unless they are near 1."""
+    """The values at float32 and their scale; squares of values leave the range of float32 unless
+    they are near 1."""
     x = x.detach().nan_to_num(0.0, 0.0, 0.0)
     largest = float(x.abs().max()) if x.numel() else 1.0
     scale = largest or 1.0

@@ -76,5 +76,5 @@ def _threads(allowed: Mapping[str, str]) -> dict[str, str]:
 
 
 def may_pass(name: str) -> bool:
-    """Not a credential, even if one should ever be listed above."""
+    """Whether a variable may pass: never a credential, even if one should be listed above."""
     return name in ALLOWED and not CREDENTIAL.search(name)

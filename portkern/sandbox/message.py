@@ -88,7 +88,7 @@ def encoded(value: object) -> bytes:
 
 
 def plain(value: object) -> object:
-    """As JSON says it."""
+    """The value as JSON says it."""
     return json.loads(encoded(value))
 
 

@@ -95,7 +95,8 @@ class Died:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """No answer within the deadline; the whole process group was killed."""
+    """Stands for an answer that did not come within the deadline; the whole process group was
+    killed."""
 
     limit_s: float
     log: str
@@ -167,7 +168,7 @@ class ForkServer:
 
     @property
     def known_layers(self) -> Layers | None:
-        """None before it was first started."""
+        """The layers of the jail; None before it was first started."""
         return self._layers
 
     @property
@@ -211,7 +212,8 @@ class ForkServer:
             self._stop()
 
     def _ask(self, control: socket.socket, request: bytes, handles: list[int]) -> bytes | None:
-        """None when the server is gone; the next request needs another."""
+        """The server's answer; None when the server is gone, and the next request needs another
+        one."""
         try:
             socket.send_fds(control, [request], handles)
             reply = control.recv(1 << 16)
@@ -403,8 +405,8 @@ class Session:
         socket.send_fds(self._handles, [b"h"], [handle])
 
     def _unconfined(self, deadline: float) -> Lost | None:
-        """Its first line is the harness's own word, which no code of others can have written. None
-        when it is confined. Raises TimeoutError."""
+        """Why the worker is not confined, None when it is: its first line is portkern's own, which
+        no code of others can have written. Raises TimeoutError."""
         if self._confined:
             return None
         line = self._receive(deadline)
@@ -504,7 +506,8 @@ def _sweep(place: Path) -> None:
 
 
 def _parse(line: bytes) -> dict[str, object] | None:
-    """None for what is no JSON object, as half a line is. Raises FormError."""
+    """The object in a line; None for what is not a JSON object, as half a line is. Raises
+    FormError."""
     try:
         reply = _kept(json.loads(line, parse_constant=_refuse), REPLY_LEVELS)
     except FormError:
@@ -519,8 +522,8 @@ def _refuse(constant: str) -> float:
 
 
 def _kept(value: object, levels: int) -> object:
-    """With texts that can be written as UTF-8, where JSON may name half a character, and that a
-    record can hold."""
+    """The value with texts that can be written as UTF-8 (JSON may name half a character) and are
+    short enough for a record."""
     if levels == 0:
         raise ValueError("nested too deeply")
     if isinstance(value, float):

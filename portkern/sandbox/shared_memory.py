@@ -164,7 +164,7 @@ class SharedMemoryView:
             self.tensor(slot).copy_(tensor)
 
     def write_bytes(self, data: bytes) -> None:
-        """From the beginning, making room."""
+        """Writes the data from the beginning, making room."""
         if os.fstat(self.handle).st_size < len(data):
             os.ftruncate(self.handle, len(data))
         done = 0

@@ -54,8 +54,8 @@ def lock() -> Path:
 
 
 def known() -> Address | None:
-    """None where no server was started, and where the file is not one that portkern of this user
-    has written: somebody else's server is not asked."""
+    """The address of this user's server; None where none was started, or the file was not written
+    by portkern of this user, as somebody else's server is not asked."""
     path = file()
     try:
         with path.open("rb") as opened:

@@ -25,7 +25,8 @@ _UNREADABLE = "The server's answer cannot be read"
 
 
 class ServerGone(BackendUnavailable):
-    """No server answers where one was; records of jobs that had begun are in its run."""
+    """Raised when no server answers where one was; records of jobs that had begun are in its
+    run."""
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answered(self._post)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: records are what is kept."""
+        """Logs nothing: records are what is kept."""
 
     def _answered(self, work: Callable[[bytes], Mapping[str, object]]) -> None:
         self.close_connection = True  # one request each: what follows it is not read
@@ -231,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": printable(what)})
 
     def _body(self) -> bytes:
-        """Within its limit, and whole within its time."""
+        """The body of a request, within its limit and whole within its time."""
         if self.headers.get("Transfer-Encoding"):
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Expected a body with its Content-Length")
         said = self.headers.get("Content-Length", "0")
@@ -288,8 +288,8 @@ class _Handler(BaseHTTPRequestHandler):
         return int(said)
 
     def _wait(self, answer: Future[list[Record]]) -> list[Record]:
-        """Until it is there. What no longer has a client is not begun; what has begun ends, and its
-        records are kept."""
+        """Waits for the records. What no longer has a client is not begun; what has begun ends, and
+        its records are kept."""
         while True:
             try:
                 answer.exception(timeout=LOOK_S)  # which raises of itself alone

@@ -122,7 +122,7 @@ def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool
 
 @lru_cache(maxsize=64)
 def _structures(signature: Signature) -> tuple[type[ctypes.Structure], ...]:
-    """As :func:`declaration` says them: of inputs, of outputs and of axes."""
+    """The structures that :func:`declaration` declares: of inputs, of outputs and of axes."""
     fields = {
         "in": [(tensor.name, ctypes.c_void_p) for tensor in signature.inputs],
         "out": [(tensor.name, ctypes.c_void_p) for tensor in signature.outputs],

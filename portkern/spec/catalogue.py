@@ -141,7 +141,7 @@ def _head(made: Candidate, signature: Signature, backend: Backend) -> str:
 
 
 def languages_of(backend: Backend) -> dict[str, str]:
-    """By suffix, those of sources that it shares too."""
+    """The languages by suffix, with those of sources that the backend shares."""
     known = (*backend.shared.values(), backend.languages)
     return {suffix: language for suffixes in known for suffix, language in suffixes.items()}
 

@@ -190,7 +190,8 @@ class _Reader:
             return
 
     def _take_as(self, file: Path, includer: Path) -> None:
-        """Under the name by which it is included, which a symbolic link may give it."""
+        """Takes a file under the name by which it is included, which a symbolic link may give
+        it."""
         place = Path(normpath(file))
         if place.is_relative_to(self.root):
             self.take(place, f"{place.relative_to(self.root)} (included by {includer.name})")
@@ -199,7 +200,7 @@ class _Reader:
 
 
 def is_folder(path: Path) -> bool:
-    """Also for a path that no file system takes."""
+    """Whether a path is a folder; false for a path that no file system takes."""
     try:
         return path.is_dir()
     except OSError:

@@ -52,7 +52,7 @@ _CALLED: Mapping[str, Callable[..., Number]] = {"max": max, "min": min}
 
 @dataclass(frozen=True)
 class Expression:
-    """Its text; raises ConfigError for what is not arithmetic over names."""
+    """An expression, given as text; raises ConfigError for what is not arithmetic over names."""
 
     text: str
 
@@ -91,7 +91,7 @@ class Expression:
             raise ConfigError(f"{self.text!r} has no value: {error}") from None
 
     def holds(self, values: Mapping[str, Number]) -> bool:
-        """As a condition; one without a value does not hold."""
+        """Whether the expression holds as a condition; one without a value does not."""
         try:
             return bool(self(values))
         except ConfigError:

@@ -61,5 +61,6 @@ class FileBuilder(Protocol):
     """A backend that builds whole files for a target; host code in them is only read."""
 
     def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
-        """Into ``workdir``. Raises BuildError with the compiler's log, BackendUnavailable."""
+        """Builds a file into ``workdir``. Raises BuildError with the compiler's log,
+        BackendUnavailable."""
         ...

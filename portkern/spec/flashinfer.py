@@ -149,7 +149,8 @@ def with_tensors(line: str, paths: Mapping[str, str]) -> str:
 
 
 def workload_uuid(workload: Workload, op: Op) -> str:
-    """Its name if that is a UUID already, else one that depends on nothing but the workload."""
+    """The UUID of a workload: its name if that is one, else one that depends on nothing but the
+    workload."""
     try:
         return str(uuid.UUID(workload.name))
     except ValueError:

@@ -97,7 +97,7 @@ def extension_module(source: str, called: str) -> str:
 
 
 def _quoted(source: str) -> str:
-    """As it is where Python can hold it so, which keeps its lines."""
+    """The source as a Python literal, raw where Python can hold it so, which keeps its lines."""
     plain = "'''" not in source and not source.endswith(("'", "\\")) and "\r" not in source
     return f"r'''{source}'''" if plain else repr(source)
 
@@ -108,7 +108,8 @@ def _declaration(source: str, called: str) -> str:
 
 
 def _module(source: str, language: str) -> KernelForm | None:
-    """In Python, whatever the language: its kernels are in texts, or in Triton."""
+    """The form of a Python module, whatever the language: its kernels are in texts, or in
+    Triton."""
     if not defines_class(source):
         return None
     in_triton, loaded = bool(_IN_TRITON.search(source)), bool(_LOADED.search(source))

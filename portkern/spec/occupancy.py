@@ -112,8 +112,8 @@ def _amd_blocks(limits: AmdLimits, waves: int, vgprs: int, shared_bytes: int) ->
 
 
 def _unified_vgprs(vgprs: int, agprs: int) -> int:
-    """Since gfx90a both kinds share one file, the accumulation half starting at a multiple of 4
-    (LLVM ``getTotalNumVGPRs``)."""
+    """The registers that both kinds take together: since gfx90a they share one file, the
+    accumulation half starting at a multiple of 4 (LLVM ``getTotalNumVGPRs``)."""
     return _round_up(vgprs, 4) + agprs if agprs else vgprs
 
 

@@ -112,7 +112,7 @@ class StoredTensor:
 
     @property
     def identity(self) -> list[str | int]:
-        """Another one where the file has been written since."""
+        """The identity of the stored tensor, which changes when the file is written anew."""
         try:
             status = self.path.stat()
         except OSError:
@@ -381,8 +381,8 @@ class Op:
 
 
 def _text(function: Callable[..., object] | None) -> list[str]:
-    """Its source with the plain values that it was made with; of a lambda, the lines it is in. What
-    has no source is known by its code."""
+    """A function's source with the plain values that it was made with; for a lambda, the lines it
+    is in. What has no source is known by its code."""
     if function is None:
         return []
     code: types.CodeType | None = getattr(function, "__code__", None)
@@ -402,6 +402,6 @@ def _plain(values: Sequence[object]) -> list[str]:
 
 
 def _source(function: Reference) -> str:
-    """As a module's, with the name that a worker calls."""
+    """The reference's source as a module's, with the name that a worker calls."""
     source = textwrap.dedent(inspect.getsource(function))
     return source.replace(f"def {function.__name__}(", "def run(", 1)

@@ -120,7 +120,7 @@ def refuse_collisions(names: Iterable[str], what: str = "name") -> None:
 
 
 def short(word: str) -> str:
-    """In quotation marks, on one line, of a length that a message can have."""
+    """A word in quotation marks, on one line, of a length that a message can have."""
     return ascii(word) if len(word) <= 60 else f"{ascii(word[:57])[:-1]}...'"
 
 

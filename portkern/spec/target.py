@@ -147,7 +147,7 @@ class MatrixInstruction(_Facts):
 
     @property
     def calls(self) -> list[str]:
-        """For authors who write them out."""
+        """The instructions' calls, for authors who write them out."""
         return [
             self.call.format(shape=shape, **dict(zip("mnk", shape.split("x"), strict=True)))
             for shape in self.shapes

@@ -47,8 +47,8 @@ class CompilerMessage:
     shown: list[str] = field(default_factory=list)
 
     def lines(self, source: Sequence[str], op: str) -> list[str]:
-        """With the line of the source that it speaks of. What compilers show is another one: they
-        number lines by ``#line`` and look them up in the file, which has a prelude."""
+        """The message with the line of the source that it speaks of. Compilers show another line:
+        they number lines by ``#line`` and look them up in the file, which has a prelude."""
         ours = self.line if PurePath(self.file).stem == op else 0
         if not 0 < ours <= len(source):
             return [self.text, *self.shown]
@@ -164,7 +164,8 @@ def _cause(lines: Sequence[str], at: int, own: Collection[str]) -> re.Match[str]
 
 
 def renamed(lines: Sequence[str], own: Collection[str], name: str) -> str:
-    """With the author's ``name`` of the file, if there is any, and those of what lies beside it."""
+    """The lines with the author's ``name`` of the file, if there is one, and the names of what lies
+    beside it."""
     stems = "|".join(map(re.escape, own)) if name else "(?!)"
     beside = rf"[^\s:\"'(]*{re.escape(source_tree.FOLDER)}/[^\s:\"'(),]+"
     file = re.compile(rf"{beside}|[^\s:\"'(]*(?<![\w.-])(?:{stems})\.\w+(?!\w)")

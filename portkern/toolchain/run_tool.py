@@ -34,14 +34,14 @@ _refusing = 0
 
 @contextmanager
 def refuse_foreign() -> Iterator[None]:
-    """Until it ends, no tool is started on a stranger's text by this process."""
+    """A context in which this process starts no tool on a stranger's text."""
     with _counted(1):
         yield
 
 
 @contextmanager
 def accept_foreign() -> Iterator[None]:
-    """Until it ends, tools are: the user has said that the text is trusted."""
+    """A context in which it does: the user has said that the text is trusted."""
     with _counted(-_refusing):
         yield
 

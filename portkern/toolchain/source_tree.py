@@ -29,7 +29,7 @@ class SourceTree:
 
     @property
     def flags(self) -> list[str]:
-        """For compilers with GCC's options."""
+        """The flags for compilers with GCC's options."""
         beside = ["-iquote", str(self.beside)] if self.search else []
         include = [flag for folder in self.include for flag in ("-I", str(folder))]
         return [*(f"-D{define}" for define in self.defines), *beside, *include]
@@ -42,7 +42,7 @@ class SourceTree:
 
     @property
     def search(self) -> tuple[Path, ...]:
-        """None of a source that stands alone."""
+        """The folders to search; empty for a source that stands alone."""
         return (self.beside, *self.include) if self.beside != self.root.parent else ()
 
 

@@ -134,7 +134,7 @@ def _is_source_of(folder: Path, real: Path) -> bool:
 
 
 def _is_text(file: Path) -> bool:
-    """Not a pipe or a device, which would never end."""
+    """Whether a file can be read as text: not a pipe or a device, which would never end."""
     try:
         return file.is_file() and file.stat().st_size <= _MOST_BYTES
     except (OSError, ValueError):

@@ -106,7 +106,7 @@ class TorchDevice:
         return self._time_gpu(calls) if self.gpu else self._time_cpu(calls)
 
     def idle_call(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def _time_cpu(self, calls: Sequence[Callable[[], object]]) -> list[float]:
         samples = []
@@ -137,8 +137,8 @@ class TorchDevice:
 
 
 def copied(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
-    """On this device. Between host and GPU by way of pinned memory, which torch keeps: three times
-    as fast with the copy to it. What comes to the host stays in pinned memory."""
+    """A copy on this device, between host and GPU by way of pinned memory, which torch keeps: three
+    times as fast with the copy to it. What comes to the host stays in pinned memory."""
     import torch
 
     where = torch.device(device)

@@ -86,7 +86,7 @@ class ExtensionBuilder:
         *_: object,
         **__: object,
     ) -> types.ModuleType:
-        """As torch's own; a flag that relaxes floating point has no effect."""
+        """Does what torch's own does; a flag that relaxes floating point has no effect."""
         if cuda_sources:
             raise BuildError(f"load_inline({name!r}) has cuda_sources; expected C++ for a CPU")
         names = list(functions) if isinstance(functions, Mapping) else listed(functions)

@@ -57,7 +57,7 @@ def import_class(path: Path, entry: str) -> Callable[..., object]:
 
 
 def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
-    """On the device, with torch's own way to build extensions."""
+    """Loads a module on the device, with torch's own way to build extensions."""
     defined = import_class(artifact.path, request.candidate.entry)
     module = Module(defined, request, device.device)
     opened: Device = device
@@ -91,7 +91,8 @@ class Module:
         )
 
     def construct(self, dims: Mapping[str, int]) -> _Constructed:
-        """For these lengths. Raises LaunchError where its parameters are others than the op's."""
+        """The module constructed for these lengths. Raises LaunchError where its parameters are not
+        the op's."""
         key = tuple(dims.values())
         if key not in self._constructed:
             self._constructed[key] = self._construct(dims)

@@ -203,7 +203,7 @@ def group_tags(group: TableCell) -> dict[str, str]:
 
 
 def workloads(records: Iterable[Record]) -> dict[str, list[JsonObject]]:
-    """By op, each once."""
+    """The workloads by op, each once."""
     by_op: dict[str, dict[str, JsonObject]] = {}
     for record in records:
         w = record.workload
@@ -213,7 +213,7 @@ def workloads(records: Iterable[Record]) -> dict[str, list[JsonObject]]:
 
 
 def milliseconds(time: str) -> int:
-    """Since 1970, of a record's time."""
+    """A record's time in milliseconds since 1970."""
     return int(datetime.fromisoformat(time).timestamp() * 1000)
 
 

@@ -128,7 +128,8 @@ class _Matrix:
         return {name: value for name, value in params.items() if name not in given}
 
     def _files(self, where: Store, parent: str) -> None:
-        """Before there are metrics: to find where artifacts lie, MLflow reads the whole run."""
+        """Logs files before there are metrics: to find where artifacts lie, MLflow reads the whole
+        run."""
         where.client.log_table(parent, matrix_metrics.rows(self.table), "matrix.json")
         where.add_files(parent, self.folder)
         if not (self.folder / "records.jsonl").is_file():

@@ -50,8 +50,8 @@ class Tracked:
     experiment_id: str = ""
 
     def __str__(self) -> str:
-        """With the page's address where a server has one: without the word on workflows, a new
-        browser shows the use of models first (MLflow 3.17)."""
+        """The place, with the page's address where a server has one: without the word on workflows,
+        a new browser shows the use of models first (MLflow 3.17)."""
         page = (
             f"/#/experiments/{self.experiment_id}/runs/{self.run_id}?workflowType=machine_learning"
         )
@@ -61,7 +61,7 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Nothing, or not all, was logged; the records are untouched."""
+    """Why nothing, or not all, was logged; the records are untouched."""
 
     reason: str
 

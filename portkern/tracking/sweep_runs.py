@@ -30,8 +30,8 @@ TOKEN, GROUP, DIGEST, SAMPLE = (
 def track(
     comparison: Comparison, samples: Sequence[Sample], folder: Path, uri: str | None = None
 ) -> Tracked | Skipped:
-    """With the files that lie in ``folder``. To log the same again changes nothing; more samples
-    go on with its runs. Does not raise for a lost server."""
+    """Logs a comparison with the files that lie in ``folder``. To log the same again changes
+    nothing; more samples are added to its runs. Does not raise for a lost server."""
     if not samples:
         return Skipped("there are no samples")
     sweep = _Sweep(comparison, by_language(samples), folder)

@@ -40,8 +40,8 @@ def add(
     outputs: Mapping[str, object],
     tags: Mapping[str, str] | None = None,
 ) -> None:
-    """Within :func:`sent_to`. Calls follow each other in it, though some were made at the same
-    time: the log has no clock."""
+    """Adds a trace, within :func:`sent_to`. Calls follow each other in it, though some were made at
+    the same time: the log has no clock."""
     import mlflow
     from mlflow.entities import SpanType
 

@@ -135,7 +135,7 @@ def _waiting(spool: Path, to: str) -> dict[Path, Message]:
 
 
 def _keep(spool: Path, message: Message) -> list[str]:
-    """With a note where that is not all."""
+    """Keeps a message in the spool; returns a note where that is not all of it."""
     name = f"{time.time_ns():020}-{os.getpid()}.json"
     try:
         atomic_write.write(spool / name, message.to_json())

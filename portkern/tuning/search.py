@@ -170,7 +170,7 @@ class _All:
         return list(itertools.islice(self._left, count))
 
     def tell(self, evaluated: Sequence[TuningTrial]) -> None:
-        """Nothing is learnt: everything is tried."""
+        """Learns nothing: everything is tried."""
 
 
 class _Suggested:

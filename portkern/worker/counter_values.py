@@ -68,5 +68,5 @@ def _keys(seed: str, part: int) -> tuple[int, int]:
 
 
 def _wrapped(number: int) -> int:
-    """As an int32."""
+    """The number as an int32."""
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -114,7 +114,8 @@ class Server:
                 self._reaped(pid, deadline)
 
     def _reaped(self, pid: int, deadline: float) -> int:
-        """Its exit status; that of a kill for one that is not gone by the deadline."""
+        """The exit status of a process; that of a kill for one that has not ended by the
+        deadline."""
         pause_s = 0.0005
         while True:
             done, status = os.waitpid(pid, os.WNOHANG)

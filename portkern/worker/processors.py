@@ -1,4 +1,4 @@
-"""On which processors a worker's threads run while calls are staged and timed."""
+"""The processors on which a worker's threads run while calls are staged and timed."""
 
 from __future__ import annotations
 

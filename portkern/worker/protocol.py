@@ -137,7 +137,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Changes:
-    """As in :class:`Ran`."""
+    """The inputs that calls changed, as in :class:`Ran`."""
 
     changed: tuple[str, ...]
 
@@ -169,8 +169,9 @@ class Computed:
 
 @dataclass(frozen=True)
 class Derived:
-    """As :class:`portkern.rounding.derived_budget.DerivedBudget`: the forms of ``allowed``, None
-    for an output of integers, and of ``integers``, whose elements follow each other likewise."""
+    """A :class:`portkern.rounding.derived_budget.DerivedBudget` as a message: the forms of
+    ``allowed``, None for an output of integers, and of ``integers``, whose elements follow each
+    other likewise."""
 
     allowed: tuple[Output | None, ...]
     integers: tuple[tuple[Output, ...], ...]
@@ -205,8 +206,8 @@ class Made:
 
 @dataclass(frozen=True)
 class ObjectMade:
-    """As :class:`portkern.spec.file_build.FileObject`; its object is of ``size`` bytes, which lie
-    in the shared memory."""
+    """A :class:`portkern.spec.file_build.FileObject` as a message; its object is of
+    ``size`` bytes, which lie in the shared memory."""
 
     size: int
     kernels: tuple[KernelObject, ...]

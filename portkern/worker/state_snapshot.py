@@ -55,7 +55,8 @@ class Snapshot:
         self._objects: dict[str, tuple[object, dict[str, object]]] = {}
 
     def watch(self, **objects: object) -> None:
-        """From now on, their functions too: one of their own goes before one of their class."""
+        """Watches objects from now on, and their functions too, as one of an object's own goes
+        before one of its class."""
         self._objects |= {name: (owner, _functions(owner)) for name, owner in objects.items()}
 
     def changes(self) -> list[str]:
@@ -178,7 +179,8 @@ def _precision(read: Callable[..., str], where: tuple[str, str]) -> str:
 
 
 def _subnormals() -> str:
-    """By arithmetic, which is what the setting changes, in doubles: one register rules both."""
+    """This process's way with subnormal numbers, found by arithmetic, which is what the setting
+    changes; in doubles, as one register rules both types."""
     return "to keep them" if (_SMALLEST_NORMAL / 4) * 2 > 0 else "to flush them to zero"
 
 

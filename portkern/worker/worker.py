@@ -481,7 +481,7 @@ def _finding(said: Mapping[str, Any]) -> Finding:
 
 
 def _trace(profile: CallProfile, kernel: Kernel) -> Trace:
-    """With the launches that the venue counts itself, or why it has none."""
+    """The trace with the launches that the venue counts itself, or why it has none."""
     trace = profile.trace
     if kernel.launches is not None:
         counted = [Launch(name, count) for name, count in kernel.launches().items()]

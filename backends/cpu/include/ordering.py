@@ -11,7 +11,7 @@ NAN = np.int32(2**31 - 1)
 
 @numba.njit
 def _ordered(bits):
-    """From a float's bits to an integer that compares as it does, and back."""
+    """An integer that compares as the float of these bits does; applied again, the bits."""
     return np.int32(bits ^ np.int32(np.int32(bits >> 31) & np.int32(0x7FFFFFFF)))
 
 

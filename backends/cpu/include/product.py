@@ -62,7 +62,7 @@ def add_product(a, b, sums, rows, depth, left, right):
 
 @numba.njit
 def multiply_tile(a, b, top, left, buffers):
-    """As :func:`_multiply_terms`, of all terms."""
+    """Does what :func:`_multiply_terms` does, over all terms."""
     return _multiply_terms(a, b, top, left, 0, a.shape[1], buffers)
 
 
@@ -101,7 +101,7 @@ def dot_at(a, here, b, there, count):
 
 @numba.njit(forceinline=True)
 def _sum_of_products(a, here, b, there, count, run):
-    """In float32 over ``run`` terms at a time."""
+    """The sum of products, added in float32 over ``run`` terms at a time."""
     total = 0.0
     for p in range(0, count, run):
         total += dot_at(a, here + p, b, there + p, min(run, count - p))

@@ -15,7 +15,7 @@ def fill(to, value):
 
 @numba.njit
 def copy(x, to):
-    """As many elements as ``to`` has."""
+    """Copies as many elements as ``to`` has."""
     for j in range(to.size):
         to[j] = x[j]
 

@@ -38,7 +38,7 @@ def summing(block, term=_itself):
 # The numpy error model: a check for division by zero would keep the loop from being vectorised.
 @numba.njit(error_model="numpy")
 def become_scales(total, count, eps):
-    """From sums of ``count`` squares each to 1 / sqrt(mean + eps), in place."""
+    """Replaces sums of ``count`` squares by 1 / sqrt(mean + eps), in place."""
     for i in range(total.size):
         mean = total[i] / np.float32(count)
         total[i] = np.float32(1.0) / np.float32(math.sqrt(mean + eps))

@@ -104,8 +104,9 @@ class _Call:
 
 
 def parts_of(k, groups, enough, least):
-    """In how many parts sums of ``k`` are made so that there are enough groups, and the length of
-    each: at least so much, and a multiple of 32, which every kernel's step divides."""
+    """The number of parts that sums over ``k`` are split into so that there are enough groups,
+    and each part's length: at least so much, and a multiple of 32, which every kernel's step
+    divides."""
     wanted = max(1, min(enough // max(groups, 1), k // least))
     share = _ceil(_ceil(k, wanted), 32) * 32
     return _ceil(k, share), share

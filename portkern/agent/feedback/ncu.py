@@ -67,7 +67,8 @@ def launches(text: str, wanted: Sequence[str]) -> tuple[list[ProfiledLaunch], di
 
 
 def _number(text: str) -> float | None:
-    """None for n/a, which this GPU has no counter for, and for nan."""
+    """The number in a text; None for n/a, which stands where this GPU has no counter, and for
+    nan."""
     try:
         number = float(text.replace(",", ""))
     except ValueError:

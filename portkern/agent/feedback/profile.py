@@ -125,7 +125,7 @@ def _call(kernel: Kernel, request: Mapping[str, Any]) -> Call:
 
 @contextmanager
 def _counting(device: str) -> Iterator[None]:
-    """Between CUDA's calls for it, which ncu waits for; ROCm's profiler knows none."""
+    """A context between the two calls of CUDA that ncu waits for; ROCm's profiler knows none."""
     import torch
 
     if not device.startswith("cuda") or not torch.version.cuda:

@@ -253,7 +253,7 @@ def _cost(calls: Iterable[ModelCall]) -> Cost:
 
 
 def _sum(values: Iterable[N | None]) -> N | None:
-    """None as soon as one is not known."""
+    """The sum; None as soon as one of the values is not known."""
     every = list(values)
     known = [value for value in every if value is not None]
     return sum(known) if len(known) == len(every) else None

@@ -34,6 +34,6 @@ def at_most(role: Role, model: str) -> int:
 
 
 def _listed(role: Role, model: str) -> int:
-    """As litellm's list has it, 0 where it does not."""
+    """The most tokens that a model writes, as litellm's list has it; 0 where it does not."""
     most = listing(model, role.place(model)[0]).get("max_output_tokens")
     return most if isinstance(most, int) and most > 0 else 0

@@ -267,7 +267,8 @@ class Reasoning:
         return all(each.island == slot.island or each.id in known for each in shown)
 
     def _is_no_answer(self, example: Example) -> bool:
-        """Another run's kernel of this op would be."""
+        """Whether an example is not an answer to the task; another run's kernel of this op would be
+        one."""
         return self.options.own or example.op != self.task.op.name
 
     def _next(self, source: str, slot: Slot, log: Log) -> Iterator[Passage]:

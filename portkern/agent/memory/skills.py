@@ -206,7 +206,8 @@ class Skills:
 
 
 def gain(attempt: Attempt, known: dict[str, Attempt]) -> float | None:
-    """Over the first parent; None where one of both is not correct or was not timed."""
+    """The speedup over the first parent; None where one of the two is not correct or was not
+    timed."""
     parent = known.get((*attempt.parents, "")[0])
     if parent is None or not (parent.correct and attempt.correct):
         return None

@@ -56,8 +56,8 @@ def named(idea: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most ``most`` characters, with a note on how many are missing. Code keeps whole lines
-    and its closing fence; prose ends with a word."""
+    """The text cut to at most ``most`` characters, with a note on how many are missing. Code keeps
+    whole lines and its closing fence; prose ends with a word."""
     if len(text) <= most:
         return text
     room, kept, fence = most - _NOTE, "", ""
@@ -74,7 +74,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _words(line: str, room: int) -> str:
-    """As many words as fit, with the space behind them."""
+    """As many words of a line as fit, with the space behind them."""
     return line[: line.rfind(" ", 0, max(room, 0)) + 1]
 
 

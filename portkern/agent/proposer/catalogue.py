@@ -178,7 +178,7 @@ def _space(kernel: Candidate, task: Task) -> search.Space:
 
 
 def _step(family: Family, start: Settings, turned: Settings) -> Choice | None:
-    """None where nothing is turned."""
+    """The step that turns some settings; None where none is turned."""
     changed = [name for name in start if turned[name] != start[name]]
     idea = ", ".join(f"{name}: {start[name]} → {turned[name]}" for name in changed)
     knob = changed[0] if len(changed) == 1 else ""

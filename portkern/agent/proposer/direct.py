@@ -53,7 +53,8 @@ class Translate(Modelled):
 
     @property
     def decisive(self) -> Mapping[str, object]:
-        """Another run may have gone on, and its best kernel be another, before this one does."""
+        """The facts on which this run depends: another run may go on, so that its best kernel
+        becomes another one."""
         return {"donor": self._of_run.digest} if self._of_run else {}
 
     def arms(self, task: Task) -> Sequence[Arm]:
@@ -63,7 +64,7 @@ class Translate(Modelled):
         return super().arms(task)
 
     def donors(self, task: Task) -> list[Candidate]:
-        """Another run is looked at once: it may be at work, too."""
+        """The donors for a task; another run is looked at only once, as it may be at work too."""
         if not donor.is_run(self.options.donor):
             return menu.donors(task, self.options.donor)[: self.options.shots]
         self._of_run = self._of_run or donor.of_run(self.options.donor, task)

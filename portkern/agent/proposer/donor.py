@@ -22,8 +22,8 @@ def is_run(donor: str) -> bool:
 
 
 def of_run(donor: str, task: Task) -> Candidate:
-    """Its author is the run and the attempt. Raises ConfigError, and RecordError for a damaged
-    file."""
+    """The best kernel of a run, whose author is the run and the attempt. Raises ConfigError, and
+    RecordError for a damaged file."""
     folder = Path(donor)
     log = Log.read(folder / FILE)
     ops = sorted({attempt.op for attempt in log})

@@ -144,7 +144,8 @@ def _words(answer: Mapping[str, object]) -> str:
 
 
 def _region(given: object, lines: int) -> tuple[int, int] | None:
-    """None for what is not a region of a file with so many lines."""
+    """The first and last line of a region; None for what is not a region of a file with so many
+    lines."""
     try:
         first, last = (int(number) for number in given) if isinstance(given, list) else (0, 0)
     except (TypeError, ValueError, OverflowError):

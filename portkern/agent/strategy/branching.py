@@ -28,7 +28,7 @@ class Branching(Rounds):
         return self.options.rounds
 
     def begin(self, known: Log) -> list[Slot]:
-        """While nothing is correct, what failed is shown instead of the bank."""
+        """The first slots; while nothing is correct, what failed is shown instead of the bank."""
         best = ranked(known)
         if not best:
             return [self._slot(shown=names(failing(known)[: self.options.bank]))]

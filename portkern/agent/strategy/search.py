@@ -84,7 +84,7 @@ class Search(ABC):
 
     @abstractmethod
     def next(self, known: Log) -> Slot | None:
-        """None: it waits for what is out, or it is done."""
+        """The next slot; None while it waits for what is out, and when it is done."""
 
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:  # noqa: B027
         """``known`` has the attempts; there may be none. Not every strategy has to know."""
@@ -150,7 +150,7 @@ class Rounds(Search):
     @property
     @abstractmethod
     def rounds(self) -> int | None:
-        """None: until the budget ends."""
+        """The number of rounds; None means until the budget ends."""
 
     @abstractmethod
     def begin(self, known: Log) -> list[Slot]:
@@ -194,7 +194,7 @@ def failing(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 def metric(attempt: Attempt, name: str) -> float | None:
-    """None where it was not measured, or came out as no number."""
+    """A metric of an attempt; None where it was not measured, or its value is not a number."""
     value = attempt.metrics.get(name)
     return value if value is not None and math.isfinite(value) else None
 

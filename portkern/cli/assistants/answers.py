@@ -57,7 +57,8 @@ def _cell(record: Record) -> dict[str, Any]:
 
 
 def of_times(records: Sequence[Record]) -> dict[str, Any]:
-    """By workload, how the kernel stands to the baseline: no more than its interval says."""
+    """How the kernel compares with the baseline, by workload; no more is claimed than its interval
+    shows."""
     told = of_records(records)
     if told["verdict"] != str(Verdict.PASSED):
         return told

@@ -134,7 +134,7 @@ def guarded(app: App, token: str) -> App:
 
 
 def serve_http(made: MCPServer[Any], *, host: str, port: int, token: str) -> None:
-    """Until it is interrupted. Raises ConfigError for a port that is taken."""
+    """Serves over HTTP until it is interrupted. Raises ConfigError for a port that is taken."""
     import uvicorn
 
     app = made.streamable_http_app(host=host)

@@ -43,8 +43,8 @@ class BisectOptions:
 
 @dataclass(frozen=True)
 class Seen:
-    """At a revision: the worst verdict of the cells, None where nothing ran; and of each race the
-    mean logarithm of their times."""
+    """A look at a revision: the worst verdict of the cells (None where nothing ran), and for
+    each race the mean logarithm of their times."""
 
     verdict: Verdict | None
     times: tuple[float, ...] = ()
@@ -88,7 +88,8 @@ def _is_run(word: str) -> bool:
 
 
 def _from_red(options: BisectOptions, asked: Sequence[str]) -> tuple[BisectOptions, list[str]]:
-    """With the commits of a red cell where none are named, and the words for its kernel."""
+    """The options with the commits of a red cell where none are named, and the words for its
+    kernel."""
     named = [text for text in asked if text.partition("=")[0] in red_cell.NAMED]
     one = red_cell.find(options.night, Path(options.reports), named)
     if not options.json:
@@ -156,7 +157,7 @@ class Bisection:
         return found.good, found.bad, f"{math.expm1(grown):+.0%} against eager"
 
     def timed(self, number: int) -> Seen:
-        """With all races."""
+        """The look at a commit once all races have run."""
         seen = self.seen(number)
         while seen.passed and len(seen.times) < self.options.races:
             more = self._look(number)
@@ -235,7 +236,7 @@ def _unbuilt(seen: Seen) -> bool:
 
 
 def _commits(good: str, bad: str) -> list[str]:
-    """From the one to the other along first parents. Raises ConfigError."""
+    """The commits from the one to the other along first parents. Raises ConfigError."""
     ends = [_git("rev-parse", "--verify", "--quiet", f"{end}^{{commit}}") for end in (good, bad)]
     for name, end in zip((good, bad), ends, strict=True):
         if not end:

@@ -32,9 +32,9 @@ from portkern.spec.candidate import Candidate, Style
 
 @dataclass
 class CheckOptions:
-    """Without ``source`` the kernels of a project or folder, of ``op`` and ``backend`` if these
-    are named. ``target`` empty: the first one whose hardware is here, else the first that is
-    emulated."""
+    """Options of ``portkern check``. Without ``source`` the kernels of a project or folder are
+    checked, those of ``op`` and ``backend`` if these are named. ``target`` empty: the first one
+    whose hardware is here, else the first that is emulated."""
 
     project: str = ""
     kernels: str = ""

@@ -224,7 +224,7 @@ def _sorted(overrides: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 def _models(
     options: CompareOptions, given: Sequence[str], settings: Sequence[str]
 ) -> tuple[list[ComparedModel], GenerateOptions]:
-    """With the options of a run, as the first of them has it."""
+    """The models to compare, and the options of a run as the first of them has them."""
     asked = compare_models.read(options.models)
     roles, axes = compare_models.settings(settings, list(asked))
     first = expand(names(options.ops))[0].source

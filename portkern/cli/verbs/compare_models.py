@@ -28,7 +28,7 @@ ONE_SHOT = ("single", "best_of_n")
 
 
 def read(models: object) -> dict[str, dict[str, object]]:
-    """By name the options of each, as ``models=`` has them. Raises ConfigError."""
+    """The options of each model by its name, as ``models=`` gives them. Raises ConfigError."""
     if isinstance(models, str) and models:
         models = [models]
     if isinstance(models, Mapping):
@@ -165,7 +165,7 @@ def check_payable(model: ComparedModel, meter: Meter, prices: Mapping[str, objec
 
 
 def options_of(preset: str, op: str, given: Sequence[str], axes: Sequence[str]) -> GenerateOptions:
-    """As ``portkern generate`` reads them. Raises ConfigError."""
+    """The options that ``portkern generate`` would read. Raises ConfigError."""
     folder = files("portkern.conf") / "preset"
     known = [file.name.removesuffix(".yaml") for file in folder.iterdir()]
     if preset not in known:

@@ -41,7 +41,7 @@ def heading(sweep: Sweep, left_out: Sequence[str], preset: str) -> list[str]:
 
 
 def how_long(sweep: Sweep) -> str:
-    """Before it begins."""
+    """An estimate of how long the sweep takes, said before it begins."""
     left, expected = sweep.total - sweep.had, sweep.forecast
     few = f" if a reply takes {words(REPLY_S)}" if expected.assumed else ""
     return f"about {words(expected.total_s)} for {counted(left, 'sample')}{few}"
@@ -68,7 +68,7 @@ def _budget(ledger: Ledger) -> str:
 
 @contextmanager
 def progress(quiet: bool, heartbeat: Heartbeat) -> Iterator[Callable[[SweepProgress], None]]:
-    """On a terminal a bar, elsewhere a line now and then."""
+    """Shows progress: a bar on a terminal, elsewhere a line now and then."""
     last = [0.0]
 
     def line(progress: SweepProgress) -> None:

@@ -51,7 +51,7 @@ def here(
     carried: Carried | None = None,
     budget: Budget | None = None,
 ) -> list[Record]:
-    """On this machine."""
+    """Runs the cells on this machine."""
     builds = ArtifactCache(cache_root() / "builds")
     matrix = Matrix(cells, run, file, builds, chosen, fresh, show, carried, budget)
     records = matrix.execute()

@@ -207,7 +207,8 @@ def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export
 def _ops(
     given: Sequence[str], records: Sequence[Record], export: Export
 ) -> Mapping[str, ExportedOp]:
-    """By name: those that ship and those of files. What cannot be loaded is skipped."""
+    """The operators by name: those that ship and those of files. What cannot be loaded is
+    skipped."""
     known: dict[str, ExportedOp] = {}
     for text in given:
         try:
@@ -223,7 +224,8 @@ def _ops(
 
 
 def _of_file(text: str) -> ExportedOp:
-    """With the numbers that KernelBench gave it: ``level1/19_ReLU.py``. Raises ConfigError."""
+    """The operator with the numbers that KernelBench gave it: ``level1/19_ReLU.py``. Raises
+    ConfigError."""
     op = load_op(text)
     if not from_torch.is_file(text):
         return ExportedOp(op)

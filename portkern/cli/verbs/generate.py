@@ -106,7 +106,8 @@ class GenerateOptions:
 
 
 def main(overrides: Sequence[str]) -> int:
-    """With ``-m`` (or ``--multirun``) every combination of ``key=a,b`` is a run of its own."""
+    """Runs ``portkern generate``; with ``-m`` (or ``--multirun``) every combination of ``key=a,b``
+    is a run of its own."""
     plain = [override for override in overrides if override not in _MULTIRUN]
     if len(plain) == len(overrides):
         options = read(plain)
@@ -411,7 +412,7 @@ def _start(
 
 
 def _place(options: GenerateOptions) -> tuple[Target, Backend]:
-    """Either is found by the other where it is not named."""
+    """The target and the backend; each is chosen by the other where it is not named."""
     if options.target:
         where = target.load(options.target)
     elif options.backend:
@@ -465,7 +466,7 @@ def _name(options: GenerateOptions, task: Task) -> str:
 
 
 def put_aside(folder: Path) -> None:
-    """Under the first free name beside it."""
+    """Moves the folder to the first free name beside it."""
     if not folder.exists():
         return
     number = 1

@@ -174,7 +174,8 @@ def _exit_code(rows: Sequence[ImportRow]) -> int:
 
 
 def _rows(items: Sequence[Item], folder: Path, options: ImportOptions) -> list[ImportRow]:
-    """In the order of ``items``; what an interrupted import has found is in the folder."""
+    """The rows of all items, in their order; what an interrupted import found is read from the
+    folder."""
     workers = options.workers or len(os.sched_getaffinity(0))
     work = ProblemImport(folder, options.timeout_s, options.fresh)
     file = LineFile(folder / "rows.jsonl", ImportRow.from_json)
@@ -221,7 +222,7 @@ def _write(rows: Sequence[ImportRow], folder: Path, options: ImportOptions) -> N
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    """When it is left by an error, what has not begun never does."""
+    """A pool of threads; when it is left by an error, what has not begun never does."""
     pool = ThreadPoolExecutor(workers)
     try:
         yield pool

@@ -230,8 +230,8 @@ def _run(request: MatrixRequest) -> MatrixAnswer:
 
 
 def _by_server(options: MatrixOptions) -> Runner | None:
-    """None where the cells run elsewhere. The server is not asked where earlier runs' records may
-    stand, which it does not know."""
+    """The runner that asks the server; None where the cells run elsewhere. The server is not asked
+    where earlier runs' records may stand, which it does not know."""
     unasked = options.serve == "auto" and bool(options.carry > 1 or options.budget_minutes)
     return None if options.execution != "local" or unasked else served.runner(options.serve)
 
@@ -299,7 +299,8 @@ def _by_earlier(runner: Runner, options: MatrixOptions, folder: Path) -> Runner:
 def _compared(
     request: MatrixRequest, cells: Sequence[Cell], records: Sequence[Record], runner: Runner
 ) -> Comparison | Missing | None:
-    """With an earlier run, None if that was not asked for; suspects are timed again first."""
+    """The comparison with an earlier run, None if it was not asked for; suspects are timed again
+    first."""
     options, folder = request.options, request.folder
     (folder / document.FILE).unlink(missing_ok=True)  # of another comparison
     baselines = regressions.asked(options.baseline)
@@ -354,7 +355,7 @@ def _question(options: MatrixOptions, project: Project | None) -> Selection:
 
 
 def _kernels(options: MatrixOptions, project: Project | None) -> Kernels | None:
-    """In place of those that ship; None: these."""
+    """The kernels to use in place of those that ship; None for the shipped ones."""
     files = [Path(name) for name in names(options.source) if name]
     return GivenFiles(files) if files else project.kernels if project else None
 

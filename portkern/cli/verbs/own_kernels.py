@@ -45,8 +45,8 @@ def project_of(
 
 
 def filled(options: Options, project: Project, given: Collection[str]) -> Options:
-    """With what the project says of options that are not ``given``. Where there are kernels of its
-    own, they say which ops and backends."""
+    """The options, with what the project says of those that are not ``given``. Where there are
+    kernels of its own, they say which ops and backends."""
     document, own = project.document, project.kernels
     said: dict[str, object] = {
         "ops": project.ops,
@@ -70,7 +70,8 @@ def op_names(project: Project | None, names: Sequence[str]) -> list[str]:
 
 
 def of_file(path: Path, op: str, backend: Backend, project: Project | None) -> Candidate:
-    """As its project lists it, if it does; else what the file alone says. Raises ConfigError."""
+    """The kernel in a file, as its project lists it if it does, else as the file alone says. Raises
+    ConfigError."""
     own = project.kernels if project else None
     for kernel in own.of_file(path) if own else ():
         if (kernel.candidate.op, kernel.candidate.backend) == (op, backend.name):

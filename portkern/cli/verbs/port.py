@@ -178,7 +178,7 @@ def _style(asked: str, to: Way, chosen: Sequence[Target]) -> Style:
 
 
 def _repair_plan(options: PortOptions) -> RepairPlan | None:
-    """None where no repair is asked for. Raises ConfigError."""
+    """The plan of repairs; None where none is asked for. Raises ConfigError."""
     if not options.repair:
         return None
     if set(names(options.to)) & set(emit_run.WAYS):

@@ -96,7 +96,7 @@ def against(
 
 
 def _named(baseline: str, after: Night, reports: Path) -> Night | None:
-    """None where it is one of those that references are learnt from."""
+    """The named night; None for a baseline whose references are learnt."""
     if baseline == LAST_GREEN or baseline.startswith(WINDOW):
         return None
     return Night.read(folder(baseline, reports, but=after.name))

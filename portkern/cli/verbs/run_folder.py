@@ -124,7 +124,8 @@ def time_again(
 
 
 def _keep_sources(cells: Sequence[Cell], folder: Path) -> None:
-    """Before anything runs, so that each record has its source beside it."""
+    """Stores the cells' sources before anything runs, so that each record has its source beside
+    it."""
     store = SourceStore(folder / source_store.FOLDER)
     store.keep(cell.candidate for cell in cells if cell.candidate is not None)
 
@@ -245,7 +246,8 @@ def tracked(
 
 
 def _tell_github(table: Table, folder: Path) -> None:
-    """In its workflows: kernels' lines are annotated, and the step's summary has the matrix."""
+    """Tells GitHub, in its workflows: kernels' lines are annotated, and the step's summary has the
+    matrix."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from portkern.report import ci_annotations

@@ -734,7 +734,7 @@ def _judged(pairs: _Pairs, moved: Sequence[_Pairs], kinds: Sequence[torch.dtype]
 
 @contextmanager
 def _in_place(changed: Sequence[_Change]) -> Iterator[None]:
-    """With the classes that call operators."""
+    """A context in which the modules have the classes that call operators."""
     for one in changed:
         one.module.__class__ = one.made
     try:

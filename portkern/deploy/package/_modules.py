@@ -254,7 +254,7 @@ def trace(module: nn.Module, call: Call, tensors: list[Any]) -> Traced:
 
 
 def trace_again(module: nn.Module, plan: Plan) -> Traced:
-    """Without a call: by the sizes that one had. Raises NoTrace."""
+    """Traces the module anew without a call, from the sizes that one had. Raises NoTrace."""
     assert plan.call is not None
     guard, graph = _graph(module, plan.call)
     known = {

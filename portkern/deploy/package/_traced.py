@@ -886,7 +886,7 @@ _RULES: Mapping[Any, tuple[Sequence[str], Any]] = {
 
 
 def matches(module: torch.nn.Module, graph: fx.Graph, known: Mapping[Node, Any]) -> list[Match]:
-    """In the order of the graph; none share a node."""
+    """The matches in the order of the graph; no two share a node."""
     return _Finder(module, known).all(graph)
 
 

@@ -291,7 +291,8 @@ def _operators() -> Path:
 
 
 def _load_kernels() -> None:
-    """Into the slots of devices that they were measured on; others are refused by a line."""
+    """Loads kernels into the slots of the devices that they were measured on; others are refused
+    with a line."""
     flags = _cpu_flags()
     _names[0] = _cpu()
     for index in range(torch.cuda.device_count() if torch.version.cuda else 0):

@@ -103,7 +103,7 @@ def _logs(group: Group) -> list[float]:
 
 
 def _padded(found: Sequence[float], n: int, failed: float) -> list[float]:
-    """To ``n`` values: what has none failed."""
+    """The values, padded to ``n`` with ``failed``: what has no value failed."""
     return [*found, *[failed] * (n - len(found))]
 
 

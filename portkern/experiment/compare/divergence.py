@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(r"\w+|[^\w\s]")
 
 
 def token_lines(source: str) -> frozenset[str]:
-    """Its lines without comments and layout."""
+    """The lines of a source without comments and layout."""
     if _is_python(source):
         bare = _PYTHON.sub(lambda match: match[1] or "", source)
     else:
@@ -36,7 +36,7 @@ def token_lines(source: str) -> frozenset[str]:
 
 
 def distance(first: frozenset[str], second: frozenset[str]) -> float:
-    """From 0, the same lines, to 1, none in common."""
+    """A distance from 0, the same lines, to 1, none in common."""
     either = first | second
     return 1 - len(first & second) / len(either) if either else 0.0
 

@@ -69,7 +69,7 @@ def _obstacle(run: GenerationRun, attempt: Attempt) -> Obstacle:
 
 
 def _held(records: Sequence[Record]) -> bool | None:
-    """None also where nobody could evaluate it."""
+    """Whether all records passed; None where there are none, or one could not be evaluated."""
     if any(not record.judged for record in records):
         return None
     return all(record.verdict is Verdict.PASSED for record in records) if records else None

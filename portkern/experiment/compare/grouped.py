@@ -78,7 +78,7 @@ class Group:
         return sum(speedup > p for speedup in self.speedups) if p else len(self.correct)
 
     def first(self, n: int) -> Group:
-        """Its first samples, so that two models can be compared at equal budget."""
+        """The group's first samples, so that two models can be compared at equal budget."""
         return self if n >= self.n else replace(self, samples=self.samples[:n], unevaluated=0)
 
     def result(self) -> TaskResult:

@@ -51,7 +51,7 @@ class Ledger(Meter):
         )
 
     def reserve(self, *, tokens: int = 0, usd: float | None = 0.0) -> Held:
-        """As a meter does. Raises StorageError too."""
+        """Reserves as a meter does. Raises StorageError too."""
         try:
             held = super().reserve(tokens=tokens, usd=usd)
         except BudgetSpent as error:
@@ -67,7 +67,7 @@ class Ledger(Meter):
         return Held(self._closing(number, held), tokens, usd)
 
     def charge(self, *, tokens: int = 0, usd: float | None = 0.0) -> None:
-        """Nothing: what a sample's own log holds was put aside here before it was asked."""
+        """Does nothing: what a sample's own log holds was put aside here before it was asked."""
 
     @property
     def ended(self) -> str:

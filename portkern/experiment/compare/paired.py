@@ -64,7 +64,7 @@ def _of_pair(
 
 @dataclass(frozen=True)
 class _Sums:
-    """Over the tasks of each op."""
+    """Sums over the tasks of each op."""
 
     first: Floats
     second: Floats
@@ -82,7 +82,7 @@ class _Sums:
 
     @property
     def p_value(self) -> float | None:
-        """None of a single op, which can show nothing."""
+        """The p-value; None for a single op, which can show nothing."""
         apart = self.first - self.second
         return sign_flips(apart.tolist()) if len(apart) > 1 else None
 

@@ -27,7 +27,7 @@ Best = Mapping[_Work, float]
 
 
 def best_times(groups: Sequence[Group]) -> Best:
-    """In microseconds, of everybody's kernels in all backends of that target."""
+    """The best times in microseconds, among everybody's kernels in all backends of a target."""
     best: dict[_Work, float] = {}
     for group in groups:
         for sample in _timed(group):
@@ -57,7 +57,7 @@ def portabilities(
 
 
 def means(every: Sequence[Portability], groups: Sequence[Group]) -> Iterator[Figure]:
-    """Over ops, of each model as a whole and by suite."""
+    """The means over ops, for each model as a whole and by suite."""
     for (model, suite), own in by_model_and_suite(groups).items():
         ops = {(group.op, group.dtype) for group in own}
         for kind in KINDS:
@@ -173,8 +173,8 @@ def _first_unknown(own: Sequence[Portability]) -> str:
 
 
 def _cascade(model: str, kind: Kind, own: Sequence[Portability]) -> Portability:
-    """Over the ops that :func:`_mean` is over, so that the last step is its value. Where that is
-    not known, the places that are known for every op."""
+    """The cascade over the same ops as :func:`_mean`, so that the last step is its value. Where
+    that is not known, the places that are known for every op."""
     known = [one for one in own if one.value is not None]
     why = _no_mean(own, known)
     unknown = tuple(dict.fromkeys(place for one in own for place in one.unknown)) if why else ()

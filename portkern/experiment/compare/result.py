@@ -258,7 +258,7 @@ class Comparison:
     def figure(
         self, scope: Scope, metric: str, k: int | None = None, p: float | None = None
     ) -> Figure | None:
-        """None of a scope without samples, or a k or p that was not asked for."""
+        """The figure of a scope; None where it has no samples, or k or p was not asked for."""
         return self._index.get((scope, metric, k, p))
 
     def scopes(self, model: str, suite: str = "") -> Iterator[Scope]:
@@ -274,7 +274,7 @@ class Comparison:
         return tuple(venue for venue in order if venue in seen)
 
     def document(self) -> JsonObject:
-        """As JSON."""
+        """The comparison as JSON."""
         return {
             "schema": SCHEMA,
             "models": list(self.models),

@@ -90,8 +90,8 @@ class Sample(Line):
 
 
 def by_language(samples: Iterable[Sample]) -> list[Sample]:
-    """With the language in a backend's name where it wrote several, such as ``cpu/numba``, so that
-    they are places of their own for whatever is computed from them."""
+    """The samples with the language in a backend's name where several were written, such as
+    ``cpu/numba``, so that they are places of their own for whatever is computed from them."""
     samples = list(samples)
     languages: dict[str, set[str]] = defaultdict(set)
     for sample in samples:

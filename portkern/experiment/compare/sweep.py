@@ -107,8 +107,8 @@ class Sweep:
         return self.n * len(self.tasks) * len(self.models)
 
     def asked(self) -> Iterator[AskedSample]:
-        """In the order in which they are written: round by round, so that a sweep that ends early
-        has as many samples of each."""
+        """The samples that are asked for, in the order in which they are written: round by round,
+        so that a sweep that ends early has as many samples of each."""
         for index, task, model in itertools.product(range(self.n), self.tasks, self.models):
             yield AskedSample(model, task, index)
 
@@ -119,7 +119,7 @@ class Sweep:
         return forecast.of(todo, self._builders, self._watch)
 
     async def run(self) -> None:
-        """Until all is done, or nothing more can be. Raises StorageError."""
+        """Runs until all is done, or nothing more can be. Raises StorageError."""
         # What nobody asked for yet is known before the clock starts.
         _, self._turns, self._began = self.forecast, Turns.of(self._builders), time.monotonic()
         self._tell()
@@ -264,7 +264,7 @@ class Sweep:
             (self.folder / path / name).unlink(missing_ok=True)
 
     def _agree(self) -> None:
-        """With what decided the folder's rows. Raises ConfigError."""
+        """Checks that this sweep agrees with what decided the folder's rows. Raises ConfigError."""
         path = self.folder / ASKED
         known = json_object(path) if path.exists() else {}
         first = self.tasks[0]

@@ -76,7 +76,7 @@ class AskedSample:
 
     @property
     def path(self) -> str:
-        """From the sweep's folder."""
+        """The sample's path within the sweep's folder."""
         return f"samples/{self.model.folder}/{self.task.folder}/{self.index}"
 
     @property

@@ -73,7 +73,8 @@ def main(tests: Path, work: Path, logs: Path) -> int:
 
 
 def text_of(path: Path) -> str | None:
-    """None for what is not a file of the agent's own, is too large, or is not text."""
+    """The text of a file; None for what is not a file of the agent's own, is too large, or is not
+    text."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
         return None
     try:

@@ -110,7 +110,8 @@ class Source:
 
     @cached_property
     def syntax(self) -> Syntax:
-        """Its functions and launches; what a compiler for another vendor sees is not there."""
+        """The functions and launches of the source, without what a compiler for another vendor
+        sees."""
         around = {k: v for header in self.headers for k, v in header.syntax.markers.items()}
         return parse(self.code, markers=around, macros=_macros_of(self.headers))
 

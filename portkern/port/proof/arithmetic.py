@@ -56,8 +56,8 @@ _UNARY: Mapping[str, Callable[[float], float]] = {
 def evaluate(
     expression: str, named: Named, member: Member, called: Called, types: Mapping[str, str]
 ) -> float | None:
-    """None for what is not an expression, and where a part of it is not known. ``types`` says what
-    names of types stand for."""
+    """The value of an expression; None for what is not one, and where a part of it is not known.
+    ``types`` says what names of types stand for."""
     node = _parsed(expression.strip())
     if node is None:
         return None

@@ -122,7 +122,7 @@ def _filled(
 
 
 def _default(parameter: Parameter) -> str:
-    """Unless it follows from other parameters."""
+    """The default of a parameter, unless it follows from other parameters."""
     text = parameter.default
     known = element_of(text, {}) if is_type(parameter) else _VALUE.fullmatch(text)
     return text if known is not None else ""

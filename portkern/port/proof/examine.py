@@ -286,7 +286,8 @@ class Examiner:
             progress.executed.append(compared)
 
     def _compared_as_compiled(self, how: str, first: Run, run: Run) -> Compared:
-        """Another compiler's functions and sums may round otherwise; not so whole numbers."""
+        """The comparison with a compiled run: another compiler's functions and sums may round
+        otherwise, whole numbers may not."""
         noise: dict[tuple[int, int], float] = {}
         compared = self._compared(how, first, run)
         for _ in range(_ROUNDS):

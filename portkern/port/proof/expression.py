@@ -126,7 +126,7 @@ class Names:
         return self._read.is_local(name, offset)
 
     def value(self, expression: str, offset: int) -> int | None:
-        """None where a part of it is not known."""
+        """The value of an expression; None where a part of it is not known."""
         return self._value(expression, self.before(offset), _DEPTH)
 
     def shape(self, expression: str, offset: int) -> Size | None:

@@ -452,7 +452,7 @@ class _Proposal:
 
 
 def _closed(text: str) -> str:
-    """Up to the parenthesis that nothing in the text opens."""
+    """The text up to the parenthesis that nothing in it opens."""
     depth = 0
     for at, character in enumerate(text):
         depth += (character == "(") - (character == ")")

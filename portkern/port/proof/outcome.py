@@ -110,7 +110,7 @@ class KernelProof:
 
 @dataclass(frozen=True)
 class Refused:
-    """No case can be made up. ``hardware``: nor could the executor run one."""
+    """Why no case can be made up. ``hardware``: nor could the executor run one."""
 
     reason: str
     hardware: bool = False

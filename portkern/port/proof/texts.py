@@ -77,7 +77,7 @@ class SourceTexts:
         return next((f for f in self.files if any(k.name == name for k in f.kernels)), None)
 
     def paired(self, ported: SourceTexts) -> tuple[tuple[Text, Text], ...]:
-        """Its files and those of its port, by their names."""
+        """The pairs of its files and those of its port, by their names."""
         ours = {file.path.name: file for file in self.files}
         return tuple((ours[f.path.name], f) for f in ported.files if f.path.name in ours)
 

@@ -39,9 +39,10 @@ class ProcessLimits:
 
 
 def apply(limits: ProcessLimits, *, device: bool, others: int | None) -> None:
-    """To this process and what comes from it. A GPU's driver maps far more memory than there is:
-    with a ``device`` only a cgroup can count. ``others``: tasks that the worker's user has beside,
-    as the system counts them together; None where only a cgroup counts the worker's."""
+    """Applies the limits to this process and what comes from it. A GPU's driver maps far more
+    memory than there is: with a ``device`` only a cgroup can count. ``others``: tasks that the
+    worker's user has beside, as the system counts them together; None where only a cgroup counts
+    the worker's."""
     wanted = {
         resource.RLIMIT_CORE: 1,  # bytes: with 0 a program that takes cores on a pipe gets them
         resource.RLIMIT_FSIZE: limits.file_bytes,
@@ -84,7 +85,8 @@ class ControlGroup:
 
     @classmethod
     def create(cls, limits: ProcessLimits) -> ControlGroup | None:
-        """None where this user may not, or the kernel has no such controllers."""
+        """A control group with these limits; None where this user may not make one, or the kernel
+        has no such controllers."""
         name, memory, tasks = owner.name(), str(limits.memory_bytes), str(limits.tasks)
         if _unified():
             wanted = [(_CGROUPS / name, {"memory.max": memory, "pids.max": tasks})]

@@ -33,7 +33,8 @@ def _world() -> str:
 
 
 def _started(pid: int) -> str:
-    """When it began, in clock ticks since boot; '' when it has ended, even if not waited for."""
+    """The time when a process began, in clock ticks since boot; '' when it has ended, even if
+    nobody waited for it."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -118,7 +118,7 @@ class Launcher:
 
 
 def _drained(handle: int, most: int) -> bytes:
-    """Its beginning; the rest is read as well, so that nobody waits to write it."""
+    """The beginning of what a handle gives; the rest is read as well, so that no writer waits."""
     kept = bytearray()
     while chunk := os.read(handle, 1 << 16):
         kept += chunk[: most - len(kept)]
@@ -362,7 +362,7 @@ def _collect(place: Place, command: Command, files: int, sealed: Sequence[int]) 
 
 
 def _read(path: Path, most: int) -> bytes | None:
-    """None for what is not a file, such as a pipe that nobody writes to."""
+    """The bytes of a file; None for what is not a file, such as a pipe that nobody writes to."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

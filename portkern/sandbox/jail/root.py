@@ -232,7 +232,8 @@ class _Tree:
             self.at(dev / name).symlink_to(target)
 
     def become(self) -> None:
-        """Nothing of the machine's own tree stays in sight."""
+        """Makes the new root the process's own; nothing of the machine's own tree stays in
+        sight."""
         rest = self.folder(Path("/.rest"))
         system.pivot_root(_NEW, rest)
         os.chdir("/")

@@ -47,7 +47,7 @@ def unshare(flags: int) -> None:
 
 
 def fork_into(flags: int) -> int:
-    """As os.fork(), with the child the first in new namespaces."""
+    """Forks as os.fork() does, with the child the first process in new namespaces."""
     number, zero = ctypes.c_long(_CLONE[platform.machine()]), ctypes.c_ulong(0)
     ctypes.pythonapi.PyOS_BeforeFork()
     process = _python.syscall(
@@ -122,7 +122,7 @@ def set_dumpable(dumpable: bool) -> None:
 
 
 def drop_bounding_set() -> None:
-    """No exec brings a capability back."""
+    """Empties the bounding set, so that no exec brings a capability back."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability)) != 0:
             break  # the kernel's last, or one may not: then there are none to drop

@@ -165,7 +165,8 @@ def is_host(file: Path) -> bool:
 
 
 def _openmp(box: Toolbox, text: str) -> list[str]:
-    """Its functions are called in what is not built without it elsewhere."""
+    """The flags for OpenMP, whose functions are called in sources that are built with it
+    elsewhere."""
     return ["-fopenmp"] if box.gcc and "<omp.h>" in text else []
 
 

@@ -206,7 +206,7 @@ class SimtDevice(Device):
         return samples
 
     def idle_call(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 @dataclass
@@ -332,7 +332,8 @@ class Emulator:
 
     @contextmanager
     def _apart(self, code: str) -> Iterator[list[Diagnostic]]:
-        """At a width that the target does not have, errors only explain the difference."""
+        """A context for a width that the target does not have, in which errors only explain the
+        difference."""
         before, self._diagnostics = self._diagnostics, []
         diagnostics = self._diagnostics
         try:

@@ -102,5 +102,5 @@ SCHEDULES: tuple[tuple[Order, int], ...] = (
 
 
 def spell(settings: Mapping[str, str | int | float]) -> str:
-    """As the runtime reads them: ``warp=64;order=reverse``."""
+    """The settings as the runtime reads them: ``warp=64;order=reverse``."""
     return ";".join(f"{key}={str(value).replace(';', ',')}" for key, value in settings.items())

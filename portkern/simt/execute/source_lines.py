@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """From ``address`` on, code comes from this line; ``line`` 0 ends a sequence."""
+    """A row of the line table: from ``address`` on, code comes from this line; ``line`` 0 ends a
+    sequence."""
 
     address: int
     file: str

@@ -51,7 +51,8 @@ class ExtensionBuilder:
         *_: object,
         **options: object,
     ) -> InlineExtension:
-        """As torch's own; flags of the compilers, and where to build, are of no use here."""
+        """Does what torch's own does; flags of the compilers, and where to build, are not used
+        here."""
         if options.get("sycl_sources"):
             raise BuildError(f"load_inline({name!r}): SYCL sources have no model here")
         texts = [*torch_extension.listed(cpp_sources), *torch_extension.listed(cuda_sources)]
@@ -119,7 +120,7 @@ class InlineExtension:
 
 
 def _language(text: str) -> Language:
-    """By what it includes whatever is defined."""
+    """The language of a source, by what it includes whatever is defined."""
     return "hip" if _OF_HIP.search(_CONDITION.split(text, 1)[0]) else _LANGUAGE
 
 

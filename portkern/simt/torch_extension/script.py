@@ -164,7 +164,8 @@ def patch(extensions: Extensions, target: Target) -> AbstractContextManager[None
 
 
 def _capability(target: Target) -> tuple[int, int]:
-    """As torch numbers it: gfx942 is 9.4, gfx90a 9.0, gfx1100 11.0, and sm_90 9.0."""
+    """The compute capability as torch numbers it: gfx942 is 9.4, gfx90a 9.0, gfx1100 11.0, and
+    sm_90 9.0."""
     if target.vendor == "amd":  # whose last is hexadecimal
         number = target.arch.removeprefix("gfx")
         return int(number[:-2]), int(number[-2], 16)

@@ -123,7 +123,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self._opened[name]
 
     def load_library(self, path: object) -> None:
-        """As torch.ops.load_library, of a path that ends in a module's name."""
+        """Does what torch.ops.load_library does, for a path that ends in a module's name."""
         stem = Path(str(path)).name.partition(".")[0]
         for name in self._libraries:
             if name.rpartition(".")[2] == stem:

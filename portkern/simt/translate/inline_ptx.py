@@ -221,7 +221,7 @@ class _Statement:
         return label
 
     def _operands(self, cursor: _Cursor) -> Iterator[ptx.Operand]:
-        """Up to the end of the statement, which is taken too."""
+        """The operands up to the end of the statement, which is taken too."""
         while not cursor.at_end:
             yield self._operand(cursor)
             if not cursor.skip(","):

@@ -405,7 +405,7 @@ def _share(draft: SourceDraft, survey: Survey) -> None:
 
 
 def _macros_by_token(world: World) -> dict[str, set[str]]:
-    """For each token, the macros whose replacement has it."""
+    """The macros by the tokens that their replacements have."""
     by_token: dict[str, set[str]] = {}
     for name, macros in world.macros.items():
         for token in (token for macro in macros for token in macro.body):
@@ -493,7 +493,7 @@ def _is_hosts(asm: Asm) -> bool:
 
 
 def _barrier(asm: Asm) -> str:
-    """Nothing for the machine, but the compiler must not look across it.
+    """A barrier that does nothing on the machine, but across which the compiler must not look.
 
     A register constraint of PTX may not exist on the host; any lvalue can be in memory.
     """

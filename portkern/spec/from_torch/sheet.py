@@ -74,7 +74,7 @@ class ScalarInput(_Strict):
 
 
 class Sheet(_Strict):
-    """As it is in YAML; :meth:`op` checks that it fits together."""
+    """A sheet as it is in YAML; :meth:`op` checks that it fits together."""
 
     name: str
     file: str
@@ -117,7 +117,8 @@ class Sheet(_Strict):
         return self.file_sha256 == text_digest(source)
 
     def text(self) -> str:
-        """As YAML: a line for each tensor and workload. Signed: it counts as derived."""
+        """The sheet as YAML, with a line for each tensor and workload, signed so that it counts as
+        derived."""
         signed = self.model_copy(update={"as_derived": self._digest()})
         dumped = signed.model_dump(mode="json", exclude_defaults=True, exclude={"axes"})
         data = {key: dumped.get(key) for key in type(self).model_fields if key in dumped}

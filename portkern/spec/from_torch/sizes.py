@@ -45,8 +45,8 @@ class Sizes:
     beside: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def all(self, free: Dims) -> dict[str, int] | None:
-        """With the derived axes; None where a requirement does not hold, a length is negative or
-        has no value, as of so many chunks of none."""
+        """All lengths, with the derived axes; None where a requirement does not hold, or a length
+        is negative or has no value, as that of no chunks."""
         dims = dict(free)
         try:
             for name, length in self.derived.items():
@@ -104,7 +104,8 @@ class Sizes:
 
 
 def propose(sizes: Sizes) -> dict[str, list[Dims]]:
-    """By workload set, without what a set would have too large; ``ci`` has the least there is."""
+    """Proposed sizes by workload set, without what would be too large for a set; ``ci`` has the
+    least there is."""
     small = sizes.least(MOST["ci"])
     typical = sizes.halved(MOST["typical"])
     proposed: dict[str, list[Dims]] = {

@@ -69,13 +69,13 @@ class Arguments:
         return value if isinstance(value, sympy.Expr) else sympy.Integer(int(value))
 
     def texts(self, values: object, count: int) -> list[str]:
-        """In C, of an option that may stand for all axes."""
+        """The texts in C of an option that may stand for all axes."""
         given = values if isinstance(values, list | tuple) else [values]
         texts = [self.lengths.text(self.size(value)) for value in given]
         return texts * count if len(texts) == 1 else texts
 
     def number(self, value: Any, kind: Kind) -> str:
-        """As C writes one that may follow from lengths."""
+        """The text in C of a number that may follow from lengths."""
         if not isinstance(value, sympy.Expr):
             return scalar(value, kind)
         write = self.lengths.text if kind == "int64_t" else self.lengths.number
@@ -88,7 +88,7 @@ class Arguments:
         return Value((), kind, lambda body, index: self.number(value, kind))
 
     def _made(self, name: str, first: Value, second: Value) -> Value:
-        """As long as the first, or as the second where that has more axes."""
+        """An elementwise value, as long as the first, or as the second where that has more axes."""
         made = ops.elementwise(name, [first, second], first.shape, first.kind)
         assert made is not None
         return made

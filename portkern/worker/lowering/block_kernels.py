@@ -182,7 +182,8 @@ class BlockKernels(ABC):
 
     @abstractmethod
     def barrier(self, lanes: Lanes) -> None:
-        """Before lanes read what others have stored, where there is such."""
+        """Writes a barrier before lanes read what others have stored, where the language has
+        one."""
 
     def _row(self, body: Body, stage: Stage, outer: Index) -> str:
         """A stage's part in a row; the length that lanes go over."""
@@ -334,7 +335,7 @@ def _has_rows(group: Group) -> bool:
 
 
 def _parts(group: Group) -> list[Group]:
-    """As it is, where there is a kernel of such; else its stages one by one."""
+    """The group as it is where a kernel computes it, else its stages one by one."""
     folds = [stage.fold for stage in group.stages if stage.fold]
     if _is_tiled(group) or (folds and all(map(row_folds.joins, folds)) and _has_rows(group)):
         return [group]

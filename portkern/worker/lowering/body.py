@@ -72,7 +72,7 @@ class Body:
 
     @contextmanager
     def loop(self, length: str, before: str = "") -> Iterator[str]:
-        """Over 0 … ``length`` - 1; yields the counter."""
+        """A loop over 0 … ``length`` - 1; yields the counter."""
         if length == "1":
             yield "0"
             return

@@ -170,7 +170,7 @@ class _Merging:
         return self._parts(whole) if made is None else made
 
     def _terms(self, values: Sequence[sympy.Expr]) -> sympy.Expr | None:
-        """By the factors of each term."""
+        """The common form of values, by the factors of each term."""
         several = [sympy.expand(value).as_coefficients_dict() for value in values]
         made = sympy.Integer(0)
         for term in dict.fromkeys(term for terms in several for term in terms):
@@ -183,7 +183,7 @@ class _Merging:
         return made
 
     def _parts(self, values: Sequence[sympy.Expr]) -> sympy.Expr | None:
-        """By the arguments of a function."""
+        """The common form of values, by the arguments of a function."""
         first = values[0]
         if any((one.func, len(one.args)) != (first.func, len(first.args)) for one in values):
             return None

@@ -180,7 +180,7 @@ class GpuFolds(GpuKernels):
 
 
 def _room(kind: str, name: str, count: str) -> list[str]:
-    """For a state of each part and output."""
+    """The lines that make room for a state of each part and output."""
     return [
         f"  {kind}* {name} = nullptr;",
         f"  if (const cudaError_t wrong = cudaMallocAsync((void**)&{name},",

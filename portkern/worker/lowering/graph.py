@@ -1,4 +1,5 @@
-"""From the nodes of an exported graph to loops: which values are stored, and what computes each."""
+"""Turns the nodes of an exported graph into loops: which values are stored, and what computes
+each."""
 
 from __future__ import annotations
 
@@ -120,7 +121,7 @@ class Graph:
         return store
 
     def kept(self, value: Value) -> Value:
-        """In a buffer of its own."""
+        """The value stored in a buffer of its own."""
         name = self._buffer(value.kind, value.shape)
         stored = f"({value.kind})"
         write, store = self._storing(name, value, stored), self._store(name, value, stored)
@@ -134,7 +135,7 @@ class Graph:
         return name
 
     def loaded(self, value: Value) -> Value:
-        """To be read many times: stored where it would be computed again."""
+        """The value as one that is read many times: stored where it would be computed again."""
         return self.kept(value) if value.cost else value
 
     # ---- operations

@@ -141,7 +141,7 @@ class Lanes(ABC):
         return self._term(field(node, "right"))
 
     def add(self, total: Term, value: Term) -> None:
-        """To a local of doubles."""
+        """Adds a value to a local of doubles."""
         self._assigned(total, self._binary("+", total, value))
 
     def _stored(self, left: Node, value: Term) -> None:
@@ -256,7 +256,7 @@ class Lanes(ABC):
         return Term(self.where(self._each(condition), yes, no), kind)
 
     def _each(self, condition: Term) -> Term:
-        """For each lane: a mask and Python's True make a number."""
+        """The condition for each lane: a mask and Python's True make a number."""
         if condition.spread == "block":
             return condition
         return Term(f"(({self.zero} + {condition.text}) != 0)", "bool")
@@ -291,7 +291,7 @@ class Lanes(ABC):
         return index.text if index.spread == "block" else f"({self.zero} + {index.text})"
 
     def converted(self, term: Term, kind: Kind) -> Term:
-        """As C does it; what is known beforehand Python converts itself."""
+        """The term converted as C does it; what is known beforehand Python converts itself."""
         if term.kind == kind:
             return term
         if kind == "bool":

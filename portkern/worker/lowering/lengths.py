@@ -131,7 +131,7 @@ def _c(node: ast.expr) -> str:
 
 
 def _never_negative(node: ast.expr) -> bool:
-    """For certain, where no axis is."""
+    """Whether a length is certainly not negative, given that no axis is."""
     match node:
         case ast.Name():
             return True

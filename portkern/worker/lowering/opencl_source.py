@@ -150,7 +150,7 @@ def _type(tensor: TensorSpec) -> str:
 
 
 def _parts(group: Group) -> list[Group]:
-    """As it is where each row is an element; else its stages one by one."""
+    """The group as it is where each row is an element, else its stages one by one."""
     if group.whole:
         return [group]
     return [Group([stage], len(stage.shape)) for stage in group.stages]

@@ -50,7 +50,7 @@ def widest(kinds: Sequence[Kind]) -> Kind:
 
 
 def broadcast(value: Value, shape: Sequence[sympy.Expr]) -> Value:
-    """As ``expand`` does: axes of one element are repeated."""
+    """The value broadcast as ``expand`` does it: axes of one element are repeated."""
     given = value.shape
     ahead = len(shape) - len(given)
     repeated = [g == 1 and w != 1 for g, w in zip(given, shape[ahead:], strict=True)]
@@ -69,7 +69,7 @@ def constant(number: float | bool, kind: Kind) -> Value:
 
 
 def elementwise(name: str, operands: Sequence[Value], shape: Shape, kind: Kind) -> Value | None:
-    """None where it is not such an operation."""
+    """The value of an elementwise operation; None where the name is not that of one."""
     within: Kind = kind
     if name in pointwise.COMPARING:
         within = widest([operand.kind for operand in operands])

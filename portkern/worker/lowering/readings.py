@@ -37,7 +37,7 @@ class Reading:
 
 
 def read(program: ExportedProgram, lengths: Lengths) -> list[Reading]:
-    """In order. What only computes lengths, or copies, is none of them."""
+    """The readings of a graph in order, without what only computes lengths or copies."""
     return [
         Reading(
             node,

@@ -38,7 +38,7 @@ def alone(loops: Loops) -> list[Group]:
 
 
 def fused(loops: Loops, taken: frozenset[str]) -> list[Group]:
-    """As few groups as rows allow; products keep what is done to their elements."""
+    """The stages in as few groups as rows allow; products keep what is done to their elements."""
     groups: list[Group] = []
     for stage in loops.stages:
         if groups and (rows := _joined(groups[-1], stage, taken)):

@@ -156,7 +156,7 @@ def _kernel(
 
 
 def named(lines: Sequence[str], taken: frozenset[str]) -> list[str]:
-    """With a name of its own for each local that stands there as ``$name``."""
+    """The lines with a name of its own for each local that stands there as ``$name``."""
     return [re.sub(r"\$(\w+)", lambda local: free(local[1], taken), line) for line in lines]
 
 

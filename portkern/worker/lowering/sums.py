@@ -33,7 +33,7 @@ class Sums(Arguments):
     op_sum = op_mean = op_prod = op_amax = op_amin = op_any = op_all = _reduced
 
     def op_var(self) -> Value:
-        """In two passes, as what cancels in one is what it asks for."""
+        """The variance in two passes, as in one pass what it asks for would cancel."""
         value = self.of(next(iter(self.arguments.values()))).cast(self.kind)
         given = self.arguments.get("dim", self.arguments.get("dims"))
         dims = self._dims_of(value, given)

@@ -125,7 +125,7 @@ class TritonSource(BlockKernels):
 
 
 def _numbers(values: Sequence[str]) -> str:
-    """As C has them."""
+    """Numbers as C has them."""
     lanes = TritonLanes({}, {}, {})
     return ", ".join(
         lanes.number(value).text.replace('float("', "float('").replace('")', "')")

@@ -97,7 +97,8 @@ class TunedCpp:
         return body.lines
 
     def _is_whole_fold(self, group: Group) -> bool:
-        """To one element: there are no rows that threads could share."""
+        """Whether a group is a fold to one element, so that there are no rows which threads could
+        share."""
         [stage, *others] = group.stages
         return not others and stage.fold is not None and all(one == 1 for one in stage.shape)
 

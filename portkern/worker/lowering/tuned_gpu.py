@@ -83,7 +83,8 @@ class TunedGpu(GpuFolds, GpuProducts):
         return not others and stage.fold is not None and stage.fold.across
 
     def _has_few_outputs(self, group: Group) -> bool:
-        """As far as its shape tells: of a whole, or of columns."""
+        """Whether a fold has few outputs as far as its shape tells: it is of a whole, or of
+        columns."""
         [stage, *others] = group.stages
         whole = all(length == 1 for length in stage.shape)
         return not others and stage.fold is not None and (whole or stage.fold.across)

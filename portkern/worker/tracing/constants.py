@@ -66,7 +66,8 @@ def _is_given(place: Place) -> bool:
 
 
 def step(call: FakeCall, name: str, value: int) -> int:
-    """By what a number of the file may grow: what it has to be a multiple of, such as heads."""
+    """The step by which a number of the file may grow: what it has to be a multiple of, such as
+    heads."""
     for by in range(1, min(value, _MOST_STEP) + 1):
         if value % by == 0 and _sizes_with(call, {name: value + by}) is not None:
             return by

@@ -243,7 +243,8 @@ def drawn(asked: ImportedInputs, dims: Mapping[str, int], seed: int) -> list[tor
 
 
 def _attempt(fake: FakeTensorMode, work: Callable[[], object]) -> Any:
-    """Without values first, which needs no memory; with values where somebody reads them."""
+    """Does the work without values first, which needs no memory, and with values where somebody
+    reads them."""
     try:
         with fake:
             return work()
@@ -275,7 +276,8 @@ def _constructed(kind: Any, arguments: Any) -> torch.nn.Module:
 
 
 def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclaration]]:
-    """By name, what declares itself; else what the conventions of functions say."""
+    """The operators of a file by name: those that declare themselves, else what the conventions of
+    functions say."""
     own = {
         name: value
         for name, value in vars(module).items()

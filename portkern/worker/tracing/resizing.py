@@ -31,9 +31,9 @@ class Resized(TorchFunctionMode):
 
     @classmethod
     def to(cls, asked: ImportedInputs, dims: Mapping[str, int]) -> Resized:
-        """For inputs whose axes have the lengths ``dims``. A length of the file that two axes have
-        is replaced only as part of an input's whole size; numbers at the top of the file are
-        replaced in its text (:func:`portkern.spec.from_torch.source.with_sizes`)."""
+        """The changes for inputs whose axes have the lengths ``dims``. A length of the file
+        that two axes have is replaced only as part of an input's whole size; numbers at the top of
+        the file are replaced in its text (:func:`portkern.spec.from_torch.source.with_sizes`)."""
         in_text = replaceable(asked.source)
         before = {axis: dims[axis] if axis in in_text else n for axis, n in asked.lengths.items()}
         shapes: dict[Size, set[Size]] = {}

@@ -61,7 +61,7 @@ class Retracing:
 
     @property
     def numbers(self) -> dict[str, Scalar]:
-        """As they are in the file."""
+        """The numbers as they are in the file."""
         inputs = self.call.loaded.inputs
         given = {name: inputs[n] for name, n in self.scalars.items()}
         return {**self.constants, **cast("dict[str, Scalar]", given)}
@@ -77,7 +77,8 @@ class Retracing:
         }
 
     def others(self) -> list[tuple[Mapping[str, Scalar], ExportedProgram]]:
-        """With other numbers; at least :data:`ENOUGH` of each where the operator takes as many."""
+        """Traces with other numbers; at least :data:`ENOUGH` of each where the operator takes as
+        many."""
         traced: list[tuple[Mapping[str, Scalar], ExportedProgram]] = []
         for numbers in self._proposed():
             if self._is_enough([known for known, _ in traced]):

@@ -34,7 +34,7 @@ _SAMPLES, _SMALL = 400, 48
 
 
 def file_number(name: str) -> sympy.Symbol:
-    """For a number of the file that is a length."""
+    """The symbol of a number of the file that is a length."""
     return sympy.Symbol(name, integer=True, positive=True)
 
 
@@ -48,7 +48,8 @@ def sizes_of(shape: Iterable[object]) -> list[sympy.Expr]:
 
 
 def text(value: object, names: Mapping[sympy.Symbol, str]) -> str:
-    """As :class:`Expression` reads it. Raises ConfigError for what that does not have."""
+    """The value as text that :class:`Expression` reads. Raises ConfigError for what that does not
+    have."""
     written = _text(value, names)
     Expression(written)
     return written
@@ -133,7 +134,7 @@ def _atom(value: sympy.Expr, names: Mapping[sympy.Symbol, str]) -> str:
 
 
 def _open(written: str) -> str:
-    """Without brackets around all of it."""
+    """The text without brackets around all of it."""
     return written[1:-1] if _closed(written) else written
 
 

@@ -1,4 +1,4 @@
-"""From a file's text to the operator in it: what goes into the sheet beside the file."""
+"""Finds the operator in a file's text: what goes into the sheet beside the file."""
 
 from __future__ import annotations
 
@@ -315,8 +315,9 @@ class _Description:
     def _constructed(
         self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
     ) -> tuple[str, ...]:
-        """That lengths which parameters alone have stay what they are, where they have to be
-        multiples of that: with twice as many filters a depthwise convolution is another module."""
+        """Requirements by which lengths that only parameters have stay what they are, where they
+        have to be multiples of that: with twice as many filters a depthwise convolution is another
+        module."""
         given = {size for key in shapes if key.startswith("input.") for size in shapes[key]}
         said = set(requires)
         fixed: list[str] = []
@@ -679,9 +680,9 @@ class _Axes:
         return symbols.text(value.xreplace(self.known), self.names)
 
     def count(self, value: sympy.Expr) -> str:
-        """As text; what follows numbers that the constructor takes was counted at the file's. With
-        smaller ones it is no more than is left where it goes with their third power: kernels are
-        held to no more than they have to do."""
+        """A count as text; what follows numbers that the constructor takes was counted at the
+        file's. With smaller ones it is no more than is left where it goes with their third power:
+        kernels are held to no more than they have to do."""
         lengths = self.constants.items()
         file = {symbols.file_number(name): sympy.Integer(length) for name, length in lengths}
         counted = value.xreplace(self.known).xreplace(file)

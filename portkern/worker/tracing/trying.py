@@ -20,9 +20,9 @@ from portkern.worker.tracing.loading import LoadedOperator, NotAnOperator, drawn
 def with_workloads(
     traced: Traced, call: FakeCall, keys: Mapping[str, str], own: ImportedInputs | None = None
 ) -> Traced:
-    """With the proposed sizes at which the outputs are as large as was traced. ``keys``: what the
-    call knows each input by; ``own``: what the file makes itself, which has to follow. Raises
-    NotAnOperator where not even the file's own size is such."""
+    """The traced operator with the proposed sizes at which the outputs are as large as was traced.
+    ``keys``: what the call knows each input by; ``own``: what the file makes itself, which has to
+    follow. Raises NotAnOperator where not even the file's own size is such."""
     free = traced.axes
     tensors = (*traced.inputs, *traced.outputs)
     sizes = rules.Sizes(

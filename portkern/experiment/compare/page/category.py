@@ -27,7 +27,7 @@ _Key = tuple[str, str, str, str]
 
 
 def table(folder: Path, k: int = 1) -> str:
-    """In Markdown, by what ``compare.csv`` says. Raises ConfigError."""
+    """The table in Markdown, by what ``compare.csv`` says. Raises ConfigError."""
     found = _numbers(folder / FILE, k)
     backends = list(dict.fromkeys(key[2] for key in found))
     heads = [f"{backend} {title.format(k=k)}" for backend in backends for *_, title in _NUMBERS]
@@ -44,7 +44,8 @@ def table(folder: Path, k: int = 1) -> str:
 
 
 def _numbers(path: Path, k: int) -> dict[_Key, str]:
-    """By model, suite, backend and metric; what was measured goes before what was emulated."""
+    """The numbers by model, suite, backend and metric; what was measured goes before what was
+    emulated."""
     rows = _rows(path)
     metrics = {(metric, p): metric for metric, p, _ in _NUMBERS}
     found: dict[_Key, str] = {}

@@ -66,7 +66,7 @@ class Exchanges:
         return False
 
     def of(self, sample: Sample) -> Exchange | None:
-        """From the run that the sample's path leads to, within the folder and nowhere else. None
+        """The exchange of a sample, from the run that its path leads to within the folder; None
         where there is none."""
         place, _, name = sample.path.partition("#")
         # One look first: of tens of thousands of samples most may have left no run here.

@@ -55,7 +55,8 @@ def write(
 
 
 def again(folder: Path) -> Comparison:
-    """With the title and the facts that they had. Raises ConfigError, RecordError, StorageError."""
+    """Writes the files again, with the title and the facts that they had. Raises ConfigError,
+    RecordError, StorageError."""
     rows, _ = LineFile(folder / FILE, Sample.from_json).read()
     exchanges = Exchanges(folder)
     solved = {row.digest: row for row in rows if row.correct and row.digest}

@@ -126,7 +126,7 @@ _AMOUNTS: Final[dict[str, Callable[[float], str]]] = {
 
 
 def venues(comparison: Comparison) -> list[Venue]:
-    """With the one of portable-pass, which asks for all places at once."""
+    """The venues of a comparison, with that of portable-pass, which asks for all places at once."""
     seen = {figure.scope.venue for figure in comparison.figures}
     order: list[Venue] = [*comparison.venues(), "any"]
     return [venue for venue in order if venue in seen]
@@ -199,7 +199,8 @@ def _figure(
 
 
 def _says(figure: Figure | None) -> bool:
-    """That there is no time is said; what a source of samples does not have is left out."""
+    """Whether a figure is shown: that there is no time is said, and what a source of samples does
+    not have is left out."""
     return bool(figure and (figure.estimate or any(word in figure.reason for word in _WORDS)))
 
 
@@ -221,7 +222,7 @@ def by_place(comparison: Comparison, venue: Venue) -> SectionTable | None:
 
 
 def summary(comparison: Comparison, notes: Sequence[str] = ()) -> str:
-    """For a terminal: at most 20 lines, notes last."""
+    """The summary for a terminal: at most 20 lines, notes last."""
     lines = [counts(comparison)]
     for venue in venues(comparison):
         table = board(comparison, venue, interval=False)
