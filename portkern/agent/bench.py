@@ -99,7 +99,8 @@ class Bench:
         ]
 
     def build(self, candidate: Candidate) -> float:
-        """So that :meth:`evaluate` finds the build; seconds that it took. Safe in any thread."""
+        """Builds, so that :meth:`evaluate` finds the build; returns the seconds that it took. Safe
+        in any thread."""
         cell = self._cell(candidate, self.work[0])
         if cell.ruled_out or all(self._answer(candidate, work) for work in self.work):
             return 0.0

@@ -109,7 +109,7 @@ def _plain(text: str) -> str:
 
 
 def _tree(log: Log) -> Iterator[Node]:
-    """Each attempt below its first parent, in the order of the log."""
+    """The attempts as a tree, each below its first parent, in the order of the log."""
     top = max((attempt.score for attempt in log), default=0.0)
     below: dict[str, list[Attempt]] = {}
     for attempt in log:

@@ -73,7 +73,7 @@ class Matrix:
         return [self._records[cell.key] for cell in self.cells]
 
     def _within_budget(self, cells: Sequence[Cell]) -> None:
-        """All of them without a budget."""
+        """The cells that fit the budget; all of them without one."""
         if self.budget is None:
             self._work(cells)
             return
@@ -143,7 +143,7 @@ class Matrix:
         return [(cell, by_identity[_identity(cell)]) for cell in cells]
 
     def _try(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> None:
-        """All kernels of one op and dtype."""
+        """Tries all kernels of one op and dtype."""
         with self._trial(cells, built) as trial:
             self._evaluate(trial, cells, built)
 

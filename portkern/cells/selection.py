@@ -65,8 +65,8 @@ class Stage:
         return cls(kind, tuple(chosen))
 
     def of(self, venues: Venues, backend: Backend, candidate: Candidate | None = None) -> Venues:
-        """Each with the checkers that it has of those asked for. Where the emulator has some that
-        look into the source alone, it is better than what executes objects."""
+        """The venues, each with those checkers asked for that it has. Where the emulator has some
+        that look into the source alone, it is better than what executes objects."""
         only = Missing(f"only the {self.venue} was asked for")
         if candidate is not None and isinstance(venues.emulator, Venue):
             venues = replace(venues, emulator=backend.emulator(candidate, venues.emulator))
@@ -179,7 +179,7 @@ class Cell:
 
     @property
     def build_request(self) -> BuildRequest:
-        """The build that is asked for: for the size that is judged where the toolchain specialises on it,
+        """The build that is asked for: of the judged size where the toolchain specialises on it,
         else for the op's first typical size, which all workloads share."""
         assert self.candidate is not None
         typical = () if self.backend.specialises else self.op.workloads.get("typical", ())

@@ -172,7 +172,7 @@ def _roofline(cell: Cell, *, median_us: float | None) -> Roofline:
 
 
 def environment_of(cell: Cell, *, ran: bool) -> Environment:
-    """Where it runs now."""
+    """The environment in which a cell runs now."""
     venue = cell.venues.best
     ready = cell.ready
     gpu = host.gpu_for(cell.target)

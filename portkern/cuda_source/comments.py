@@ -28,7 +28,7 @@ def without_comments(text: str, instead: str | Callable[[str], str] = " ") -> st
 
 
 def unended(text: str) -> int:
-    """Where a comment begins that does not end; -1 where none does."""
+    """The place where a comment begins that does not end; -1 where none does."""
     if text.find("/*", max(text.rfind("*/") - 1, 0)) < 0:
         return -1
     return next((match.start() for match in _PIECE.finditer(text) if _is_unended(match)), -1)

@@ -134,7 +134,7 @@ class Declarations:
         return use < self._code.partner[last]
 
     def _scope_after(self, close: int) -> int:
-        """Where the body ends, or the statement, whose head ends at ``close``."""
+        """The end of the body, or of the statement, whose head ends at ``close``."""
         code, i = self._code, close + 1
         while i < len(code.text) - 1 and code.text[i] not in ("{", ";"):
             i = code.partner[i] + 1 if code.text[i] == "(" and code.partner[i] > i else i + 1

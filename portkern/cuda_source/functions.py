@@ -217,7 +217,7 @@ def _after_initializers(source: SourceMap, i: int, last: int) -> int | None:
 
 
 def _head(source: SourceMap, at: int) -> int:
-    """Where the declaration begins that has its mark at ``at``."""
+    """The beginning of the declaration that has its mark at ``at``."""
     code, text = source.code, source.code.text
     inside = code.directive(at)
     first = inside.body if inside else 0

@@ -1,4 +1,4 @@
-"""Where the parts of a kernel launch stand: ``<<<…>>>``, and HIP's macro."""
+"""Finds the parts of a kernel launch: ``<<<…>>>``, and HIP's macro."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def is_unfinished(macro: Macro) -> bool:
 
 
 def kernel_begin(code: SourceCode, i: int, low: int) -> int | None:
-    """Where the postfix expression begins that ends before token ``i``."""
+    """The beginning of the postfix expression that ends before token ``i``."""
     j = i - 1
     while j >= low:
         token = code.tokens[j]

@@ -1,4 +1,4 @@
-"""Where things stand in a source's tokens: dead branches, macros, functions, parameter lists."""
+"""Maps what stands in a source's tokens: dead branches, macros, functions, parameter lists."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SourceMap:
 
     @cached_property
     def _dead(self) -> tuple[list[int], list[int]]:
-        """Where dead ranges begin, and where they end."""
+        """The dead ranges, by where they begin, with where they end."""
         outer: list[tuple[int, int]] = []
         for begin, end in sorted(branches(self.code, {})[0]):
             if not outer or begin >= outer[-1][1]:
@@ -88,7 +88,7 @@ class SourceMap:
 
     @property
     def all_macros(self) -> Iterator[Macro]:
-        """Each definition, with those around a text that a macro wrote."""
+        """The definitions of all macros, with those around a text that a macro wrote."""
         for each in self._defined.values():
             yield from (macro for _, macro in each if macro is not None)
         yield from self._around.values()
@@ -154,7 +154,7 @@ class SourceMap:
 
     @cached_property
     def _functions(self) -> tuple[list[int], list[tuple[int, str]]]:
-        """Where bodies begin; where each ends and its function's name."""
+        """The functions, by where their bodies begin: where each ends, and its name."""
         begins: list[int] = []
         ends: list[tuple[int, str]] = []
         code, i = self.code, 0

@@ -395,7 +395,7 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
 }};"""
 
     def _closed(self) -> str:
-        """Where no gradient of it is asked for: not all of these have one."""
+        """The operator closed to gradients, which not all of these have."""
         given = [*self.formula.backward]
         given += ["Tensor()"] * (len(self._inputs) - len(given) + len(self._scalars))
         return f"    if (!at::GradMode::is_enabled()) return {{{', '.join(given)}}};\n"

@@ -68,7 +68,7 @@ class OperatorFile:
 
     @property
     def sheet_path(self) -> Path:
-        """Where the sheet is, or would be if the file had no other operator."""
+        """The path where the sheet is, or would be if the file had no other operator."""
         own = self.path_of(self.wanted) if self.wanted else None
         return own if own is not None and own.exists() else self.path.with_suffix(SUFFIX)
 
@@ -307,7 +307,8 @@ def _kept(file: OperatorFile, op: Op, which: str, dtype: str) -> list[bool]:
 def _within_unit(
     file: OperatorFile, sheet: Sheet, traced: Traced, least: Workload
 ) -> tuple[Sheet, Op]:
-    """Where values of any size have no answer, and the file draws from 0 to 1, so do we."""
+    """The sheet with inputs between 0 and 1, where values of any size have no answer and the file
+    draws so."""
     changed = {
         name: one.model_copy(update={"draws": "unit"}) if name in traced.uniform else one
         for name, one in sheet.inputs.items()
@@ -330,7 +331,7 @@ def _dtypes(file: OperatorFile, op: Op, workload: Workload, dtype: str) -> list[
 
 
 def _finite(outputs: Sequence[torch.Tensor]) -> bool:
-    """More than half of all."""
+    """Whether more than half of the values are finite."""
     floats = [one for one in outputs if one.is_floating_point() and one.numel()]
     return all(float(one.isfinite().float().mean()) > 0.5 for one in floats)
 

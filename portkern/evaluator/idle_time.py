@@ -68,8 +68,8 @@ class IdleTime:
         return max(usual_s, min(own_s, OWN_IDLE * usual_s))
 
     def _asked(self, session: Session) -> tuple[float, float]:
-        """Seconds of the round beside its calls, and microseconds of one. Who does not answer loses
-        nothing."""
+        """The seconds of a round beside its calls, and the microseconds of one. A worker that does
+        not answer loses nothing."""
         time.sleep(SETTLE_S)
         start = time.perf_counter()
         outcome = session.ask(protocol.Idle(self.calls), timeout_s=self.limit_s)

@@ -261,10 +261,10 @@ def _chain(
 
 
 def _nudged(wide: torch.Tensor, *, largest: bool) -> torch.Tensor:
-    """Each element up or down by a roundoff of float32, of its own size and of its row's: an
-    error of the mean moves the small ones as far as the large. The row's size is its mean one, or
-    its ``largest``: a kernel that subtracts some element of a row before it adds may have taken
-    the one that is far larger than all others."""
+    """The values with each element moved up or down by a roundoff of float32, of its own size and
+    of its row's: an error of the mean moves the small ones as far as the large. The row's size is
+    its mean one, or its ``largest``: a kernel that subtracts some element of a row before it adds
+    may have taken the one that is far larger than all others."""
     import torch
 
     sign = torch.randint(0, 2, wide.shape, dtype=torch.int8, device=wide.device) * 2 - 1

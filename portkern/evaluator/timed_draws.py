@@ -150,7 +150,7 @@ class TimedDraws:
     def _drawn_by_file(
         self, made: TimedInputs, rows: int
     ) -> dict[tuple[TimedInputs, int], list[torch.Tensor]]:
-        """All inputs of each call as :func:`portkern.evaluator.inputs.draw` has them."""
+        """The inputs of each call as :func:`portkern.evaluator.inputs.draw` has them."""
         start = time.perf_counter()
         draws: list[list[torch.Tensor]] = []
         while len(draws) < rows:

@@ -146,7 +146,7 @@ class Trial:
         self._workers.forget()
 
     def _go_through(self, checked: Checked, phase: Callable[[Checked], None]) -> None:
-        """Where it cannot be done, the results say why."""
+        """Goes through the phases; where one cannot be done, the results say why."""
         try:
             self._once_more_on_host(checked, phase)
         except ReferenceFailed as error:

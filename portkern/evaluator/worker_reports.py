@@ -130,7 +130,7 @@ def with_caveat(known: tuple[Finding, ...], caveat: str) -> tuple[Finding, ...]:
 
 
 def samples(timed: Timed, calls: int) -> list[float]:
-    """Microseconds of as many calls."""
+    """The microseconds of as many calls as were asked for."""
     if len(timed.samples) != calls:
         raise ValueError(f"it timed {len(timed.samples)} calls, expected {calls}")
     return list(timed.samples)

@@ -178,7 +178,8 @@ class Workers:
             session.close()
 
     def forget(self) -> None:
-        """All give back what they keep for timing. One that does not answer loses nothing now."""
+        """Has all workers give back what they keep for timing. One that does not answer loses
+        nothing now."""
         for session in self._sessions():
             if session.alive:
                 session.ask(protocol.Forget(), timeout_s=self.limits.run_s)

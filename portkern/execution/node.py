@@ -28,7 +28,8 @@ OWNER = "portkern"
 
 
 def targets() -> list[str]:
-    """All that this machine is: the levels of its CPU, its GPUs' architectures and products."""
+    """The targets that this machine is: the levels of its CPU, its GPUs' architectures and
+    products."""
     known = [target.load(name) for name in target.names()]
     gpus = host.gpus()
     return [t.name for t in known if host.runs_here(t) or any(gpu.is_a(t) for gpu in gpus)]

@@ -50,7 +50,7 @@ class PlannedOp(Part):
 
     @model_validator(mode="after")
     def _within_itself(self) -> Self:
-        """All that it names is among its files, or ships with portkern."""
+        """Checks that all which the operator names is among its files, or ships with portkern."""
         names = [*self.files, *self.binary]
         refuse_collisions(names, "file")
         file, operator = from_torch.split(self.asked)
@@ -136,7 +136,7 @@ def _asked(op: Op) -> str:
 
 
 def _files(op: Op) -> Iterator[tuple[str, bytes]]:
-    """All that the operator is read from, by the names that it is looked for under."""
+    """The files from which the operator is read, by the names that it is looked for under."""
     if not op.file:
         if op.name not in ops.names():
             raise ConfigError(

@@ -18,7 +18,7 @@ PLANS = "plans"
 
 
 def kept(folder: Path, plan_id: str) -> Path:
-    """Where a run keeps a plan."""
+    """The path where a run keeps a plan."""
     return folder / PLANS / SafeName(f"{plan_id}.json")
 
 

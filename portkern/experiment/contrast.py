@@ -137,7 +137,7 @@ def table(contrasts: Sequence[Contrast], *, places: bool = False) -> SectionTabl
 
 
 def notes(contrasts: Sequence[Contrast]) -> tuple[str, ...]:
-    """Where there are too few tasks for anything to be shown."""
+    """Notes on contrasts that have too few tasks for anything to be shown."""
     tested = [contrast for contrast in contrasts if contrast.p is not None]
     least = tasks_needed(len(tested))
     most = max((len(contrast.pairs) for contrast in tested), default=0)

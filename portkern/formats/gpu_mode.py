@@ -130,7 +130,7 @@ def _modules(file: Path, root: Path, task: Mapping[str, object]) -> dict[str, st
 
 
 def _cases(task: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Each once. Raises ConfigError where there is none."""
+    """The cases, each once. Raises ConfigError where there is none."""
     cases: list[Mapping[str, object]] = []
     for key in ("tests", "benchmarks"):
         given = task.get(key) or []

@@ -72,7 +72,7 @@ class Memory:
 
     @contextmanager
     def opened(self) -> Iterator[list[executor.Buffer]]:
-        """All blocks, for a kernel to use."""
+        """Opens all blocks for a kernel to use."""
         blocks = list(self.blocks.values())
         with self._open(*blocks):
             yield [executor.Buffer(b.address, b.size, b.writable) for b in blocks]

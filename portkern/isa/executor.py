@@ -164,7 +164,7 @@ class Program:
         return found.decode()
 
     def instructions(self, wave_size: int) -> list[Instruction]:
-        """All of the code, in order; the last one stands for running off its end."""
+        """The instructions of all code, in order; the last one stands for running off its end."""
         decoded = self._decode(wave_size)
         rows = (_Described * self._library.isa_count(decoded))()
         self._library.isa_describe(decoded, rows)
@@ -174,7 +174,7 @@ class Program:
         ]
 
     def records(self, wave_size: int, layout: type[Record]) -> Iterator[tuple[Record, str]]:
-        """Each decoded instruction, in the runtime's own ``layout``, and the name of its
+        """The decoded instructions, each in the runtime's own ``layout``, and the name of its
         encoding (empty for none)."""
         decoded = self._decode(wave_size)
         count = self._library.isa_count(decoded) - 1

@@ -1,4 +1,5 @@
-"""Where in a source an instruction comes from: the line table of an object built with ``-g``."""
+"""Finds the line of a source that an instruction comes from: the line table of an object built with
+``-g``."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ _BUILD_INTERFACE = re.compile(r"^\$<BUILD_INTERFACE:(.*)>$")
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command's name in small letters, and its arguments without quotation marks."""
+    """The commands of a file: each one's name in small letters, and its arguments without quotation
+    marks."""
     name, arguments, depth = "", list[str](), 0
     for match in _TOKEN.finditer(text):
         paren = match["paren"]

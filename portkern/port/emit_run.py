@@ -108,7 +108,8 @@ class _Emitting:
     def ported(
         self, file: SourceFile, way: str, known: Mapping[str, list[KernelPort]]
     ) -> list[KernelPort]:
-        """Every kernel of one source. What was written before is written again: it costs little."""
+        """Ports every kernel of one source. What was written before is written again: it costs
+        little."""
         request = self._request
         texts = SourceTexts(_source(request, self._read, file))
         context = Context(texts)
@@ -206,7 +207,8 @@ def _proofs(
     emitted: Sequence[EmittedFile],
     keep: Path,
 ) -> list[tuple[Kernel, ProofLine, str, bool]]:
-    """Each with why it is not built, and whether this machine lacks what builds it."""
+    """The proofs of all, each with why it is not built, and whether this machine lacks what builds
+    it."""
     kernels = [file.emitted.kernel for file in emitted]
     if not request.prove or not emitted:
         return [(kernel, ProofLine(outcome=NOT_ASKED), "", False) for kernel in kernels]

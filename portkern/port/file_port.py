@@ -67,7 +67,8 @@ class FilePorter:
         return tuple(units[:_MOST_UNITS]) or (file.source.path,)
 
     def linked(self, file: TranslatedFile) -> tuple[Path, ...]:
-        """All files of the program, or of the library, of several that it is a part of."""
+        """The files that are linked with it: of the program, or of the library, of several that it
+        is a part of."""
         units = self.units(file)
         others = (path for unit in units for path in self._beside(unit))
         return tuple(dict.fromkeys((*self._prover.linked(units), *others)))
@@ -84,7 +85,7 @@ class FilePorter:
         return tuple(f for f in longest if f in sources and f != root / unit)
 
     def port(self, file: TranslatedFile, keys: Mapping[str, str]) -> list[KernelPort]:
-        """Every kernel of the file for every target, under the target's key."""
+        """Ports every kernel of the file for every target, under the target's key."""
         began = time.monotonic()
         units = self.units(file)
         objects = {

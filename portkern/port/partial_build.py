@@ -49,7 +49,7 @@ def build(source: ProofSource, compile_file: Compile, workdir: Path) -> Built | 
 
 
 def errors_of(made: NotBuilt, texts: SourceTexts) -> Iterator[tuple[tuple[int, int], str]]:
-    """Each with its file, by number, and line."""
+    """The errors in a log, each with its file, by number, and line."""
     names = [file.path.name for file in texts.files]
     for message in messages(made.log):
         name = Path(message.file).name

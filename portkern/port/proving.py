@@ -181,7 +181,7 @@ class Prover:
         return next(filter(_is_settled, others), own)
 
     def linked(self, units: Sequence[PurePosixPath]) -> tuple[Path, ...]:
-        """All files of the program that one of these is linked into."""
+        """The files of the program that one of these is linked into."""
         main = next((unit for unit in units if unit in self._programs), self._linking(units))
         return (self._read.root / main, *self._programs[main]) if main is not None else ()
 
@@ -372,7 +372,7 @@ def _is_settled(known: ProofLine) -> bool:
 
 
 def _kernels(files: Sequence[TranslatedFile]) -> list[tuple[str, Kernel]]:
-    """Each with its file's name; of two of one name, the first."""
+    """The kernels, each with its file's name; of two of one name, the first."""
     kernels: dict[str, tuple[str, Kernel]] = {}
     for file in files:
         for kernel in file.kernels:

@@ -143,7 +143,7 @@ def _files(result: PortResult) -> str:
 
 
 def _hazards(result: PortResult) -> list[str]:
-    """Each line once, with ``--explain`` for the codes."""
+    """The hazards by line, each line once, with ``--explain`` for the codes."""
     placed = [(file.path, hazard) for file in result.files for hazard in file.hazards]
     placed += [(row.first.path, hazard) for row in result.rows for hazard in row.hazards]
     lines = [_text(hazard_line(path, hazard)) for path, hazard in dict.fromkeys(placed)]

@@ -137,7 +137,7 @@ def run(
 def _ported(
     files: Sequence[TranslatedFile], extra: Sequence[PortedFile], in_string: Strings | None
 ) -> tuple[list[PortedFile], list[FileResult]]:
-    """All files of the port, and what could not be written to them."""
+    """The files of the port, and what could not be written to them."""
     own = [*(file.ported for file in files), *extra]
     return in_string.ported(own) if in_string is not None else (own, [])
 
@@ -195,8 +195,8 @@ def _ports(
     shop: Workshop,
     show: Show,
 ) -> tuple[list[KernelPort], int, tuple[str, ...]]:
-    """Every kernel for every target, how many of them were known before, and what became of the
-    library's own tests."""
+    """The ports of every kernel for every target, how many of them were known before, and what
+    became of the library's own tests."""
     wanted = [file for file in files if file.kernels]
     by_path = {file.source.path: file for file in files}
     porter = FilePorter(request, read, by_path, written.folder, folder, shop)

@@ -85,7 +85,7 @@ def folder(texts: Iterable[str]) -> Path:
 
 
 def home() -> Path:
-    """Where all such folders lie; it is there then."""
+    """The folder in which all stand-ins lie, which is made if need be."""
     place = cache_root() / "port-stand-ins"
     place.mkdir(parents=True, exist_ok=True)
     return place

@@ -40,7 +40,7 @@ class TranslatedFile:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Where the ported file has them."""
+        """The kernels as they stand in the ported file."""
         if self.translation.text == self.source.text or not self.source.kernels:
             return self.source.kernels
         known = {kernel.name for kernel in self.source.kernels}
@@ -97,8 +97,8 @@ class TranslatedFile:
 
     @cached_property
     def _broken_line(self) -> int:
-        """Where the grammar stumbles in a file that has kernels, none of which could be read; 0 in
-        all others: it stumbles over many a macro that compilers take."""
+        """The line on which the grammar stumbles in a file that has kernels, none of which could be
+        read; 0 in all others: it stumbles over many a macro that compilers take."""
         if self.kernels or "__global__" not in self.source.text:
             return 0
         read = syntax.parse(self.source.text)

@@ -167,7 +167,7 @@ def _copy(root: Path, name: str, copy: Path) -> bool:
 
 
 def _others(root: Path, avoid: Sequence[Path]) -> Iterator[str]:
-    """Every file and link below ``root``, links not followed, in an order that stays."""
+    """The files and links below ``root``, links not followed, in an order that stays."""
     for place, folders, names in os.walk(root, followlinks=False):
         here = Path(place)
         links = [name for name in folders if (here / name).is_symlink()]
@@ -200,6 +200,6 @@ def moved(folders: Iterable[Path], *, root: Path, folder: Path, complete: bool) 
 
 
 def place_of(folder: Path) -> PurePosixPath:
-    """Where the tree has the headers of a folder elsewhere."""
+    """The place at which the tree has the headers of a folder elsewhere."""
     digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
     return PurePosixPath(OUTSIDE, f"{folder.name}-{digest}")

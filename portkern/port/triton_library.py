@@ -77,7 +77,7 @@ def compile_all(
     each_s: int = 30,
     kernels: Sequence[TritonKernel] | None = None,
 ) -> tuple[TritonResult, ...]:
-    """Every kernel, for every target, over at most so many of its configurations each;
+    """Compiles every kernel for every target, over at most so many of its configurations each;
     ``timeout_s`` is for all together, ``each_s`` the processor time of one compilation.
 
     Raises WorkerError where this machine cannot contain a worker.

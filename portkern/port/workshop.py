@@ -1,4 +1,4 @@
-"""Where one run of a port builds: a folder, and compilers that see it."""
+"""The place where one run of a port builds: a folder, and compilers that see it."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ class KernelEntry(Part):
 
 
 class Expected(Part):
-    """Each op by each backend for each target, at the evidence or above; of the workloads and
-    dtypes that are run, or of these alone."""
+    """The coverage that is expected: each op by each backend for each target, at the evidence or
+    above; of the workloads and dtypes that are run, or of these alone."""
 
     op: Names
     backend: Names

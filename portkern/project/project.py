@@ -39,7 +39,7 @@ class Project:
 
     @property
     def folder(self) -> Path:
-        """Where its kernels are."""
+        """The folder of the project's kernels."""
         root = self.file.folder if self.file else self.kernels.root if self.kernels else Path()
         return root if root.is_dir() else root.parent
 

@@ -173,7 +173,7 @@ def _names(text: str) -> set[str]:
 
 
 def extension_line(text: str) -> tuple[int, str] | None:
-    """Where a source makes an extension of PyTorch, and by which macro."""
+    """The line in which a source makes an extension of PyTorch, and by which macro."""
     match = _EXTENSION.search(text)
     return (text.count("\n", 0, match.start(1)) + 1, match[1]) if match else None
 

@@ -31,7 +31,8 @@ def survey(folder: Path) -> Survey:
 
 
 def _common(folder: Path, own: OwnKernels) -> str:
-    """Where all kernels lie; a folder with a backend's name is a part of how they are named."""
+    """The folder in which all kernels lie; a folder with a backend's name is a part of how they are
+    named."""
     parents = [kernel.file.resolve().parent for kernel in own.kernels]
     if not parents:
         return "."

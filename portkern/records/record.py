@@ -144,8 +144,9 @@ class Counts(NamedTuple):
 
 
 class Environment(Part):
-    """Where it ran. ``device`` is the hardware's own name, also for an emulator's host;
-    ``containment`` the layers that confined the worker, see :mod:`portkern.sandbox.jail`."""
+    """The environment in which a cell ran. ``device`` is the hardware's own name, also for an
+    emulator's host; ``containment`` the layers that confined the worker, see
+    :mod:`portkern.sandbox.jail`."""
 
     machine: Text
     device: Text

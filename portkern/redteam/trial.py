@@ -119,7 +119,8 @@ def judged(
     seed: int,
     show: Callable[[Ending], None] = lambda _: None,
 ) -> list[Ending]:
-    """Each attack by itself, on sizes that the seed draws. Records are kept in the folder."""
+    """Judges each attack by itself, on sizes that the seed draws. Records are kept in the
+    folder."""
     judge = Judge(folder, timed=mode.timed, served=False)
     endings = []
     for number, attack in enumerate(attacks):

@@ -102,7 +102,7 @@ class Controls:
         return self._known[key]
 
     def places(self) -> Iterator[tuple[str, Pace]]:
-        """Each machine and device, by all of its controls."""
+        """The pace of each machine and device, by all of its controls."""
         for machine, device in dict.fromkeys((one.machine, one.device) for one in self._all):
             of_both = [one for one in self._all if (one.machine, one.device) == (machine, device)]
             yield f"{machine}, {device}" if device not in machine else machine, Pace.of(of_both)

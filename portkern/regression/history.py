@@ -98,7 +98,7 @@ class CellHistory:
         return found
 
     def steps(self) -> Sequence[Step] | Missing:
-        """Where the steadier of times and ratios steps."""
+        """The steps in the times or the ratios, whichever are steadier."""
         if len(self.alike) < LEAST:
             return ()
         points = self.alike

@@ -385,8 +385,8 @@ class Judgement:
     # ---- causes
 
     def _by_peers(self, found: dict[Key, Learnt]) -> dict[Key, Learnt]:
-        """Where both a kernel and its toolchain changed, kernels of the toolchain that are as they
-        were say which of them it was."""
+        """The change with its cause: where both a kernel and its toolchain changed, kernels of the
+        toolchain that are as they were say which of them it was."""
         moved: Counter[str] = Counter()
         same: Counter[str] = Counter()
         for key, one in found.items():

@@ -137,7 +137,7 @@ def before(night: Night, reports: Path, most: int = 0) -> tuple[list[Night], lis
 
 
 def read(runs: Sequence[Run]) -> Iterator[Night | RecordError]:
-    """Some at a time, as one asks."""
+    """Reads the nights of runs, some at a time, as one asks."""
     for start in range(0, len(runs), AT_ONCE):
         yield from _nights([run.records for run in runs[start : start + AT_ONCE]])
 

@@ -20,9 +20,10 @@ LEAST = 2
 
 
 def superfluous(reports: Path, keep: int) -> list[Run]:
-    """All but the newest ``keep``, those that people promoted, tagged or decided something of, and
-    the newest green one; the oldest first. Only of runs that references were learnt from: others
-    say something that is nowhere else. Raises RecordError and ConfigError."""
+    """The runs that may go: all but the newest ``keep``, those that people promoted, tagged or
+    decided something of, and the newest green one; the oldest first. Only of runs that
+    references were learnt from: others say something that is nowhere else. Raises RecordError
+    and ConfigError."""
     runs = newest_first(reports)
     origin = _newest_origin(reports, runs)
     decisions = Decisions.read(reports)
@@ -40,8 +41,8 @@ def superfluous(reports: Path, keep: int) -> list[Run]:
 
 
 def delete(runs: Sequence[Run]) -> None:
-    """Each whole or not at all: a folder is renamed before it goes. Raises StorageError, and
-    ConfigError where a command writes to one."""
+    """Deletes runs, each whole or not at all: a folder is renamed before it goes. Raises
+    StorageError, and ConfigError where a command writes to one."""
     for run in runs:
         aside = run.folder.with_name(f".{run.name}.{os.getpid()}.pruned")
         try:

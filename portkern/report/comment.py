@@ -80,7 +80,7 @@ def _remarks(table: Table) -> str:
 
 
 def _bad(table: Table) -> str:
-    """Where the run was compared with none, what is bad in it."""
+    """The bad cells of a run that was compared with none."""
     if table.changes is not None or not table.failing:
         return ""
     lines = [

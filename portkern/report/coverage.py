@@ -23,7 +23,7 @@ class Gap:
 
 
 def gaps(table: Table) -> list[Gap]:
-    """All there are, in the order of the table's columns."""
+    """The gaps in a table's coverage, in the order of its columns."""
     return _grouped(table, _empty(table))
 
 

@@ -54,7 +54,8 @@ def row(record: Record) -> dict[str, Value]:
 
 
 def rows(records: Iterable[Record]) -> list[dict[str, Value]]:
-    """All with the same columns: those of a baseline are empty where it was not timed."""
+    """The records as rows, all with the same columns: those of a baseline are empty where it was
+    not timed."""
     made = [row(record) for record in records]
     columns = dict.fromkeys(name for one in made for name in one)
     return [{name: one.get(name) for name in columns} for one in made]

@@ -129,7 +129,7 @@ Outcome = Answered[R] | Lost
 
 
 def _signal_name(number: int) -> str:
-    """Most of the real-time signals have none."""
+    """The name of a signal; most of the real-time ones have none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -110,7 +110,7 @@ class SharedMemory:
         return torch_device.copied(self.look(slot), device)
 
     def bytes(self, size: int, offset: int = 0) -> bytes | None:
-        """So many bytes from ``offset`` on; None if there are fewer."""
+        """The bytes from ``offset`` on, so many of them; None if there are fewer."""
         if not 0 <= size <= os.fstat(self.handle).st_size - offset:
             return None
         return os.pread(self.handle, size, offset)

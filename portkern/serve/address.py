@@ -1,4 +1,4 @@
-"""Where the server of this machine listens, as a file that only its user can read."""
+"""The address of this machine's server, in a file that only its user can read."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ class Evaluation:
         self._keeping = threading.Lock()
 
     def evaluate(self, plan: Plan) -> list[Record]:
-        """All of its cells, anew. They are on disk before this returns. Raises ConfigError for what
-        is not evaluated here, and StorageError."""
+        """Evaluates all cells of a job anew. They are on disk before this returns. Raises
+        ConfigError for what is not evaluated here, and StorageError."""
         check(plan)
         place = cache_root() / "plans"
         place.mkdir(parents=True, exist_ok=True)

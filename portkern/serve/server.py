@@ -40,7 +40,7 @@ _MOST_NAME = 100
 
 @dataclass(frozen=True)
 class Door:
-    """Where it listens, and what it lets in."""
+    """The options of a server's door: where it listens, and what it lets in."""
 
     host: str = "127.0.0.1"
     port: int = 0

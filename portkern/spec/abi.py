@@ -146,7 +146,8 @@ class Arguments:
     def of(
         self, pointers: Sequence[int], dims: Mapping[str, int], scalars: Mapping[str, Scalar]
     ) -> Sequence[object]:
-        """All but the stream, as declared. ``pointers``: of inputs, then outputs."""
+        """The arguments of a call but for the stream, as declared. ``pointers``: of inputs, then
+        outputs."""
         axes, values = map(dims.__getitem__, self._axes), map(scalars.__getitem__, self._scalars)
         if not self._structures:
             return [*pointers, *axes, *values]

@@ -73,7 +73,7 @@ class Companions:
 
     @property
     def parts(self) -> Iterator[str]:
-        """All that decides what is built, for a digest."""
+        """The parts that decide what is built, for a digest."""
         yield from (self.path, *(part for file in self.files for part in file))
         for several in (self.include, self.defines, self.sources):
             yield from (str(len(several)), *several)

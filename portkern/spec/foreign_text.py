@@ -93,7 +93,7 @@ def python_tree(source: str | bytes) -> ast.Module:
 
 
 def place_of(location: Iterable[str | int]) -> str:
-    """Where something stands in a document, as pydantic says it, on one line."""
+    """The place where something stands in a document, as pydantic says it, on one line."""
     return ".".join(short(part)[1:-1] if isinstance(part, str) else str(part) for part in location)
 
 

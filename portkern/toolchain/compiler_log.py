@@ -153,7 +153,8 @@ def _at(match: re.Match[str], name: str) -> str:
 
 
 def _cause(lines: Sequence[str], at: int, own: Collection[str]) -> re.Match[str] | None:
-    """Where the author's file led to the error in line ``at``: GCC says it before, others after."""
+    """The line of the author's file that led to the error in line ``at``: GCC says it before,
+    others after."""
     before = [line for line in lines[:at] if not line.lstrip().startswith(("In file", "from "))]
     for line in [*reversed(before), *lines[at + 1 :]]:
         for pattern in (_PLACE, _EDG_PLACE):

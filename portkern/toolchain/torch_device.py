@@ -73,7 +73,7 @@ class TorchDevice:
         return host
 
     def address(self, buffer: torch.Tensor) -> int:
-        """Where a host's tensor lies; 0 of what is none, or not dense."""
+        """The address of a host's tensor; 0 for what is not one, or not dense."""
         if type(buffer) is not self._plain or not self._dense(buffer):
             return 0
         return int(self._pointer(buffer))
@@ -97,8 +97,8 @@ class TorchDevice:
             torch.cuda.empty_cache()
 
     def read(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Each of them whole, in order: what fits is in the caches of this processor then, wherever
-        it was made."""
+        """Reads tensors, each whole and in order: what fits is in the caches of this processor
+        then, wherever it was made."""
         for tensor in tensors:
             self._sum(tensor)
 

@@ -184,7 +184,7 @@ def _plain(signature: Signature) -> ModuleForm:
 
 
 def _owner(model: torch.nn.Module, path: str) -> tuple[dict[str, object], str, bool] | None:
-    """Where a parameter or buffer is kept, and whether it is a buffer."""
+    """The module that keeps a parameter or buffer, and whether it is a buffer."""
     owner: Any = model
     *parents, name = path.split(".")
     for parent in parents:

@@ -122,7 +122,7 @@ def _figures(record: Record) -> dict[str, float | None]:
 
 
 def rows(table: Table) -> dict[str, list[Json]]:
-    """Every cell as a row, by column: what ``mlflow.load_table`` gives back."""
+    """The cells as rows, by column: what ``mlflow.load_table`` gives back."""
     rows = [_row(record) for record in table.records]
     return {name: [row[name] for row in rows] for name in rows[0]}
 

@@ -212,7 +212,7 @@ class Store:
         self.client.set_terminated(run_id, "FAILED")
 
     def finish(self, run_id: str, ended_ms: int | None = None, *, good: bool = True) -> None:
-        """All of it has arrived; FAILED where what it tells of failed."""
+        """Ends a run once all of it has arrived, as FAILED where what it tells of failed."""
         self.client.set_terminated(run_id, "FINISHED" if good else "FAILED", ended_ms)
 
     def end_lost(self) -> None:
@@ -234,7 +234,7 @@ class Store:
 
 
 def joined(values: Sequence[str]) -> str:
-    """Each once, as a tag."""
+    """The names as a tag, each once."""
     return ", ".join(sorted({value for value in values if value}))[:TAG_LIMIT]
 
 

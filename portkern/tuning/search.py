@@ -117,7 +117,8 @@ def search(
     finalists: int,
     seed: int,
 ) -> Found:
-    """All settings when they are no more than ``trials``, else Optuna's suggestions."""
+    """Searches settings: all of them when they are no more than ``trials``, else Optuna's
+    suggestions."""
     exhaustive = space.size <= trials
     proposals = _All(space) if exhaustive else _Suggested(space, seed)
     seen: list[TuningTrial] = []

@@ -316,8 +316,8 @@ class Worker:
             self._device_memory = None
 
     def stage(self, asked: protocol.Stage) -> Done:
-        """Each call has buffers of its own, which those of the same number before had too, with
-        other values."""
+        """Stages calls, each with buffers of its own, which those of the same number before had
+        too, with other values."""
         device, calls = self._loaded().device, asked.calls
         base = self._bases[asked.base] if self._bases else []
         self._returned = []
@@ -396,7 +396,8 @@ class Worker:
         return Timed(tuple(samples[1:]), self._addresses())
 
     def _addresses(self) -> tuple[tuple[int, ...], ...]:
-        """Where a host's kernel left its outputs, if not in the buffers that it was given."""
+        """The addresses at which a host's kernel left its outputs, if not in the buffers that it
+        was given."""
         calls = list(zip(self._staged, self._returned, strict=True))[1:]
         if not _on_host(self._loaded().device) or all(got is c.outputs for c, got in calls):
             return ()

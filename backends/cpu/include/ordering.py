@@ -34,8 +34,8 @@ def _largest(x):
 
 @numba.njit
 def first_largest(x, block):
-    """Where the largest element is, the first of equal ones: the largest of each block, in order;
-    then its place in the first block that has it."""
+    """The place of the largest element, the first of equal ones: the largest of each block, in
+    order; then its place in the first block that has it."""
     best, start = LEAST, 0
     for i in range(0, x.size, block):
         top = _largest(x[i : i + block])

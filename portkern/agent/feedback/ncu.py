@@ -77,7 +77,7 @@ def _number(text: str) -> float | None:
 
 
 def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
-    """All passes in one run, since ncu repeats launches by itself. Raises ToolError."""
+    """Counts all passes in one run, since ncu repeats launches by itself. Raises ToolError."""
     wanted = list(dict.fromkeys(name for pass_run in passes for name in pass_run))
     with tempfile.TemporaryDirectory(prefix="portkern-ncu-") as made:
         log = Path(made) / "counters.csv"

@@ -172,8 +172,8 @@ class _Rounds:
     def run(
         self, before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
     ) -> tuple[float, int]:
-        """Seconds that a round took, and how many calls it had, the one that warms up too.
-        ``before`` is called once all is made that the calls need."""
+        """Runs a round: the seconds that it took, and how many calls it had, the one that warms up
+        too. ``before`` is called once all is made that the calls need."""
         work = self.subject.workload
         scalars = self.subject.op.signature.scalar_values(work.scalars)
         self._number += 1

@@ -208,7 +208,7 @@ def _failures(past: Past) -> Told:
 
 
 def insights(past: Past) -> Told:
-    """Some of what authors and critics thought. The slot's number is the seed."""
+    """A few of the thoughts of authors and critics. The slot's number is the seed."""
     known = [attempt for attempt in past.visible if _thoughts(attempt)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
     for attempt in chosen:

@@ -166,7 +166,7 @@ def _anchored(source: str, plan: KernelPlan) -> str:
 
 
 def _unmarked(source: str) -> str:
-    """Some coders leave the marks in."""
+    """The source without marks, which some coders leave in."""
     lines = source.splitlines(keepends=True)
     return "".join(line for line in lines if line.strip(" \t\n/#*") not in (BEGIN, END))
 

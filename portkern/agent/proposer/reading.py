@@ -139,7 +139,8 @@ def _in_blocks(blocks: Sequence[CodeBlock], words: str, task: Task) -> ReplyCode
 
 
 def _in_json(text: str, task: Task) -> ReplyCode | None:
-    """Some models answer with ``{thought, code}``, the code fenced once more or not."""
+    """The code in a reply in JSON: some models answer with ``{thought, code}``, the code fenced
+    once more or not."""
     for answer in replies.objects(text):
         code = _member(answer, _CODE)
         blocks, _ = replies.blocks(code)
@@ -157,7 +158,8 @@ def _member(answer: dict[str, object], names: Sequence[str]) -> str:
 
 
 def _bare(text: str, blocks: Sequence[CodeBlock], task: Task, *, cut: bool) -> ReplyCode | None:
-    """Some answer with nothing but the file, or with a few words before it."""
+    """The code in a reply without fences: some models answer with nothing but the file, or with a
+    few words before it."""
     if cut or blocks or not defines(text, task):
         return None
     if _is_module(text, task):

@@ -43,8 +43,9 @@ class Search(ABC):
         model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     class State(BaseModel):
-        """All that changes. ``out`` are slots that were asked for and not told, ``news`` those
-        that were told since the last question, ``learnt`` the attempts of all others."""
+        """The state of a search: all of it that changes. ``out`` are slots that were asked for and
+        not told, ``news`` those that were told since the last question, ``learnt`` the attempts of
+        all others."""
 
         model_config = ConfigDict(extra="forbid")
 
@@ -200,5 +201,5 @@ def metric(attempt: Attempt, name: str) -> float | None:
 
 
 def names(attempts: Iterable[Attempt], without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Each once, in their order."""
+    """The names, each once, in their order."""
     return tuple(dict.fromkeys(attempt.id for attempt in attempts if attempt.id not in without))

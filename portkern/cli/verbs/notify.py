@@ -16,8 +16,8 @@ MOST = 8
 
 
 def told(url: str, table: Table, folder: Path) -> None:
-    """Where the run is red or something changed: who is told each night that nothing did reads no
-    message any more."""
+    """Sends a message where the run is red or something changed: who is told each night that
+    nothing did reads no message any more."""
     listed = table.changes.listed if table.changes else []
     colour = comment.colour(table)
     if not url or (colour == "green" and not listed):

@@ -98,7 +98,7 @@ class Report:
         self._classes.clear()
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """The report as JSON."""
         replaced = [asdict(one) | {"gain": one.gain} for one in self.replaced]
         model = asdict(self.model) | {"ratio": self.model.ratio} if self.model else None
         kept = [asdict(one) for one in self.kept]
@@ -174,7 +174,7 @@ class Used:
 def sites(
     model: nn.Module, given: Sequence[Any], named: Mapping[str, Any]
 ) -> Iterator[Used | Kept]:
-    """Each module that the sample calls, with the calls of operators in its forward, or why none
+    """The modules that the sample calls, with the calls of operators in its forward, or why none
     is. Modules of torch's own that are none of them are left out."""
     state = _State(model)
     used = _observed(model, given, named, state)
@@ -451,8 +451,8 @@ def _clock(devices: set[str]) -> Callable[[], float]:
 def race(
     ways: Sequence[Callable[[], Any]], devices: set[str], *, rounds: int, budget_s: float
 ) -> list[list[float]]:
-    """Seconds a call of each, in turns, after one that is not counted; short ones are called
-    several times a round."""
+    """The seconds that a call of each takes, in turns, after one that is not counted; short ones
+    are called several times a round."""
     now = _clock(devices)
     for way in ways:
         way()
@@ -479,7 +479,7 @@ def race(
 def _site_race(
     site: Site, called: Any, rounds: int, *, training: bool
 ) -> tuple[float, float, bool]:
-    """Microseconds of the module's own and of the operator, and whether it pays."""
+    """The microseconds of the module's own code and of the operator, and whether that pays."""
     tensors = site.tensors
     if training:
         tensors = [t.detach().requires_grad_(t.is_floating_point()) for t in tensors]

@@ -464,8 +464,8 @@ class _Finder:
         return list(reversed(self.found))
 
     def fits(self, match: Match) -> bool:
-        """All inputs are tensors, nobody else reads what is between, and nothing that may change a
-        tensor in place happens there."""
+        """Whether a match can be replaced: all inputs are tensors, nobody else reads what is
+        between, and nothing that may change a tensor in place happens there."""
         inner, known = {*match.nodes[:-1]}, {*match.nodes, *match.inputs}
         if any(one not in known for node in match.nodes for one in node.all_input_nodes):
             return False

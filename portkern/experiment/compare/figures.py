@@ -50,7 +50,7 @@ Clocks = frozenset[tuple[Place, Venue]]
 
 
 def clocks(groups: Iterable[Group]) -> Clocks:
-    """Where anybody's correct samples were timed, which is where times can be had."""
+    """The places where anybody's correct samples were timed, which is where times can be had."""
     return frozenset((group.place, group.venue) for group in groups if group.speedups)
 
 

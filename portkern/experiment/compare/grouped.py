@@ -141,7 +141,8 @@ def by_task(samples: Sequence[Sample]) -> list[Group]:
 
 
 def by_model_and_suite(groups: Sequence[Group]) -> dict[tuple[str, str], list[Group]]:
-    """Each model's as a whole, where the suite is empty, and by suite where there are several."""
+    """The groups of each model: as a whole, where the suite is empty, and by suite where there are
+    several."""
     several = len({group.suite for group in groups}) > 1
     found: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in groups:

@@ -243,7 +243,7 @@ def _sample_of_v3(cell: _Cell) -> Sample:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, str] | str]]:
-    """Each with its place, or what is wrong with it. Raises ConfigError."""
+    """The lines of a file, each with its place, or what is wrong with it. Raises ConfigError."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         head = next(reader, [])

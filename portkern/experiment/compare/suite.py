@@ -35,7 +35,7 @@ class SuiteOp:
 
 
 def expand(asked: Sequence[str]) -> list[SuiteOp]:
-    """Each once, in order; folders by number and name. Raises ConfigError."""
+    """The tasks, each once and in order; folders by number and name. Raises ConfigError."""
     found: dict[str, SuiteOp] = {}
     for text in asked:
         for one in _expanded(text):

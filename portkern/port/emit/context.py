@@ -48,8 +48,8 @@ class Context:
         return tuple(_items(read, read.root))
 
     def needed(self, text: str) -> tuple[Item, ...]:
-        """All that the text's names lead to, in the order of the file. Lines are the file's own,
-        and below 1 for those of a header."""
+        """The items to which the text's names lead, in the order of the file. Lines are the file's
+        own, and below 1 for those of a header."""
         by_name: dict[str, list[Item]] = {}
         for item in self._items:
             for name in item.names:
@@ -69,8 +69,9 @@ class Context:
         )
 
     def _chosen(self, items: list[Item]) -> list[Item]:
-        """All overloads of a function; of several other items in branches of the preprocessor
-        the first, or, where they define a type, the one with the alias that the source chooses."""
+        """The items that a name means: all overloads of a function; of several other items in
+        branches of the preprocessor the first, or, where they define a type, the one with the alias
+        that the source chooses."""
         if all(item.kind == "function" for item in items):
             return items
         first = items[0]

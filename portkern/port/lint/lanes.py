@@ -90,7 +90,7 @@ class Lanes:
 
     @cached_property
     def values(self) -> tuple[tuple[str, str], ...]:
-        """Each name with each expression that is assigned to it."""
+        """The values of names: each name with each expression that is assigned to it."""
         values = self.varying.values
         return tuple((name, value.text) for name in values for value in values[name])
 

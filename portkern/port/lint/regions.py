@@ -60,7 +60,7 @@ _DEEPEST = 40
 
 
 def _body(source: Source, at: int, last: int, depth: int = 0) -> tuple[int, int]:
-    """Where the statement that begins at or after ``at`` begins and ends."""
+    """The begin and end of the statement that begins at or after ``at``."""
     space = _SPACE.match(source.code, at)
     at = space.end() if space else at
     if source.code[at : at + 1] == "{" and source.partner(at) > 0:

@@ -92,7 +92,8 @@ class _Declared:
         return any(n == name and begin < at < offset for at, n, _ in self._declared)
 
     def _function(self, offset: int) -> int:
-        """Where it begins: as most are written, one ends where a line begins with its brace."""
+        """The beginning of a function: as most are written, one ends where a line begins with its
+        brace."""
         before = bisect_left(self._ends, offset)
         return self._ends[before - 1] if before else 0
 

@@ -64,8 +64,8 @@ class KernelProver:
         self._known = {**self._ported.aliases, **self._original.aliases}
 
     def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
-        """All in one program, or in a few, with what they need alone, where some cannot be
-        built."""
+        """Proves all kernels in one program, or in a few, with what they need alone, where some
+        cannot be built."""
         proofs: dict[str, KernelProof] = {}
         left = list(kernels)
         for choice in range(_MOST_INSTANCES):

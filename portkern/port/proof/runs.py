@@ -115,7 +115,7 @@ class Runs:
         self._copies.close()
 
     def build_all(self, wanted: Sequence[Wanted]) -> list[Program | NotBuilt]:
-        """Each once, whoever asks, as long as its file is the same."""
+        """Builds programs, each once, whoever asks, as long as its file is the same."""
         keys = [(item, item.source.path.read_bytes()) for item in wanted]
         new = list(dict.fromkeys(key for key in keys if key not in self._built))
         with ThreadPoolExecutor(_COMPILERS_AT_ONCE) as pool:

@@ -42,8 +42,9 @@ class Definition:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Any other statement. ``declares`` are the functions that it may declare, or instantiate;
-    ``is_host``: it makes functions of the host, by a macro; ``is_prototype``: it ends as one."""
+    """A statement that is not a function's body. ``declares`` are the functions that it may
+    declare, or instantiate; ``is_host``: it makes functions of the host, by a macro;
+    ``is_prototype``: it ends as one."""
 
     begin: int
     end: int
@@ -224,8 +225,8 @@ class Slices:
     def of(
         self, kernels: Collection[str], without: Collection[str] = (), instead: str = ""
     ) -> list[str]:
-        """Each file with what these kernels use alone; ``without`` are headers to leave out, and
-        ``instead`` is what is included in their place."""
+        """The slices: each file with only what these kernels use; ``without`` are headers to leave
+        out, and ``instead`` is what is included in their place."""
         needed = self._needed(kernels)
         gone = {d.name for f in self._files for d in f.definitions if d.name not in needed}
         for file in self._files:
@@ -236,8 +237,8 @@ class Slices:
         return [_without(self._cut(file, gone), without, line) for file in self._files]
 
     def without(self, places: Collection[tuple[int, int]]) -> tuple[list[str], frozenset[str]]:
-        """Each file without what is defined at the places, files by number and lines, and what
-        uses that; and the names that are gone."""
+        """The files without what is defined at the places, files by number and lines, and what uses
+        that; and the names that are gone."""
         gone = {
             d.name
             for file, line in places

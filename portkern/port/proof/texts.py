@@ -73,7 +73,7 @@ class SourceTexts:
         return tuple(kernel for file in self.files for kernel in file.kernels)
 
     def file_of(self, name: str) -> Text | None:
-        """Where the kernel of that name is defined."""
+        """The file in which the kernel of that name is defined."""
         return next((f for f in self.files if any(k.name == name for k in f.kernels)), None)
 
     def paired(self, ported: SourceTexts) -> tuple[tuple[Text, Text], ...]:

@@ -71,7 +71,7 @@ def _component(code: SourceCode, i: int) -> int:
 
 
 def _begin(code: SourceCode, i: int) -> int:
-    """Where the name begins that has token ``i``, with its namespaces."""
+    """The beginning of the name that has token ``i``, with its namespaces."""
     while code.text[i - 1] == "::":
         i -= 1
         if code.tokens[i - 1].kind is not Kind.NAME or code.text[i - 1] in ("return", "typename"):
@@ -95,7 +95,7 @@ def _is_said(code: SourceCode, first: int) -> bool:
 
 
 def _scopes(code: SourceCode) -> Iterator[tuple[int, int, str]]:
-    """Where each name reaches that depends on a template's parameters: these themselves, and what
+    """The scopes of names that depend on a template's parameters: these themselves, and what
     ``using`` calls a type that is made of them."""
     found: list[tuple[int, int, str]] = []
     for i, text in enumerate(code.text[:-1]):
@@ -116,7 +116,7 @@ def _scopes(code: SourceCode) -> Iterator[tuple[int, int, str]]:
 
 
 def _end(code: SourceCode, close: int) -> int:
-    """Where the declaration ends whose template's head ends at ``close``."""
+    """The end of the declaration whose template's head ends at ``close``."""
     i = close + 1
     while i < len(code.text) - 1 and code.text[i] != ";":
         if code.text[i] == "{":

@@ -261,7 +261,7 @@ def _version(draft: Draft, d: Directive) -> None:
 
 
 def _comparison(draft: Draft, i: int, last: int) -> int | None:
-    """Where the number is that token ``i`` is compared with for "at least" or "less than"."""
+    """The place of the number that token ``i`` is compared with for "at least" or "less than"."""
     code, at = draft.code, i + 2
     if at >= last or code.text[i + 1] not in (">=", ">", "<", "<="):
         return None

@@ -336,7 +336,7 @@ def _insert(draft: Draft, headers: Mapping[str, str]) -> None:
 
 
 def _after_comments(gap: str) -> int:
-    """Where the last comment or line continuation of ``gap`` ends."""
+    """The end of the last comment or line continuation of ``gap``."""
     end = max(gap.rfind("*/") + 2 if "*/" in gap else 0, 0)
     for match in re.finditer(r"//[^\n]*(?=\n|\Z)|\\[ \t]*\n", gap):
         end = max(end, match.end())

@@ -94,7 +94,7 @@ def _differing(old: Sequence[str], new: Sequence[str], names: Mapping[str, str])
 
 
 def _pieces(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Each condition with the lines up to the next; '' before the first."""
+    """The pieces of a text: each condition with the lines up to the next; '' before the first."""
     pieces: list[tuple[str, list[str]]] = [("", [])]
     for line in lines:
         if _CONDITION.match(line):

@@ -402,7 +402,8 @@ class _Unwritten:
 
 
 def _difference(name: str, got: torch.Tensor, expected: torch.Tensor) -> str:
-    """Where two runs' outputs differ by more than the order of additions explains; '' if not."""
+    """The place at which two runs' outputs differ by more than the order of additions explains; ''
+    if not."""
     import torch
 
     if torch.equal(got, expected) or got.numel() == 0:

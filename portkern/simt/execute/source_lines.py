@@ -139,7 +139,7 @@ def locate(module: Path, pc: int, passed: Callable[[str], bool] = _ours) -> Row 
 
 @lru_cache(maxsize=64)
 def _tables(module: Path) -> tuple[list[Row], list[Inlined]]:
-    """All rows of a module's line tables by address, and the calls that were inlined."""
+    """The rows of a module's line tables by address, and the calls that were inlined."""
     rows: list[Row] = []
     inlined: list[Inlined] = []
     if not module.is_file():

@@ -39,7 +39,7 @@ def hand_over(draft: SourceDraft, i: int) -> None:
 
 
 def _parameters(code: SourceCode, i: int, last: int) -> int:
-    """Where the list of parameters opens; 0 where none does."""
+    """The place where the list of parameters opens; 0 where none does."""
     while i < last and code.text[i] not in ("{", ";", "}"):
         if code.text[i] == "(":
             if code.text[i - 1] not in NO_PARAMETERS:

@@ -1,4 +1,5 @@
-"""Where each construct of a file stands: in which function, under which #if, in which macro."""
+"""Surveys where each construct of a file stands: in which function, under which #if, in which
+macro."""
 
 from __future__ import annotations
 
@@ -242,7 +243,7 @@ def _has_guard(code: SourceCode) -> bool:
 
 
 def _lambda(code: SourceCode, brace: int, first: int) -> int | None:
-    """Where the lambda begins whose body opens at ``brace``; None: it is something else."""
+    """The beginning of the lambda whose body opens at ``brace``; None: it is something else."""
     i = brace - 1
     for j in range(i, max(i - 12, first), -1):  # a trailing return type
         if code.text[j] == "->":

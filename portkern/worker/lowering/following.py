@@ -52,7 +52,7 @@ class Numbers:
                 yield sympy.Mul(*(self.symbols[name] for name in names)), at
 
     def _whole(self, values: Sequence[sympy.Integer]) -> Iterator[sympy.Expr]:
-        """So many times a product, or that part of it, and so much more."""
+        """The length as so many times a product, or that part of it, and so much more."""
         for product, at in self._products():
             if not product.is_integer or (line := _line(at, values)) is None:
                 continue

@@ -342,7 +342,7 @@ def convolution(
     )
 
     def place(body: Body, out: str, tap: str, n: int) -> tuple[str, str]:
-        """Where the input is read, and the condition on which it is."""
+        """The place where the input is read, and the condition on which it is."""
         length = lengths.text(x.shape[n + 2])
         if not transposed:
             at = body.let("int64_t", f"{out} * {stride[n]} - {padding[n]} + {tap} * {dilation[n]}")

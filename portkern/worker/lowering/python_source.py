@@ -31,7 +31,7 @@ def knobs(kernels: Sequence[Kernel]) -> str:
 def helpers(
     kernels: Sequence[Kernel], texts: Mapping[str, str], needs: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
-    """Each after those that it calls."""
+    """The helpers, each after those that it calls."""
     called = set().union(*(kernel.called for kernel in kernels))
     wanted = called | {one for name in called for one in needs.get(name, ())}
     first = [one for several in needs.values() for one in several]

@@ -33,7 +33,7 @@ class Group:
 
 
 def alone(loops: Loops) -> list[Group]:
-    """Each stage by itself."""
+    """The stages as groups, each by itself."""
     return [Group([stage], _own_rows(stage)) for stage in loops.stages]
 
 

@@ -71,7 +71,7 @@ class TunedCpp:
         return "\n".join([head, knobs + _HEAD, text])
 
     def _allocated(self, buffer: Buffer, rows: int, indent: str) -> list[str]:
-        """All of it, or one row."""
+        """The lines that allocate all of a value, or one row of it."""
         count = self.lengths.count(buffer.shape[rows:])
         return [
             f"{indent}const std::unique_ptr<{buffer.kind}[]> {buffer.name}_owner(",

@@ -26,8 +26,8 @@ def place(frames: Sequence[traceback.FrameSummary], filename: str) -> tuple[int,
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Where the file asks for random numbers, and by which function. ``storage`` is kept, so that
-    its address stays its own."""
+    """The place where the file asks for random numbers, and by which function. ``storage`` is kept,
+    so that its address stays its own."""
 
     name: str
     line: int

@@ -42,7 +42,7 @@ def _(
 
 
 class Recurrent(TorchFunctionMode):
-    """Where it is entered, recurrent layers are called as :func:`recurrent`: those of tensors that
+    """A context in which recurrent layers are called as :func:`recurrent`: those of tensors that
     are not packed sequences, without projections and without active dropout between layers."""
 
     def __torch_function__(

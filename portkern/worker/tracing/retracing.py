@@ -96,8 +96,8 @@ class Retracing:
         )
 
     def _proposed(self) -> Iterator[dict[str, Scalar]]:
-        """All at once, each by another amount, so that what follows one of them follows no other;
-        then one by one, where they do not go together."""
+        """Proposed numbers: all changed at once, each by another amount, so that what follows one
+        of them follows no other; then one by one, where they do not go together."""
         own = self.numbers
         rng = random.Random(0)
         steps = {name: step(self.call, name, value) for name, value in self.constants.items()}

@@ -408,7 +408,8 @@ class _Description:
         )
 
     def _following(self, shapes: Mapping[str, list[sympy.Expr]]) -> Following:
-        """Where the file makes its inputs, or tracing saw long axes that never vary."""
+        """The axes whose lengths follow from the file: it makes its inputs, or tracing saw long
+        axes that never vary."""
         sizes = [size for shape in shapes.values() for size in shape]
         long = any(isinstance(size, sympy.Integer) and size >= _LONG for size in sizes)
         if not (long or self.shaped or self.pinned):

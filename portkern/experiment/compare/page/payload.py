@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def payload(comparison: Comparison, ops: list[str]) -> JsonObject:
-    """All but the samples. Models, places and ops are numbers in their lists."""
+    """The page's data without the samples. Models, places and ops are numbers in their lists."""
     reasons = Interned()
     models = {name: i for i, name in enumerate(comparison.models)}
     places = {place: i for i, place in enumerate(comparison.places)}
