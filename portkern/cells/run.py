@@ -73,7 +73,7 @@ class Matrix:
         return [self._records[cell.key] for cell in self.cells]
 
     def _within_budget(self, cells: Sequence[Cell]) -> None:
-        """The cells that fit the budget; all of them without one."""
+        """Runs the cells that fit the budget; all of them without one."""
         if self.budget is None:
             self._work(cells)
             return

@@ -350,7 +350,7 @@ def _parts_of(func: OpOverload, name: str) -> Callable[..., object] | None:
 def _stored(
     made: object, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]
 ) -> Any:
-    """The value that the operation was to write; what else an operation changes, its parts do."""
+    """Puts what was made where the operation was to write; what else it changes, its parts do."""
     out: Any = kwargs.get("out")
     if out is not None:
         return out.copy_(made)

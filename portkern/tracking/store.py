@@ -234,7 +234,7 @@ class Store:
 
 
 def joined(values: Sequence[str]) -> str:
-    """The names as a tag, each once."""
+    """The values as a tag, each once."""
     return ", ".join(sorted({value for value in values if value}))[:TAG_LIMIT]
 
 

@@ -186,7 +186,7 @@ def _step(family: Family, start: Settings, turned: Settings) -> Choice | None:
 
 
 def _by_idea(family: Family, start: Settings, slot: Slot, random: Random) -> Iterator[Choice]:
-    """Turns so many knobs, each to so many values."""
+    """Choices that turn as many knobs as the slot asks for, each to as many values."""
     space = family.space
     knobs = [name for name, values in space.choices.items() if len(values) > 1]
     random.shuffle(knobs)

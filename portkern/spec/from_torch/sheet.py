@@ -216,7 +216,7 @@ class Sheet(_Strict):
         )
 
     def _length_of(self, axis: str) -> str:
-        """The input and place at which the reference sees how long an axis is."""
+        """The expression by which the reference sees how long an axis is."""
         for name, one in self.inputs.items():
             if axis in one.shape:
                 return f"{name}.shape[{one.shape.index(axis)}]"

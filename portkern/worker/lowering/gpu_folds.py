@@ -56,7 +56,7 @@ class GpuFolds(GpuKernels):
     def _fold(
         self, body: Body, stage: Stage, fold: Fold, index: Index, shared: dict[str, str]
     ) -> None:
-        """The lines of a fold: each thread's elements, then halves of the team put together."""
+        """Writes a fold: each thread's elements, then halves of the team put together."""
         assert stage.store
         places = self._shared_fold(
             body, fold, index, shared, ("0", self.lengths.count(fold.lengths))

@@ -34,7 +34,7 @@ class Interface:
         return frozenset({*names, "in", "out", "axes", "stream"})
 
     def locals(self) -> Iterator[str]:
-        """The locals of an entry that takes structures."""
+        """The lines that declare locals where the entry takes structures."""
         for kind, name, given in self.pointers:
             if name != given:
                 yield f"  {kind}* {name} = {given};"
