@@ -395,7 +395,7 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
 }};"""
 
     def _closed(self) -> str:
-        """The line that ends a backward which no gradient is asked of: not all of these have one."""
+        """The line that ends a backward without a gradient to follow: not all of these have one."""
         given = [*self.formula.backward]
         given += ["Tensor()"] * (len(self._inputs) - len(given) + len(self._scalars))
         return f"    if (!at::GradMode::is_enabled()) return {{{', '.join(given)}}};\n"
