@@ -218,7 +218,7 @@ def _keep(groups: list[Any], count: int) -> None:
 
 
 def _differ(old: Any, new: Any) -> Any:
-    """By element, whether bits differ; of ``new`` only what lies in the array is stored."""
+    """Whether bits differ, by element; of ``new`` only what lies in the array is stored."""
     import numpy as np
 
     new = np.asarray(new)[tuple(slice(0, size) for size in old.shape)]

@@ -154,11 +154,11 @@ def speedup(kernel: Sequence[float], baseline: Sequence[float]) -> Speedup:
 
 
 def speedup_of_rounds(kernel: Laps, baseline: Laps, again: Laps = ()) -> Speedup:
-    """As :func:`speedup`, of calls that a round may have delayed together: rounds are resampled,
-    and the interval is as wide as so few of them need (Cameron, Gelbach and Miller, Review of
-    Economics and Statistics 90, 2008). ``again``: the baseline's rounds in another process, which
-    are as good as the first unless they are another mode: then the value is that over the faster,
-    and the interval has both."""
+    """The speedup as :func:`speedup` has it, of calls that a round may have delayed together:
+    rounds are resampled, and the interval is as wide as so few of them need (Cameron, Gelbach and
+    Miller, Review of Economics and Statistics 90, 2008). ``again``: the baseline's rounds in
+    another process, which are as good as the first unless they are another mode: then the value is
+    that over the faster, and the interval has both."""
     if again and modes(baseline, again):
         both = [_speedup_of_rounds(kernel, laps) for laps in (baseline, again)]
         ends = [end for ratio in both for end in ratio.ci95]

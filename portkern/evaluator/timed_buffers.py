@@ -72,7 +72,7 @@ class RoundMemory:
     def on_host(
         cls, op: Op, workload: Workload, dtype: str, session: Session, most: int
     ) -> RoundMemory:
-        """In the memory that a session shares with its worker."""
+        """A round's buffers in the memory that a session shares with its worker."""
         session.memory.clear()
         return cls(op, workload, dtype, session.memory, most)
 
@@ -88,8 +88,8 @@ class RoundMemory:
         device: str,
         limit_s: float,
     ) -> RoundMemory | Lost:
-        """In memory of this GPU's, which the worker maps too. Raises DeviceMemoryError where the
-        evaluator cannot have it."""
+        """A round's buffers in memory of this GPU's, which the worker maps too. Raises
+        DeviceMemoryError where the evaluator cannot have it."""
         memory = DeviceMemory(device)
         made = cls(op, workload, dtype, memory, most)
         memory.make(session.give)

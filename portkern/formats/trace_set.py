@@ -104,7 +104,7 @@ def _name(path: Path) -> SafeName:
 
 
 def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, Workloads], list[Item]]:
-    """By definition; and what is none."""
+    """The workloads by definition, and the lines that are not workloads."""
     several: dict[str, Workloads] = {}
     bad: list[Item] = []
     for file in sorted((path / "workloads").rglob("*.jsonl")):

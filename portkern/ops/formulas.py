@@ -71,12 +71,14 @@ FORMULAS: Mapping[str, Formula] = {
     "embedding": Formula("at::embedding(table, index)"),
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
     "grouped_attention": Formula(
-        "[&] { const int64_t queries = q.size(3), keys = k.size(2); "
-        "Tensor scores = at::matmul(q, (k / std::sqrt(double(q.size(4)))).mT().unsqueeze(2)); "
+        "[&] { const c10::SymInt queries = q.sym_size(3), keys = k.sym_size(2); "
+        "const at::Scalar root(c10::SymFloat(q.sym_size(4)).sqrt()); "
+        "Tensor scores = at::matmul(q, (k / root).mT().unsqueeze(2)); "
         "if (softcap > 0) scores = softcap * at::tanh(scores / softcap); "
         "const auto whole = q.options().dtype(at::kLong); "
-        "const Tensor place = at::arange(queries, whole).unsqueeze(1) + (keys - queries), "
-        "key = at::arange(keys, whole); Tensor hidden = key > place; "
+        "const at::Scalar ahead(keys - queries); "
+        "const Tensor place = at::arange(at::Scalar(queries), whole).unsqueeze(1) + ahead, "
+        "key = at::arange(at::Scalar(keys), whole); Tensor hidden = key > place; "
         "if (window > 0) hidden = hidden | (key <= place - window); "
         "const double none = -std::numeric_limits<double>::infinity(); "
         "const Tensor share = at::softmax(scores.masked_fill(hidden, none), -1); "

@@ -44,7 +44,7 @@ def run(
 def framework(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int, softcap: float
 ) -> torch.Tensor:
-    """As the framework's fused attention, where it can say the same."""
+    """The framework's own attention: its fused one, where that can say the same."""
     import torch
 
     queries, keys = q.shape[3], k.shape[2]

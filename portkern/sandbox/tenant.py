@@ -64,7 +64,7 @@ class Gone:
 
 
 def run(tenant: Tenant, most_output: int = 1 << 20) -> Gone:
-    """Until it ends, or its time is over."""
+    """Runs a tenant until it ends, or its time is over."""
     reading, writing = os.pipe()
     command = [sys.executable, "-P", "-m", __name__, str(writing)]
     with subprocess.Popen(

@@ -51,7 +51,7 @@ class Arena:
             before = max(before, end)
 
     def give_up(self) -> None:
-        """In the process that is to map its memory here."""
+        """Gives the place up, in the process that is to map its memory here."""
         call = ctypes.CDLL(None).munmap
         call.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         call(self._begin, self._end - self._begin)

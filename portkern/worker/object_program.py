@@ -207,7 +207,7 @@ class HostCode:
 def _be_host(
     library: str, channel: Channel, arena: Arena, variables: Mapping[str, int], given: Sequence[str]
 ) -> NoReturn:
-    """In the process of the host's code, which has none of ours."""
+    """Becomes the process of the host's code, in which none of ours runs."""
     try:
         system.die_with_parent(signal.SIGKILL)
         arena.give_up()

@@ -32,7 +32,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def server(tools: Tools, *, level: str = "WARNING") -> MCPServer[Any]:
-    """With all that assistants may ask for."""
+    """An MCP server with all that assistants may ask for."""
     every = (
         tools.describe_op,
         tools.targets,
@@ -53,7 +53,7 @@ def server(tools: Tools, *, level: str = "WARNING") -> MCPServer[Any]:
 def with_tools(
     tools: Iterable[Callable[..., dict[str, Any]]], instructions: str, *, level: str = "WARNING"
 ) -> MCPServer[Any]:
-    """With these tools, by the names of their functions, and nothing else."""
+    """An MCP server with these tools, by the names of their functions, and nothing else."""
     made: MCPServer[Any] = MCPServer(
         "portkern",
         instructions=instructions,

@@ -202,7 +202,7 @@ class Contestant:
 
 
 def _configuration(url: str, token: str) -> str:
-    """As coding assistants read it."""
+    """The configuration of a server, as coding assistants read it."""
     server = {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}}
     return json.dumps({"mcpServers": {"portkern": server}}, indent=1) + "\n"
 

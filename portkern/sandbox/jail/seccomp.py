@@ -83,9 +83,9 @@ def supported() -> bool:
 
 
 def install(*, deadly: bool = False, apart: bool = True) -> None:
-    """For this process and all that come from it. Needs no_new_privileges(). ``deadly``: who tries
-    to look into another process is killed by SIGSYS. ``apart``: namespaces keep the user's
-    processes and files out of sight."""
+    """Installs the filter for this process and all that come from it. Needs no_new_privileges().
+    ``deadly``: a process that tries to look into another one is killed by SIGSYS. ``apart``:
+    namespaces keep the user's processes and files out of sight."""
     program = _program(deadly, apart)
     lines = ctypes.create_string_buffer(b"".join(program))
 
@@ -145,5 +145,5 @@ def _program(deadly: bool, apart: bool) -> list[bytes]:
 
 
 def _answered(number: int | None, answer: bytes) -> list[bytes]:
-    """None: the architecture has no such call."""
+    """The lines that answer a call; none for None, a call that the architecture lacks."""
     return [] if number is None else [_line(_JEQ, number, no=1), answer]
