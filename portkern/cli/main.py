@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from portkern.cli import streams
 from portkern.cli.ranges import RANGES
-from portkern.errors import PortkernError, StorageError, no_such
+from portkern.cuda_source.tree import TooLong
+from portkern.errors import ConfigError, PortkernError, StorageError, no_such
 from portkern.printable import printable
 from portkern.toolchain.run_tool import cache_root, refuse_foreign
 
@@ -109,6 +110,8 @@ def run(argv: list[str]) -> int:
         return _answer(argv)
     except PortkernError as error:
         return _fail(error)
+    except TooLong as error:
+        return _fail(ConfigError(str(error)))
     except KeyboardInterrupt:
         print(
             "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr

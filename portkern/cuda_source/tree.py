@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from portkern.cuda_source import comments
-from portkern.errors import ConfigError
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -24,9 +23,13 @@ _LIMIT_S, _LIMIT_OF_BYTE_S = 2.0, 1e-5
 _PIECE = 1 << 16
 
 
+class TooLong(ValueError):
+    """Raised for a source that takes far longer to parse than others."""
+
+
 def root(source: str) -> Node:
     """A comment that does not end is none: the grammar looks for its end again and again. Raises
-    ConfigError for a source that takes far longer than others."""
+    TooLong."""
     begin = comments.unended(source)
     if begin >= 0:
         source = source[:begin] + source[begin:].replace("/*", "/ ")
@@ -44,7 +47,7 @@ def root(source: str) -> Node:
         )
     except ValueError as error:
         _parser().reset()
-        raise ConfigError(
+        raise TooLong(
             f"A source of {len(data)} bytes takes more than {limit_s:.0f} s to parse; no compiler "
             "would have it"
         ) from error

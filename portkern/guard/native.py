@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from portkern.cuda_source import launches, tree
 from portkern.cuda_source.comments import without_comments
 from portkern.cuda_source.source_map import SourceMap
-from portkern.errors import ConfigError
 from portkern.guard import rules
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def read_all(
     joined = {name: _joined(text).replace(_DIGRAPH, "#") for name, text in texts.items()}
     try:
         return _read_joined(joined, is_own)
-    except ConfigError:  # the parser gave it up
+    except tree.TooLong:
         return {(next(iter(texts), ""), 1, "G406")}
 
 

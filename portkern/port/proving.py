@@ -10,6 +10,7 @@ from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.tree import TooLong
 from portkern.errors import PortkernError
 from portkern.evaluator import object_program
 from portkern.port import expected, linked, proof, torch_headers, tree
@@ -135,7 +136,7 @@ class Prover:
                         compilers=self._shop.compilers,
                         limits=limits,
                     )
-            except PortkernError as error:
+            except (PortkernError, TooLong) as error:
                 known = Suite(command, problem=str(error))
         self.tests = tuple(map(self._from_root, known.lines))
         return known
@@ -200,7 +201,7 @@ class Prover:
         with self._shop.folder() as workdir:
             try:
                 proofs = self._proven(unit, together, [kernel for _, kernel in kernels], workdir)
-            except PortkernError as error:
+            except (PortkernError, TooLong) as error:
                 failed = ProofLine(outcome=Outcome.UNPROVEN, why=str(error))
                 return {(file, kernel.name): failed for file, kernel in kernels}
             kept = self._kept(header, workdir)
