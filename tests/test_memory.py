@@ -713,18 +713,18 @@ def share_found(ranking: Ranking, first: int) -> float:
 
 @pytest.mark.full
 def test_what_is_looked_up_answers_the_question() -> None:
-    # measured in all languages: bm25 0.74 at the first place and 0.86 among three, latent semantic
-    # analysis 0.84 and 0.99
+    # measured in every other language among 31 operators, some of which are near twins: bm25 0.61
+    # at the first place and 0.89 among three, latent semantic analysis 0.75 and 0.93
     assert share_found(Bm25(), 3) > 0.8
-    assert share_found(Nearness(of_catalogue()), 1) > 0.8
-    assert share_found(Nearness(of_catalogue()), 3) > 0.95
+    assert share_found(Nearness(of_catalogue()), 1) > 0.7
+    assert share_found(Nearness(of_catalogue()), 3) > 0.9
 
 
 @pytest.mark.parametrize("name", ["bm25", "embed"])
 def test_relatives_of_the_op_are_found(name: str, folder: Path) -> None:
     task = task_of("layernorm")
-    told = load(folder, task=task, knowledge=name, k=2).view(Slot(), "coder", Log(), task)
-    assert len(told) == 2
+    told = load(folder, task=task, knowledge=name, k=6).view(Slot(), "coder", Log(), task)
+    assert len(told) == 6
     assert "The catalogue's kernel of rmsnorm" in [block.title for block in told]
     assert all(block.text.startswith("```cuda\n") for block in told)
     assert {block.kind for block in told} == {"bm25" if name == "bm25" else "embed/lsa"}
@@ -1019,7 +1019,10 @@ def test_ops_are_grouped_by_what_they_say_of_themselves() -> None:
         "bmm",
         "conv2d",
         "conv2d_relu_maxpool",
+        "grouped_attention",
         "int8_matmul",
+        "linear",
+        "linear_bias",
         "matmul",
     }
     assert found["softmax"] == found["layernorm"] == found["argmax"] == "reduction"
