@@ -13,6 +13,8 @@ from portkern.errors import RecordError
 from portkern.records import packed
 from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
+from portkern.regression.past import stamp_of
+from portkern.regression.runs import Run
 from tests.report_records import records
 
 
@@ -73,6 +75,14 @@ def test_a_new_measurement_of_one_operator_changes_its_part_alone(tmp_path: Path
     head = len(gzip.compress(text_of(KNOWN, ops[0]), mtime=0))
     tail = sum(len(gzip.compress(text_of(KNOWN, op), mtime=0)) for op in ops[2:])
     assert one[:head] == other[:head] and one[-tail:] == other[-tail:] and one != other
+
+
+def test_a_stamp_of_a_compressed_run_is_of_all_its_bytes(run: Path) -> None:
+    file = run / "records.jsonl.gz"
+    file.write_bytes(bytes(10_000))
+    before = stamp_of(Run(run, "", 0))
+    file.write_bytes(b"1" + bytes(9_999))
+    assert stamp_of(Run(run, "", 0)) != before
 
 
 def text_of(known: list[Record], op: str) -> bytes:
