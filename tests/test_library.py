@@ -25,6 +25,7 @@ from portkern.deploy import library
 from portkern.deploy.evidence import device_of, table
 from portkern.deploy.library import LibraryOptions, as_measured
 from portkern.deploy.operators import Operator, translation_unit
+from portkern.deploy.package import hub
 from portkern.errors import ConfigError
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
@@ -188,6 +189,25 @@ def test_a_gradient_comes_from_each_output_that_has_one() -> None:
     assert "mark_non_differentiable({std::get<1>(y)})" in text
     assert "gradients[1]" not in text  # of indices
     assert [n for n in ops.names() if not FORMULAS[n].differentiable] == ["argmax"]
+
+
+def test_a_layer_of_gelu_leaves_another_approximation_to_the_framework(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space: dict[str, Any] = {"__package__": "pk_layers"}
+    called: list[Any] = []
+
+    def gelu(x: torch.Tensor) -> torch.Tensor:
+        called.append(x)
+        return torch.nn.functional.gelu(x)
+
+    monkeypatch.setitem(sys.modules, "pk_layers", types.SimpleNamespace(gelu=gelu))
+    exec(hub._layers(["gelu"]), space)
+    x = torch.linspace(-3, 3, 50)
+    for approximate, count in (("tanh", 0), ("none", 1)):
+        own = torch.nn.GELU(approximate)
+        assert torch.equal(space["GELU"].forward(own, x), own(x))
+        assert len(called) == count
 
 
 # ---- The library, installed and called
