@@ -299,7 +299,10 @@ def gradients(case: Case) -> None:
     compare(torch.vmap(ways[0])(*stacked), torch.stack([ways[1](*tensors)] * 2))
     if not FORMULAS[case.op.name].differentiable:
         return
-    compare(*(_backward(way, tensors, floats) for way in ways))
+    whole = (
+        lambda *given, way=way: way(*given, scalars=scalars) for way in (case.ours, case.theirs)
+    )
+    compare(*(_backward(way, tensors, floats) for way in whole))
     functional = [
         torch.func.grad(lambda *g, f=f: f(*g).square().sum(), argnums=tuple(floats))(*tensors)
         for f in ways
@@ -315,10 +318,14 @@ def gradients(case: Case) -> None:
 
 
 def _backward(function: Any, tensors: list[torch.Tensor], floats: list[int]) -> Any:
+    """The gradients of a sum of all outputs that have one, with weights that differ."""
     given = [t.clone().requires_grad_(n in floats) for n, t in enumerate(tensors)]
-    made = function(*given)
-    weights = torch.linspace(-1, 1, max(made.numel(), 1), device=made.device)[: made.numel()]
-    return torch.autograd.grad((made * weights.view(made.shape)).sum(), [given[n] for n in floats])
+    made, total = function(*given), torch.zeros(())
+    for one in made if isinstance(made, tuple) else (made,):
+        if one.is_floating_point():
+            weights = torch.linspace(-1, 1, max(one.numel(), 1), device=one.device)[: one.numel()]
+            total = total.to(one.device) + (one * weights.view(one.shape)).sum()
+    return torch.autograd.grad(total, [given[n] for n in floats])
 
 
 def autocast(case: Case) -> None:

@@ -126,6 +126,25 @@ def test_within_a_budget_of_usd_an_agent_needs_an_allowance() -> None:
         limited.check_prices()
 
 
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ({"env": 5}, "'env' of an agent: expected a list"),
+        ({"sees": ["/opt", 1]}, "'sees' of an agent: expected a list"),
+        ({"environment": ["HOME"]}, "'environment' is not sent to an agent"),
+    ],
+)
+def test_what_an_agent_gets_is_named_in_lists(extra: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        Role.of("coder", {"model": "agent:any", "extra": extra})
+    if "env" in extra:
+        with pytest.raises(ConfigError, match=r"models\.coder\.extra"):
+            Role.of("coder", {"model": "a/b", "fallbacks": ["agent:any"], "extra": extra})
+    assert Role.of("coder", {"model": "a/b", "extra": extra}).extra == extra
+    known = {"env": "HOME", "sees": ["/opt"]}
+    assert Role.of("coder", {"model": "agent:any", "extra": known}).extra == known
+
+
 @pytest.mark.full
 def test_an_agent_asks_its_model_and_portkern_and_is_compared_with_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

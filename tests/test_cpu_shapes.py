@@ -114,6 +114,20 @@ def _of_rows(
     return {"m": rows, "n": n, "k": cols}, [x, b], x.double() @ b.double()
 
 
+def test_attention_of_a_nan_is_one_and_of_no_keys_is_zero(tmp_path: Path) -> None:
+    dims = {"batch": 1, "kv_heads": 1, "group": 2, "queries": 5, "keys": 3, "dim": 24}
+    scalars = {"window": 0, "softcap": 0.0}
+    kernel = _built("grouped_attention", "float32", HERE[0], dims, tmp_path)
+    op = ops.load("grouped_attention")
+    q, k, v = (torch.randn(spec.sizes(dims)) for spec in op.signature.inputs)
+    q[0, 0, 1, 3, 5] = torch.nan
+    y = torch.full_like(q, 7.0)
+    kernel.launch(Call([q, k, v], [y], dims, scalars))
+    wanted = op.reference(q, k, v, **scalars)
+    assert (y[0, 0, :, :2] == 0).all() and y[0, 0, 1, 3].isnan().all()
+    assert torch.allclose(y, wanted, atol=1e-5, equal_nan=True)
+
+
 def _convolution(draw: random.Random, *, pooled: bool) -> tuple[dict[str, int], dict[str, int]]:
     """Axes and scalars; drawn again where they leave no result."""
     kh, kw, stride = draw.choice(FILTERS), draw.choice(FILTERS), draw.choice(STRIDES)

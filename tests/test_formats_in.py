@@ -451,6 +451,7 @@ def test_a_definition_with_workloads_beside_it_is_a_problem(tmp_path: Path) -> N
         ({"axes": {"n": {"type": "var"}, "m": {"type": "expr", "expression": "n * 2"}}}, "'n'"),
         ({"axes": {"m": {"type": "expr", "expression": "7 / 2"}}}, "of 3.5, expected a whole"),
         ({"axes": {"m": {"type": "expr", "expression": "__import__('os')"}}}, "arithmetic"),
+        ({"axes": {"n": {"type": "const"}, "m": {"type": "expr", "expression": "n"}}}, "'n'"),
         ({"axes": [1]}, "has no axes"),
         ({"name": 5}, "is not a Definition with a name"),
     ],

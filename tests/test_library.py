@@ -25,6 +25,7 @@ from portkern.deploy import library
 from portkern.deploy.evidence import device_of, table
 from portkern.deploy.library import LibraryOptions, as_measured
 from portkern.deploy.operators import Operator, translation_unit
+from portkern.deploy.package import hub
 from portkern.errors import ConfigError
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
@@ -179,6 +180,34 @@ def test_the_text_of_all_operators_names_each_once() -> None:
     assert text.count("{at::Tag::pt2_compliant_tag}") == len(made)
     assert 'm.def("softmax(Tensor x) -> Tensor"' in text
     assert "topk(Tensor x, int k=1) -> (Tensor, Tensor)" in text
+
+
+def test_a_gradient_comes_from_each_output_that_has_one() -> None:
+    text = Operator.of(ops.load("add_rmsnorm"), 0, "fast").text()
+    assert "given.push_back(std::get<1>(made)); of.push_back(gradients[1]);" in text
+    text = Operator.of(ops.load("topk"), 0, "fast").text()
+    assert "mark_non_differentiable({std::get<1>(y)})" in text
+    assert "gradients[1]" not in text  # of indices
+    assert [n for n in ops.names() if not FORMULAS[n].differentiable] == ["argmax"]
+
+
+def test_a_layer_of_gelu_leaves_another_approximation_to_the_framework(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space: dict[str, Any] = {"__package__": "pk_layers"}
+    called: list[Any] = []
+
+    def gelu(x: torch.Tensor) -> torch.Tensor:
+        called.append(x)
+        return torch.nn.functional.gelu(x)
+
+    monkeypatch.setitem(sys.modules, "pk_layers", types.SimpleNamespace(gelu=gelu))
+    exec(hub._layers(["gelu"]), space)
+    x = torch.linspace(-3, 3, 50)
+    for approximate, count in (("tanh", 0), ("none", 1)):
+        own = torch.nn.GELU(approximate)
+        assert torch.equal(space["GELU"].forward(own, x), own(x))
+        assert len(called) == count
 
 
 # ---- The library, installed and called
@@ -373,6 +402,26 @@ def test_gradients_and_transforms_are_those_of_the_formula(name: str, always: An
         assert ours(*tensors).dtype == theirs(*tensors).dtype
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("which", [(0, 1), (1,), (1, 0)])
+def test_all_outputs_of_an_operator_have_their_gradients(
+    which: tuple[int, ...], always: Any
+) -> None:
+    """A residual goes on by the second output of add_rmsnorm alone."""
+    op = ops.load("add_rmsnorm")
+    tensors, scalars = drawn(op, op.workloads["ci"][0])
+
+    def some(function: Any) -> Any:
+        return lambda *given: torch.cat([function(*given)[n].flatten() for n in which])
+
+    ours, theirs = (
+        some(lambda *g: always.add_rmsnorm(*g, *scalars)),
+        some(lambda *g: op.reference(*g, eps=scalars[0])),
+    )
+    floats = [0, 1, 2] if 0 in which else [0, 1]
+    compare(_backward(ours, tensors, floats), _backward(theirs, tensors, floats))
+
+
 def _same_tangents(ours: Any, theirs: Any, tensors: Any, tangents: Any) -> None:
     """Or neither has any: attention on a CPU has none."""
     try:
@@ -481,6 +530,25 @@ def test_a_race_decides_what_nobody_measured_and_is_remembered(
     assert [one["sizes"] for one in shapes] == [{"rows": 33, "cols": 777}]
     assert lib.explain("softmax", x)["reason"] == first
     lib.configure()
+
+
+@pytest.mark.full
+def test_a_race_that_ends_with_an_error_leaves_the_formula(site: Path, tmp_path: Path) -> None:
+    """The formula fits into the memory, the one in double does not."""
+    done = _python(
+        site,
+        "import resource, torch; x = torch.zeros(4096, 16384); torch.ones(8).softmax(-1);"
+        "lib.configure(tune='online'); lib.softmax(torch.zeros(4, 4));"
+        "now = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize();"
+        "resource.setrlimit(resource.RLIMIT_AS, (now + (600 << 20), -1));"
+        "print([lib.softmax(x)[0, 0].item() * 16384 for _ in range(2)]);"
+        "print(lib.explain('softmax', x)['reason']); lib.configure(); print(len(lib.receipt()))",
+        XDG_CACHE_HOME=str(tmp_path),
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:1] == ["[1.0, 1.0]"], done.stderr
+    assert lines[1].startswith("a race ended with an error")
+    assert len(lines) == 3
 
 
 @pytest.mark.full

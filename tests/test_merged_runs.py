@@ -98,6 +98,28 @@ def test_a_machine_that_ended_before_its_first_record_is_a_gap_of_the_merged_run
     assert "No records in" in capsys.readouterr().err
 
 
+def test_a_gap_stays_until_that_machines_records_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("cpu"), record("cpu"))
+    for name in ("amd", "nvidia"):
+        Path(name).mkdir()
+    assert main.run(["report", "both", "runs=[./cpu,./amd,./nvidia]"]) == 1
+    write(Path("amd"), record("amd"))
+    assert main.run(["report", "both", "runs=[amd]"]) == 1
+    gap = "gap: ./nvidia has no records: its machine ended before the first"
+    assert RunFacts.read(Path("reports/both")).remarks == (gap,)
+    write(Path("nvidia"), record("nvidia"))
+    runs.note(Path("nvidia"), {}, Path(), None)
+    runs.remark(Path("nvidia"), ["gap: hip is missing"])
+    assert main.run(["report", "both", "runs=[./nvidia]"]) == 1
+    assert RunFacts.read(Path("reports/both")).remarks == ("gap: ./nvidia: hip is missing",)
+    runs.remark(Path("nvidia"), [])
+    assert main.run(["report", "both", "runs=[./nvidia]"]) == 0
+    assert RunFacts.read(Path("reports/both")).remarks == ()
+
+
 def test_a_gap_of_one_machine_is_a_gap_of_the_merged_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,10 @@ from portkern.errors import RecordError
 from portkern.records import packed
 from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
+from portkern.regression.past import stamp_of
+from portkern.regression.runs import Run
 from tests.report_records import records
+from tools import records as tool
 
 
 @pytest.fixture
@@ -73,6 +76,31 @@ def test_a_new_measurement_of_one_operator_changes_its_part_alone(tmp_path: Path
     head = len(gzip.compress(text_of(KNOWN, ops[0]), mtime=0))
     tail = sum(len(gzip.compress(text_of(KNOWN, op), mtime=0)) for op in ops[2:])
     assert one[:head] == other[:head] and one[-tail:] == other[-tail:] and one != other
+
+
+def test_a_stamp_of_a_compressed_run_is_of_all_its_bytes(run: Path) -> None:
+    file = run / "records.jsonl.gz"
+    file.write_bytes(bytes(10_000))
+    before = stamp_of(Run(run, "", 0))
+    file.write_bytes(b"1" + bytes(9_999))
+    assert stamp_of(Run(run, "", 0)) != before
+
+
+def test_a_record_of_a_cell_is_kept_in_place_of_an_older_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool, "FOLDER", tmp_path / "kept")
+    runs = []
+    for day in ("03", "01", "05"):
+        run = tmp_path / day
+        one = KNOWN[0].model_copy(update={"id": day, "time": f"2026-01-{day}T00:00:00+00:00"})
+        RecordFile(run / "records.jsonl").append([one])
+        runs.append(str(run))
+    for given, kept in ((runs[:1], "03"), (runs[1:2], "03"), (runs[2:], "05"), (runs, "05")):
+        assert tool.main(["h200", *given]) == 0
+        there, _ = RecordFile(tmp_path / "kept" / "h200.jsonl").read()
+        assert [record.id for record in there] == [kept]
 
 
 def text_of(known: list[Record], op: str) -> bytes:

@@ -32,8 +32,11 @@ def main(argv: list[str]) -> int:
         new = {record.key: record for record in RecordFile(file).read()[0]}
         if not new:
             raise ConfigError(f"No records in {file}")
-        known |= new
-        _keep_sources(file.parent, list(new.values()))
+        newer = {
+            key: one for key, one in new.items() if key not in known or one.time >= known[key].time
+        }
+        known |= newer
+        _keep_sources(file.parent, list(newer.values()))
     packed.write(kept, [record.to_json() for record in known.values()], _op_of)
     sys.stderr.write(f"{kept.relative_to(ROOT)}: {len(known)} records ({before} before)\n")
     return 0

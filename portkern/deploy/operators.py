@@ -318,6 +318,12 @@ std::vector<int64_t> {name}_explain({self._parameters}) {{
         inputs = self.op.signature.inputs
         return next((t.name for t in inputs if t.dtype == CELL), self.form.first)
 
+    @property
+    def _floating(self) -> list[int]:
+        """The places of the outputs that have a gradient."""
+        outputs = enumerate(self.op.signature.outputs)
+        return [place for place, t in outputs if t.dtype == CELL or "float" in t.dtype]
+
     def _grad(self) -> str:
         """Below autograd the operator itself; the formula where a transform looks on."""
         name, given = self.op.name, self._given
@@ -366,7 +372,7 @@ std::vector<int64_t> {name}_explain({self._parameters}) {{
             for place, one in enumerate(saved)
         )
         if several:
-            whole = [i for i, t in enumerate(outputs) if t.dtype != CELL and "float" not in t.dtype]
+            whole = [i for i in range(len(outputs)) if i not in self._floating]
             marked = ", ".join(f"std::get<{i}>(y)" for i in whole)
             made = ", ".join(f"std::get<{i}>(y)" for i in range(len(outputs)))
             ends = (
@@ -387,7 +393,7 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
   }}
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {{
     const auto saved = ctx->get_saved_variables();
-    const Tensor& g = gradients[0];
+    [[maybe_unused]] const Tensor& g = gradients[0];
     {tensors}
     {loaded}
 {self._closed() if closed else ""}{self._again(floats)}
@@ -416,10 +422,14 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
         again = (
             f"{self.op.name}_formula({', '.join([*(f'{one}_' for one in self._inputs), *scalars])})"
         )
-        if len(self.op.signature.outputs) > 1:
-            again = f"std::get<0>({again})"
-        wanted = "variable_list wanted; std::vector<int> places;"
-        lines += [f"const Tensor y_ = {again};", wanted]
+        lines.append(f"const auto made = {again};")
+        lines.append("variable_list given, of, wanted; std::vector<int> places;")
+        for place in self._floating:
+            one = f"std::get<{place}>(made)" if len(self.op.signature.outputs) > 1 else "made"
+            lines.append(
+                f"if (gradients[{place}].defined()) "
+                f"{{ given.push_back({one}); of.push_back(gradients[{place}]); }}"
+            )
         for place, one in enumerate(self._inputs):
             if one in floats:
                 lines.append(
@@ -428,9 +438,9 @@ struct {name}_grad : torch::autograd::Function<{name}_grad> {{
                 )
         lines += [
             f"variable_list all({len(self._inputs) + len(self._scalars)});",
-            "if (wanted.empty() || !g.defined()) return all;",
+            "if (wanted.empty() || given.empty()) return all;",
             "const auto found =",
-            "    torch::autograd::grad({y_}, wanted, {g}, std::nullopt, twice, true);",
+            "    torch::autograd::grad(given, wanted, of, std::nullopt, twice, true);",
             "for (size_t i = 0; i < places.size(); ++i) all[places[i]] = found[i];",
             "return all;",
         ]

@@ -64,7 +64,7 @@ def _plain(data: Mapping[str, Any]) -> bytes:
     known = {
         name: axis["value"]
         for name, axis in axes.items()
-        if isinstance(axis, dict) and axis.get("type") == "const" and type(axis["value"]) is int
+        if isinstance(axis, dict) and axis.get("type") == "const" and type(axis.get("value")) is int
     }
     plain = {name: _axis(name, axis, known) for name, axis in axes.items()}
     return json.dumps({**data, "axes": plain}).encode()

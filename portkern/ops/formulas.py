@@ -61,11 +61,11 @@ FORMULAS: Mapping[str, Formula] = {
     "cross_entropy_backward": Formula(
         "[&] { const auto wide = c10::promoteTypes(logits.scalar_type(), at::kFloat); "
         "const Tensor share = at::softmax(logits.to(wide), -1); "
-        "const Tensor own = at::arange(logits.size(1), logits.options().dtype(at::kLong)) "
+        "const auto whole = logits.options().dtype(at::kLong); "
+        "const Tensor own = at::arange(at::Scalar(logits.sym_size(1)), whole) "
         "== target.unsqueeze(1); "
         "return ((share - own.to(wide)) * grad.to(wide).unsqueeze(1))"
-        ".to(logits.scalar_type()); }()",
-        differentiable=False,
+        ".to(logits.scalar_type()); }()"
     ),
     "cumsum": Formula("at::cumsum(x, -1)", ("g.flip({-1}).cumsum(-1).flip({-1})",)),
     "embedding": Formula("at::embedding(table, index)"),
@@ -91,8 +91,7 @@ FORMULAS: Mapping[str, Formula] = {
             "const Tensor v = wide_x - wide_x.mean(-1, true)",
             "own - own.mean(-1, true)",
             ", wide_grad.sum(0).to(x.scalar_type())",
-        ),
-        differentiable=False,
+        )
     ),
     "linear": Formula("at::linear(x, weight)"),
     "linear_bias": Formula("at::linear(x, weight, bias)"),
@@ -103,9 +102,7 @@ FORMULAS: Mapping[str, Formula] = {
     ),
     "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
     "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),
-    "rmsnorm_backward": Formula(
-        _BACKWARD.format("const Tensor v = wide_x", "own", ""), differentiable=False
-    ),
+    "rmsnorm_backward": Formula(_BACKWARD.format("const Tensor v = wide_x", "own", "")),
     "rope": Formula(
         "[&] { const Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1), p = x.select(2, 0), "
         "q = x.select(2, 1); return at::stack({p * c - q * s, q * c + p * s}, 2)"

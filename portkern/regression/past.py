@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.errors import PortkernError, RecordError
+from portkern.records import packed
 from portkern.regression import nights, reference_file, standing
 from portkern.regression.decisions import Decisions
 from portkern.regression.judgement import Judgement
@@ -215,13 +216,14 @@ def _other(one: Night | RecordError, stamp: str) -> OtherRun:
 
 def stamp_of(run: Run) -> str:
     """A stamp of a run, which changes when its records or the further times of suspects do: lines
-    are only added, and a file that was made anew ends in another line."""
+    are only added, and a file that was made anew ends in another line. A compressed one is read
+    whole, as any part of it may be another."""
     digest = hashlib.sha256()
     for path in (run.records, run.folder / nights.AGAIN):
         try:
             with path.open("rb") as file:
                 size = file.seek(0, 2)
-                file.seek(max(0, size - (1 << 12)))
+                file.seek(0 if path.suffix == packed.SUFFIX else max(0, size - (1 << 12)))
                 digest.update(f"{size} ".encode() + file.read())
         except OSError:
             digest.update(b"none ")

@@ -84,7 +84,7 @@ extern "C" int grouped_attention(const scalar_t* q, const scalar_t* k, const sca
         attend(all, many, k + start, v + start, count, dim, wide, softcap);
       }
       for (int64_t g = 0; g < many; ++g)
-        for (int64_t i = 0; i < dim; ++i) y[row(g) + i] = all[g].total > 0.0f ? all[g].sums[i] / all[g].total : 0.0f;
+        for (int64_t i = 0; i < dim; ++i) y[row(g) + i] = all[g].total == 0.0f ? 0.0f : all[g].sums[i] / all[g].total;
     }
     free(room);
   }

@@ -111,7 +111,7 @@ __global__ __launch_bounds__(BLOCK) void attend(const Heads all, const Shares by
             float sum = 0.0f;
             for (int g = 0; g < groups; ++g) sum += room[g * P * lanes * V + d];
             if (by.sums) by.sums[at * all.dim + d] = sum;
-            else all.y[line * all.dim + d] = scalar_t(whole > 0.0f ? sum / whole : 0.0f);
+            else all.y[line * all.dim + d] = scalar_t(whole == 0.0f ? 0.0f : sum / whole);
         }
         if (by.sums && threadIdx.x == 0) by.notes[2 * at] = top, by.notes[2 * at + 1] = whole;
     }
@@ -129,7 +129,7 @@ __global__ __launch_bounds__(BLOCK) void put_together(const Heads all, const Sha
         float sum = 0.0f;
         for (int64_t s = 0; s < by.splits; ++s)
             sum += by.sums[(s * lines + line) * all.dim + d] * exponential(by.notes[2 * (s * lines + line)] - top);
-        all.y[line * all.dim + d] = scalar_t(whole > 0.0f ? sum / whole : 0.0f);
+        all.y[line * all.dim + d] = scalar_t(whole == 0.0f ? 0.0f : sum / whole);
     }
 }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from portkern.agent.budget import GenerationBudget
 from portkern.errors import ConfigError, no_such
@@ -16,6 +16,8 @@ from portkern.spec.foreign_text import place_of
 DEFAULT: Final = "coder"
 #: Begins what is not a model's id but the command of a coding agent.
 AGENT: Final = "agent:"
+#: What ``extra`` has for one: variables and files of this machine that it gets.
+OF_AGENTS: Final = ("env", "sees")
 #: What ``extra`` cannot set, since it has its own option or would change what a call is.
 _OWN = (
     "model messages api_base base_url timeout request_timeout num_retries max_retries seed "
@@ -63,6 +65,25 @@ class Role(BaseModel):
         taken = sorted(set(_OWN) & set(extra))
         if taken:
             raise ValueError(f"{taken[0]!r} cannot be sent along: portkern sets it")
+        return extra
+
+    @field_validator("extra")
+    @classmethod
+    def _of_agents(cls, extra: dict[str, object], info: ValidationInfo) -> dict[str, object]:
+        """What an agent gets is named in lists; nothing else is sent along to one."""
+        model = str(info.data.get("model", ""))
+        if not any(one.startswith(AGENT) for one in (model, *info.data.get("fallbacks", ()))):
+            return extra
+        for name in sorted(set(extra) & set(OF_AGENTS)):
+            value = extra[name]
+            listed = [value] if isinstance(value, str) else value
+            if not isinstance(listed, list | tuple) or not all(
+                isinstance(one, str) for one in listed
+            ):
+                raise ValueError(f"{name!r} of an agent: expected a list of texts")
+        unknown = sorted(set(extra) - set(OF_AGENTS))
+        if unknown and model.startswith(AGENT):
+            raise ValueError(f"{unknown[0]!r} is not sent to an agent; expected env or sees")
         return extra
 
     @classmethod

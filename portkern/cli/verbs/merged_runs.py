@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from portkern.cli.verbs import run_folder
@@ -21,6 +21,8 @@ from portkern.regression.series import Series
 
 #: Conflicts that are named one by one.
 MOST = 20
+#: What is said behind the name of a run without records.
+ENDED = " has no records: its machine ended before the first"
 
 
 def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
@@ -34,7 +36,9 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
         if len(empty) == len(known):
             raise ConfigError(f"No records in {', '.join(map(str, sources.values()))}")
         again = {name: _records(place / AGAIN) for name, place in sources.items()}
+        before: list[str] = []
         if packed.standing(folder / RECORDS).exists() and folder not in sources.values():
+            before = _still_lacking(folder, sources)
             known[folder.name], again[folder.name] = (
                 _records(folder / RECORDS),
                 _records(folder / AGAIN),
@@ -60,11 +64,23 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
     conflicts = [f"conflict: {line}" for line in merged.conflicts[:MOST]]
     if len(merged.conflicts) > MOST:
         conflicts.append(f"conflict: {len(merged.conflicts) - MOST} more")
-    ended = "has no records: its machine ended before the first"
-    gaps = [f"{runs.GAP}{name} {ended}" for name in empty]
+    gaps = [f"{runs.GAP}{name}{ENDED}" for name in empty]
     for line in [*gaps, *conflicts]:
         print(f"portkern: {printable(line)}", file=sys.stderr)
-    return [*gaps, *conflicts, *_remarks(sources)]
+    return [*before, *gaps, *conflicts, *_remarks(sources)]
+
+
+def _still_lacking(folder: Path, names: Iterable[str]) -> list[str]:
+    """What the merged run said of the cells of other machines: these are not looked at now."""
+    now = set(map(Path, names))
+    told = [line for line in RunFacts.read(folder).remarks if line.startswith(runs.OF_CELLS)]
+    return [line for line in told if Path(_whose(line)) not in now]
+
+
+def _whose(line: str) -> str:
+    """The name of the run that a line on cells is about."""
+    kind = next(kind for kind in runs.OF_CELLS if line.startswith(kind))
+    return line.removeprefix(kind).removesuffix(ENDED).partition(": ")[0]
 
 
 def _remarks(sources: Mapping[str, Path]) -> list[str]:

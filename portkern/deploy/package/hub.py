@@ -37,6 +37,14 @@ _LAYERS = {
     "gelu": ("GELU", "input", "gelu(input)"),
     "relu": ("ReLU", "input", "relu(input)"),
 }
+#: What a layer asks of its module first: that it computes what the operator does.
+_BEFORE = {
+    "gelu": (
+        "        kind = getattr(self, 'approximate', 'none')\n"
+        "        if kind != 'none':\n"
+        "            return torch.nn.functional.gelu(input, approximate=kind)\n"
+    )
+}
 
 
 def write(folder: str | Path) -> Path:
@@ -60,7 +68,8 @@ def write(folder: str | Path) -> Path:
 def _layers(names: list[str]) -> str:
     parts = [
         f"class {kind}(torch.nn.Module):\n    can_torch_compile = True\n    has_backward = True\n\n"
-        f"    def forward(self, {given}):\n        return _library.{called}\n"
+        f"    def forward(self, {given}):\n{_BEFORE.get(name, '')}"
+        f"        return _library.{called}\n"
         for name, (kind, given, called) in _LAYERS.items()
         if name in names
     ]

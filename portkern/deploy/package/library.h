@@ -36,7 +36,7 @@ using torch::autograd::variable_list;
 using Key = c10::SmallVector<int64_t, 16>;
 
 // In the order of the words in runtime.py.
-enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, FAILED, REASONS };
+enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, FAILED, UNRACED, REASONS };
 enum Policy { NEVER, BY_EVIDENCE, ONLINE, ALWAYS };
 constexpr int DTYPES = 4, DEVICES = 17;
 
@@ -257,8 +257,8 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
     return &later;
   }
   std::unique_lock<std::shared_mutex> hold(table.lock);
-  auto& place = table.known[key];
-  if (place) return place.get();
+  const auto found = table.known.find(key);
+  if (found != table.known.end()) return found->second.get();
   auto choice = std::make_unique<Choice>();
   const int now = policy;
   if (now == ALWAYS) {
@@ -267,10 +267,14 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
   } else {
     by_evidence(table, operators[op].scalars, key, *choice);
     // A record's times are without the host's.
-    if (now == ONLINE && !table.kernels.empty()) race(table, where, call, *choice);
+    if (now == ONLINE && !table.kernels.empty()) try {
+        race(table, where, call, *choice);
+      } catch (const std::exception&) {  // as where the formula in double does not fit into the memory
+        choice->kernel = -1;
+        choice->why = UNRACED;
+      }
   }
-  place = std::move(choice);
-  return place.get();
+  return (table.known[key] = std::move(choice)).get();
 }
 
 inline Tensor leaf(const Tensor& t) { return t.detach().requires_grad_(t.is_floating_point()); }

@@ -46,6 +46,7 @@ REASONS = (
     "the framework won a race here",
     "the kernel's result differed in a race",
     "the kernel ended with an error",
+    "a race ended with an error: the memory may be too small for one",
 )
 POLICIES = ("never", "evidence", "online", "always")
 _MOST_KEY = 16

@@ -88,11 +88,7 @@ class Contestant:
                     asked = Tenant(
                         self._command(place, prompt, url),
                         {
-                            **{
-                                n: os.environ[n]
-                                for n in ("PATH", "LANG", *names)
-                                if n in os.environ
-                            },
+                            **_variables(names),
                             _URL: url,
                             _TOKEN: token,
                         },
