@@ -70,7 +70,7 @@ class Role(BaseModel):
     @field_validator("extra")
     @classmethod
     def _of_agents(cls, extra: dict[str, object], info: ValidationInfo) -> dict[str, object]:
-        """What an agent gets is named in lists; nothing else is sent along to one."""
+        """Checks an agent's extra: it names in lists all that the agent gets."""
         model = str(info.data.get("model", ""))
         if not any(one.startswith(AGENT) for one in (model, *info.data.get("fallbacks", ()))):
             return extra

@@ -71,7 +71,7 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
 
 
 def _still_lacking(folder: Path, names: Iterable[str]) -> list[str]:
-    """What the merged run said of the cells of other machines: these are not looked at now."""
+    """The merged run's remarks on cells of other machines, which are not looked at now."""
     now = set(map(Path, names))
     told = [line for line in RunFacts.read(folder).remarks if line.startswith(runs.OF_CELLS)]
     return [line for line in told if Path(_whose(line)) not in now]
