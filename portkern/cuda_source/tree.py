@@ -79,8 +79,11 @@ def nodes(node: Node, *types: str) -> Iterator[Node]:
         stack.extend(reversed(children))
 
 
-#: One of these stands in each level of a tree at least, but for a few.
-_NESTING = re.compile(rb"[][(){}<>&*!~+\-/%^|=?:,.#]")
+#: One of these stands in each level of a tree at least, but for a few; operators may be words.
+_NESTING = re.compile(
+    rb"[][(){}<>&*!~+\-/%^|=?:,.#]|\b(?:and|or|xor|not|bitand|bitor|compl)(?:_eq)?\b"
+    rb"|\b(?:sizeof|alignof|new|delete|throw|requires|co_await|co_yield|do|else|__extension__)\b"
+)
 
 
 def is_deeper(node: Node, most: int) -> bool:
