@@ -15,15 +15,15 @@ _ASKED = re.compile(
 _OWN = re.compile(r"\bwarp_size\s*\(\s*(?:void)?\s*\)\s*(?:const\b|noexcept\b|\s)*\{")
 _BARE = re.compile(r"warp_size\s*\(\s*\)")
 _PROPERTIES = re.compile(
-    r"\b(?:cuda|hip)DeviceProp(?:_t)?\s*(?:const\b)?\s*[*&]?\s*(\w+)"
-    r"|\bauto\s*(?:const\b)?\s*[*&]?\s*(\w+)\s*=\s*[\w:]*[gG]et(?:Current)?DeviceProperties\s*\("
+    r"\b(?:cuda|hip)DeviceProp(?:_t)?\s*+(?:const\b\s*+)?(?:[*&]\s*+)?(\w+)"
+    r"|\bauto\s*+(?:const\b\s*+)?(?:[*&]\s*+)?(\w+)\s*+=\s*+[\w:]*[gG]et(?:Current)?DeviceProperties\s*\("
 )
 #: A call that gives a variable the width, which a declaration takes the place of.
 _ATTRIBUTE = re.compile(
     r"\b(?:cuda|hip)DeviceGetAttribute\s*\(\s*&\s*(\w+)\s*,\s*"
     r"(?:cudaDevAttrWarpSize|hipDeviceAttributeWarpSize)\s*,[^(){};]{1,100}\)"
 )
-_MEMBER = re.compile(r"\b(\w+(?:\.|->)\w+)\s*=\s*([^;{}=]{1,500}?)\s*;")
+_MEMBER = re.compile(r"\b(\w++(?:\.|->)\w++)\s*+=\s*+([^;{}=]{1,500}?)\s*+;")
 
 
 @lru_cache(maxsize=16)
