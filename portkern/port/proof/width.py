@@ -16,7 +16,8 @@ _OWN = re.compile(r"\bwarp_size\s*\(\s*(?:void)?\s*\)\s*(?:const\b|noexcept\b|\s
 _BARE = re.compile(r"warp_size\s*\(\s*\)")
 _PROPERTIES = re.compile(
     r"\b(?:cuda|hip)DeviceProp(?:_t)?\s*+(?:const\b\s*+)?(?:[*&]\s*+)?(\w+)"
-    r"|\bauto\s*+(?:const\b\s*+)?(?:[*&]\s*+)?(\w+)\s*+=\s*+[\w:]*[gG]et(?:Current)?DeviceProperties\s*\("
+    r"|\bauto\s*+(?:const\b\s*+)?(?:[*&]\s*+)?(\w+)\s*+=\s*+"
+    r"[\w:]*[gG]et(?:Current)?DeviceProperties\s*\("
 )
 #: A call that gives a variable the width, which a declaration takes the place of.
 _ATTRIBUTE = re.compile(
