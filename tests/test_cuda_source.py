@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -472,3 +474,22 @@ def _read_by_the_executor(syntax: Syntax) -> Counter[str]:
 def test_comments_go_and_texts_stay(text: str, plain: str) -> None:
     assert without_comments(text) == plain
     assert (unended(text) >= 0) is ("/*" in plain.replace('/*"', "").replace('"/*)', ""))
+
+
+def test_threads_parse_at_the_same_time() -> None:
+    """A parser that two of them share ends the process, which is another one here."""
+    code = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from portkern.cuda_source import tree
+
+line = "__global__ void k{0}(float* x, int n) {{ for (int i = 0; i < n;) x[i] = f(i++, {0}); }}"
+texts = ["\\n".join(line.format(k) for k in range(first, 300 + first)) for first in range(4)]
+alone = [str(tree.root(text)) for text in texts]
+sys.setswitchinterval(1e-5)
+with ThreadPoolExecutor(4) as pool:
+    for _ in range(3):
+        assert list(pool.map(lambda text: str(tree.root(text)), texts)) == alone
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()

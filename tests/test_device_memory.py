@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.timed_buffers import RoundMemory
 from portkern.evaluator.timed_draws import TimedDraws, TimedInputs
+from portkern.sandbox import device_memory
 from portkern.sandbox.device_memory import LINE, DeviceMemory, DeviceMemoryError
 from portkern.sandbox.message import Failed
 from portkern.sandbox.session import Answered, Session
@@ -56,7 +59,14 @@ def test_a_machine_without_such_memory_says_so_and_times_as_before() -> None:
         pytest.skip("this machine has a GPU")
     with pytest.raises(DeviceMemoryError, match="no driver"):
         DeviceMemory("cuda:0").make(lambda handle: None)
-    race = InterleavedTiming(
+    race = of_relu()
+    with Session((), {}) as session:
+        assert not race._shares("eager", session)
+    assert race.unplaced == ("this GPU's memory cannot be shared: there is no driver of NVIDIA's")
+
+
+def of_relu() -> InterleavedTiming:
+    return InterleavedTiming(
         RELU,
         WORK,
         "float32",
@@ -66,12 +76,67 @@ def test_a_machine_without_such_memory_says_so_and_times_as_before() -> None:
         {},
         {},
         Watch(targets.load("h200")),
-        placed=frozenset({"eager"}),
+        placed=frozenset({"eager", 0}),
         device="cuda:0",
     )
+
+
+def test_a_kernel_is_not_at_fault_for_memory_that_the_evaluator_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise DeviceMemoryError("cuMemCreate answered 2")
+
+    race = of_relu()
+    race._memory["eager"] = RoundMemory(RELU, WORK, "float32", DeviceMemory("cuda:0"), 1)
+    race.rounds[0] = [None]  # type: ignore[list-item]
+    monkeypatch.setattr(DeviceMemory, "make", full)
     with Session((), {}) as session:
-        assert not race._shares("eager", session)
-    assert race.unplaced == ("this GPU's memory cannot be shared: there is no driver of NVIDIA's")
+        assert not race._shares(0, session)
+    assert not race.lost and not race.unplaced
+    assert race.asked(0) == ("no more of this GPU's memory can be shared: cuMemCreate answered 2")
+
+
+@pytest.mark.parametrize(
+    ("fails", "undone"),
+    [
+        ("cuMemAddressReserve", ["cuMemRelease"]),
+        ("cuMemMap", ["cuMemAddressFree", "cuMemRelease"]),
+        ("cuMemSetAccess", ["cuMemUnmap", "cuMemAddressFree", "cuMemRelease"]),
+        ("cuMemExportToShareableHandle", ["cuMemUnmap", "cuMemAddressFree", "cuMemRelease"]),
+        ("", ["cuMemUnmap", "cuMemAddressFree", "cuMemRelease"]),
+    ],
+)
+def test_memory_that_cannot_be_handed_over_is_given_back(
+    fails: str, undone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    class Driver:
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            def answer(*given: Any) -> int:
+                called.append(name)
+                if name == "cuMemGetAllocationGranularity":
+                    given[0]._obj.value = 1 << 21
+                if name == "cuMemExportToShareableHandle":
+                    given[0]._obj.value = os.open(os.devnull, os.O_RDONLY)
+                return 2 * (name == fails)
+
+            return answer
+
+    def lost(handle: int) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(device_memory, "_driver", Driver)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    memory = DeviceMemory("cuda:0")
+    memory.rows((3, 5), "float32", 4)
+    with pytest.raises(OSError):
+        memory.make(lost)
+    assert called[-len(undone) :] == undone
+    assert called.count("cuMemRelease") == 1
+    memory.close()
+    assert called.count("cuMemRelease") == 1
 
 
 def test_a_worker_on_a_host_maps_no_memory_of_a_gpu() -> None:

@@ -757,7 +757,7 @@ def test_what_is_too_deep_to_be_read_is_not_let_through() -> None:
     assert rejected("numba", "x = " + "not " * 700 + "1") == {"G406"}
     assert not inspect("numba", "x = " + " + ".join(["1"] * 700))
     assert not inspect("c++", "int x = " + "(" * 5000 + "1" + ")" * 5000 + ";")
-    for opened in ("&a ", "*a "):
+    for opened in ("&a ", "*a ", "mmap and ", "not mmap bitand "):
         assert rejected("cuda", "int x = " + opened * 7000 + "1;") == {"G406"}
 
 

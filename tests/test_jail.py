@@ -137,6 +137,7 @@ found = [attempt(action) for action in (
     lambda: connect({str(door)!r}), lambda: connect("\\0{tmp_path.name}-{os.getpid()}"), attach,
     lambda: resource.prlimit({os.getpid()}, resource.RLIMIT_NOFILE, (64, {limits[1]})),
     lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19),
+    lambda: os.setpriority(os.PRIO_USER, 0, 19),
     lambda: os.sched_setscheduler({os.getpid()}, os.SCHED_IDLE, os.sched_param(0)),
 )]
 attempt(lambda: os.chmod({str(file)!r}, 0o666))

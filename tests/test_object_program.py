@@ -17,11 +17,11 @@ from portkern.evaluator import object_program
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove, recording
-from portkern.port.proof.compare import Difference, Judged, LaunchResult, Types
+from portkern.port.proof.compare import Difference, Judged, LaunchResult, Types, compare
 from portkern.port.proof.conclusion import _as_compiled
 from portkern.port.proof.examine import Compared, Examination, Examiner, _Progress
 from portkern.port.proof.findings import Text
-from portkern.port.proof.recording import LaunchRecord
+from portkern.port.proof.recording import Content, LaunchRecord
 from portkern.port.proof.runs import Program, Run
 from portkern.simt.execute import runtime_library
 from portkern.simt.execute.compile_options import CompileOptions
@@ -386,6 +386,22 @@ def test_what_differs_as_the_original_does_is_not_the_same() -> None:
         )
         said = _as_compiled(source.kernels[0], seen, text)
         assert said == ([f"{how} does the same"] if judged is Judged.EQUAL else [])
+
+
+def test_a_compiled_kernel_need_not_change_new_memory_to_have_filled_it() -> None:
+    """As -1 in integers: what it wrote is known by what is another than before."""
+    types = Types(parse("__global__ void k(int* x) {}").kernels, {})
+    shape = (0, "k", (1, 1, 1), (4, 1, 1), 0, ((0, 0),))
+
+    def judged(data: bytes | None, *, by_contents: bool) -> Judged:
+        filled = LaunchRecord(*shape, after={0: Content(16, "f", data)})
+        [result] = compare([filled], [LaunchRecord(*shape)], types, by_contents=by_contents)
+        return result.judged
+
+    assert judged(b"\xff" * 16, by_contents=True) is Judged.EQUAL
+    assert judged(b"\xff" * 16, by_contents=False) is Judged.DIFFERENT
+    assert judged(b"\xff" * 15 + b"\0", by_contents=True) is Judged.DIFFERENT
+    assert judged(None, by_contents=True) is Judged.UNJUDGED
 
 
 def test_a_table_of_functions_keeps_the_addresses_that_the_object_has() -> None:

@@ -230,6 +230,50 @@ void run(float* x) { k<<<2, dim3(C10_WARP_SIZE, 4)>>>(x); }
         assert case.block == (warp, 4, 1)
 
 
+WIDTHS = {
+    "a function": ("", "2 * at::cuda::warp_size()"),
+    "a variable": ("const auto w = 2 * at::cuda::warp_size();", "w"),
+    "a function of its own": ("int w = lanes();", "2 * w"),
+    "properties": ("cudaDeviceProp prop;", "prop.warpSize * 2"),
+    "torch's": ("auto* p = at::cuda::getCurrentDeviceProperties();", "p->warpSize * 2"),
+    "at once": ("", "at::cuda::getCurrentDeviceProperties()->warpSize * 2"),
+    "an attribute": ("int w; check(cudaDeviceGetAttribute(&w, cudaDevAttrWarpSize, 0));", "w * 2"),
+    "a member": ("Sizes p; p.lanes = at::cuda::warp_size();", "p.lanes * 2"),
+}
+
+
+@pytest.mark.parametrize(("before", "asked"), WIDTHS.values(), ids=WIDTHS)
+def test_host_code_is_told_the_machines_width_however_it_asks(
+    before: str, asked: str, tmp_path: Path
+) -> None:
+    text = f"""inline int lanes() {{ return at::cuda::warp_size(); }}
+__global__ void k(float* x, int lanes) {{ x[blockIdx.x * lanes + threadIdx.x] = 1; }}
+void run(float* x) {{
+  {before}
+  k<<<2, dim3({asked}, 4)>>>(x, {asked});
+}}
+"""
+    texts = read(text, tmp_path)
+    for warp in (32, 64):
+        case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
+        assert isinstance(case, Case)
+        assert case.block == (2 * warp, 4, 1)
+        assert getattr(case.arguments[1], "value", "") == str(2 * warp)
+
+
+@pytest.mark.parametrize("asked", ["warp_size()", "Traits::warp_size()"])
+def test_a_function_of_the_sources_own_says_its_own_width(asked: str, tmp_path: Path) -> None:
+    text = f"""struct Traits {{ static constexpr int warp_size() {{ return 16; }} }};
+__global__ void k(float* x, int lanes) {{ x[blockIdx.x * lanes + threadIdx.x] = 1; }}
+void run(float* x) {{ k<<<2, 64>>>(x, {asked}); }}
+"""
+    texts = read(text, tmp_path)
+    for warp in (32, 64):
+        case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
+        assert isinstance(case, Case)
+        assert getattr(case.arguments[1], "value", "") == "16"
+
+
 def test_an_argument_is_what_its_function_computes(tmp_path: Path) -> None:
     text = """__global__ void k(float* x, int n, int tiles, int lanes, int most) { x[tiles] = n; }
 void run(float* x, int rows) {

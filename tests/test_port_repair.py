@@ -275,6 +275,16 @@ def test_a_reply_without_an_edit_is_said_to_have_none(reply: str) -> None:
     assert isinstance(edited(Excerpt(SUM), reply), Unread)
 
 
+def test_a_reply_that_no_parser_ends_with_is_an_attempt_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "__global__ void twice(const int* in, int* out) {" + " out[0] = in[0];" * 5000 + "}\n"
+    monkeypatch.setattr("portkern.cuda_source.tree._LIMIT_S", -1.0)
+    made = edited(Excerpt(SUM), f"```hip\n{long}```\n")
+    assert isinstance(made, Unread) and "cannot be parsed" in made.why
+    assert "cannot be parsed" in refusal(SUM + long, SUM + long.replace("in[0]", "1", 1))
+
+
 def test_of_a_long_file_the_kernels_and_what_they_need_are_shown() -> None:
     filler = "".join(f"void other_{k}() {{ int a = {k}; }}\n" for k in range(600))
     text = (

@@ -183,27 +183,32 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
     assert looked_at == {0, 1, 2, 3, 4}
 
 
-def rounds_of(chance: np.random.Generator, *, between: float, within: float) -> list[list[float]]:
+def rounds_of(
+    chance: np.random.Generator, *, between: float, within: float, count: int = 6
+) -> list[list[float]]:
     """Of a call that takes 10 µs in the long run, in rounds that each delay all their calls."""
     return [
         list(10 * np.exp(chance.normal(0, between) + chance.normal(0, within, 24)))
-        for _ in range(6)
+        for _ in range(count)
     ]
 
 
+@pytest.mark.parametrize("count", [2, 3, 6])
 @pytest.mark.parametrize(("between", "within"), [(0.0, 0.1), (0.05, 0.02), (0.2, 0.1)])
 def test_of_forty_runs_nearly_all_intervals_of_rounds_contain_the_truth(
-    between: float, within: float
+    between: float, within: float, count: int
 ) -> None:
     chance = np.random.default_rng(47)
     held = {"rounds": 0, "calls": 0}
     for _ in range(40):
-        mine, theirs = (rounds_of(chance, between=between, within=within) for _ in range(2))
+        mine, theirs = (
+            rounds_of(chance, between=between, within=within, count=count) for _ in range(2)
+        )
         of_rounds = speedup_of_rounds(mine, theirs).ci95
         of_calls = speedup(observations(mine), observations(theirs)).ci95
         held["rounds"] += of_rounds[0] <= 1 <= of_rounds[1]
         held["calls"] += of_calls[0] <= 1 <= of_calls[1]
-    assert 36 <= held["rounds"] <= 40
+    assert (36 if count > 3 else 34) <= held["rounds"] <= 40
     assert held["calls"] < 30 or not between, "calls of a round were taken for independent"
 
 

@@ -6,15 +6,16 @@ Where the grammar is at a loss it marks an error and goes on.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from portkern.cuda_source import comments
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node, Parser
 
 
 #: Seconds of the processor that a parse may take, and for each byte: a sound source takes a
@@ -78,8 +79,11 @@ def nodes(node: Node, *types: str) -> Iterator[Node]:
         stack.extend(reversed(children))
 
 
-#: One of these stands in each level of a tree at least, but for a few.
-_NESTING = re.compile(rb"[][(){}<>&*!~+\-/%^|=?:,.#]")
+#: One of these stands in each level of a tree at least, but for a few; operators may be words.
+_NESTING = re.compile(
+    rb"[][(){}<>&*!~+\-/%^|=?:,.#]|\b(?:and|or|xor|not|bitand|bitor|compl)(?:_eq)?\b"
+    rb"|\b(?:sizeof|alignof|new|delete|throw|requires|co_await|co_yield|do|else|__extension__)\b"
+)
 
 
 def is_deeper(node: Node, most: int) -> bool:
@@ -98,9 +102,22 @@ def is_deeper(node: Node, most: int) -> bool:
     return True
 
 
-@cache
+_of_thread = threading.local()
+
+
 def _parser() -> Parser:
+    """The parser of this thread: while one asks for a piece or whether to go on, another thread may
+    have its turn."""
+    import tree_sitter
+
+    if not hasattr(_of_thread, "parser"):
+        _of_thread.parser = tree_sitter.Parser(_language())
+    return cast("Parser", _of_thread.parser)
+
+
+@cache
+def _language() -> Language:
     import tree_sitter
     import tree_sitter_cuda
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+    return tree_sitter.Language(tree_sitter_cuda.language())

@@ -112,6 +112,7 @@ class InterleavedTiming:
         self._draws = TimedDraws(self.op, self.workload, self.dtype, self.bases)
         self._outputs = TimedOutputs(self.op, self.workload, self.dtype, self._draws)
         self._memory: dict[Key, RoundMemory] = {}
+        self._without: dict[Key, str] = {}
         self._readable = False
 
     def run(self, runners: Mapping[Key, Session], trusted: str) -> None:
@@ -277,8 +278,8 @@ class InterleavedTiming:
             self.lost[key] = outcome
 
     def _shares(self, key: Key, session: Session) -> bool:
-        """Whether there is memory for a worker's calls, or the worker is lost; else
-        :attr:`unplaced` says why not."""
+        """Whether there is memory for a worker's calls, or the worker is lost; else it is noted why
+        not."""
         most = max(1, min(max(self.plan.most, LONG_CALLS), self.plan.room(self._call_bytes())))
         asked = self.op, self.workload, self.dtype, session, most
         if self.device == "cpu":
@@ -286,16 +287,24 @@ class InterleavedTiming:
             return True
         try:
             made = RoundMemory.on_device(*asked, device=self.device, limit_s=self.limit_s)
-        except OSError as error:
-            made = Failed(type(error).__name__, str(error))
+        except OSError as error:  # the evaluator's own
+            self._has_none(key, str(error))
+            return False
         if isinstance(made, RoundMemory):
             self._memory[key] = made
             return True
         if self._memory or not isinstance(made, Failed):  # others could
             self.lost[key] = made
             return True
-        self.unplaced = f"this GPU's memory cannot be shared: {made.message}"
+        self._has_none(key, made.message)
         return False
+
+    def _has_none(self, key: Key, why: str) -> None:
+        """Notes that there is no memory for a worker's calls; if it is the first, for nobody's."""
+        if self._memory:
+            self._without[key] = f"no more of this GPU's memory can be shared: {why}"
+        else:
+            self.unplaced = f"this GPU's memory cannot be shared: {why}"
 
     def _stage(
         self, key: Key, session: Session, now: TimedInputs, calls: int
@@ -407,7 +416,8 @@ class InterleavedTiming:
         if key in self.lost or not self.rounds.get(key):
             return ""
         if key not in self._memory:
-            return self.unplaced or "its backend has no buffers on memory that is there"
+            why = self.unplaced or self._without.get(key)
+            return why or "its backend has no buffers on memory that is there"
         return "it returns tensors of its own" if key in self.returning else ""
 
     def _reader(self, key: Key, session: Session, timed: protocol.Timed) -> OutputReader:

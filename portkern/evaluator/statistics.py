@@ -22,6 +22,8 @@ KEPT = 50
 NOISY = 1.5
 #: Medians of one thing in two processes that are further apart, as a ratio, are two modes of it.
 MODES = 1.2
+#: The range of so many rounds is an interval of its own; that of two has the truth in 6 of 10.
+ENOUGH_ROUNDS = 4
 #: More samples than this in a round are taken as evenly spaced order statistics of it.
 OF_ROUND = 64
 _PEAK = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
@@ -192,6 +194,8 @@ def _speedup_of_rounds(kernel: Laps, baseline: Laps) -> Speedup:
     low, high = np.quantile(np.log(theirs / mine), [0.025, 0.975]) - np.log(plain.value)
     wider = _t975(len(kernel) + len(baseline) - 2) / _t975(10**6) * (few / (few - 1)) ** 0.5
     ends = np.exp(np.log(plain.value) + wider * np.array([min(low, 0.0), max(high, 0.0)]))
+    if few < ENOUGH_ROUNDS:
+        return Speedup(value=plain.value, ci95=(float(ends[0]), float(ends[1])))
     # No wider than the rounds themselves: of times with a long tail there is no t.
     own, its = ([float(np.median(lap)) for lap in laps] for laps in (kernel, baseline))
     least, most = min(its) / max(own), max(its) / min(own)

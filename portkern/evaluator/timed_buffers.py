@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -93,11 +93,13 @@ class RoundMemory:
         memory = DeviceMemory(device)
         made = cls(op, workload, dtype, memory, most)
         memory.make(session.give)
-        outcome = session.ask(protocol.Open(memory.nbytes), timeout_s=limit_s)
-        if isinstance(outcome, Answered):
-            return made
-        memory.close()
-        return outcome
+        with ExitStack() as unless_open:
+            unless_open.callback(memory.close)
+            outcome = session.ask(protocol.Open(memory.nbytes), timeout_s=limit_s)
+            if not isinstance(outcome, Answered):
+                return outcome
+            unless_open.pop_all()
+        return made
 
     def close(self) -> None:
         """Give a GPU's memory back; a host's is the session's."""

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.tree import TooLong
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError
 from portkern.port import reading
 from portkern.port.emit import cpu, opencl
@@ -223,7 +224,7 @@ def _proofs(
         except BackendUnavailable as error:
             line = ProofLine(outcome=Outcome.UNPROVEN, why=str(error))
             return [(kernel, line, str(error), True) for kernel in kernels]
-        except PortkernError as error:
+        except (PortkernError, TooLong) as error:
             line = ProofLine(outcome=Outcome.UNPROVEN, why=str(error))
             return [(kernel, line, "", False) for kernel in kernels]
     return [

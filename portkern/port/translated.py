@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source import syntax
 from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.tree import TooLong
 from portkern.port import tree
 from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import HazardLine
@@ -102,8 +103,11 @@ class TranslatedFile:
         if self.kernels or "__global__" not in self.source.text:
             return 0
         read = syntax.parse(self.source.text)
-        if read.macro_kernels or not read.root.has_error:
-            return 0
+        try:
+            if read.macro_kernels or not read.root.has_error:
+                return 0
+        except TooLong:  # it stumbles over all of it
+            return 1
         wrong = next((node for node in read.nodes() if node.is_error or node.is_missing), None)
         return wrong.start_point.row + 1 if wrong else 1
 

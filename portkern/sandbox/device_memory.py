@@ -10,6 +10,7 @@ import ctypes
 import math
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -64,26 +65,32 @@ def _do(name: str, *arguments: Any) -> None:
 
 
 class _Mapping:
-    """Addresses of a piece of a GPU's memory in this process, until they are given back."""
+    """Addresses of a piece of a GPU's memory in this process, until they are given back, and the
+    handle of it with them."""
 
     def __init__(self, device: str, nbytes: int, handle: ctypes.c_uint64) -> None:
         import torch
 
         self.device, self.nbytes = torch.device(device), nbytes
-        self._handle, self.address = handle, ctypes.c_uint64()
+        self.address = ctypes.c_uint64()
         size, none = ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0)
         nothing = ctypes.c_size_t(0)
-        _do(
-            "cuMemAddressReserve",
-            ctypes.byref(self.address),
-            size,
-            nothing,
-            ctypes.c_uint64(0),
-            none,
-        )
-        _do("cuMemMap", self.address, size, nothing, handle, none)
-        access = _Access(_ON_DEVICE, self.device.index or 0, _READ_AND_WRITE)
-        _do("cuMemSetAccess", self.address, size, ctypes.byref(access), ctypes.c_size_t(1))
+        with ExitStack() as unless_mapped:
+            unless_mapped.callback(_do, "cuMemRelease", handle)
+            _do(
+                "cuMemAddressReserve",
+                ctypes.byref(self.address),
+                size,
+                nothing,
+                ctypes.c_uint64(0),
+                none,
+            )
+            unless_mapped.callback(_do, "cuMemAddressFree", self.address, size)
+            _do("cuMemMap", self.address, size, nothing, handle, none)
+            unless_mapped.callback(_do, "cuMemUnmap", self.address, size)
+            access = _Access(_ON_DEVICE, self.device.index or 0, _READ_AND_WRITE)
+            _do("cuMemSetAccess", self.address, size, ctypes.byref(access), ctypes.c_size_t(1))
+            self._held = unless_mapped.pop_all()
 
     def tensor(self, slot: Slot) -> torch.Tensor:
         """A tensor on the memory, with a storage of its own."""
@@ -99,12 +106,7 @@ class _Mapping:
         return raw.view(slot.kind).reshape(slot.shape)
 
     def close(self) -> None:
-        if self.address.value:
-            size = ctypes.c_size_t(self.nbytes)
-            _do("cuMemUnmap", self.address, size)
-            _do("cuMemAddressFree", self.address, size)
-            _do("cuMemRelease", self._handle)
-            self.address = ctypes.c_uint64()
+        self._held.close()
 
 
 class _Array:
@@ -134,7 +136,8 @@ class DeviceMemory:
         return Rows(offset, stride, shape, dtype)
 
     def make(self, give: Callable[[int], None]) -> None:
-        """Have the memory, and ``give`` its handle away. Raises DeviceMemoryError."""
+        """Have the memory, and ``give`` its handle away, or none of it where that fails. Raises
+        DeviceMemoryError."""
         import torch
 
         _driver()
@@ -149,11 +152,14 @@ class DeviceMemory:
         size, none = ctypes.c_size_t(self.nbytes), ctypes.c_ulonglong(0)
         _do("cuMemCreate", ctypes.byref(handle), size, given, none)
         self._mapped = _Mapping(self.device, self.nbytes, handle)
-        _do("cuMemExportToShareableHandle", ctypes.byref(file), handle, _FILE, none)
-        try:
-            give(file.value)
-        finally:
-            os.close(file.value)
+        with ExitStack() as unless_given:
+            unless_given.callback(self.close)
+            _do("cuMemExportToShareableHandle", ctypes.byref(file), handle, _FILE, none)
+            try:
+                give(file.value)
+            finally:
+                os.close(file.value)
+            unless_given.pop_all()
 
     def look(self, slot: Slot) -> torch.Tensor:
         """A tensor on the memory itself, to be read once, or written."""

@@ -122,7 +122,7 @@ class _Evaluation:
     def _call(self, function: Node | None, arguments: Node | None) -> float | None:
         values = [self.of(node) for node in arguments.named_children] if arguments else []
         known = [value for value in values if value is not None]
-        if function is None or not known or len(known) != len(values):
+        if function is None or len(known) != len(values):
             return None
         name = _text(function)
         if function.type == "template_function":

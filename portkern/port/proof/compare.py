@@ -77,13 +77,15 @@ class LaunchResult:
 @dataclass
 class _State:
     """``wrong`` are buffers whose contents differ by now, ``rounded`` how many launches so far
-    had a result that was only nearly equal; ``noise`` is allowed beside that."""
+    had a result that was only nearly equal; ``noise`` is allowed beside that. ``by_contents``: what
+    the port's launches wrote is known by what they changed."""
 
     contents: dict[int, tuple[Content | None, Content | None]] = field(default_factory=dict)
     wrong: set[int] = field(default_factory=set)
     host: set[int] = field(default_factory=set)
     rounded: int = 0
     noise: Noise = field(default_factory=dict)
+    by_contents: bool = False
 
 
 class Types:
@@ -136,9 +138,12 @@ def compare(
     ported: Sequence[LaunchRecord],
     types: Types,
     noise: Noise | None = None,
+    *,
+    by_contents: bool = False,
 ) -> tuple[LaunchResult, ...]:
-    """One result per launch of the original, and one for the first that only the port has."""
-    state = _State(noise=noise or {})
+    """One result per launch of the original, and one for the first that only the port has.
+    ``by_contents``: the port's recording lacks what a launch wrote that was there before."""
+    state = _State(noise=noise or {}, by_contents=by_contents)
     results: list[LaunchResult] = []
     for position, launch in enumerate(original):
         if position >= len(ported):
@@ -202,6 +207,8 @@ def _compare_launch(
 
 
 _NOTHING = Content(0, "")
+#: What the executors fill new memory with.
+_FRESH = b"\xff"
 _ORDER = (Judged.EQUAL, Judged.ROUNDED, Judged.UNJUDGED, Judged.REORDERED, Judged.DIFFERENT)
 
 
@@ -231,6 +238,8 @@ def _differences(
     for number in sorted(original.after.keys() | ported.after.keys()):
         left, right = state.contents.get(number, (None, None))
         left, right = original.after.get(number, left), ported.after.get(number, right)
+        if right is None and left is not None and state.by_contents:
+            right = _as_new(left)
         state.contents[number] = (left, right)
         name, element = known.get(number, ("", None))
         if not name or element is None:
@@ -245,6 +254,14 @@ def _differences(
             state.wrong.add(number)
         differences.append(difference)
     return differences
+
+
+def _as_new(content: Content) -> Content | None:
+    """The content of new memory, if that may be this; without data where the recording's bound
+    leaves it open."""
+    if content.data is None:
+        return Content(content.size, "")
+    return content if content.data == _FRESH * len(content.data) else None
 
 
 def differing(

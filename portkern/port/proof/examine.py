@@ -289,7 +289,7 @@ class Examiner:
         """The comparison with a compiled run: another compiler's functions and sums may round
         otherwise, whole numbers may not."""
         noise: dict[tuple[int, int], float] = {}
-        compared = self._compared(how, first, run)
+        compared = self._compared(how, first, run, by_contents=True)
         for _ in range(_ROUNDS):
             before = len(noise)
             for result in compared.results:
@@ -297,7 +297,7 @@ class Examiner:
                     _note(noise, result)
             if len(noise) == before:
                 break
-            compared = self._compared(how, first, run, noise)
+            compared = self._compared(how, first, run, noise, by_contents=True)
         return compared
 
     def _unstable(self, first: Run, program: Program) -> Mapping[int, LaunchResult]:
@@ -323,8 +323,19 @@ class Examiner:
             ]
         return unstable
 
-    def _compared(self, how: str, first: Run, run: Run, noise: Noise | None = None) -> Compared:
-        return Compared(how, compare(_reached(first, run), run.launches, self._types, noise))
+    def _compared(
+        self,
+        how: str,
+        first: Run,
+        run: Run,
+        noise: Noise | None = None,
+        *,
+        by_contents: bool = False,
+    ) -> Compared:
+        reached = _reached(first, run)
+        return Compared(
+            how, compare(reached, run.launches, self._types, noise, by_contents=by_contents)
+        )
 
     def _differs(self) -> bool:
         return any(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
-from portkern.port.proof import strides
+from portkern.port.proof import strides, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
 from portkern.port.proof.case import Argument, Buffer, Case, Scalar, Tensor
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
@@ -88,8 +88,6 @@ _ROWS = re.compile(
 )
 #: How wide the machine's warps are, in CUDA's and in PyTorch's words.
 _WIDTHS = ("warpSize", "C10_WARP_SIZE")
-#: The same, as a function.
-_ASKS_WIDTH = re.compile(r"(?:\w+::)*warp_size\s*\(\s*\)\s*")
 _TOTAL = re.compile(
     r"(n|size|len\w*|numel|total\w*|elements|count|num\w*|n_?\w+|\w*_?size|\w*_len|\w*count|end)",
     re.IGNORECASE,
@@ -174,8 +172,10 @@ class _Proposal:
         own = constants(kernel.template, chosen.template)
         widths = dict.fromkeys(_WIDTHS, warp)
         given = {**widths, **own, **numbers(dict(chosen.bound))}
-        self._names = Names(texts.whole, given, known)
-        self._offset, self._whole = offset, texts.whole
+        self._offset, self._asking = offset, texts.whole
+        self._whole = width.in_one_word(texts.whole)
+        self._names = Names(self._whole, given, known)
+        self._know_width()
         self._arguments = self._argument_texts()
         self._extents = self._of_accessors()
         self._know_sizes(given)
@@ -205,6 +205,20 @@ class _Proposal:
         if self._launch is None or len(self._launch.arguments) != len(names):
             return {name: name for name in names}
         return dict(zip(names, self._launch.arguments, strict=True))
+
+    def _know_width(self) -> None:
+        """Host code that asks for the width of warps is told the machine's."""
+        if self._launch is not None:
+
+            def told(text: str) -> str:
+                return width.in_launch(text, self._asking, self._offset)
+
+            shape = (self._launch.grid, self._launch.block, self._launch.shared)
+            grid, block, shared = map(told, shape)
+            arguments = tuple(map(told, self._launch.arguments))
+            self._launch = replace(
+                self._launch, grid=grid, block=block, shared=shared, arguments=arguments
+            )
 
     def _of_accessors(self) -> dict[str, tuple[int, ...]]:
         """The extents of each accessor: from the first axis on alike."""
@@ -268,9 +282,16 @@ class _Proposal:
         for parameter in self._integers():
             names.update(dict.fromkeys(self._depends_on(self._arguments[parameter.name])))
         names.update(dict.fromkeys(self._open()))
-        open_ = [name for name in names if name not in self._names.given]
+        open_ = [n for n in names if n not in self._names.given and not self._is_of_width(n)]
         sized = [name for name in open_ if not _ZERO.fullmatch(_last(name))]
         return {name: self._dimension(_last(name), alone=len(sized) == 1) for name in open_}
+
+    def _is_of_width(self, name: str) -> bool:
+        """Whether the width of warps gives the name a value."""
+        given = self._names.given
+        twice = Names(self._whole, given | {w: 2 * given[w] for w in _WIDTHS}, self._known)
+        value = self._names.value(name, self._offset)
+        return value is not None and value != twice.value(name, self._offset)
 
     def _depends_on(self, text: str) -> list[str]:
         """The names in an argument; of one that the launching function computes, those that it is
@@ -385,8 +406,6 @@ class _Proposal:
 
     def _value(self, name: str) -> int:
         text = self._arguments[name]
-        if _ASKS_WIDTH.fullmatch(self._names.before(self._offset).get(text, text)):
-            return self._names.given["warpSize"]
         value = self._dimensions.get(text)
         if value is None:
             value = self._names.value(text, self._offset)

@@ -11,6 +11,7 @@ from portkern.agent.proposer import reading
 from portkern.agent.replies import Unread
 from portkern.cuda_source import syntax
 from portkern.cuda_source.syntax import Syntax
+from portkern.cuda_source.tree import TooLong
 from portkern.port.repair.excerpt import Excerpt
 from portkern.port.repair.functions import Function, functions
 
@@ -39,7 +40,10 @@ def edited(excerpt: Excerpt, reply: str, *, cut: bool = False) -> Edited | Unrea
         if text is None:
             return Unread("an edit changes a line that says which part of the file follows")
         return Edited(_ended(text, excerpt.text))
-    return _with_functions(excerpt.text, spoken, cut=cut)
+    try:
+        return _with_functions(excerpt.text, spoken, cut=cut)
+    except TooLong as error:
+        return Unread(f"the reply's code cannot be parsed: {error}")
 
 
 def _ended(text: str, before: str) -> str:

@@ -13,6 +13,7 @@ from portkern.cuda_source import syntax
 from portkern.cuda_source.comments import without_comments
 from portkern.cuda_source.launches import Launch
 from portkern.cuda_source.syntax import Kernel, Syntax
+from portkern.cuda_source.tree import TooLong
 from portkern.port.repair.functions import functions
 
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.M)
@@ -30,7 +31,10 @@ def refusal(before: str, after: str) -> str:
         return "it changes nothing"
     old, new = syntax.parse(before), syntax.parse(after)
     checks: tuple[Callable[[Syntax, Syntax], str], ...] = (_kernels, _launches, _directives, _host)
-    return next((why for check in checks if (why := check(old, new))), "")
+    try:
+        return next((why for check in checks if (why := check(old, new))), "")
+    except TooLong as error:
+        return f"it cannot be parsed: {error}"
 
 
 def _plain(text: str) -> str:

@@ -59,6 +59,11 @@ _OF_OTHERS: dict[str, tuple[int, int, int]] = {
     "sched_setscheduler": (144, 119, 0), "sched_setparam": (142, 118, 0),
     "sched_setattr": (314, 274, 0),
 }  # fmt: skip
+#: What has an effect on all of a user's processes where the first argument is this, whatever the
+#: second is.
+_OF_USER: dict[str, tuple[int, int, int]] = {
+    "setpriority": (141, 140, 2), "ioprio_set": (251, 30, 3),
+}  # fmt: skip
 #: Without namespaces: what is shared with the user's other processes by name or number.
 _SHARED: dict[str, tuple[int, int | None]] = {
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186),
@@ -119,6 +124,14 @@ def _program(deadly: bool, apart: bool) -> list[bytes]:
         program += _answered(numbers[which], _line(_RET, _KILL) if end else refuse)
     for numbers in () if apart else _ATTRIBUTES.values():
         program += _answered(numbers[which], _line(_RET, _ERRNO))
+    for *of_machines, user in _OF_USER.values():
+        program += [
+            _line(_JEQ, of_machines[which], no=4),
+            _line(_LD, _ARGUMENTS),
+            _line(_JEQ, user, no=1),
+            refuse,
+            _line(_LD, _NUMBER),
+        ]
     for *of_machines, argument in _OF_OTHERS.values():
         program += [
             _line(_JEQ, of_machines[which], no=4),
