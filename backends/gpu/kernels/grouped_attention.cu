@@ -24,7 +24,7 @@ struct Shares {
 
 // R rows, of whose elements a lane has P times V.
 template <int R, int P, int V>
-__global__ __launch_bounds__(BLOCK) void attend(const Heads all, const Shares by) {
+__global__ __launch_bounds__(BLOCK, 2) void attend(const Heads all, const Shares by) {
     __shared__ float room[BLOCK * P * V], largest[R][BLOCK], part[R][BLOCK];
     const int lanes = all.lanes, groups = BLOCK / lanes, group = threadIdx.x / lanes, lane = threadIdx.x & (lanes - 1);
     const int64_t split = blockIdx.x % by.splits, tile = blockIdx.x / by.splits % by.tiles;

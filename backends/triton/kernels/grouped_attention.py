@@ -121,8 +121,9 @@ def grouped_attention(q, k, v, y, window, softcap):
     if y.numel() == 0:
         return
     wide = max(16, triton.next_power_of_2(dim))
-    tall = max(16, min(ROWS, triton.next_power_of_2(rows)))
-    block = KEYS_WIDE if wide * q.element_size() > 256 else KEYS
+    long = wide * q.element_size() > 256
+    block, most = (KEYS_WIDE, ROWS // 2) if long else (KEYS, ROWS)
+    tall = max(16, min(most, triton.next_power_of_2(rows)))
     tiles = triton.cdiv(rows, tall)
     many = max(1, min(PROGRAMS // (tiles * heads), keys // LEAST_KEYS))
     span = max(block, triton.cdiv(triton.cdiv(keys, many), block) * block)
