@@ -222,7 +222,7 @@ __device__ void multiply(const Matrix<>& x, const Matrix<>& weight, const scalar
 #endif
 
 template <int T, bool ALIGNED>
-__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, SMALL_TYPE ? 2 : 0) void tiles_kernel(
+__global__ PORTABLE_LAUNCH_BOUNDS(THREADS, SMALL_TYPE && ALIGNED ? 2 : 0) void tiles_kernel(
     const Layer all, const Output every_y, int64_t across, int64_t tiles, int64_t each) {
     let_next_begin();
     const int64_t tile = blockIdx.x % tiles, split = blockIdx.x / tiles;
