@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from portkern.cli import streams
 from portkern.cli.ranges import RANGES
-from portkern.cuda_source.tree import TooLong
 from portkern.errors import ConfigError, PortkernError, StorageError, no_such
 from portkern.printable import printable
 from portkern.toolchain.run_tool import cache_root, refuse_foreign
@@ -110,8 +109,6 @@ def run(argv: list[str]) -> int:
         return _answer(argv)
     except PortkernError as error:
         return _fail(error)
-    except TooLong as error:
-        return _fail(ConfigError(str(error)))
     except KeyboardInterrupt:
         print(
             "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr
@@ -120,6 +117,10 @@ def run(argv: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the outermost frame: nobody foresaw it
         if isinstance(error, OSError) and error.errno in _PLACES:
             return _fail(_unusable(error))
+        from portkern.cuda_source.tree import TooLong
+
+        if isinstance(error, TooLong):
+            return _fail(ConfigError(str(error)))
         from portkern.cli import crash
 
         print(printable(crash.tell(error, argv)), file=sys.stderr)
