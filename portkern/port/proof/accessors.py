@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.element import element_of, plain_type
+from portkern.port.proof.expression import of_template
 
 _ACCESSOR = re.compile(
     r"(?:::)?(?:(?:torch|at|c10)::)?(?:Generic)?PackedTensorAccessor(?:32|64)?\s*<(.*)>"
@@ -44,7 +45,7 @@ def accessor_of(type_: str, bound: Mapping[str, str]) -> Accessor | None:
     match = _ACCESSOR.fullmatch(name)
     if match is None:
         return None
-    element, rank, *_ = [*_arguments(match[1]), "", ""]
+    element, rank, *_ = [*of_template(match[1]), "", ""]
     rank = bound.get(rank, rank)
     if element_of(element, bound) is None or not re.fullmatch(r"[1-9]", rank):
         return None
@@ -60,17 +61,6 @@ def pointee(type_: str, bound: Mapping[str, str]) -> str:
     return accessor.element if accessor is not None else ""
 
 
-def _arguments(text: str) -> list[str]:
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
 def tensor_of(argument: str) -> str:
     """The name of the tensor whose accessor a launch hands over; '' where that is not said."""
     match = _OF_TENSOR.fullmatch(argument)
@@ -80,13 +70,13 @@ def tensor_of(argument: str) -> str:
 def element_name(type_: str) -> str:
     """The element in the type of an accessor, as it is spelled; '' for another type."""
     match = _ACCESSOR.fullmatch(plain_type(type_).rstrip("&"))
-    return _arguments(match[1])[0] if match else ""
+    return of_template(match[1])[0] if match else ""
 
 
 def shown_element(argument: str) -> str:
     """The element of the accessor that a launch makes for an argument; '' where it makes none."""
     match = _OF_TENSOR.fullmatch(argument)
-    return _arguments(match[2])[0] if match else ""
+    return of_template(match[2])[0] if match else ""
 
 
 def with_sizes(text: str, tensors: Mapping[str, Sequence[int]]) -> str:

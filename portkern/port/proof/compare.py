@@ -16,6 +16,7 @@ import numpy as np
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.proof.accessors import pointee
 from portkern.port.proof.element import Element, element_of, of_tensor
+from portkern.port.proof.expression import of_template
 from portkern.port.proof.recording import Content, LaunchRecord
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
@@ -122,15 +123,8 @@ def _bound(kernel: Kernel, expression: str) -> dict[str, str]:
     begin, end = expression.find("<"), expression.rfind(">")
     if begin < 0 or end < begin:
         return {}
-    given, depth = [""], 0
-    for character in expression[begin + 1 : end]:
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            given.append("")
-        else:
-            given[-1] += character
     names = [parameter.name for parameter in kernel.template]
-    return {name: text.strip() for name, text in zip(names, given, strict=False)}
+    return dict(zip(names, of_template(expression[begin + 1 : end]), strict=False))
 
 
 def compare(

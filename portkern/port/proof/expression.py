@@ -210,13 +210,18 @@ def _unwrapped(text: str) -> str:
     return text[1:-1] if text[:1] in ("(", "{") and text[-1:] in (")", "}") else text
 
 
-def split(text: str) -> list[str]:
-    """The parts of a text between commas outside parentheses."""
+def split(text: str, opening: str = "([{", closing: str = ")]}") -> list[str]:
+    """The parts of a text between commas outside of brackets."""
     parts, depth = [""], 0
     for character in text:
-        depth += (character in "([{") - (character in ")]}")
+        depth += (character in opening) - (character in closing)
         if character == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += character
     return [part.strip() for part in parts]
+
+
+def of_template(text: str) -> list[str]:
+    """The arguments of a template, which may be calls and templates themselves."""
+    return split(text, "<(", ">)")
