@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from portkern.ops import attention
 from portkern.ops._sizes import workloads
 from portkern.spec.op import Op, ScalarSpec, Signature, TensorSpec
 
@@ -66,23 +67,6 @@ def framework(
     return share.masked_fill(hidden, 0.0) @ v.unsqueeze(2)
 
 
-def sharp(
-    kind: torch.dtype, generator: torch.Generator, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Scores of some hundreds: one key has nearly all weight, powers overflow without a maximum."""
-    return q * 30, k, v
-
-
-def rising(
-    kind: torch.dtype, generator: torch.Generator, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Every key outweighs those before it, so that a running maximum changes all the way."""
-    import torch
-
-    step = torch.linspace(0, 30, max(k.shape[2], 1))[:, None]
-    return q.abs(), k.abs() * step, v
-
-
 def flops(dims: Mapping[str, int]) -> float:
     """Two products over the keys up to each query's; a window is not taken off."""
     queries, keys = dims["queries"], dims["keys"]
@@ -106,7 +90,7 @@ OP = Op(
     terms=lambda d: d["keys"] + d["dim"],
     shifts=True,
     baseline=framework,
-    adversaries={"sharp": sharp, "rising": rising},
+    adversaries={"sharp": attention.sharp, "rising": attention.rising},
     workloads=workloads(
         SIGNATURE.axes,
         ci=[

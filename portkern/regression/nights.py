@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from portkern.errors import ConfigError, RecordError
-from portkern.records import packed
 from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
 from portkern.regression import standing
 from portkern.regression.outcome import Outcome
 from portkern.regression.reading import outcomes
-from portkern.regression.runs import RECORDS, UNKNOWN, Run
+from portkern.regression.runs import UNKNOWN, Run, records_of
 from portkern.regression.runs import newest_first as runs_newest_first
 from portkern.regression.series import Series
 
@@ -49,7 +48,7 @@ class Night:
     def read(cls, folder: Path) -> Night:
         """Raises ConfigError where there are no records, and RecordError for those that cannot be
         read."""
-        path = packed.standing(folder / RECORDS)
+        path = records_of(folder)
         [night] = _nights([path]) if path.exists() else [cls(folder.name, "", {})]
         if isinstance(night, RecordError):
             raise night

@@ -187,16 +187,19 @@ class Run:
 
     @property
     def records(self) -> Path:
-        return packed.standing(self.folder / RECORDS)
+        return records_of(self.folder)
+
+
+def records_of(folder: Path) -> Path:
+    """The file of a run's records, compressed or not."""
+    return packed.standing(folder / RECORDS)
 
 
 def newest_first(reports: Path) -> list[Run]:
     """The runs that have a record, the newest first."""
     found = [
         Run(path.parent, _newest(path), _number(path.parent / FACTS))
-        for path in sorted(
-            {packed.standing(path.parent / RECORDS) for path in reports.glob(f"[!.]*/{RECORDS}*")}
-        )
+        for path in sorted({records_of(path.parent) for path in reports.glob(f"[!.]*/{RECORDS}*")})
         if path.exists() and path.stat().st_size
     ]
     ordered, latest = [run for run in found if not run.number], ""

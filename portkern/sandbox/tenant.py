@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from portkern.sandbox import jail
 from portkern.sandbox.jail.limits import ControlGroup, ProcessLimits
+from portkern.sandbox.jail.programs import read_plain
 from portkern.spec.foreign_text import json_value
 from portkern.toolchain.run_tool import cache_root
 
@@ -154,7 +154,7 @@ def main() -> None:
     kept, head = None, dict[str, object]()
     try:
         head["late"] = _lived(_started(tenant), tenant.timeout_s)
-        kept = _left(tenant)
+        kept = read_plain(FOLDER / tenant.wanted, tenant.most_kept)
     except OSError as error:
         head["problem"] = str(error)
     with os.fdopen(told, "wb") as pipe:
@@ -187,19 +187,6 @@ def _lived(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
         process.wait()
         time.sleep(0.01)
     return False
-
-
-def _left(tenant: Tenant) -> bytes | None:
-    """The file that was wanted; None for what is not a file."""
-    try:
-        handle = os.open(FOLDER / tenant.wanted, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        return None
-    with os.fdopen(handle, "rb") as file:
-        return file.read(tenant.most_kept)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.printable import printable
-from portkern.records import packed
 from portkern.regression import pruning, standing
-from portkern.regression.runs import RECORDS
+from portkern.regression.runs import RECORDS, records_of
 from portkern.regression.standing import Decision, Standing
 
 _STANDINGS: dict[str, Standing] = {
@@ -48,7 +47,7 @@ def main(overrides: Sequence[str]) -> int:
         if not options.run:
             raise ConfigError(f"Got no run; portkern baseline {options.action} RUN [REASON]")
         folder = run_folder.run_folder(options.reports, options.run)
-        if not packed.standing(folder / RECORDS).exists() and options.action != "clear":
+        if not records_of(folder).exists() and options.action != "clear":
             raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
         decision = Decision.now(options.run, _STANDINGS[options.action], options.reason)
         standing.keep(reports, decision)

@@ -9,7 +9,7 @@ from pathlib import Path
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.printable import printable
-from portkern.records import atomic_write, packed, source_store
+from portkern.records import atomic_write, source_store
 from portkern.records.jsonl import no_search_for_garbage
 from portkern.records.record import Record, RecordFile
 from portkern.records.source_store import SourceStore
@@ -37,7 +37,7 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
             raise ConfigError(f"No records in {', '.join(map(str, sources.values()))}")
         again = {name: _records(place / AGAIN) for name, place in sources.items()}
         before: list[str] = []
-        if packed.standing(folder / RECORDS).exists() and folder not in sources.values():
+        if runs.records_of(folder).exists() and folder not in sources.values():
             before = _still_lacking(folder, sources)
             known[folder.name], again[folder.name] = (
                 _records(folder / RECORDS),

@@ -11,7 +11,6 @@ from portkern.cli.config import Names, names
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.printable import printable
-from portkern.records import packed
 from portkern.regression import document, past, runs, standing
 from portkern.regression.comparison import Comparison
 from portkern.regression.decisions import Decisions
@@ -104,7 +103,7 @@ def _named(baseline: str, after: Night, reports: Path) -> Night | None:
 
 def _learnt(baseline: str, after: Night, reports: Path, known: Past) -> Night:
     """The newest, or the newest green one, whose records are still there."""
-    files = {run.name: packed.standing(reports / run.name / runs.RECORDS) for run in known.runs}
+    files = {run.name: runs.records_of(reports / run.name) for run in known.runs}
     there = [run for run in known.runs if files[run.name].exists()]
     if baseline == LAST_GREEN:
         green = [run for run in there if run.green]

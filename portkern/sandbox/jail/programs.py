@@ -353,7 +353,7 @@ def _collect(place: Place, command: Command, files: int, sealed: Sequence[int]) 
     for number, (name, most) in enumerate(command.wanted):
         is_sealed = number < len(sealed)
         content = (
-            _pread(sealed[number], most, 0) if is_sealed else _read(place.results / name, most)
+            _pread(sealed[number], most, 0) if is_sealed else read_plain(place.results / name, most)
         )
         os.write(files, _LENGTH.pack(_ABSENT if content is None else len(content)))
         rest = memoryview(content or b"")
@@ -361,7 +361,7 @@ def _collect(place: Place, command: Command, files: int, sealed: Sequence[int]) 
             rest = rest[os.write(files, rest) :]
 
 
-def _read(path: Path, most: int) -> bytes | None:
+def read_plain(path: Path, most: int) -> bytes | None:
     """The bytes of a file; None for what is not a file, such as a pipe that nobody writes to."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
