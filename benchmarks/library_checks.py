@@ -209,10 +209,10 @@ def stream(case: Case) -> None:
     wanted = [t.clone() for t in tensors]
     for t in tensors:
         t.zero_()
-    own = torch.cuda.Stream()
+    own = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     own.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(own):
-        torch.cuda._sleep(20_000_000)
+        torch.cuda._sleep(20_000_000)  # type: ignore[no-untyped-call]
         for t, value in zip(tensors, wanted, strict=True):
             t.copy_(value)
         got = case.ours(*tensors, scalars=scalars)
@@ -223,7 +223,7 @@ def stream(case: Case) -> None:
 def streams(case: Case) -> None:
     """Two at once, in turns: what one needs in between is not the other's."""
     both = [case.draw(case.large, seed) for seed in (1, 2)]
-    own = [torch.cuda.Stream() for _ in both]
+    own = [torch.cuda.Stream() for _ in both]  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
     got: list[list[Any]] = [[], []]
     for _ in range(8):
@@ -424,7 +424,7 @@ def worker(library: str, device: str, places: Sequence[Place], out: Path) -> Non
 
 def run(library: str, device: str, places: Sequence[Place], end: float) -> list[list[Any]]:
     """All places in one process, and in another from where it ended too early."""
-    left, found = list(places), []
+    left, found = list(places), list[list[Any]]()
     while left:
         if time.monotonic() > end:
             return [*found, *([*one, _LATE, 0.0] for one in left)]

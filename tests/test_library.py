@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks import library_checks
 from portkern import ops
 from portkern.cli import main
 from portkern.deploy import library
@@ -284,37 +285,9 @@ def compare(got: Any, expected: Any) -> None:
         torch.testing.assert_close(one, other, rtol=loose, atol=loose, equal_nan=True)
 
 
-def _strided(x: torch.Tensor) -> torch.Tensor:
-    return torch.stack([x, x], -1)[..., 0]
-
-
-def _offset(x: torch.Tensor) -> torch.Tensor:
-    return torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape)
-
-
-def _negative(x: torch.Tensor) -> torch.Tensor:
-    return torch._neg_view(x) if x.is_floating_point() else x
-
-
-HOSTILE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "as it is": lambda x: x,
-    "strided": _strided,
-    "no element at a multiple of 16 bytes": _offset,
-    "a view that negates": _negative,
-    "one element for all": lambda x: (
-        x.flatten()[:1].expand(x.numel()).view(x.shape)
-        if x.numel() and x.is_floating_point()
-        else x
-    ),
-    "double": lambda x: x.double() if x.is_floating_point() else x,
-    "half": lambda x: x.half() if x.is_floating_point() else x,
-    "first dimension doubled": lambda x: torch.cat([x, x]) if x.dim() else x,
-    "a dimension more": lambda x: x[None],
-    "a dimension less": lambda x: x[0] if x.dim() and len(x) else x,
-    "empty": lambda x: x[:0] if x.dim() else x,
-    "last element less": lambda x: x[..., :-1] if x.dim() else x,
-    "meta": lambda x: x.to("meta"),
-}
+#: A tensor without values, in place of one that is moved to the CPU on which all are here.
+HOSTILE = {name: change for name, change in library_checks.HOSTILE.items() if name != "on a CPU"}
+HOSTILE["meta"] = lambda x: x.to("meta")
 
 
 @pytest.mark.full
