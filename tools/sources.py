@@ -133,15 +133,7 @@ class _Version:
 
 def _versions() -> Iterator[_Version]:
     """The newest first."""
-    log = [
-        "log",
-        "--format=%H",
-        "--raw",
-        "--no-abbrev",
-        "--no-renames",
-        "--",
-        "backends/*/kernels/*",
-    ]
+    log = ["log", "--format=%H", "--raw", "--no-abbrev", "--no-renames"]
     seen: set[tuple[str, str]] = set()
     commit = ""
     for line in _git(*log, "--", "backends/*/kernels/*").splitlines():
@@ -157,7 +149,7 @@ def _versions() -> Iterator[_Version]:
 
 @cache
 def _header(commit: str, name: str, backend: str) -> str | None:
-    """As it was in the tree of a commit."""
+    """A header's text as it was in the tree of a commit."""
     for package in own_headers.packages(backend):
         home = "backends/" + package.rpartition(".")[2]
         folders = _git("ls-tree", "-d", "--name-only", commit, "--", f"{home}/include/").split()

@@ -348,9 +348,8 @@ class InterleavedTiming:
         start = time.perf_counter()
         outcome = session.ask(protocol.Time(), timeout_s=self.limit_s)
         if isinstance(outcome, Answered) and key in self._memory:
-            self._memory[
-                key
-            ].glance()  # waits for what a GPU still does, which thus is on the clock
+            # What a GPU still does is waited for here, and so is on the clock.
+            self._memory[key].glance()
         wall_s = time.perf_counter() - start
         if not isinstance(outcome, Answered):
             return outcome
