@@ -295,7 +295,7 @@ def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
         "workloads=ci",
         "trials=3",
         "batch=3",
-        "rounds=2",
+        "rounds=5",
         "budget_s=0",
         "database=mine.jsonl",
         "json=true",

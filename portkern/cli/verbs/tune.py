@@ -128,9 +128,16 @@ def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) 
         seed=options.seed,
     )
     if not any(trial.record.timing for trial in result.last):
-        reasons = [trial.record.detail for trial in result.trials if trial.record.detail]
-        return TuneOutcome(cell, result, why=f"no setting was timed: {(reasons or ['?'])[0]}")
+        why = next(filter(None, map(_untimed, result.trials)), "no setting was tried")
+        return TuneOutcome(cell, result, why=f"no setting was timed: {why}")
     return TuneOutcome(cell, result, _entry(cell, result, venue))
+
+
+def _untimed(trial: search.TuningTrial) -> str:
+    """The reason for which a setting has no score; empty where it has one."""
+    record = trial.record
+    noisy = record.timing and record.timing.noisy
+    return record.detail or (f"its times are too noisy: {noisy}" if noisy else "")
 
 
 def _entry(cell: Cell, result: search.Found, venue: Venue) -> Tuned:
