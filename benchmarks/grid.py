@@ -2,18 +2,23 @@
 the framework, prints a table and writes results/grid-<target>.json.
 
 .venv/bin/python -m benchmarks.grid target=gpu|cpu seed=N|commit [ops=NAME,NAME] [count=6]
-    [backends=cuda,triton] [dtypes=float32,bfloat16] [folder=FOLDER] [minutes=N] [out=NAME.json]
+    [backends=cuda,triton] [dtypes=float32,bfloat16] [kinds=odd,power,model] [folder=FOLDER]
+    [minutes=N] [out=NAME.json]
 
 Shapes, by turns: of odd lengths, of powers of two, with lengths that layers of published models
-have; a third of each where count is a multiple of three, and odd ones alone where it is 1. The
+have; a third of each where count is a multiple of three, and odd ones alone where it is 1. With
+kinds=layers they are those of layers of the models in `benchmarks/models.py`, tokens and images
+log-uniform, and are named after the model. Of the others, the
 largest tensor has 10³ to 2·10⁸ elements, log-uniform; the ratio of each two lengths is log-uniform
 from 1:10⁷ to 10⁷:1, as far as the lengths allow. Shapes whose arithmetic would take longer than
 `WORK` allows are drawn again. Seeds 0 to 9 are for development; the committed result is of
 `seed=commit`, taken from the hash of the commit that the kernels are in.
 
-A cell is one run: all backends, eager and torch.compile in turns, on the same inputs. Its ratio is
-the better baseline's time over the kernel's. With folder= the records stay there, and a run that
-was cut off, or that minutes= ended, goes on.
+A cell is one run: all backends, eager and torch.compile in turns, on the same inputs, and the
+kernels of `benchmarks/peers.py` where they are installed. Its ratio is the better of the two
+baselines' time over the kernel's; peers have a ratio of their own. The host's time is in none of
+them: it enqueues a call while the GPU still reads what flushes its cache. With folder= the records
+stay there, and a run that was cut off, or that minutes= ended, goes on.
 """
 
 from __future__ import annotations
@@ -29,11 +34,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from benchmarks import _script, grid_shapes
+from benchmarks import _script, grid_shapes, peers
 from portkern import ops
 from portkern.cells.run import Matrix
 from portkern.cells.selection import Cell, host_targets
@@ -67,12 +72,13 @@ class Grid:
     ops: tuple[str, ...]
     dtypes: tuple[str, ...]
     backends: tuple[str, ...]
+    kinds: tuple[grid_shapes.Kind, ...]
     until: float
 
     def workloads(self, op: str, dtype: str) -> list[Workload]:
         """The same for all backends, and for an operator whatever others are asked for."""
         stream = np.random.default_rng([self.seed, *op.encode(), *dtype.encode()])
-        return grid_shapes.draw(op, self.count, stream, gpu=self.where.is_gpu)
+        return grid_shapes.draw(op, self.count, stream, gpu=self.where.is_gpu, kinds=self.kinds)
 
     def cells(self, name: str, dtype: str) -> Iterator[Cell]:
         own = ops.load(name)
@@ -92,7 +98,8 @@ class Grid:
 
 
 def main() -> None:
-    known = {"target", "seed", "ops", "count", "backends", "dtypes", "folder", "minutes", "out"}
+    known = {"target", "seed", "ops", "count", "backends", "dtypes", "kinds"}
+    known |= {"folder", "minutes", "out"}
     words = _script.words(known, __doc__, needed={"target", "seed"})
     grid = asked(words)
     kept = Path(words["folder"]) if "folder" in words else None
@@ -131,11 +138,19 @@ def asked(words: Mapping[str, str]) -> Grid:
         where,
         seed_of(words["seed"]),
         int(words.get("count", "6")),
-        tuple(words["ops"].split(",") if "ops" in words else sorted(ops.CORE)),
+        tuple(words["ops"].split(",") if "ops" in words else grid_shapes.RULES),
         tuple(words.get("dtypes", "float32,bfloat16").split(",")),
         tuple(backends),
+        _kinds(words.get("kinds", ",".join(grid_shapes.KINDS))),
         time.monotonic() + 60 * float(words.get("minutes", "inf")),
     )
+
+
+def _kinds(words: str) -> tuple[grid_shapes.Kind, ...]:
+    valid = get_args(grid_shapes.Kind)
+    if unknown := [word for word in words.split(",") if word not in valid]:
+        raise SystemExit(f"grid: got kinds={','.join(unknown)}; expected {', '.join(valid)}")
+    return tuple(words.split(","))  # type: ignore[arg-type]
 
 
 def seed_of(word: str) -> int:
@@ -154,20 +169,25 @@ def seed_of(word: str) -> int:
 def run(grid: Grid, folder: Path) -> Iterator[list[Record]]:
     """The records of each operator and dtype that could be begun until the time was over."""
     cache = ArtifactCache(cache_root() / "builds")
-    options = TrialOptions(plan=PLAN, baselines=BASELINES, distributions=("normal",))
     asked = [(name, dtype) for name in grid.ops for dtype in grid.dtypes]
     cells = {each: [cell for cell in grid.cells(*each) if not cell.ruled_out] for each in asked}
     everything = list(chain.from_iterable(cells.values()))
-    Matrix(everything, "grid", RecordFile(folder / "built.jsonl"), cache, options).build_ahead()
+    Matrix(everything, "grid", RecordFile(folder / "built.jsonl"), cache, _options()).build_ahead()
     for name, dtype in asked:
         if time.monotonic() > grid.until:
             print(f"grid: the time is over before {name} {dtype}", file=sys.stderr)
             return
         file = RecordFile(folder / f"{name}-{dtype}.jsonl")
         begun = time.monotonic()
-        yield Matrix(cells[name, dtype], "grid", file, cache, options).execute()
+        yield Matrix(cells[name, dtype], "grid", file, cache, _options(name)).execute()
         took = f"{len(cells[name, dtype])} cells in {time.monotonic() - begun:.0f} s"
         print(f"grid: {name} {dtype}: {took}", file=sys.stderr, flush=True)
+
+
+def _options(op: str = "") -> TrialOptions:
+    others = peers.installed(op)
+    names = (*BASELINES, *others)
+    return TrialOptions(plan=PLAN, baselines=names, distributions=("normal",), others=others)
 
 
 # ---- what comes out
@@ -183,14 +203,14 @@ def summaries(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         ours = {who: one.timing.median_us for who, one in timed.items() if one.timing}
         theirs = {
             name: statistic
-            for name in BASELINES
+            for name in (*BASELINES, *peers.PEERS)
             if (
                 statistic := _median(
                     [r.baselines[name].median_us for r in timed.values() if name in r.baselines]
                 )
             )
         }
-        best = min(theirs.values(), default=None)
+        best = min((theirs[name] for name in BASELINES if name in theirs), default=None)
         yield {
             "op": op,
             "dtype": dtype,
@@ -230,7 +250,21 @@ def goals(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     best = [ratio for row in rows if (ratio := best_of(row)) is not None]
     named = sorted({who for row in rows for who in row["ratios"]})
     alone = {who: [row["ratios"][who] for row in rows if who in row["ratios"]] for who in named}
-    return {"best": _spread(best), **{who: _spread(ratios) for who, ratios in alone.items()}}
+    return {
+        "best": _spread(best),
+        **{who: _spread(ratios) for who, ratios in alone.items()},
+        **{
+            f"best over {peer}": _spread(over)
+            for peer in peers.PEERS
+            if (over := _over(peer, rows))
+        },
+    }
+
+
+def _over(peer: str, rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """How many times as fast as a peer's kernel the best of ours is."""
+    both = [(row["baselines_us"].get(peer), min(row["us"].values(), default=None)) for row in rows]
+    return [theirs / ours for theirs, ours in both if theirs and ours]
 
 
 def _spread(ratios: Sequence[float]) -> dict[str, Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Literal, TypeAlias
 
 import numpy as np
 
+from benchmarks import layer_shapes
 from portkern import ops
 from portkern.spec.op import Op, Scalar, Workload
 
-Kind: TypeAlias = Literal["odd", "power", "model"]
+Kind: TypeAlias = Literal["odd", "power", "model", "layers"]
 KINDS: tuple[Kind, ...] = ("odd", "power", "model")
 Dims: TypeAlias = dict[str, int]
 
@@ -55,34 +58,40 @@ class Rule:
     least: Mapping[str, int] = field(default_factory=dict)
 
 
-def draw(op: str, count: int, stream: np.random.Generator, *, gpu: bool) -> list[Workload]:
-    """``count`` different workloads of the operator, of the three kinds in turn."""
-    definition, rule = ops.load(op), RULES[op]
+def draw(
+    op: str, count: int, stream: np.random.Generator, *, gpu: bool, kinds: Sequence[Kind] = KINDS
+) -> list[Workload]:
+    """``count`` different workloads of the operator, of these kinds in turn."""
+    definition = ops.load(op)
     made: dict[str, Workload] = {}
-    kinds = _in_turn()
-    kind = next(kinds)
+    turns = cycle(kinds)
+    kind = next(turns)
     while len(made) < count:
-        dims, scalars = (
-            rule.whole(stream, kind) if rule.whole else _spread(definition, rule, stream, kind)
-        )
-        if op == "topk":
-            dims["kept"] = min(dims["kept"], dims["cols"])
-            scalars = {"k": dims["kept"]}
+        whose, dims, scalars = _drawn(definition, stream, kind)
         if definition.derived:
             dims |= definition.derived(dims, scalars)
-        workload = Workload(_name(kind, dims, scalars), dims, scalars)
+        workload = Workload(_name(whose, dims, scalars), dims, scalars)
         if _fits(definition, workload, gpu) and workload.name not in made:
             made[workload.name] = workload
-            kind = next(kinds)
+            kind = next(turns)
     return list(made.values())
 
 
-def _in_turn() -> Iterator[Kind]:
-    while True:
-        yield from KINDS
+def _drawn(op: Op, stream: np.random.Generator, kind: Kind) -> layer_shapes.Drawn:
+    """The kind, or the model whose layer it is, and the lengths and scalars."""
+    name = op.signature.name
+    if kind == "layers":
+        model, dims, scalars = layer_shapes.LAYERS[name](stream)
+        return re.sub(r"[^\w.]+", "-", model.rpartition("/")[2]), dims, scalars
+    rule = RULES[name]
+    dims, scalars = rule.whole(stream, kind) if rule.whole else _spread(op, rule, stream, kind)
+    if name == "topk":
+        dims["kept"] = min(dims["kept"], dims["cols"])
+        scalars = {"k": dims["kept"]}
+    return kind, dims, scalars
 
 
-def _name(kind: Kind, dims: Dims, scalars: Mapping[str, Scalar]) -> str:
+def _name(kind: str, dims: Dims, scalars: Mapping[str, Scalar]) -> str:
     lengths = "x".join(map(str, dims.values()))
     return f"{kind}-{lengths}" + "".join(f"-{name}{value}" for name, value in scalars.items())
 
