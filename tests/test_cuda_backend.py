@@ -81,6 +81,7 @@ def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
 SPILLS = {
     ("conv2d", "bfloat16"): {"multiply<160>": 64},
     ("add_rmsnorm", "float16"): {"add_rmsnorm_rows": 16},
+    ("sum", "float16"): {"sum_columns<8>": 8},
 }
 
 

@@ -530,8 +530,8 @@ def test_a_shape_of_another_class_is_right_in_opencl(
 RAGGED_ROWS = ((33, 17), (70, 103), (37, 231), (19, 637), (11, 1023), (40, 1024))
 #: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
 #: that begin anywhere, of less and of more than a tile; windows that overlap in rows without
-#: packs; narrow rows that begin anywhere, in shared memory; in CUDA alone, operands whose rows are
-#: copied to packs, both or one.
+#: packs; narrow rows that begin anywhere, in shared memory; a row for half a warp; in CUDA alone,
+#: operands whose rows are copied to packs, both or one.
 OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
     "transpose": (
         {"SMALL": 0},
@@ -568,6 +568,10 @@ OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {
         op: ({"FEW": 0}, [{"rows": rows, "cols": cols} for rows, cols in RAGGED_ROWS])
         for op in ("argmax", "layernorm", "rmsnorm", "softmax")
     },
+    "topk": (
+        {"HALVED_FROM": 0},
+        [{"rows": 37, "cols": 100, "k": 5}, {"rows": 19, "cols": 256, "k": 12}],
+    ),
     "int8_matmul": (
         {"PAD_FROM": 0},
         [

@@ -6,7 +6,7 @@
 // registers. Where few rows get much, there would be few blocks, and lists without end: there a block
 // has a part of the index, and sums of all rows in shared memory. Where few of many rows get anything,
 // x is copied and these are written over. Where many rows get more than lists hold, or an index of float32 is
-// long, sums are float32 atomics: putting so much in order would take several times as long.
+// long or its entries short, sums are float32 atomics: putting so much in order would take several times as long.
 #include <portkern/copy.h>
 
 #define BLOCK 512  // knob: 256 512 1024
@@ -269,11 +269,23 @@ __global__ PORTABLE_LAUNCH_BOUNDS(COPY, 2) void scatter_add_sparse(
         }
     };
     take(x + row * dim, true);
-    for (int64_t first = 0; first < n; first += WARP_SIZE) {
-        warp_mask_t hits = warp_ballot(first + lane < n && index[first + lane] == row);
-        if (hits && first + warp_first(hits) < entry) return;
-        for (; hits; hits &= hits - 1) take(src + (first + warp_first(hits)) * dim, false);
+    for (int64_t start = 0; start < n; start += SCAN * WARP_SIZE) {
+        bool same[SCAN];
+#pragma unroll
+        for (int u = 0; u < SCAN; ++u) {  // without conditions, so that all are on their way together
+            const int64_t at = start + u * WARP_SIZE + lane;
+            same[u] = index[min(at, n - 1)] == row && at < n;
+        }
+#pragma unroll
+        for (int u = 0; u < SCAN; ++u) {
+            const int64_t first = start + u * WARP_SIZE;
+            warp_mask_t hits = warp_ballot(same[u]);
+            if (hits && first + warp_first(hits) < entry) return;
+#pragma unroll 1
+            for (; hits; hits &= hits - 1) take(src + (first + warp_first(hits)) * dim, false);
+        }
     }
+    wait_for_previous();
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         if (column + k * WARP_SIZE >= width) continue;
@@ -290,8 +302,8 @@ int launch_sparse(const scalar_t* x, const int64_t* index, const scalar_t* src, 
     if (const int error = copy(x, y, rows * dim, stream)) return error;
     const int64_t band = ITEMS * WARP_SIZE_MIN, bands = (dim + band - 1) / band;
     const int64_t warps = COPY / WARP_SIZE_MAX;
-    scatter_add_sparse<V><<<(unsigned)((n * bands + warps - 1) / warps), COPY, 0, stream>>>(
-        x, index, src, y, dim, n, bands);
+    launch_next(scatter_add_sparse<V>, (n * bands + warps - 1) / warps, COPY, stream, x, index, src, y, dim, n,
+                bands);
     return (int)cudaGetLastError();
 }
 
@@ -304,6 +316,7 @@ bool is_sparse(int64_t rows, int64_t dim, int64_t n) {
 
 __global__ __launch_bounds__(COPY) void scatter_add_widen(const scalar_t* __restrict__ x,
                                                           float* __restrict__ sums, int64_t count) {
+    let_next_begin();
     const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x;
     if (i < count) sums[i] = float(x[i]);
 }
@@ -315,14 +328,36 @@ __global__ __launch_bounds__(COPY) void scatter_add_narrow(const float* __restri
     if (i < count) y[i] = scalar_t(sums[i]);
 }
 
-__global__ __launch_bounds__(COPY) void scatter_add_atomic(const int64_t* __restrict__ index,
-                                                           const scalar_t* __restrict__ src,
-                                                           float* __restrict__ sums, int64_t dim,
-                                                           int64_t n) {
-    const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x, entry = i / dim;
-    if (entry < n) atomicAdd(&sums[index[entry] * dim + i % dim], float(src[i]));
+// Added to sums that lie side by side, four in an instruction where there is one.
+template <int V>
+__device__ __forceinline__ void add_to(float* sums, const Some<V>& more) {
+#if defined(PORTKERN_HOPPER) && defined(PORTKERN_CLUSTERS)  // the SIMT executor has neither
+    if constexpr (V % 4 == 0) {
+#pragma unroll
+        for (int j = 0; j < V; j += 4)
+            asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(sums + j), "f"(float(more.at[j])),
+                         "f"(float(more.at[j + 1])), "f"(float(more.at[j + 2])), "f"(float(more.at[j + 3])) : "memory");
+        return;
+    }
+#endif
+#pragma unroll
+    for (int j = 0; j < V; ++j) atomicAdd(sums + j, float(more.at[j]));
 }
 
+template <int V>
+__global__ __launch_bounds__(COPY) void scatter_add_atomic(const int64_t* __restrict__ index,
+                                                           const scalar_t* __restrict__ src,
+                                                           float* sums, int64_t width, int64_t n) {
+    const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x;
+    const int64_t entry = n * width >> 32 ? i / width : (unsigned)i / (unsigned)width;
+    if (entry >= n) return;
+    const Some<V> more = reinterpret_cast<const Some<V>*>(src)[i];
+    float* to = sums + (index[entry] * width + i - entry * width) * V;
+    wait_for_previous();
+    add_to<V>(to, more);
+}
+
+template <int V>
 int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_t* y,
                 int64_t rows, int64_t dim, int64_t n, cudaStream_t stream) {
     constexpr bool WIDE = sizeof(scalar_t) == sizeof(float);  // then y has room for the sums
@@ -335,8 +370,7 @@ int launch_long(const scalar_t* x, const int64_t* index, const scalar_t* src, sc
         scatter_add_widen<<<blocks, COPY, 0, stream>>>(x, sums, count);
     else if (const int error = copy(x, y, count, stream))
         return error;
-    scatter_add_atomic<<<(unsigned)((n * dim + COPY - 1) / COPY), COPY, 0, stream>>>(index, src, sums,
-                                                                                  dim, n);
+    launch_next(scatter_add_atomic<V>, (n * (dim / V) + COPY - 1) / COPY, COPY, stream, index, src, sums, dim / V, n);
     if (!WIDE) scatter_add_narrow<<<blocks, COPY, 0, stream>>>(sums, y, count);
     return (int)cudaGetLastError();
 }
@@ -420,9 +454,10 @@ int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_
     const int64_t share = (rows * bands + BLOCKS - 1) / BLOCKS, most = (int64_t)1 << ROW_BITS;
     const int64_t tall = share < most ? share : most;
     const int64_t owners = (rows + tall - 1) / tall;
-    // Every owner reads the whole index, which of so much takes longer than float32 atomics do.
-    const bool scanned = sizeof(scalar_t) == sizeof(float) && n >= (int64_t)1 << 15;
-    if (scanned || n > LIST / 2 * owners) return launch_long(x, index, src, y, rows, dim, n, stream);
+    // Every owner reads the whole index, which of so much, or of so little else, takes longer than float32 atomics do.
+    const bool scanned = (n >= (int64_t)1 << 15 && (sizeof(scalar_t) == sizeof(float) || dim <= 128)) ||
+                         (n >= 1024 && n * dim < (int64_t)1 << 20);
+    if (scanned || n > LIST / 2 * owners) return launch_long<V>(x, index, src, y, rows, dim, n, stream);
     // Of few rows a warp has part of one: it would wait for all of them alone.
     constexpr int LEAST = V < 4 ? 4 / V : 1, WARPS = BLOCK / WARP_SIZE_MIN;
     const auto kernel = tall < WARPS ? scatter_add_kernel<V, LEAST> : scatter_add_kernel<V, ITEMS / V>;

@@ -2,12 +2,13 @@
 // reaches the k-th largest of the threads' maxima, so whatever is below that bound is out. The few
 // others become keys in shared memory, and a key's place is the number of larger ones. A few long rows
 // are cut into parts, a block for each, whose best another block puts together. Of a few in short rows
-// (experts of a router) a warp does all of it; of other narrow rows a block has many, and each thread finds
-// its element's place.
+// (experts of a router) a warp does all of it, or of two where there are rows enough; of other narrow rows a block
+// has many, and each thread finds its element's place.
 #include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
 #define ITEMS 4  // knob: 1 2 4
+#define HALVED_FROM 8192  // knob: 0 8192 1073741824
 
 constexpr int KEEP = 256;  // keys found in one pass over the row; a larger k takes several
 constexpr int ROOM = 1024;  // candidates at once
@@ -213,20 +214,21 @@ __global__ __launch_bounds__(BLOCK) void topk_narrow(const scalar_t* __restrict_
     indices[row * k + place] = column;
 }
 
-// What 32 lanes tell each other: a warp, or each half of a wavefront of 64.
-constexpr int LANES = WARP_SIZE_MIN;
+// What some lanes tell each other: those of a row, which are a warp or a part of it.
+constexpr int ROW_LANES = WARP_SIZE_MIN;
 
+template <int LANES>
 __device__ __forceinline__ unsigned largest_of_lanes(unsigned mine) {
 #if !PORTKERN_AMD && __CUDA_ARCH__ >= 800
-    return __reduce_max_sync(~warp_mask_t(), mine);
-#else
+    if constexpr (LANES == 32) return __reduce_max_sync(~warp_mask_t(), mine);
+#endif
 #pragma unroll
     for (int d = LANES / 2; d > 0; d /= 2) mine = max(mine, warp_shuffle_xor(mine, d));
     return mine;
-#endif
 }
 
 // Sorted from the first lane's down, by a bitonic network.
+template <int LANES>
 __device__ __forceinline__ unsigned sorted_by_lanes(unsigned mine, int lane) {
 #pragma unroll
     for (int size = 2; size <= LANES; size *= 2)
@@ -240,6 +242,7 @@ __device__ __forceinline__ unsigned sorted_by_lanes(unsigned mine, int lane) {
 }
 
 // The sum of the values of all lanes up to the own one.
+template <int LANES>
 __device__ __forceinline__ int summed_by_lanes(int mine, int lane) {
 #pragma unroll
     for (int d = 1; d < LANES; d *= 2) {
@@ -252,11 +255,11 @@ __device__ __forceinline__ int summed_by_lanes(int mine, int lane) {
 constexpr int LISTED = 128;  // of a row
 constexpr int LANES_BLOCK = 128;
 
-// A row for 32 lanes, each of which keeps PER elements, and at most 32 of the largest: what reaches the k-th
+// A row for LANES lanes, each of which keeps PER elements, and at most as many of the largest: what reaches the k-th
 // of the lanes' own largest is listed, and its place is the number of larger ones. Where that is too much, as
 // of equal elements, the largest is taken out as often as asked for. Only what is taken out or beyond the row is
 // ordered as 0.
-template <int PER, int V>
+template <int LANES, int PER, int V>
 __global__ __launch_bounds__(LANES_BLOCK) void topk_by_lanes(const scalar_t* __restrict__ x,
                                                              scalar_t* __restrict__ values,
                                                              int64_t* __restrict__ indices,
@@ -276,18 +279,23 @@ __global__ __launch_bounds__(LANES_BLOCK) void topk_by_lanes(const scalar_t* __r
         order[e] = column(e) < cols ? ordered(float(packs[e / V].at[e % V])) : 0;
         most = max(most, order[e]);
     }
-    const unsigned bound = max(warp_shuffle(sorted_by_lanes(most, lane), k - 1, LANES), 1u);
+    const unsigned bound = max(warp_shuffle(sorted_by_lanes<LANES>(most, lane), k - 1, LANES), 1u);
     int own = 0;
 #pragma unroll
     for (int e = 0; e < PER; ++e) own += order[e] >= bound;
-    const int sum = summed_by_lanes(own, lane), count = warp_shuffle(sum, LANES - 1, LANES);
+    const int sum = summed_by_lanes<LANES>(own, lane), count = warp_shuffle(sum, LANES - 1, LANES);
     Key* const list = listed[threadIdx.x / LANES];
     int next = sum - own;
 #pragma unroll
     for (int e = 0; e < PER; ++e)
         if (order[e] >= bound && count <= LISTED) list[next++] = (Key)order[e] << 32 | ~(unsigned)column(e);
+    const bool all = warp_ballot(count > LISTED) == 0;  // rows of a warp go the same way
+#if PORTKERN_AMD
     __syncthreads();
-    if (count <= LISTED) {
+#else
+    __syncwarp();
+#endif
+    if (all) {
         for (int i = lane; i < count; i += LANES) {
             const Key key = list[i];
             int place = 0;
@@ -305,8 +313,8 @@ __global__ __launch_bounds__(LANES_BLOCK) void topk_by_lanes(const scalar_t* __r
 #pragma unroll
         for (int e = 0; e < PER; ++e)
             if (order[e] > best) best = order[e], at = column(e);
-        const unsigned top = largest_of_lanes(best);
-        const int first = (int)~largest_of_lanes(best == top ? ~at : 0);
+        const unsigned top = largest_of_lanes<LANES>(best);
+        const int first = (int)~largest_of_lanes<LANES>(best == top ? ~at : 0);
         if (lane == i) mine = first;
 #pragma unroll
         for (int e = 0; e < PER; ++e)
@@ -319,19 +327,19 @@ __global__ __launch_bounds__(LANES_BLOCK) void topk_by_lanes(const scalar_t* __r
 
 constexpr int MOST_BY_LANES = 1024;  // columns
 inline bool is_by_lanes(int64_t cols, int64_t k) {
-    const bool lists_few = k <= LANES * 3 / 4 || cols <= 4 * LANES;
-    return cols > LANES && cols <= MOST_BY_LANES && k <= LANES && 4 * k <= cols && lists_few;
+    const bool lists_few = k <= ROW_LANES * 3 / 4 || cols <= 4 * ROW_LANES;
+    return cols > ROW_LANES && cols <= MOST_BY_LANES && k <= ROW_LANES && 4 * k <= cols && lists_few;
 }
 
 // PER is the least power of two that does.
-template <int PER>
+template <int LANES, int PER>
 int launch_by_lanes(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols,
                     int64_t k, bool whole, cudaStream_t stream) {
     if constexpr (PER > 2)
         if (PER / 2 * LANES >= cols)
-            return launch_by_lanes<PER / 2>(x, values, indices, rows, cols, k, whole, stream);
+            return launch_by_lanes<LANES, PER / 2>(x, values, indices, rows, cols, k, whole, stream);
     constexpr int V = PER < VEC ? PER : VEC;
-    const auto kernel = whole ? topk_by_lanes<PER, V> : topk_by_lanes<PER, 1>;
+    const auto kernel = whole ? topk_by_lanes<LANES, PER, V> : topk_by_lanes<LANES, PER, 1>;
     const Blocks blocks = blocks_for(rows * LANES, LANES_BLOCK);
     kernel<<<blocks.count, blocks.threads, 0, stream>>>(x, values, indices, rows, (int)cols, (int)k);
     return (int)cudaGetLastError();
@@ -370,8 +378,10 @@ extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64
     if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's index has 32 bits
     const bool whole = are_whole((uintptr_t)x, cols);
     if (is_by_lanes(cols, k)) {
-        constexpr int MOST = MOST_BY_LANES / LANES;
-        return launch_by_lanes<MOST>(x, values, indices, rows, cols, k, whole, stream);
+        constexpr int MOST = MOST_BY_LANES / ROW_LANES, HALF = ROW_LANES / 2;
+        if (rows >= HALVED_FROM && k <= HALF * 3 / 4 && cols <= MOST / 2 * HALF)
+            return launch_by_lanes<HALF, MOST / 2>(x, values, indices, rows, cols, k, whole, stream);
+        return launch_by_lanes<ROW_LANES, MOST>(x, values, indices, rows, cols, k, whole, stream);
     }
     if (cols <= NARROW) return launch_narrow(x, values, indices, rows, cols, k, stream);
     return whole ? launch<VEC>(x, values, indices, rows, cols, k, stream)

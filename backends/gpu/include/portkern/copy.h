@@ -7,6 +7,7 @@ constexpr int COPY = 256, AT_ONCE = 4;  // threads, and accesses that each has o
 template <int V>
 __global__ __launch_bounds__(COPY) void copy_kernel(const scalar_t* __restrict__ x,
                                                     scalar_t* __restrict__ y, int64_t count) {
+    let_next_begin();
     const int64_t packs = count / V, first = (int64_t)blockIdx.x * COPY * AT_ONCE + threadIdx.x;
     Some<V> values[AT_ONCE];
     if (packs > 0) {
