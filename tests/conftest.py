@@ -66,11 +66,8 @@ def writable(
 
 @pytest.fixture(autouse=True)
 def nothing_is_written_elsewhere(writable: Sequence[Path]) -> Iterator[None]:
-    """With PORTKERN_WATCH=1: a test that writes anywhere else fails. What Python compiles is its
-    own cache, wherever it is."""
-    if os.environ.get("PORTKERN_WATCH") != "1":
-        yield
-        return
+    """A test that writes anywhere else fails. What Python compiles is its own cache, wherever it
+    is."""
     with watched(writable) as beyond:
         yield
     elsewhere = [path for path in beyond if "/__pycache__" not in path]

@@ -107,6 +107,16 @@ def test_a_worker_cannot(inside: Inside, action: str) -> None:
     assert inside(f"found = attempt(lambda: {action})") not in ("done", None)
 
 
+#: Another process of the user's, without capabilities: who has none can do nothing to who has some.
+BYSTANDER = """
+import sys
+from portkern.sandbox.jail import system
+system.drop_capabilities()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
 def test_a_worker_reaches_nothing_that_others_share_by_name_or_number(
     inside: Inside, tmp_path: Path
 ) -> None:
@@ -117,9 +127,17 @@ def test_a_worker_reaches_nothing_that_others_share_by_name_or_number(
     file.write_text("")
     file.chmod(0o640)
     memory = LIBC.shmget(0, 4096, 0o1666)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    command = [sys.executable, "-c", BYSTANDER]
+    pipe = subprocess.PIPE
     try:
-        with socket.socket(socket.AF_UNIX) as path, socket.socket(socket.AF_UNIX) as named:
+        with (
+            socket.socket(socket.AF_UNIX) as path,
+            socket.socket(socket.AF_UNIX) as named,
+            subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT) as other,
+        ):
+            assert other.stdout is not None
+            other.stdout.readline()
+            before = _standing(other.pid)
             path.bind(str(door))
             door.chmod(0o777)
             named.bind(f"\0{tmp_path.name}-{os.getpid()}")
@@ -135,21 +153,32 @@ def attach():
         raise OSError
 found = [attempt(action) for action in (
     lambda: connect({str(door)!r}), lambda: connect("\\0{tmp_path.name}-{os.getpid()}"), attach,
-    lambda: resource.prlimit({os.getpid()}, resource.RLIMIT_NOFILE, (64, {limits[1]})),
-    lambda: os.setpriority(os.PRIO_PROCESS, {os.getpid()}, 19),
+    lambda: resource.prlimit({other.pid}, resource.RLIMIT_NOFILE, (64, 64)),
+    lambda: os.setpriority(os.PRIO_PROCESS, {other.pid}, 19),
     lambda: os.setpriority(os.PRIO_USER, 0, 19),
-    lambda: os.sched_setscheduler({os.getpid()}, os.SCHED_IDLE, os.sched_param(0)),
+    lambda: os.sched_setscheduler({other.pid}, os.SCHED_IDLE, os.sched_param(0)),
 )]
+attempt(lambda: os.sched_setaffinity({other.pid}, {{min(os.sched_getaffinity(0))}}))
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 attempt(lambda: os.chmod({str(file)!r}, 0o666))
 attempt(lambda: os.utime({str(file)!r}, (1, 1)))
 """)
+            assert "done" not in found, found
+            assert _standing(other.pid) == before
     finally:
         LIBC.shmctl(memory, 0, None)
-    assert "done" not in found, found
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
-    assert os.getpriority(os.PRIO_PROCESS, 0) == 0
     assert file.stat().st_mode & 0o777 == 0o640
     assert file.stat().st_mtime > 1
+
+
+def _standing(process: int) -> tuple[object, ...]:
+    """What a process may use of the machine, and when."""
+    return (
+        resource.prlimit(process, resource.RLIMIT_NOFILE),
+        os.getpriority(os.PRIO_PROCESS, process),
+        os.sched_getscheduler(process),
+        os.sched_getaffinity(process),
+    )
 
 
 def test_a_worker_can_use_what_kernels_need(inside: Inside) -> None:

@@ -155,7 +155,7 @@ def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Lau
     system.drop_bounding_set()
     reads = (*policy.reads, *policy.copies)
     used = layers.active - {"seccomp"} if policy.tenant else layers.active
-    restrictions = Restrictions(used, reads, policy.device)
+    restrictions = Restrictions(used, reads, policy.device, users is not None and users.alone)
     launcher = None
     if policy.programs:
         user, folder = users.program if users else None, policy.scratch / "program"

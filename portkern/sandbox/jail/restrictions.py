@@ -14,11 +14,13 @@ from portkern.sandbox.jail import root, seccomp, system
 @dataclass(frozen=True)
 class Restrictions:
     """``layers`` are those of the machine. ``reads`` are beside what the jail shows everybody,
-    and matter as ``device`` does where it is the machine's own tree."""
+    and matter as ``device`` does where it is the machine's own tree. ``own_user``: no process but
+    the worker's has its user."""
 
     layers: frozenset[str]
     reads: tuple[Path, ...]
     device: bool
+    own_user: bool
 
     def apply(
         self, user: int | None, writes: Iterable[Path], *, groups: bool, deadly: bool = False
@@ -33,7 +35,8 @@ class Restrictions:
             nodes = root.devices(accelerators=self.device)
             system.landlock([*root.readable(), *self.reads], [*nodes, *writes])
         if "seccomp" in self.layers:
-            seccomp.install(deadly=deadly, apart="namespaces" in self.layers)
+            apart = "namespaces" in self.layers
+            seccomp.install(deadly=deadly, apart=apart, alone=apart or self.own_user)
         # After a change of user a parent's death is not signalled, and the flag is not kept either.
         system.set_dumpable(False)
         system.die_with_parent(signal.SIGKILL)

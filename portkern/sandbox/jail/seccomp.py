@@ -59,6 +59,9 @@ _OF_OTHERS: dict[str, tuple[int, int, int]] = {
     "sched_setscheduler": (144, 119, 0), "sched_setparam": (142, 118, 0),
     "sched_setattr": (314, 274, 0),
 }  # fmt: skip
+#: Without a user of its own: on which processors others may run. OpenMP's runtimes end where it is
+#: refused for their own threads, whose numbers no filter can know: it is said to be done.
+_PLACE = (203, 122)
 #: What has an effect on all of a user's processes where the first argument is this, whatever the
 #: second is.
 _OF_USER: dict[str, tuple[int, int, int]] = {
@@ -87,11 +90,12 @@ def supported() -> bool:
     return platform.machine() in _AUDIT
 
 
-def install(*, deadly: bool = False, apart: bool = True) -> None:
+def install(*, deadly: bool = False, apart: bool = True, alone: bool = True) -> None:
     """Installs the filter for this process and all that come from it. Needs no_new_privileges().
     ``deadly``: a process that tries to look into another one is killed by SIGSYS. ``apart``:
-    namespaces keep the user's processes and files out of sight."""
-    program = _program(deadly, apart)
+    namespaces keep the user's processes and files out of sight. ``alone``: no process in sight has
+    its user, other than its own."""
+    program = _program(deadly, apart, alone)
     lines = ctypes.create_string_buffer(b"".join(program))
 
     class Filter(ctypes.Structure):
@@ -107,7 +111,7 @@ def _line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("<HBBI", code, yes, no, value)
 
 
-def _program(deadly: bool, apart: bool) -> list[bytes]:
+def _program(deadly: bool, apart: bool, alone: bool) -> list[bytes]:
     machine = platform.machine()
     which = list(_AUDIT).index(machine)
     refuse = _line(_RET, _ERRNO | errno.EPERM)
@@ -133,13 +137,8 @@ def _program(deadly: bool, apart: bool) -> list[bytes]:
             _line(_LD, _NUMBER),
         ]
     for *of_machines, argument in _OF_OTHERS.values():
-        program += [
-            _line(_JEQ, of_machines[which], no=4),
-            _line(_LD, _ARGUMENTS + 8 * argument),
-            _line(_JEQ, 0, no=1),
-            _line(_RET, _ALLOW),
-            refuse,
-        ]
+        program += _unless_zero(of_machines[which], argument, refuse)
+    program += [] if alone else _unless_zero(_PLACE[which], 0, _line(_RET, _ERRNO))
     # clone3's flags lie in memory, out of a filter's sight: glibc falls back to clone.
     program += [_line(_JEQ, _CLONE3[which], no=1), _line(_RET, _ERRNO | errno.ENOSYS)]
     program += [
@@ -160,3 +159,14 @@ def _program(deadly: bool, apart: bool) -> list[bytes]:
 def _answered(number: int | None, answer: bytes) -> list[bytes]:
     """The lines that answer a call; none for None, a call that the architecture lacks."""
     return [] if number is None else [_line(_JEQ, number, no=1), answer]
+
+
+def _unless_zero(number: int, argument: int, answer: bytes) -> list[bytes]:
+    """The lines that answer a call whose argument of this number is not 0, and let the other."""
+    return [
+        _line(_JEQ, number, no=4),
+        _line(_LD, _ARGUMENTS + 8 * argument),
+        _line(_JEQ, 0, no=1),
+        _line(_RET, _ALLOW),
+        answer,
+    ]
