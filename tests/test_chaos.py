@@ -25,7 +25,7 @@ import pytest
 from portkern.cells.selection import host_targets
 from portkern.records.record import Record, RecordFile, Verdict
 
-KILLS = int(os.environ.get("PORTKERN_CHAOS_KILLS", "8"))
+KILLS = int(os.environ.get("PORTKERN_CHAOS_KILLS", "5"))
 SEED = int(os.environ.get("PORTKERN_CHAOS_SEED", "0")) or secrets.randbits(32)
 #: A victim lives for up to so many seconds after it was seen, so that every stage is hit.
 LONGEST_S = 1.0

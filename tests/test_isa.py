@@ -88,7 +88,7 @@ def assert_right(op: Op, call: Call, outputs: object, dtype: str) -> None:
             )
 
 
-@pytest.mark.drawn
+@pytest.mark.sampled("arch")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(("name", "dtype"), HIP)
 def test_compiled_hip_kernels_compute_what_they_should(
@@ -110,7 +110,7 @@ def test_compiled_hip_kernels_compute_what_they_should(
         assert_right(op, call, [kernel.device.download(x) for x in outputs], dtype)
 
 
-@pytest.mark.drawn
+@pytest.mark.sampled("arch")
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(("name", "dtype"), HIP)
 def test_compiled_triton_kernels_compute_what_they_should(
@@ -167,7 +167,7 @@ def test_decoded_instructions_assemble_to_the_same_bits(
     assert assert_reassembles(artifact.path) > 100
 
 
-@pytest.mark.drawn
+@pytest.mark.sampled()
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("name", ["softmax", "rope", "conv2d"])
 def test_every_instruction_of_a_kernel_has_a_model(name: str, arch: str, tmp_path: Path) -> None:

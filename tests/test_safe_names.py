@@ -4,6 +4,7 @@ type, and the rules that keep all other code to it."""
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from portkern.spec.safe_name import MOST_BYTES, SafeName, file_of, inside, refus
 from tests.path_joins import Paths
 
 ROOT = Path(__file__).parents[1] / "portkern"
-MODULES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 #: Packages whose names of files are a compiler's or the system's, within a jail or a cache.
 INNER = {"cuda_source", "isa", "sandbox", "simt", "toolchain", "worker", "testing"}
 KNOWN = Path(__file__).parent / "data" / "path_joins.txt"
@@ -64,8 +64,13 @@ def module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
+@cache
+def modules() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+
+
 def joins(trees: dict[Path, ast.Module]) -> set[str]:
-    paths = Paths(MODULES)
+    paths = Paths(modules())
     return {
         f"{path.relative_to(ROOT).with_suffix('')}: {join}"
         for path, tree in trees.items()
@@ -76,7 +81,7 @@ def joins(trees: dict[Path, ast.Module]) -> set[str]:
 
 def test_no_name_becomes_a_path_but_by_the_type_that_checks_it() -> None:
     known = set(KNOWN.read_text("utf-8").splitlines())
-    new = sorted(joins(MODULES) - known)
+    new = sorted(joins(modules()) - known)
     assert not new, (
         "join SafeName(name), or use file_of or inside of portkern.spec.safe_name; a name that no "
         f"stranger chooses belongs to {KNOWN.name}: {new}"
@@ -107,7 +112,7 @@ def test_what_a_path_or_the_type_gives_may_be_joined() -> None:
 def test_documents_of_others_are_parsed_within_limits() -> None:
     beyond = {
         f"{module(path)}: {ast.unparse(node.func)}"
-        for path, tree in MODULES.items()
+        for path, tree in modules().items()
         if module(path) not in PARSERS
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS

@@ -35,6 +35,31 @@ def test_what_is_not_one_of_many_is_never_left_out() -> None:
     assert not tiers.left_out(items(400, "full"), "a")
 
 
+@pytest.mark.parametrize(
+    ("markers", "first", "others"),
+    [
+        ({"full"}, {"full"}, {"full", "drawn"}),
+        ({"drawn"}, {"full", "drawn"}, {"full", "drawn"}),
+        ({"full", "drawn"}, {"full", "drawn"}, {"full", "drawn"}),
+    ],
+)
+def test_of_a_test_that_is_full_by_itself_the_first_case_is_always_run(
+    markers: set[str], first: set[str], others: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "_test", lambda item: ("tests/test_x.py", "test"))
+    marked = [set(markers) for _ in range(3)]
+    cases: list[Any] = [
+        SimpleNamespace(
+            nodeid=f"test[{n}]",
+            get_closest_marker=lambda name, has=has: name if name in has else None,
+            add_marker=has.add,
+        )
+        for n, has in enumerate(marked)
+    ]
+    tiers.assign(cases, "a")
+    assert marked == [first, others, others]
+
+
 def test_without_git_there_is_no_date_and_the_draw_is_still_one(tmp_path: Path) -> None:
     assert tiers.day_of(tmp_path) == ""
     assert 260 < len(tiers.left_out(items(400, "full", "drawn"), "")) < 340

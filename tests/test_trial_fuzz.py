@@ -295,14 +295,9 @@ def hold(seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.full
-def test_a_worker_that_misbehaves_at_any_message_gets_a_result_and_never_passes() -> None:
-    hold(range(100))
-
-
-@pytest.mark.full
 @pytest.mark.timeout(3000)
-def test_a_thousand_workers_that_misbehave_get_a_result_and_never_pass() -> None:
-    hold(range(1000, 2000))
+def test_three_hundred_workers_that_misbehave_get_a_result_and_never_pass() -> None:
+    hold(range(1000, 1300))
 
 
 def test_of_several_each_gets_a_result_though_any_of_them_dies() -> None:

@@ -10,10 +10,11 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled("case", quick=2)           # of two kinds a day tries one in `make test`
 
 Of those that are full because there are many a commit draws a quarter, by its date: what mends a
-test that failed is judged by the same tests, and tomorrow's commits draw others. `make test-all`
-runs them all, as does pytest without `--drawn`.
+test that failed is judged by the same tests, and tomorrow's commits draw others. Of a test that is
+full by itself the first case is always run, and the others are many. `make test-all` runs them all,
+as does pytest without `--drawn`.
 
-    @pytest.mark.drawn                              # full by itself, and one of many
+    @pytest.mark.drawn                              # full, and its first case is drawn as well
 """
 
 from __future__ import annotations
@@ -42,24 +43,25 @@ def assign(items: Iterable[pytest.Item], day: str) -> None:
     """Mark as full what is not the first case of its kind. The order is the files' own."""
     seen: set[Hashable] = set()
     for item in items:
-        kind = _kind(item)
-        if kind is None or item.get_closest_marker("full"):
+        by_itself = _is(item, "full") or _is(item, "drawn")
+        kind = _test(item) if by_itself else _kind(item)
+        if kind is None:
             continue
         if kind in seen:
             item.add_marker("full")
             item.add_marker("drawn")
-        elif not _draws(day, item, _quick_of(item)):
+        elif _is(item, "drawn") or not (by_itself or _draws(day, item, _quick_of(item))):
             item.add_marker("full")
         seen.add(kind)
 
 
+def _is(item: pytest.Item, marker: str) -> bool:
+    return bool(item.get_closest_marker(marker))
+
+
 def left_out(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
     """Those marked ``drawn`` that other days draw."""
-    return [
-        item
-        for item in items
-        if item.get_closest_marker("drawn") and not _draws(day, item, DRAWN_OF)
-    ]
+    return [item for item in items if _is(item, "drawn") and not _draws(day, item, DRAWN_OF)]
 
 
 def _draws(day: str, item: pytest.Item, of: int) -> bool:
@@ -78,12 +80,17 @@ def day_of(root: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def _test(item: pytest.Item) -> tuple[Hashable, ...]:
+    """The test of which the item is a case."""
+    return (item.path, item.originalname) if isinstance(item, pytest.Function) else (item.nodeid,)
+
+
 def _kind(item: pytest.Item) -> Hashable | None:
     """Of what the item is a sample; None where every case counts."""
     if not isinstance(item, pytest.Function):
         return None
     values = item.callspec.params if hasattr(item, "callspec") else {}
-    test = (item.path, item.originalname)
+    test = _test(item)
     if isinstance(item.instance, BackendContract) and _RUNS in item.fixturenames:
         return (*test, values.get("backend", ""))
     mark = item.get_closest_marker("sampled")
