@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -276,6 +277,13 @@ __global__ void reversed(int* x) {
     __syncthreads();
     x[threadIdx.x] = lds[63 - threadIdx.x];
 }
+__global__ void spread(int* x, int by) { x[threadIdx.x * by] = 1; }
+__global__ void banks(int* x, int by) {
+    lds[threadIdx.x * by] = threadIdx.x;
+    __syncthreads();
+    x[threadIdx.x] = lds[(63 - threadIdx.x) * by];
+}
+__global__ void some(int* x, int most) { if (threadIdx.x < most) x[threadIdx.x] += 1; }
 __global__ void exchange(const int* x, int* y) {
     __shared__ int kept[256];
     const int t = threadIdx.x;
@@ -394,12 +402,15 @@ def launch(
     grid: int = 1,
     limit: int = 1 << 26,
     checks: tuple[str, ...] = (),
+    lds: int = 0,
 ) -> Ran:
     """On arrays and numbers of 32 bits."""
     values = [struct.pack("<i", a) if isinstance(a, int) else pointer(a) for a in given]
     memory = [buffer(a) for a in given if not isinstance(a, int)]
     sizes = (grid, 1, 1), (block, 1, 1)
-    return program.run(name, values, *sizes, buffers=memory, limit=limit, checks=checks)
+    return program.run(
+        name, values, *sizes, buffers=memory, limit=limit, checks=checks, dynamic_lds_bytes=lds
+    )
 
 
 def ints(count: int) -> np.ndarray:
@@ -741,3 +752,49 @@ def test_waves_that_take_turns_by_atomics_do_not_race(programs: Programs, arch: 
     assert ran.clean, ran.findings
     wave = target.load(arch).warp or 64
     assert np.array_equal(y, np.arange(256) // wave + 1)
+
+
+# ---- counts
+
+
+def counted(program: Program, name: str, *given: np.ndarray | int, lds: int = 0) -> Counter[str]:
+    ran = launch(program, name, *given, checks=("counters",), lds=lds)
+    assert ran.clean, ran.findings
+    return Counter(ran.counts)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_lines_bytes_and_lanes_of_accesses_are_counted(programs: Programs, arch: str) -> None:
+    program, waves = programs(arch), 64 // (target.load(arch).warp or 64)
+    close, far = (counted(program, "spread", ints(64 * 32), by) for by in (1, 32))
+    for one in (close, far):
+        assert (one["waves"], one["requests"], one["memory"]) == (waves, waves, waves)
+        assert (one["store_bytes"], one["load_bytes"], one["least_lines"]) == (256, 0, 2)
+        assert one["lanes"] == one["lane_slots"]
+    assert (close["lines"], far["lines"]) == (2, 64)
+    few = counted(program, "some", ints(64), 5)
+    assert few["load_bytes"] == few["store_bytes"] == 20
+    assert few["lanes"] < few["lane_slots"]
+    kinds = ("vector", "matrix", "scalar", "waits", "branches", "barriers", "lds", "memory")
+    parts = sum(few[kind] for kind in (*kinds, "scratch", "scalar_memory"))
+    assert few["instructions"] == parts
+
+
+@pytest.mark.parametrize(("by", "passes"), [(1, 4), (2, 8), (32, 128), (33, 4)])
+def test_lanes_at_one_bank_of_lds_take_a_pass_each(
+    programs: Programs, by: int, passes: int
+) -> None:
+    seen = counted(programs("gfx942"), "banks", ints(64), by, lds=64 * 33 * 4)
+    assert (seen["lds_passes"], seen["least_lds_passes"]) == (passes, 4)
+    assert (seen["lds_bytes"], seen["lds_requests"]) == (512, 2)
+
+
+def test_counts_are_the_same_each_time_and_matrix_instructions_have_their_names(
+    programs: Programs,
+) -> None:
+    def once() -> Counter[str]:
+        values = np.ones((64, 4), np.int8), np.ones((64, 4), np.int8), np.zeros((64, 4), np.int32)
+        return counted(programs("gfx90a"), "bytes_16", *values)
+
+    assert once() == once()
+    assert once()["matrix"] == once()["v_mfma_i32_16x16x16i8"] == 1

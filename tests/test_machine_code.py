@@ -79,11 +79,13 @@ def built(night: int, code: str = "a", **used: Any) -> Record:
     """Of a GPU that is not there."""
     resources = [{"kernel": "k", "registers": 40, "spills": 0, "shared_bytes": 1024} | used]
     said = {**UNAVAILABLE, "evidence": Evidence.BUILT, "resources": resources, **HIP}
-    size = used.pop("size", 1000)
-    resources[0].pop("size", None)
+    size, executed = used.pop("size", 1000), used.pop("executed", 500)
+    for name in ("size", "executed"):
+        resources[0].pop(name, None)
+    launches = [{"name": "k", "counts": {"instructions": executed}}]
     return Record.model_validate(
         record(night=night, **{**said, "resources": []}).model_dump()
-        | {"resources": resources, "code": code, "code_bytes": size}
+        | {"resources": resources, "code": code, "code_bytes": size, "launches": launches}
     )
 
 
@@ -100,8 +102,9 @@ def last(several: Sequence[Record], name: str = "n") -> CellChange:
         ({"registers": 50}, "registers 40 → 50"),
         ({"shared_bytes": 2048}, "shared memory 1024 → 2048"),
         ({"size": 1200}, "bytes of instructions 1000 → 1200"),
+        ({"executed": 600}, "executed instructions 500 → 600"),
     ],
-    ids=["spills", "registers", "LDS", "instructions"],
+    ids=["spills", "registers", "LDS", "bytes", "instructions"],
 )
 def test_a_kernel_without_hardware_may_not_grow(used: dict[str, Any], said: str) -> None:
     cell = last([built(0), built(1), built(2, "b", **used)])

@@ -60,7 +60,10 @@ def test_a_right_kernel_is_executed(check: Any) -> None:
     record = check(RIGHT)
     assert (record["verdict"], record["evidence"]) == ("passed", "executed"), record["detail"]
     assert record["venue"].startswith("object: AMD executor, gfx942 (wave 64)")
-    assert [launch["name"] for launch in record["launches"]] == ["k"]
+    [launch] = record["launches"]
+    counts = launch["counts"]
+    assert launch["name"] == "k" and counts["instructions"] > counts["vector"] > counts["waves"]
+    assert counts["load_bytes"] == counts["store_bytes"] == 4 * record["workload"]["dims"]["n"]
     assert record["missing"] == "only the object was asked for" and record["timing"] is None
     assert Record.from_json(json.dumps(record)).evidence is Evidence.EXECUTED
 

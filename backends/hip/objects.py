@@ -86,8 +86,10 @@ def load(artifact: Artifact, request: Build, checks: Sequence[str] = ()) -> Kern
     if isinstance(able, Missing):
         raise BackendUnavailable(str(able))
     library = artifact.path.parent / HOST
-    host = Host(Program(artifact.path), library, request, tuple(checks))
-    return Kernel(host.device, host.launch, host.take_findings, host.launched.take_launches)
+    launched = venue.Launched(tuple(checks))
+    host = Host(Program(artifact.path), library, request, launched)
+    take = host.take_findings, launched.take_launches, launched.take_counts
+    return Kernel(host.device, host.launch, *take)
 
 
 def build_host(
@@ -143,10 +145,9 @@ class Host:
     program: Program
     library: Path
     request: Build
-    checks: tuple[str, ...] = ()
-    device: ObjectDevice = field(default_factory=ObjectDevice)
     #: Of the last call.
-    launched: venue.Launched = field(default_factory=venue.Launched)
+    launched: venue.Launched
+    device: ObjectDevice = field(default_factory=ObjectDevice)
 
     def __post_init__(self) -> None:
         opened = ctypes.CDLL(str(self.library))
@@ -171,7 +172,7 @@ class Host:
 
     def launch(self, call: Call) -> Sequence[Buffer]:
         """Raises LaunchError with the first finding for a launch that was stopped."""
-        self.launched.begin()
+        self.launched.begin(counted=call.counted)
         self._refused, self._notes = None, []
         self.device.memory.begin()
         for buffer in (*call.inputs, *call.outputs):
@@ -220,7 +221,7 @@ class Host:
                     (block[0], block[1], block[2]),
                     buffers=buffers,
                     dynamic_lds_bytes=dynamic_lds_bytes,
-                    checks=self.checks,
+                    checks=self.launched.looking,
                 )
             self.launched.accept(readable(kernel), ran)
         except BuildError as error:

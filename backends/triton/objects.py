@@ -65,7 +65,7 @@ class Objects:
     @contextlib.contextmanager
     def call(self, call: Call) -> Iterator[None]:
         """A context within which launches run here."""
-        self.launched.begin()
+        self.launched.begin(counted=call.counted)
         # Not all of their storages: around an output lie the evaluator's margins.
         self._given = {_storage(x): _exactly(x, writable=True) for x in call.outputs}
         self._given |= {_storage(x): _exactly(x, writable=False) for x in call.inputs}
@@ -92,7 +92,7 @@ class Objects:
             (launch.warps * kernel.wave_size, 1, 1),
             buffers=buffers,
             dynamic_lds_bytes=launch.shared_bytes,
-            checks=self.checks,
+            checks=self.launched.looking,
         )
         self.launched.accept(launch.name, ran)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from portkern.errors import BuildError, LaunchError
-from portkern.isa import code_object, runtime_library, source_lines
+from portkern.isa import code_object, counts, runtime_library, source_lines
 from portkern.isa.code_object import Kernel
 from portkern.isa.finding import Finding, Kind, Ran
 
@@ -31,7 +31,7 @@ _OWN = {"gfx90a": ("gfx90a",)}
 #: A launch ends after so many instructions of its waves, whatever it does.
 LIMIT = 1 << 31
 #: What may look on, and the runtime's bits for it.
-CHECKS = {"waits": 1, "lds": 2}
+CHECKS = {"waits": 1, "lds": 2, "counters": 4}
 MOST_LDS_BYTES = 160 << 10
 _MOST_THREADS = 1024
 _MOST_SCRATCH_BYTES = 1 << 18
@@ -143,6 +143,7 @@ class Program:
             value = (self.base + addend) % (1 << 64)
             struct.pack_into("<Q", self._image, at, value)
         self._decoded: dict[int, ctypes.c_void_p] = {}
+        self._named: dict[int, list[tuple[int, str, str]]] = {}
 
     def __del__(self) -> None:
         for decoded in getattr(self, "_decoded", {}).values():
@@ -224,17 +225,48 @@ class Program:
         )
         found, count = (_Found * _MOST_FINDINGS)(), ctypes.c_uint32()
         executed = ctypes.c_uint64()
+        decoded = self._decode(entry.wave_size)
+        count_all = self._library.isa_count(decoded) if "counters" in looking else 0
+        totals = (ctypes.c_uint64 * len(counts.TOTALS))()
+        hits, lanes = ((ctypes.c_uint64 * count_all)() for _ in range(2))
         stopped = self._library.isa_run(
-            self._decode(entry.wave_size),
+            decoded,
             ctypes.byref(launch),
             ranges,
             len(known),
             found,
             ctypes.byref(count),
             ctypes.byref(executed),
+            totals,
+            hits,
+            lanes,
         )
         findings = tuple(self._finding(one) for one in found[: count.value])
-        return Ran(not stopped, findings, executed.value)
+        counted = self._counts(entry.wave_size, totals[:], hits[:], lanes[:]) if count_all else {}
+        return Ran(not stopped, findings, executed.value, counted)
+
+    def _counts(
+        self, wave_size: int, totals: Sequence[int], hits: Sequence[int], lanes: Sequence[int]
+    ) -> dict[str, int]:
+        executed = [
+            (mnemonic, encoding, hits[at], lanes[at])
+            for at, mnemonic, encoding in self._words(wave_size)
+            if hits[at]
+        ]
+        return counts.of(executed, totals, wave_size)
+
+    def _words(self, wave_size: int) -> list[tuple[int, str, str]]:
+        """The number, mnemonic and encoding of each instruction; two in one word are one, by the
+        name of the first."""
+        if wave_size not in self._named:
+            before, named = -1, []
+            for at, one in enumerate(self.instructions(wave_size)):
+                if one.address != before:
+                    encoding: bytes = self._library.isa_encoding(self._table, one.encoding)
+                    named.append((at, one.mnemonic, encoding.decode()))
+                before = one.address
+            self._named[wave_size] = named
+        return self._named[wave_size]
 
     @property
     def _checkers(self) -> set[str]:

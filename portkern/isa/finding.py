@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -75,11 +76,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a launch ended: ``complete`` if all waves came to their end."""
+    """How a launch ended: ``complete`` if all waves came to their end. ``counts``, of
+    :mod:`portkern.isa.counts`, are there where they were asked for."""
 
     complete: bool
     findings: tuple[Finding, ...]
     instructions: int
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:

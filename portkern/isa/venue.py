@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from portkern.errors import LaunchError, NeedsHardware
-from portkern.isa import runtime_library
+from portkern.isa import counts, runtime_library
 from portkern.isa.executor import TABLES
 from portkern.isa.finding import Ran
 from portkern.spec.backend import Build, Missing, Venue
@@ -48,13 +48,21 @@ def prepare(request: Build) -> Sequence[Path]:
 
 @dataclass
 class Launched:
-    """The launches of one call, by the names of their kernels."""
+    """The launches of one call, by the names of their kernels; ``checks`` look on."""
 
+    checks: tuple[str, ...] = ()
     launches: list[tuple[str, Ran]] = field(default_factory=list)
+    _counted: bool = False
 
-    def begin(self) -> None:
+    def begin(self, *, counted: bool) -> None:
         """A call begins: forget the launches of the one before."""
         self.launches.clear()
+        self._counted = counted
+
+    @property
+    def looking(self) -> tuple[str, ...]:
+        """All that looks on while the call's launches run."""
+        return (*self.checks, *(["counters"] if self._counted else []))
 
     def accept(self, kernel: str, ran: Ran) -> None:
         """Keeps a launch. Raises LaunchError for one that did not come to its end, NeedsHardware
@@ -73,3 +81,10 @@ class Launched:
 
     def take_launches(self) -> Mapping[str, int]:
         return Counter(name for name, _ in self.launches)
+
+    def take_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Counts of what each kernel did over all its launches, as far as it was counted."""
+        by_name: dict[str, list[Mapping[str, int]]] = {}
+        for name, ran in self.launches:
+            by_name.setdefault(name, []).append(ran.counts)
+        return {name: counts.added(several) for name, several in by_name.items()}

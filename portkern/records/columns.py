@@ -35,6 +35,7 @@ _LINE = {
     "baselines": f"STRUCT(eager {_TIMING})",
     "speedup": 'STRUCT(eager STRUCT("value" DOUBLE))',
     "resources": "STRUCT(registers BIGINT, spills BIGINT, shared_bytes BIGINT)[]",
+    "launches": "STRUCT(counts STRUCT(instructions BIGINT))[]",
     **{"code": "VARCHAR", "code_bytes": "BIGINT", "carried": "VARCHAR"},
     "environment": (
         "STRUCT(machine VARCHAR, device VARCHAR, driver VARCHAR, toolchain JSON, "
@@ -79,11 +80,13 @@ COLUMNS = {
         name: f"list_max([one.{name} for one in resources])"
         for name in ("registers", "spills", "shared_bytes")
     },
+    "instructions": "list_sum([one.counts.instructions for one in launches])",
     "carried": "coalesce(carried, '')",
 }
 _KINDS = {
     **dict.fromkeys(("median_us", "p20_us", "noise", "eager_us", "eager_p20_us"), "DOUBLE"),
     **dict.fromkeys(("code_bytes", "registers", "spills", "shared_bytes"), "BIGINT"),
+    "instructions": "BIGINT",
     "speedup": "DOUBLE",
 }
 _NEEDED = (
@@ -248,7 +251,7 @@ def _write(path: Path, records: Sequence[Record]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for record in records:
             short: dict[str, object] = {"detail": record.detail.partition("\n")[0]}
-            short |= {"findings": [], "guard": [], "launches": []}
+            short |= {"findings": [], "guard": []}
             file.write(record.model_copy(update=short).to_json() + "\n")
 
 

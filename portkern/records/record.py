@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
@@ -10,6 +11,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    Field,
     field_serializer,
     field_validator,
     model_validator,
@@ -134,13 +136,15 @@ class BuildResources(Part):
 
 
 class Counts(NamedTuple):
-    """The counts of a compiled kernel, known without hardware: bytes of instructions, and the
-    most registers, spilled bytes and shared bytes of one kernel. None = unknown."""
+    """The counts of a compiled kernel, known without hardware: bytes of instructions, the most
+    registers, spilled bytes and shared bytes of one kernel, and the instructions that one call
+    executed. None = unknown."""
 
     code_bytes: int | None = None
     registers: int | None = None
     spills: int | None = None
     shared_bytes: int | None = None
+    instructions: int | None = None
 
 
 class Environment(Part):
@@ -158,11 +162,30 @@ class Environment(Part):
 
 class Launch(Part):
     """A launch during one evaluated call: a kernel on a GPU or in an executor. ``us`` is its
-    time on the device over all ``count`` launches, 0 where an executor has none."""
+    time on the device over all ``count`` launches, 0 where an executor has none; ``counts`` are
+    what it did in them, as the executor of objects counts it (:mod:`portkern.isa.counts`)."""
 
     name: Text
     count: int = 1
     us: float = 0.0
+    counts: dict[Text, Annotated[int, Field(ge=0)]] = {}
+
+    @property
+    def told(self) -> str:
+        """The counts in a line: what was executed, and what it cost beyond the least."""
+        n = Counter(self.counts)
+        if not n["instructions"]:
+            return ""
+        parts = [f"{n['instructions']:,} instructions of {n['waves']:,} waves"]
+        parts += [f"{n[kind]:,} {kind}" for kind in ("vector", "matrix", "memory") if n[kind]]
+        if n["lane_slots"]:
+            parts.append(f"{n['lanes'] / n['lane_slots']:.0%} of lanes active")
+        for name, unit in (("lines", "lines of 128 bytes"), ("lds_passes", "passes of LDS")):
+            if least := n[f"least_{name}"]:
+                parts.append(f"{n[name]:,} {unit}, {n[name] / least:.2f} x the least")
+        if n["scratch_bytes"]:
+            parts.append(f"{n['scratch_bytes']:,} bytes of scratch moved")
+        return "; ".join(parts)
 
 
 #: The code of a note: an emulator ran the kernel, and nothing looked for races.
@@ -244,17 +267,16 @@ class Record(Line):
 
     @property
     def counts(self) -> Counts:
-        """The exact counts of the build, over its kernels."""
-        return Counts(
-            self.code_bytes,
-            *(
-                max(
-                    (n for one in self.resources if (n := getattr(one, name)) is not None),
-                    default=None,
-                )
-                for name in ("registers", "spills", "shared_bytes")
-            ),
-        )
+        """The exact counts of the build, over its kernels, and of what a call executed."""
+        worst = {
+            name: max(
+                (n for one in self.resources if (n := getattr(one, name)) is not None),
+                default=None,
+            )
+            for name in ("registers", "spills", "shared_bytes")
+        }
+        executed = sum(launch.counts.get("instructions", 0) for launch in self.launches)
+        return Counts(self.code_bytes, **worst, instructions=executed or None)
 
     @property
     def row(self) -> str:

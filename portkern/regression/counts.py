@@ -14,6 +14,7 @@ _WORDS = {
     "registers": "registers",
     "spills": "spills",
     "shared_bytes": "bytes of shared memory",
+    "instructions": "executed instructions",
 }
 
 

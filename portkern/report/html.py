@@ -13,7 +13,7 @@ from portkern.printable import printable
 from portkern.records.record import Environment as MachineFacts
 from portkern.records.record import Evidence, Record
 from portkern.regression.series import Series
-from portkern.report import ci_annotations, comment, page
+from portkern.report import ci_annotations, comment, lines, page
 from portkern.report.table import BASELINE, WORST_FIRST, Column, Table, identity, reason_of
 from portkern.spec import target
 from portkern.spec.safe_name import SafeName
@@ -156,6 +156,7 @@ def _record(
         "source": intern(record.source_hash[:12]),
         "guard": [intern(remark) for remark in record.guard],
         "findings": [intern(str(finding)) for finding in record.findings],
+        "counted": [intern(printable(line)) for line in lines.counts(record)],
         "file": intern(ci_annotations.file_of(table, record)),
         "seconds": _number(sum(record.seconds.values())),
     }

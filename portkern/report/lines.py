@@ -14,6 +14,7 @@ def line(record: Record) -> str:
         return f"{where} {work}: {what}"  # the compiler's words stand above
     if record.verdict is not Verdict.PASSED:
         return f"{where} {work}: {what}: {record.detail.partition(chr(10))[0]}"
+    counted = counts(record)
     measured = (
         f"error {record.errors.vs_fp64:.1e} (framework {record.errors.reference_vs_fp64:.1e}"
         f"{f', {record.errors.tolerance} tolerance' if record.errors.tolerance else ''})"
@@ -29,4 +30,19 @@ def line(record: Record) -> str:
     if record.timing and record.timing.noisy:
         what = f"{record.verdict} ({record.evidence}, noisy)"
         measured += f"; {record.timing.noisy}"
-    return f"{where} {work}: {what}: {measured}"
+    return "\n    ".join([f"{where} {work}: {what}: {measured}", *counted])
+
+
+def counts(record: Record) -> list[str]:
+    """Lines on what the kernels of one call did, where it was counted, and on what all of them
+    asked memory for, beside what the operator has to read and write."""
+    told = [f"{launch.name}: {launch.told}" for launch in record.launches if launch.told]
+    asked = sum(
+        launch.counts.get(name, 0)
+        for launch in record.launches
+        for name in ("load_bytes", "store_bytes")
+    )
+    if told and record.roofline and record.roofline.bytes:
+        share = asked / record.roofline.bytes
+        told.append(f"{asked:,} bytes asked of memory, {share:.2f} x what the operator must move")
+    return told

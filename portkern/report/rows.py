@@ -11,7 +11,7 @@ from portkern.records.record import BuildResources, Record
 
 Value = str | int | float | None
 #: Columns that are not text; those of baselines are times and ratios too.
-WHOLE_NUMBERS = {"registers", "spills", "shared_bytes", "tokens_in", "tokens_out"}
+WHOLE_NUMBERS = {"registers", "spills", "shared_bytes", "instructions", "tokens_in", "tokens_out"}
 NUMBERS = {
     *("max_abs", "max_rel", "vs_fp64", "reference_vs_fp64", "roofline", "occupancy", "usd"),
 }
@@ -41,6 +41,7 @@ def row(record: Record) -> dict[str, Value]:
         **_times(record),
         **_speedups(record),
         **_resources(record),
+        "instructions": record.counts.instructions,
         "findings": "\n".join(map(str, record.findings)),
         "author": record.author,
         "source_hash": record.source_hash,

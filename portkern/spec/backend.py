@@ -187,12 +187,14 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one launch; buffers belong to the kernel's :class:`Device`."""
+    """The arguments of one launch; buffers belong to the kernel's :class:`Device`. ``counted``: the
+    venue is to count what the kernels do, if it can."""
 
     inputs: Sequence[Buffer]
     outputs: Sequence[Buffer]
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
+    counted: bool = False
 
 
 class Device(Protocol):
@@ -250,13 +252,15 @@ class Kernel:
 
     ``findings`` are what checkers saw in the last call: mappings with at least ``code``,
     ``severity`` and ``message``. ``launches`` counts the kernels of the last call by name, where
-    the venue does; a GPU's are profiled without it.
+    the venue does; a GPU's are profiled without it. ``counts`` are what these did in the last call,
+    by their names, if that was counted.
     """
 
     device: Device
     launch: Callable[[Call], Sequence[Buffer]]
     findings: Callable[[], Sequence[Mapping[str, Json]]] = tuple
     launches: Callable[[], Mapping[str, int]] | None = None
+    counts: Callable[[], Mapping[str, Mapping[str, int]]] = dict
 
 
 class Backend(ABC):

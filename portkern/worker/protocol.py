@@ -8,7 +8,7 @@ or a tolerance.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -97,11 +97,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel or operator of one call, by name, with its time over all ``count``."""
+    """A kernel or operator of one call, by name, with its time over all ``count``, and ``counts``
+    of what it did."""
 
     name: str
     count: int = 1
     us: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _be_times(self.us)

@@ -228,7 +228,7 @@ class Worker:
             poisoned = [device.place(_within(*pair)) for pair in zip(blocks, results, strict=True)]
         else:
             poisoned = [device.upload(_within(*pair)) for pair in zip(blocks, results, strict=True)]
-        call = Call(uploaded, poisoned, asked.dims, asked.scalars)
+        call = Call(uploaded, poisoned, asked.dims, asked.scalars, counted=asked.traced)
         if asked.before:
             self._call_before(asked)
         device.synchronize()
@@ -485,7 +485,11 @@ def _trace(profile: CallProfile, kernel: Kernel) -> Trace:
     """The trace with the launches that the venue counts itself, or why it has none."""
     trace = profile.trace
     if kernel.launches is not None:
-        counted = [Launch(name, count) for name, count in kernel.launches().items()]
+        counts = kernel.counts()
+        counted = [
+            Launch(name, count, counts=counts.get(name, {}))
+            for name, count in kernel.launches().items()
+        ]
         return replace(trace, launches=tuple(counted))
     if not _gpu(kernel.device) and not trace.missing:
         return replace(trace, missing="this venue counts no launches")

@@ -15,7 +15,7 @@ from portkern.spec.candidate import Candidate
 class LaunchFeedback:
     """Lists the kernels that one call launched on the largest workload, as torch's profiler saw
     them. At most ``most`` are listed, those that took the longest first; an executor has no
-    times, and counts them."""
+    times, and counts them and, of objects, what they did."""
 
     kind: ClassVar[str] = "launches"
     stage: ClassVar[int] = 2
@@ -32,7 +32,9 @@ class LaunchFeedback:
         of = largest(task, counted)
         size = f"{of.workload.set}/{of.workload.name}"
         title = f"Kernels that one call launched, on {size}"
-        return Measured({}, title, "\n".join(self._told(of.launches)))
+        executed = sum(launch.counts.get("instructions", 0) for launch in of.launches)
+        metrics = {"instructions": float(executed)} if executed else {}
+        return Measured(metrics, title, "\n".join(self._told(of.launches)))
 
     def _told(self, launches: Sequence[Launch]) -> Iterator[str]:
         total = sum(launch.us for launch in launches)
@@ -40,7 +42,8 @@ class LaunchFeedback:
         for launch in ordered[: self._most]:
             share = f": {launch.us:.4g} µs, {launch.us / total:.0%}" if total else ""
             times = f", in {launch.count} launches" if launch.count > 1 else ""
-            yield f"{launch.name}{share}{times}"
+            did = f": {launch.told}" if launch.told else ""
+            yield f"{launch.name}{share}{times}{did}"
         left = ordered[self._most :]
         if left:
             told = f": {sum(one.us for one in left):.4g} µs" if total else ""

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "counters.h"
 #include "lanes.h"
 #include "scoreboard.h"
 #include "shadow.h"
@@ -49,7 +50,7 @@ namespace {
 
 class Run {
 public:
-    Run(Machine& m, const Launch& a) : m_(m), a_(a) {
+    Run(Machine& m, const Launch& a, Counter* counter) : m_(m), a_(a), counter_(counter) {
         threads_ = a.block[0] * a.block[1] * a.block[2];
         waves_ = (threads_ + a.wave_size - 1) / a.wave_size;
         total_ = (u64)a.grid[0] * a.grid[1] * a.grid[2];
@@ -68,6 +69,7 @@ public:
 private:
     Machine& m_;
     const Launch& a_;
+    Counter* counter_;                                 // where there is something to count
     u32 threads_, waves_;
     u64 total_, next_ = 0, since_end_ = 0, ended_at_ = 0;
     size_t wanted_ = 1;
@@ -110,6 +112,7 @@ private:
         w.scc = 0, w.executed = 0, w.branches = 0, w.mode = a_.rsrc1 >> 12 & 0xff;
         w.snapshot.clear();
         w.synced = 1;
+        if (counter_) counter_->begun();
         if (m_.checks & WAITS) w.board = std::make_shared<Scoreboard>();
         w.index = m_.program->at[(a_.entry - m_.program->start) / 4];
         w.scratch_bytes = a_.scratch;
@@ -259,6 +262,7 @@ private:
             const Instruction& i = code[w.index++];
             if (CHECKS) checked(w, i, (size_t)(&i - code));
             i.model(w, i);
+            if (CHECKS && counter_) counter_->after(m_.program->access[(size_t)(&i - code)]);
             ++n;
             if (WATCHES && m_.watches && w.index < (u32)(&i - code) + 1) looked_at(w);
         }
@@ -266,6 +270,7 @@ private:
     }
 
     void checked(Wave& w, const Instruction& i, size_t at) {
+        if (counter_) counter_->before(w, at);
         if (w.board) w.board->before(w, i, m_.program->access[at]);
         if (m_.program->orders[at]) meet(w);
     }
@@ -332,9 +337,10 @@ void isa_describe(const Program* p, Described* out) {
 }
 u32 isa_has_model(const char* name) { return model_of(name) != nullptr; }
 
-// 0: the launch ended; 1: it was stopped, and the last finding says why.
+// 0: the launch ended; 1: it was stopped, and the last finding says why. `hits` and `lanes`: where
+// it is counted, zeros for each instruction.
 u32 isa_run(const Program* p, const Launch* a, const Range* ranges, u32 count, Found* found,
-            u32* findings, u64* executed) {
+            u32* findings, u64* executed, Totals* totals, u64* hits, u64* lanes) {
     Machine m;
     m.program = p, m.base = a->base, m.fnuz = a->fnuz;
     m.vectors = a->vectors, m.accumulators = a->accumulators, m.checks = a->checks;
@@ -345,7 +351,12 @@ u32 isa_run(const Program* p, const Launch* a, const Range* ranges, u32 count, F
         *findings = 1, *executed = 0;
         return 1;
     }
-    Run(m, *a).all();
+    std::unique_ptr<Counter> counter;
+    if (m.checks & COUNTS) {
+        counter = std::make_unique<Counter>(*totals, hits, lanes);
+        m.traffic = &counter->traffic;
+    }
+    Run(m, *a, counter.get()).all();
     *findings = (u32)std::min<u64>(m.found.size(), 256);
     std::copy_n(m.found.begin(), *findings, found);
     *executed = m.executed;

@@ -39,7 +39,7 @@ enum class Finding : u32 {
 };
 
 // What is looked for, as bits.
-enum Check : u32 { WAITS = 1, RACES = 2 };
+enum Check : u32 { WAITS = 1, RACES = 2, COUNTS = 4 };
 
 struct Found {
     u32 kind, pc, wave, lane;
@@ -54,6 +54,26 @@ struct Range {
 
 struct Machine;
 class Scoreboard;
+
+// What the lanes of one instruction ask memory for; `at` is counted from where a buffer begins, as
+// on a device all begin at a line.
+enum class Memory : u8 { global, lds, scratch };
+struct Asked {
+    u64 at;
+    u32 bytes;
+    u8 lane;
+    Memory memory;
+    bool store;
+};
+struct Traffic {
+    Asked asked[8 * LANES];
+    u32 count = 0;
+
+    void add(Memory memory, u64 at, u32 bytes, bool store, int lane) {
+        if (count < sizeof asked / sizeof *asked)
+            asked[count++] = {at, bytes, (u8)lane, memory, store};
+    }
+};
 
 // The last waves that wrote and read a byte of LDS, and when; `many`: others read it since then;
 // `atomic`: it was written by reading, changing and writing it at once.
@@ -113,6 +133,7 @@ struct Machine {
     bool fnuz = false;                                 // the processor's small floats
     u32 vectors = 0, accumulators = 0;                 // registers of a lane
     u32 checks = 0;
+    Traffic* traffic = nullptr;                        // where it is counted
     std::set<u64> told;
 
     // Of one instruction once: a loop has the same to say each time.
@@ -147,22 +168,30 @@ inline const Range* range_of(Machine& m, u64 address, u64 bytes) {
 
 inline u8* global_at(Wave& w, const Instruction& i, u64 address, u32 bytes, bool store, int lane) {
     const Range* r = range_of(*w.machine, address, bytes);
-    if (__builtin_expect(r && (!store || r->writable), 1)) return (u8*)address;
+    if (__builtin_expect(r && (!store || r->writable), 1)) {
+        if (Traffic* t = w.machine->traffic)
+            t->add(Memory::global, (u64)r->number << 48 | (address - r->low), bytes, store, lane);
+        return (u8*)address;
+    }
     const auto kind = store ? Finding::store_outside : Finding::load_outside;
     w.machine->report(kind, w, i.pc, (u32)lane, address, i.name);
     return nullptr;
 }
 
 inline u8* lds_at(Wave& w, const Instruction& i, u64 address, u32 bytes, int lane) {
-    if (__builtin_expect(address + bytes <= w.group->lds.size(), 1))
+    if (__builtin_expect(address + bytes <= w.group->lds.size(), 1)) {
+        if (Traffic* t = w.machine->traffic) t->add(Memory::lds, address, bytes, false, lane);
         return w.group->lds.data() + address;
+    }
     w.machine->report(Finding::lds_outside, w, i.pc, (u32)lane, address, i.name);
     return nullptr;
 }
 
 inline u8* scratch_at(Wave& w, const Instruction& i, u32 offset, u32 bytes, int lane) {
-    if ((u64)offset + bytes <= w.scratch_bytes)
+    if ((u64)offset + bytes <= w.scratch_bytes) {
+        if (Traffic* t = w.machine->traffic) t->add(Memory::scratch, offset, bytes, false, lane);
         return w.scratch.data() + (size_t)lane * w.scratch_bytes + offset;
+    }
     w.machine->report(Finding::load_outside, w, i.pc, (u32)lane, offset, i.name);
     return nullptr;
 }

@@ -26,6 +26,7 @@ function revive(row) {
   record.column = DATA.columns[record.column];
   record.guard = record.guard.map((i) => DATA.strings[i]);
   record.findings = record.findings.map((i) => DATA.strings[i]);
+  record.counted = record.counted.map((i) => DATA.strings[i]);
   return record;
 }
 
@@ -655,6 +656,7 @@ function facts(cell) {
   add("Source", ...distinct(records.map((r) => `${r.author}${r.source ? ` · ${r.source}` : ""}`)));
   add("Guard", ...distinct(records.flatMap((r) => r.guard)));
   add("Findings", ...distinct(records.flatMap((r) => r.findings)));
+  add("Counted", ...distinct(records.flatMap((r) => r.counted.map((line) => `${r.set}/${r.workload} ${r.dtype}: ${line}`))));
   add("Again", el("code", {}, commandOf(records)));
   add("Environment", ...distinct(records.map((r) => DATA.environments[r.environment])));
   return el("dl", { class: "facts" }, ...list);
