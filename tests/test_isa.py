@@ -128,9 +128,10 @@ def test_compiled_triton_kernels_compute_what_they_should(
         Artifact(file, "hsaco"), request, Venue("object", arch, sanitize=("waits", "lds"))
     )
     for workload in op.workloads["ci"]:
-        call = call_of(op, workload, dtype)
+        call = replace(call_of(op, workload, dtype), counted=True)
         outputs = kernel.launch(call)
         assert kernel.launches()
+        assert all(counts["instructions"] for counts in kernel.counts().values())
         assert not kernel.findings()
         assert_right(op, call, outputs, dtype)
 

@@ -54,9 +54,8 @@ class Objects:
     """The launches of one kernel's calls, on tensors of which ``read_only`` may not be written."""
 
     target: Target
-    checks: tuple[str, ...] = ()
     #: Of the last call.
-    launched: venue.Launched = field(default_factory=venue.Launched)
+    launched: venue.Launched
     _programs: dict[bytes, Program] = field(default_factory=dict)
     #: Where the tensors of the call lie, by their storages' addresses.
     _given: dict[int, Buffer] = field(default_factory=dict)
@@ -132,11 +131,12 @@ def _packed(value: Any, kind: str) -> bytes:
 def executed(kernel: Kernel, target: Target, checks: Sequence[str] = ()) -> Kernel:
     """``kernel``, whose launches are Triton's, with these in the executor and ``checks`` looking
     on."""
-    objects = Objects(target, tuple(checks))
+    launched = venue.Launched(tuple(checks))
+    objects = Objects(target, launched)
 
     def launch(call: Call) -> Sequence[torch.Tensor]:
         with objects.call(call):
             return kernel.launch(call)
 
-    launched = objects.launched
-    return Kernel(kernel.device, launch, launched.take_findings, launched.take_launches)
+    take = launched.take_findings, launched.take_launches, launched.take_counts
+    return Kernel(kernel.device, launch, *take)
