@@ -15,9 +15,10 @@ results/port-drawn.json, with page=true also to docs/port.md.
 from __future__ import annotations
 
 import random
+import re
+import shutil
 import sys
 import tarfile
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,27 +80,27 @@ def _ported(
     for name in drawn:
         if len(rows) == int(given.get("packages", "8")):
             break
-        with tempfile.TemporaryDirectory() as folder:
-            place = _unpacked(Path(given["sdists"]), name, Path(folder))
-            if isinstance(place, str):
-                without[name] = place
-                continue
-            row, began = port_table.Row(name, names), time.monotonic()
-            ends, timeout_s = (
-                began + float(given.get("limit_s", "300")),
-                given.get("timeout_s", "60"),
-            )
-            port_table.port(place, place, row, work, ends, (), float(timeout_s))
-            row.seconds = time.monotonic() - began
-            rows.append(row)
+        place = _unpacked(Path(given["sdists"]), name, work / "sources" / name)
+        if isinstance(place, str):
+            without[name] = place
+            continue
+        row, began = port_table.Row(name, names), time.monotonic()
+        ends, timeout_s = began + float(given.get("limit_s", "300")), given.get("timeout_s", "60")
+        port_table.port(place, place, row, work, ends, (), float(timeout_s))
+        row.seconds = time.monotonic() - began
+        rows.append(row)
     return rows, without
 
 
 def _unpacked(sdists: Path, name: str, folder: Path) -> Path | str:
-    """The package's folder, else why there is nothing to port in it."""
-    archives = sorted(sdists.rglob(f"{name.replace('-', '?')}-[0-9]*.tar.gz"))
+    """The package's folder, unpacked where it was before, so that what is known of it is known
+    again; else why there is nothing to port in it."""
+    called = re.compile(rf"{name.replace('-', '[-_.]')}-[0-9].*\.tar\.gz", re.IGNORECASE)
+    archives = sorted(path for path in sdists.rglob("*.tar.gz") if called.fullmatch(path.name))
     if not archives:
         return "no source distribution"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     with tarfile.open(archives[-1]) as archive:
         members = [m for m in archive.getmembers() if _OTHERS not in Path(m.name).parts]
         archive.extractall(folder, members, filter="data")

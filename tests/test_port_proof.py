@@ -595,6 +595,13 @@ __global__ void gather(float* y, const float* x, const T* at, int n) {
             id="a number that small sizes make 0",
         ),
         pytest.param(
+            "unsigned* w, int order, int n",
+            "if (order == 5 && i < n) w[i] += SHIFT; else if (order == 8 && i < n) w[i] = 1;",
+            "w, order, n",
+            Outcome.PROVEN,
+            id="a number that the kernel compares with others",
+        ),
+        pytest.param(
             "unsigned* w, int n", "if (n < -n) w[i] = SHIFT;", "w, n", Outcome.UNPROVEN, id="never"
         ),
     ],
@@ -809,7 +816,7 @@ typedef float floatX;
         ("kernel: k\ngrid: [0]\n", "expected one to three numbers above 0"),
         ("kernel: k\narguments: [{name: x, kind: buffer, size: 0}]\n", "expected 1 to"),
         ("kernel: k\narguments: [{name: x, kind: buffer, values: odd}]\n", "Got values 'odd'"),
-        ("kernel: k\narguments: [{name: x}]\n", "expected kind: buffer, scalar or tensor"),
+        ("kernel: k\narguments: [{name: x}]\n", "expected kind: buffer, scalar, tensor or"),
     ],
 )
 def test_a_wrong_case_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ class EmittedProgram:
         """Code that prints the element that differs."""
         if difference is None:
             return ""
-        for number, argument in enumerate(self.case.arguments):
+        for number, argument in enumerate(self.case.values):
             if isinstance(argument, Buffer) and argument.name == difference.name:
                 element = element_of(argument.dtype, self.known)
                 type_ = harness.HOST_TYPES.get(element[0].name) if element else None

@@ -17,7 +17,7 @@ from portkern.evaluator.jailed_compilers import EXECUTABLE, JailedCompilers
 from portkern.port.emit.emitted import Emitted, Instance
 from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
 from portkern.port.proof import coverage, harness, meddling
-from portkern.port.proof.case import Buffer, Case
+from portkern.port.proof.case import Buffer, Case, Record
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.element import plain_type
@@ -119,6 +119,8 @@ class EmittedProver:
                 )
                 if isinstance(case, NoCase):
                     return case
+                if self._way == "opencl" and any(isinstance(a, Record) for a in case.arguments):
+                    return NoCase("it takes a struct by value, which no kernel of OpenCL is given")
                 try:
                     trials.append(_Trial(instance, _typed(emitted.kernel, case, instance)))
                 except ConfigError as error:
@@ -201,7 +203,7 @@ class EmittedProver:
         if problem := self._stopped(kernel, run, inputs):
             return self._kept(emitted, problem)
         launches = [_renumbered(run.launches[0], original.launches[0])]
-        types = Types([kernel], self._texts.aliases)
+        types = Types([kernel], self._texts.aliases, self._texts.records)
         results = compare(original.launches[:1], launches, types)
         unstable = self._unstable(program, number, original, results, types)
         checked = self._run(program, number, record=False)

@@ -20,6 +20,7 @@ _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
 _KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
 _BUFFER_KEYS = frozenset(["name", "kind", "dtype", "size", "values", "output"])
 _TENSOR_KEYS = frozenset(["name", "kind", "dtype", "element", "sizes", "values", "output"])
+_RECORD_KEYS = frozenset(["name", "kind", "dtype", "members"])
 _SCALAR_KEYS = frozenset(["name", "kind", "dtype", "value"])
 #: What a case may ask for, so that a slip of the pen does not fill the memory.
 MOST_ELEMENTS = 1 << 26
@@ -76,7 +77,17 @@ class Tensor:
         return self.data.name
 
 
-Argument = Buffer | Scalar | Tensor
+@dataclass(frozen=True)
+class Record:
+    """A struct by value, whose type is ``dtype``. ``members`` are called as they are reached from
+    ``name``: ``p.n``, ``p.sizes[2]``."""
+
+    name: str
+    dtype: str
+    members: tuple[Buffer | Scalar | Tensor, ...]
+
+
+Argument = Buffer | Scalar | Tensor | Record
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,12 @@ class Case:
     shared: int
     arguments: tuple[Argument, ...]
 
+    @property
+    def values(self) -> tuple[Buffer | Scalar | Tensor, ...]:
+        """Its arguments, with the members of structs in their places."""
+        whole = (a.members if isinstance(a, Record) else (a,) for a in self.arguments)
+        return tuple(value for of in whole for value in of)
+
     def with_types(self, types: Sequence[str]) -> Case:
         """The same with the types of another text's kernel, one per argument."""
         if len(types) != len(self.arguments):
@@ -98,8 +115,8 @@ class Case:
         return replace(self, arguments=tuple(replace(a, dtype=t) for a, t in pairs))
 
     def __str__(self) -> str:
-        scalars = [f"{a.name}={a.value}" for a in self.arguments if isinstance(a, Scalar)]
-        buffers = [f"{a.name}{_extent(a)}" for a in self.arguments if not isinstance(a, Scalar)]
+        scalars = [f"{a.name}={a.value}" for a in self.values if isinstance(a, Scalar)]
+        buffers = [f"{a.name}{_extent(a)}" for a in self.values if not isinstance(a, Scalar)]
         template = f"<{', '.join(self.template)}>" if self.template else ""
         shape = f"grid {_shape(self.grid)}, block {_shape(self.block)}"
         return ", ".join([f"{self.kernel}{template}: {shape}", *scalars, *buffers])
@@ -115,21 +132,6 @@ def _shape(size: Size) -> str:
 
 
 def to_yaml(case: Case) -> str:
-    arguments: list[dict[str, object]] = []
-    for argument in case.arguments:
-        entry: dict[str, object] = {"name": argument.name}
-        if isinstance(argument, Scalar):
-            entry |= {"kind": "scalar", "dtype": argument.dtype, "value": argument.value}
-        else:
-            is_tensor = isinstance(argument, Tensor)
-            data = argument.data if isinstance(argument, Tensor) else argument
-            entry |= {"kind": "tensor" if is_tensor else "buffer", "dtype": argument.dtype}
-            if isinstance(argument, Tensor):
-                entry |= {"element": data.dtype, "sizes": list(argument.sizes)}
-            else:
-                entry |= {"size": argument.size}
-            entry |= {"values": data.values} | ({"output": True} if data.output else {})
-        arguments.append(entry)
     return yaml.safe_dump(
         {
             "kernel": case.kernel,
@@ -137,11 +139,28 @@ def to_yaml(case: Case) -> str:
             "grid": list(case.grid),
             "block": list(case.block),
             "shared": case.shared,
-            "arguments": arguments,
+            "arguments": list(map(_entry, case.arguments)),
         },
         sort_keys=False,
         default_flow_style=None,
     )
+
+
+def _entry(argument: Argument) -> dict[str, object]:
+    entry: dict[str, object] = {"name": argument.name}
+    if isinstance(argument, Record):
+        members = list(map(_entry, argument.members))
+        return entry | {"kind": "record", "dtype": argument.dtype, "members": members}
+    if isinstance(argument, Scalar):
+        return entry | {"kind": "scalar", "dtype": argument.dtype, "value": argument.value}
+    is_tensor = isinstance(argument, Tensor)
+    data = argument.data if isinstance(argument, Tensor) else argument
+    entry |= {"kind": "tensor" if is_tensor else "buffer", "dtype": argument.dtype}
+    if isinstance(argument, Tensor):
+        entry |= {"element": data.dtype, "sizes": list(argument.sizes)}
+    else:
+        entry |= {"size": argument.size}
+    return entry | {"values": data.values} | ({"output": True} if data.output else {})
 
 
 def read_cases(path: Path) -> Mapping[str, Case]:
@@ -188,8 +207,11 @@ def _argument(entry: object) -> Argument:
         return Scalar(str(scalar["name"]), str(scalar.get("dtype", "int")), spelled)
     if kind == "tensor":
         return _tensor(_mapping(entry, _TENSOR_KEYS, "a tensor"))
+    if kind == "record":
+        return _record(_mapping(entry, _RECORD_KEYS, "a record"))
     if kind != "buffer":
-        raise ConfigError(f"Got an argument {entry!r}, expected kind: buffer, scalar or tensor")
+        kinds = "buffer, scalar, tensor or record"
+        raise ConfigError(f"Got an argument {entry!r}, expected kind: {kinds}")
     buffer = _mapping(entry, _BUFFER_KEYS, "a buffer")
     size = _integer(buffer.get("size", 1), "size")
     return _buffer(buffer, str(buffer.get("dtype", "float")), size)
@@ -198,6 +220,22 @@ def _argument(entry: object) -> Argument:
 def _buffer(entry: Mapping[str, object], dtype: str, size: int) -> Buffer:
     values = str(entry.get("values", "normal"))
     return Buffer(str(entry["name"]), dtype, size, values, bool(entry.get("output", False)))
+
+
+def _record(entry: Mapping[str, object]) -> Record:
+    given, name = entry.get("members", []), str(entry["name"])
+    members = list(map(_argument, given)) if isinstance(given, list) else []
+    plain = [m for m in members if not isinstance(m, Record) and _is_of(m.name, name)]
+    if not members or len(plain) != len(members):
+        raise ConfigError(
+            f"Got members {given!r} of {name!r}, expected a list of buffers, scalars and tensors "
+            f"whose names are as {name}.n or {name}.sizes[2]"
+        )
+    return Record(name, str(entry.get("dtype", "")), tuple(plain))
+
+
+def _is_of(member: str, record: str) -> bool:
+    return re.fullmatch(r"(?:\.\w+(?:\[\d+\])*)+", member.removeprefix(record)) is not None
 
 
 def _tensor(entry: Mapping[str, object]) -> Tensor:

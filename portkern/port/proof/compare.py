@@ -10,14 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 import numpy as np
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import Kernel, Parameter
 from portkern.port.proof.accessors import pointee
 from portkern.port.proof.element import Element, element_of, of_tensor
 from portkern.port.proof.expression import of_template
 from portkern.port.proof.recording import Content, LaunchRecord
+from portkern.port.proof.records import Record, members
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
 _MOST_GROWTH = 64.0
@@ -90,11 +92,17 @@ class _State:
 
 
 class Types:
-    """The element types of kernels' pointers; ``known`` is what names of types stand for."""
+    """The element types of kernels' pointers, those in structs by value among them; ``known`` is
+    what names of types stand for, ``of`` are classes by their names."""
 
-    def __init__(self, kernels: Sequence[Kernel], known: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[Kernel],
+        known: Mapping[str, str],
+        of: Mapping[str, Record] = MappingProxyType({}),
+    ) -> None:
         self._kernels = {kernel.name: kernel for kernel in kernels}
-        self._aliases = known
+        self._aliases, self._records = known, of
 
     def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Element | None]]:
         """The parameter and the element type of each buffer of a launch; None where the type is
@@ -103,7 +111,8 @@ class Types:
         if kernel is None:
             return {}
         bound = {**self._aliases, **_bound(kernel, launch.kernel)}
-        pointers = [p for p in kernel.parameters if pointee(p.type, bound)]
+        spread = (p for of in kernel.parameters for p in self._spread(of, bound))
+        pointers = [p for p in spread if pointee(p.type, bound)]
         elements = [element_of(pointee(p.type, bound), bound) for p in pointers]
         if len(pointers) == len(launch.arguments):
             return {
@@ -116,6 +125,12 @@ class Types:
         floats = {element for element in known if element.is_float}
         only = floats.pop() if len(floats) == 1 else None
         return {number: ("", only) for number, _ in launch.arguments}
+
+    def _spread(self, parameter: Parameter, bound: Mapping[str, str]) -> Sequence[Parameter]:
+        found = None
+        if not pointee(parameter.type, bound):
+            found = members(parameter, bound, self._records)
+        return found if isinstance(found, tuple) else [parameter]
 
 
 def _bound(kernel: Kernel, expression: str) -> dict[str, str]:

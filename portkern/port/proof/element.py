@@ -130,6 +130,11 @@ def plain_type(type_: str) -> str:
     return re.sub(r"\s*([*&])\s*", r"\1", " ".join(_QUALIFIERS.sub(" ", type_).split()))
 
 
+def bound_type(spelled: str, bound: Mapping[str, str]) -> str:
+    """A type with the template's arguments in it."""
+    return re.sub(r"\w+", lambda word: bound.get(word[0], word[0]), spelled)
+
+
 def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | None:
     """The element and the vector's length of a type that is not a pointer; ``bound`` says what
     names of a template or of ``typedef`` stand for. None for a type that is not known."""

@@ -12,6 +12,7 @@ from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, comp
 from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inheritable, is_race
 from portkern.port.proof.outcome import Coverage, ProofSource
 from portkern.port.proof.recording import LaunchRecord, kernel_name
+from portkern.port.proof.records import Record
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.simt.diagnostics import Diagnostic
@@ -35,7 +36,8 @@ _BY_SCHEDULE = (Judged.REORDERED, Judged.DIFFERENT)
 class Subject:
     """The two texts, each as what is built and as the file that its kernels stand in;
     ``ported_other`` is what is built for the other width. ``known`` says what names of types stand
-    for; ``headers`` are the port's other files, ``pairs`` files of both by name."""
+    for; ``headers`` are the port's other files, ``pairs`` files of both by name,
+    ``records`` the classes that they define."""
 
     original: ProofSource
     ported: ProofSource
@@ -45,6 +47,7 @@ class Subject:
     known: Mapping[str, str]
     headers: tuple[Text, ...] = ()
     pairs: tuple[tuple[Text, Text], ...] = ()
+    records: Mapping[str, Record] = field(default_factory=dict)
 
     @classmethod
     def of(cls, originals: SourceTexts, ports: SourceTexts) -> Subject:
@@ -58,6 +61,7 @@ class Subject:
             {**ports.aliases, **originals.aliases},
             ports.files[1:],
             originals.paired(ports),
+            {**ports.records, **originals.records},
         )
 
 
@@ -133,7 +137,7 @@ class Examiner:
         self.arguments, self.launches, self._objects = arguments, 0, objects
         self.recorded: tuple[LaunchRecord, ...] = ()
         own = (*subject.ported_text.kernels, *subject.original_text.kernels)
-        self._types = Types((*kernels, *own), subject.known)
+        self._types = Types((*kernels, *own), subject.known, subject.records)
         self._progress = _Progress()
 
     def examine(self) -> Examination:

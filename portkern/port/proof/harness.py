@@ -8,7 +8,7 @@ from functools import cache
 
 import jinja2
 
-from portkern.port.proof.case import Buffer, Case, Tensor
+from portkern.port.proof.case import Buffer, Case, Record, Scalar, Tensor
 from portkern.port.proof.element import Element, element_of
 from portkern.simt.execute.machine import Language
 
@@ -42,6 +42,16 @@ class _Filled:
 
 
 @dataclass(frozen=True)
+class _Record:
+    """The argument ``at`` that place; ``members`` are expressions behind the value's name, each
+    with what it is set to."""
+
+    number: int
+    at: int
+    members: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class _Written:
     kernel: str
     grid: str
@@ -49,6 +59,7 @@ class _Written:
     shared: int
     raises_shared: bool
     buffers: tuple[_Filled, ...]
+    records: tuple[_Record, ...]
     arguments: tuple[str, ...]
 
 
@@ -73,19 +84,21 @@ def render(
 
 
 def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
-    buffers: list[_Filled] = []
-    arguments: list[str] = []
-    for number, argument in enumerate(case.arguments):
-        if isinstance(argument, Buffer):
-            buffers.append(_filled(number, argument, known))
-            arguments.append(f"({argument.dtype}*)buffer_{number}")
-        elif isinstance(argument, Tensor):
-            buffers.append(_filled(number, argument.data, known))
-            sizes = ", ".join(map(str, argument.sizes))
-            data = f"({argument.data.dtype}*)buffer_{number}"
-            arguments.append(f"viewed<{argument.dtype}>({data}, {{{sizes}}})")
+    values = {value.name: (n, value) for n, value in enumerate(case.values)}
+    spelled = {name: _spelled(*value) for name, value in values.items()}
+    buffers = [
+        _filled(n, value.data if isinstance(value, Tensor) else value, known)
+        for n, value in values.values()
+        if not isinstance(value, Scalar)
+    ]
+    records, arguments = list[_Record](), list[str]()
+    for at, argument in enumerate(case.arguments):
+        if isinstance(argument, Record):
+            of = ((m.name.removeprefix(argument.name), spelled[m.name]) for m in argument.members)
+            records.append(_Record(len(records), at, tuple(of)))
+            arguments.append(f"record_{len(records) - 1}.value()")
         else:
-            arguments.append(f"({argument.dtype})({argument.value})")
+            arguments.append(spelled[argument.name])
     template = f"<{', '.join(case.template)}>" if case.template else ""
     return _Written(
         f"{scope}{case.kernel}{template}",
@@ -94,8 +107,18 @@ def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
         case.shared,
         case.shared > _GRANTED_SHARED,
         tuple(buffers),
+        tuple(records),
         tuple(arguments),
     )
+
+
+def _spelled(number: int, value: Buffer | Scalar | Tensor) -> str:
+    if isinstance(value, Buffer):
+        return f"({value.dtype}*)buffer_{number}"
+    if isinstance(value, Tensor):
+        sizes = ", ".join(map(str, value.sizes))
+        return f"viewed<{value.dtype}>(({value.data.dtype}*)buffer_{number}, {{{sizes}}})"
+    return f"({value.dtype})({value.value})"
 
 
 def _filled(number: int, buffer: Buffer, known: Mapping[str, str]) -> _Filled:

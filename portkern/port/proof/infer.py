@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
-from portkern.port.proof import strides, width
+from portkern.port.proof import records, strides, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
-from portkern.port.proof.case import Argument, Buffer, Case, Scalar, Tensor
+from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
-from portkern.port.proof.element import element_of, plain_type
+from portkern.port.proof.element import bound_type, element_of, plain_type
 from portkern.port.proof.expression import Names, split
 from portkern.port.proof.instances import constants, numbers
 from portkern.port.proof.outcome import Refused
@@ -27,6 +28,7 @@ class Scale:
     """Sizes to try: of each role of a dimension, and by how much buffers are larger than the
     product of the dimensions. ``bits``: integers in buffers have any value, not only indices;
     ``least``: what a number is that the host's code computes as 0 of sizes as small as these;
+    ``named``: a number is what the kernel asks whether it is, as ``mode == 5``;
     ``alike``: all dimensions are as long as this, so that any index fits any of them."""
 
     total: int
@@ -37,6 +39,7 @@ class Scale:
     room: int = 1
     bits: bool = False
     least: int = 0
+    named: bool = False
     alike: int = 0
 
 
@@ -53,6 +56,7 @@ SCALES = (
     Scale(1024, 1, 2, 256, 64, room=4),
     Scale(1024, 2, 4, 8, 128, least=1),
     Scale(1024, 2, 4, 8, 128, bits=True),
+    Scale(1024, 2, 4, 8, 128, named=True),
 )
 #: Of kernels that ask accessors for their extents: those that begin alike, then all alike.
 _OF_TENSORS = (
@@ -98,6 +102,8 @@ _ZERO = re.compile(
 _EPSILON = re.compile(r"(eps\w*)", re.IGNORECASE)
 _DECAY = re.compile(r"(beta_?\d?|\w*decay|momentum)", re.IGNORECASE)
 _ALLOCATION = r"\b(?:cuda|hip)Malloc\w*\s*\(\s*(?:\([^()]*\)\s*)?&\s*{}\s*,"
+#: Arithmetic of names and numbers, without calls.
+_PLAIN = re.compile(r"(?:\w+|\([\w\s+*/%-]+\))(?:\s*[+*/%-]\s*(?:\w+|\([\w\s+*/%-]+\)))*")
 #: A type whose only value says what it is called.
 _TAG = re.compile(r"(?:std::)?(?:(?:bool_|integral_)constant<[^<>]*>|(?:true|false)_type)&?")
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
@@ -125,14 +131,44 @@ def propose(
     launch, offset = launch_of(kernel, texts, chosen.at)
     given = dict(zip(_names(kernel.template), chosen.template, strict=False))
     known = {**texts.aliases, **given}
-    problem = _impossible(kernel, known)
+    spread = _spread(kernel, texts, known)
+    if isinstance(spread, Refused):
+        return spread
+    parameters = tuple(one for of in spread.values() for one in of)
+    problem = _impossible(parameters, known)
     if problem is not None:
         return problem
-    return _Proposal(kernel, texts, launch, offset, scale, warp, chosen, known).case()
+    return _Proposal(kernel, texts, launch, offset, scale, warp, chosen, known, spread).case()
 
 
-def _impossible(kernel: Kernel, known: Mapping[str, str]) -> Refused | None:
+#: What the case has a value for, of each parameter: itself, or the members of its struct.
+_Spread = Mapping[Parameter, tuple[Parameter, ...]]
+
+
+def _spread(kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]) -> _Spread | Refused:
+    spread: dict[Parameter, tuple[Parameter, ...]] = {}
     for parameter in kernel.parameters:
+        spread[parameter] = (parameter,)
+        if _is_known(parameter, known):
+            continue
+        own = records.members(parameter, known, texts.records)
+        if own is None:
+            continue
+        problem = own if isinstance(own, Refused) else records.of_width(own, known, texts.whole)
+        if isinstance(problem, Refused):
+            return problem
+        assert not isinstance(own, Refused)  # it is a problem
+        spread[parameter] = own
+    return spread
+
+
+def _is_known(parameter: Parameter, known: Mapping[str, str]) -> bool:
+    type_ = plain_type(parameter.type)
+    return type_.endswith(("*", "]")) or element_of(type_.rstrip("&"), known) is not None
+
+
+def _impossible(parameters: Sequence[Parameter], known: Mapping[str, str]) -> Refused | None:
+    for parameter in parameters:
         type_ = plain_type(parameter.type)
         if _TEXTURE.search(type_):
             return Refused(f"'{parameter.name}' is {type_}, of which there is no model here", True)
@@ -164,9 +200,13 @@ class _Proposal:
         warp: int,
         chosen: Chosen,
         known: Mapping[str, str],
+        spread: _Spread,
     ) -> None:
         self._kernel, self._launch, self._scale = kernel, launch, scale
+        self._spread = spread
+        self._parameters = [one for of in spread.values() for one in of]
         self._template, self._known = chosen.template, known
+        self._bound = dict(zip(_names(kernel.template), chosen.template, strict=False))
         file = texts.file_of(kernel.name) or texts.own
         self._text = file.text[kernel.start : kernel.stop]
         own = constants(kernel.template, chosen.template)
@@ -187,7 +227,7 @@ class _Proposal:
 
     def case(self) -> Case:
         block = self._block()
-        arguments = tuple(map(self._argument, self._kernel.parameters))
+        arguments = tuple(starmap(self._whole_argument, self._spread.items()))
         return Case(
             self._kernel.name,
             self._template,
@@ -201,10 +241,22 @@ class _Proposal:
 
     def _argument_texts(self) -> dict[str, str]:
         """The launch's expression of each parameter; its own name where there is none."""
-        names = _names(self._kernel.parameters)
-        if self._launch is None or len(self._launch.arguments) != len(names):
-            return {name: name for name in names}
-        return dict(zip(names, self._launch.arguments, strict=True))
+        names, own = _names(self._kernel.parameters), {p.name: p.name for p in self._parameters}
+        if self._launch is not None and len(self._launch.arguments) == len(names):
+            own |= dict(zip(names, self._launch.arguments, strict=True))
+        for parameter, members in self._spread.items():
+            if members != (parameter,):
+                given = own.get(parameter.name, "")
+                own |= {m.name: self._set_to(m, parameter.name, given) for m in members}
+        return own
+
+    def _set_to(self, member: Parameter, name: str, given: str) -> str:
+        """The expression that host code sets a member to; where that is more than arithmetic of
+        names, the member itself, as the launch calls it."""
+        text = records.set_to(member, self._asking)
+        if _PLAIN.fullmatch(text):
+            return text
+        return member.name.replace(name, given, 1) if given.isidentifier() else member.name
 
     def _know_width(self) -> None:
         """Host code that asks for the width of warps is told the machine's."""
@@ -270,7 +322,7 @@ class _Proposal:
         return self._names.unknown(",".join(shape), self._offset)
 
     def _integers(self) -> list[Parameter]:
-        return [p for p in self._kernel.parameters if self._is_integer(plain_type(p.type))]
+        return [p for p in self._parameters if self._is_integer(plain_type(p.type))]
 
     def _is_integer(self, type_: str) -> bool:
         element = element_of(type_.rstrip("&"), self._known) if "*" not in type_ else None
@@ -336,10 +388,17 @@ class _Proposal:
 
     # ---- arguments
 
+    def _whole_argument(self, parameter: Parameter, members: Sequence[Parameter]) -> Argument:
+        if tuple(members) == (parameter,):
+            return self._argument(parameter)
+        values = tuple(map(self._argument, members))
+        type_ = bound_type(plain_type(parameter.type).rstrip("&"), self._bound)
+        return Record(parameter.name, type_, tuple(v for v in values if not isinstance(v, Record)))
+
     def _argument(self, parameter: Parameter) -> Argument:
         type_ = plain_type(parameter.type)
         spelled = type_.rstrip("*&[]")
-        bound = dict(zip(_names(self._kernel.template), self._template, strict=False))
+        bound = self._bound
         if _TAG.fullmatch(type_):
             tag = bound_type(spelled, bound)
             return Scalar(parameter.name, tag, f"{tag}{{}}")
@@ -406,6 +465,10 @@ class _Proposal:
 
     def _value(self, name: str) -> int:
         text = self._arguments[name]
+        if self._scale.named and (
+            asked := re.search(rf"\b{re.escape(name)}\s*==\s*(\d+)\b", self._text)
+        ):
+            return int(asked[1])
         value = self._dimensions.get(text)
         if value is None:
             value = self._names.value(text, self._offset)
@@ -478,11 +541,6 @@ def _closed(text: str) -> str:
         if depth < 0:
             return text[:at]
     return text
-
-
-def bound_type(spelled: str, bound: Mapping[str, str]) -> str:
-    """A type with the template's arguments in it."""
-    return re.sub(r"\w+", lambda word: bound.get(word[0], word[0]), spelled)
 
 
 def _any_value(bytes_: int) -> int:

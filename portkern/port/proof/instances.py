@@ -14,7 +14,7 @@ from portkern.cuda_source.source_map import Parameter, SourceMap
 from portkern.port.proof import dispatch
 from portkern.port.proof.accessors import element_name, shown_element
 from portkern.port.proof.element import element_of, plain_type
-from portkern.port.proof.expression import Names
+from portkern.port.proof.expression import Names, split
 
 #: How many functions may hand an argument on; how many instances are kept of each.
 _DEPTH, _MOST = 4, 32
@@ -218,6 +218,7 @@ def declared_types(
         spelled = plain_type(parameter.type)
         if (element := element_name(spelled)) in names and (of := shown_element(text)):
             found.setdefault(element, of)
+        found |= {n: of for n, of in _of_class(spelled, text, before).items() if n in names}
         name, stars = spelled.rstrip("*&"), "*" * spelled.count("*")
         if name not in names or name in found:
             continue
@@ -232,6 +233,17 @@ def declared_types(
         if declared and len(stars) < 2:
             found[name] = " ".join(declared[-1].split())
     return found
+
+
+def _of_class(spelled: str, argument: str, before: str) -> dict[str, str]:
+    """``T`` of ``P<T>`` where ``P<float> p`` is what the argument was last declared as."""
+    match = re.fullmatch(r"(?:\w*::)*(\w+)\s*<(.*)>&?", spelled)
+    if match is None or not argument.isidentifier():
+        return {}
+    declared = re.findall(
+        rf"\b{match[1]}\s*<([^<>;{{}}]{{1,200}})>[\s&]+{argument}\s*[;,=({{)]", before
+    )
+    return dict(zip(split(match[2]), split(declared[-1]), strict=False)) if declared else {}
 
 
 _POINTERS = re.compile(

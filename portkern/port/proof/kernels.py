@@ -14,11 +14,11 @@ from portkern.port.proof import harness
 from portkern.port.proof.case import Buffer, Case, to_yaml
 from portkern.port.proof.chosen import Chosen
 from portkern.port.proof.conclusion import conclude, outcome_of
-from portkern.port.proof.element import plain_type
+from portkern.port.proof.element import bound_type, plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors, hanging
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
-from portkern.port.proof.infer import Refused, bound_type, propose, scales, templates
+from portkern.port.proof.infer import Refused, propose, scales, templates
 from portkern.port.proof.outcome import (
     NO_CASE,
     WROTE_NOTHING,
@@ -253,7 +253,8 @@ class KernelProver:
         both = (group.original, group.ported)
         texts = [file.file_of(kernel.name) or file.own for file in both]
         pairs = group.original.paired(group.ported)
-        subject = Subject(*sources, texts[0], texts[1], self._known, pairs=pairs)
+        records = {**group.ported.records, **group.original.records}
+        subject = Subject(*sources, texts[0], texts[1], self._known, pairs=pairs, records=records)
         examination = Examiner(
             self._runs,
             subject,

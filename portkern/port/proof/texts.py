@@ -15,6 +15,7 @@ from portkern.port.proof.element import aliases, element_of
 from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
+from portkern.port.proof.records import Record, records
 
 #: Headers are read until there are so many characters: a project's own are not more.
 _MOST_TEXT = 4_000_000
@@ -63,6 +64,11 @@ class SourceTexts:
         """The elements' types that functions are specialised for."""
         found = dict.fromkeys(_SPECIAL.findall(self.whole))
         return tuple(name for name in found if element_of(name, self.aliases) is not None)
+
+    @cached_property
+    def records(self) -> Mapping[str, Record]:
+        """The classes that it defines, by their names."""
+        return records(self._texts.values())
 
     @cached_property
     def instances(self) -> Instances:

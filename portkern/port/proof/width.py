@@ -44,6 +44,12 @@ def in_launch(part: str, text: str, offset: int) -> str:
     return part
 
 
+def is_asked(text: str) -> bool:
+    """Whether host code asks for the width, by a call, or sets a member from it."""
+    told = in_one_word(text)
+    return told != text or "C10_WARP_SIZE" in text or bool(_set_from_width(told))
+
+
 def _told(part: str, text: str) -> str:
     is_own, names = _known(text)
 
