@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import settings
 
 from portkern.sandbox import session
@@ -16,6 +17,10 @@ from portkern.spec import registry
 from portkern.worker.tracing import PRELOAD
 from tests import tiers
 from tests.watch import watched
+
+# Threads of one sum wait for each other: where three workers of pytest share two processors, that
+# takes up to a hundred times the sum's own time. Kernels and commands in processes keep theirs.
+torch.set_num_threads(1)
 
 # No deadline: machines that run tests are busy.
 settings.register_profile("quick", max_examples=20, derandomize=True, deadline=None)

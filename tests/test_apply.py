@@ -43,15 +43,12 @@ def _implemented(name: str) -> Callable[..., Any]:
 @pytest.fixture(scope="module", autouse=True)
 def operators() -> Iterator[None]:
     """A library of the catalogue's references: what they compute is right, and what they take."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # others wait for each other where the machine is busy
     made = LIBRARY(SPACE, "DEF")
     for number, name in enumerate(ops.names()):
         made.define(Operator.of(ops.load(name), number, SPACE).schema)
         made.impl(name, _implemented(name), "CompositeImplicitAutograd")
     yield
     made._destroy()
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

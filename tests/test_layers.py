@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def room(path: Path) -> str:
     return path.relative_to(ROOT / "portkern").with_suffix("").parts[0]
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """The packages of the core that a file imports, at its top or in a function."""
     rooms: set[str] = set()
