@@ -37,7 +37,8 @@ class TimingPlan:
     of making them. A baseline that has run for ``slow_s`` in its rounds is known: of one whose
     calls take seconds, more would be minutes. ``patient``: where a machine is too busy to check
     times, another load is waited for and they are taken again; before a kernel is accused,
-    always."""
+    always. ``told``: whether anyone is told the times; else those that the machine was too busy to
+    check are left at that."""
 
     rounds: int = 5
     half_width: float = 0.01
@@ -48,11 +49,13 @@ class TimingPlan:
     stage_s: float = 0.01
     slow_s: float = 5.0
     patient: bool = True
+    told: bool = True
 
     @property
     def silent(self) -> TimingPlan:
         """Few calls on new values whose outputs are looked at, and whose times are not."""
-        return replace(self, rounds=2, budget_s=0.0, burst_s=0.001, most=8, patient=False)
+        few = replace(self, rounds=2, budget_s=0.0, burst_s=0.001, most=8)
+        return replace(few, patient=False, told=False)
 
     def calls(self, call_us: float, call_bytes: int, stage_us: float = 0.0) -> int:
         """Calls per round, when one costs ``call_us`` with all that timing it takes, and its
