@@ -2,10 +2,13 @@
 Adds a row to results/serving.jsonl.
 
     .venv/bin/python -m benchmarks.serving [clients=8] [evaluations=200] [hostile=0.0] [kills=0]
+        [distinct=0] [limit_s=20]
 
 ``hostile`` is the share of kernels that crash, hang, are wrong or break rules; each has the verdict
 that it must get. ``kills`` of workers are spread over the run: a kernel whose worker was killed is
-asked again. Clients also go away in the middle of a request, one in fifty.
+asked again. Clients also go away in the middle of a request, one in fifty. ``distinct``: so many
+kernels are sent again and again, so that most need no compiler; 0: each is sent once. ``limit_s``:
+seconds of a load or a call, which those that hang take as a whole.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import statistics
@@ -67,66 +71,88 @@ HOSTILE = {
 }
 #: A client goes away in the middle of one request in so many.
 VANISHES = 50
-#: Seconds of a load or a call.
-LIMIT_S = 20.0
+#: How often the server's memory is looked at while it works.
+LOOKS = 10
 RESULTS = _script.RESULTS / "serving.jsonl"
 
 
 @dataclass
 class Tally:
-    """``changed`` are kernels that did not get a verdict that they must get, one line each."""
+    """``changed`` are kernels that did not get a verdict that they must get, one line each;
+    ``megabytes`` what the server took after every so many."""
 
+    every: int = 1
     seconds: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
     asked_again: int = 0
     vanished: int = 0
+    megabytes: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
+class Load:
+    """What the server is asked for."""
+
+    hostile: float
+    distinct: int
+    limit_s: float
+
+
+@dataclass(frozen=True)
 class Footprint:
-    """What a server takes that has nothing to do."""
+    """What a server takes that has nothing to do; ``temporary`` are files that it left."""
 
     megabytes: int
     processes: int
     files: int
     plans: int
+    temporary: int
 
     @classmethod
-    def of(cls, process: psutil.Process, cache: Path) -> Footprint:
+    def of(cls, process: psutil.Process, folder: Path) -> Footprint:
         own = [process, *process.children(recursive=True)]
         return cls(
             process.memory_info().rss >> 20,
             len(own),
             process.num_fds(),
-            len(list((cache / "plans").glob("*"))),
+            len(list((folder / "cache" / "plans").glob("*"))),
+            len(list((folder / "tmp").rglob("*"))),
         )
 
 
 def main() -> None:
-    words = _script.words(("clients", "evaluations", "hostile", "kills"), __doc__)
+    known = ("clients", "evaluations", "hostile", "kills", "distinct", "limit_s")
+    words = _script.words(known, __doc__)
     clients, count = int(words.get("clients", 8)), int(words.get("evaluations", 200))
-    hostile, kills = float(words.get("hostile", 0)), int(words.get("kills", 0))
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
-        cache = Path(folder, "cache")
-        warm(clients)
-        before, start = Footprint.of(server, cache), time.monotonic()
-        tally = Tally()
-        with killing(server, kills, count, tally), ThreadPoolExecutor(clients) as pool:
-            for done in [pool.submit(ask, number, hostile, tally) for number in range(count)]:
-                done.result()
-        wall_s = time.monotonic() - start
-        time.sleep(2)  # the last workers end
-        after = Footprint.of(server, cache)
-        kept = RecordFile(Path(folder, "reports", "serve", "records.jsonl")).read()[0]
+    kills = int(words.get("kills", 0))
+    tally = Tally(max(1, count // LOOKS))
+    asked = Load(
+        float(words.get("hostile", 0)),
+        int(words.get("distinct", 0)),
+        float(words.get("limit_s", 20)),
+    )
+    with tempfile.TemporaryDirectory() as box:
+        folder = Path(box)
+        with serving(folder) as server:
+            warm(clients)
+            before, start = Footprint.of(server, folder), time.monotonic()
+            with killing(server, kills, count, tally), ThreadPoolExecutor(clients) as pool:
+                for done in [pool.submit(ask, one, asked, tally, server) for one in range(count)]:
+                    done.result()
+            wall_s = time.monotonic() - start
+            time.sleep(2)  # the last workers end
+            after = Footprint.of(server, folder)
+        kept = RecordFile(folder / "reports" / "serve" / "records.jsonl").read()[0]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     row = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{os.cpu_count()} cores, {host.cpu_name()}",
         "load": round(os.getloadavg()[0], 1),
         "clients": clients,
         "evaluations": len(tally.seconds),
-        "hostile": hostile,
+        **vars(asked),
         "kills": kills,
         "asked_again": tally.asked_again,
         "vanished": tally.vanished,
@@ -135,9 +161,11 @@ def main() -> None:
             "median": round(statistics.median(tally.seconds), 2),
             "p95": round(statistics.quantiles(tally.seconds, n=20)[-1], 2),
         },
+        "processor_s_each": round((used.ru_utime + used.ru_stime) / len(kept), 2),
         "verdicts": tally.verdicts,
         "changed": tally.changed,
         "records": len(kept),
+        "megabytes": tally.megabytes,
         "before": vars(before),
         "after": vars(after),
     }
@@ -149,8 +177,14 @@ def main() -> None:
 @contextmanager
 def serving(folder: Path) -> Iterator[psutil.Process]:
     os.environ["PORTKERN_CACHE_DIR"] = str(folder / "cache")
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    folder.chmod(0o711)  # workers that are another user go through it, as they do through /tmp
+    temporary.chmod(0o1777)
+    own = {**os.environ, "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "portkern.cli", "serve", "json=true"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+    out = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=own, stdout=out, text=True) as process:
         try:
             assert process.stdout
             json.loads(process.stdout.readline())
@@ -163,7 +197,8 @@ def serving(folder: Path) -> Iterator[psutil.Process]:
 def warm(clients: int) -> None:
     """Asks the server until it has made what it makes once."""
     with ThreadPoolExecutor(clients) as pool:
-        for done in [pool.submit(ask, -1 - n, 0.0, Tally()) for n in range(2 * clients)]:
+        honest = Load(0.0, 0, 60.0)
+        for done in [pool.submit(ask, -1 - n, honest, Tally()) for n in range(2 * clients)]:
             done.result()
 
 
@@ -190,15 +225,16 @@ def killing(server: psutil.Process, kills: int, count: int, tally: Tally) -> Ite
         thread.join()
 
 
-def ask(number: int, hostile: float, tally: Tally) -> None:
+def ask(turn: int, asked: Load, tally: Tally, server: psutil.Process | None = None) -> None:
     """One kernel of the two kinds, as one of the clients, until it has a verdict."""
+    number = turn % asked.distinct if asked.distinct and turn > 0 else turn
     drawn = random.Random(number)
-    first = drawn.choice([*HOSTILE]) if drawn.random() < hostile else HONEST
+    first = drawn.choice([*HOSTILE]) if drawn.random() < asked.hostile else HONEST
     client = Client.here()
     assert client, "the server does not answer"
     client = replace(client, name=threading.current_thread().name)
-    plan = plan_of(BODY.format(number=number, first=first))
-    if number > 0 and number % VANISHES == 0:
+    plan = plan_of(BODY.format(number=number, first=first), asked.limit_s)
+    if turn > 0 and turn % VANISHES == 0:
         vanish(client, plan)
         with tally.lock:
             tally.vanished += 1
@@ -214,6 +250,8 @@ def ask(number: int, hostile: float, tally: Tally) -> None:
     with tally.lock:
         tally.seconds.append(time.monotonic() - start)
         tally.verdicts[str(verdict)] += 1
+        if server and len(tally.seconds) % tally.every == 0:
+            tally.megabytes.append(server.memory_info().rss >> 20)
         if verdict not in HOSTILE.get(first, (Verdict.PASSED,)):
             tally.changed.append(f"{first or 'a plain kernel'}: {verdict}")
 
@@ -227,12 +265,12 @@ def vanish(client: Client, plan: Plan) -> None:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
-def plan_of(source: str) -> Plan:
+def plan_of(source: str, limit_s: float) -> Plan:
     op, backend = ops.load("relu"), registry.load("cpu")
     candidate = Candidate("relu", "cpu", backend.languages[".cpp"], source, "relu")
     size, place = op.workloads["ci"][0], target.load("x86_64")
     cell = Cell(op, "ci", size, "float32", backend, place, candidate)
-    limits = StageLimits(60.0, LIMIT_S, LIMIT_S)
+    limits = StageLimits(60.0, limit_s, limit_s)
     return Plan.of([cell], TrialOptions(limits, TimingPlan(patient=False), timed=False), "soak")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from portkern.cells.selection import load_op
 from portkern.cli import main
 from portkern.cli.verbs import export_harbor
 from portkern.errors import ConfigError
@@ -122,13 +123,17 @@ def test_a_files_task_keeps_its_name_by_which_its_entry_is_called(
         "    def forward(self, x):\n        return torch.relu(x)\n\n\n"
         "def get_inputs():\n    return [torch.randn(16, 64)]\n"
     )
-    monkeypatch.setattr(HarborTask, "_prove", lambda *_: None)
+    monkeypatch.setattr(HarborTask, "prove", lambda *_: None)
     task = HarborTask.of(str(problem), "cpu", "x86_64", OPTIONS)
     folder = task.write(tmp_path / "out")
-    assert json.loads((folder / "tests" / "question.json").read_text())["op"] == problem.name
+    asked = json.loads((folder / "tests" / "question.json").read_text())
+    assert (asked["op"], asked["entry"]) == (problem.name, task.task.op.name)
     assert {path.name for path in (folder / "tests").iterdir()} >= {problem.name, "grade.py"}
     assert (folder / "environment" / problem.name).read_text() == problem.read_text()
     assert f"int {task.task.op.name}(" in task.oracle
+    for own in (folder / "tests").glob("19_ReLU.*"):
+        own.rename(own.with_name(own.name.replace("19_ReLU", "problem")))
+    assert load_op(str(folder / "tests" / "problem.py")).name == task.task.op.name
 
 
 @pytest.mark.full

@@ -335,6 +335,30 @@ def test_another_load_is_waited_for_unless_nobody_would_be_accused(
     assert (0 in race.lost, 0 in race.unsure) == (accused, not accused)
 
 
+@pytest.mark.parametrize(
+    ("wall_s", "told", "asked"),
+    [(0.0001, False, False), (0.0001, True, True), (1.0, False, True)],
+    ids=["nobody is told", "somebody is told", "it hides time"],
+)
+def test_times_that_nobody_is_told_are_only_confirmed_where_they_are_suspected(
+    monkeypatch: pytest.MonkeyPatch, *, wall_s: float, told: bool, asked: bool
+) -> None:
+    """On a machine that is too busy to tell."""
+    race = InterleavedTiming(
+        *(OP, WORKLOAD, "float32", [], replace(TimingPlan().silent, told=told), 1.0, {0: HOST}),
+        methods={0: "", "eager": ""},
+        watch=Watch(HOST),
+        rounds={
+            0: [TimedRound([10.0] * 9, wall_s, waited_s=wall_s)] * 2,
+            "eager": [TimedRound([10.0] * 9, 0.0001, waited_s=0.0001)] * 2,
+        },
+    )
+    rounds: list[int | str] = []
+    monkeypatch.setattr(race, "_long_round", lambda key, *_: rounds.append(key))
+    race._compare_clock(0, {0: None, "eager": None}, "eager")  # type: ignore[dict-item]
+    assert bool(rounds) is asked
+
+
 @pytest.mark.parametrize("own_s", [0.001, 0.01], ids=["as its way takes", "more than is believed"])
 def test_what_a_way_of_timing_takes_by_itself_needs_no_long_rounds(
     monkeypatch: pytest.MonkeyPatch, own_s: float

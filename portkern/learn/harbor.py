@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import islice
@@ -112,7 +113,7 @@ class HarborTask:
         with tempfile.TemporaryDirectory(prefix="portkern-harbor-") as box:
             draft = Path(box, self.name)
             self._draft(draft)
-            self._prove(draft)
+            self.prove(partial(self._graded, draft))
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(draft, folder)
         return folder
@@ -151,6 +152,7 @@ class HarborTask:
     def _question(self) -> dict[str, object]:
         return {
             "op": self.file.name if self.file else self.task.op.name,
+            "entry": self.task.op.name,
             "backend": self.task.backend.name,
             "target": self.task.target.name,
             "answer": self.answer,
@@ -167,15 +169,17 @@ class HarborTask:
             "right everywhere, else 0.3, and its speedup over PyTorch where it is timed.\n"
         )
 
-    def _prove(self, folder: Path) -> None:
-        paid = self._graded(folder, self.oracle)
+    def prove(self, graded: Callable[[str], Scores]) -> None:
+        """Raises Unproven where this judge does not tell the task's kernel from one that does
+        nothing and from a copy with a small change."""
+        paid = graded(self.oracle)
         if not paid["reward"] > 0:
             raise Unproven(f"{self.name}: its own kernel gets {dict(paid)}, expected a reward")
-        nothing = self._graded(folder, nothing_of(self.task))
+        nothing = graded(nothing_of(self.task))
         if nothing["reward"] > 0 or not nothing["built"]:
             raise Unproven(f"{self.name}: a kernel that does nothing gets {dict(nothing)}")
         for copy in islice(changed(self.oracle), MOST_COPIES):
-            spoiled = self._graded(folder, copy)
+            spoiled = graded(copy)
             if spoiled["built"] and not spoiled["correct"] and not spoiled["reward"] > 0:
                 return
         raise Unproven(

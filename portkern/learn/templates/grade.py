@@ -37,6 +37,7 @@ def main(tests: Path, work: Path, logs: Path) -> int:
             op = str(Path(box, file.name))
         told = {
             "op": op,
+            "entry": asked["entry"],  # whatever the file is called by now
             "source": f"[{own}]",
             "backend": asked["backend"],
             "target": asked["target"],
