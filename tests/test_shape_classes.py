@@ -420,7 +420,10 @@ def test_a_float32_convolution_whose_depth_blocks_share_is_right(
 HOPPERS_OWN: list[tuple[str, str, str, dict[str, int], dict[str, int]]] = [
     ("tile_product", "matmul", "bfloat16", {}, {"m": 200, "n": 264, "k": 136}),
     ("tile_product", "bmm", "bfloat16", {}, {"batch": 3, "m": 200, "n": 264, "k": 72}),
-    ("matmul_wgmma", "matmul", "bfloat16", {"WIDE_FROM": 32}, {"m": 512, "n": 1024, "k": 4096}),
+    ("tile_product", "linear_bias", "bfloat16", {}, {"m": 200, "n": 264, "k": 264}),
+    ("few_rows_mma", "matmul", "bfloat16", {}, {"m": 5, "n": 520, "k": 1048}),
+    ("some_rows", "matmul", "float32", {}, {"m": 7, "n": 132, "k": 260}),
+    ("matmul_wgmma", "matmul", "bfloat16", {"WIDE_PERCENT": 0}, {"m": 192, "n": 1024, "k": 4096}),
     ("matmul_split", "matmul", "float32", {"SPLIT_FROM": 100}, {"m": 512, "n": 520, "k": 400}),
     (
         "attention_flash",

@@ -8,7 +8,7 @@
 #define WIDE_FROM 96  // knob: 48 96 192
 #define PIPELINE 4  // knob: 2 3 4
 #define SPLIT_FROM 500  // knob: 100 500 1000 2000
-#define HALVE_FROM 50  // knob: 50 100 200 400
+#define HALVE_FROM 150  // knob: 50 100 150 200 400
 #define PAD_FROM 64  // knob: 16 64 256
 #include <portkern/padded.h>
 #include <portkern/thin_product.h>

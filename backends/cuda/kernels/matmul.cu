@@ -8,14 +8,17 @@
 #define FEW_TILES 128  // knob: 64 128 256
 #define STAGES 3  // knob: 2 3 4
 #define BAND 8  // knob: 4 8 16 32
-#define WIDE_FROM 96  // knob: 32 48 64 96 128 192
+#define WIDE_PERCENT 100  // knob: 0 50 100 200
 #define PIPELINE 4  // knob: 2 3 4
 #define SPLIT_FROM 500  // knob: 100 500 1000 2000
 #define PAD_FROM 64  // knob: 16 64 256
-#define HALVE_FROM 50  // knob: 50 100 200 400
+#define HALVE_FROM 150  // knob: 50 100 150 200 400
 #define PAD_DENSE 200  // knob: 100 200 400
 #define SMALL_BELOW 256  // knob: 0 128 256 512
 #include <portkern/padded.h>
+#ifdef PORTKERN_FLOAT32
+#include <portkern/row_sums.h>
+#endif
 #include <portkern/thin_product.h>
 
 // How often an element of the operands and the result is used, if all are prepared.
@@ -42,6 +45,7 @@ int launch(const float* a, const float* b, float* c, int64_t m, int64_t n, int64
 }
 
 #else
+#include <portkern/row_product.h>
 #include <portkern/tensor_cores.h>
 #ifdef PORTKERN_HOPPER
 #include <portkern/tile_product.h>
@@ -215,9 +219,13 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
            cudaStream_t stream) {
 #ifdef PORTKERN_HOPPER
     const tile::Product all = {1, m, n, k};
-    const bool large = m * n >= (int64_t)WIDE_FROM * 128 * 128 && !tile::one_each(all);
-    if (ALIGNED && large && wide::suits(1, m, n, k)) return wide::launch(a, b, c, 1, m, n, k, stream);
-    if (ALIGNED && tile::suits(all)) return tile::launch(a, b, c, all, stream);
+    if (ALIGNED && tile::suits(all)) {
+        const tile::Way way = tile::best(all);
+        const bool suits = m > 64 && n > 128 && all.steps() >= 4 && wide::suits(1, m, n, k);
+        if (suits && wide::clocks(m, n, k) * WIDE_PERCENT < way.clocks * 100)
+            return wide::launch(a, b, c, 1, m, n, k, stream);
+        return way.launch(a, b, c, all, way.splits, stream);
+    }
 #endif
     const int64_t tiles = Large::count(m, n);
     const bool narrow = m <= Large::ROWS / 2 || n <= Large::COLUMNS / 2;
@@ -237,6 +245,11 @@ extern "C" int matmul(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t
     if (m == 0 || n == 0) return 0;
     const bool pointers = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
     const bool aligned = pointers && n % VEC == 0 && k % VEC == 0;
+#ifdef PORTKERN_FLOAT32
+    if (aligned && row_sums::suits(m, n, k)) return row_sums::launch(a, b, c, m, n, k, stream);
+#else
+    if (aligned && row_product::suits(m, n, k)) return row_product::launch(a, b, c, m, n, k, stream);
+#endif
     if (thin::is_thin(m, n, k)) return thin::launch<scalar_t>({a, b, c, 1, m, n, k}, stream);
     if (aligned) return launch<true>(a, b, c, m, n, k, stream);
     const bool dense = sizeof(scalar_t) == 2 || products_per_element(m, n, k) >= PAD_DENSE;

@@ -244,6 +244,12 @@ __device__ __forceinline__ void settle(float (&sums)[N]) {
     HOPPER_FROM_SHARED(KIND, 64, HOPPER_0TO29 "%30,%31", "%32", "%33", "%34", "%35", HOPPER_32(s, 0)) \
     HOPPER_FROM_SHARED(KIND, 128, HOPPER_0TO59 "%60,%61,%62,%63", "%64", "%65", "%66", "%67",        \
                        HOPPER_64(s, 0))                                                             \
+    HOPPER_FROM_SHARED(KIND, 160, HOPPER_0TO59 HOPPER_TEN(6)                                         \
+                       "%70,%71,%72,%73,%74,%75,%76,%77,%78,%79", "%80", "%81", "%82", "%83",         \
+                       HOPPER_64(s, 0), HOPPER_8(s, 64), HOPPER_8(s, 72))                            \
+    HOPPER_FROM_SHARED(KIND, 192, HOPPER_0TO59 HOPPER_TEN(6) HOPPER_TEN(7) HOPPER_TEN(8)             \
+                       "%90,%91,%92,%93,%94,%95", "%96", "%97", "%98", "%99", HOPPER_64(s, 0),        \
+                       HOPPER_32(s, 64))                                                             \
     HOPPER_FROM_SHARED(KIND, 256, HOPPER_0TO59 HOPPER_TEN(6) HOPPER_TEN(7) HOPPER_TEN(8)             \
                        HOPPER_TEN(9) HOPPER_TEN(10) HOPPER_TEN(11)                                  \
                        "%120,%121,%122,%123,%124,%125,%126,%127", "%128", "%129", "%130", "%131",   \

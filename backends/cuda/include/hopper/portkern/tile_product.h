@@ -14,7 +14,7 @@ constexpr int64_t SHALLOW = 256;  // up to which a copy of C takes longer than t
 
 template <int R, int C>
 struct Tile {
-    static constexpr int ROWS = R, COLUMNS = C, THREADS = 2 * R, PIECES = C / 64;
+    static constexpr int ROWS = R, COLUMNS = C, THREADS = 2 * R, PIECES = (C + 63) / 64;
     static constexpr int A = R * DEPTH, SIZE = A + PIECES * PIECE, SLOT_BYTES = SIZE * sizeof(scalar_t);
     static constexpr int PITCH = C + 8;  // of C in shared memory: no bank conflicts
 };
@@ -147,9 +147,10 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Produc
     const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), each = (all.steps() + splits - 1) / splits;
     const int64_t parts = (all.steps() + each - 1) / each;
     // Alone on its multiprocessor, a block has more on its way; of little depth, many blocks share one.
-    const bool alone = tiles <= multiprocessors();
+    const bool alone = tiles * parts <= multiprocessors();
     const int64_t room = (alone ? 192 : 96) * 1024 / T::SLOT_BYTES;
-    const int slots = (int)min(each, min(room, (int64_t)MOST_SLOTS)), bytes = 1024 + slots * T::SLOT_BYTES;
+    const int slots = (int)min(each, min(room, (int64_t)MOST_SLOTS));
+    const int bytes = 1024 + max(slots * T::SLOT_BYTES, T::ROWS * T::PITCH * (int)sizeof(scalar_t));
     const Division by = {(int)all.across(T::COLUMNS), (int)all.down(T::ROWS), (int)tiles,
                          (int)all.steps(), (int)each, slots};
     cudaFuncSetAttribute(tile_product<T, ALONG>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -178,34 +179,47 @@ struct Way {
     double clocks;
 };
 
-// One more block than all multiprocessors take at once would take as long as as many again. Of what a
-// multiprocessor does in a clock: it multiplies 2048 pairs and reads 64 bytes, of which all of them together
-// have 29 each from the L2 and 15 from memory. A second kernel takes 10000, and reads what was written.
+// One more block than all multiprocessors take at once would take as long as as many again. As an H200 was seen to
+// do, in a clock of a multiprocessor: it multiplies 1380 pairs and reads 45 bytes, of which all of them together
+// have 33 each from the L2 and 24 from memory. To begin and end a tile takes some hundred clocks; a second kernel
+// takes 10000, and reads what was written.
 template <class T, bool ALONG>
 Way way(const Product& all) {
     const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), at_once = multiprocessors();
     const Depths depths(tiles, all.k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
     const double blocks = double(tiles) * depths.splits, steps = double(depths.each / DEPTH);
-    const double multiply = T::ROWS * T::COLUMNS * DEPTH / 2048.0, read = T::SLOT_BYTES / 64.0;
-    const double own = ceil(blocks / at_once) * steps * max(multiply, read);
-    const double together = blocks / at_once * steps * T::SLOT_BYTES / 29.0;
-    const double cold = 2.0 * all.batch * all.k * (all.m + all.n) / (15.0 * at_once);
-    const double parts = 8.0 * depths.splits * all.batch * all.m * all.n / (29.0 * at_once);
+    const double multiply = T::ROWS * T::COLUMNS * DEPTH / 1380.0, read = T::SLOT_BYTES / 45.0;
+    const double own = ceil(blocks / at_once) * (steps * max(multiply, read) + 730.0);
+    const double together = blocks / at_once * steps * T::SLOT_BYTES / 33.0;
+    const double cold = 2.0 * all.batch * all.k * (all.m + all.n) / (24.0 * at_once);
+    const double parts = 8.0 * depths.splits * all.batch * all.m * all.n / (33.0 * at_once);
     const double second = depths.splits > 1 ? 10000.0 + parts : 0.0;
     return {launch_tiles<T, ALONG>, depths.splits, max(max(own, together), cold) + second};
 }
 
 template <bool ALONG = false>
-int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, cudaStream_t stream) {
+Way best(const Product& all) {
     const int64_t tiles = all.tiles(64, 128), at_once = multiprocessors();
-    // Shallow ones wait for their results to be written; of many tiles, all multiprocessors have some. Parts have
-    // whole packs in their rows.
-    if (all.steps() < 4 || tiles > 2 * at_once || all.width < all.n)
-        return tiles >= at_once ? launch_tiles<Middle, ALONG>(a, b, c, all, 1, stream)
-                                : launch_tiles<Small, ALONG>(a, b, c, all, 1, stream);
+    // Shallow ones wait for their results to be written. Parts have whole packs in their rows.
+    if (all.steps() < 4 || all.width < all.n)
+        return tiles >= at_once ? Way{launch_tiles<Middle, ALONG>, 1, 0.0} : Way{launch_tiles<Small, ALONG>, 1, 0.0};
     Way best = way<Small, ALONG>(all);
-    for (const Way& other : {way<Middle, ALONG>(all), way<Large, ALONG>(all)})
+    const auto take = [&](const Way& other) {
         if (other.clocks < best.clocks) best = other;
-    return best.launch(a, b, c, all, best.splits, stream);
+    };
+    take(way<Middle, ALONG>(all));
+    take(way<Large, ALONG>(all));
+    if constexpr (!ALONG) {
+        take(way<Tile<64, 256>, ALONG>(all));
+        take(way<Tile<128, 160>, ALONG>(all));
+        take(way<Tile<128, 192>, ALONG>(all));
+    }
+    return best;
+}
+
+template <bool ALONG = false>
+int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, cudaStream_t stream) {
+    const Way way = best<ALONG>(all);
+    return way.launch(a, b, c, all, way.splits, stream);
 }
 }  // namespace tile

@@ -175,4 +175,16 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t batch, int
             (int)((k + DEPTH - 1) / DEPTH), (int)(depths.each / DEPTH), (int)depths.splits);
     }, scale, n);
 }
+
+// About how many clocks it takes, counted as tile_product.h counts its own.
+inline double clocks(int64_t m, int64_t n, int64_t k) {
+    const int64_t tiles = (m + ROWS - 1) / ROWS * ((n + COLUMNS - 1) / COLUMNS), at_once = multiprocessors();
+    const Depths depths(tiles, k, DEPTH, wanted_at_once(tiles, at_once), LEAST);
+    const double blocks = double(tiles) * depths.splits, steps = double(depths.each / DEPTH);
+    const double multiply = ROWS * COLUMNS * DEPTH / 1380.0, bytes = TILE * 2.0;
+    const double own = ceil(blocks / at_once) * (steps * max(multiply, bytes / 45.0) + 460.0);
+    const double together = blocks / at_once * steps * bytes / 33.0;
+    const double parts = 8.0 * depths.splits * m * n / (33.0 * at_once);
+    return max(own, together) + (depths.splits > 1 ? 10000.0 + parts : 0.0);
+}
 }  // namespace wide
