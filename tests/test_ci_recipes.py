@@ -35,8 +35,9 @@ RELU = """extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
 def commands(recipe: Path) -> list[list[str]]:
     """Of portkern's, in words, with 1 for what the CI system fills in."""
     text = recipe.read_text(encoding="utf-8").replace("${{ matrix.targets }}", "host")
+    text = text.replace("$TARGETS", "host")
     text = re.sub(r"\$\{\{[^}]*\}\}|\$\w+", "1", text)
-    text = re.sub(r"\\\n\s*|(?<=track=false)\n\s+(?=run=)", " ", text)
+    text = re.sub(r"\\\n\s*|\n\s+(?=run=|baseline=)", " ", text)
     lines = (line.strip() for line in text.splitlines() if re.match(r"\s*\S*portkern [a-z]", line))
     return [shlex.split(line) for line in lines]
 
@@ -56,8 +57,8 @@ def test_a_recipe_installs_what_there_is_from_where_it_is(recipe: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     text = recipe.read_text(encoding="utf-8")
     (place,) = re.findall(r"PORTKERN\s*[:=]\s*'?([^\s']+)", text)
-    extras = ",".join(re.findall(r'extras: "?([a-z]+(?:,[a-z]+)*)', text))
-    text = re.sub(r"\$\{\{ matrix.extras \}\}", extras, text)
+    extras = ",".join(re.findall(r"""(?i:extras): ["']?([a-z]+(?:,[a-z]+)*)""", text))
+    text = re.sub(r"\$\{\{ matrix.extras \}\}|\$EXTRAS", extras, text)
     asked = [Requirement(one.replace("$PORTKERN", place)) for one in re.findall(r'"(.+?)"', text)
              if one.startswith("portkern[")]  # fmt: skip
     assert asked
@@ -96,17 +97,26 @@ def test_what_a_recipe_runs_can_be_planned(
             assert main.run([verb, *overrides]) == 0
 
 
+def test_systems_merge_machines_by_the_same_command() -> None:
+    """Of which one is run below."""
+    merging = [words for recipe in RECIPES for words in commands(recipe) if words[1] == "import"]
+    said = [[word for word in words if not word.startswith("reports=")] for words in merging]
+    assert len(said) == 3 and said[0] == said[1] == said[2]
+
+
 def steps(recipe: Path) -> list[str]:
     """The shell's scripts of a recipe."""
     text = recipe.read_text(encoding="utf-8")
-    if recipe.name == "Jenkinsfile":
+    if recipe.name.startswith("Jenkinsfile"):
         return [
             long or short
             for long, short in re.findall(r"sh (?:'''(.*?)'''|'(.*?)')", text, re.DOTALL)
         ]
     read: Any = yaml.safe_load(text)
-    if recipe.name == "gitlab.yml":
-        return [*read["kernels"]["before_script"], *read["kernels"]["script"]]
+    if recipe.name.startswith("gitlab"):
+        jobs = [job for job in read.values() if isinstance(job, dict)]
+        parts = ("before_script", "script", "after_script")
+        return [line for job in jobs for part in parts for line in job.get(part, ())]
     return [step["run"] for job in read["jobs"].values() for step in job["steps"] if "run" in step]
 
 

@@ -42,7 +42,7 @@ def library(folder: Path, source: str, *flags: str) -> Path:
 def test_where_code_was_built_and_what_only_debuggers_read_is_no_part_of_it(tmp_path: Path) -> None:
     one = machine_code.of(library(tmp_path / "one", SUM + NAMED))
     two = machine_code.of(library(tmp_path / "two", SUM + NAMED, "-g", "-Wl,--build-id=0x1234"))
-    assert one is not None and one == two and one.size > 0
+    assert one is not None and one == two and one.size
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,26 @@ def test_what_is_no_object_file_has_none(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "kernel.py"
     path.write_bytes(content)
     assert machine_code.of(path) is None and machine_code.of(tmp_path / "gone" / "x") is None
+
+
+def test_what_an_object_that_was_not_linked_calls_counts_and_addresses_in_names_do_not(
+    tmp_path: Path,
+) -> None:
+    def of(name: str) -> machine_code.MachineCode | None:
+        other = f'extern double other(double) __asm__("{name}");'
+        call = "double f(double x) { return other(x); }"
+        path = library(tmp_path / name, f"{other} {call}", "-c", "-O2")
+        return machine_code.of_bytes(path.read_bytes())
+
+    assert of("exp") is not None and of("exp") != of("log")
+    assert of("made_0x7f6cb16af910") == of("made_0x7fcccf31bad0")
+
+
+def test_a_drivers_own_binary_is_known_by_its_bytes_and_a_broken_object_by_nothing() -> None:
+    one, two = machine_code.of_bytes(b"\x01binary"), machine_code.of_bytes(b"\x02binary")
+    assert one is not None and two is not None and one != two and one.size is None
+    assert machine_code.of_bytes(b"") is None
+    assert machine_code.of_bytes(b"\x7fELF" + bytes(range(256)) * 9) is None
 
 
 # ---- between nights

@@ -34,6 +34,10 @@ from .kernels import RIGHT, relu
 from .test_regression import failed
 from .test_regression import record as passed
 
+NUMBA = (
+    "import numba\n\n\n@numba.njit\ndef relu(x, y):\n"
+    "    for i in range(x.size):\n        y[i] = max(x[i], x.dtype.type(0))\n"
+)
 WRONG = RIGHT.replace("x[i] < 0", "x[i] < 1")
 
 HOST = host_targets()[0]
@@ -288,6 +292,28 @@ def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again
     elsewhere = there.model_copy(update={"machine": "another"})
     moved = record.model_copy(update={"environment": elsewhere})
     assert carried(asked, tmp_path / "b", Carried.of([[moved]], 7, number)) == [False]
+
+
+def test_what_is_compiled_as_it_is_loaded_stands_where_its_tools_are_the_same(
+    tmp_path: Path,
+) -> None:
+    """Its code is known too late to be compared with, and equal tools make the same of it."""
+    candidate = Candidate("relu", "cpu", "numba", NUMBA, "relu", author="test")
+    asked = cells(candidate)[:1]
+    [record] = calm(run(asked, tmp_path)[0])
+    assert record.code and record.code_bytes
+    number = zlib.crc32(asked[0].asked.encode()) % 7 + 1
+    assert carried(asked, tmp_path, Carried.of([[record]], 7, number)) == [True]
+    older = record.model_copy(update={"key": "of another Numba"})
+    again = Matrix(
+        asked,
+        "b",
+        RecordFile(tmp_path / "b.jsonl"),
+        ArtifactCache(tmp_path / "artifacts"),
+        QUICK,
+        carried=Carried.of([[older]], 7, number),
+    ).execute()
+    assert [(one.carried, one.code) for one in again] == [("", record.code)], "in another process"
 
 
 def test_a_run_whose_minutes_are_over_takes_what_changed_first_and_carries_the_rest_over(

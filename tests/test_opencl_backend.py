@@ -298,6 +298,23 @@ def test_a_cpus_time_is_the_hosts(backend: Backend, tmp_path: Path) -> None:
     assert "host clock" in kernel.device.method
 
 
+def test_what_the_driver_made_is_known_and_depends_on_no_folder_and_no_call(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(source: str, folder: str, where: str = "x86_64") -> bytes:
+        (tmp_path / folder).mkdir()
+        # The driver keeps no program, and writes its source into a file of another name.
+        monkeypatch.setenv("POCL_KERNEL_CACHE", "0")
+        kernel = loaded(backend, request(source, where=where), tmp_path / folder)
+        assert call(kernel, "relu", {"n": 1000}, [torch.ones(1000)]).sum() == 1000
+        return kernel.code()
+
+    one = made(shipped("relu"), "one")
+    assert one and one == made(f"# more\n{shipped('relu')}", "two")
+    assert one != made(shipped("relu").replace("(vec_t)(0.0f)", "(vec_t)(0.5f)"), "three")
+    assert not made(shipped("relu"), "gpu", "gfx942"), "what stands in for a GPU is not its code"
+
+
 def test_the_generic_target_prefers_a_gpu_and_a_cpu_target_a_cpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec.backend import Artifact, Build, Call, Device, Kernel, Missing
@@ -113,4 +113,17 @@ def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
         return call.outputs
 
     opened: Device = device
-    return Kernel(opened, launch)
+    return Kernel(opened, launch, code=lambda: _object(function))
+
+
+def _object(function: Callable[..., object]) -> bytes:
+    """The object file of the one function that was compiled; empty where it is not Numba's, or
+    this Numba keeps its modules elsewhere."""
+    compiled: Any = list(getattr(function, "overloads", {}).values())
+    if len(compiled) != 1:
+        return b""
+    library = compiled[0].library
+    try:
+        return bytes(library._codegen._tm.emit_object(library._final_module))
+    except (AttributeError, RuntimeError):
+        return b""

@@ -113,7 +113,12 @@ class OpenClBackend(Backend):
 
         emulated = venue.kind == "emulator"
         checked = CheckedRun(again, arguments, venue.sanitize, told=emulated)
-        return Kernel(device, launch, lambda: checked.findings(last[0], device.download))
+        return Kernel(
+            device,
+            launch,
+            lambda: checked.findings(last[0], device.download),
+            code=bytes if emulated else program.portkern_code,
+        )
 
 
 def _venue(kind: Literal["hardware", "emulator"], device: ClDescription) -> Venue:

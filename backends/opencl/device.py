@@ -23,7 +23,7 @@ from portkern.spec.target import Target
 from portkern.toolchain.source_tree import SourceTree
 from portkern.toolchain.torch_device import FLUSH_BYTES, FLUSHES
 
-from . import platforms
+from . import binary, platforms
 
 if TYPE_CHECKING:
     import numpy
@@ -299,6 +299,10 @@ class Program:
             return queue
         queue.finish()
         return near
+
+    def portkern_code(self) -> bytes:
+        """The driver's binary of SOURCE; its kernels have the other names."""
+        return binary.code(self._program, self._device.queue.device)
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         # Each retrieval from pyopencl makes a new kernel, so one is kept.

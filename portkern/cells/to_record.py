@@ -30,7 +30,7 @@ class _Code(TypedDict, total=False):
     """The fields of an :class:`Answer` on the compiled code."""
 
     code: str
-    code_bytes: int
+    code_bytes: int | None
 
 
 def unbuilt(run: str, cell: Cell) -> Record:
@@ -108,7 +108,7 @@ def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
         findings=(*result.findings, *_not_looked_for(cell, evidence)),
         launches=result.launches,
         seconds=_build_seconds(built) | dict(result.seconds),
-        **_code(built),
+        **_code(built, result.code),
     )
     return answer.record(run, _question(cell))
 
@@ -186,8 +186,10 @@ def environment_of(cell: Cell, *, ran: bool) -> Environment:
     )
 
 
-def _code(built: Built) -> _Code:
+def _code(built: Built, loaded: machine_code.MachineCode | None = None) -> _Code:
+    """The machine code of the build, else of what was compiled as it was loaded."""
     found = machine_code.of(built.outcome.path) if isinstance(built.outcome, Artifact) else None
+    found = found or loaded
     return _Code(code=found.digest, code_bytes=found.size) if found else _Code()
 
 

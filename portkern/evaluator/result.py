@@ -8,6 +8,7 @@ from typing import get_args
 
 from portkern.evaluator import compare, statistics, worker_reports
 from portkern.records.record import Errors, Finding, Launch, Tolerance, Verdict
+from portkern.toolchain.machine_code import MachineCode
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Samples:
 class Result:
     """One contestant on one workload. ``samples`` are there when it passed on hardware;
     ``untimed`` why not, where it passed there without; ``harness``: it was cut off by what the
-    kernel had no part in."""
+    kernel had no part in; ``code``: of what was compiled as it was loaded."""
 
     verdict: Verdict
     detail: str = ""
@@ -42,6 +43,7 @@ class Result:
     launches: tuple[Launch, ...] = ()
     harness: bool = False
     untimed: str = "it could not be timed"
+    code: MachineCode | None = None
 
 
 def worst(before: Errors | None, now: compare.Comparison) -> Errors:

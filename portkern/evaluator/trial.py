@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 
@@ -134,7 +134,10 @@ class Trial:
         """The other half, which must have the machine for itself: who is right is timed."""
         if checked.standing:
             self._go_through(checked, self._race_all)
-        results = [checked.results[index] for index in range(len(self.contestants))]
+        results = [
+            replace(checked.results[index], code=self._workers.code(index))
+            for index in range(len(self.contestants))
+        ]
         return results if self.options.timed else [untimed(result) for result in results]
 
     def rest(self) -> None:

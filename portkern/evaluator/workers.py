@@ -17,6 +17,7 @@ from portkern.sandbox.message import Failed, Request, brief
 from portkern.sandbox.session import Answered, Session
 from portkern.spec.backend import Artifact, Missing, Venue
 from portkern.spec.op import Op
+from portkern.toolchain.machine_code import MachineCode
 from portkern.worker import protocol
 
 #: Calls of a kernel that is emulated: as many as timed rounds have elsewhere.
@@ -65,18 +66,23 @@ class Contestant:
 
 @dataclass
 class Opened:
-    """A worker that has loaded its kernel; ``method``: how it takes times, in its own words.
+    """A worker that has loaded its kernel, and what it said of it.
     ``seconds``: what that took, empty once it was told. ``code``: the libraries that were there
     before the kernel, and ``faults`` the signals of a bad access that were handled then, see
     :mod:`portkern.evaluator.code_pages`. ``later``: calls beyond those that are always made, which
     an emulator is still asked for."""
 
     session: Session
-    method: str
+    loaded: protocol.Loaded
     seconds: Mapping[str, float]
     code: Mapping[str, code_pages.Code]
     faults: frozenset[str]
     later: int = 0
+
+    @property
+    def method(self) -> str:
+        """How it takes times, in its own words."""
+        return brief(self.loaded.method)
 
 
 class Workers:
@@ -147,12 +153,18 @@ class Workers:
         outcome = session.ask(asked, timeout_s=self.limits.load_s)
         if isinstance(outcome, Answered):
             seconds = {"load": time.perf_counter() - start}
-            return Opened(session, brief(outcome.reply.method), seconds, code, faults)
+            return Opened(session, outcome.reply, seconds, code, faults)
         session.close()
         failure = failure_of(outcome, stage)
         if isinstance(outcome, Failed) and outcome.error == "BuildError":
             return replace(failure, verdict=Verdict.BUILD_FAILED)
         return failure
+
+    def code(self, index: int) -> MachineCode | None:
+        """The machine code of a kernel that was compiled as it was loaded; None before that, and
+        where the artifact has it."""
+        loaded = self._opened[index].loaded if index in self._opened else None
+        return MachineCode(loaded.code, loaded.code_bytes) if loaded and loaded.code else None
 
     def open_ahead(
         self, asked: Iterable[int], pool: Executor, *, at_rest: bool = False

@@ -253,7 +253,9 @@ class Kernel:
     ``findings`` are what checkers saw in the last call: mappings with at least ``code``,
     ``severity`` and ``message``. ``launches`` counts the kernels of the last call by name, where
     the venue does; a GPU's are profiled without it. ``counts`` are what these did in the last call,
-    by their names, if that was counted.
+    by their names, if that was counted. ``code`` is what a compiler made for the target's hardware
+    as it was loaded: an object file, or a driver's binary without what differs from one process to
+    the next; empty where the artifact has it, or it cannot be had.
     """
 
     device: Device
@@ -261,6 +263,7 @@ class Kernel:
     findings: Callable[[], Sequence[Mapping[str, Json]]] = tuple
     launches: Callable[[], Mapping[str, int]] | None = None
     counts: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+    code: Callable[[], bytes] = bytes
 
 
 class Backend(ABC):

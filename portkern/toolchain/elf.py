@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import SEEK_END
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from portkern.errors import BuildError
 
@@ -20,15 +20,21 @@ _COMPRESSED = 0x800
 
 @contextmanager
 def opened(path: Path) -> Iterator[ELFFile]:
-    """The file as pyelftools reads it. Raises BuildError for what is no ELF file."""
+    """The file as pyelftools reads it. Raises BuildError for what is not an ELF file."""
+    with path.open("rb") as stream, parsed(stream, path.name) as file:
+        yield file
+
+
+@contextmanager
+def parsed(stream: BinaryIO, name: str) -> Iterator[ELFFile]:
+    """The same of a stream, which errors call ``name``."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    with path.open("rb") as stream:
-        try:
-            yield ELFFile(stream)
-        except ELFError as error:
-            raise BuildError(f"{path.name} is not a readable ELF file: {error}") from error
+    try:
+        yield ELFFile(stream)
+    except ELFError as error:
+        raise BuildError(f"{name} is not a readable ELF file: {error}") from error
 
 
 def content(section: Section) -> bytes:

@@ -1,12 +1,14 @@
 """Machine code of a build by a digest: equal where the processor is told the same.
 
-Of an ELF file that is what is loaded and either run or read: code, constants, kernel descriptors.
-Where the code came from (paths, build ids, symbols, unwinding tables, comments) is left out.
+Of an ELF file that is what is loaded and either run or read: code, constants, kernel descriptors,
+and what a file that was not linked calls. Where the code came from (paths, build ids, symbols,
+unwinding tables, comments) is left out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -27,15 +29,20 @@ _READ = (".rodata", ".data.rel.ro", ".nv.constant", ".nv.info.", ".nv_fatbin", "
 _TEXT = re.compile(rb"[\x20-\x7e]+\0?")
 #: In a kernel descriptor of AMD's the distance to the code, which moves with all that lies between.
 _ENTRY, _ENTRY_BYTES = 16, 8
+_ELF = b"\x7fELF"
 #: What no kernel comes to; an emulator's runtime is not looked at.
 MOST_BYTES = 64 << 20
 
 
+#: An address in a name, which Numba gives to what it makes of a function.
+_ADDRESS = re.compile(r"0x[0-9a-f]+|\.[0-9a-f]{8,}")
+
+
 class MachineCode(NamedTuple):
-    """``size``: bytes of instructions."""
+    """``size``: bytes of instructions; None where they cannot be told from the rest."""
 
     digest: str
-    size: int
+    size: int | None = None
 
 
 def of(path: Path) -> MachineCode | None:
@@ -50,50 +57,93 @@ def of(path: Path) -> MachineCode | None:
         return None
     text = " ".join(sorted({one.digest for one in found}))
     digest = found[0].digest if len(found) == 1 else hashlib.sha256(text.encode()).hexdigest()
-    return MachineCode(digest[:16], sum(one.size for one in found))
+    return MachineCode(digest[:16], sum(one.size or 0 for one in found))
+
+
+def of_bytes(content: bytes) -> MachineCode | None:
+    """The machine code of what a compiler or a driver keeps in memory: an ELF file, or else a
+    binary of the driver's own, which is the same where each byte is. None for nothing, and for an
+    ELF file that cannot be read."""
+    if not content:
+        return None
+    if not content.startswith(_ELF):
+        return MachineCode(hashlib.sha256(content).hexdigest()[:16])
+    try:
+        with elf.parsed(io.BytesIO(content), "the compiler's object") as file:
+            found = _digest(file, "the compiler's object")
+    except BuildError:
+        return None
+    return found._replace(digest=found.digest[:16])
 
 
 def _is_elf(path: Path) -> bool:
     if not path.is_file() or path.is_symlink() or path.stat().st_size > MOST_BYTES:
         return False
     with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF"
+        return file.read(4) == _ELF
 
 
 @lru_cache(maxsize=4096)
 def _read(path: Path, changed: int) -> MachineCode:
     """``changed``: when, so that a file is read again that is another. Raises BuildError."""
+    with elf.opened(path) as file:
+        return _digest(file, path.name)
+
+
+def _digest(file: ELFFile, name: str) -> MachineCode:
+    """The whole digest. Raises BuildError for what cannot be read of a file of this name."""
+    from elftools.common.exceptions import ELFError
+
     digest, size = hashlib.sha256(), 0
-    for name, content, is_run in _sections(path):
-        digest.update(f"{name} {len(content)}\n".encode())
-        digest.update(content)
-        size += len(content) if is_run else 0
+    try:
+        for part, content, is_run in _parts(file):
+            digest.update(f"{part} {len(content)}\n".encode())
+            digest.update(content)
+            size += len(content) if is_run else 0
+    except (ELFError, ValueError, KeyError, OverflowError, UnicodeDecodeError) as error:
+        raise BuildError(f"{name} is not a readable ELF file: {error}") from error
     return MachineCode(digest.hexdigest(), size)
 
 
-def _sections(path: Path) -> Iterator[tuple[str, bytes, bool]]:
+def _parts(file: ELFFile) -> Iterator[tuple[str, bytes, bool]]:
     """Name, content and whether it is run."""
-    from elftools.common.exceptions import ELFError
+    machine = str(file["e_machine"])
+    yield machine, b"", False
+    for section in file.iter_sections():
+        flags, name = int(section["sh_flags"]), str(section.name)
+        if not flags & _ALLOCATED or section["sh_type"] == "SHT_NOBITS":
+            continue
+        if flags & _RUN:
+            yield name, elf.content(section), True
+        elif name.startswith(_READ):
+            content = bytearray(elf.content(section))
+            for kernel in _descriptors(file) if machine == "EM_AMDGPU" else ():
+                start = kernel - int(section["sh_addr"]) + _ENTRY
+                if 0 <= start <= len(content) - _ENTRY_BYTES:
+                    content[start : start + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
+            yield name, _TEXT.sub(_without_path, bytes(content)), False
+    if file["e_type"] == "ET_REL":
+        yield from _calls(file)
 
-    with elf.opened(path) as file:
-        try:
-            machine = str(file["e_machine"])
-            yield machine, b"", False
-            for section in file.iter_sections():
-                flags, name = int(section["sh_flags"]), str(section.name)
-                if not flags & _ALLOCATED or section["sh_type"] == "SHT_NOBITS":
-                    continue
-                if flags & _RUN:
-                    yield name, elf.content(section), True
-                elif name.startswith(_READ):
-                    content = bytearray(elf.content(section))
-                    for kernel in _descriptors(file) if machine == "EM_AMDGPU" else ():
-                        start = kernel - int(section["sh_addr"]) + _ENTRY
-                        if 0 <= start <= len(content) - _ENTRY_BYTES:
-                            content[start : start + _ENTRY_BYTES] = bytes(_ENTRY_BYTES)
-                    yield name, _TEXT.sub(_without_path, bytes(content)), False
-        except (ELFError, ValueError, KeyError, OverflowError, UnicodeDecodeError) as error:
-            raise BuildError(f"{path.name} is not a readable ELF file: {error}") from error
+
+def _calls(file: ELFFile) -> Iterator[tuple[str, bytes, bool]]:
+    """The places in code that a linker would fill, and the names of what is elsewhere: without
+    them a call of ``exp`` and one of ``log`` are the same bytes."""
+    from elftools.elf.relocation import RelocationSection
+    from elftools.elf.sections import SymbolTableSection
+
+    for section in file.iter_sections():
+        if isinstance(section, RelocationSection):
+            of = file.get_section(int(section["sh_info"]))
+            if int(of["sh_flags"]) & _RUN:
+                yield str(section.name), elf.content(section), False
+        elif isinstance(section, SymbolTableSection):
+            names = (
+                _ADDRESS.sub("", str(symbol.name))
+                for symbol in section.iter_symbols()
+                if symbol["st_shndx"] == "SHN_UNDEF"
+            )
+            yield str(section.name), "\n".join(names).encode(), False
 
 
 def _without_path(text: re.Match[bytes]) -> bytes:

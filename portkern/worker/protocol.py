@@ -7,6 +7,7 @@ or a tolerance.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,9 +53,18 @@ class Built:
 
 @dataclass(frozen=True)
 class Loaded:
-    """``method``: how the device takes times, in its own words."""
+    """``method``: how the device takes times, in its own words. ``code`` and ``code_bytes``: of
+    what was compiled as it was loaded, as :mod:`portkern.toolchain.machine_code` has them."""
 
     method: str
+    code: str = ""
+    code_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.code and not re.fullmatch("[0-9a-f]{16}", self.code):
+            raise ValueError(f"{brief(self.code)} is not a digest of machine code")
+        if not 0 <= (self.code_bytes or 0) < 1 << 40:
+            raise ValueError(f"machine code of {self.code_bytes} bytes")
 
 
 @dataclass(frozen=True)

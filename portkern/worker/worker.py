@@ -27,6 +27,7 @@ from portkern.sandbox.message import Failed
 from portkern.sandbox.shared_memory import Rows, SharedMemoryView, Slot
 from portkern.spec import registry
 from portkern.spec.backend import Buffer, Call, Device, Kernel
+from portkern.toolchain import machine_code
 from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import compiling, execution, protocol, references, timed_inputs
 from portkern.worker.baseline import BaselineLaunch
@@ -192,7 +193,8 @@ class Worker:
         # a GPU's context is made here, while the evaluator works too
         self._kernel.device.synchronize()
         self._snapshot.watch(worker=self, device=self._kernel.device, memory=self._memory)
-        return Loaded(self._kernel.device.method)
+        code = machine_code.of_bytes(self._kernel.code())
+        return Loaded(self._kernel.device.method, *(code or ()))
 
     def reference(self, asked: protocol.Reference) -> Loaded:
         """Become the baseline: the op's reference in eager mode, or through torch.compile, under
