@@ -76,11 +76,12 @@ def _ported(
     rows: list[port_table.Row] = []
     without: dict[str, str] = {}
     work = Path(given.get("work", "reports/port-drawn"))
+    sources = work.with_name(f"{work.name}-sources")  # what lies in work itself is not read
     names = tuple(given.get("to", "gfx942,gfx1100").split(","))
     for name in drawn:
         if len(rows) == int(given.get("packages", "8")):
             break
-        place = _unpacked(Path(given["sdists"]), name, work / "sources" / name)
+        place = _unpacked(Path(given["sdists"]), name, sources / name)
         if isinstance(place, str):
             without[name] = place
             continue

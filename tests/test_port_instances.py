@@ -482,6 +482,17 @@ void run(float* x, int n) {
     assert [one.at for one in found] == [0, 2]
 
 
+def test_launches_whose_arguments_have_other_types_are_instances_each(tmp_path: Path) -> None:
+    text = """template <class T> __global__ void k(T* x) { x[threadIdx.x] = 1; }
+void one(float* x) { k<<<1, 32>>>(x); }
+void other(double* x) { k<<<1, 32>>>(x); }
+void third(Unknown& x) { k<<<1, 32>>>(x.data()); }
+"""
+    shown = {(template, is_guess) for template, is_guess, _ in chosen(text, tmp_path)}
+    assert {(("float",), False), (("double",), False)} < shown
+    assert any(is_guess for _, is_guess in shown)
+
+
 @pytest.mark.parametrize(
     "host",
     [

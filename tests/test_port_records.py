@@ -8,7 +8,7 @@ import pytest
 
 from portkern.port.proof import Outcome
 from portkern.port.proof.case import Case, Record, read_cases, to_yaml
-from portkern.port.proof.infer import SCALES, Refused, propose
+from portkern.port.proof.infer import SCALES, Refused, propose, templates
 from portkern.port.translate import translate
 from portkern.simt.execute import runtime_library
 from portkern.spec.backend import Missing
@@ -63,6 +63,21 @@ void run(const Tensor& a, const Tensor& b, int n) {
     gathered<<<(n + 63) / 64, 64>>>(View(a), View(b), n);
 }
 """
+#: Functors, of which one kernel is launched with two.
+FOLDED = """\
+#include <cuda_runtime.h>
+struct Plus { __device__ float operator()(float a, float b) const { return a + b; } };
+template <class T> struct Minus { __device__ T operator()(T a, T b) const { return a - b LANES; } };
+template <class Op>
+__global__ void folded(float* y, const float* x, int n, Op op) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = op(y[i], x[i]);
+}
+void run(float* y, const float* x, int n) {
+    folded<<<(n + 63) / 64, 64>>>(y, x, n, Plus());
+    folded<Minus<float>><<<(n + 63) / 64, 64>>>(y, x, n, Minus<float>{});
+}
+"""
 
 
 def proposed(text: str, folder: Path) -> Case | Refused:
@@ -83,11 +98,26 @@ def test_each_member_of_a_struct_has_a_value_that_the_launch_is_told(tmp_path: P
     assert "p.x[" in str(case)
 
 
-def test_a_case_of_structs_is_read_as_it_was_written(tmp_path: Path) -> None:
-    case = proposed(GATHERED, tmp_path)
+@pytest.mark.parametrize("text", [GATHERED, FOLDED], ids=["members", "none"])
+def test_a_case_of_structs_is_read_as_it_was_written(text: str, tmp_path: Path) -> None:
+    case = proposed(text, tmp_path)
     assert isinstance(case, Case), case
     (tmp_path / "case.yaml").write_text(to_yaml(case), encoding="utf-8")
-    assert read_cases(tmp_path / "case.yaml") == {"gathered": case}
+    assert read_cases(tmp_path / "case.yaml") == {case.kernel: case}
+
+
+@pytest.mark.parametrize(
+    ("given", "guessed"), [("Minus<float>{}", [False, False]), ("made(x)", [False, True])]
+)
+def test_a_functor_that_a_launch_makes_is_its_instance(
+    given: str, guessed: list[bool], tmp_path: Path
+) -> None:
+    text = FOLDED.replace("folded<Minus<float>>", "folded").replace("Minus<float>{}", given)
+    texts = read(text, tmp_path)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list)
+    assert found[0].template == ("Plus",)
+    assert sorted({one.is_guess for one in found}) == sorted(set(guessed))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +151,9 @@ def test_a_struct_whose_members_cannot_be_made_up_is_refused_with_its_reason(
         (GATHERED, "+ 1", "+ 1", Outcome.PROVEN),
         (GATHERED, "+ 1", "+ (in.lengths[0] == in.lengths[1])", Outcome.PROVEN),
         (GATHERED, "+ 1", "+ (in.lengths[0] != in.lengths[1])", Outcome.WRONG),
+        (FOLDED, "", "", Outcome.PROVEN),
+        (FOLDED, "", "+ 1", Outcome.WRONG),
+        (FOLDED.replace("folded<Minus<float>>", "folded<Of<float>>"), "", "", Outcome.UNPROVEN),
     ],
 )
 def test_a_kernel_of_structs_is_held_against_its_original(

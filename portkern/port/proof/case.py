@@ -226,7 +226,7 @@ def _record(entry: Mapping[str, object]) -> Record:
     given, name = entry.get("members", []), str(entry["name"])
     members = list(map(_argument, given)) if isinstance(given, list) else []
     plain = [m for m in members if not isinstance(m, Record) and _is_of(m.name, name)]
-    if not members or len(plain) != len(members):
+    if not isinstance(given, list) or len(plain) != len(members):
         raise ConfigError(
             f"Got members {given!r} of {name!r}, expected a list of buffers, scalars and tensors "
             f"whose names are as {name}.n or {name}.sizes[2]"

@@ -44,22 +44,32 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
 
 
 def _launches(kernel: Kernel, texts: SourceTexts) -> list[int]:
-    """Which launches, one of each shape: with as many arguments as there are parameters, if any is
-    so."""
-    own = [launch for launch, _ in texts.launches(kernel.name)]
-    whole = [n for n, one in enumerate(own) if len(one.arguments) == len(kernel.parameters)]
+    """Which launches, one of each shape and instance: with as many arguments as there are
+    parameters, if any is so."""
+    own = texts.launches(kernel.name)
+    whole = [n for n, (one, _) in enumerate(own) if len(one.arguments) == len(kernel.parameters)]
     shapes = {
-        (own[n].template_arguments, own[n].block, own[n].shared): n
+        (*_arguments(kernel, *own[n], texts), own[n][0].block, own[n][0].shared): n
         for n in reversed(whole or range(len(own)))
     }
     return sorted(shapes.values())
 
 
+def _arguments(
+    kernel: Kernel, launch: Launch, offset: int, texts: SourceTexts
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The arguments of the template that a launch spells, or shows by its own; by name, those that
+    only its own arguments say."""
+    given = launch.template_arguments or _shown_types(kernel, launch, texts, offset)
+    shown = deduced(kernel.template, kernel.parameters, launch.arguments)
+    return given, tuple(shown.items())
+
+
 def _of_launch(kernel: Kernel, at: int, texts: SourceTexts) -> list[Chosen]:
     launch, offset = texts.launches(kernel.name)[at]
-    arguments = launch.template_arguments or _shown_types(kernel, launch, texts, offset)
+    arguments, named = _arguments(kernel, launch, offset, texts)
     found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
-    shown = deduced(kernel.template, kernel.parameters, launch.arguments)
+    shown = dict(named)
     missing = [
         p for p in kernel.template[len(arguments) :] if not shown.get(p.name) and not _default(p)
     ]

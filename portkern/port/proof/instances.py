@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,9 @@ from portkern.port.proof.expression import Names, split
 _DEPTH, _MOST = 4, 32
 
 Bound = Mapping[str, str]
+_CLASS = re.compile(r"(?:\w*::)*(\w+)(?:\s*<[^<>]*>)?")
+#: ``Plus<float>()``, ``Plus{}``
+_MADE = re.compile(r"((?:\w*::)*\w+(?:\s*<[^<>]*>)?)\s*(?:\(\s*\)|\{\s*\})")
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def numbers(given: Mapping[str, str]) -> dict[str, int]:
 class Instances:
     """The instances of templates that one program's text launches or names."""
 
-    def __init__(self, text: str, aliases: Mapping[str, str]) -> None:
-        self._text, self._aliases = text, aliases
+    def __init__(self, text: str, aliases: Mapping[str, str], classes: Collection[str]) -> None:
+        self._text, self._aliases, self._classes = text, aliases, classes
 
     def launched(
         self, name: str, template: Sequence[Parameter], arguments: Sequence[str], before: int
@@ -137,7 +140,8 @@ class Instances:
         """A type, a number, or a function or another constant by its name."""
         spelled = bound.get(text, text)
         if is_type(parameter):
-            return spelled if element_of(spelled, self._aliases) else None
+            is_class = (name := _CLASS.fullmatch(spelled)) and name[1] in self._classes
+            return spelled if is_class or element_of(spelled, self._aliases) else None
         if value is not None:
             is_bool = "bool" in parameter.type.split()
             return ("false", "true")[bool(value)] if is_bool else str(value)
@@ -211,7 +215,8 @@ def declared_types(
 ) -> dict[str, str]:
     """The template's types that a launch shows by what its arguments were last declared as in the
     text before it, or are spelled as: ``T`` of ``T* x`` where ``double* a`` is given, or
-    ``a.data_ptr<double>()``. Whether such a word is a type is not asked."""
+    ``a.data_ptr<double>()``, and of ``T x`` where ``Plus()`` is. Whether such a word is a type is
+    not asked."""
     names = {parameter.name for parameter in template if is_type(parameter)}
     found: dict[str, str] = {}
     for parameter, text in zip(parameters, arguments, strict=False):
@@ -222,6 +227,8 @@ def declared_types(
         name, stars = spelled.rstrip("*&"), "*" * spelled.count("*")
         if name not in names or name in found:
             continue
+        if not stars and (made := _MADE.fullmatch(text)):
+            found[name] = made[1]
         if stars == "*" and (pointee := _pointee(text)):
             found[name] = pointee
         if not text.isidentifier():

@@ -91,7 +91,7 @@ class KernelProver:
             return proof
         if len(chosen) > _MOST_INSTANCES and not chosen[0].is_guess:
             why = f"{len(chosen)} instances are launched, of which {_MOST_INSTANCES} were looked at"
-        elif kernel.template and chosen[0].is_guess:
+        elif kernel.template and any(one.is_guess for one in chosen):
             why = f"which instance is launched is not known; one that is not: {proof.inputs}"
         else:
             return proof

@@ -72,7 +72,7 @@ class SourceTexts:
 
     @cached_property
     def instances(self) -> Instances:
-        return Instances(self.whole, self.aliases)
+        return Instances(self.whole, self.aliases, self.records)
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
