@@ -736,7 +736,7 @@ def test_nothing_loaded_ends_with_3_and_has_its_rows(tmp_path: Path) -> None:
     assert import_("kernelbench", str(tmp_path / "in"), f"out={out}") == 3
     document = json.loads((out / "table.json").read_text())
     said = {row["name"]: row["reason"] for row in document["rows"]}
-    assert "level1/1_A.py is no Python" in said["1_A"]
+    assert "level1/1_A.py is not Python" in said["1_A"]
     assert "has no get_inputs()" in said["2_B"]
 
 

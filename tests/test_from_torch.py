@@ -497,7 +497,7 @@ def test_what_is_no_arithmetic_is_refused(text: str) -> None:
             function("return x", "'text', 3j"),
             "0: get_inputs() returns 2 inputs, the operator takes 1",
         ),
-        ("def f(x:\n", "1: is no Python"),
+        ("def f(x:\n", "1: is not Python"),
         ("import no_such_module\n", "1: raised ModuleNotFoundError"),
         (
             module("self.w = torch.load('weights.pt')", "return x", "torch.rand(8)"),
@@ -669,7 +669,7 @@ def test_other_encodings_are_read_as_python_reads_them(tmp_path: Path) -> None:
     path.write_bytes(("# -*- coding: latin-1 -*-\n" + text).encode("latin-1"))
     assert OperatorFile.read(str(path)).source.splitlines()[2] == "# Größe"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"is no Python: .*save it as UTF-8"):
+    with pytest.raises(ConfigError, match=r"is not Python: .*save it as UTF-8"):
         OperatorFile.read(str(path))
 
 

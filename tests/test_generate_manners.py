@@ -216,7 +216,7 @@ def test_the_kernel_to_beat_is_measured_where_nothing_is_known(cache: Path, tmp_
     first = GenerationRun(made, tmp_path / "first")
     said = pace.expected_s(first)
     assert said is not None and first.meter.spent.device_s > 0
-    assert not (tmp_path / "first" / "records.jsonl").exists()  # it is no attempt of the run
+    assert not (tmp_path / "first" / "records.jsonl").exists()  # it is not an attempt of the run
     second = GenerationRun(made, tmp_path / "second")
     assert pace.expected_s(second) == pytest.approx(said) and second.meter.spent.device_s == 0
     limited = GenerationRun(plan("budget.attempts=10", "budget.wall_s=0.5"), tmp_path / "third")

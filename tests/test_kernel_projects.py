@@ -20,7 +20,7 @@ WRONG = RIGHT.replace("* 1.5", "* 1.45")
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two samples that KernelBench took to be right, and what is no kernel."""
+    """Two samples that KernelBench took to be right, and what is not a kernel."""
     monkeypatch.chdir(tmp_path)
     level = tmp_path / "operators" / "kernelbench" / "level1"
     level.mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_a_run_of_kernelbench_is_judged_again(
     assert main.run(["import", "kernelbench_runs", str(run)]) == 1
     said = capsys.readouterr().out
     assert "level_1_problem_1_sample_2_kernel.py: skipped: it defines no class ModelNew" in said
-    assert "sample_3_kernel.py: skipped: it is no Python" in said
+    assert "sample_3_kernel.py: skipped: it is not Python" in said
     assert "problem_7_sample_0_kernel.py: skipped: no operator level1/7_*.py" in said
     assert "problem 9, sample 0: skipped: it has a result in eval_results.json and no file" in said
     folder = tmp_path / "kernels" / "kernelbench_runs" / "night"
@@ -155,7 +155,7 @@ def test_solutions_in_triton_are_kernels_of_their_definitions(
     reasons = [one["reason"] for one in said["skipped"]]
     assert [reason.split(",")[0].split(":")[0] for reason in reasons] == [
         "it is in cuda",
-        "it is no Solution",
+        "it is not a Solution",
         "no Definition 'absent' is beside it",
     ]
     folder = tmp_path / "kernels" / "flashinfer_solutions" / "set"

@@ -1,4 +1,4 @@
-"""What devices and kernels of ours make late is no change of the candidate's.
+"""What devices and kernels of ours make late is not a change of the candidate's.
 
 A worker watches the functions that its device holds from the load on: one that our own code made
 there while it timed was taken for the candidate's. On a GPU that is read, as there may be none.
@@ -21,7 +21,7 @@ from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker.state_snapshot import Snapshot
 
 ROOT = Path(__file__).parents[1]
-#: What is no function, whatever it holds.
+#: What is not a function, whatever it holds.
 DATA = ("Tensor", "Array", "Buffer", "int", "float", "str", "bool")
 
 

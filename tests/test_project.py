@@ -213,7 +213,7 @@ def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "relu.cpp").write_bytes("// größer".encode("latin-1"))
     write(tmp_path, **{"gelu.cpp": CPP, "include/act.h": HEADER})
     seen = kernels(tmp_path)
-    assert seen.ops == ["gelu"] and "relu.cpp: byte 5 is no UTF-8" in str(seen.errors[0])
+    assert seen.ops == ["gelu"] and "relu.cpp: byte 5 is not UTF-8" in str(seen.errors[0])
 
 
 def test_of_two_kernels_with_one_name_the_second_is_left_out(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class OperatorFile:
             source = data.decode(encoding)
         except (SyntaxError, UnicodeDecodeError, LookupError) as error:
             raise ConfigError(
-                f"{path} is no Python: {error}; save it as UTF-8 or name its encoding in line 1"
+                f"{path} is not Python: {error}; save it as UTF-8 or name its encoding in line 1"
             ) from error
         return cls(path, wanted, source.replace("\r\n", "\n"))
 

@@ -50,7 +50,7 @@ def _kernel(
         language = str(spec["language"]).lower()
         texts = {source["path"]: str(source["content"]) for source in sources}
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoSuchForm(f"it is no Solution: {type(error).__name__}: {error}") from error
+        raise NoSuchForm(f"it is not a Solution: {type(error).__name__}: {error}") from error
     if definition is None:
         raise NoSuchForm(f"no Definition {document['definition']!r} is beside it")
     if language != "triton":

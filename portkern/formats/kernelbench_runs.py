@@ -218,7 +218,7 @@ def backend_of(source: str) -> str:
     try:
         tree = python_tree(source)
     except (SyntaxError, ValueError) as error:
-        raise NoSuchForm(f"it is no Python: {error}") from error
+        raise NoSuchForm(f"it is not Python: {error}") from error
     if not any(isinstance(node, ast.ClassDef) and node.name == CLASS for node in tree.body):
         raise NoSuchForm(f"it defines no class {CLASS}")
     modules = {

@@ -84,7 +84,7 @@ def _config(file: Path) -> Mapping[str, object]:
     except Malformed as error:
         raise ConfigError(f"has a {_CONFIG} that is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise ConfigError(f"has a {_CONFIG} that is no JSON object")
+        raise ConfigError(f"has a {_CONFIG} that is not a JSON object")
     return config
 
 

@@ -109,6 +109,6 @@ def _parquet(path: Path) -> Iterator[Row]:
         table = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:
         why = " ".join(str(error).split())
-        raise ConfigError(f"{path} is no Parquet file that can be read: {why}") from error
+        raise ConfigError(f"{path} is not a Parquet file that can be read: {why}") from error
     for number, values in enumerate(table.to_pylist(), 1):
         yield Row(f"{path}:{number}", values)

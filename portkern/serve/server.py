@@ -269,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             text = body.decode()
         except UnicodeDecodeError as error:
-            raise ConfigError(f"The request is no UTF-8: {error.reason}") from error
+            raise ConfigError(f"The request is not UTF-8: {error.reason}") from error
         plan = Plan.parse(text, "the request")
         check(plan)
         job: Job[Plan, list[Record]] = Job(self._client(), self._priority(), plan)

@@ -110,7 +110,7 @@ def gather(
     not, from below ``root``; what is included from elsewhere is the toolchain's own, if anything
     is.
 
-    Raises ConfigError for a file that cannot be read or is no UTF-8, and, if ``strict``, for an
+    Raises ConfigError for a file that cannot be read or is not UTF-8, and, if ``strict``, for an
     include that leads out of ``root``.
     """
     reader = _Reader(root.resolve(), tuple(folder.resolve() for folder in include), strict)
@@ -214,7 +214,7 @@ def read_text(file: Path, shown: str = "") -> str:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"Cannot read {shown}: byte {error.start} is no UTF-8; save the file as UTF-8"
+            f"Cannot read {shown}: byte {error.start} is not UTF-8; save the file as UTF-8"
         ) from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)

@@ -34,7 +34,7 @@ def write(request: Build, workdir: Path) -> Artifact:
     try:
         ast.parse(request.candidate.source)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise BuildError(f"{path.name} is no Python: {error}") from error
+        raise BuildError(f"{path.name} is not Python: {error}") from error
     return Artifact(path, "python")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ _LINEAR, _CUBIC = 0.9767, 0.15
 def normal(out: torch.Tensor, seed: str, start: int = 0) -> None:
     """Fill a flat tensor of floats with the values of this seed from ``start`` on: nearly normal,
     between -3.2 and 3.2."""
+    import torch
 
     for begin, part in _chunks(out, start):
         words = _words(seed, start + begin, len(part), out.device)
         values = words.float()
         values += words.mul_(_THIRD)
         values *= 2.0**-31
-        part.copy_(values.square().mul_(_CUBIC).add_(_LINEAR).mul_(values))
+        torch.mul(values.square().mul_(_CUBIC).add_(_LINEAR), values, out=part)
 
 
 def integers(out: torch.Tensor, low: int, high: int, seed: str, start: int = 0) -> None:
@@ -72,6 +73,7 @@ def _counted(device: torch.device) -> torch.Tensor:
     return torch.arange(CHUNK, dtype=torch.int32, device=device)
 
 
+@lru_cache(maxsize=64)
 def _keys(seed: str, part: int) -> tuple[int, int]:
     drawn = random.Random(f"{seed} {part}")
     return _wrapped(drawn.getrandbits(32)), _wrapped(drawn.getrandbits(32))

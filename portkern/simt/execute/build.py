@@ -67,7 +67,7 @@ _FAST = CompileOptions()
 def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> Path:
     """A shared library of the kernels and host functions in ``source``.
 
-    Raises Unmodelled for what the executor cannot run and BuildError for what is no C++.
+    Raises Unmodelled for what the executor cannot run and BuildError for what is not C++.
     """
     box = runtime_library.ready()
     tree = source.tree

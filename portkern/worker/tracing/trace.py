@@ -128,7 +128,7 @@ def _untraceable(error: Exception, filename: str) -> Untraceable:
     line, text = place(traceback.extract_tb(error.__traceback__), filename)
     if isinstance(error, SyntaxError) and error.filename == filename:
         return Untraceable(
-            f"is no Python: {error.msg}", error.lineno or 0, (error.text or "").strip()
+            f"is not Python: {error.msg}", error.lineno or 0, (error.text or "").strip()
         )
     said = " ".join(str(error).split())[:300]
     if isinstance(error, _DATA_DEPENDENT):
