@@ -742,6 +742,20 @@ def test_buffers_hold_what_the_constructor_puts_there(tmp_path: Path) -> None:
     assert len(inputs.choose(op, work, tuple(inputs.DISTRIBUTIONS))) > 5
 
 
+@pytest.mark.parametrize("forward", ["x @ self.table", "x + self.table.sum(0)"])
+def test_no_distribution_is_tried_for_a_table_that_an_operation_takes(forward: str) -> None:
+    table = 'self.register_buffer("table", torch.linspace(0, 1, 96).reshape(8, 12))'
+    text = module(
+        table,
+        f"return {forward}",
+        "torch.randn(16, 8)" if "@" in forward else "torch.randn(16, 12)",
+    )
+    found = traced(text)
+    assert [one.draws for one in found.inputs] == ["", "own"]
+    assert not any("table" in one for one in found.adversaries)
+    sheets.of(found, "a.py", text).op(text)  # raises where one is
+
+
 @pytest.mark.full
 def test_numbers_that_the_constructor_takes_follow_the_workload(tmp_path: Path) -> None:
     text = module(

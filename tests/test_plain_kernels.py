@@ -19,6 +19,7 @@ from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.evaluator import from_torch
 from portkern.records.record import RecordFile, Verdict
+from portkern.sandbox.session import TEXT_LENGTH
 from portkern.spec import catalogue, registry
 from portkern.testing import evaluate
 
@@ -431,6 +432,14 @@ def test_what_a_softmax_takes_its_largest_of_is_computed_once(tmp_path: Path) ->
     takes where they are large."""
     path = function("return (a * 0.3).softmax(-1)", "torch.randn(6, 8)", tmp_path)
     assert from_torch.plain_kernel(str(path), "cpu").count("0.3f") == 1
+
+
+@pytest.mark.full
+def test_a_kernel_that_is_longer_than_a_text_of_a_reply_is_whole(tmp_path: Path) -> None:
+    body = "for _ in range(40):\n    a = a.softmax(-1)\nreturn a"
+    source = from_torch.plain_kernel(str(function(body, "torch.randn(6, 8)", tmp_path)), "cpu")
+    assert len(source) > TEXT_LENGTH
+    assert source.count("{") == source.count("}")
 
 
 @pytest.mark.full

@@ -162,9 +162,9 @@ def _written(asked: protocol.WritePlain, name: str) -> tuple[str, ...]:
         outcome = session.ask(asked, timeout_s=TRACE_S)
     if not isinstance(outcome, Answered):
         raise ConfigError(f"{name} cannot be traced: {_said(outcome)}")
-    if not outcome.reply.source:
+    if not outcome.reply.sources:
         raise ConfigError(f"{name} has no plain kernel: {outcome.reply.problem}")
-    _WRITTEN.append((asked, (outcome.reply.source, *outcome.reply.others)))
+    _WRITTEN.append((asked, tuple(map("".join, outcome.reply.sources))))
     return _WRITTEN[-1][1]
 
 

@@ -497,6 +497,11 @@ def _scratch() -> Path:
     return place / called
 
 
+def pieces(text: str) -> tuple[str, ...]:
+    """The parts of a text that may be longer than a text of a reply: joined they are the whole."""
+    return tuple(text[at : at + TEXT_LENGTH] for at in range(0, len(text), TEXT_LENGTH))
+
+
 @cache
 def _sweep(place: Path) -> None:
     """Remove the folders of evaluators that were killed; once is enough."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError
-from portkern.sandbox.session import TEXT_LENGTH
+from portkern.sandbox.session import TEXT_LENGTH, pieces
 from portkern.spec import registry
 from portkern.spec.file_build import FileBuilder
 from portkern.toolchain.run_tool import run_tool
@@ -121,6 +121,4 @@ def _handed(
 
 
 def _pieces(log: str) -> tuple[str, ...]:
-    """A text of a message has an end."""
-    begins = range(0, min(len(log), _MOST_PIECES * TEXT_LENGTH), TEXT_LENGTH)
-    return tuple(log[begin : begin + TEXT_LENGTH] for begin in begins)
+    return pieces(log[: _MOST_PIECES * TEXT_LENGTH])

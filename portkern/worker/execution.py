@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from portkern.sandbox.jail.programs import Command, Launcher
-from portkern.sandbox.session import TEXT_LENGTH
+from portkern.sandbox.session import pieces
 from portkern.sandbox.shared_memory import SharedMemoryView
 from portkern.worker.protocol import FOUND, RECORD, Execute, Executed
 
@@ -57,10 +57,9 @@ def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Execute
         files.pop(RECORD, None)
     memory.write_bytes(b"".join(files.values()))
     output = outcome.output[:MOST_OUTPUT]
-    pieces = range(0, len(output), TEXT_LENGTH)
     return Executed(
         outcome.status,
-        tuple(output[begin : begin + TEXT_LENGTH] for begin in pieces),
+        pieces(output),
         (*of_device, *_of_host(outcome)) if asked.apart else outcome.findings,
         tuple((name, len(content)) for name, content in files.items()),
     )

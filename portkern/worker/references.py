@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from portkern.sandbox.session import pieces
 from portkern.sandbox.shared_memory import SharedMemoryView
 from portkern.spec.from_torch.traced import PlainKernel, Tracing
 from portkern.spec.imported import ImportedReference
@@ -81,8 +82,8 @@ def write_plain(asked: WritePlain) -> PlainKernel:
     if not isinstance(known, TracedGraph):
         return PlainKernel(problem=known.problem)
     try:
-        source, *others = plain.written(known, asked.signature, asked.backend, asked.language)
-        return PlainKernel(source, others=tuple(others))
+        sources = plain.written(known, asked.signature, asked.backend, asked.language)
+        return PlainKernel(tuple(map(pieces, sources)))
     except plain.Unwritable as error:
         return PlainKernel(problem=str(error))
 

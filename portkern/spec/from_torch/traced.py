@@ -96,12 +96,11 @@ class Untraceable:
 
 @dataclass(frozen=True)
 class PlainKernel:
-    """A kernel's source, written from the graph of a file's operator, and ``others`` that do the
-    same in other ways; or why there is none."""
+    """Sources of kernels that were written from the graph of a file's operator, each in pieces:
+    the plain one, then others that do the same in other ways; or why there are none."""
 
-    source: str = ""
+    sources: tuple[tuple[str, ...], ...] = ()
     problem: str = ""
-    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -473,7 +473,7 @@ class _Description:
     def _adversaries(self, work: Sequence[counting.Work]) -> tuple[str, ...]:
         """The adversarial inputs of all operations, and NaN and infinities where nothing is
         summed; none for inputs that the file makes."""
-        own = {self.names[key] for key in self.shaped}
+        own = {self.names[key] for key in self.tensors if key in self.shaped or self._is_table(key)}
         found = dict.fromkeys(text for one in work for text in one.adversaries)
         found = {text: None for text in found if not own & set(re.findall(r"\w+", text))}
         if not any(one.sums for one in work):
@@ -508,11 +508,15 @@ class _Description:
         kind, _, number = key.partition(".")
         return self.loaded.origins[int(number)] if kind == "input" else Origin()
 
+    def _is_table(self, key: str) -> bool:
+        kind, _, path = key.partition(".")
+        return kind == "state" and retracing.is_table(self.loaded.model, path)
+
     def _draws(self, key: str, example: torch.Tensor) -> Draws:
         kind, _, path = key.partition(".")
         if kind == "input" or self.loaded.model is None:
             return ""
-        if retracing.is_table(self.loaded.model, path):
+        if self._is_table(key):
             return "own"
         owner = self.loaded.model.get_submodule(path.rpartition(".")[0])
         leaf = path.rpartition(".")[2]
