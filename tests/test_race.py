@@ -102,21 +102,28 @@ def test_a_kernel_that_is_right_until_it_is_timed_is_wrong(cheat: str, artifacts
     [
         ("no_maximum_later.cpp", ["in a timed call, NaN or infinity where"]),
         # or it meets another round's buffers, which its table does not expect
-        ("eight_calls_in_one.cpp", ["do the work of others", "in a timed call", "killed by"]),
+        (
+            "eight_calls_in_one.cpp",
+            ["do the work of others", "in a timed call", "killed by", "the machine was too busy"],
+        ),
     ],
 )
 def test_a_cheat_that_begins_when_it_is_timed_is_caught_in_its_timed_calls(
     name: str, details: list[str], artifacts: Path
 ) -> None:
-    """With one workload: no evaluation comes after the timing that could catch it."""
+    """With one workload: no evaluation comes after the timing that could catch it. Rounds are long
+    enough to cheat in on a busy machine too."""
     source = (CHEATS / name).read_text()
     candidate = Candidate("softmax", "cpu", "c++", source, entry="softmax", style=CPU.style)
-    options = replace(QUICK, plan=TimingPlan(rounds=5))
+    plan = TimingPlan(rounds=5, budget_s=0.0, burst_s=0.1, stage_s=0.1, most=64)
+    options = replace(QUICK, plan=plan)
     softmax, where = ops.load("softmax"), Workload("one", {"rows": 64, "cols": 256})
     results = evaluate(candidate, softmax, CPU, HOST, [where], folder=artifacts, options=options)
     assert isinstance(results, list), results
     ending = results[0]
-    assert ending.verdict.bad and any(words in ending.detail for words in details), ending
+    unsure = ending.samples.unsure if ending.samples else ""
+    said = ending.detail if ending.verdict.bad else unsure
+    assert any(words in said for words in details), ending
 
 
 def test_a_result_remembered_for_a_pointer_is_of_no_use(artifacts: Path) -> None:
@@ -455,6 +462,8 @@ def test_a_thread_that_ran_longer_than_its_calls_is_seen_on_a_busy_machine_too()
     assert not suspicion([*[odd] * 2, *[honest] * 3], NOTHING_UNUSUAL)
     of_a_team = replace(odd, beside_s=0.014)  # which spins while it waits
     assert not suspicion([of_a_team] * 5, NOTHING_UNUSUAL)
+    beside_an_idle_one = replace(odd, busiest_s=0.04, beside_s=0.014)  # which stands ready
+    assert "busiest thread" in reason([beside_an_idle_one] * 5)[0]
 
 
 def test_a_few_slow_calls_in_a_few_rounds_are_no_cheat() -> None:

@@ -92,16 +92,15 @@ class TimedRound:
         return (self.busiest_s - CALL_S * calls - MESSAGE_S) / (calls * median_s)
 
     def unpaid_s(self, usual_s: float, strain: float) -> float:
-        """The seconds that its only busy thread ran for beyond all calls at their median, of
+        """The seconds that its busiest thread ran for beyond all calls at their median, of
         which the first may take twice as long, and beyond what timing takes by itself: waiting
         for others does not add to processor time, except for the ``strain`` that the baseline is
-        under too. 0 where several threads are busy: they wait for each other, and spin."""
-        if self.beside_s > ALONE * self.busiest_s:
-            return 0.0
+        under too, and for what a thread may spin until others of its team are done, which is no
+        longer than these ran or stood ready."""
         median_s = statistics.median(self.samples) / 1e6
         calls = len(self.samples) + 1
         allowed_s = (PAID * strain * calls + 1) * median_s + CALL_S * calls + MESSAGE_S
-        return self.busiest_s - allowed_s - usual_s
+        return self.busiest_s - self.beside_s - allowed_s - usual_s
 
     @property
     def allowed_s(self) -> float:

@@ -61,6 +61,8 @@ LOOKS = 2
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
 #: further apart, since what else keeps a machine busy mostly lasts for seconds.
 CONFIRMATIONS = (0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+#: Seconds that are waited before a lap where what is suspected is no doing of any load.
+SURE_S = 0.2
 #: Calls of the round that says how many the others have.
 FIRST_CALLS = 4
 #: Calls of a round that is asked for when shorter ones look as if they hid something, at most.
@@ -467,6 +469,8 @@ class InterleavedTiming:
         long = LongRounds(short, before, calls, alike, idle)
         for pause_s in CONFIRMATIONS:
             if pause_s and (long.unsuspected or not (self.plan.patient or long.accused)):
+                break
+            if pause_s > SURE_S and long.accused and long.accused.certain:
                 break
             time.sleep(pause_s)
             asked = (key, calls), (trusted, calls), (trusted, most)
