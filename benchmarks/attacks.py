@@ -1,13 +1,13 @@
 """How many attacks on the evaluator succeed: those of tests/corpus, and as many as are asked for
-that a seed makes of shortcuts and of when they are taken. Each is timed at the sizes of `ci` and at
-one of `heldout`; a row is added to results/attacks.jsonl after each.
+that a seed makes of shortcuts and of when they are taken. Each is timed at the sizes of `ci`, at
+one of `heldout` and at the largest of `edge`; a row is added to results/attacks.jsonl after each.
 
     .venv/bin/python -m benchmarks.attacks [seed=47] [count=64] [of=made,cpu,gpu] [only=.cpp]
                                            [shard=0/8] [seconds=600] [out=FILE]
 
-Kernels that only harm (bombs, hangs) get nothing and are left out; so are honest ones of a GPU,
-which `python -m tests.corpus.table gpu` judges. Rows that are there are not made
-again.
+Workers have little room for bombs, and little time for hangs. What needs a GPU is not judged where
+there is none, and honest kernels of a GPU are left to `python -m tests.corpus.table gpu`. Rows that
+are there are not made again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import json
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,14 +29,18 @@ from benchmarks import _script
 from portkern.experiment.statistics import share
 from portkern.redteam import attack
 from portkern.sandbox import session
+from portkern.sandbox.jail import JailPolicy
 from portkern.spec.op import Op, Workload
+from portkern.toolchain import host
+from tests.corpus.suite import SCRATCH_BYTES, SMALL
 
 if TYPE_CHECKING:
     from portkern.redteam.trial import Ending
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 RESULTS = _script.RESULTS / "attacks.jsonl"
-HARM = ("bomb", "hang", "disk_fill", "memory_fill", "flood", "device_reset", "kills_its")
+#: Seconds that a build, a load or a call may take.
+STAGE_S = 20.0
 
 #: Of each operator a file: its kernel's parameters, its right work, and shortcuts by their names.
 KERNELS = Path(__file__).with_name("attack_kernels")
@@ -90,6 +97,7 @@ extern "C" int {op}({parameters}) {{
 
 
 def main() -> None:
+    from portkern.env import judge
     from portkern.redteam import trial
 
     asked = _script.words(("seed", "count", "shard", "of", "only", "seconds", "out"), __doc__)
@@ -106,21 +114,21 @@ def main() -> None:
             (heap, one)
             for heap in heaps
             for one in attack.corpus(places[heap], [asked["only"]] if "only" in asked else ())
-            if not any(word in one.name for word in HARM)
+            if not (one.honest and heap == "gpu")
         ]
+        small = partial(JailPolicy, limits=SMALL, scratch_bytes=SCRATCH_BYTES)
         for number, (heap, one) in enumerate(tasks):
-            if (
-                number % parts != part
-                or (heap, one.name) in known
-                or (one.honest and heap == "gpu")
-            ):
+            if number % parts != part or (heap, one.name) in known:
                 continue
             if time.monotonic() > until:
                 break
-            mode = trial.Mode("attacks", _sizes, timed=True)
-            [ending] = trial.judged([one], mode, Path(folder) / "records", seed=number)
+            endings = [trial.Ending("attacks", one, None, "it needs a GPU, and there is none")]
+            if heap != "gpu" or host.gpus():
+                policy = patch.object(session, "JailPolicy", JailPolicy if heap == "gpu" else small)
+                with policy, patch.object(judge, "_STAGE_S", STAGE_S):
+                    endings = _judged(one, Path(folder) / "records", number)
             with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(_row(heap, ending)) + "\n")
+                file.write(json.dumps(_row(heap, endings)) + "\n")
     session.close_servers()
     print(table(rows(out)))
 
@@ -144,6 +152,9 @@ def table(found: Sequence[dict[str, Any]]) -> str:
             low, high = share(bad, len(judged)).ends
             rate = f"{bad} ({bad / len(judged):.1%}) | {low:.1%} to {high:.1%}"
             lines.append(f"| {title} | {len(judged)} | {rate} |")
+    causes = Counter(row["detail"] for row in found if not row["verdict"] and not row["honest"])
+    for cause, count in causes.most_common():
+        lines.append(f"| not judged: {cause} | {count} | | |")
     honest = [row for row in found if row["verdict"] and row["honest"]]
     if honest:
         bad = sum(row["bad"] for row in honest)
@@ -207,18 +218,36 @@ def _text(op: str, shortcut: str, when: str, mechanism: str) -> str:
     )
 
 
-def _sizes(op: Op, chosen: np.random.Generator) -> list[tuple[str, Workload]]:
+def _sizes(part: slice, op: Op, chosen: np.random.Generator) -> list[tuple[str, Workload]]:
     held = op.workloads["heldout"]
-    return [
+    edge = max(op.workloads["edge"], key=lambda size: op.tensor_bytes(size.dims, "float32"))
+    sizes = [
         *(("ci", size) for size in op.workloads["ci"]),
         ("heldout", held[int(chosen.integers(len(held)))]),
+        ("edge", edge),
     ]
+    return sizes[part]
 
 
-def _row(heap: str, ending: Ending) -> dict[str, Any]:
+def _judged(one: attack.Attack, folder: Path, seed: int) -> list[Ending]:
+    """How it ends at the first size, and at the others if nobody has caught it there."""
+    from portkern.redteam import trial
+
+    endings: list[Ending] = []
+    for part in (slice(1), slice(1, None)):
+        mode = trial.Mode("attacks", partial(_sizes, part), timed=True)
+        endings += trial.judged([one], mode, folder, seed=seed)
+        if endings[-1].turn is None or not endings[-1].turn.right:
+            break
+    return endings
+
+
+def _row(heap: str, endings: Sequence[Ending]) -> dict[str, Any]:
+    ending = next((one for one in endings if one.attack.for_time and one.bad), endings[-1])
     turn, cheat = ending.turn, not ending.attack.honest
-    if turn and turn.right and turn.noisy and cheat and ending.attack.for_time:
-        turn = None  # nobody can tell what it gained
+    unsure = turn and turn.right and turn.noisy and cheat and ending.attack.for_time
+    detail = "its time was too noisy to tell what it gained" if unsure else ending.detail
+    turn = None if unsure else turn
     # A wrong kernel that passes has succeeded, however uncertain its time is.
     passed = turn is not None and turn.right and cheat and not ending.attack.for_time
     return {
@@ -228,7 +257,7 @@ def _row(heap: str, ending: Ending) -> dict[str, Any]:
         "honest": ending.attack.honest,
         "verdict": str(turn.verdict) if turn else None,
         "bad": turn is not None and (ending.bad or passed),
-        "detail": ending.detail[:200],
+        "detail": detail[:200],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +24,8 @@ from portkern.worker import output_guards
 
 def cases(name: str, dtype: str) -> list[Case]:
     op = ops.load(name)
-    return [
-        make_case(op, op.workloads["ci"][1], dtype, d) for d in (*DISTRIBUTIONS, *op.adversaries)
-    ]
+    chosen = (*DISTRIBUTIONS, *op.adversaries, inputs.IN_PART)
+    return [make_case(op, op.workloads["ci"][1], dtype, one) for one in chosen]
 
 
 def problems(case: Case, *actual: Any) -> str:
@@ -124,6 +124,80 @@ def adversary(name: str, which: str, dtype: str = "float32", **dims: int) -> Cas
     scalars = {s.name: dims.pop(s.name) for s in op.signature.scalars if s.name in dims}
     derived = op.derived(dims, op.signature.scalar_values(scalars)) if op.derived else {}
     return make_case(op, Workload("w", dims | dict(derived), scalars), dtype, which)
+
+
+#: Where a kernel looks at rows before it takes a shortcut.
+LOOKS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "at the beginning": lambda x: x.flatten()[:8],
+    "at both ends": lambda x: torch.cat([x[0], x[-1]]),
+    "at the beginning of each row": lambda x: x[:, :8],
+    "anywhere": lambda x: x.flatten()[torch.randint(x.numel(), (16,))],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [
+        *((name, look) for name in ("softmax", "cross_entropy") for look in LOOKS),
+        ("layernorm", "at both ends"),
+    ],
+)
+def test_a_look_at_some_of_an_input_does_not_tell_that_all_of_it_is_usual(
+    name: str, look: str
+) -> None:
+    """Shortcuts that are taken where the look finds nothing odd: some draws in part break them."""
+    broken, op = 0, ops.load(name)
+    for _ in range(24):
+        case = make_case(
+            op,
+            Workload("w", dict(zip(op.signature.axes, (96, 512), strict=True))),
+            "float32",
+            inputs.IN_PART,
+        )
+        x, *others = case.inputs
+        seen = LOOKS[look](x)
+        usual = bool((seen.abs() < 6).all())
+        found = problems(case, SHORTCUTS[name](x, *others) if usual else case.own[0])
+        broken += bool(found)
+        assert usual or not found
+    assert broken
+
+
+def without_maximum(x: torch.Tensor) -> torch.Tensor:
+    return x.exp() / x.exp().sum(-1, keepdim=True)
+
+
+def without_maximum_of_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return logits.exp().sum(-1).log() - logits.gather(1, target[:, None])[:, 0]
+
+
+def in_one_pass(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    mean = x.mean(-1, keepdim=True)
+    variance = (x * x).mean(-1, keepdim=True) - mean * mean
+    return (x - mean) / (variance + 1e-5).sqrt() * weight + bias
+
+
+SHORTCUTS: dict[str, Callable[..., torch.Tensor]] = {
+    "softmax": without_maximum,
+    "cross_entropy": without_maximum_of_loss,
+    "layernorm": in_one_pass,
+}
+
+
+@pytest.mark.parametrize("name", ops.names())
+def test_what_is_odd_in_part_is_usual_elsewhere(name: str) -> None:
+    """At a place that nobody knows, and never in all of an input that is long enough."""
+    op = ops.load(name)
+    work = op.workloads["heldout"][0]
+    firsts = set()
+    for _ in range(8):
+        parts = inputs._parts(op, work)
+        for part in parts:
+            of_axes = [(work.dims[str(axis)], place) for axis, place in part.items()]
+            assert all(0 <= place.start < place.stop <= length for length, place in of_axes)
+            assert all(place.stop - place.start <= max(length // 4, 1) for length, place in of_axes)
+        firsts.add(str(parts))
+    assert len(firsts) > 4
 
 
 def test_a_softmax_that_leaves_the_maximum_in_fails() -> None:
@@ -253,10 +327,10 @@ def test_small_workloads_see_everything_and_large_ones_all_adversaries(name: str
         dims = dict.fromkeys(op.signature.axes, 1) | {axis: count}
         return inputs.choose(op, Workload("w", dims), tuple(DISTRIBUTIONS))
 
-    assert set(chosen(100)) == {*DISTRIBUTIONS, *op.adversaries}
+    assert set(chosen(100)) == {*DISTRIBUTIONS, *op.adversaries, inputs.IN_PART}
     for count in (100_000, 10_000_000):
-        assert set(op.adversaries) < set(chosen(count))
-        assert len(chosen(count)) == len(op.adversaries) + 2
+        assert {*op.adversaries, inputs.IN_PART} < set(chosen(count))
+        assert len(chosen(count)) == len(op.adversaries) + 3
         assert len({chosen(count)[1:] for _ in range(50)}) > 3, "nobody knows which"
     assert all(chosen(count)[0] == "normal" for count in (0, 100, 100_000, 10_000_000))
 

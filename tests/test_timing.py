@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portkern.evaluator import statistics
+from portkern.evaluator import inputs, statistics
 from portkern.evaluator.clock_check import TimedRound
 from portkern.evaluator.interleaved_timing import InterleavedTiming
 from portkern.evaluator.statistics import (
@@ -29,6 +29,7 @@ from portkern.evaluator.statistics import (
     speedup_of_rounds,
     summarize,
 )
+from portkern.evaluator.timed_draws import TimedInputs
 from portkern.records.record import Speedup
 from portkern.spec.target import load
 
@@ -171,15 +172,17 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
         look()
         return TimedRound([1.0] * calls, wall_s=1.0)
 
-    def look(turn: int, calls: Sequence[int]) -> None:
+    def look(turn: int, calls: Sequence[int], whole: bool) -> None:
+        assert whole == (turn % 2 == 1)  # what is odd in part may be so where nobody looks
         looked_at.update(calls)
 
     timing: Any = SimpleNamespace(
-        lost={}, op=SimpleNamespace(structured=False), _lap=lap, _look=look
+        lost={}, bases=[("normal", ()), (inputs.IN_PART, ())], _lap=lap, _look=look
     )
     chosen, session = random.Random(0), SimpleNamespace()
     for turn in range(200):
-        InterleavedTiming._untimed_round(timing, 0, session, turn, 1, chosen, 5)  # type: ignore[arg-type]
+        made = TimedInputs((turn,), base=turn % 2)
+        InterleavedTiming._untimed_round(timing, 0, session, turn, made, chosen, 5)  # type: ignore[arg-type]
     assert looked_at == {0, 1, 2, 3, 4}
 
 

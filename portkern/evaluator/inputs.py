@@ -8,6 +8,7 @@ others are held to the same.
 from __future__ import annotations
 
 import math
+import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -27,6 +28,13 @@ FEW_ELEMENTS = 1 << 13
 #: … and above this, inputs of no more than two are kept for timed calls.
 MANY_ELEMENTS = 1 << 22
 BASE = "normal"
+#: Normal values, of which a part at a random place is what the op's adversaries make of them:
+#: nobody who looks at some of an input knows that all of it is usual.
+IN_PART = "in part"
+#: Such a part has so much of an axis at most.
+PART = 1 / 4
+#: Adversaries of an op that has none.
+OTHERS = ("offset", "heavy")
 
 
 def _normal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -166,7 +174,7 @@ def draw(
     op: Op, workload: Workload, dtype: str, distribution: str, *, device: str = "cpu"
 ) -> tuple[torch.Tensor, ...]:
     """Tensors for one call, made on ``device``. ``distribution`` is one of the above or of the op's
-    own adversaries, which are made of normal values."""
+    own adversaries, which are made of normal values, or :data:`IN_PART`."""
     import torch
 
     with torch.device(device):
@@ -180,7 +188,7 @@ def _draw(
 
     generator.manual_seed(secrets.randbits(62))
     adversary = op.adversaries.get(distribution)
-    values = DISTRIBUTIONS[BASE if adversary else distribution]
+    values = DISTRIBUTIONS[BASE if adversary or distribution == IN_PART else distribution]
     kinds = [getattr(torch, spec.resolve(dtype)) for spec in op.signature.inputs]
     drawn = [
         values(spec.sizes(workload.dims), kind, generator)
@@ -197,7 +205,54 @@ def _draw(
         drawn = _with_stored(op, workload, dtype, drawn)
     if adversary:
         drawn = list(adversary(getattr(torch, dtype), generator, *drawn))
+    elif distribution == IN_PART:
+        for name in op.adversaries or OTHERS:
+            odd = _draw(op, workload, dtype, name, generator)
+            _put_parts(op, workload, drawn, odd)
     return tuple(tensor.to(kind) for tensor, kind in zip(drawn, kinds, strict=True))
+
+
+def _put_parts(
+    op: Op, workload: Workload, usual: Sequence[torch.Tensor], odd: Sequence[torch.Tensor]
+) -> None:
+    """Puts parts of the odd inputs in the place of usual ones, but where a file or the workload
+    makes these, whose elements may depend on each other."""
+    made = {*workload.stored, *_of_file_alone(op)}
+    for part in _parts(op, workload):
+        for spec, tensor, other in zip(op.signature.inputs, usual, odd, strict=True):
+            if spec.name not in made and not part.keys().isdisjoint(spec.shape):
+                place = tuple(part.get(axis, slice(None)) for axis in spec.shape)
+                tensor[place] = other[place].to(tensor.dtype)
+
+
+def _parts(op: Op, workload: Workload) -> list[Mapping[str | int, slice]]:
+    """One or two parts of an op's inputs, as ranges of axes: rows, along the first axis that an
+    output has; a tile, along all of these; or one along all axes, which is a part of a row too. An
+    input without an axis of an output is given in part along its first."""
+    given = [[axis for axis in spec.shape if isinstance(axis, str)] for spec in op.signature.inputs]
+    of_outputs = {axis for spec in op.signature.outputs for axis in spec.shape}
+    outer = [axis for axes in given for axis in axes if axis in of_outputs]
+    others = [axes[0] for axes in given if axes and of_outputs.isdisjoint(axes)]
+    rows = [axis for axis in [*outer, *others] if workload.dims[axis] > 1][:1]
+    every = [axis for axes in given for axis in axes]
+    kinds = [*{frozenset(axes): axes for axes in (rows, [*outer, *others], every)}.values()]
+    chosen = random.SystemRandom()
+    some = chosen.sample(kinds, chosen.randint(1, min(2, len(kinds))))
+    return [{axis: _range(workload.dims[axis]) for axis in axes} for axes in some]
+
+
+def _range(length: int) -> slice:
+    """A range of an axis: as often short as long, and one in eight at the end."""
+    chosen = random.SystemRandom()
+    most = max(int(length * PART), min(length, 1))
+    size = min(int(math.exp(chosen.uniform(0, math.log(most + 1)))), most)
+    start = chosen.randint(0, length - size) if chosen.random() < 0.875 else length - size
+    return slice(start, start + size)
+
+
+def _of_file_alone(op: Op) -> set[str]:
+    """The inputs that the op's own file makes."""
+    return {*op.own_inputs.names, *op.own_inputs.state} if op.own_inputs else set()
 
 
 def _of_file(
@@ -265,20 +320,31 @@ def _loaded(stored: StoredTensor) -> torch.Tensor:
 def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
     """Which distributions this workload is evaluated on, the base first.
 
-    All see the op's adversaries, without which an op is not tested at any size. Small ones see all
-    of ``among`` beside them, larger ones one of these; nobody knows which, nor in which order.
+    All see the op's adversaries, whole and in part, without which an op is not tested at any size.
+    Small ones see all of ``among`` beside them and two draws in part, larger ones one of each;
+    nobody knows which, nor in which order.
     """
     sizes = [tensor.nelements(workload.dims) for tensor in op.signature.inputs]
     others = [name for name in among if name != BASE]
     stored = len(workload.stored) == len(sizes)
-    own_of_file = {*op.own_inputs.names, *op.own_inputs.state} if op.own_inputs else set()
-    drawn = [spec for spec in op.signature.inputs if spec.name not in own_of_file]
+    of_file = _of_file_alone(op)
+    drawn = [spec for spec in op.signature.inputs if spec.name not in of_file]
     if 0 in sizes or stored or not drawn:
         return (BASE,)  # there is nothing to draw
-    if max(sizes, default=0) > FEW_ELEMENTS:
+    many = max(sizes, default=0) > FEW_ELEMENTS
+    if many:
         others = _random_choice(others)
     further = [*op.adversaries, *others]
+    further += [IN_PART] * (1 if many else 2) if further else []
     return (BASE, *secrets.SystemRandom().sample(further, len(further)))
+
+
+def kept(op: Op, workload: Workload, among: Sequence[str]) -> Sequence[str]:
+    """Those of the distributions whose inputs are kept for timed calls: of large ones, the base
+    and one other."""
+    if largest(op, workload) <= MANY_ELEMENTS:
+        return among
+    return [among[0], IN_PART] if IN_PART in among else among[:2]
 
 
 def largest(op: Op, workload: Workload) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from portkern.evaluator import (
     busy_threads,
     compare,
+    inputs,
     processor_time,
     standstill,
     worker_reports,
@@ -214,7 +215,8 @@ class InterleavedTiming:
         if key in self.lost:
             return  # in the round before
         calls = chosen.randint(1, most)
-        last = partial(self._look, turn, calls=[calls - 1])
+        odd_in_part = self.bases[made.base][0] == inputs.IN_PART
+        last = partial(self._look, turn, calls=[calls - 1], whole=odd_in_part)
         lap = self._lap(key, session, made, calls, last, settle_s=0.0)
         if not isinstance(lap, TimedRound):
             self.lost[key] = lap

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from portkern.evaluator import imported
-from portkern.evaluator.inputs import draw
+from portkern.evaluator.inputs import IN_PART, draw
 from portkern.records.record import Tolerance
 from portkern.rounding.derived_budget import Derivation, DerivedBudget
 from portkern.spec.imported import ImportedReference
@@ -42,7 +42,7 @@ CHAIN_ROUNDOFFS = 2.0
 #: … or this many times their number, where all are equal and round to the same side, or vanish
 #: beside a large one …
 REPEATED_ROUNDOFFS = 0.5
-SWAMPED = ("one-hot", "heavy")
+SWAMPED = ("one-hot", "heavy", IN_PART)
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
 #: Does the arithmetic on whole tensors, which uses all processors: a second thread would bring a

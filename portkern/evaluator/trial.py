@@ -192,7 +192,9 @@ class Trial:
         try:
             where = self._reference_device.choose(workload, {self._device(i) for i in standing})
             cases = self._cases(workload, checked.distributions, where)
-            standing, checked.bases = self._compare(workload, cases, standing, opening, results)
+            kept = inputs.kept(self.op, workload, checked.distributions)
+            compared = self._compare(workload, cases, kept, standing, opening, results)
+            standing, checked.bases = compared
             reference_device.release(where)
         finally:
             wait(opening)  # or they would be opened twice
@@ -211,20 +213,19 @@ class Trial:
         self,
         workload: Workload,
         cases: Iterable[reference.Case],
+        kept: Sequence[str],
         standing: list[int],
         opening: Sequence[Future[None]],
         results: dict[int, Result],
     ) -> tuple[list[int], list[Base]]:
-        """The kernels which have passed all cases, and the inputs of these cases, where they
-        were made: timed calls may see them too. Of large inputs, only the base and one other are
-        kept."""
+        """The kernels which have passed all cases, and the inputs of those cases that are
+        ``kept``, where they were made: timed calls may see them too."""
         bases: list[Base] = []
-        few = inputs.largest(self.op, workload) <= inputs.MANY_ELEMENTS
         for case in cases:
             if not standing:
                 break
             wait(opening)
-            if few or len(bases) < 2:
+            if case.distribution in kept:
                 bases.append((case.distribution, case.placed))
             evaluate = partial(self._correctness.evaluate, workload=workload, case=case)
             evaluated = self._pool.map(evaluate, standing, [results.get(i) for i in standing])
