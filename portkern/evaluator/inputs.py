@@ -340,8 +340,8 @@ def choose(op: Op, workload: Workload, among: Sequence[str]) -> tuple[str, ...]:
 
 
 def kept(op: Op, workload: Workload, among: Sequence[str]) -> Sequence[str]:
-    """Those of the distributions whose inputs are kept for timed calls: of large ones, the base
-    and one other."""
+    """The distributions whose inputs are kept for timed calls: of large ones, the base and one
+    other."""
     if largest(op, workload) <= MANY_ELEMENTS:
         return among
     return [among[0], IN_PART] if IN_PART in among else among[:2]

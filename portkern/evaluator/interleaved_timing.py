@@ -62,7 +62,7 @@ LOOKS = 2
 #: Seconds before each lap that is repeated before a kernel is accused: at once, then further and
 #: further apart, since what else keeps a machine busy mostly lasts for seconds.
 CONFIRMATIONS = (0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
-#: Seconds that are waited before a lap where what is suspected is no doing of any load.
+#: Seconds that are waited at most before a lap where no load can explain what is suspected.
 SURE_S = 0.2
 #: Calls of the round that says how many the others have.
 FIRST_CALLS = 4
