@@ -24,7 +24,7 @@ def _kernel(
         return tile[...].astype(jnp.float32)
 
     def centred(part, mean, off=0.0):
-        """What pads the row is not part of it: 0, as its mean is."""
+        """What pads the row is no part of it: 0, as its mean is."""
         place = jax.lax.broadcasted_iota(jnp.int32, tile.shape, 0) * LANES
         place += jax.lax.broadcasted_iota(jnp.int32, tile.shape, 1)
         x = value(part) - mean - off
