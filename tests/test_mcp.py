@@ -23,6 +23,7 @@ mcp = pytest.importorskip("mcp", reason="the package mcp is not installed")
 from mcp.client.client import Client  # noqa: E402
 from mcp.client.stdio import StdioServerParameters  # noqa: E402
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
+from mcp.shared.exceptions import MCPError  # noqa: E402
 
 from portkern.cli.assistants import answers, commands, mcp_server  # noqa: E402
 from portkern.cli.assistants.tools import Tools  # noqa: E402
@@ -154,6 +155,16 @@ def test_it_speaks_over_stdio(tmp_path: Path) -> None:
     assert asyncio.run(run()).structured_content["op"] == "relu"
 
 
+#: A server that waits half a second for the head of a request.
+IMPATIENT = """
+import sys
+from portkern.cli import main
+from portkern.cli.assistants import mcp_server
+mcp_server.REQUEST_S = 0.5
+sys.exit(main.run(sys.argv[1:]))
+"""
+
+
 @pytest.mark.full
 def test_it_speaks_over_http_to_those_who_have_the_token(tmp_path: Path) -> None:
     import httpx2
@@ -170,7 +181,7 @@ def test_it_speaks_over_http_to_those_who_have_the_token(tmp_path: Path) -> None
             async with Client(streamable_http_client(url, http_client=http)) as client:
                 return await client.call_tool("describe_op", {"op": "relu"})
 
-    command = [sys.executable, "-m", "portkern.cli", *words]
+    command = [sys.executable, "-c", IMPATIENT, *words]
     with subprocess.Popen(command, env=os.environ | {"PORTKERN_MCP_TOKEN": TOKEN}) as process:
         try:
             while not listens(port):
@@ -179,6 +190,16 @@ def test_it_speaks_over_http_to_those_who_have_the_token(tmp_path: Path) -> None
             for token in ("", "Bearer wrong", f"Basic {TOKEN}"):
                 answer = httpx2.post(url, headers={"Authorization": token}, json={}, timeout=60)
                 assert answer.status_code == 401
+                assert answer.headers["Connection"] == "close"
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
+                slow.sendall(b"POST /mcp HTTP/1.1\r\nHost: ")
+                assert slow.recv(1) == b""
+            for odd in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+                signed = odd | {"Authorization": f"Bearer {TOKEN}"}
+                assert httpx2.post(url, headers=signed, json={}, timeout=60).status_code in (
+                    403,
+                    421,
+                )
             assert asyncio.run(run()).structured_content["op"] == "relu"
         finally:
             process.terminate()
@@ -200,6 +221,23 @@ def test_prompts_and_resources_are_there(tmp_path: Path) -> None:
     prompt, guide, hints = within(tmp_path, work)
     assert "softmax for sm_90" in prompt
     assert guide and hints.startswith("- ")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("records/-x", "expected a folder name"),
+        ("guides/cpuu", "No backend 'cpuu'"),
+        ("hints/gfx9420", "No target 'gfx9420'"),
+        ("records/..%2Fsecret", "Unknown resource"),
+    ],
+)
+def test_a_resource_that_is_not_there_is_one_line(tmp_path: Path, name: str, said: str) -> None:
+    async def work(client: Any) -> Any:
+        with pytest.raises(MCPError, match=said):
+            await client.read_resource(f"portkern://{name}")
+
+    within(tmp_path, work)
 
 
 def test_how_a_kernel_stands_goes_by_its_whole_interval() -> None:

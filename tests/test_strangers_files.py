@@ -17,14 +17,25 @@ import pytest
 from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
 from portkern.errors import ConfigError, PortkernError
+from portkern.evaluator.from_torch import OperatorFile
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.experiment.compare import suite
-from portkern.formats import gpu_mode, trace_set, tritonbench
+from portkern.formats import (
+    gpu_mode,
+    kernelbench,
+    kernelbench_hard,
+    multikernelbench,
+    rows,
+    trace_set,
+    tritonbench,
+)
 from portkern.formats.problem import Problem, distinct
 from portkern.port import tree
 from portkern.project.document import ProjectFile
-from portkern.spec import flashinfer
+from portkern.records.record import RecordFile
+from portkern.simt.translate.rewrite import rewrite_tree
+from portkern.spec import companions, flashinfer
 from portkern.spec.expression import Expression
 from portkern.spec.from_torch import sheet
 
@@ -318,6 +329,72 @@ def test_rows_of_an_import_lead_to_no_operator_elsewhere(scene: Scene) -> None:
 
 
 # ---- notes of an earlier run, and records
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"name": f"{'9' * 5_000}_x"}, {"name": "٣_x"}, {"problem_id": 10**390}, {"level": 10**390}],
+)
+def test_a_number_without_bounds_costs_no_other_row(row: dict[str, Any], scene: Scene) -> None:
+    sound = {"name": "1_a", "level": 1, "problem_id": 1, "code": "class Model: pass\n"}
+    text = "".join(json.dumps(one) + "\n" for one in (sound, sound | row))
+    items = kernelbench.read(put(scene.box / "rows.jsonl", text), [1])
+    assert items[0].name == "1_a"
+
+
+def test_a_table_is_not_unpacked_beyond_its_bound(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of a MiB that is there once and in each of 100,000 rows: a file of kilobytes."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    import pyarrow.parquet
+
+    words = arrow.DictionaryArray.from_arrays(arrow.array([0] * 100_000), ["x" * (1 << 20)])
+    path = scene.box / "rows.parquet"
+    pyarrow.parquet.write_table(arrow.table({"code": words}), path, store_schema=False)
+    assert path.stat().st_size < 1 << 20
+    monkeypatch.setattr(rows, "MOST_TABLE", 64 << 20)
+    read = rows.of(path)
+    assert next(read).place.endswith(":1")
+    with pytest.raises(ConfigError, match="expected at most"):
+        list(read)
+
+
+#: What reads a stranger's file of this name, and where it stands.
+READERS: dict[str, Callable[[Path], object]] = {
+    "level1/1_a.py": lambda path: kernelbench.read(path.parents[1], [1]),
+    "s/1_x/reference.py": lambda path: kernelbench_hard.read(path.parents[1]),
+    "reference/c/x.py": lambda path: multikernelbench.read(path.parents[2]),
+    "rows.parquet": lambda path: list(rows.of(path)),
+    "f.py": lambda path: OperatorFile.read(str(path)),
+    "g.op.yaml": lambda path: OperatorFile.read(str(path.with_name("g.py"))).sheet(),
+    "plan.json": Plan.read,
+    "kernel.cpp": companions.read_text,
+    "portkern.yaml": ProjectFile.read,
+    "records.jsonl": lambda path: RecordFile(path).read(),
+    "k.cu": lambda path: rewrite_tree(path, path.with_name("out")),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_has_no_end_is_not_read(name: str, kind: str, scene: Scene) -> None:
+    """A pipe that nobody writes to, and a link to a device, as an archive may have both."""
+    path = scene.box / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    put(scene.box / "s/1_x/problem.yaml", "")
+    put(scene.box / "g.py", "def g(x):\n    return x\n")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    try:
+        found = READERS[name](path)
+    except (PortkernError, OSError) as error:
+        assert "it is not a file" in str(error)
+    else:
+        assert [one.reason.endswith("it is not a file") for one in found] == [True]
 
 
 def test_notes_remove_no_file_that_is_elsewhere(scene: Scene) -> None:

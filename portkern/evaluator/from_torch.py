@@ -19,6 +19,7 @@ from portkern.printable import printable
 from portkern.records import atomic_write
 from portkern.sandbox.message import Failed, brief
 from portkern.sandbox.session import Answered, Session
+from portkern.spec.foreign_text import content
 from portkern.spec.from_torch import sheet as sheets
 from portkern.spec.from_torch.names import operator_name
 from portkern.spec.from_torch.sheet import SUFFIX, Sheet
@@ -50,7 +51,7 @@ class OperatorFile:
         """Raises ConfigError."""
         path, wanted = split(text)
         try:
-            data = path.read_bytes()
+            data = content(path)
         except OSError as error:
             raise ConfigError(f"Cannot read {path}: {error.strerror}") from error
         try:
@@ -79,7 +80,7 @@ class OperatorFile:
         """The sheet that lies beside the file, for what is asked for. Raises ConfigError."""
         path = self.sheet_path
         try:
-            text = path.read_text(encoding="utf-8")
+            text = content(path).decode()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:

@@ -21,6 +21,7 @@ from portkern.records import atomic_write
 from portkern.records.jsonl import Line
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate
+from portkern.spec.foreign_text import content
 from portkern.spec.op import Workload
 from portkern.spec.safe_name import SafeName, refuse_collisions
 from portkern.spec.target import Target
@@ -149,7 +150,7 @@ class Plan(Line):
     def read(cls, path: Path) -> Plan:
         """Reads a plan. Raises ConfigError for what is not a plan, or not all of one."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = content(path).decode()
         except FileNotFoundError as error:
             raise ConfigError(
                 f"No plan {path}; 'portkern matrix … plan={path}' writes one"

@@ -14,9 +14,10 @@ from pathlib import Path
 from portkern.errors import ConfigError
 from portkern.formats import rows
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import content
 
-_LEVEL = re.compile(r"level[_-]?(\d+)")
-_NUMBERED = re.compile(r"(\d+)_")
+_LEVEL = re.compile(r"level[_-]?([0-9]{1,9})")
+_NUMBERED = re.compile(r"([0-9]{1,9})_")
 
 
 def read(path: Path, levels: Collection[int]) -> list[Item]:
@@ -60,7 +61,7 @@ def _of_checkout(folders: dict[int, Path], levels: Collection[int]) -> list[Item
             number = _number(file.stem)
             group, place = f"level{level}", str(file)
             try:
-                items.append(Problem(file.stem, group, place, file.read_bytes(), number))
+                items.append(Problem(file.stem, group, place, content(file), number))
             except OSError as error:
                 reason = f"cannot be read: {error.strerror}"
                 items.append(Unreadable(file.stem, group, place, reason, number))

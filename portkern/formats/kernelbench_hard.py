@@ -8,6 +8,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.spec.foreign_text import content
 
 _SHEET, _REFERENCE = "problem.yaml", "reference.py"
 _NUMBER = re.compile(r"([0-9]{1,6})_")
@@ -28,7 +29,7 @@ def _read(folder: Path) -> Item:
     group = "" if above == "problems" else above.removeprefix("problems-")
     number = int(found[1]) if (found := _NUMBER.match(folder.name)) else None
     try:
-        data = file.read_bytes()
+        data = content(file)
     except OSError as error:
         why = f"has no {_REFERENCE} that can be read: {error.strerror}"
         return Unreadable(folder.name, group, str(folder), why, number)

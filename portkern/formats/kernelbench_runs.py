@@ -191,9 +191,9 @@ def _foreign(sample: Sample, file: Path, operators: Path) -> ForeignKernel:
             "'portkern import kernelbench CHECKOUT' makes them, ops=DIR says where they are"
         )
     try:
-        name = sheets.read(files[0].with_suffix(SUFFIX).read_text(encoding="utf-8"), "").name
-        source = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        name = sheets.read(read_text(files[0].with_suffix(SUFFIX)), "").name
+        source = read_text(file)
+    except ConfigError as error:
         raise NoSuchForm(f"cannot be read: {error}") from error
     said = {
         "compiled": sample.compiled,

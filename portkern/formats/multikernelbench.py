@@ -8,7 +8,7 @@ from pathlib import Path
 from portkern.errors import ConfigError
 from portkern.formats import embedding
 from portkern.formats.problem import Item, Problem, Unreadable
-from portkern.spec.foreign_text import read_text
+from portkern.spec.foreign_text import content, read_text
 
 
 def read(path: Path) -> list[Item]:
@@ -26,7 +26,7 @@ def _read(file: Path) -> Item:
     try:
         beside = file.with_suffix(".json")
         if not beside.exists():
-            return Problem(file.stem, group, place, file.read_bytes())
+            return Problem(file.stem, group, place, content(file))
         text = read_text(file)
         embedding.parse(text, file.name)
         data = embedding.with_files(text, {beside.name: read_text(beside)}).encode()

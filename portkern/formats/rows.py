@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from portkern.errors import ConfigError
-from portkern.spec.foreign_text import Malformed, json_value, read_text
+from portkern.spec.foreign_text import Malformed, json_value, opened, read_text
 
 T = TypeVar("T")
 
-#: What a Parquet file may unpack to, and of how many rows.
-MOST_TABLE, MOST_ROWS = 2 << 30, 2_000_000
+#: What a Parquet file may unpack to, and of how many rows, so many of which are unpacked at once.
+MOST_TABLE, MOST_ROWS, AT_ONCE = 2 << 30, 2_000_000, 16
 #: Characters of one row: a kernel and its tests have some ten thousand.
 MOST_ROW = 8 << 20
 SUFFIXES = (".parquet", ".jsonl", ".json")
@@ -98,17 +99,27 @@ def _parquet(path: Path) -> Iterator[Row]:
             f"{path} needs pyarrow, and it is not installed; pip install 'portkern[formats]'"
         ) from error
     try:
-        said = pyarrow.parquet.read_metadata(path)
-        groups = (said.row_group(number) for number in range(said.num_row_groups))
-        size = sum(group.total_byte_size for group in groups)
-        if said.num_rows > MOST_ROWS or size > MOST_TABLE:
-            raise ConfigError(
-                f"{path} has {said.num_rows:,} rows of {size >> 20:,} MiB, expected at most "
-                f"{MOST_ROWS:,} of {MOST_TABLE >> 20:,} MiB"
-            )
-        table = pyarrow.parquet.read_table(path)
+        with opened(path) as file:
+            table = pyarrow.parquet.ParquetFile(file)
+            groups = map(table.metadata.row_group, range(table.metadata.num_row_groups))
+            size = sum(group.total_byte_size for group in groups)
+            _check_size(path, table.metadata.num_rows, size)
+            count = itertools.count(1)
+            size = 0
+            # a value that is in the file once may stand in each row
+            for several in table.iter_batches(batch_size=AT_ONCE):
+                size += several.nbytes
+                _check_size(path, table.metadata.num_rows, size)
+                for values in several.to_pylist():
+                    yield Row(f"{path}:{next(count)}", values)
     except (OSError, pyarrow.ArrowException) as error:
-        why = " ".join(str(error).split())
+        why = " ".join((getattr(error, "strerror", None) or str(error)).split())
         raise ConfigError(f"{path} is not a Parquet file that can be read: {why}") from error
-    for number, values in enumerate(table.to_pylist(), 1):
-        yield Row(f"{path}:{number}", values)
+
+
+def _check_size(path: Path, rows: int, size: int) -> None:
+    if rows > MOST_ROWS or size > MOST_TABLE:
+        raise ConfigError(
+            f"{path} has {rows:,} rows of {size >> 20:,} MiB, expected at most "
+            f"{MOST_ROWS:,} of {MOST_TABLE >> 20:,} MiB"
+        )

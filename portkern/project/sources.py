@@ -6,6 +6,7 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
@@ -15,6 +16,7 @@ from portkern.spec import registry
 from portkern.spec.backend import Backend
 from portkern.spec.catalogue import languages_of
 from portkern.spec.companions import SUFFIXES
+from portkern.spec.foreign_text import content
 from portkern.spec.module_form import defines_class
 
 #: Folders in which no kernels are looked for.
@@ -90,9 +92,10 @@ def sheets_in(folder: Path) -> dict[str, str]:
 def _sheets(folder: Path, changed_ns: int) -> dict[str, str]:
     found = {}
     for sheet in sorted(folder.glob("*.op.yaml")):
-        said = dict(_SAID.findall(sheet.read_text(encoding="utf-8", errors="replace")))
-        if set(said) == {"name", "file"}:
-            found[said["name"]] = said["file"]
+        with suppress(OSError):
+            said = dict(_SAID.findall(content(sheet).decode(errors="replace")))
+            if set(said) == {"name", "file"}:
+                found[said["name"]] = said["file"]
     return found
 
 

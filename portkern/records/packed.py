@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 
 from portkern.errors import RecordError
 from portkern.records import atomic_write
+from portkern.spec import foreign_text
 
 #: What the name of a compressed file ends in, after the name that it would have else.
 SUFFIX = ".gz"
@@ -30,10 +31,10 @@ def opened(path: Path) -> Iterator[Iterable[bytes]]:
     """The lines of a file, compressed or not. Raises RecordError for what cannot be unpacked, while
     they are read, and OSError."""
     if path.suffix != SUFFIX:
-        with path.open("rb") as file:
+        with foreign_text.opened(path) as file:
             yield file
         return
-    with gzip.open(path) as unpacked:
+    with foreign_text.opened(path) as file, gzip.open(file) as unpacked:
         yield _lines(cast(BinaryIO, unpacked), path)
 
 

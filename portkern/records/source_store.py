@@ -17,6 +17,7 @@ from portkern.records.jsonl import Line
 from portkern.spec import own_headers
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import Companions
+from portkern.spec.foreign_text import opened
 
 #: The folder, beside a run's records.
 FOLDER = "sources"
@@ -107,7 +108,7 @@ class SourceStore:
         if not _DIGEST.fullmatch(digest):
             return None
         try:
-            with gzip.open(self._file(digest)) as file:
+            with opened(self._file(digest)) as packed, gzip.open(packed) as file:
                 data = file.read(_MOST_BYTES + 1)
             return data.decode() if len(data) <= _MOST_BYTES else None
         except (OSError, EOFError, ValueError):

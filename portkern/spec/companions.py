@@ -17,6 +17,7 @@ from posixpath import normpath
 
 from portkern.cuda_source.comments import without_comments
 from portkern.errors import ConfigError
+from portkern.spec import foreign_text
 
 #: Files that a source may include; whatever else lies in a folder is nobody's code.
 SUFFIXES = frozenset(
@@ -211,7 +212,7 @@ def read_text(file: Path, shown: str = "") -> str:
     """Raises ConfigError."""
     shown = shown or str(file)
     try:
-        return file.read_text(encoding="utf-8")
+        return _with_plain_ends(foreign_text.content(file).decode())
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"Cannot read {shown}: byte {error.start} is not UTF-8; save the file as UTF-8"
@@ -220,6 +221,11 @@ def read_text(file: Path, shown: str = "") -> str:
         why = error.strerror if isinstance(error, OSError) else str(error)
         there = _alike(file) if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"Cannot read {shown}: {why}{there}") from error
+
+
+def _with_plain_ends(text: str) -> str:
+    """The text as Python reads one, whatever the system that its lines were ended by."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _alike(file: Path) -> str:

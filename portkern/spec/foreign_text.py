@@ -4,13 +4,14 @@ are put in. What goes beyond is refused in one line, in the time that it takes t
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import yaml
 
@@ -33,22 +34,36 @@ class Malformed(ValueError):
     """Raised for a malformed text; its message says in one line what is wrong."""
 
 
+def opened(path: Path) -> BinaryIO:
+    """A regular file, to be read. A pipe that nobody writes to would be waited for, and a device
+    has no end. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = os.fstat(handle).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "it is not a file", str(path))
+
+
+def content(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a regular file. Raises OSError, also for one that has more."""
+    with opened(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        what = f"it is larger than {most >> 20} MiB, the most that is read"
+        raise OSError(errno.EFBIG, what, str(path))
+    return data
+
+
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The content of a regular file; a pipe or a device has no end. Raises ConfigError."""
+    """The same. Raises ConfigError."""
     try:
-        # a pipe that nobody writes to would be waited for
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            what = os.fstat(handle)
-            if not stat.S_ISREG(what.st_mode):
-                raise ConfigError(f"Cannot read {path}: it is not a file")
-            data = file.read(most + 1)
+        return content(path, most)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"Cannot read {path}: {reason}") from error
-    if len(data) > most:
-        raise ConfigError(f"{path} is larger than {most >> 20} MiB, the most that is read")
-    return data
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import MCPServerError, ResourceError, ToolError
 
 from portkern.cli.assistants.tools import Tools
 from portkern.cli.verbs import run_folder
@@ -25,9 +26,13 @@ INSTRUCTIONS = (
     "port_lint, then port_prove. Each answer says what to do next."
 )
 _MOST_RECORDS = 20
+#: Connections at once, and seconds in which the head of a request must have come.
+MOST_CONNECTIONS, REQUEST_S = 128, 30.0
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+P = ParamSpec("P")
+T = TypeVar("T")
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -60,35 +65,40 @@ def with_tools(
         log_level="WARNING" if level == "WARNING" else "ERROR",
     )
     for tool in tools:
-        made.tool(name=tool.__name__)(_told(tool))
+        made.tool(name=tool.__name__)(_told(tool, ToolError))
     return made
 
 
-def _told(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Errors of the asker's become answers that say so."""
+def _told(work: Callable[P, T], kind: type[MCPServerError]) -> Callable[P, T]:
+    """Errors of the asker's become answers that say so, of the server's ``kind``."""
 
-    @functools.wraps(tool)
-    def asked(*args: Any, **named: Any) -> dict[str, Any]:
+    @functools.wraps(work)
+    def asked(*args: P.args, **named: P.kwargs) -> T:
         try:
-            return tool(*args, **named)
+            return work(*args, **named)
         except PortkernError as error:
-            raise ToolError(printable(str(error))) from error
+            raise kind(printable(str(error))) from error
 
     return asked
 
 
 def _add_resources(made: MCPServer[Any], tools: Tools) -> None:
+    told = functools.partial(_told, kind=ResourceError)
+
     @made.resource("portkern://guides/{backend}", mime_type="text/markdown")
+    @told
     def guide(backend: str) -> str:
         """How kernels of a backend are written."""
         return str(tools.guide(backend)["guide"])
 
     @made.resource("portkern://hints/{name}", mime_type="text/markdown")
+    @told
     def hints(name: str) -> str:
         """Facts worth knowing about a target, with sources."""
         return "\n".join(f"- {hint.text}" for hint in target.load(name).hints)
 
     @made.resource("portkern://records/{run}", mime_type="application/json")
+    @told
     def records(run: str) -> str:
         """The newest records of a run that is kept here."""
         folder = run_folder.run_folder(str(tools.root / "reports"), run)
@@ -124,7 +134,9 @@ def guarded(app: App, token: str) -> App:
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         given = dict(scope.get("headers") or ()).get(b"authorization", b"")
         if scope["type"] != "lifespan" and not hmac.compare_digest(given, expected):
-            head = {"type": "http.response.start", "status": 401, "headers": []}
+            # what follows from somebody unknown is not read
+            closing = [(b"connection", b"close")]
+            head = {"type": "http.response.start", "status": 401, "headers": closing}
             await send(head)
             await send({"type": "http.response.body", "body": b"Expected the server's token"})
             return
@@ -136,9 +148,29 @@ def guarded(app: App, token: str) -> App:
 def serve_http(made: MCPServer[Any], *, host: str, port: int, token: str) -> None:
     """Serves over HTTP until it is interrupted. Raises ConfigError for a port that is taken."""
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    app = made.streamable_http_app(host=host)
-    config = uvicorn.Config(guarded(app, token), host=host, port=port, log_level="error")
+    class Impatient(H11Protocol):
+        """Lets a connection go whose first request does not come: else whoever is on the machine
+        keeps all that there may be."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.loop.call_later(REQUEST_S, self._let_go)
+
+        def _let_go(self) -> None:
+            if self.cycle is None:
+                self.transport.close()
+
+    config = uvicorn.Config(
+        guarded(made.streamable_http_app(host=host), token),
+        host=host,
+        port=port,
+        log_level="error",
+        http=Impatient,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+    )
     try:
         uvicorn.Server(config).run()
     except SystemExit as error:

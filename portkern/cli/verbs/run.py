@@ -32,6 +32,7 @@ from portkern.simt.execute.compile_options import (
 from portkern.simt.execute.machine import Language
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.spec import target as targets
+from portkern.spec.foreign_text import content
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import accept_foreign
 from portkern.toolchain.source_view import SourceView, is_shared
@@ -70,7 +71,7 @@ def main(overrides: Sequence[str]) -> int:
     if source.suffix == ".py":
         return _conclude(_run_script(source, where, chosen, options, arguments), options)
     try:
-        text = source.read_text(encoding="utf-8", errors="replace")
+        text = content(source).decode(errors="replace")
     except OSError as error:
         raise ConfigError(f"Cannot read {source}: {error.strerror}") from error
     try:

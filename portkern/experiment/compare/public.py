@@ -24,7 +24,7 @@ from portkern.formats import kernelbench_runs
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.kernelbench_baseline import Baseline
 from portkern.spec import target
-from portkern.spec.foreign_text import read_text
+from portkern.spec.foreign_text import content, read_text
 from portkern.spec.safe_name import short
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ def _backend(one: kernelbench_runs.Sample) -> str:
     if one.kernel is None:
         return BACKEND
     try:
-        return kernelbench_runs.backend_of(one.kernel.read_text(encoding="utf-8"))
+        return kernelbench_runs.backend_of(content(one.kernel).decode())
     except (OSError, UnicodeDecodeError, NoSuchForm):
         return BACKEND  # it has a verdict all the same, which is what counts here
 

@@ -34,6 +34,7 @@ from portkern.simt.translate.reconvergence import (
 from portkern.simt.translate.shared_memory import rewrite_shared
 from portkern.simt.translate.shuffle_loops import rewrite_shuffles
 from portkern.simt.translate.survey import ASM, Survey, World
+from portkern.spec.foreign_text import content
 from portkern.toolchain import source_tree
 from portkern.toolchain.source_tree import SourceTree
 
@@ -602,7 +603,7 @@ class _Plan:
         if depth > DEEPEST_INCLUDE:
             raise ConfigError(f"Includes nest more than {DEEPEST_INCLUDE} deep at {name}")
         try:
-            source = file.read_bytes().decode("utf-8", "surrogateescape")
+            source = content(file).decode("utf-8", "surrogateescape")
         except OSError as error:
             raise ConfigError(f"Cannot read {name}: {error.strerror}") from error
         self.texts[file] = ""  # on its way: an include of itself ends here
