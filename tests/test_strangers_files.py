@@ -361,7 +361,7 @@ def test_a_table_is_not_unpacked_beyond_its_bound(
 
 
 #: What reads a stranger's file of this name, and where it stands.
-READERS: dict[str, Callable[[Path], object]] = {
+READERS: dict[str, Callable[[Path], Any]] = {
     "level1/1_a.py": lambda path: kernelbench.read(path.parents[1], [1]),
     "s/1_x/reference.py": lambda path: kernelbench_hard.read(path.parents[1]),
     "reference/c/x.py": lambda path: multikernelbench.read(path.parents[2]),
