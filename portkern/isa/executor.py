@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -143,6 +143,7 @@ class Program:
             value = (self.base + addend) % (1 << 64)
             struct.pack_into("<Q", self._image, at, value)
         self._decoded: dict[int, ctypes.c_void_p] = {}
+        self._missing: dict[str, tuple[Finding, ...]] = {}
         self._named: dict[int, list[tuple[int, str, str]]] = {}
 
     def __del__(self) -> None:
@@ -242,8 +243,22 @@ class Program:
             lanes,
         )
         findings = tuple(self._finding(one) for one in found[: count.value])
+        seen = {finding.address for finding in findings}
+        paths = self.missing_waits(kernel) if "waits" in looking else ()
+        unseen = tuple(finding for finding in paths if finding.address not in seen)
         counted = self._counts(entry.wave_size, totals[:], hits[:], lanes[:]) if count_all else {}
-        return Ran(not stopped, findings, executed.value, counted)
+        return Ran(not stopped, findings, executed.value, counted, unseen)
+
+    def missing_waits(self, kernel: str) -> tuple[Finding, ...]:
+        """Findings about what the kernel's code touches on some path with no wait before it,
+        whether a launch comes by there or not; none but for CDNA, whose counters are known."""
+        if kernel not in self._missing and self._cdna:
+            entry, found = self.object.kernel(kernel), (_Found * _MOST_FINDINGS)()
+            decoded = self._decode(entry.wave_size)
+            count = self._library.isa_missing_waits(decoded, self._table, _start(entry), found)
+            findings = (self._finding(one) for one in found[:count])
+            self._missing[kernel] = tuple(replace(one, executed=False) for one in findings)
+        return self._missing.get(kernel, ())
 
     def _counts(
         self, wave_size: int, totals: Sequence[int], hits: Sequence[int], lanes: Sequence[int]
@@ -302,8 +317,7 @@ class Program:
         launch.rsrc1, launch.rsrc2, launch.properties = entry.rsrc1, entry.rsrc2, entry.properties
         launch.preload_words, launch.preload_offset = entry.preload_words, entry.preload_offset
         launch.wave_size, launch.base, launch.limit = entry.wave_size, self.base, limit
-        # The code before it loads what is preloaded, for hardware that does not do so itself.
-        launch.entry = entry.entry + (256 if entry.preload_words else 0)
+        launch.entry = _start(entry)
         cdna = self._cdna
         plain = ((entry.rsrc3 & 63) + 1) * 4 if cdna else 256
         granules = ((entry.rsrc1 & 63) + 1) * 8
@@ -325,6 +339,12 @@ class Program:
             *(self.base + entry.descriptor, kernarg, 0, 0),
         )
         return ctypes.create_string_buffer(data, _PACKET_BYTES)
+
+
+def _start(entry: Kernel) -> int:
+    """The address of the first instruction. What stands before it loads what is preloaded, for
+    hardware that does not do so itself."""
+    return entry.entry + (256 if entry.preload_words else 0)
 
 
 def _check(

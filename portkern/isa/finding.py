@@ -38,7 +38,8 @@ _HANGS = frozenset((Kind.HANGS, Kind.IN_STEP, Kind.LIMIT))
 
 @dataclass(frozen=True)
 class Finding:
-    """``address`` is the instruction's, in the object; ``accessed`` is what it went for."""
+    """``address`` is the instruction's, in the object; ``accessed`` is what it went for.
+    ``executed``: a wave did so; else it follows from the code, for some path that leads there."""
 
     kind: Kind
     address: int
@@ -48,10 +49,13 @@ class Finding:
     group: tuple[int, int, int]
     accessed: int
     line: str = ""
+    executed: bool = True
 
     def __str__(self) -> str:
         place = f" ({self.line})" if self.line else ""
         what = f"{self.mnemonic or 'an unknown encoding'} at {self.address:#x}{place}"
+        if not self.executed:
+            return f"{self.kind}: {what}, on a path that leads there"
         where = f"wave {self.wave} of workgroup {self.group}"
         reached = f", address {self.accessed:#x}, lane {self.lane}" if self.accessed else ""
         return f"{self.kind}: {what}, {where}{reached}"
@@ -62,12 +66,12 @@ class Finding:
         return f"object-{self.kind.name.lower().replace('_', '-')}"
 
     def to_json(self, kernel: str) -> JsonObject:
-        """The finding as workers report it. Any finding says that the kernel is wrong."""
+        """The finding as workers report it. One that was executed says that the kernel is wrong."""
         place = self.line or f"{self.address:#x}"
         message = str(self)
         return {
             "code": self.code,
-            "severity": "error",
+            "severity": "error" if self.executed else "warning",
             "message": message,
             "place": place,
             "kernel": kernel,
@@ -77,12 +81,14 @@ class Finding:
 @dataclass(frozen=True)
 class Ran:
     """How a launch ended: ``complete`` if all waves came to their end. ``counts``, of
-    :mod:`portkern.isa.counts`, are there where they were asked for."""
+    :mod:`portkern.isa.counts`, are there where they were asked for; ``unseen`` is what the code
+    says of paths that were looked at and not taken."""
 
     complete: bool
     findings: tuple[Finding, ...]
     instructions: int
     counts: Mapping[str, int] = field(default_factory=dict)
+    unseen: tuple[Finding, ...] = ()
 
     @property
     def clean(self) -> bool:

@@ -77,7 +77,8 @@ class Launched:
 
     def take_findings(self) -> list[JsonObject]:
         """The findings as workers report them."""
-        return [one.to_json(name) for name, ran in self.launches for one in ran.findings]
+        told = [(name, (*ran.findings, *ran.unseen)) for name, ran in self.launches]
+        return [finding.to_json(name) for name, several in told for finding in several]
 
     def take_launches(self) -> Mapping[str, int]:
         return Counter(name for name, _ in self.launches)

@@ -14,6 +14,9 @@
 #include "shadow.h"
 
 namespace isa {
+
+u32 missing_waits(const Program& program, const Table& table, u32 entry, Found* found, u32 most);
+
 namespace {
 
 std::unordered_map<std::string, Model>& models() {
@@ -334,6 +337,12 @@ u32 isa_instruction_bytes() { return sizeof(Instruction); }
 void isa_describe(const Program* p, Described* out) {
     for (const Instruction& i : p->code)
         *out++ = {i.pc, i.words, i.name, i.flags, i.model != unmodelled, i.encoding};
+}
+// The waits that are missing on some path from an address on; a number of findings, at most 256.
+u32 isa_missing_waits(const Program* p, const Table* t, u32 entry, Found* found) {
+    const size_t place = (entry - p->start) / 4;
+    if (entry < p->start || place >= p->at.size() || p->at[place] == ~0u) return 0;
+    return missing_waits(*p, *t, p->at[place], found, 256);
 }
 u32 isa_has_model(const char* name) { return model_of(name) != nullptr; }
 

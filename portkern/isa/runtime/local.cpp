@@ -195,6 +195,33 @@ ATOMICS(cmpst, b64, u64, x == a ? b : x)
 ATOMICS(cmpstore, b32, u32, x == b ? a : x)
 ATOMICS(cmpstore, b64, u64, x == b ? a : x)
 
+// Sixteen lanes have rows of sixteen T, eight bytes of a row each; a lane gets a column.
+template <class T> static void read_columns(Wave& w, const Instruction& i) {
+    constexpr int held = 8 / sizeof(T), lanes_of_row = 16 / held;
+    const u64 e = w.exec();
+    u64 rows[LANES] = {};
+    for (int l = 0; l < LANES; ++l) {
+        if (!(e >> l & 1)) continue;
+        const u8* from = lds_at(w, i, w.v[i.o[1].reg][l] + (u32)i.imm, 8, l);
+        if (!from) continue;
+        lds_read(w, i, from, 8, l);
+        memcpy(&rows[l], from, 8);
+    }
+    for (int l = 0; l < LANES; ++l) {
+        if (!(e >> l & 1)) continue;
+        const int first = (l & 48) + (l & 15) / held;
+        u64 column = 0;
+        for (int k = 0; k < held; ++k) {
+            const T x = (T)(rows[first + lanes_of_row * k] >> 8 * sizeof(T) * (size_t)(l % held));
+            column |= (u64)x << 8 * sizeof(T) * (size_t)k;
+        }
+        w.v[i.o[0].reg][l] = (u32)column;
+        w.v[i.o[0].reg + 1][l] = (u32)(column >> 32);
+    }
+}
+MODEL(ds_read_b64_tr_b16) { read_columns<u16>(w, i); }
+MODEL(ds_read_b64_tr_b8) { read_columns<u8>(w, i); }
+
 MODEL(ds_bpermute_b32) {
     const u64 e = w.exec();
     const u32 *a = w.v[i.o[1].reg], *b = w.v[i.o[2].reg];

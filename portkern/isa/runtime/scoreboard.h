@@ -39,6 +39,33 @@ inline Access access_of(const std::string& name) {
     return memory ? Access::vector : Access::none;
 }
 
+// The counts that s_waitcnt lets be outstanding: of vector memory, and of LDS and scalar loads.
+struct Waited {
+    u32 vectors, others;
+    explicit Waited(const Instruction& i)
+        : vectors((i.imm & 15) | (i.imm >> 14 & 3) << 4), others(i.imm >> 8 & 15) {}
+};
+
+// The first register of an instruction that memory has not filled; -1: none. Loads of one kind fill
+// a register in their order.
+template <class Board> i32 unfilled(const Board& board, const Instruction& i, Access access) {
+    for (int n = 0; n < 6; ++n) {
+        const Operand& o = i.o[n];
+        const bool filled = n < i.destinations && access != Access::none;
+        for (u32 k = 0; k < o.count; ++k) {
+            const u32 reg = o.reg + k;
+            if (o.kind == Kind::vector) {
+                const bool by_vector = board.by_vector(reg), by_local = board.by_local(reg);
+                const bool other = access == Access::local ? by_vector : by_local;
+                if (filled ? other : by_vector || by_local) return (i32)reg;
+            }
+            if (o.kind == Kind::scalar && reg < 128 && board.by_scalar(reg) && !filled)
+                return (i32)reg;
+        }
+    }
+    return -1;
+}
+
 class Scoreboard {
 public:
     Scoreboard() { memset(this, 0, sizeof *this); }
@@ -46,13 +73,14 @@ public:
     // Before i is executed. What has no model may name registers that are not there.
     void before(Wave& w, const Instruction& i, Access access) {
         if (i.model == unmodelled) return;
-        if (access == Access::wait) return wait((u32)i.imm & 0xffff);
+        if (access == Access::wait) return wait(Waited(i));
         if (access == Access::barrier) {
             if (stored_ > local_done_ || dma_ > vector_done_)
                 report(w, i, Finding::unwaited_lds, stored_ > local_done_ ? stored_ : dma_);
             return;
         }
-        touched(w, i, access);
+        if (const i32 reg = unfilled(*this, i, access); reg >= 0)
+            report(w, i, Finding::unwaited, (u32)reg);
         if (access == Access::none) return;
         if (access == Access::scalar) {
             for (u32 k = 0; k < i.o[0].count; ++k) scalar_[(i.o[0].reg + k) & 127] = true;
@@ -67,40 +95,20 @@ public:
                 (vector ? by_vector_ : by_local_)[i.o[d].reg + k] = number;
     }
 
+    bool by_vector(u32 reg) const { return by_vector_[reg] > vector_done_; }
+    bool by_local(u32 reg) const { return by_local_[reg] > local_done_; }
+    bool by_scalar(u32 reg) const { return scalar_[reg]; }
+
 private:
     u32 vector_, vector_done_, local_, local_done_, stored_, dma_;
     u32 by_vector_[VECTORS], by_local_[VECTORS];
     bool scalar_[128];
 
-    void wait(u32 immediate) {
-        const u32 vectors = (immediate & 15) | (immediate >> 14 & 3) << 4;
-        const u32 others = immediate >> 8 & 15;
-        if (vector_ > vectors) vector_done_ = std::max(vector_done_, vector_ - vectors);
+    void wait(Waited to) {
+        if (vector_ > to.vectors) vector_done_ = std::max(vector_done_, vector_ - to.vectors);
         // Of those that are left, each may be one of LDS.
-        if (local_ > others) local_done_ = std::max(local_done_, local_ - others);
-        if (others == 0) memset(scalar_, 0, sizeof scalar_);
-    }
-
-    bool pending(u32 reg) const {
-        return by_vector_[reg] > vector_done_ || by_local_[reg] > local_done_;
-    }
-
-    void touched(Wave& w, const Instruction& i, Access access) {
-        for (int n = 0; n < 6; ++n) {
-            const Operand& o = i.o[n];
-            // Loads of one kind fill a register in their order.
-            const bool filled = n < i.destinations && access != Access::none;
-            for (u32 k = 0; k < o.count; ++k) {
-                const u32 reg = o.reg + k;
-                if (o.kind == Kind::vector && pending(reg)) {
-                    const bool other = access == Access::local ? by_vector_[reg] > vector_done_
-                                                               : by_local_[reg] > local_done_;
-                    if (!filled || other) return report(w, i, Finding::unwaited, reg);
-                }
-                if (o.kind == Kind::scalar && reg < 128 && scalar_[reg] && !filled)
-                    return report(w, i, Finding::unwaited, reg);
-            }
-        }
+        if (local_ > to.others) local_done_ = std::max(local_done_, local_ - to.others);
+        if (to.others == 0) memset(scalar_, 0, sizeof scalar_);
     }
 
     static void report(Wave& w, const Instruction& i, Finding kind, u32 reg) {

@@ -1,0 +1,144 @@
+// Waits that are missing on some path of a kernel's code, whether a launch comes by or not: the rules
+// of the scoreboard, over the graph of the code's jumps.
+//
+// In place of numbers a register has an age, the operations of its kind that were issued since the
+// one that fills it. Where paths meet, the younger one counts.
+#include <deque>
+
+#include "scoreboard.h"
+
+namespace isa {
+namespace {
+
+constexpr u8 FILLED = 255, OLDEST = 63;
+// Of instructions that are looked at; a stranger's jumps may make any graph.
+constexpr u64 MOST_STEPS = 1 << 24;
+
+struct Ages {
+    u8 vector[VECTORS], local[VECTORS];
+    u8 stored, dma;                        // stores to LDS, and loads straight into it
+    bool scalar[128];
+
+    Ages() {
+        memset(this, FILLED, sizeof *this);
+        memset(scalar, 0, sizeof scalar);
+    }
+    bool by_vector(u32 reg) const { return vector[reg] != FILLED; }
+    bool by_local(u32 reg) const { return local[reg] != FILLED; }
+    bool by_scalar(u32 reg) const { return scalar[reg]; }
+
+    // Whether anything became younger.
+    bool meet(const Ages& other) {
+        bool changed = false;
+        const auto younger = [&](u8& mine, u8 theirs) {
+            if (theirs < mine) mine = theirs, changed = true;
+        };
+        for (int r = 0; r < VECTORS; ++r)
+            younger(vector[r], other.vector[r]), younger(local[r], other.local[r]);
+        younger(stored, other.stored), younger(dma, other.dma);
+        for (int r = 0; r < 128; ++r)
+            if (other.scalar[r] && !scalar[r]) scalar[r] = changed = true;
+        return changed;
+    }
+
+    void wait(Waited to) {
+        const auto done = [](u8& age, u32 left) {
+            if (age >= left) age = FILLED;
+        };
+        for (int r = 0; r < VECTORS; ++r) done(vector[r], to.vectors), done(local[r], to.others);
+        done(dma, to.vectors), done(stored, to.others);
+        if (to.others == 0) memset(scalar, 0, sizeof scalar);
+    }
+
+    void issue(const Instruction& i, Access access) {
+        if (access == Access::none) return;
+        if (access == Access::scalar) {
+            for (u32 k = 0; k < i.o[0].count; ++k) scalar[(i.o[0].reg + k) & 127] = true;
+            return;
+        }
+        const bool of_lds = access == Access::local;
+        u8* ages = of_lds ? local : vector;
+        const auto older = [](u8& age) {
+            if (age < OLDEST) ++age;
+        };
+        for (int r = 0; r < VECTORS; ++r) older(ages[r]);
+        older(of_lds ? stored : dma);
+        if (i.flags & TO_LDS) dma = 0;
+        if (of_lds && !i.destinations) stored = 0;
+        for (u32 d = 0; d < i.destinations; ++d)
+            for (u32 k = 0; k < i.o[d].count; ++k) ages[i.o[d].reg + k] = 0;
+    }
+};
+
+enum class Flow : u8 { on, jump, either, end, call };
+
+Flow flow_of(const std::string& name) {
+    if (name == "s_branch") return Flow::jump;
+    if (starts_with(name, "s_cbranch")) return Flow::either;
+    if (starts_with(name, "s_endpgm") || name == "s_setpc_b64" || name == "s_code_end")
+        return Flow::end;
+    return name == "s_swappc_b64" || starts_with(name, "s_call") ? Flow::call : Flow::on;
+}
+
+}  // namespace
+
+// What is found from the instruction with this number on, at most `most`; the number of them.
+u32 missing_waits(const Program& program, const Table& table, u32 entry, Found* found, u32 most) {
+    const size_t count = program.code.size();
+    std::vector<Flow> flow(count);
+    std::vector<bool> begins(count), told(count);
+    for (size_t k = 0; k < count; ++k) {
+        flow[k] = flow_of(table.names[program.code[k].name]);
+        const bool jumps = flow[k] == Flow::jump || flow[k] == Flow::either;
+        if (jumps && program.code[k].imm >= 0) begins[(size_t)program.code[k].imm] = true;
+    }
+    std::unordered_map<u32, Ages> known;               // at the beginnings of blocks
+    std::deque<u32> left{entry};
+    known.emplace(entry, Ages());
+    u32 reported = 0;
+    u64 steps = 0;
+    const auto reach = [&](u32 at, const Ages& ages) {
+        const auto [place, is_new] = known.emplace(at, ages);
+        if (is_new || place->second.meet(ages)) left.push_back(at);
+    };
+    const auto report = [&](u32 at, Finding kind, u32 reg) {
+        const Instruction& i = program.code[at];
+        if (told[at] || reported == most) return;
+        told[at] = true;
+        found[reported++] = {(u32)kind, i.pc, 0, 0, reg, {0, 0, 0}, i.name};
+    };
+    while (!left.empty() && steps < MOST_STEPS) {
+        u32 at = left.front();
+        left.pop_front();
+        Ages ages = known.at(at);
+        for (;; ++at, ++steps) {
+            const Instruction& i = program.code[at];
+            const Access access = program.access[at];
+            if (i.model == unmodelled && flow[at] != Flow::end) {
+                ages = Ages();                         // what it touches is not known
+            } else if (access == Access::wait) {
+                ages.wait(Waited(i));
+            } else if (access == Access::barrier) {
+                if (ages.stored != FILLED || ages.dma != FILLED)
+                    report(at, Finding::unwaited_lds, 0);
+            } else {
+                const i32 reg = unfilled(ages, i, access);
+                if (reg >= 0) report(at, Finding::unwaited, (u32)reg);
+                ages.issue(i, access);
+            }
+            const Flow next = flow[at];
+            const bool jumps = next == Flow::jump || next == Flow::either;
+            if (jumps && i.imm >= 0) reach((u32)i.imm, ages);
+            // Functions wait for all that is theirs before they return.
+            if (next == Flow::call) ages = Ages();
+            if (next == Flow::end || next == Flow::jump || at + 1 >= count) break;
+            if (begins[at + 1]) {
+                reach(at + 1, ages);
+                break;
+            }
+        }
+    }
+    return reported;
+}
+
+}  // namespace isa
