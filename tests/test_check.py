@@ -145,9 +145,10 @@ LOOKS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def test_a_look_at_some_of_an_input_does_not_tell_that_all_of_it_is_usual(
     name: str, look: str
 ) -> None:
-    """Shortcuts that are taken where the look finds nothing odd: some draws in part break them."""
-    broken, op = 0, ops.load(name)
-    for _ in range(24):
+    """Shortcuts that are taken where the look finds nothing odd: some draws in part break them, of
+    those for who looks at each row one in fifty."""
+    op = ops.load(name)
+    for _ in range(1500):
         case = make_case(
             op,
             Workload("w", dict(zip(op.signature.axes, (96, 512), strict=True))),
@@ -158,9 +159,10 @@ def test_a_look_at_some_of_an_input_does_not_tell_that_all_of_it_is_usual(
         seen = LOOKS[look](x)
         usual = bool((seen.abs() < 6).all())
         found = problems(case, SHORTCUTS[name](x, *others) if usual else case.own[0])
-        broken += bool(found)
         assert usual or not found
-    assert broken
+        if found:
+            return
+    pytest.fail("no draw broke the shortcut")
 
 
 def without_maximum(x: torch.Tensor) -> torch.Tensor:
