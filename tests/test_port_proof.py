@@ -757,6 +757,58 @@ def test_integers_may_not() -> None:
     assert str(results[0].difference).startswith("'x'[1] is 1000001, expected 1000000")
 
 
+GIVEN = "__global__ void k(TYPES) { *y = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("types", "given", "judged"),
+    [
+        ("float* y, int* at, const float* bias", 3, Judged.DIFFERENT),
+        ("float* y, int* at, const float* bias", 2, Judged.UNJUDGED),
+        ("int* y, int* at, const float* bias", 3, Judged.DIFFERENT),
+        ("int* at, int* y, unsigned* no, float* bias", 3, Judged.DIFFERENT),
+        ("Unknown at, float* y", 2, Judged.UNJUDGED),
+    ],
+)
+def test_integers_are_not_taken_for_floats_where_a_pointer_is_null(
+    types: str, given: int, judged: Judged
+) -> None:
+    kernels = parse(GIVEN.replace("TYPES", types)).kernels
+    same = {n: floats(1, 2) for n in range(given)}
+    first, second = ({**same, 1: np.array([5, n], np.int32).tobytes()} for n in (-1, -2))
+    found = compare([launched(0, first, "k")], [launched(0, second, "k")], Types(kernels, {}))
+    assert found[0].judged is judged, found
+
+
+@pytest.mark.parametrize(
+    ("types", "judged"),
+    [
+        ("float* y, float* z, const int* at", Judged.ROUNDED),
+        ("float* y, int* z, const int* at", Judged.UNJUDGED),
+    ],
+)
+def test_floats_are_known_beside_null_pointers_where_all_that_they_may_be_are_floats(
+    types: str, judged: Judged
+) -> None:
+    kernels = parse(GIVEN.replace("TYPES", types)).kernels
+    first, second = (launched(0, {0: floats(n, 2e6), 1: b""}, "k") for n in (1, 1.01))
+    found = compare([first], [second], Types(kernels, {}))
+    assert found[0].judged is judged, found
+
+
+def test_a_buffer_that_two_parameters_or_overloads_have_is_of_either_type() -> None:
+    one = parse("__global__ void k(int* y) { *y = 1; }").kernels
+    other = parse("__global__ void k(float* y) { *y = 1; }").kernels
+    a, b = (np.array([n], np.int32).tobytes() for n in (-1, -2))
+    for kernels, judged in (
+        ((*one, *other), Judged.UNJUDGED),
+        ((*other, *other), Judged.EQUAL),
+        ((*one, *one), Judged.DIFFERENT),
+    ):
+        found = compare([launched(0, {0: a}, "k")], [launched(0, {0: b}, "k")], Types(kernels, {}))
+        assert found[0].judged is judged, found
+
+
 def test_other_launches_and_missing_ones_differ() -> None:
     types = Types((), {})
     one, other = launched(0, {0: b"1234"}), launched(0, {0: b"1234"}, "m")

@@ -7,8 +7,8 @@ the host filled otherwise, is not judged where its results differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -44,7 +44,7 @@ class Judged(StrEnum):
 class Difference:
     """``buffer`` is the number of the allocation, ``name`` the parameter that points to it.
     ``rounding`` is the largest difference where all may be rounding, for half of the digits agree;
-    else None."""
+    else None. ``why``: why one that is not judged is not."""
 
     buffer: int
     name: str
@@ -55,11 +55,15 @@ class Difference:
     total: int
     kind: Judged = Judged.DIFFERENT
     rounding: float | None = None
+    why: str = "results beyond the recording's bound differ"
+
+    @property
+    def what(self) -> str:
+        return f"'{self.name}'" if self.name else f"buffer {self.buffer}"
 
     def __str__(self) -> str:
-        what = f"'{self.name}'" if self.name else f"buffer {self.buffer}"
         return (
-            f"{what}[{self.index}] is {self.ported}, expected {self.original} "
+            f"{self.what}[{self.index}] is {self.ported}, expected {self.original} "
             f"({self.count} of {self.total} elements differ)"
         )
 
@@ -101,30 +105,35 @@ class Types:
         known: Mapping[str, str],
         of: Mapping[str, Record] = MappingProxyType({}),
     ) -> None:
-        self._kernels = {kernel.name: kernel for kernel in kernels}
+        self._kernels = kernels
         self._aliases, self._records = known, of
 
-    def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Element | None]]:
-        """The parameter and the element type of each buffer of a launch; None where the type is
-        not known."""
-        kernel = self._kernels.get(launch.name)
-        if kernel is None:
-            return {}
+    def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Sequence[Element | None]]]:
+        """The parameter of each buffer of a launch, and the element types that it may have: more
+        than one where null pointers or overloads leave open which parameter it is given to. '' is
+        a parameter, and None a type, that is not known."""
+        found: dict[int, tuple[str, Sequence[Element | None]]] = {}
+        for kernel in (kernel for kernel in self._kernels if kernel.name == launch.name):
+            for number, p, element in self._given(kernel, launch):
+                name, elements = found.get(number, (p, ()))
+                found[number] = (p if p == name else "", tuple(dict.fromkeys([*elements, element])))
+        return found
+
+    def _given(
+        self, kernel: Kernel, launch: LaunchRecord
+    ) -> Iterator[tuple[int, str, Element | None]]:
+        """The buffers of a launch, each with all parameters that it may be given to: a recording
+        lacks null pointers, so that those that are left may be any in their order."""
         bound = {**self._aliases, **_bound(kernel, launch.kernel)}
         spread = (p for of in kernel.parameters for p in self._spread(of, bound))
-        pointers = [p for p in spread if pointee(p.type, bound)]
-        elements = [element_of(pointee(p.type, bound), bound) for p in pointers]
-        if len(pointers) == len(launch.arguments):
-            return {
-                number: (p.name, element[0] if element else None)
-                for (number, _), p, element in zip(
-                    launch.arguments, pointers, elements, strict=True
-                )
-            }
-        known = {element[0] for element in elements if element}
-        floats = {element for element in known if element.is_float}
-        only = floats.pop() if len(floats) == 1 else None
-        return {number: ("", only) for number, _ in launch.arguments}
+        pointers = [(p.name, of) for p in spread if (of := pointee(p.type, bound))]
+        null = len(pointers) - len(launch.arguments)
+        for at, (number, _) in enumerate(launch.arguments):
+            if null < 0:  # one of them is not a parameter that is known
+                yield number, "", None
+            for name, of in pointers[at : at + null + 1] if null >= 0 else pointers:
+                element = element_of(of, bound)
+                yield number, name, element[0] if element else None
 
     def _spread(self, parameter: Parameter, bound: Mapping[str, str]) -> Sequence[Parameter]:
         found = None
@@ -207,7 +216,7 @@ def _compare_launch(
         state.rounded += 1
         return result(Judged.ROUNDED, "", worst)
     if worst.kind is Judged.UNJUDGED:
-        return result(Judged.UNJUDGED, "results beyond the recording's bound differ")
+        return result(Judged.UNJUDGED, worst.why)
     if doubtful:
         return result(Judged.UNJUDGED, "an earlier launch differs, whose results it reads")
     if from_host:
@@ -250,11 +259,14 @@ def _differences(
         if right is None and left is not None and state.by_contents:
             right = _as_new(left)
         state.contents[number] = (left, right)
-        name, element = known.get(number, ("", None))
-        if not name or element is None:
-            element = of_tensor((right or left or _NOTHING).dtype) or element
+        name, elements = known.get(number, ("", (None,)))
+        of = of_tensor((right or left or _NOTHING).dtype)
+        if of is not None and (not name or None in elements):
+            elements = (of,)
         noise = _NOISE_SHOWN * state.noise.get((original.number, number), 0.0)
-        difference = differing(number, name, element, left, right, growth, noise)
+        difference = _agreed(
+            [differing(number, name, one, left, right, growth, noise) for one in elements]
+        )
         if difference is None:
             state.wrong.discard(number)
             state.host.discard(number)
@@ -263,6 +275,19 @@ def _differences(
             state.wrong.add(number)
         differences.append(difference)
     return differences
+
+
+def _agreed(found: Sequence[Difference | None]) -> Difference | None:
+    """The worst of what a buffer's difference is by each type that it may have; not judged where it
+    counts by one alone."""
+    differences = [difference for difference in found if difference is not None]
+    if not differences:
+        return None
+    worst = max(differences, key=lambda difference: _ORDER.index(difference.kind))
+    counts = {one is not None and one.kind is not Judged.ROUNDED for one in found}
+    if len(counts) == 1:
+        return worst
+    return replace(worst, kind=Judged.UNJUDGED, why=f"which type {worst.what} has is not known")
 
 
 def _as_new(content: Content) -> Content | None:
