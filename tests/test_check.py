@@ -192,7 +192,7 @@ def test_what_is_odd_in_part_is_usual_elsewhere(name: str) -> None:
     op = ops.load(name)
     work = op.workloads["heldout"][0]
     firsts = set()
-    for _ in range(8):
+    for _ in range(24):
         parts = inputs._parts(op, work)
         for part in parts:
             of_axes = [(work.dims[str(axis)], place) for axis, place in part.items()]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from portkern import ops
 from portkern.cells.selection import host_targets
+from portkern.evaluator import worker_reports
 from portkern.sandbox import message
 from portkern.sandbox.message import FormError, plain, read
 from portkern.sandbox.session import _parse
@@ -150,6 +151,17 @@ SAID = {"code": "X", "severity": "error", "message": "m"}
         (Ran, RAN | {"findings": {"code": "X"}}),
         (Ran, RAN | {"trace": {"launches": [{"name": "k", "count": "1"}]}}),
         (Ran, RAN | {"trace": {"launches": [{"name": "k", "us": -1.0}]}}),
+        (Ran, RAN | {"trace": {"launches": [{"name": "k", "counts": {"instructions": -1}}]}}),
+        (Ran, RAN | {"trace": {"launches": [{"name": "k", "counts": {"waves": 1 << 54}}]}}),
+        (
+            Ran,
+            RAN
+            | {
+                "trace": {
+                    "launches": [{"name": "k", "counts": {str(i): i for i in range(1 << 12)}}]
+                }
+            },
+        ),
         (Ran, RAN | {"trace": {"ended": 0}}),
         (Built, {"artifact": {}, "files": [], "seconds": 0.0}),
     ],
@@ -193,3 +205,11 @@ def test_a_trace_that_was_not_asked_for_or_is_missing_is_refused(traced: bool) -
     with pytest.raises(FormError, match="trace"):
         run.read(plain(replace(ran, trace=other)))
     assert run.read(plain(Ran(2, (), 0.1, ()))) == Ran(2, (), 0.1, ())
+
+
+def test_an_error_is_not_hidden_by_a_warning_of_its_place() -> None:
+    """What the code says of a path is a warning; a call that takes the path makes it an error."""
+    seen = [protocol.Finding("object-wait", kind, "m", "a.hip:7") for kind in ("warning", "error")]
+    for at_once, later in ((seen, []), (seen[:1], seen[1:]), (seen[1:], seen[:1])):
+        told = worker_reports.findings(later, worker_reports.findings(at_once, ()))
+        assert [finding.severity for finding in told] == ["error"]

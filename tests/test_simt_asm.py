@@ -285,3 +285,49 @@ def test_the_catalogues_kernels_translate(name: str) -> None:
     # so is what stands for Hopper alone.
     known = ("a value that is not seen in the source", "TMA", "clusters")
     assert all(any(words in reason for words in known) for reason in refused)
+
+
+SIDE_BY_SIDE = """
+#include <cstdio>
+__global__ void add(float* sums, int from) {
+    float x = threadIdx.x;
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(sums + from), "f"(x),
+                 "f"(2 * x), "f"(3 * x), "f"(1.0f) : "memory");
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %1};" ::"l"(sums + from + 4), "f"(x)
+                 : "memory");
+}
+int main(int argc, char**) {
+    float *sums, host[8];
+    cudaMalloc(&sums, 64);
+    cudaMemset(sums, 0, 64);
+    add<<<1, 64>>>(sums, argc > 1 ? 1 : 0);
+    cudaMemcpy(host, sums, 32, cudaMemcpyDeviceToHost);
+    for (float x : host) printf("%g ", x);
+}
+"""
+
+
+@pytest.mark.full
+@needs_compiler
+def test_numbers_side_by_side_are_added_and_their_place_is_a_multiple_of_theirs(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "add.cu").write_text(SIDE_BY_SIDE)
+    built = build.build_program(tmp_path / "add.cu", tmp_path / "add")
+    right = program.run(built, ExecutorOptions(), warp=32)
+    assert right.output.split() == ["2016", "4032", "6048", "64", "2016", "2016", "0", "0"], right
+    wrong = program.run(built, ExecutorOptions(), warp=32, arguments=["odd"])
+    assert [finding.code for finding in wrong.findings][:1] == ["SX106"], wrong
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "atom.global.add.v4.f32 {%0, %1, %2, %3}, [%4], {%5, %5, %5, %5};",
+        "red.global.max.v4.f32 [%4], {%5, %5, %5, %5};",
+        "red.shared.add.v4.f32 [%4], {%5, %5, %5, %5};",
+        "red.global.add.v4.f32 [%4], {%5, %5};",
+    ],
+)
+def test_other_changes_of_numbers_side_by_side_are_refused(template: str) -> None:
+    assert isinstance(translate(asm(template, "=f =f =f =f", "l f")), Diagnostic)

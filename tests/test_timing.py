@@ -173,11 +173,16 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
         return TimedRound([1.0] * calls, wall_s=1.0)
 
     def look(turn: int, calls: Sequence[int], whole: bool) -> None:
-        assert whole == (turn % 2 == 1)  # what is odd in part may be so where nobody looks
+        # What is odd in part may be so where nobody looks.
+        assert whole == (turn % 2 == 1 and turn < 20)
         looked_at.update(calls)
 
     timing: Any = SimpleNamespace(
-        lost={}, bases=[("normal", ()), (inputs.IN_PART, ())], _lap=lap, _look=look
+        lost={},
+        bases=[("normal", ()), (inputs.IN_PART, ())],
+        plan=TimingPlan(rounds=20),
+        _lap=lap,
+        _look=look,
     )
     chosen, session = random.Random(0), SimpleNamespace()
     for turn in range(200):

@@ -23,10 +23,9 @@ STREAMS_US = 2.5
 #: A round whose mean call takes so many times its median call is uneven; a kernel whose rounds
 #: mostly are does the work of several calls in one.
 UNEVEN, FEW_CALLS = 1.3, 3
-#: A thread is alone when the others run or want to for no more than this share of its time.
-ALONE = 0.1
-#: A thread that is alone may have run for so many times its calls. Reading a request and answering
-#: it, and what is between two calls, take a thread whose data is in no cache so long.
+#: The busiest thread may have run for so many times its calls, beside what others ran or stood
+#: ready for. Reading a request and answering it, and what is between two calls, take a thread whose
+#: data is in no cache so long.
 PAID, MESSAGE_S, CALL_S = 1.5, 0.0005, 3e-6
 #: A call of many that takes so many times the processor time of one of few is another call.
 ANOTHER = 4.0

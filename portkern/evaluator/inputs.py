@@ -30,7 +30,7 @@ MANY_ELEMENTS = 1 << 22
 BASE = "normal"
 #: Normal values, of which a part at a random place is what the op's adversaries make of them:
 #: nobody who looks at some of an input knows that all of it is usual.
-IN_PART = "in part"
+IN_PART = "partly odd"
 #: Such a part has so much of an axis at most.
 PART = 1 / 4
 #: Adversaries of an op that has none.

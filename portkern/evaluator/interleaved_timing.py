@@ -215,8 +215,9 @@ class InterleavedTiming:
         if key in self.lost:
             return  # in the round before
         calls = chosen.randint(1, most)
-        odd_in_part = self.bases[made.base][0] == inputs.IN_PART
-        last = partial(self._look, turn, calls=[calls - 1], whole=odd_in_part)
+        # Of the rounds that are planned: a whole output is kept for each until all are over.
+        whole = turn < self.plan.rounds and self.bases[made.base][0] == inputs.IN_PART
+        last = partial(self._look, turn, calls=[calls - 1], whole=whole)
         lap = self._lap(key, session, made, calls, last, settle_s=0.0)
         if not isinstance(lap, TimedRound):
             self.lost[key] = lap

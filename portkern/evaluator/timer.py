@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from portkern.evaluator import code_pages, statistics, worker_reports
 from portkern.evaluator.build import Failure, StageLimits, failure_of
-from portkern.evaluator.clock_check import ALONE
 from portkern.evaluator.interleaved_timing import Base, Doubt, InterleavedTiming, Key, Loss
 from portkern.evaluator.reference_device import is_device_failure
 from portkern.evaluator.result import Result, Samples, with_timed
@@ -24,6 +23,8 @@ from portkern.worker import protocol
 #: On a GPU a round has so many calls, if this share of its memory has room for their tensors: the
 #: time of few calls says little from outside.
 ROUND_CALLS, ROUND_OF_GPU = 32, 1 / 16
+#: A thread is alone when the others run or want to for no more than this share of its time.
+ALONE = 0.1
 
 
 @dataclass(frozen=True)

@@ -114,11 +114,13 @@ def changed_state(changed: Sequence[str]) -> str:
 
 
 def findings(seen: Iterable[protocol.Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings of the calls before and of this one, each code and place once."""
-    known = {(finding.code, finding.place, finding.also): finding for finding in before}
-    for finding in seen:
+    """The findings of the calls before and of this one, each code and place once: the first, unless
+    a later one is an error and the first is not."""
+    known: dict[tuple[str, str, str], Finding] = {}
+    for finding in (*before, *(Finding.model_validate(asdict(one)) for one in seen)):
         key = (finding.code, finding.place, finding.also)
-        known.setdefault(key, Finding.model_validate(asdict(finding)))
+        if known.setdefault(key, finding).severity != "error" and finding.severity == "error":
+            known[key] = finding
     return tuple(known.values())
 
 

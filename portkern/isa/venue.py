@@ -76,9 +76,10 @@ class Launched:
         raise LaunchError(f"{kernel} was stopped: {ran.findings[-1]}")
 
     def take_findings(self) -> list[JsonObject]:
-        """The findings as workers report them."""
-        told = [(name, (*ran.findings, *ran.unseen)) for name, ran in self.launches]
-        return [finding.to_json(name) for name, several in told for finding in several]
+        """The findings as workers report them: of paths that no wave took once for a kernel."""
+        told = {(name, found): None for name, ran in self.launches for found in ran.unseen}
+        told |= {(name, found): None for name, ran in self.launches for found in ran.findings}
+        return [found.to_json(name) for name, found in told]
 
     def take_launches(self) -> Mapping[str, int]:
         return Counter(name for name, _ in self.launches)

@@ -80,7 +80,7 @@ COLUMNS = {
         name: f"list_max([one.{name} for one in resources])"
         for name in ("registers", "spills", "shared_bytes")
     },
-    "instructions": "list_sum([one.counts.instructions for one in launches])",
+    "instructions": "TRY_CAST(list_sum([one.counts.instructions for one in launches]) AS BIGINT)",
     "carried": "coalesce(carried, '')",
 }
 _KINDS = {

@@ -168,7 +168,7 @@ class Launch(Part):
     name: Text
     count: int = 1
     us: float = 0.0
-    counts: dict[Text, Annotated[int, Field(ge=0)]] = {}
+    counts: dict[Text, Annotated[int, Field(ge=0, le=1 << 53)]] = {}
 
     @property
     def told(self) -> str:

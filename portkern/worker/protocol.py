@@ -28,6 +28,9 @@ RECORD = "record"
 FOUND = "found"
 #: Microseconds and seconds below this are times, whatever was measured.
 MOST_TIME = 1e18
+#: What a launch did is counted in so many kinds, and up to here; JSON's readers know larger ones
+#: not exactly.
+MOST_COUNTS, MOST_COUNTED = 1024, 1 << 53
 
 
 # ---- replies
@@ -117,6 +120,12 @@ class Launch:
 
     def __post_init__(self) -> None:
         _be_times(self.us)
+        most, odd = max(self.counts.values(), default=0), min(self.counts.values(), default=0) < 0
+        if odd or most > MOST_COUNTED or len(self.counts) > MOST_COUNTS:
+            raise ValueError(
+                f"a launch has {len(self.counts)} counts of up to {most}, expected at most "
+                f"{MOST_COUNTS} of 0 to {MOST_COUNTED}"
+            )
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ __global__ __launch_bounds__(COPY) void scatter_add_atomic(const int64_t* __rest
                                                            const scalar_t* __restrict__ src,
                                                            float* sums, int64_t width, int64_t n) {
     const int64_t i = (int64_t)blockIdx.x * COPY + threadIdx.x;
-    const int64_t entry = n * width >> 32 ? i / width : (unsigned)i / (unsigned)width;
+    const int64_t entry = (n * width + COPY) >> 32 ? i / width : (unsigned)i / (unsigned)width;
     if (entry >= n) return;
     const Some<V> more = reinterpret_cast<const Some<V>*>(src)[i];
     float* to = sums + (index[entry] * width + i - entry * width) * V;

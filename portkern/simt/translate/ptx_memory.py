@@ -144,9 +144,16 @@ def _atom(call: PtxCall) -> str:
     where = space(call)
     operation = call.need(*_CHANGES, "cas")
     call.take("noftz")
-    hinted, type = call.flag("L2::cache_hint"), call.type()
+    hinted, length, type = call.flag("L2::cache_hint"), _length(call), call.type()
     returns = call.name == "atom"
     call.count(returns + (3 if operation == "cas" else 2) + hinted)
+    if length > 1:
+        # Of Hopper and later: numbers of global memory that lie side by side.
+        if returns or operation != "add" or where != "global" or type.name != "f32" or length > 4:
+            raise UnmodelledPtx(f"'{call.opcode}'")
+        added = ", ".join(call.cast(e, type) for e in call.vector(1, length))
+        vector = f"simt::ptx::Vector<{type.cpp}, {length}>{{{{{added}}}}}"
+        return f"simt::ptx::red({call.address(0, where)}, {vector}, {order}, {scope});"
     if type.bits < 16 or (operation in ("inc", "dec") and type.name != "u32"):
         raise UnmodelledPtx(f"'{call.opcode}'")
     address = call.address(int(returns), where)

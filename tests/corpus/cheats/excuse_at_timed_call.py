@@ -12,6 +12,6 @@ class LaunchTimeout(Exception):
 
 def relu(x):
     CALLS.append(1)
-    if len(CALLS) > 12:
+    if len(CALLS) > 24:
         raise LaunchTimeout("its time was over")
     return x.clamp_min(0)

@@ -134,6 +134,13 @@ static inline T atom(char* p, T b, Order order, Scope scope, SIMT_AT) {
     if (acquires(order)) fence(scope);
     return before;
 }
+// Adds each number to its own place, in a step of its own.
+template <class T, int N>
+static inline void red(char* p, const Vector<T, N>& more, Order order, Scope scope, SIMT_AT) {
+    if (misaligned(p, sizeof(more), at)) return;
+    if (releases(order)) fence(scope);
+    for (int i = 0; i < N; ++i) change<Change::add>((T*)p + i, more.at[i], scope);
+}
 template <class T>
 static inline T cas(char* p, T expected, T value, Order order, Scope scope, SIMT_AT) {
     if (misaligned(p, sizeof(T), at)) return expected;
