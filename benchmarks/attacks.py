@@ -230,7 +230,7 @@ def _sizes(part: slice, op: Op, chosen: np.random.Generator) -> list[tuple[str, 
 
 
 def _judged(one: attack.Attack, folder: Path, seed: int) -> list[Ending]:
-    """How it ends at the first size, and at the others if nobody has caught it there."""
+    """The attack's ending at the first size, and at the others if it was not caught there."""
     from portkern.redteam import trial
 
     endings: list[Ending] = []

@@ -28,7 +28,7 @@ def _one(stream: Stream, of: Sequence[T]) -> T:
     return of[int(stream.integers(len(of)))]
 
 
-def _tokens(stream: Stream) -> tuple[Language, int]:
+def _tokens(stream: Stream, decoders: Sequence[Language] = DECODERS) -> tuple[Language, int]:
     """A model, and how many tokens it sees: one of each sequence where it decodes, whole ones
     where it reads."""
     if stream.random() < 0.25:
@@ -36,11 +36,11 @@ def _tokens(stream: Stream) -> tuple[Language, int]:
         return encoder, encoder.at_once * log_uniform(
             stream, 1, max(1, FILLED[1] // encoder.at_once)
         )
-    return _read(stream)
+    return _read(stream, decoders)
 
 
-def _read(stream: Stream) -> tuple[Language, int]:
-    return _one(stream, DECODERS), log_uniform(
+def _read(stream: Stream, decoders: Sequence[Language] = DECODERS) -> tuple[Language, int]:
+    return _one(stream, decoders), log_uniform(
         stream, *(DECODED if stream.random() < 0.5 else FILLED)
     )
 
@@ -61,11 +61,12 @@ def _product(stream: Stream) -> Drawn:
     model, m = _tokens(stream)
     wide = model.heads * model.head
     layers = [
-        (wide + 2 * model.kv_heads * model.head, model.hidden),
         (model.hidden, wide),
         ((1 + model.gated) * model.inner, model.hidden),
         (model.hidden, model.inner),
     ]
+    if not model.latent:
+        layers.append((wide + 2 * model.kv_heads * model.head, model.hidden))
     if model.experts:
         layers.append((model.experts, model.hidden))
     if not model.at_once and m <= DECODED[1]:
@@ -83,7 +84,8 @@ def _batch(stream: Stream) -> Drawn:
 
 
 def _attention(stream: Stream) -> Drawn:
-    model, tokens = _tokens(stream)
+    # Of a latent vector's heads, queries and values have other lengths.
+    model, tokens = _tokens(stream, [model for model in DECODERS if not model.latent])
     length = model.at_once or max(tokens, FILLED[0])
     batch = log_uniform(stream, 1, max(1, 32768 // length))
     return (
@@ -189,8 +191,9 @@ def _scatter(stream: Stream) -> Drawn:
 
 
 def _rope(stream: Stream) -> Drawn:
-    model, tokens = _read(stream)
-    return model.source, {"tokens": tokens, "heads": model.heads, "half": model.head // 2}, {}
+    model, tokens = _read(stream, [model for model in DECODERS if model.rotary != 0])
+    rotary = model.rotary or model.head
+    return model.source, {"tokens": tokens, "heads": model.heads, "half": rotary // 2}, {}
 
 
 def _layer(stream: Stream) -> tuple[str, Convolution]:

@@ -30,6 +30,8 @@ class Language(NamedTuple):
     gated: bool = True
     at_once: int = 0
     head_norm: bool = False  # of each query and key by itself
+    rotary: int | None = None  # elements of a head that are rotated, where these are not all
+    latent: bool = False  # keys and values of all heads are made of one short vector
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,38 @@ DECODERS = (
     Language("Qwen/Qwen3-30B-A3B", 2048, 32, 4, 128, 768, 151936, 128, 8, head_norm=True),
     Language("Qwen/Qwen3-235B-A22B", 4096, 64, 4, 128, 1536, 151936, 128, 8, head_norm=True),
     Language(
-        "Qwen/Qwen3-Next-80B-A3B-Instruct", 2048, 16, 2, 256, 512, 151936, 512, 10, head_norm=True
+        "Qwen/Qwen3-Next-80B-A3B-Instruct",
+        2048,
+        16,
+        2,
+        256,
+        512,
+        151936,
+        512,
+        10,
+        head_norm=True,
+        rotary=64,
     ),
-    Language("deepseek-ai/DeepSeek-V2-Lite", 2048, 16, 16, 128, 1408, 102400, 64, 6),
-    Language("deepseek-ai/DeepSeek-V3", 7168, 128, 128, 128, 2048, 129280, 256, 8),
-    Language("moonshotai/Kimi-K2-Base", 7168, 64, 64, 128, 2048, 163840, 384, 8),
-    Language("zai-org/GLM-4.5", 5120, 96, 8, 128, 1536, 151552, 160, 8, head_norm=True),
+    Language(
+        "deepseek-ai/DeepSeek-V2-Lite",
+        2048,
+        16,
+        16,
+        128,
+        1408,
+        102400,
+        64,
+        6,
+        rotary=64,
+        latent=True,
+    ),
+    Language(
+        "deepseek-ai/DeepSeek-V3", 7168, 128, 128, 128, 2048, 129280, 256, 8, rotary=64, latent=True
+    ),
+    Language(
+        "moonshotai/Kimi-K2-Base", 7168, 64, 64, 128, 2048, 163840, 384, 8, rotary=64, latent=True
+    ),
+    Language("zai-org/GLM-4.5", 5120, 96, 8, 128, 1536, 151552, 160, 8, head_norm=True, rotary=64),
     Language("openai/gpt-oss-20b", 2880, 64, 8, 64, 2880, 201088, 32, 4),
     Language("openai/gpt-oss-120b", 2880, 64, 8, 64, 2880, 201088, 128, 4),
     Language("google/gemma-2-2b", 2304, 8, 4, 256, 9216, 256000),
@@ -108,9 +136,9 @@ DECODERS = (
     Language("HuggingFaceTB/SmolLM2-135M", 576, 9, 3, 64, 1536, 49152),
     Language("HuggingFaceTB/SmolLM2-1.7B", 2048, 32, 32, 64, 8192, 49152),
     Language("01-ai/Yi-34B", 7168, 56, 8, 128, 20480, 64000),
-    Language("EleutherAI/pythia-1.4b", 2048, 16, 16, 128, 8192, 50304, gated=False),
-    Language("openai-community/gpt2", 768, 12, 12, 64, 3072, 50257, gated=False),
-    Language("openai-community/gpt2-xl", 1600, 25, 25, 64, 6400, 50257, gated=False),
+    Language("EleutherAI/pythia-1.4b", 2048, 16, 16, 128, 8192, 50304, gated=False, rotary=32),
+    Language("openai-community/gpt2", 768, 12, 12, 64, 3072, 50257, gated=False, rotary=0),
+    Language("openai-community/gpt2-xl", 1600, 25, 25, 64, 6400, 50257, gated=False, rotary=0),
 )
 
 #: Encoders, and decoders of encoders: a few sentences, a stretch of sound or an image.

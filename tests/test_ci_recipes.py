@@ -98,7 +98,7 @@ def test_what_a_recipe_runs_can_be_planned(
 
 
 def test_systems_merge_machines_by_the_same_command() -> None:
-    """Of which one is run below."""
+    """One of them is run below."""
     merging = [words for recipe in RECIPES for words in commands(recipe) if words[1] == "import"]
     said = [[word for word in words if not word.startswith("reports=")] for words in merging]
     assert len(said) == 3 and said[0] == said[1] == said[2]

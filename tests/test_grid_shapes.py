@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import grid_shapes, models
+from benchmarks import grid_shapes, layer_shapes, models
 from portkern import ops
 
 LAYERS: tuple[grid_shapes.Kind, ...] = ("layers",)
@@ -33,9 +33,15 @@ def test_a_vocabulary_is_that_of_the_model_in_the_name(op: str, axis: str) -> No
 
 
 def test_a_pooled_layer_is_one_whose_pool_sees_its_output() -> None:
-    pools = {(pool.c, pool.side) for network in models.VISION for pool in network.pools}
+    pairs = {
+        (layer.c, layer.f, layer.side)
+        for network in models.VISION
+        for layer in network.layers
+        for pool in network.pools
+        if (pool.c, pool.side) == (layer.f, layer_shapes._side(layer))
+    }
     for _, dims in _draw("conv2d_relu_maxpool"):
-        assert any(channels == dims["f"] for channels, _ in pools)
+        assert (dims["c"], dims["f"], dims["h"]) in pairs
 
 
 def test_lengths_of_a_model_agree_with_each_other() -> None:

@@ -155,12 +155,12 @@ def test_it_speaks_over_stdio(tmp_path: Path) -> None:
     assert asyncio.run(run()).structured_content["op"] == "relu"
 
 
-#: A server that waits half a second for the head of a request.
+#: A server that waits three seconds for the head of a request.
 IMPATIENT = """
 import sys
 from portkern.cli import main
 from portkern.cli.assistants import mcp_server
-mcp_server.REQUEST_S = 0.5
+mcp_server.REQUEST_S = 3.0
 sys.exit(main.run(sys.argv[1:]))
 """
 

@@ -456,7 +456,8 @@ int launch(const scalar_t* x, const int64_t* index, const scalar_t* src, scalar_
     const int64_t owners = (rows + tall - 1) / tall;
     // Every owner reads the whole index, which of so much, or of so little else, takes longer than float32 atomics do.
     const bool scanned = (n >= (int64_t)1 << 15 && (sizeof(scalar_t) == sizeof(float) || dim <= 128)) ||
-                         (n >= 1024 && n * dim < (int64_t)1 << 20);
+                         (n >= 1024 && n * dim < (int64_t)1 << 20 &&
+                          (sizeof(scalar_t) == sizeof(float) || rows * dim <= (int64_t)1 << 22));  // all become float32
     if (scanned || n > LIST / 2 * owners) return launch_long<V>(x, index, src, y, rows, dim, n, stream);
     // Of few rows a warp has part of one: it would wait for all of them alone.
     constexpr int LEAST = V < 4 ? 4 / V : 1, WARPS = BLOCK / WARP_SIZE_MIN;

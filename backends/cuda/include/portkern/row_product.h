@@ -16,7 +16,7 @@ __global__ __launch_bounds__(THREADS) void few_rows_mma(const scalar_t* __restri
                                                         const scalar_t* __restrict__ b, const Output all,
                                                         int m, int n, int k, int across, int each) {
     let_next_begin();
-    __shared__ float held[WARPS][ROWS][PITCH];
+    __shared__ __align__(16) float held[WARPS][ROWS][PITCH];
     const int split = blockIdx.x / across, column0 = blockIdx.x % across * COLUMNS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int first = split * each, end = min(first + each, k);
