@@ -869,6 +869,10 @@ typedef float floatX;
         ("kernel: k\narguments: [{name: x, kind: buffer, size: 0}]\n", "expected 1 to"),
         ("kernel: k\narguments: [{name: x, kind: buffer, values: odd}]\n", "Got values 'odd'"),
         ("kernel: k\narguments: [{name: x}]\n", "expected kind: buffer, scalar, tensor or"),
+        (
+            "kernel: k\narguments: [{name: x, kind: buffer}, {name: x, kind: scalar}]\n",
+            "Got 2 arguments called 'x', expected one",
+        ),
     ],
 )
 def test_a_wrong_case_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:

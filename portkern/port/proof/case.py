@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -188,14 +189,23 @@ def _case(entry: Mapping[str, object]) -> Case:
     template = entry.get("template") or []
     if not isinstance(template, list):
         raise ConfigError(f"Got template {template!r}, expected a list")
+    given = tuple(map(_argument, arguments))
+    names = [value.name for a in given for value in (a, *_members(a))]
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ConfigError(f"Got {times} arguments called {short(name)}, expected one")
     return Case(
         str(entry.get("kernel", "")),
         tuple(map(str, template)),
         _size(entry.get("grid", 1), "grid"),
         _size(entry.get("block", 256), "block"),
         _integer(entry.get("shared", 0), "shared"),
-        tuple(map(_argument, arguments)),
+        given,
     )
+
+
+def _members(argument: Argument) -> tuple[Buffer | Scalar | Tensor, ...]:
+    return argument.members if isinstance(argument, Record) else ()
 
 
 def _argument(entry: object) -> Argument:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import starmap
 
 import jinja2
 
@@ -43,7 +44,7 @@ class _Filled:
 
 @dataclass(frozen=True)
 class _Record:
-    """The argument ``at`` that place; ``members`` are expressions behind the value's name, each
+    """The argument at place ``at``; ``members`` are expressions behind the value's name, each
     with what it is set to."""
 
     number: int
@@ -84,21 +85,21 @@ def render(
 
 
 def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
-    values = {value.name: (n, value) for n, value in enumerate(case.values)}
-    spelled = {name: _spelled(*value) for name, value in values.items()}
+    spelled = list(starmap(_spelled, enumerate(case.values)))
     buffers = [
         _filled(n, value.data if isinstance(value, Tensor) else value, known)
-        for n, value in values.values()
+        for n, value in enumerate(case.values)
         if not isinstance(value, Scalar)
     ]
-    records, arguments = list[_Record](), list[str]()
+    records, arguments, rest = list[_Record](), list[str](), iter(spelled)
     for at, argument in enumerate(case.arguments):
         if isinstance(argument, Record):
-            of = ((m.name.removeprefix(argument.name), spelled[m.name]) for m in argument.members)
-            records.append(_Record(len(records), at, tuple(of)))
+            names = [member.name.removeprefix(argument.name) for member in argument.members]
+            members = tuple((name, next(rest)) for name in names)
+            records.append(_Record(len(records), at, members))
             arguments.append(f"record_{len(records) - 1}.value()")
         else:
-            arguments.append(spelled[argument.name])
+            arguments.append(next(rest))
     template = f"<{', '.join(case.template)}>" if case.template else ""
     return _Written(
         f"{scope}{case.kernel}{template}",

@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import starmap
+from itertools import count, starmap
 
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
-from portkern.port.proof import records, strides, width
+from portkern.port.proof import assigned, records, strides, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
 from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
@@ -124,6 +124,7 @@ def propose(
 ) -> Case | Refused:
     """``warp`` is the width at which the host's code computes its launches, ``choice`` says which
     of the instances that are launched."""
+    kernel = _named(kernel)
     found = templates(kernel, texts)
     if isinstance(found, Refused):
         return found
@@ -134,31 +135,39 @@ def propose(
     spread = _spread(kernel, texts, known)
     if isinstance(spread, Refused):
         return spread
-    parameters = tuple(one for of in spread.values() for one in of)
+    parameters = tuple(one for _, of in spread for one in of)
     problem = _impossible(parameters, known)
     if problem is not None:
         return problem
     return _Proposal(kernel, texts, launch, offset, scale, warp, chosen, known, spread).case()
 
 
-#: What the case has a value for, of each parameter: itself, or the members of its struct.
-_Spread = Mapping[Parameter, tuple[Parameter, ...]]
+def _named(kernel: Kernel) -> Kernel:
+    """The kernel with a name for each parameter that has none."""
+    taken = set(_names(kernel.parameters))
+    free = (name for n in count() if (name := f"argument_{n}") not in taken)
+    own = tuple(p if p.name else replace(p, name=next(free)) for p in kernel.parameters)
+    return replace(kernel, parameters=own)
+
+
+#: Each parameter with what the case has a value for: itself, or the members of its struct.
+_Spread = Sequence[tuple[Parameter, tuple[Parameter, ...]]]
 
 
 def _spread(kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]) -> _Spread | Refused:
-    spread: dict[Parameter, tuple[Parameter, ...]] = {}
+    spread: list[tuple[Parameter, tuple[Parameter, ...]]] = []
     for parameter in kernel.parameters:
-        spread[parameter] = (parameter,)
-        if _is_known(parameter, known):
-            continue
-        own = records.members(parameter, known, texts.records)
-        if own is None:
-            continue
-        problem = own if isinstance(own, Refused) else records.of_width(own, known, texts.whole)
-        if isinstance(problem, Refused):
-            return problem
-        assert not isinstance(own, Refused)  # it is a problem
-        spread[parameter] = own
+        own = None
+        if not _is_known(parameter, known):
+            own = records.members(parameter, known, texts.records)
+        if isinstance(own, Refused):
+            return own
+        if own is not None:
+            classes = records.class_names(parameter.type, known, texts.records)
+            problem = assigned.of_width(parameter, own, known, classes, texts.whole)
+            if problem is not None:
+                return problem
+        spread.append((parameter, (parameter,) if own is None else own))
     return spread
 
 
@@ -204,7 +213,8 @@ class _Proposal:
     ) -> None:
         self._kernel, self._launch, self._scale = kernel, launch, scale
         self._spread = spread
-        self._parameters = [one for of in spread.values() for one in of]
+        self._parameters = [one for _, of in spread for one in of]
+        self._records = texts.records
         self._template, self._known = chosen.template, known
         self._bound = dict(zip(_names(kernel.template), chosen.template, strict=False))
         file = texts.file_of(kernel.name) or texts.own
@@ -227,7 +237,7 @@ class _Proposal:
 
     def case(self) -> Case:
         block = self._block()
-        arguments = tuple(starmap(self._whole_argument, self._spread.items()))
+        arguments = tuple(starmap(self._whole_argument, self._spread))
         return Case(
             self._kernel.name,
             self._template,
@@ -244,19 +254,23 @@ class _Proposal:
         names, own = _names(self._kernel.parameters), {p.name: p.name for p in self._parameters}
         if self._launch is not None and len(self._launch.arguments) == len(names):
             own |= dict(zip(names, self._launch.arguments, strict=True))
-        for parameter, members in self._spread.items():
+        for parameter, members in self._spread:
             if members != (parameter,):
-                given = own.get(parameter.name, "")
-                own |= {m.name: self._set_to(m, parameter.name, given) for m in members}
+                own |= self._member_texts(parameter, members, own.get(parameter.name, ""))
         return own
 
-    def _set_to(self, member: Parameter, name: str, given: str) -> str:
-        """The expression that host code sets a member to; where that is more than arithmetic of
+    def _member_texts(
+        self, parameter: Parameter, members: Sequence[Parameter], given: str
+    ) -> dict[str, str]:
+        """The expressions that host code sets members to; where that is more than arithmetic of
         names, the member itself, as the launch calls it."""
-        text = records.set_to(member, self._asking)
-        if _PLAIN.fullmatch(text):
-            return text
-        return member.name.replace(name, given, 1) if given.isidentifier() else member.name
+        classes = records.class_names(parameter.type, self._known, self._records)
+        called = given if given.isidentifier() else parameter.name
+        found = {m.name: assigned.set_to(m, classes, self._asking) for m in members}
+        return {
+            name: text if _PLAIN.fullmatch(text) else name.replace(parameter.name, called, 1)
+            for name, text in found.items()
+        }
 
     def _know_width(self) -> None:
         """Host code that asks for the width of warps is told the machine's."""
@@ -474,7 +488,8 @@ class _Proposal:
             value = self._names.value(text, self._offset)
             if value == 0 and not text.isdigit() and not _ZERO.fullmatch(name):
                 value = self._scale.least
-        return 4 if value is None else value
+        value = 4 if value is None else value
+        return max(value - _place(name), min(value, 1)) if "[" in text else value
 
     # ---- the launch
 
@@ -548,12 +563,18 @@ def _any_value(bytes_: int) -> int:
     return (9 << min(8 * bytes_, 32)) // 10 - 1
 
 
+def _place(name: str) -> int:
+    """Where an element is in its array, as ``2`` of ``p.sizes[2]``: no two of the first have one
+    value, which would hide that one is taken for another. 0 for what is not in one."""
+    return sum(map(int, re.findall(r"\[(\d{1,3})\]", name)))
+
+
 def _real(name: str) -> str:
     if _EPSILON.fullmatch(name):
         return "1e-5f"
     if _DECAY.fullmatch(name):
         return "0.9f"
-    return "0.5f"
+    return f"{(_place(name) + 4) / 8}f"
 
 
 def _last(name: str) -> str:
