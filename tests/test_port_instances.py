@@ -564,5 +564,57 @@ def test_a_type_is_deduced_from_how_an_argument_is_spelled(
 ) -> None:
     template = [Parameter("typename", "T")]
     parameters = [Parameter("const T* __restrict__", "x")]
-    found = declared_types(template, parameters, [argument], "")
+    found = declared_types(template, parameters, [argument], lambda name: "")
     assert found == ({"T": type_} if type_ else {})
+
+
+TYPED = """template <class T> __global__ void k(T* x, int n) { x[n] = 1; }
+float* x;
+void other(const float* x, int n) {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "type_"),
+    [
+        ("void run(int n) { double *y, *x; LAUNCH }", "double"),
+        ("void run(int n) { double y = f(n, 1), x[4]; LAUNCH }", "double"),
+        ("void run(double* const x, int n) { LAUNCH }", "double"),
+        (
+            "void run(double* __restrict x, int n) { if (n && x) { LAUNCH } }  // float* x,",
+            "double",
+        ),
+        ("void run(V& v, int n) { static double const* x{v.data()}; LAUNCH }", "double"),
+        ("void run(V& v, int n) { auto x = v.data_ptr<double>(); LAUNCH }", "double"),
+        ("void run(double* x, int n) { { float* x = g(); } h([](int* x) {}); LAUNCH }", "double"),
+        ("void run(float* x, int n) { auto f = [=](double* x) { LAUNCH }; }", "double"),
+        ("void run(V& v, int n) { for (double* x : v) { LAUNCH } }", "double"),
+        ("struct A { A(double* x, int n) : m{3}, w(x) { LAUNCH } };", "double"),
+        ("#define GO(a) k<<<1, 9>>>(a, 3)\nvoid run(double* x) { GO(x); }", "double"),
+        ("void run(int n) { x = g(2 * n, x); LAUNCH }", "float"),
+        ("void run(V& v, int n) { auto x = v.data(); LAUNCH }", ""),
+        ("void run(V& v, int n) { decltype(v.data()) x = v.data(); LAUNCH }", ""),
+        ("void run(V& v, int n) { auto [x, y] = v.both(); LAUNCH }", ""),
+        ("void run(V& v, int n) { double (*x)[4] = v.data(); LAUNCH }", ""),
+        ("void run(V& v, int n) { [x = v.data()](int n) { LAUNCH }(n); }", ""),
+        ("void run(V& v, int n) { double** x = v.data(); LAUNCH }", ""),
+        ("void run(int n) {\n#ifdef A\nfloat* x;\n#else\ndouble* x;\n#endif\nLAUNCH }", ""),
+        ("void run(int n) {\n#ifdef A\nfloat* x;\n#else\ndouble* x; LAUNCH\n#endif\n}", "double"),
+    ],
+)
+def test_an_argument_has_the_type_that_it_is_declared_as_where_the_launch_sees_it(
+    host: str, type_: str, tmp_path: Path
+) -> None:
+    text = TYPED + host.replace("LAUNCH", "k<<<1, 9>>>(x, n);") + "\n"
+    found = {(template, is_guess) for template, is_guess, _ in chosen(text, tmp_path)}
+    assert found == ({((type_,), False)} if type_ else {(("float",), True), (("int",), True)})
+
+
+@pytest.mark.parametrize("types", [("float", "double"), ("double", "half"), ("int", "int")])
+def test_launches_that_two_templates_spell_alike_are_instances_each(
+    types: tuple[str, str], tmp_path: Path
+) -> None:
+    host = "template <typename T> void NAME(T* x, int n) { k<T><<<1, 64>>>(x, n); }\n"
+    text = TYPED + host.replace("NAME", "f") + host.replace("NAME", "g")
+    text += f"void run(int n) {{ f<{types[0]}>(nullptr, n); g<{types[1]}>(nullptr, n); }}\n"
+    assert {(t, guess) for t, guess, _ in chosen(text, tmp_path)} == {((t,), False) for t in types}

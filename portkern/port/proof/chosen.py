@@ -45,14 +45,34 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
 
 def _launches(kernel: Kernel, texts: SourceTexts) -> list[int]:
     """Which launches, one of each shape and instance: with as many arguments as there are
-    parameters, if any is so."""
+    parameters, if any is so. A macro's body whose instance is not known is looked at where the
+    macro is used."""
     own = texts.launches(kernel.name)
-    whole = [n for n, (one, _) in enumerate(own) if len(one.arguments) == len(kernel.parameters)]
-    shapes = {
-        (*_arguments(kernel, *own[n], texts), own[n][0].block, own[n][0].shared): n
-        for n in reversed(whole or range(len(own)))
-    }
-    return sorted(shapes.values())
+    every = {n: _shape(kernel, *own[n], texts) for n in range(len(own))}
+    used = {one.macro for one, _ in own if one.function != one.macro}
+    outside = [n for n, (one, _) in enumerate(own) if one.function not in used or every[n].is_known]
+    whole = [n for n in outside if len(own[n][0].arguments) == len(kernel.parameters)]
+    return sorted({every[n]: n for n in reversed(whole or outside)}.values())
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The reasons to look at a launch beside those before. Where arguments are spelled alike, the
+    templates of two functions may still have other types: so there are the ``instances``."""
+
+    given: tuple[str, ...]
+    shown: tuple[tuple[str, str], ...]
+    instances: tuple[Instance, ...]
+    block: str
+    shared: str
+    is_known: bool
+
+
+def _shape(kernel: Kernel, launch: Launch, offset: int, texts: SourceTexts) -> _Shape:
+    given, shown = _arguments(kernel, launch, offset, texts)
+    instances = tuple(texts.instances.launched(kernel.name, kernel.template, given, offset))
+    is_known = not kernel.template or bool(instances and (given or shown))
+    return _Shape(given, shown, instances, launch.block, launch.shared, is_known)
 
 
 def _arguments(
@@ -108,8 +128,12 @@ def _shown_types(
     kernel: Kernel, launch: Launch, texts: SourceTexts, offset: int
 ) -> tuple[str, ...]:
     """The first arguments of its template, as far as the launch shows them by its own."""
-    before = texts.whole[:offset]
-    types = declared_types(kernel.template, kernel.parameters, launch.arguments, before)
+    types = declared_types(
+        kernel.template,
+        kernel.parameters,
+        launch.arguments,
+        lambda name: texts.instances.type_of(name, offset),
+    )
     names = itertools.takewhile(types.__contains__, (p.name for p in kernel.template))
     return tuple(types[name] for name in names)
 

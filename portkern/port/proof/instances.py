@@ -6,13 +6,14 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from portkern.cuda_source.source_map import Parameter, SourceMap
 from portkern.port.proof import dispatch
 from portkern.port.proof.accessors import element_name, shown_element
+from portkern.port.proof.declarations import declared_type, shown_pointee
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.expression import Names, split
 
@@ -20,6 +21,8 @@ from portkern.port.proof.expression import Names, split
 _DEPTH, _MOST = 4, 32
 
 Bound = Mapping[str, str]
+#: A type without ``*``.
+_PLAIN = re.compile(r"[A-Za-z_:][\w: ]*(?:<[^*&]*>)?")
 _CLASS = re.compile(r"(?:\w*::)*(\w+)(?:\s*<[^<>]*>)?")
 #: ``Plus<float>()``, ``Plus{}``
 _MADE = re.compile(r"((?:\w*::)*\w+(?:\s*<[^<>]*>)?)\s*(?:\(\s*\)|\{\s*\})")
@@ -65,12 +68,9 @@ class Instances:
     def launched(
         self, name: str, template: Sequence[Parameter], arguments: Sequence[str], before: int
     ) -> list[Instance]:
-        """The instances that a launch which ends before an offset may have, the smallest first.
-        Empty where an argument of its template is not known."""
-        token = bisect_left(self._begins, before) - 1
-        while token > 0 and self._map.code.text[token] != name:
-            token -= 1
-        found = self._resolved(template, arguments, token, _DEPTH)
+        """The instances that the launch may have whose ``<<<``, or other first word, begins before
+        an offset; the smallest first. Empty where an argument of its template is not known."""
+        found = self._resolved(template, arguments, self._place(name, before), _DEPTH)
         return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
 
     def named(self, name: str, template: Sequence[Parameter]) -> list[Instance]:
@@ -82,7 +82,23 @@ class Instances:
         ]
         return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
 
+    def type_of(self, name: str, before: int) -> str:
+        """The declared type of a variable that the launch before an offset hands over; '' where it
+        is not known."""
+        return declared_type(self._map, name, bisect_left(self._begins, before) - 1)
+
     # ---- the text
+
+    def _place(self, name: str, before: int) -> int:
+        """The token of the kernel's name in a launch."""
+        code, token = self._map.code, bisect_left(self._begins, before) - 1
+        if code.text[token + 1] == "(":  # of a macro, or of a function that launches
+            inner = range(token, code.partner[token + 1])
+            token = next((i for i in inner if code.text[i] == name), token)
+        place = token
+        while place > 0 and code.text[place] != name:
+            place -= 1
+        return place if code.directive(place) == code.directive(token) else token
 
     @cached_property
     def _map(self) -> SourceMap:
@@ -211,10 +227,10 @@ def declared_types(
     template: Sequence[Parameter],
     parameters: Sequence[Parameter],
     arguments: Sequence[str],
-    before: str,
+    type_of: Callable[[str], str],
 ) -> dict[str, str]:
-    """The template's types that a launch shows by what its arguments were last declared as in the
-    text before it, or are spelled as: ``T`` of ``T* x`` where ``double* a`` is given, or
+    """The template's types that a launch shows by what its arguments are declared as (``type_of``
+    says it of a name) or are spelled as: ``T`` of ``T* x`` where ``double* a`` is given, or
     ``a.data_ptr<double>()``, and of ``T x`` where ``Plus()`` is. Whether such a word is a type is
     not asked."""
     names = {parameter.name for parameter in template if is_type(parameter)}
@@ -223,51 +239,28 @@ def declared_types(
         spelled = plain_type(parameter.type)
         if (element := element_name(spelled)) in names and (of := shown_element(text)):
             found.setdefault(element, of)
-        found |= {n: of for n, of in _of_class(spelled, text, before).items() if n in names}
+        declared = plain_type(type_of(text)).rstrip("&") if text.isidentifier() else ""
+        found |= {n: of for n, of in _of_class(spelled, declared).items() if n in names}
         name, stars = spelled.rstrip("*&"), "*" * spelled.count("*")
         if name not in names or name in found:
             continue
         if not stars and (made := _MADE.fullmatch(text)):
             found[name] = made[1]
-        if stars == "*" and (pointee := _pointee(text)):
+        if stars == "*" and (pointee := shown_pointee(text)):
             found[name] = pointee
-        if not text.isidentifier():
-            continue
-        space = r"\s*\*\s*(?:__restrict__\s+)?" if stars else r"\s+"
-        declared = re.findall(
-            rf"\b((?:(?:unsigned|signed|long)\s+)*[A-Za-z_][\w:]*){space}{text}\s*[;,=)]", before
-        )
-        if declared and len(stars) < 2:
-            found[name] = " ".join(declared[-1].split())
+        of = declared.removesuffix(stars)
+        if declared.endswith(stars) and _PLAIN.fullmatch(of):
+            found[name] = of
     return found
 
 
-def _of_class(spelled: str, argument: str, before: str) -> dict[str, str]:
-    """``T`` of ``P<T>`` where ``P<float> p`` is what the argument was last declared as."""
-    match = re.fullmatch(r"(?:\w*::)*(\w+)\s*<(.*)>&?", spelled)
-    if match is None or not argument.isidentifier():
+def _of_class(spelled: str, declared: str) -> dict[str, str]:
+    """``T`` of ``P<T>`` where the argument is declared as ``P<float>``."""
+    pattern = r"(?:\w*::)*(\w+)\s*<(.*)>&?"
+    match, given = re.fullmatch(pattern, spelled), re.fullmatch(pattern, declared)
+    if match is None or given is None or match[1] != given[1]:
         return {}
-    declared = re.findall(
-        rf"\b{match[1]}\s*<([^<>;{{}}]{{1,200}})>[\s&]+{argument}\s*[;,=({{)]", before
-    )
-    return dict(zip(split(match[2]), split(declared[-1]), strict=False)) if declared else {}
-
-
-_POINTERS = re.compile(
-    r"""
-    .*(?:\.|->)\s*(?:template\s+)?(?:data|data_ptr|(?:mutable|const)_data_ptr)\s*
-        <\s*(?:const\s+)?([\w:]+)\s*>\s*\(\s*\)(?:\s*[-+].*)?  # x.data_ptr<T>()
-    |(?:static|reinterpret)_cast\s*<\s*(?:const\s+)?([\w:]+)(?:\s+const)?\s*\*\s*>\s*\(.*\)
-    |\(\s*(?:const\s+)?([\w:]+)(?:\s+const)?\s*\*\s*\)\s*[\w(].*      # (T*)x
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def _pointee(text: str) -> str:
-    """The type that an expression points to, where it is spelled; '' where it is not."""
-    match = _POINTERS.fullmatch(text.strip())
-    return next(filter(None, match.groups()), "") if match else ""
+    return dict(zip(split(match[2]), split(given[2]), strict=False))
 
 
 def deduced(

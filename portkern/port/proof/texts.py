@@ -88,17 +88,11 @@ class SourceTexts:
         return tuple((ours[f.path.name], f) for f in ported.files if f.path.name in ours)
 
     def launches(self, name: str) -> list[tuple[Launch, int]]:
-        """The launches of the kernel with that name, each with its offset in ``whole``."""
-        found = []
-        for file in self.files:
-            lines = [0]
-            for line in file.text.splitlines(keepends=True):
-                lines.append(lines[-1] + len(line))
-            begin = self.whole.index(file.text)
-            for launch in file.launches:
-                if launch.kernel == name:
-                    found.append((launch, begin + lines[min(launch.line, len(lines) - 1)]))
-        return found
+        """The launches of the kernel with that name, each with its offset in ``whole``: behind the
+        ``<<<``, or the name of what launches."""
+        of = [(file, [one for one in file.launches if one.kernel == name]) for file in self.files]
+        begins = [(self.whole.index(file.text), found) for file, found in of if found]
+        return [(launch, begin + launch.at + 1) for begin, found in begins for launch in found]
 
     def _collect(self, text: str, beside: Path, headers: dict[Path, str]) -> None:
         for name in _INCLUDE.findall(text):
