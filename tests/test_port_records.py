@@ -245,6 +245,7 @@ def test_a_struct_without_members_is_a_member_without_a_value(tmp_path: Path) ->
     ("set_", "value"),
     [
         ("p.row_stride = 3;", "3"),
+        ("p.row_stride = 3; Scores<float> other{{planes}}, *q = of(n_planes);", "3"),
         ("Scores<T>* q; q->row_stride = 3;", "3"),
         ("Scores<T> a, b; b.row_stride = 3;", "3"),
         ("auto& q = p; q.row_stride = 3;", "3"),

@@ -12,7 +12,8 @@ from portkern.port.proof import width
 from portkern.port.proof.element import element_of, plain_type
 from portkern.port.proof.outcome import Refused
 
-_OF_WIDTH = re.compile(r"warp|lane|wave", re.IGNORECASE)
+#: Planes are of images.
+_OF_WIDTH = re.compile(r"warp|(?<!p)lane|wave", re.IGNORECASE)
 #: ``p.n = 3;``, ``(*p).n = 3;``, ``p[i].n[2] = 3;``
 _ASSIGNED = re.compile(
     r"(\b\w++|[)\]])\s*+(?:\.|->)\s*+(\w++(?:\[\d++\])?+)\s*+=(?!=)([^;{}=]{1,200}+);"
