@@ -56,7 +56,7 @@ from tests.test_strangers_files import DEFINITION, HOST, put, tensors, work
 from tests.watch import watched
 
 #: Cases of `make test` and of `make test-full`.
-FEW, MANY = 300, 3_000
+FEW, MANY = 300, 10_000
 #: Documents that are no bombs, and more than that many characters, tell nothing new.
 LONG = 10_000
 
@@ -455,7 +455,7 @@ def test_odd_names_and_values_change_no_file_elsewhere_and_raise_nothing_of_othe
 
 
 @pytest.mark.full
-def test_three_thousand_odd_names_and_values_change_no_file_elsewhere(
+def test_ten_thousand_odd_names_and_values_change_no_file_elsewhere(
     entries: Mapping[str, Entry], tmp_path: Path, session_cache: Path
 ) -> None:
     """Other ones each day, by the commit's date: what mends a failure is tried on the same."""
