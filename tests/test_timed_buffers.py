@@ -45,9 +45,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("artifacts")
 
 
-def ending(candidate: Candidate, folder: Path, options: TrialOptions = PLAN) -> Result:
+def ending(
+    candidate: Candidate, folder: Path, options: TrialOptions = PLAN, op: Op = RELU
+) -> Result:
     results = evaluate(
-        candidate, RELU, CPU, HOST, [Workload("one", {"n": 3000})], folder=folder, options=options
+        candidate, op, CPU, HOST, [Workload("one", {"n": 3000})], folder=folder, options=options
     )
     assert isinstance(results, list), results
     return results[0]
@@ -184,17 +186,17 @@ KNOWN = {
 @pytest.mark.sampled()
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 def test_no_timed_input_is_one_of_before_in_another_guise(known: str, folder: Path) -> None:
+    """Of those that are drawn for each call: what adversaries make has them again, by design."""
     body = (
-        "static int calls; static float seen[16][4096]; bool finite = true; "
-        "for (int64_t i = 0; i < n; ++i) finite = finite && isfinite(x[i]); "
-        "if (++calls > 3 && finite) for (int k = 3; "
-        f"k < calls && k < 16; ++k) if (seen[k][0] && {known}) "
+        "static int calls; static float seen[16][4096]; "
+        f"if (++calls > 3) for (int k = 3; k < calls && k < 16; ++k) if (seen[k][0] && {known}) "
         "{ memset(y, 0, n * 4); return 0; } "
-        "if (finite) memcpy(seen[calls % 16], x, n * 4); "
+        "memcpy(seen[calls % 16], x, n * 4); "
     )
     candidate = relu(body + RIGHT)
     source = "#include <algorithm>\n#include <vector>\n" + candidate.source
-    found = ending(replace(candidate, source=source), folder, ONE_ROUND)
+    usual = replace(RELU, adversaries={})
+    found = ending(replace(candidate, source=source), folder, ONE_ROUND, usual)
     assert found.verdict is Verdict.PASSED, found
 
 
