@@ -1096,6 +1096,18 @@ def test_more_than_16_tensors_are_passed_in_structures(tmp_path: Path) -> None:
     assert code == 0, [record["detail"] for record in records]
 
 
+def test_a_module_of_more_than_16_parameters_has_its_arguments_in_structures() -> None:
+    layers = "self.layers = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(9)])"
+    text = module(layers, "return self.layers(x)", "torch.randn(4, 8)")
+    signature = sheets.of(traced(text), "mine.py", text).op(text).signature
+    assert len(signature.inputs) == 19
+    pointers = [8 * number for number in range(20)]
+    parts = abi.Arguments(signature).of(pointers, dict.fromkeys(signature.axes, 4), {})
+    inputs: Any = parts[0]
+    named = [getattr(inputs.contents, one.name) for one in signature.inputs]
+    assert named == [None, *pointers[1:19]]
+
+
 @pytest.mark.full
 def test_attention_has_as_many_values_as_keys(tmp_path: Path) -> None:
     """Its fused form does not look at that, and reads what is not there."""

@@ -120,18 +120,25 @@ def bind(library: ctypes.CDLL, signature: Signature, entry: str, *, stream: bool
     return function
 
 
-@lru_cache(maxsize=64)
-def _structures(signature: Signature) -> tuple[type[ctypes.Structure], ...]:
+def _structures(signature: Signature) -> list[type[ctypes.Structure]]:
     """The structures that :func:`declaration` declares: of inputs, of outputs and of axes."""
-    fields = {
-        "in": [(tensor.name, ctypes.c_void_p) for tensor in signature.inputs],
-        "out": [(tensor.name, ctypes.c_void_p) for tensor in signature.outputs],
-        "axes": [(axis, ctypes.c_int64) for axis in signature.axes],
-    }
-    return tuple(
-        type(f"{signature.name}_{part}", (ctypes.Structure,), {"_fields_": of})
-        for part, of in fields.items()
-    )
+    inputs = tuple(tensor.name for tensor in signature.inputs)
+    outputs = tuple(tensor.name for tensor in signature.outputs)
+    name = signature.name
+    return [
+        _structure(f"{name}_in", inputs, ctypes.c_void_p),
+        _structure(f"{name}_out", outputs, ctypes.c_void_p),
+        _structure(f"{name}_axes", tuple(signature.axes), ctypes.c_int64),
+    ]
+
+
+@lru_cache(maxsize=192)
+def _structure(
+    name: str, fields: tuple[str, ...], kind: type[ctypes.c_void_p | ctypes.c_int64]
+) -> type[ctypes.Structure]:
+    """One type for all who ask, since ctypes takes pointers to no other. It is kept by names: a
+    signature with a module's parameters cannot be hashed."""
+    return type(name, (ctypes.Structure,), {"_fields_": [(field, kind) for field in fields]})
 
 
 class Arguments:
@@ -141,7 +148,7 @@ class Arguments:
         self._axes = signature.axes
         self._scalars = tuple(scalar.name for scalar in signature.scalars)
         self._inputs = len(signature.inputs)
-        self._structures = _structures(signature) if passes_structures(signature) else ()
+        self._structures = _structures(signature) if passes_structures(signature) else []
 
     def of(
         self, pointers: Sequence[int], dims: Mapping[str, int], scalars: Mapping[str, Scalar]
