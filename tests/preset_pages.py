@@ -87,10 +87,12 @@ def setting(name: str, path: str) -> object:
 
 
 def settings(name: str) -> list[str]:
-    """What its page has to name: the same of all presets, and everything that this one sets."""
+    """What its page has to name: the same of all presets, and everything that this one sets; a kind
+    that it has for itself stands at its axis."""
     own = {k: v for k, v in _document(name).items() if k not in ("defaults", "preset")}
     set_here = [path for group, value in own.items() for path in _leaves(group, value)]
-    return list(dict.fromkeys([*ALWAYS, *set_here]))
+    kinds = [f"{axis}.kind" for axis in generate.AXES]
+    return [path for path in dict.fromkeys([*ALWAYS, *set_here]) if path not in kinds]
 
 
 def _document(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from portkern.agent import systems
 from portkern.errors import ConfigError, no_such
 from portkern.spec.foreign_text import place_of
 
@@ -16,8 +17,11 @@ Chosen = TypeVar("Chosen", bound=BaseModel)
 
 def find(axis: str, options: Mapping[str, object], kinds: Mapping[str, str], package: str) -> Any:
     """The class that ``options["kind"]`` names. ``kinds`` gives ``module:Class`` within
-    ``package``; nothing is imported until it is asked for. Raises ConfigError."""
+    ``package``, and :mod:`portkern.agent.systems` those that one preset needs alone; nothing is
+    imported until it is asked for. Raises ConfigError."""
     kind = str(options.get("kind", ""))
+    if kind in systems.PARTS[axis]:
+        return systems.find(axis, kind)
     if kind not in kinds:
         raise no_such(axis, kind, kinds)
     module, _, name = kinds[kind].partition(":")

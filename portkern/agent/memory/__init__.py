@@ -13,6 +13,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
+from portkern.agent import systems
 from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.axes import Memory
 from portkern.agent.log import Log
@@ -49,7 +50,8 @@ KNOWLEDGE: Mapping[str, Callable[[MemoryOptions, Task, Path], MemoryPart]] = {
     "skills": Skills,
     "graph": Reasoning,
 }
-#: What an option may name one or several of; ``none`` is left out.
+#: What an option may name one or several of; ``none`` is left out, and so is what single systems
+#: have for themselves.
 _CHOICES = {"history": HISTORIES, "knowledge": KNOWLEDGE, "corpora": {**CORPORA, LOG: LOG}}
 
 
@@ -62,7 +64,8 @@ def load(options: Mapping[str, object], *, task: Task, folder: Path) -> Memory:
     """``folder`` is the run's; its name is the run's in what is learned. Raises ConfigError, and
     RecordError for a damaged file of what was learned before."""
     chosen = read(options)
-    knowledge = [KNOWLEDGE[name](chosen, task, folder) for name in chosen.knowledge]
+    made = [KNOWLEDGE.get(name) or systems.find("knowledge", name) for name in chosen.knowledge]
+    knowledge = [make(chosen, task, folder) for make in made]
     return Recall((*knowledge, History(chosen)), chosen)
 
 
@@ -74,6 +77,7 @@ def read(options: Mapping[str, object]) -> MemoryOptions:
             raise no_such("option", f"memory.{option}", _fields())
     for option, known in _CHOICES.items():
         if option in given:
+            known = {**known, **systems.PARTS.get(option, {})}
             given[option] = tuple(_chosen(option, given[option], known))
     try:
         return MemoryOptions.model_validate(given)

@@ -14,6 +14,7 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
+from portkern.agent import systems
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.log import Log
 from portkern.agent.memory.options import MemoryOptions
@@ -283,7 +284,8 @@ class History:
         past = Past(slot, role, log, self.options)
         kept: dict[str, _Told] = {}
         for name in self.options.history:
-            for number, item in enumerate(HISTORIES[name](past)):
+            history = HISTORIES.get(name) or systems.find("history", name)
+            for number, item in enumerate(history(past)):
                 key = item.attempt.id if isinstance(item, Mention) else f"{name}, {number}"
                 if key not in kept or _detail(kept[key].item) < _detail(item):
                     kept[key] = _Told(name, item)

@@ -1,0 +1,26 @@
+"""Parts that one published system alone needs, a module for each, which its preset puts together.
+
+Only its preset names them: they have no file in ``conf/strategy`` and its neighbours, and their
+options stand in ``conf/preset``. A part that two presets use is a kind of its axis and lives there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: By axis (of the memory, by option) the kinds, and where each is: ``module:name`` in this package.
+PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "strategy": {"autokernel": "autokernel:KeepOrRevert"},
+    "proposer": {},
+    "critic": {},
+    "history": {},
+    "knowledge": {},
+}
+
+
+def find(axis: str, kind: str) -> Any:
+    """Imports a part. Raises KeyError for one that is not of the axis."""
+    module, _, name = PARTS[axis][kind].partition(":")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
