@@ -34,7 +34,11 @@ ALWAYS = (
 #: What a run says, not the configuration: how many requests came to an attempt, by which templates.
 MEASURED = ("requests", "prompts")
 #: Where a scripted run is not the preset as it is: nobody counts there, and it ends before long.
-INSTEAD = {"kernelband": ["strategy.mask=false"], "its_nvidia": ["budget.attempts=6"]}
+INSTEAD = {
+    "kernelband": ["strategy.mask=false"],
+    "its_nvidia": ["budget.attempts=6"],
+    "accelopt": ["strategy.rounds=3", "strategy.candidates=2", "strategy.plans=2"],
+}
 #: Settings whose value is a table.
 _WHOLE = ("operators", "edges", "authors")
 
@@ -149,7 +153,7 @@ def mixed() -> Answer:
         if name.startswith("critic"):
             return (
                 '{"problem": "few loads in flight", "why": "latency", "fix": "unroll", '
-                '"method": "unroll", "plan": "by four", "instructions": "unroll", '
+                '"method": "unroll", "plan": "by four", "instructions": "unroll", "title": "four", '
                 '"works": true, "plausible": true, "reason": "it does", "lessons": ["unroll"]}'
             )
         tool = {"tool": "try" if count % 2 else "write", "why": "bytes"}

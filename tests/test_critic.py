@@ -194,7 +194,7 @@ def test_nobody_says_nothing_and_holds_nothing_back() -> None:
 
 def test_prompts_of_critics_have_a_version_for_each_text() -> None:
     ours = [name for name in prompts.names() if name.startswith("critic_")]
-    assert len(ours) == 10
+    assert len(ours) >= 10
     for name in ours:
         assert prompts.manifest()[name]["digest"] == prompts.digest(name), (
             f"{name} was changed: give it a new version and digest in prompts/manifest.yaml"

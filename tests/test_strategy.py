@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portkern.agent import strategy as strategies
+from portkern.agent import systems
 from portkern.agent.attempt import Attempt, Diagnosis, Finding, Status
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
@@ -315,14 +316,24 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "min_gain": st.sampled_from([1.0, 1.1]),
     },
 }
+OPTIONS |= {  # of single systems
+    "accelopt": {
+        "rounds": maybe,
+        "candidates": st.integers(1, 3),
+        "plans": st.integers(1, 3),
+        "impls": st.integers(1, 2),
+    },
+}
 every_kind = pytest.mark.parametrize("kind", strategies.names())
+#: With those of single systems.
+every_search = pytest.mark.parametrize("kind", [*strategies.names(), *systems.PARTS["strategy"]])
 few = settings(max_examples=50, deadline=None)
 
 
 @st.composite
 def settings_of(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     """Some of the options, which go together, and a seed."""
-    options = draw(st.fixed_dictionaries({}, optional=OPTIONS[kind]))
+    options = draw(st.fixed_dictionaries({}, optional=OPTIONS.get(kind, {})))
     if options.get("mode") == "single":
         options["operators"] = {"mutate": 1}
     if options.get("migrate_every"):
@@ -330,7 +341,7 @@ def settings_of(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return options | {"seed": draw(st.integers(0)), "given": draw(st.booleans())}
 
 
-@every_kind
+@every_search
 @few
 @given(data=st.data(), window=st.sampled_from([1, 4]))
 def test_slots_fit_the_room_and_build_on_what_is_known(
@@ -343,7 +354,7 @@ def test_slots_fit_the_room_and_build_on_what_is_known(
         assert search.ask(course.log, 9) == [], "who is done stays done"
 
 
-@every_kind
+@every_search
 @few
 @given(data=st.data(), window=st.sampled_from([1, 3]))
 def test_a_state_that_went_through_json_at_any_time_changes_nothing(
@@ -365,7 +376,7 @@ def test_a_state_that_went_through_json_at_any_time_changes_nothing(
     assert course == play(load(kind, **options), world, window=window, limit=40, between=between)
 
 
-@every_kind
+@every_search
 @few
 @given(data=st.data(), window=st.sampled_from([1, 3]))
 def test_a_run_that_is_told_again_beside_its_complete_log_asks_the_same(

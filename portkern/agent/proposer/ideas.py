@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Context, Draft, Reply
-from portkern.agent.proposer.writing import Modelled, Writer
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 
@@ -25,10 +25,18 @@ class Idea:
     why: str = ""
 
 
+class IdeasOptions(WriterOptions):
+    """``tried``: the planner is told which ideas were tried, and what came of them."""
+
+    tried: bool = True
+
+
 class IdeasThenCode(Modelled):
     """One call of the planner for all ideas of a slot, then one of a coder for each kernel. People
     may strike ideas out between the two."""
 
+    options_type = IdeasOptions
+    options: IdeasOptions
     others = ("planner",)
     plans = True
 
@@ -60,8 +68,11 @@ class IdeasThenCode(Modelled):
             return ideas or Unread(f"no ideas came of the planner's reply: {why}")
 
         facts = writer.facts("planner", shown=writer.parents[:1])
-        facts |= {"wanted": wanted, "tried": _tried(writer.context.log)}
+        facts |= {"wanted": wanted, "tried": self._tried(writer)}
         return await writer.ask("planner", "ideas", ideas, facts, form="json")
+
+    def _tried(self, writer: Writer) -> list[Attempt]:
+        return _tried(writer.context.log) if self.options.tried else []
 
     async def _kernel(self, writer: Writer, idea: Idea) -> Draft:
         draft = await writer.write("implement", shown=writer.parents[:1], idea=idea)

@@ -12,10 +12,17 @@ from typing import Any, Final
 
 #: By axis (of the memory, by option) the kinds, and where each is: ``module:name`` in this package.
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "strategy": {"autokernel": "autokernel:KeepOrRevert"},
+    "strategy": {
+        "accelopt": "accelopt:PlanBeam",
+        "autokernel": "autokernel:KeepOrRevert",
+    },
     "proposer": {},
-    "critic": {},
-    "history": {},
+    "critic": {
+        "accelopt": "accelopt:Pairs",
+    },
+    "history": {
+        "accelopt": "accelopt:experience",
+    },
     "knowledge": {},
 }
 
