@@ -11,10 +11,13 @@ from portkern.agent.attempt import Diagnosis
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
+from portkern.agent.systems import swizzleperf
 from portkern.agent.systems.accelopt import remembered
-from tests.scripted import Answer, Played, kernel
+from portkern.cli.verbs.generate import plan_of, read
+from tests.preset_pages import started
+from tests.scripted import Answer, Played, by_prompt, kernel
 from tests.test_preset_loops import asked, shown, starting
-from tests.test_presets import run
+from tests.test_presets import FIX, PLAN, run
 from tests.test_strategy import attempt
 
 LESSON = Diagnosis(critic="pairs", problem="wide loads", lessons=("widen loads",))
@@ -111,3 +114,96 @@ def test_accelopt_remembers_sixteen_pairs_of_which_eight_are_of_the_last_round()
     assert [round(one.score, 1) for one in newest[:4]] == [5.6, 5.4, 5.2, 5.0]
     assert newest[4].score == min(one.score for one in log)
     assert {one.id for one in fourth[8:]} <= {one.id for one in third}
+
+
+# ---- SwizzlePerf
+
+
+def test_swizzleperf_remaps_the_given_kernel_by_its_analysis_the_caches_and_earlier_tries(
+    tmp_path: Path,
+) -> None:
+    answer = by_prompt(
+        {
+            "critic_locality": ['{"analysis": "rows are shared by every eighth block"}'],
+            "direct": [kernel(1.3, about="k0"), kernel("wrong", about="k1"), kernel(1.2)],
+        }
+    )
+    start = started(tmp_path / "given").rename(tmp_path / "given" / "start.hip")
+    place = ("target=mi300x", "backend=hip", f"source={start}", "strategy.turns=3")
+    played = run(tmp_path, "swizzleperf", answer, *place, "feedback.counters=none")
+    assert played.prompts == ["critic_locality", *["direct"] * 3], "the analysis is made once"
+    assert played.parents == [(), *[("0.0",)] * 3], "each try starts from the given kernel"
+    last = asked(played, "direct")[-1]
+    assert "8 dies (XCDs), each with an L2 cache of its own of 4096 KB and 38 CUs" in last
+    assert "block i runs on die i mod 8" in last and "every eighth block" in last
+    assert "do not take a mapping that was tried" in last
+    # Of earlier tries the differences to the given kernel, and what they did.
+    first, second = last.partition("An earlier try (1.0)")[2].split("An earlier try (2.0)")
+    assert "+// k0" in first and "-// given" in first and "1.3 times as fast as the given" in first
+    assert "+// k1" in second and "It came to nothing: wrong" in second
+    assert last.count("// given") == 3, "once whole"
+
+
+def test_swizzleperfs_bottleneck_is_the_hit_rate_and_nothing_else() -> None:
+    start = attempt(Slot(number=0), score=1.0, metrics={"l2_hit_pct": 41.0}, speedups={"a": 1.0})
+    better = attempt(Slot(number=1), score=1.2, metrics={"l2_hit_pct": 77.5}, speedups={"a": 1.2})
+    said = swizzleperf.report(start, better)
+    assert "41.0 % before, 77.5 % now" in said and "1.2 times as fast" in said
+    assert "neither hit rate nor time is known" in swizzleperf.report(
+        start, attempt(Slot(number=2), score=1.0)
+    )
+
+
+# ---- Astra
+
+
+def test_astras_agents_test_profile_plan_and_code_for_five_rounds(tmp_path: Path) -> None:
+    """A tester reads what fails and a profiler what passes; whoever plans has read them."""
+    answer = by_prompt(
+        {
+            "critic_bottleneck": [FIX],
+            "critic_repair": ['{"problem": "the tail is off", "fix": "mask it"}'],
+            "plan": [PLAN],
+            "realise": [kernel(1.2, about="k0"), kernel("wrong", about="k1"), kernel(1.5)],
+        }
+    )
+    played = run(tmp_path, "astra", answer, *starting(tmp_path, 6))
+    rounds = ["plan", "realise", "critic_bottleneck"]
+    mended = ["plan", "realise", "critic_repair"]
+    assert played.prompts[:10] == ["critic_bottleneck", *rounds, *mended, *rounds]
+    assert len(played.attempts) == 6 and not played.stopped
+    roles = {call.prompt.partition("@")[0]: call.role for call in played.calls}
+    assert roles["critic_bottleneck"] == "profiler" and roles["critic_repair"] == "tester"
+    assert roles["plan"] == "planner" and roles["realise"] == "coder"
+    assert played.parents[1:4] == [("0.0",), ("1.0",), ("2.0",)], "what failed is planned for too"
+    plan = asked(played, "plan")[2]
+    assert "the tail is off" in plan and "mask it" in plan and "wrong it is" in plan
+    # The log of rounds before: what was done, and what came of it.
+    assert "Earlier rounds" in plan and "1.0: widen loads; passed, 1.20 times as fast" in plan
+    assert {call.params.get("temperature") for call in played.calls} == {None}
+
+
+# ---- Kernel-Smith
+
+
+def test_kernel_smith_evolves_an_archive_of_the_fast_and_the_different(tmp_path: Path) -> None:
+    """What fails is told of and is never built on."""
+    sizes = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        number = next(sizes)
+        about = f"k{number}\n" + "// long\n" * (number % 4 * 20)
+        return kernel("wrong" if number % 3 == 2 else 1 + number / 100, about=about)
+
+    played = run(tmp_path, "kernel_smith", answer, "budget.attempts=12")
+    right = {one.id for one in played.attempts if one.correct}
+    assert {parent for one in played.attempts for parent in one.parents} <= right
+    assert played.prompts == ["direct", *["mutate"] * 11]
+    last = played.text(11)
+    best = max(played.attempts[:11], key=lambda one: one.score)
+    assert f"Of the best so far ({best.id})" in last or f"to build on ({best.id})" in last
+    assert "Another kernel, to look at" in last, "those of other cells"
+    assert "What was tried lately" in last and "wrong: wrong it is" in last
+    params = played.calls[0].params
+    assert (params["temperature"], params["top_p"], params["max_tokens"]) == (0.6, 0.95, 32_768)
+    assert plan_of(read(["op=relu", "preset=kernel_smith"])).axes["strategy"]["trials"] == 40

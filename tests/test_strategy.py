@@ -229,7 +229,7 @@ def check(slot: Slot, log: Log, *, twice: bool = False) -> None:
 maybe = st.none() | st.integers(1, 6)
 LINE = {
     "turns": maybe,
-    "parent": st.sampled_from(["last", "best"]),
+    "parent": st.sampled_from(["first", "last", "best"]),
     "offspring": st.integers(1, 3),
     "phases": st.sampled_from([[], ["functional", "optimise"]]),
     "debug_trap": maybe,

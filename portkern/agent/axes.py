@@ -67,7 +67,8 @@ class Caller(Protocol):
 @dataclass(frozen=True)
 class Draft:
     """A candidate that was proposed, or why there is none. ``operator`` and ``arm`` as they were
-    chosen."""
+    chosen; ``parents`` are not empty where its author chose what to build on, in place of the
+    slot's."""
 
     candidate: Candidate | None
     detail: str = ""
@@ -75,6 +76,7 @@ class Draft:
     rationale: str = ""
     operator: str = ""
     arm: str = ""
+    parents: tuple[str, ...] = ()
     donor: str = ""
     notes: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()

@@ -284,6 +284,7 @@ class Loop:
         scored = [r for r in seen.records if r.workload.set == task.scored]
         by_workload = scoring.speedups(scored, self.baseline)
         unscored = scoring.why_unscored(scored, by_workload)
+        parents = draft.parents or slot.parents
         if unscored:
             by_workload = {}
         return Attempt(
@@ -291,8 +292,8 @@ class Loop:
             slot=slot.number,
             number=number,
             siblings=siblings,
-            turn=scoring.depth(self.log.some(slot.parents)),
-            parents=slot.parents,
+            turn=scoring.depth(self.log.some(parents)),
+            parents=parents,
             arm=draft.arm or slot.arm,
             operator=draft.operator or slot.operator,
             phase=slot.phase,

@@ -13,7 +13,7 @@ from portkern.agent.attempt import Attempt
 from portkern.agent.axes import Draft, Reply
 from portkern.agent.proposer import reading
 from portkern.agent.proposer.reading import ReplyCode
-from portkern.agent.proposer.writing import Modelled, Writer
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.replies import Unread
 
 BEGIN, END = "<<<IMPROVE BEGINS>>>", "<<<IMPROVE ENDS>>>"
@@ -74,16 +74,29 @@ class _Planned(Modelled):
         )
 
 
+class PlanOptions(WriterOptions):
+    """``debugger``: whether what failed goes to one; else it is planned for like anything else."""
+
+    debugger: bool = True
+
+
 class PlanCodeDebug(_Planned):
     """STARK's three: a planner marks what is to be improved, a coder realises it inside the marks,
     and a debugger mends what failed instead."""
 
+    options_type = PlanOptions
+    options: PlanOptions
     others = ("planner", "debugger")
     planning = "plan"
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        asked = super().roles
+        return asked if self.options.debugger else tuple(one for one in asked if one != "debugger")
+
     async def draft(self, writer: Writer) -> Draft:
         parent = writer.parent
-        if parent and not parent.correct:
+        if parent and not parent.correct and self.options.debugger:
             return await self._mended(writer, parent)
         plan = await self.plan(writer)
         if isinstance(plan, Unread):

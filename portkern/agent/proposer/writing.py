@@ -111,7 +111,7 @@ class Modelled:
 
     def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
         """The writer of one kernel; with ``actions=critic`` its arm is what the parent's critic
-        would do."""
+        would do, and that of a menu of one is no choice."""
         if self.options.actions == "critic" and not slot.arm:
             evaluated = [
                 attempt.diagnosis
@@ -120,6 +120,8 @@ class Modelled:
             ]
             slot = replace(slot, arm=evaluated[0].fix) if evaluated else slot
         arms = {arm.name: arm for arm in self.arms(context.task)}
+        if len(arms) == 1 and not slot.arm:
+            slot = replace(slot, arm=next(iter(arms)))
         roles, weights = self.options.authors.keys(), self.options.authors.values()
         author = context.random.choices(list(roles), list(weights))[0]
         return Writer(self.options, arms, slot, context, llm, author)

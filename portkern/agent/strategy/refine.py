@@ -15,9 +15,11 @@ from portkern.agent.strategy.search import Count, Names, Search, failing, names,
 
 
 class Descent(BaseModel):
-    """The descendants of one start: ``head`` came of the last turn that brought code, ``best``
-    is the fastest that was correct, ``failing`` counts the latest turns in which none was."""
+    """The descendants of one start: ``first`` and ``head`` came of the first and the last turn that
+    brought code, ``best`` is the fastest that was correct, ``failing`` counts the latest turns in
+    which none was."""
 
+    first: str = ""
     head: str = ""
     best: str = ""
     score: float = 0.0
@@ -30,9 +32,11 @@ class Descent(BaseModel):
             self.failing += 1
             # Without code, or with the code of before, there is nothing new to build on.
             self.head = next((attempt.id for attempt in failing(attempts)), self.head)
+            self.first = self.first or self.head
             return None
         gain = fastest.score / self.score if self.best else None
         self.head, self.failing = fastest.id, 0
+        self.first = self.first or self.head
         if fastest.score > self.score:
             self.best, self.score = fastest.id, fastest.score
         return gain
@@ -51,7 +55,7 @@ class RefineChain(BaseModel):
 class _Chains(Search):
     class Options(Search.Options):
         turns: Count | None = 10
-        parent: Literal["last", "best"] = "last"
+        parent: Literal["first", "last", "best"] = "last"
         offspring: Count = 1
         phases: Names = ()
         stop_gain: Annotated[float, Field(gt=0)] | None = None
@@ -95,7 +99,7 @@ class _Chains(Search):
         chain.out = True
         chain.turns += 1
         line, phases = chain.line, self.options.phases
-        parent = line.best if self.options.parent == "best" and line.best else line.head
+        parent = {"first": line.first, "best": line.best}.get(self.options.parent) or line.head
         return Slot(
             parents=(parent,) if parent else tuple(chain.pool),
             n=self.options.offspring,

@@ -19,11 +19,15 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     "proposer": {},
     "critic": {
         "accelopt": "accelopt:Pairs",
+        "swizzleperf": "swizzleperf:Locality",
     },
     "history": {
         "accelopt": "accelopt:experience",
+        "swizzleperf": "swizzleperf:tries",
     },
-    "knowledge": {},
+    "knowledge": {
+        "swizzleperf": "swizzleperf:Topology",
+    },
 }
 
 
