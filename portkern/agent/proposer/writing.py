@@ -111,7 +111,7 @@ class Modelled:
 
     def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
         """The writer of one kernel; with ``actions=critic`` its arm is what the parent's critic
-        would do, and that of a menu of one is no choice."""
+        would do, and from a menu of one it is that one."""
         if self.options.actions == "critic" and not slot.arm:
             evaluated = [
                 attempt.diagnosis

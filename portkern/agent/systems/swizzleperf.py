@@ -93,7 +93,7 @@ def _difference(start: Attempt, attempt: Attempt) -> str:
 
 
 def report(start: Attempt, attempt: Attempt) -> str:
-    """What a change did to the hit rate and to the time, as far as both are known."""
+    """Says what a change did to the hit rate and to the time, as far as both are known."""
     if not attempt.correct:
         return f"It came to nothing: {attempt.status.replace('_', ' ')}: {attempt.detail}"
     told = []
