@@ -1,6 +1,6 @@
 """What a library does for whole models: a small transformer and a convolutional network with random
-weights, a forward pass and a training step, beside eager PyTorch, ``torch.compile`` and Liger where
-it is installed, all in turns in one run.
+weights, a forward pass and a training step, beside eager PyTorch, ``torch.compile``, and Liger and
+Hugging Face's ``kernels`` where they are installed, all in turns in one run.
 
     python -m benchmarks.end_to_end library=NAME [device=cuda] [dtype=bfloat16] [seconds=6] [only=N]
 
@@ -14,9 +14,12 @@ import copy
 import importlib
 import statistics
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -209,22 +212,52 @@ def liger(task: Task, lib: Any) -> Way:
     return Way(task.model, task.model, loss, "norms, gated products, loss")
 
 
+def kernelized(task: Task, lib: Any) -> Way:
+    """The library's own layers, put in by ``kernelize`` from a repository on this disk: there is no
+    network, and none of its hub's. Raises ImportError."""
+    import kernels  # type: ignore[import-not-found]
+
+    writes = importlib.import_module(f"{lib.__name__}.hub")
+    folder = Path(tempfile.mkdtemp(prefix="portkern-kernels-")) / "repository"
+    writes.write(folder)
+    device = task.inputs.device.type
+    layers = {Norm: "RMSNorm", nn.LayerNorm: "LayerNorm", nn.GELU: "GELU", nn.ReLU: "ReLU"}
+    found = {n: kind for kind, n in layers.items() if n in writes.layers()}
+    mode = kernels.Mode.TRAINING if task.training else kernels.Mode.INFERENCE
+    mapping = {
+        name: {device: {mode: kernels.LocalLayerRepository(folder, layer_name=name)}}
+        for name in found
+    }
+    taken: list[str] = []
+    for module in task.model.modules():
+        for name, kind in found.items():
+            if type(module) is kind:
+                own = type(kind.__name__, (kind,), {})
+                module.__class__ = kernels.use_kernel_forward_from_hub(name)(own)
+                taken.append(name)
+    with kernels.use_kernel_mapping(mapping, inherit_mapping=False):
+        kernels.kernelize(task.model, mode=mode, device=device)
+    return Way(task.model, task.model, said=_counted(taken))
+
+
 WAYS: Mapping[str, Callable[[Task, Any], Way]] = {
     "eager": eager,
     "portkern": applied,
     "compile": compiled,
     "portkern and compile": applied_and_compiled,
     "liger": liger,
+    "kernelize": kernelized,
 }
 
 
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+
+
 def _said(report: Any) -> str:
-    counts: dict[str, int] = {}
-    for one in report.replaced:
-        counts[one.operator] = counts.get(one.operator, 0) + 1
-    words = [f"{count} {name}" for name, count in counts.items()]
+    words = _counted([one.operator for one in report.replaced])
     notes = [note for note in report.notes if note.startswith("compiled")]
-    return "; ".join([", ".join(words) or "nothing replaced", *notes])
+    return "; ".join([words or "nothing replaced", *notes])
 
 
 # ---- Times

@@ -1,17 +1,19 @@
 """Whether a library's choices hold: at sizes that it has records of, near them, and anywhere.
 
-    python -m benchmarks.library_study library=NAME [device=cuda] [seconds=30] [seed=7]
+    python -m benchmarks.library_study library=NAME [device=cuda] [seconds=30] [seed=7] [rows=FILE]
 
 For each drawn shape every kernel of the library and PyTorch's own are timed in turns, and what is
-chosen by the evidence alone and after a race is held against the fastest. Goes on until the seconds
-are used up; operators, dtypes and kinds of shapes take turns. Writes
-results/library-study-DEVICE.json.
+chosen by the evidence alone, with each of several ``min_speedup``, and after a race is held against
+the fastest. Goes on until the seconds are used up; operators, dtypes and kinds of shapes take
+turns. Writes results/library-study-DEVICE.json, and each shape as a line of the file ``rows``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib
+import json
 import math
 import random
 import statistics
@@ -19,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,24 +41,30 @@ _ELEMENTS, _OPERATIONS = {"cpu": (10, 19), "cuda": (10, 24)}, {"cpu": 2**27, "cu
 #: Of one tensor.
 _MOST = 2**27
 _SHOWN = 12
+#: What the lower end of an interval has to exceed, by the way of choosing: the library's own first.
+MARGINS = {"never": 0.0, **{f"never, {m}": m for m in (1.0, 1.05, 1.1, 1.2, 1.5)}}
+WAYS = (*MARGINS, "online")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """``chosen`` has by the way of choosing what it was slower by than PyTorch, and ``best`` is
-    that of the fastest."""
+    """``chosen`` has by the way of choosing what it was slower by than PyTorch, which took
+    ``eager_us``, and ``best`` is that of the fastest. ``record`` is the nearest one, if it says
+    anything."""
 
     what: str
     kind: str
     best: float
     chosen: Mapping[str, float]
     race_ms: float
+    eager_us: float
+    record: Mapping[str, Any]
 
     def behind(self, tune: str) -> float:
         return self.chosen[tune] / self.best
 
     def row(self) -> dict[str, Any]:
-        ratios = {tune: round(ratio, 3) for tune, ratio in self.chosen.items()}
+        ratios = {tune: round(self.chosen[tune], 3) for tune in ("never", "online")}
         return {"what": f"{self.what} ({self.kind})", "best": round(self.best, 3), **ratios}
 
 
@@ -130,14 +139,18 @@ class Study:
             return None
         tensors, scalars = case.draw(work)
         chosen: dict[str, int] = {}
+        record: dict[str, Any] = {}
         race_ms = 0.0
-        for tune in ("never", "online"):
-            self.lib.configure(tune=tune)
+        for way in WAYS:
+            margin = {"min_speedup": MARGINS[way]} if MARGINS.get(way) else {}
+            self.lib.configure(tune="online" if way == "online" else "never", **margin)
+            if way != "online":
+                record = self.lib.explain(case.op.name, *tensors, *scalars).get("record", record)
             start = time.perf_counter()
             case.ours(*tensors, scalars=scalars)
             self._wait()
             race_ms = (time.perf_counter() - start) * 1e3
-            chosen[tune] = self._chosen(number, dtype)
+            chosen[way] = self._chosen(number, dtype)
         key = self._key(number, dtype)
         self.lib._policy("evidence")
         theirs = lambda: case.theirs(*tensors, scalars=scalars)  # noqa: E731
@@ -151,6 +164,8 @@ class Study:
             min(ratios),
             {tune: ratios[1 + kernel] for tune, kernel in chosen.items()},
             race_ms,
+            times[0] * 1e6,
+            {name: record[name] for name in ("workload", "speedup") if name in record},
         )
 
     def _wait(self) -> None:
@@ -236,14 +251,18 @@ def summary(found: Sequence[Judged], tune: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    given = _script.words(("library", "device", "seconds", "seed"), __doc__, ("library",))
+    known = ("library", "device", "seconds", "seed", "rows")
+    given = _script.words(known, __doc__, ("library",))
     device, lib = given.get("device", "cpu"), importlib.import_module(given["library"])
     study = Study(lib, device, int(given.get("seed", "7")))
     with torch.no_grad():
         found = list(study.run(float(given.get("seconds", "30"))))
     lib.configure()
     behind = sorted(found, key=lambda one: -one.behind("online"))
-    slower = sorted(found, key=lambda one: -max(one.chosen.values()))
+    slower = sorted(found, key=lambda one: -max(one.chosen["never"], one.chosen["online"]))
+    if "rows" in given:
+        lines = [json.dumps(dataclasses.asdict(one)) + "\n" for one in found]
+        Path(given["rows"]).write_text("".join(lines), encoding="utf-8")
     document = {
         "device": torch.cuda.get_device_name() if device == "cuda" else lib._names[0],
         "torch": torch.__version__,
@@ -255,7 +274,7 @@ def main() -> int:
                 kind: summary([one for one in found if one.kind in kinds], tune)
                 for kind, kinds in {"held out": HELD_OUT, **{k: (k,) for k in KINDS}}.items()
             }
-            for tune in ("never", "online")
+            for tune in WAYS
         },
         "farthest from the best after a race": [one.row() for one in behind[:_SHOWN]],
         "slowest against eager": [one.row() for one in slower[:_SHOWN]],

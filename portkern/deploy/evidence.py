@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -48,7 +49,7 @@ class KernelOf:
 @dataclass(frozen=True, eq=False)
 class Cell:
     """``key``: lengths of axes, then whole numbers among the scalars. ``speedup`` is the lower end
-    of its interval."""
+    of its interval, and is against the least time that any run had of the framework there."""
 
     kernel: KernelOf
     key: tuple[int, ...]
@@ -77,6 +78,7 @@ def table(
     """``keys`` are the names of each operator's key. A kernel that was bad in any cell of its dtype
     and device is refused whole, and so is what was only emulated: it never ran on hardware."""
     made = Table()
+    least = _least_times(kernels)
     best: dict[tuple[tuple[str, str, str], tuple[int, ...]], Cell] = {}
     for kernel in kernels:
         for own, records in _on_devices(kernel, made):
@@ -86,7 +88,7 @@ def table(
                 continue
             names = keys[own.op.name]
             for record in records:
-                cell = Cell(own, _key(record, own.op, names), _speedup(record), record)
+                cell = Cell(own, _key(record, own.op, names), _speedup(record, least), record)
                 place = own.place, cell.key
                 if place not in best or cell.speedup > best[place].speedup:
                     best[place] = cell
@@ -133,10 +135,36 @@ def _key(record: Record, op: Op, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(int(known[name]) for name in names)
 
 
-def _speedup(record: Record) -> float:
+#: Cell, dtype, device, and how times were taken.
+_Place = tuple[str, str, str, str, str]
+
+
+def _place(record: Record, method: str) -> _Place:
+    work = record.workload
+    sizes = json.dumps([work.dims, work.scalars], sort_keys=True)
+    return record.op, work.dtype, sizes, device_of(record), method
+
+
+def _least_times(kernels: Sequence[KernelRecords]) -> Mapping[_Place, float]:
+    """The framework's least time at each cell, of the runs of all kernels, in microseconds. On a
+    bad day the framework is slow, and each kernel that is timed beside it looks fast."""
+    least: dict[_Place, float] = {}
+    for record in (one for kernel in kernels for one in kernel.evaluated):
+        theirs = record.baselines.get(BASELINE)
+        if theirs is not None and not theirs.noisy:
+            place = _place(record, theirs.method)
+            least[place] = min(theirs.median_us, least.get(place, math.inf))
+    return least
+
+
+def _speedup(record: Record, least: Mapping[_Place, float]) -> float:
     """0 where it was not timed or the time says little: then the framework is taken."""
-    known = record.speedup.get(BASELINE)
-    return known.ci95[0] if known and record.comparable else 0.0
+    known, timing = record.speedup.get(BASELINE), record.timing
+    if known is None or timing is None or not record.comparable:
+        return 0.0
+    slowest = (timing.ci95_us or (0.0, timing.median_us))[1]
+    theirs = least.get(_place(record, timing.method), math.inf)
+    return min(known.ci95[0], theirs / slowest if slowest > 0 else 0.0)
 
 
 def shape_of(operator: Operator, arguments: Sequence[Any]) -> dict[str, Any] | None:

@@ -8,10 +8,12 @@ import importlib.resources
 import io
 import json
 import keyword
+import os
 import re
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -115,33 +117,36 @@ def _operators(kernels: Sequence[KernelRecords], space: str, export: Export) -> 
 
 
 def _built(found: Table) -> list[_Built]:
-    """Builds the kernels with the backends' own tools, in the jail, as for an evaluation."""
-    made = []
+    """Builds the kernels with the backends' own tools, in the jail, as for an evaluation, several
+    at once."""
     cache = ArtifactCache(cache_root() / "builds")
     try:
-        for kernel in found.kernels:
-            policy = guard.GuardPolicy("allow", kernel.op.precision)
-            reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
-            if reason:  # whatever its records say: it will run where there is no jail
-                found.refuse(kernel, f"rejected: {reason.partition(chr(10))[0]}")
-                continue
-            request = _request(kernel)
-            ready = request.backend.probe(request.build.target)
-            if isinstance(ready, Missing):
-                found.refuse(kernel, f"it cannot be built here: {ready}")
-                continue
-            [result] = build.build_all(
-                [request], [ready.toolchain], limits=StageLimits(), cache=cache
-            )
-            if isinstance(result.outcome, Failure):
-                found.refuse(kernel, f"{result.outcome.verdict}: {result.outcome.detail}")
-            elif result.outcome.kind != "shared library":
-                found.refuse(kernel, f"its build is of kind {result.outcome.kind!r}, no library")
-            else:
-                made.append(_Built(kernel, result.outcome.path.read_bytes()))
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            made = list(pool.map(lambda kernel: _one_built(kernel, cache), found.kernels))
     finally:
         session.close_servers()
-    return made
+    for kernel, one in zip(found.kernels, made, strict=True):
+        if isinstance(one, str):
+            found.refuse(kernel, one)
+    return [one for one in made if isinstance(one, _Built)]
+
+
+def _one_built(kernel: KernelOf, cache: ArtifactCache) -> _Built | str:
+    """The kernel, or why it is left out."""
+    policy = guard.GuardPolicy("allow", kernel.op.precision)
+    reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
+    if reason:  # whatever its records say: it will run where there is no jail
+        return f"rejected: {reason.partition(chr(10))[0]}"
+    request = _request(kernel)
+    ready = request.backend.probe(request.build.target)
+    if isinstance(ready, Missing):
+        return f"it cannot be built here: {ready}"
+    [result] = build.build_all([request], [ready.toolchain], limits=StageLimits(), cache=cache)
+    if isinstance(result.outcome, Failure):
+        return f"{result.outcome.verdict}: {result.outcome.detail}"
+    if result.outcome.kind != "shared library":
+        return f"its build is of kind {result.outcome.kind!r}, no library"
+    return _Built(kernel, result.outcome.path.read_bytes())
 
 
 def _request(kernel: KernelOf) -> BuildRequest:

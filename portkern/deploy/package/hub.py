@@ -65,6 +65,12 @@ def write(folder: str | Path) -> Path:
     return out
 
 
+def layers() -> list[str]:
+    """The names of the layers that the repository has."""
+    has = [one["name"] for one in importlib.import_module(__package__).TABLE["operators"]]
+    return [kind for operator, (kind, _, _) in _LAYERS.items() if operator in has]
+
+
 def _layers(names: list[str]) -> str:
     parts = [
         f"class {kind}(torch.nn.Module):\n    can_torch_compile = True\n    has_backward = True\n\n"
@@ -86,7 +92,7 @@ def _metadata(table: dict[str, Any], backend: str, out: Path) -> dict[str, Any]:
     }
     return {
         "name": table["name"].replace("_", "-"),
-        "id": table["name"],
+        "id": f"{table['name']}_{table['version'].rpartition('+g')[2]}",  # the module's name there
         "version": 1,
         "license": "Apache-2.0",
         "python-depends": [],
