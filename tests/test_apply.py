@@ -19,7 +19,7 @@ from portkern import ops
 from portkern.cells import shapes
 from portkern.cells.selection import Selection
 from portkern.deploy.operators import Operator
-from portkern.deploy.package import _apply, _modules, _traced
+from portkern.deploy.package import _apply, _functions, _modules
 from portkern.errors import ConfigError
 
 SPACE = "pk_apply_test"
@@ -526,6 +526,6 @@ def test_arguments_that_are_none_are_told(tmp_path: Path) -> None:
 
 def test_the_mean_of_many_losses_is_of_16_bits_where_their_sum_is_not() -> None:
     losses = torch.full((16384,), 9.0, dtype=torch.float16)
-    mean = _traced.reduced("mean")(lambda *_: losses, None)
+    mean = _functions.reduced("mean")(lambda *_: losses, None)
     found = mean(torch.zeros(16384, 2), torch.zeros(16384, dtype=torch.int64))
     assert (found.item(), found.dtype) == (9.0, torch.float16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import enum
 import hashlib
 import importlib
 import inspect
@@ -14,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -744,6 +745,94 @@ def test_vllm_has_the_library_as_a_provider(lib: Any, monkeypatch: pytest.Monkey
     supports, run = ops_of_ir.gelu.providers["portkern_pk_test_library"]
     assert supports(x, "none") and not supports(x, "tanh")
     compare(run(x, "none"), native_gelu(x))
+
+
+class Provenance(enum.Enum):
+    JIT = "jit"
+    AOT = "aot"
+
+
+class DeviceType(enum.Enum):
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+class Requirement(NamedTuple):
+    device: Any
+    min_cuda_arch: tuple[int, int] | None = None
+    max_cuda_arch: tuple[int, int] | None = None
+
+
+class Signature(NamedTuple):
+    supported_dtypes: tuple[str, ...] = ()
+    in_place: bool = False
+    description: str = ""
+
+
+class Spec(NamedTuple):
+    """A kernel as SGLang's registry keeps it, by the file that ``sglang.py`` names."""
+
+    op: str
+    backend: Any
+    target: str
+    capabilities: frozenset[Requirement] = frozenset()
+    format_signature: Signature = Signature()
+    description: str = ""
+
+    def load(self) -> Any:
+        module, _, path = self.target.partition(":")
+        return getattr(importlib.import_module(module), path)
+
+
+class SpecRegistry:
+    def __init__(self) -> None:
+        self.specs: list[Spec] = []
+
+    def get(self, op: str) -> list[Spec]:
+        return [one for one in self.specs if one.op == op]
+
+    def register_kernel(self, spec: Spec) -> Spec:
+        place = (spec.op, spec.backend)
+        self.specs = [one for one in self.specs if (one.op, one.backend) != place] + [spec]
+        return spec
+
+
+@pytest.mark.full
+def test_sglang_has_the_library_as_one_of_its_backends(
+    lib: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = SpecRegistry()
+    of_spec = types.SimpleNamespace(
+        KernelBackend=Provenance,
+        DeviceType=DeviceType,
+        CapabilityRequirement=Requirement,
+        FormatSignature=Signature,
+        KernelSpec=Spec,
+    )
+    of_registry = types.SimpleNamespace(registry=registry, register_kernel=registry.register_kernel)
+    for name in ("sglang", "sglang.kernels"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "sglang.kernels.spec", of_spec)
+    monkeypatch.setitem(sys.modules, "sglang.kernels.registry", of_registry)
+    sglang = importlib.import_module("pk_test_library.sglang")
+    theirs = Spec("layernorm.rmsnorm", Provenance.AOT, "sgl_kernel:rmsnorm")
+    registry.register_kernel(theirs)
+    assert sglang.register("jit") == ["layernorm.rmsnorm"]
+    [kept, ours] = registry.get("layernorm.rmsnorm")
+    assert kept == theirs
+    assert ours.capabilities == {Requirement(DeviceType.CPU)}
+    assert ours.format_signature.supported_dtypes == ("float32",)
+    x, weight, out = torch.randn(3, 64), torch.rand(64), torch.empty(3, 64)
+    expected = native_rms_norm(x, weight, 1e-6)
+    compare(ours.load()(x, weight), expected)
+    assert ours.load()(x, weight, 1e-6, out, True) is out
+    compare(out, expected)
+    with pytest.raises(ValueError, match="SGLang has sgl_kernel:rmsnorm as its"):
+        sglang.register("aot")
+    with pytest.raises(ValueError, match="expected one of jit, aot"):
+        sglang.register("portkern")
+    sglang.register("aot", replace=True)
+    assert theirs not in registry.specs
 
 
 @pytest.mark.full

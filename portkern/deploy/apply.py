@@ -105,7 +105,7 @@ def shapes(model: torch.nn.Module, inputs: Any) -> list[Shape]:
 
 def _shape(site: Any) -> Shape | None:
     """The shape of a call; None for what no kernel could take."""
-    from portkern.deploy.package._traced import NoTrace
+    from portkern.deploy.package._call import NoTrace
 
     if site.operator not in FORMULAS:
         return None

@@ -41,8 +41,9 @@ from portkern.toolchain.run_tool import cache_root
 _PACKAGE = "portkern.deploy.package"
 #: What is copied as it is.
 _COPIED = (
-    *("_apply.py", "_build.py", "_modules.py", "_traced.py"),
-    *("hub.py", "liger.py", "vllm.py", compiling.HEADER),
+    *("_apply.py", "_build.py", "_call.py", "_finder.py", "_formulas.py", "_functions.py"),
+    *("_graph.py", "_match.py", "_modules.py", "_nodes.py", "_text.py"),
+    *("hub.py", "liger.py", "sglang.py", "vllm.py", compiling.HEADER),
 )
 #: Names that are torch's own, or those of functions in every library.
 _TAKEN = frozenset("aten prim prims torch torch_library profiler inductor portkern".split())

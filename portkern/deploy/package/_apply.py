@@ -22,8 +22,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from . import _modules
+from ._call import Call, NoTrace
 from ._modules import FUSED, KNOWN, Plan
-from ._traced import Call, NoTrace
 
 #: What a replacement gains at least, by the medians; less is noise.
 LEAST_GAIN = 1.03

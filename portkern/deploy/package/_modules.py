@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _traced
-from ._traced import Call, Guard, NoTrace
+from . import _finder, _functions, _graph, _text
+from ._call import Call, Guard, NoTrace
+from ._match import Match
 
 #: Operators that a compiler fuses with what is around: there they are never replaced.
 FUSED = frozenset({"add", "bias_gelu", "gelu", "relu", "silu_mul"})
@@ -106,7 +107,7 @@ def _embedding(called: Any, own: Any) -> Any:
 
 def _cross_entropy(called: Any, own: Any) -> Any:
     def forward(self: Any, input: Any, target: Any) -> Any:
-        made = _traced.reduced(self.reduction)
+        made = _functions.reduced(self.reduction)
         return made(called, lambda *given: own(self, *given))(input, target)
 
     return forward
@@ -234,15 +235,15 @@ class Traced:
 
     graph: torch.fx.Graph
     guard: Guard
-    matches: tuple[_traced.Match, ...]
+    matches: tuple[Match, ...]
     values: Mapping[Any, Any]
     seen: tuple[Any, ...]
 
 
 def trace(module: nn.Module, call: Call, tensors: list[Any]) -> Traced:
     """``tensors`` are what a call gave the module. Raises NoTrace."""
-    guard, graph = _graph(module, call)
-    values = _traced.values(module, graph, tensors)
+    guard, graph = _read(module, call)
+    values = _graph.values(module, graph, tensors)
     seen = tuple(
         (node.name, tuple(one.shape), one.dtype)
         if isinstance(one, torch.Tensor)
@@ -250,29 +251,29 @@ def trace(module: nn.Module, call: Call, tensors: list[Any]) -> Traced:
         for node, one in values.items()
         if isinstance(one, torch.Tensor | torch.Size)
     )
-    return Traced(graph, guard, tuple(_traced.matches(module, graph, values)), values, seen)
+    return Traced(graph, guard, tuple(_finder.matches(module, graph, values)), values, seen)
 
 
 def trace_again(module: nn.Module, plan: Plan) -> Traced:
     """Traces the module anew without a call, from the sizes that one had. Raises NoTrace."""
     assert plan.call is not None
-    guard, graph = _graph(module, plan.call)
+    guard, graph = _read(module, plan.call)
     known = {
         name: torch.Size(shape) if dtype is None else torch.empty(shape, dtype=dtype, device="meta")
         for name, shape, dtype in plan.seen
     }
     values = {node: known.get(node.name) for node in graph.nodes}
-    found = tuple(_traced.matches(module, graph, values))
+    found = tuple(_finder.matches(module, graph, values))
     if any(place >= len(found) for place in plan.taken):
         raise NoTrace("its forward is another one now")
     return Traced(graph, guard, found, values, plan.seen)
 
 
-def _graph(module: nn.Module, call: Call) -> tuple[Guard, torch.fx.Graph]:
-    reason, guard = _traced.unseen(module, call)
+def _read(module: nn.Module, call: Call) -> tuple[Guard, torch.fx.Graph]:
+    reason, guard = _text.unseen(module, call)
     if reason:
         raise NoTrace(reason)
-    return guard, _traced.traced(module, call)
+    return guard, _graph.traced(module, call)
 
 
 #: One class for all modules that would have equal ones: a compiler looks at classes.
@@ -292,7 +293,7 @@ def traced_class(module: nn.Module, plan: Plan, called: Called, found: Traced) -
     guard = Guard(found.guard.values, tuple(child for match in taken for child in match.children))
     pairs = [(match, called[match.operator]) for match in taken]
     text = str(found.graph)
-    inner = _traced.rewritten(module, found.graph, pairs)
+    inner = _graph.rewritten(module, found.graph, pairs)
 
     def forward(self: Any, *given: Any, **named: Any) -> Any:
         tensors = call.tensors(given, named)
