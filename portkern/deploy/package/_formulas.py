@@ -20,7 +20,7 @@ Node = fx.Node
 
 @dataclass(frozen=True)
 class Formulas:
-    """Of a module whose graph gave these values."""
+    """The formulas in a module's graph, whose nodes gave these values."""
 
     module: torch.nn.Module
     values: Mapping[Any, Any]

@@ -1,4 +1,4 @@
-"""What calls in a graph are equal to: one call of an operator."""
+"""A match: nodes of a graph that one call of an operator is equal to."""
 
 from __future__ import annotations
 
