@@ -38,6 +38,7 @@ INSTEAD = {
     "kernelband": ["strategy.mask=false"],
     "its_nvidia": ["budget.attempts=6"],
     "accelopt": ["strategy.rounds=3", "strategy.candidates=2", "strategy.plans=2"],
+    "avo": ["budget.attempts=33"],
 }
 #: Settings whose value is a table.
 _WHOLE = ("operators", "edges", "authors")
@@ -150,6 +151,11 @@ def mixed() -> Answer:
             return (
                 f'{{"{"plan" if name == "plan" else "action"}": "vectorization", "why": "bytes"}}'
             )
+        if name == "ranked":
+            return f'{{"techniques": [{{"technique": "unroll {next(planned)}", "relevance": 1}}]}}'
+        if name == "critic_world":
+            title = f"unroll {next(planned)}"
+            return f'{{"edits": [{{"op": "insert", "title": "{title}", "score": 0.7}}]}}'
         if name.startswith("critic"):
             return (
                 '{"problem": "few loads in flight", "why": "latency", "fix": "unroll", '

@@ -166,6 +166,7 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
             "mapping": [("blockIdx.x", "get_group_id(0)")],
             "why": "it is empty",
             "form": "file",
+            "state": "memory",
         }
         | more
     )
@@ -194,6 +195,10 @@ def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
             "guide": task.guide,
             "side": "whether it compiles",
             "draft": Draft(task.candidate("the code", author="x")),
+            "record": "- 0: the task",
+            "action": "tile it",
+            "stage": "refine",
+            "lacks": ["too few"],
         }
         | more
     )

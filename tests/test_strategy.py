@@ -117,7 +117,6 @@ def chaos(seed: int) -> World:
                 "registers",
                 "occupancy",
                 "threads",
-                "rating",
                 "memory_pct",
                 "compute_pct",
                 "l2_pct",
@@ -300,8 +299,6 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "root_throttle": maybe,
         "prune_after": maybe,
         "leaf_bias": st.floats(0, 1),
-        "stagnation": maybe | st.just(15),
-        "score": st.sampled_from(["speed", "rating"]),
         "shown": st.sampled_from([[], ["siblings"], ["children", "siblings", "leaderboard"]]),
     },
     "mcts_graph": {
@@ -1175,19 +1172,6 @@ def test_leaves_are_favoured_as_far_as_they_are_told_to_be() -> None:
 
     assert depth(1.0) == 40
     assert depth(0.0) < 20
-
-
-def test_a_tree_that_stagnates_ends() -> None:
-    assert len(play(load("tree_eps", stagnation=7, trials=None), scores(1, 2, 3, 1)).slots) == 10
-    assert len(play(load("tree_eps", stagnation=7, trials=None), scores(0)).slots) == 7
-
-
-def test_a_world_models_rating_may_decide_instead_of_speed() -> None:
-    def world(slot: Slot) -> Sequence[Attempt]:
-        return [attempt(slot, score=1.0 + slot.number, metrics={"rating": 9.0 - slot.number})]
-
-    course = play(load("tree_eps", epsilon=0.0, score="rating", trials=4), world)
-    assert parents(course) == ["", "0.0", "0.0", "0.0"]
 
 
 def test_a_node_grows_beside_its_children_its_siblings_and_the_leaders() -> None:

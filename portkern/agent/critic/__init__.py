@@ -8,6 +8,7 @@
 ``critic``            raw feedback in words that help, or instructions for the next attempt
 ``prefilter``         verifiers vote on kernels before any is run
 ``reward_checker``    whether a large speedup is plausible
+``supervisor``        where else to look when a run stands still
 ``chain``             several of these
 ===================== ==============================================================================
 
@@ -30,6 +31,7 @@ _KINDS = {
     "reflector": "reflector:Reflector",
     "reward_checker": "reward_checker:RewardChecker",
     "rules": "rules:Rules",
+    "supervisor": "supervisor:Supervisor",
 }
 
 

@@ -1,30 +1,20 @@
-"""Notes on what actions brought before, with measured outcomes; they may outlive the run.
-
-A line of ``skills.jsonl`` is one try; the notes are views of them, so that a try that is told
-twice, or a run that is resumed, changes none.
-"""
+"""Notes on what actions brought before, with measured outcomes; they may outlive the run."""
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from portkern.agent.attempt import Attempt, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.agent.memory.family import family
+from portkern.agent.memory.kept import Kept, KeptLine
 from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage, action
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
-from portkern.errors import RecordError, StorageError
-from portkern.records.jsonl import LineFile
-from portkern.spec.foreign_text import place_of
-from portkern.toolchain.run_tool import cache_root
 
 FILE = "skills.jsonl"
 #: Ends that say nothing of the action: no kernel came of it, or it was not evaluated.
@@ -37,15 +27,10 @@ _NO_TRY = (
 )
 
 
-class Try(BaseModel):
+class Try(KeptLine):
     """One attempt's action and what came of it. ``gain``: its score over the parent's, where both
     kernels are correct and timed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    run: str
-    attempt: str
-    digest: str
     island: int
     action: str
     op: str
@@ -54,24 +39,6 @@ class Try(BaseModel):
     backend: str
     correct: bool
     gain: float | None
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """The digest tells a run from a later one of that name."""
-        return self.run, self.attempt, self.digest
-
-    def to_json(self) -> str:
-        return json.dumps(self.model_dump(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, line: str) -> Try:
-        """Raises RecordError."""
-        try:
-            return cls.model_validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = place_of(first["loc"]) or "try"
-            raise RecordError(f"{field}: {first['msg']}") from error
 
 
 @dataclass(frozen=True)
@@ -119,43 +86,20 @@ def skills(tries: Iterable[Try]) -> list[Skill]:
 
 
 class Skills:
-    """The skills that a run knows and learns. Those known when it began are copied into its
-    folder: a run that is resumed goes on from the same, whatever was learned elsewhere
-    meanwhile."""
+    """The skills that a run knows and learns."""
 
     def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises RecordError and StorageError."""
         self.options, self.run, self.family = options, folder.name, family(task.op)
-        self.path = cache_root() / FILE
-        self._file = LineFile(self.path, Try.from_json)
-        kept, _ = self._file.read()
-        self._kept = {tried.key for tried in kept}
-        beside = LineFile(folder / FILE, Try.from_json)
-        if not beside.path.exists():
-            beside.append(kept)
-        self._tries = {tried.key: tried for tried in beside.read()[0]}
+        self._kept = Kept(FILE, Try, folder, keep=options.keep)
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:
         """Raises StorageError when it is to be kept and cannot be."""
         tried = self._try(attempt)
         self._learned[attempt.id] = attempt
-        if tried is None:
-            return
-        self._tries[tried.key] = tried
-        if self.options.keep and tried.key not in self._kept:
-            self._keep(tried)
-
-    def _keep(self, tried: Try) -> None:
-        from filelock import FileLock
-
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{self.path}.lock"):
-                self._file.append([tried])
-        except OSError as error:
-            raise StorageError.of(error, self.path) from error
-        self._kept.add(tried.key)
+        if tried is not None:
+            self._kept.add(tried)
 
     def _try(self, attempt: Attempt) -> Try | None:
         what = action(attempt)
@@ -180,7 +124,7 @@ class Skills:
         targets, which are named."""
         known = [
             tried
-            for tried in self._tries.values()
+            for tried in self._kept.lines
             if (tried.family, tried.backend) == (self.family, task.backend.name)
             and (tried.run != self.run or self._is_seen(tried, slot, log))
         ]

@@ -31,7 +31,7 @@ class KernelPlan:
     lines: tuple[int, int] | None = None
 
 
-class _Planned(Modelled):
+class Planned(Modelled):
     planning: ClassVar[str]
 
     async def plan(self, writer: Writer) -> KernelPlan | Unread:
@@ -80,7 +80,7 @@ class PlanOptions(WriterOptions):
     debugger: bool = True
 
 
-class PlanCodeDebug(_Planned):
+class PlanCodeDebug(Planned):
     """STARK's three: a planner marks what is to be improved, a coder realises it inside the marks,
     and a debugger mends what failed instead."""
 
@@ -108,7 +108,7 @@ class PlanCodeDebug(_Planned):
         return replace(draft, operator="debug", idea=f"mend {parent.id}")
 
 
-class MacroMicro(_Planned):
+class MacroMicro(Planned):
     """QiMeng-Kernel's hierarchy, untrained: a planner chooses one action and a region, a coder
     makes that one edit. With the slot's arm given only the region is left to choose."""
 

@@ -1,4 +1,4 @@
-"""STARK and K-Search: all attempts are one tree, and any of them may be the next to grow."""
+"""STARK: all attempts are one tree, and any of them may be the next to grow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.search import Count, Search, Share, metric, names, written
+from portkern.agent.strategy.search import Count, Search, Share, names, written
 
 Relative = Literal["children", "siblings", "leaderboard"]
 #: The task itself, of which attempts without parents are children.
@@ -29,8 +29,6 @@ class TreeEps(Search):
         root_throttle: Count | None = 5
         prune_after: Count | None = 3
         leaf_bias: Share = 0.5
-        stagnation: Count | None = None
-        score: Literal["speed", "rating"] = "speed"
         shown: Annotated[tuple[Relative, ...], Field(strict=False)] = (
             "children",
             "siblings",
@@ -41,7 +39,7 @@ class TreeEps(Search):
     options: Options
 
     def next(self, known: Log) -> Slot | None:
-        if self.asked_of_authors == self.options.trials or self._stagnant(known):
+        if self.asked_of_authors == self.options.trials:
             return None
         family = _Family(known)
         node = self._choose(known, family)
@@ -65,19 +63,11 @@ class TreeEps(Search):
         drawn = self.chance(self.state.asked)
         if drawn.random() >= self.options.epsilon:
             # Of equals the newest: among failing ones it is what the last repair came to.
-            return max(reversed(alive), key=self._value).id
+            return max(reversed(alive), key=lambda attempt: attempt.score).id
         nodes = [attempt.id for attempt in alive]
         leaves = [name for name in nodes if not family.of[name] and name not in out]
         biased = drawn.random() < self.options.leaf_bias
         return drawn.choice(leaves if leaves and biased else nodes + root)
-
-    def _value(self, attempt: Attempt) -> float:
-        return attempt.score if self.options.score == "speed" else metric(attempt, "rating") or 0.0
-
-    def _stagnant(self, known: Log) -> bool:
-        curve = [0.0, *known.curve()]
-        since = len(known) - curve.index(curve[-1])
-        return self.options.stagnation is not None and since >= self.options.stagnation
 
     def _shown(
         self,

@@ -14,18 +14,30 @@ from typing import Any, Final
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     "strategy": {
         "accelopt": "accelopt:PlanBeam",
+        "adaexplore": "adaexplore:Steps",
         "autokernel": "autokernel:KeepOrRevert",
+        "kernelskill": "kernelskill:Rounds",
+        "ksearch": "ksearch:WorldSearch",
     },
-    "proposer": {},
+    "proposer": {
+        "adaexplore": "adaexplore:Stepper",
+        "kernelblaster": "kernelblaster:Blaster",
+        "kernelskill": "kernelskill:Skilled",
+    },
     "critic": {
         "accelopt": "accelopt:Pairs",
+        "adaexplore": "adaexplore:Ruling",
+        "ksearch": "ksearch:Keeper",
         "swizzleperf": "swizzleperf:Locality",
     },
     "history": {
         "accelopt": "accelopt:experience",
+        "ksearch": "ksearch:world",
         "swizzleperf": "swizzleperf:tries",
     },
     "knowledge": {
+        "adaexplore": "adaexplore:Rules",
+        "kernelblaster": "kernelblaster:KnowledgeBase",
         "swizzleperf": "swizzleperf:Topology",
     },
 }
