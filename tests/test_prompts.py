@@ -26,6 +26,7 @@ from portkern.agent.proposer.planned import BEGIN, END, KernelPlan
 from portkern.agent.proposer.tool_agent import TOOLS
 from portkern.agent.proposer.writing import Writer, WriterOptions
 from portkern.agent.slot import Arm, Slot
+from portkern.agent.systems.ksearch import SCALES
 from portkern.agent.task import Task
 from portkern.cells.selection import load_op
 from portkern.errors import ConfigError
@@ -199,6 +200,7 @@ def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
             "action": "tile it",
             "stage": "refine",
             "lacks": ["too few"],
+            "scales": SCALES,
         }
         | more
     )

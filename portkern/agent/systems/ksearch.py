@@ -8,7 +8,7 @@ edits of the log make of it. An action stays until it no longer gains; then the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
@@ -37,9 +37,12 @@ def _number(least: float, most: float) -> BeforeValidator:
     return BeforeValidator(lambda value: min(max(float(value), least), most))
 
 
-Difficulty = Annotated[float, _number(1, 5)]
-Score = Annotated[float, _number(0, 1)]
-Rating = Annotated[float, _number(0, 10)]
+_SCALES: Final = {"difficulty": (1, 5), "score": (0, 1), "rating": (0, 10)}
+Difficulty = Annotated[float, _number(*_SCALES["difficulty"])]
+Score = Annotated[float, _number(*_SCALES["score"])]
+Rating = Annotated[float, _number(*_SCALES["rating"])]
+#: As a model is told them.
+SCALES: Final = {name: f"{least} to {most}" for name, (least, most) in _SCALES.items()}
 
 
 class Edit(Form):
@@ -300,6 +303,7 @@ class Keeper(Silent):
                 action=node.action if node else "",
                 wanted=MOST_NEW,
                 lacks=wants,
+                scales=SCALES,
             )
             edits += world.apply(answer.readable)
             summary, wants = summary or answer.summary, world.lacks
