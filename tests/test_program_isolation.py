@@ -431,6 +431,9 @@ def test_a_forged_finding_ends_the_list_and_nothing_else(forged: str) -> None:
         'setenv("LD_PRELOAD", "./x.so", 1);',
         'extern "C" void __gcov_reset(); __gcov_reset();',
         'dlsym(nullptr, "simt_mark_written");',
+        'open("/pro\\x63/self/\\155em", O_RDWR);',
+        "simt :: flush_findings();",
+        'asm volatile("syscall" :: "a"(1));',
     ],
 )
 def test_a_text_that_meddles_is_no_proof(code: str) -> None:
@@ -445,6 +448,7 @@ def test_a_text_that_meddles_is_no_proof(code: str) -> None:
         "// ptrace would be seen here",
         '/* "/proc/1/mem" */ int ptraced = 0;',
         'puts("see http://host/process"); float simt = 1;',
+        'asm("mov.u32 %0, %laneid;" : "=r"(lane)); puts("simt::x");',
     ],
 )
 def test_an_honest_text_is_none_that_meddles(code: str) -> None:

@@ -216,7 +216,7 @@ class EmittedProver:
         own, source = self._texts.own, self._texts.source
         subject = Subject(source, source, source, own, own, self._texts.aliases)
         concluded = conclude(kernel, examination, subject, (), inputs)
-        [proof] = meddling.doubted([concluded], self._texts)
+        [proof] = meddling.doubted([concluded], self._texts, programs=self._runs.programs)
         return self._kept(emitted, proof, results)
 
     def _stopped(self, kernel: Kernel, run: Run, inputs: str) -> KernelProof | None:

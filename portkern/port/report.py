@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from portkern.port.kernel_port import HazardLine, KernelPort, Rung
-from portkern.port.result import KernelRow, PortResult, counted, document, summary_line
+from portkern.port.result import WORD, KernelRow, PortResult, counted, document, summary_line
 from portkern.printable import printable
 from portkern.records import atomic_write
 
@@ -78,7 +78,7 @@ def _facts(result: PortResult) -> str:
     changes = sum(file.changes for file in result.files)
     return (
         f"{len(result.files)} files read, {changed} changed in {changes} places. Evidence: "
-        f"{RUNGS}. No time was measured."
+        f"{RUNGS}. {WORD}. No time was measured."
     )
 
 
@@ -188,5 +188,5 @@ def html(result: PortResult) -> str:
         counted=counted,
         rung=rung,
         hazard_line=hazard_line,
-        rungs=RUNGS,
+        rungs=f"{RUNGS}. {WORD}",
     )

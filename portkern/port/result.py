@@ -167,6 +167,13 @@ def _hazards(result: PortResult) -> str:
     return f"{kernels} kernels in {len(result.files)} files, {counts or 'no hazards'}"
 
 
+#: Whose word a proof is; docs/security.md says what a program that lies would have to do.
+WORD = (
+    "Source is run in the program's own process, and a proof by that is as honest as the program; "
+    "what is said of compiled code is not the program's word"
+)
+
+
 def document(result: PortResult) -> dict[str, object]:
     """``summary.json``, and what ``json=true`` prints."""
     rows = result.rows
@@ -179,6 +186,7 @@ def document(result: PortResult) -> dict[str, object]:
         "targets": list(result.targets),
         "summary": summary_line(result),
         "exit_code": result.exit_code,
+        "evidence": WORD,
         "seconds": round(result.seconds, 2),
         "reused": result.reused,
         "outcomes": dict(Counter(row.outcome for row in rows)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -61,6 +62,32 @@ def defines(path: Path, symbol: str) -> bool:
             for table in tables
             for entry in table.get_symbol_by_name(symbol) or ()
         )
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The names that a program or library takes from others, and those of the functions that others
+    may take from it, as the dynamic linker knows them. Variables are taken, whoever has them: a
+    program may have a place of its own for one of a library's."""
+
+    taken: frozenset[str]
+    given: frozenset[str]
+
+
+def linked(path: Path) -> Linked:
+    """Raises BuildError for what is not an ELF file."""
+    from elftools.elf.sections import SymbolTableSection
+
+    taken: set[str] = set()
+    given: set[str] = set()
+    with opened(path) as elf:
+        for table in elf.iter_sections("SHT_DYNSYM"):
+            assert isinstance(table, SymbolTableSection)
+            for entry in table.iter_symbols():
+                is_variable = entry["st_info"]["type"] == "STT_OBJECT"
+                is_taken = is_variable or entry["st_shndx"] == "SHN_UNDEF"
+                (taken if is_taken else given).add(entry.name)
+    return Linked(frozenset(taken), frozenset(given))
 
 
 def note(path: Path, kind: int) -> bytes | None:

@@ -31,10 +31,12 @@ def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Execute
     from portkern.spec import target
 
     results = launcher.results
+    handle = options.RECORD_HANDLE if asked.sealed else results / RECORD
     how = options.ExecutorOptions(
         order=asked.order,
         seed=asked.seed,
-        record=results / RECORD if asked.record_bytes and not asked.apart else None,
+        findings=options.FINDINGS_HANDLE if asked.sealed else None,
+        record=handle if asked.record_bytes and not asked.apart else None,
         record_bytes=asked.record_bytes,
         launches=asked.launches,
     )
@@ -88,7 +90,10 @@ def _launched(
     timeout_s: float,
     wanted: Wanted,
 ) -> tuple[int | None, str, Mapping[str, bytes]]:
-    sealed = [name for name in (FOUND, RECORD) if asked.apart and name in wanted]
+    from portkern.simt.execute.program import FINDINGS
+
+    handles = (FOUND, RECORD) if asked.apart else (FINDINGS, RECORD) if asked.sealed else ()
+    sealed = [name for name in handles if name in wanted]
     files = sorted(wanted.items(), key=lambda item: item[0] not in sealed)
     command = Command(
         tuple(argv), asked.cwd, environment, timeout_s, tuple(files), sealed=len(sealed)

@@ -453,7 +453,9 @@ class Execute(Request[Executed]):
     ``record_bytes`` of what launches did to memory come back as the file RECORD, beside the files
     of ``counts``, in which GCC's coverage has a program count. It ends after ``launches`` launches,
     if that is not 0. ``apart``: kernels are executed in a process of ours, whose word findings and
-    the recording are (:mod:`portkern.worker.object_program`)."""
+    the recording are (:mod:`portkern.worker.object_program`). ``sealed``: they have no name that
+    the program finds, and what is written stays as it is; for a process that opens the runtime
+    itself and is not a script."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -468,6 +470,7 @@ class Execute(Request[Executed]):
     counts: tuple[str, ...] = ()
     launches: int = 0
     apart: bool = False
+    sealed: bool = False
 
     def read(self, data: object) -> Executed:
         """Files by the names that were asked for, each once."""

@@ -223,7 +223,14 @@ def _jailed(
     """Runs the command in the jail, in a working folder of its own."""
     with _working_folder() as here:
         execute = Execute(
-            command, str(here), str(target), language, checks, options.timeout_s, apart=apart
+            command,
+            str(here),
+            str(target),
+            language,
+            checks,
+            options.timeout_s,
+            apart=apart,
+            sealed=not apart,
         )
         return jailed_process.run(execute, [*reads, runtime_library.ready().folder, here])
 

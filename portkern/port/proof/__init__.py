@@ -105,8 +105,9 @@ def prove(
         for proof in prover.prove(alone):
             before = proofs.get(proof.kernel)
             proofs[proof.kernel] = _better(before, proof) if before else proof
-    texts = SourceTexts(original), SourceTexts(ported)
-    return meddling.doubted((proofs[kernel.name] for kernel in kernels), *texts)
+        texts = SourceTexts(original), SourceTexts(ported)
+        found = (proofs[kernel.name] for kernel in kernels)
+        return meddling.doubted(found, *texts, programs=runs.programs)
 
 
 def _is_open(proof: KernelProof) -> bool:

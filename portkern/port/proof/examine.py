@@ -3,7 +3,7 @@ under the sanitizers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkern.cuda_source.syntax import Kernel
@@ -369,9 +369,18 @@ class Examiner:
                 self._progress.findings += errors(run.outcome.findings)
             else:
                 self._progress.original_findings += inheritable(run.outcome.findings)
+            if name == "port" and not run.is_late and not errors(run.outcome.findings):
+                self._progress.unfinished += self._launched_otherwise(run)
             if run.is_late and name == "port":
                 why = f"with sanitizers the program did not end in {self._limit_s:g} s"
                 self._progress.unfinished.append(why)
+
+    def _launched_otherwise(self, checked: Run) -> Iterator[str]:
+        """Why a run with sanitizers is not of what was compared: a program may see that it is
+        looked at."""
+        _, plain = self._progress.runs[0]
+        if not plain.is_late and _launched(checked) != _launched(plain):
+            yield "with sanitizers the port launches other kernels than without"
 
     def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, Coverage]:
         program = programs.get("port counted")
@@ -430,6 +439,10 @@ def _enough(launches: Sequence[LaunchRecord]) -> int:
     that sanitizers have the time for."""
     firsts = {launch.kernel: number for number, launch in reversed([*enumerate(launches, 1)])}
     return max(*firsts.values(), len(launches) // _PART)
+
+
+def _launched(run: Run) -> list[tuple[object, ...]]:
+    return [(one.kernel, one.grid, one.block, one.refused) for one in run.launches]
 
 
 def _reached(first: Run, run: Run) -> Sequence[LaunchRecord]:

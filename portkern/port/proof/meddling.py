@@ -1,16 +1,28 @@
 """Code of a program that has to do with other processes or with the executor, not with its own
-work: what its runs show is not a proof, whoever wrote it."""
+work: what its runs show is not a proof, whoever wrote it.
+
+Kernels of the source executor run in the program's own process, so that its runs are its word. What
+it wrote cannot be changed afterwards (:mod:`portkern.sandbox.jail.programs`); what would write
+something else in its name, or replace code, has to call the system, the dynamic linker or the
+executor, and what a program calls is in its symbols, however its text spells it. Who finds such
+functions by the addresses of others is not seen.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache, lru_cache
+from itertools import chain
+from pathlib import Path
 
 from portkern.cuda_source.comments import without_comments
 from portkern.guard import rules
 from portkern.port.proof.outcome import KernelProof, Outcome
 from portkern.port.proof.texts import SourceTexts
+from portkern.simt.execute import runtime_library
+from portkern.toolchain import elf
 
 _BETWEEN = re.compile(r'"\s*"')
 #: Calls that look into processes, by name or by number.
@@ -24,11 +36,41 @@ _TEXT = re.compile(r'"((?:\\.|[^"\\\n])*)"')
 _FILE = re.compile(rf"{rules.PROCESS_FILE.pattern}(?!self/(?:exe|maps|cmdline|statm|io)$)")
 _SETTING = re.compile(r"\bGCOV_|\bLD_(?:PRELOAD|AUDIT)\b")
 _COUNTS = re.compile(r"\b__gcov_\w+")
+_NAMESPACE = re.compile(r"\bsimt\s*::|\bnamespace\s+simt\b")
+#: Instructions that call the system, in a statement of assembler.
+_SYSTEM = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s*\$?\s*(0x80|128)\b|\bsvc\b")
+_ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
+#: By what they are for: functions that a program takes from the system.
+_TAKEN = {
+    "changes code or maps memory": "mprotect pkey_mprotect mmap mmap64 mremap remap_file_pages",
+    "looks up functions": "dlopen dlmopen dlsym dlvsym dladdr dladdr1 dlinfo dl_iterate_phdr "
+    "_dl_find_object _r_debug _rtld_global _rtld_global_ro",
+    "calls the system by number": "syscall",
+    "starts processes": "fork vfork clone clone3 posix_spawn posix_spawnp execl execle execlp "
+    "execv execve execveat execvp execvpe fexecve system popen",
+    "looks into other processes": "ptrace process_vm_readv process_vm_writev process_madvise "
+    "pidfd_open pidfd_getfd kcmp userfaultfd",
+    "writes to handles by number": "write writev pwrite pwrite64 pwritev pwritev64 pwritev2 "
+    "pwritev64v2 dprintf vdprintf fdopen dup dup2 dup3 fcntl fcntl64 ioctl close_range closefrom "
+    "ftruncate ftruncate64 splice tee vmsplice sendfile sendfile64 copy_file_range memfd_create "
+    "aio_write aio_write64 lio_listio lio_listio64",
+    "looks through its environment": "environ _environ __environ",
+}
+_WHY = {name: why for why, names in _TAKEN.items() for name in names.split()}
+_FORTIFIED = re.compile(r"__(\w+)_chk")
+_EXECUTORS = re.compile(r"_ZNK?4simt|simt_")
 
 
-def doubted(proofs: Iterable[KernelProof], *texts: SourceTexts) -> tuple[KernelProof, ...]:
-    """The proofs; where a text meddles, those that are proven become unproven."""
-    why = next(filter(None, (meddles(text.whole) for text in texts)), "")
+def doubted(
+    proofs: Iterable[KernelProof], *texts: SourceTexts, programs: Iterable[Path] = ()
+) -> tuple[KernelProof, ...]:
+    """The proofs; where a text or a program that was run meddles, those that are proven become
+    unproven."""
+    runtime = runtime_library.ready().runtime
+    seen = chain(
+        (meddles(text.whole) for text in texts), (refers(program, runtime) for program in programs)
+    )
+    why = next(filter(None, seen), "")
     return tuple(
         replace(proof, outcome=Outcome.UNPROVEN, why=why)
         if why and proof.outcome is Outcome.PROVEN
@@ -37,16 +79,69 @@ def doubted(proofs: Iterable[KernelProof], *texts: SourceTexts) -> tuple[KernelP
     )
 
 
+def refers(program: Path, runtime: Path) -> str:
+    """Why runs of a built program are not to be believed, by what it is linked with; '' where
+    nothing says so. ``runtime`` is the executor's library."""
+    own, executors = (_linked(path, path.stat().st_mtime_ns) for path in (program, runtime))
+    for name in sorted(own.taken):
+        plain = name.partition("@")[0]
+        plain = found[1] if (found := _FORTIFIED.fullmatch(plain)) else plain
+        if why := _WHY.get(plain):
+            return f"the program {why} ({plain}): its runs prove nothing"
+        if _EXECUTORS.match(name) and not _in_headers(name):
+            return f"the program turns to the executor ({name:.60}): its runs prove nothing"
+    if theirs := own.given & (executors.taken | executors.given):
+        return (
+            f"the program stands in for what the executor calls ({min(theirs):.60}): "
+            "its runs prove nothing"
+        )
+    return ""
+
+
+@lru_cache(1000)
+def _linked(path: Path, _changed_ns: int) -> elf.Linked:
+    return elf.linked(path)
+
+
+@cache
+def _header_words() -> frozenset[str]:
+    """The words of the headers that programs are compiled with."""
+    files = (file for file in runtime_library.INCLUDE.rglob("*") if file.is_file())
+    return frozenset(w for f in files for w in re.findall(r"\w+", f.read_text("utf-8")))
+
+
+def _in_headers(symbol: str) -> bool:
+    """Whether programs get the name from a header, as ``_ZN4simt3api4copyEPv``."""
+    if not symbol.startswith("_Z"):
+        return symbol in _header_words()
+    words, at = [], symbol.index("4simt")
+    while (length := _LENGTH.match(symbol, at)) is not None:
+        at = length.end() + int(length[0])
+        words.append(symbol[length.end() : at])
+    return _header_words().issuperset(words)
+
+
+_LENGTH = re.compile(r"\d+")
+
+
 def meddles(text: str) -> str:
     """Why runs of this code are not to be believed; '' where nothing says so."""
     code = _BETWEEN.sub("", without_comments(text))
     if call := _CALL.search(code):
         return f"the program looks into other processes ({call[1]}): its runs prove nothing"
-    for literal in _TEXT.findall(code):
+    for literal in map(_unescaped, _TEXT.findall(code)):
+        if found := _SYSTEM.search(literal):
+            return f"the program calls the system by itself ({found[0]}): its runs prove nothing"
         if _FILE.search(literal):
             return f"the program opens files of processes ({literal!r:.60}): its runs prove nothing"
         if found := _SETTING.search(literal) or rules.EXECUTOR_TEXT.search(literal):
             return f"the program asks how it is run ({found[0]}): its runs prove nothing"
-    if found := _COUNTS.search(code) or rules.EXECUTOR_FUNCTION.search(_TEXT.sub('""', code)):
+    if found := _NAMESPACE.search(code := _TEXT.sub('""', code)):
+        return f"the program turns to the executor ({found[0]}): its runs prove nothing"
+    if found := _COUNTS.search(code) or rules.EXECUTOR_FUNCTION.search(code):
         return f"the program turns to the executor ({found[0]}): its runs prove nothing"
     return ""
+
+
+def _unescaped(literal: str) -> str:
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16) if m[1] else int(m[2], 8)), literal)

@@ -123,6 +123,13 @@ class Runs:
             self._built.update(zip(new, made, strict=True))
         return [self._built[key] for key in keys]
 
+    @property
+    def programs(self) -> list[Path]:
+        """The programs whose own processes execute kernels, without those that count coverage,
+        which the compiler puts functions of its own into."""
+        built = (made for made in self._built.values() if isinstance(made, Program))
+        return [p.path for p in built if p.object is None and p.mode != "cover"]
+
     def _build(self, wanted: Wanted) -> Program | NotBuilt:
         source = wanted.source
         kind = "object" if wanted.executed else wanted.mode
@@ -164,7 +171,8 @@ class Runs:
         launches: int = 0,
     ) -> Run:
         """Runs a program, with all checkers in a checked build that is not recorded; only its
-        first ``launches``, if that is not 0."""
+        first ``launches``, if that is not 0. Of a checked run the recording says only what was
+        launched."""
         checked = program.mode == "check" and not record
         notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
@@ -178,10 +186,11 @@ class Runs:
             limit_s,
             order=order,
             seed=seed,
-            record_bytes=self._limits.record_bytes if record else 0,
+            record_bytes=self._limits.record_bytes if record else int(checked),
             counts=tuple(counted),
             launches=launches,
             apart=program.object is not None,
+            sealed=program.object is None,
         )
         begin = time.monotonic()
         ended = self._processes.run(asked)

@@ -17,6 +17,7 @@ import socket
 import stat
 import struct
 import subprocess
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ _FIRST_SEALED, _MOST_SEALED = 3, 8
 MOST_COPIED, MOST_ENTRIES = 64 << 20, 10_000
 _LENGTH = struct.Struct("<q")
 _ABSENT = -1
+#: How long the rest of what a program wrote is waited for, once it has ended.
+_LEFT_S = 20.0
 #: Where every user of the jail may write.
 _SHARED = (Path("/tmp"), Path("/dev/shm"))
 
@@ -47,7 +50,8 @@ class Command:
     """``argv`` is run in a copy of the folder ``cwd``; ``wanted`` are names below
     :attr:`Launcher.results` and how many bytes of each are kept. Of these the first ``sealed`` are
     no files of the folder, but what is written to the handles from 3 on, which the process begins
-    with: where it is ours, and gives them to nobody, they are its own word."""
+    with, and stays as it was written. Where the process is ours, and gives them to nobody, they are
+    its own word."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -224,16 +228,18 @@ def _oversee(channel: socket.socket, place: Place) -> None:
         return
     command = Command(**json.loads(message))
     output, tell, files = handles
-    sealed = [os.memfd_create("portkern-sealed") for _ in range(command.sealed)]
+    sealed = [_Sealed(most) for _, most in command.wanted[: command.sealed]]
     with ours, suppress(OSError):  # who could not get so far has said why
         if not problem:
-            socket.send_fds(ours, [message], [output, *sealed])
+            socket.send_fds(ours, [message], [output, *(one.writing for one in sealed)])
     os.close(output)
+    for one in sealed:
+        one.begin()
     status = _waited(program, time.monotonic() + command.timeout_s)
     _end_all(place)
     with os.fdopen(failed, "rb") as said:
         problem = problem or said.read(1000).decode(errors="replace")
-    _collect(place, command, files, sealed)
+    _collect(place, command, files, [one.ended() for one in sealed])
     answer = {"problem": problem} if problem else {"status": status}
     os.write(tell, json.dumps(answer).encode())
 
@@ -346,15 +352,36 @@ def _is_small(folder: Path) -> bool:
     return True
 
 
-def _collect(place: Place, command: Command, files: int, sealed: Sequence[int]) -> None:
+class _Sealed:
+    """The bytes that are written to a handle, up to so many. It is a pipe, so that nobody can change
+    what was written before."""
+
+    def __init__(self, most: int) -> None:
+        self._reading, self.writing = os.pipe()
+        self._most, self._content = most, b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def begin(self) -> None:
+        """Called when others have the handle to write to."""
+        os.close(self.writing)
+        self._reader.start()
+
+    def ended(self) -> bytes:
+        """All of it, once nobody has the handle any more."""
+        self._reader.join(_LEFT_S)
+        return self._content
+
+    def _read(self) -> None:
+        self._content = _drained(self._reading, self._most)
+
+
+def _collect(place: Place, command: Command, files: int, sealed: Sequence[bytes]) -> None:
     """Each length and bytes. Nothing of the program runs any more, and who reads takes on its
     rights: a link leads to what it could have read itself."""
     place.restrict()
     for number, (name, most) in enumerate(command.wanted):
         is_sealed = number < len(sealed)
-        content = (
-            _pread(sealed[number], most, 0) if is_sealed else read_plain(place.results / name, most)
-        )
+        content = sealed[number] if is_sealed else read_plain(place.results / name, most)
         os.write(files, _LENGTH.pack(_ABSENT if content is None else len(content)))
         rest = memoryview(content or b"")
         while rest:

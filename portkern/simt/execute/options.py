@@ -88,6 +88,9 @@ class ExecutorOptions:
         return {k: int(v) if isinstance(v, bool) else v for k, v in values.items()}
 
 
+#: What the runtime calls the handles that a process may begin with, for findings and the recording.
+FINDINGS_HANDLE, RECORD_HANDLE = Path("&3"), Path("&4")
+
 #: The schedules that ``schedule`` compares: the unfair ones find what a fair one never shows.
 #: Where there is a checked build, ``lockstep`` is one more: only there can threads be held.
 SCHEDULES: tuple[tuple[Order, int], ...] = (

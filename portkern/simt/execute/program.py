@@ -24,7 +24,7 @@ Wanted = Mapping[str, int]
 Starter = Callable[
     [Sequence[str], Mapping[str, str], float, Wanted], tuple[int | None, str, Mapping[str, bytes]]
 ]
-_FINDINGS = "findings.jsonl"
+FINDINGS = "findings.jsonl"
 #: As many bytes of findings and counters are read.
 MOST_FINDINGS = 64 << 20
 
@@ -89,17 +89,17 @@ def execute(
 ) -> tuple[ProgramOutcome, Mapping[str, bytes]]:
     """The same for any process that opens the executor's runtime. ``starter`` starts it, with
     ``environment`` beside ours; of what it leaves in the folder ``results``, the files of
-    ``wanted`` come back too."""
-    chosen = replace(how, findings=results / _FINDINGS).settings()
+    ``wanted`` come back too. Findings are a file there unless ``how`` says where they go to."""
+    chosen = replace(how, findings=how.findings or results / FINDINGS).settings()
     chosen |= settings(target, language) if target else {"hip": int(language == "hip")}
     chosen |= {"warp": warp} if warp else {}
     # A program's own leaks are not what it is run for.
     common = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, **(environment or {})}
     common["PORTKERN_SIMT"] = spell(chosen)
-    asked = {_FINDINGS: MOST_FINDINGS, **(wanted or {})}
+    asked = {FINDINGS: MOST_FINDINGS, **(wanted or {})}
     status, output, found = starter(argv, common, timeout_s, asked)
     files = dict(found)
-    diagnostics, counters = source_lines.parsed(files.pop(_FINDINGS, b""))
+    diagnostics, counters = source_lines.parsed(files.pop(FINDINGS, b""))
     if status is None and not any(diagnostic.code == "SX405" for diagnostic in diagnostics):
         diagnostics.append(Diagnostic("SX405", f"the program ran longer than {timeout_s:g} s"))
     return ProgramOutcome(status, output, tuple(diagnostics), tuple(counters)), files

@@ -22,7 +22,7 @@ struct Config {
     bool account = false;      // managed and pinned memory are closed too, to see what host code reads
     unsigned preempt = 0;      // checked builds: switch threads at one access in this many
     unsigned launches = 0;     // after so many the program ends well; 0: never
-    char findings[512] = "";   // JSON lines are appended here; empty: text to stderr
+    char findings[512] = "";   // JSON lines are appended here (sink.h); empty: text to stderr
     char record[512] = "";     // record.cpp appends here what launches did to memory; empty: no
     size_t record_bytes = 64 << 20;  // of contents in it; of what is beyond, digests only
 };

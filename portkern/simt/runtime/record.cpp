@@ -13,6 +13,7 @@
 
 #include "context.h"
 #include "memory.h"
+#include "sink.h"
 
 namespace simt::record {
 namespace {
@@ -140,11 +141,8 @@ std::string pointers(const Call& call) {
 }
 
 void append(const std::string& text, const std::string& blob) {
-    FILE* file = fopen(config.record, "ab");
-    if (!file) return perror("simt: record");
-    fwrite(text.data(), 1, text.size(), file);
-    fwrite(blob.data(), 1, blob.size(), file);
-    fclose(file);
+    const std::string whole = text + blob;
+    if (!append_to(config.record, whole.data(), whole.size())) perror("simt: record");
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Findings: one JSON line each, written at once, so that they survive what ends the process.
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
@@ -14,6 +12,7 @@
 
 #include "context.h"
 #include "memory.h"
+#include "sink.h"
 
 namespace simt {
 namespace {
@@ -101,11 +100,8 @@ void write_line(const std::string& line) {
         fprintf(stderr, "simt: %s\n", line.c_str());
         return;
     }
-    const int file = open(config.findings, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0) return;
     const std::string whole = line + "\n";
-    if (write(file, whole.data(), whole.size()) < 0) perror("simt: findings");
-    close(file);
+    if (!append_to(config.findings, whole.data(), whole.size())) perror("simt: findings");
 }
 
 void record(int code, const Place& place, const Place& other, const char* text) {

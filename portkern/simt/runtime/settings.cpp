@@ -5,6 +5,7 @@
 #include <string>
 
 #include "context.h"
+#include "sink.h"
 
 namespace simt {
 namespace {
@@ -98,6 +99,7 @@ extern "C" __attribute__((visibility("default"))) const char* simt_configure(con
 
 __attribute__((constructor)) static void configure_from_environment() {
     simt::defaults();
+    simt::remember_handles();
     const char* settings = getenv("PORTKERN_SIMT");
     if (!settings) return;
     if (const char* wrong = simt_configure(settings)) {

@@ -1,0 +1,235 @@
+"""Programs that work against the source executor, which is in their own process: none is proven."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from portkern.cuda_source.syntax import parse
+from portkern.evaluator.jailed_process import JailedProcesses
+from portkern.port.proof import Limits, Outcome, ProofSource, meddling, prove
+from portkern.port.proof.compare import Judged, Types, compare
+from portkern.port.proof.examine import Examiner
+from portkern.port.proof.recording import Content, LaunchRecord
+from portkern.sandbox import session as sandbox
+from portkern.simt.execute import runtime_library
+from portkern.spec import target
+from portkern.spec.backend import Missing
+from portkern.toolchain.run_tool import run_tool
+from portkern.worker.protocol import RECORD, Execute
+
+COMPILES = pytest.mark.skipif(
+    isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find())
+)
+
+# ---- what a program is linked with
+
+#: Whatever way a text comes to such a name, as by joining tokens or a label of the assembler's.
+TURNED = {
+    "changes code": "int mprotect(void*, unsigned long, int); int main() { mprotect(0, 0, 0); }",
+    "maps memory": "#define J(a, b) a##b\nint J(mm, ap)(); int main() { return J(mm, ap)(); }",
+    "looks up functions": 'int f(void) __asm__("dl\\x73ym"); int main() { f(); }',
+    "writes to handles by number": "int dprintf(int, const char*); int main() { dprintf(4, 0); }",
+    "looks through its environment": "extern char** environ; int main() { return !environ[0]; }",
+    "turns to the executor": 'int f(void) __asm__("\\x73imt_forget"); int main() { f(); }',
+    "stands in for what the executor calls": "long write() { return 0; } int main() {}",
+}
+PLAIN = {
+    "prints": '#include <stdio.h>\nint main() { puts(fopen("a", "r") ? "1" : "0"); }',
+    "keeps memory": '#include <stdlib.h>\nint main() { free(malloc(9)); return !!getenv("HOME"); }',
+    "has functions of its own": "int written() { return 0; } int main() { return written(); }",
+}
+
+
+def _refers(text: str, folder: Path) -> str:
+    box = runtime_library.ready()
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(text, encoding="utf-8")
+    argv = [*box.compiler.argv, "-w", "-x", "c", source, "-x", "none", box.runtime, "-o", program]
+    run_tool(argv, whose="own", timeout_s=60)
+    return meddling.refers(program, box.runtime)
+
+
+@COMPILES
+@pytest.mark.parametrize("how", TURNED)
+def test_a_program_that_can_write_its_own_findings_is_known_by_what_it_calls(
+    how: str, tmp_path: Path
+) -> None:
+    why = _refers(TURNED[how], tmp_path)
+    assert how in why and "prove nothing" in why
+
+
+@COMPILES
+@pytest.mark.parametrize("what", PLAIN)
+def test_a_program_that_does_its_work_may_call_what_it_needs(what: str, tmp_path: Path) -> None:
+    assert _refers(PLAIN[what], tmp_path) == ""
+
+
+# ---- what is written stays
+
+ALTERS = """
+import ctypes, fcntl, mmap, os
+os.write(3, b"found\\n"); os.write(4, b"launched\\n")
+def tried(action):
+    try: action()
+    except (OSError, ValueError): pass
+for handle in (3, 4):
+    for name in (f"/proc/self/fd/{handle}", f"/dev/fd/{handle}"):
+        tried(lambda: os.truncate(name, 0))
+        tried(lambda: os.close(os.open(name, os.O_WRONLY | os.O_TRUNC)))
+    tried(lambda: os.ftruncate(handle, 0))
+    tried(lambda: os.pwrite(handle, b"FORGED", 0))
+    tried(lambda: os.lseek(handle, 0, 0))
+    tried(lambda: fcntl.fcntl(handle, fcntl.F_SETFL, 0))
+    tried(lambda: mmap.mmap(handle, 6))
+    tried(lambda: os.read(handle, 6))
+"""
+
+
+@pytest.mark.parametrize("then", ["", "os.close(3); os.close(4)", "os._exit(0)"])
+def test_what_a_program_has_written_to_its_handles_cannot_be_changed(
+    then: str, tmp_path: Path
+) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    argv = (sys.executable, "-S", "-P", "-c", ALTERS + then)
+    asked = Execute(argv, str(tmp_path), "sm_90", "cuda", (), 30.0, record_bytes=99, sealed=True)
+    with JailedProcesses([tmp_path]) as processes:
+        ended = processes.run(asked)
+    sandbox.close_servers()
+    assert (ended.program.status, ended.files[RECORD]) == (0, b"launched\n"), ended.program.output
+
+
+# ---- what is compared
+
+
+def _judged(left: Content, right: Content, kind: str) -> Judged:
+    types = Types(parse(f"__global__ void k({kind}* x) {{ *x = 1; }}").kernels, {})
+    shape = (0, "k", (1, 1, 1), (4, 1, 1), 0, ((0, 0),))
+    [result] = compare(
+        [LaunchRecord(*shape, after={0: left})], [LaunchRecord(*shape, after={0: right})], types
+    )
+    return result.judged
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "long long"])
+def test_contents_decide_and_not_what_is_said_to_be_their_digest(kind: str) -> None:
+    one, two = b"\1\0\0\0\2\0\0\0", b"\7\0\0\0\2\0\0\0"
+    assert _judged(Content(8, "d", one), Content(8, "d", two), kind) is not Judged.EQUAL
+    assert _judged(Content(8, "d", one), Content(8, "e", one), kind) is Judged.EQUAL
+    assert _judged(Content(8, "d"), Content(8, "d"), kind) is Judged.EQUAL
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "long long"])
+def test_what_is_left_behind_the_last_element_is_compared_too(kind: str) -> None:
+    one, two = bytes(9), bytes(8) + b"\1"
+    assert _judged(Content(9, "d", one), Content(9, "e", two), kind) is Judged.DIFFERENT
+
+
+@pytest.mark.parametrize(("launches", "otherwise"), [(("k", "j"), 0), (("k",), 1), (("k", "k"), 1)])
+def test_a_port_that_launches_otherwise_where_it_is_checked_is_not_proven(
+    launches: tuple[str, ...], otherwise: int
+) -> None:
+    def run(*kernels: str) -> Any:
+        shape = ((1, 1, 1), (4, 1, 1), 0)
+        found = [LaunchRecord(n, kernel, *shape) for n, kernel in enumerate(kernels)]
+        return SimpleNamespace(launches=found, is_late=False)
+
+    examiner: Any = Examiner.__new__(Examiner)
+    examiner._progress = SimpleNamespace(runs=[("plain", run("k", "j"))])
+    assert len([*examiner._launched_otherwise(run(*launches))]) == otherwise
+
+
+# ---- whole proofs
+
+BASE = """
+#include <VENDOR_runtime.h>
+#include <cstdio>
+#include <cstring>
+#ifdef __HIPCC__
+#define PORT 1
+#else
+#define PORT 0
+#endif
+BEFORE
+__global__ void k(int* y) { y[threadIdx.x] = PORT ? 7 : 1; }
+int main() {
+  int* y;
+  apiMalloc(&y, 256);
+  BEGIN
+  k<<<1, 64>>>(y);
+  apiDeviceSynchronize();
+  END
+}
+"""
+#: The port is wrong, and works against what finds that.
+FORGED = {
+    "a file": (
+        "extern char** environ;",
+        "",
+        r"""
+  for (char** e = environ; PORT && *e; ++e)
+    for (char* at = strstr(*e, "record="); at; at = strstr(at + 1, "record=")) {
+      char path[512] = {}, all[9999];
+      sscanf(at + 7, "%511[^;]", path);
+      FILE* f = fopen(path, "rb");
+      size_t n = f ? fread(all, 1, sizeof all, f) : 0;
+      if (f) fclose(f);
+      for (size_t i = 0; i < n; ++i) if (all[i] == 7) all[i] = 1;
+      if (n && (f = fopen(path, "wb"))) fwrite(all, 1, n, f), fclose(f);
+    }""",
+    ),
+    "code": (
+        "#include <sys/mman.h>",
+        r"""
+  if (PORT) {
+    char keep[8192], *at = (char*)&k, *page = (char*)((size_t)at & ~4095ul);
+    memcpy(keep, page, 8192);
+    for (char* c = keep; c + 8 < keep + 8192; ++c) if (!memcmp(c, "\7\0\0\0", 4)) *c = 1;
+    mmap(page, 8192, 7, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, keep, 8192);
+  }""",
+        "",
+    ),
+    "calls": (
+        r"""
+#include <sys/uio.h>
+extern "C" ssize_t write(int handle, const void* p, size_t n) {
+  char all[9999];
+  memcpy(all, p, n);
+  for (size_t i = 0; i < n; ++i) if (PORT && all[i] == 7) all[i] = 1;
+  iovec v = {all, n};
+  return writev(handle, &v, 1);
+}""",
+        "",
+        "",
+    ),
+}
+
+
+@pytest.mark.full
+@pytest.mark.sampled("how")
+@COMPILES
+@pytest.mark.parametrize("how", FORGED)
+def test_a_wrong_port_that_forges_its_runs_is_not_proven(how: str, tmp_path: Path) -> None:
+    text = BASE
+    for mark, code in zip(("BEFORE", "BEGIN", "END"), FORGED[how], strict=True):
+        text = text.replace(mark, code, 1)
+    sources = {}
+    for vendor, api, suffix in (("cuda", "cuda", ".cu"), ("hip/hip", "hip", ".hip")):
+        sources[api] = tmp_path / f"k{suffix}"
+        sources[api].write_text(text.replace("VENDOR", vendor).replace("api", api))
+    [proof] = prove(
+        ProofSource(sources["cuda"], "cuda"),
+        ProofSource(sources["hip"], "hip"),
+        target=target.load("gfx942"),
+        other=None,
+        kernels=parse(sources["hip"].read_text()).kernels,
+        workdir=tmp_path / "work",
+        limits=Limits(run_s=30.0),
+    )
+    assert proof.outcome is not Outcome.PROVEN, proof
