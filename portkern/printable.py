@@ -18,6 +18,16 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+#: Spreadsheets run a cell that begins so, in some countries also by the wide forms.
+_FORMULA = (*"=+-@\t\n", *"\uff1d\uff0b\uff0d\uff20")
+
+
+def cell(text: str) -> str:
+    """The text as a table that spreadsheets open may have it: no formula."""
+    text = printable(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 def printable(text: str) -> str:
     """``text`` without control characters, except newline and tab, and with the names of those
     that change the direction of writing."""

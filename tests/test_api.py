@@ -136,6 +136,30 @@ def test_exported_columns_are_read_back_as_they_were(here: Path, made: list[Reco
     assert table.schema.field("tokens_in").type == pyarrow.int64()
 
 
+@pytest.mark.parametrize("text", ["=1+1", "\t=1", "-1+cmd", "@sum(a)", "\uff1d1", "\x1b[2J=1"])
+def test_no_cell_of_a_table_is_a_formula(text: str, here: Path) -> None:
+    """Whoever wrote the records: their authors and machines have names of anybody's choice."""
+    pytest.importorskip("duckdb")
+    first = records()[0]
+    odd = first.model_copy(
+        update={
+            "run": "one",
+            "author": text,
+            "variant": text,
+            "environment": first.environment.model_copy(update={"machine": text}),
+        }
+    )
+    RecordFile(here / "reports" / "one" / "records.jsonl").append([odd])
+    assert main.run(["export", "csv", "one", "out=one.csv"]) == 0
+    assert main.run(["export", "history", "all.csv"]) == 0
+    for name in ("one.csv", "all.csv"):
+        with (here / name).open(newline="", encoding="utf-8") as file:
+            [line] = csv.DictReader(file)
+        for column in ("variant", "machine"):
+            assert line[column][0] not in "=+-@\t\n\uff1d", (name, column)
+            assert "\x1b" not in line[column]
+
+
 def test_exports_that_cannot_be_made_are_refused_in_a_line(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from portkern import ops
 from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
-from portkern.errors import ConfigError, PortkernError
+from portkern.errors import ConfigError, PortkernError, ReferenceFailed
+from portkern.evaluator import inputs
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
@@ -38,6 +40,7 @@ from portkern.simt.translate.rewrite import rewrite_tree
 from portkern.spec import companions, flashinfer
 from portkern.spec.expression import Expression
 from portkern.spec.from_torch import sheet
+from portkern.spec.op import StoredTensor, Workload
 
 HOST = host_targets()[0]
 SECRET = "correct horse battery staple"
@@ -219,6 +222,8 @@ def test_a_plan_that_is_its_own_is_still_loaded(good: Plan, scene: Scene) -> Non
         ("short.safetensors", "not a safetensors file"),
         ("hole.safetensors", "not a safetensors file"),
         ("pipe.safetensors", "not a safetensors file"),
+        ("many.safetensors", "60000 tensors, expected at most 50000"),
+        ("wide.safetensors", "than 16 MiB"),
         ("a\0b", "cannot be a name"),
         ("x" * 5_000, "longer than"),
     ],
@@ -232,6 +237,10 @@ def test_a_workload_carries_no_file_that_is_not_its_tensors(
     put(scene.box / "notes.safetensors", "a diary\n" * 9)
     put(scene.box / "long.safetensors", struct.pack("<Q", 1 << 60) + b"{}")
     put(scene.box / "short.safetensors", tensors()[:-4])
+    empty = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
+    many = json.dumps({str(n): empty for n in range(60_000)}).encode()
+    put(scene.box / "many.safetensors", struct.pack("<Q", len(many)) + many)
+    put(scene.box / "wide.safetensors", struct.pack("<Q", 17 << 20) + b"{}" + b" " * (17 << 20))
     put(scene.box / "hole.safetensors", tensors() + b"what a tensor does not hold")
     put(scene.box / "scaled.json", json.dumps(DEFINITION))
     put(scene.box / "scaled.jsonl", work(path.format(user=scene.user)))
@@ -607,3 +616,35 @@ def test_a_forged_sheet_names_no_file_and_has_values_within_bounds(
         raise AssertionError("it was taken")
     assert "\n" not in str(refused.value)
     assert [path.name for path in scene.box.iterdir()] == []
+
+
+@pytest.mark.parametrize("index", [1 << 40, 16, -1])
+def test_stored_indices_lie_where_the_operator_says(index: int, tmp_path: Path) -> None:
+    """A reference would index by them, too, in the evaluator's own process."""
+    torch = pytest.importorskip("torch")
+    safetensors = pytest.importorskip("safetensors.torch")
+    op = ops.load("embedding")
+    dims = dict.fromkeys(op.workloads["ci"][0].dims, 16)
+    [spec] = [tensor for tensor in op.signature.inputs if tensor.within]
+    file = tmp_path / "stored.safetensors"
+    given = torch.arange(16).clamp(max=15)
+    given[7] = index
+    for value, right in ((given, False), (given.clamp(0, 15), True)):
+        safetensors.save_file({"i": value}, file)
+        workload = Workload("16", dims, stored={spec.name: StoredTensor(file, "i")})
+        if right:
+            drawn = inputs.draw(op, workload, "float32", "normal")
+            assert any(torch.equal(one, value) for one in drawn)
+        else:
+            with pytest.raises(ReferenceFailed, match="outside of 0 to 15"):
+                inputs.draw(op, workload, "float32", "normal")
+
+
+def test_a_stored_bool_is_what_it_is_to_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
+    header = json.dumps({"m": {"dtype": "BOOL", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    file = tmp_path / "stored.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header + b"\x07\xff\x01\x00")
+    loaded = inputs._loaded(StoredTensor(file, "m"))
+    assert loaded.view(torch.uint8).tolist() == [1, 1, 1, 0]

@@ -295,12 +295,26 @@ def _with_stored(
                 f"{workload.stored[spec.name].path} has {spec.name} as {got[1]}{list(got[0])[:8]}, "
                 f"expected {expected[1]}{list(expected[0])} for workload {workload.name}"
             )
+        if spec.within and not _lies_within(tensor, spec.bounds(workload.dims)):
+            low, high = spec.bounds(workload.dims)
+            raise ReferenceFailed(
+                f"{workload.stored[spec.name].path} has {spec.name} with elements outside of "
+                f"{low} to {high - 1}, which is what they lie between for workload {workload.name}"
+            )
         given[number] = tensor.to(given[number].device)
     return given
 
 
+def _lies_within(tensor: torch.Tensor, bounds: tuple[int, int]) -> bool:
+    """Whether all elements do: what else they index would be read by the reference, too."""
+    low, high = bounds
+    return tensor.numel() == 0 or (int(tensor.min()) >= low and int(tensor.max()) < high)
+
+
 def _loaded(stored: StoredTensor) -> torch.Tensor:
     """Raises ReferenceFailed."""
+    import torch
+
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
@@ -311,7 +325,8 @@ def _loaded(stored: StoredTensor) -> torch.Tensor:
     try:
         with safe_open(stored.path, framework="pt") as file:
             tensor: torch.Tensor = file.get_tensor(stored.key)
-            return tensor
+            # A byte that is neither 0 nor 1 would be another value to a kernel than to torch.
+            return tensor.view(torch.uint8) != 0 if tensor.dtype is torch.bool else tensor
     except (OSError, SafetensorError) as error:
         said = " ".join(str(error).split())
         raise ReferenceFailed(f"Cannot read {stored.key!r} of {stored.path}: {said}") from error

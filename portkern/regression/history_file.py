@@ -13,6 +13,15 @@ from portkern.regression.runs import Run, RunFacts
 from portkern.regression.series import Series
 
 SUFFIXES = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet"}
+#: Text, which is anybody's.
+_TEXTS = ("time", "run", "commit", "git_branch", "tags", *Series._fields, "verdict", "evidence")
+_TEXTS += ("source_hash", "machine", "device", "venue")
+#: What :func:`portkern.printable.cell` does, for tables that spreadsheets and terminals show.
+_CELL = (
+    r"CREATE OR REPLACE TEMP MACRO cell(t) AS regexp_replace("
+    r"regexp_replace(t, '[\x00-\x08\x0b-\x1f\x7f]', '', 'g'), "
+    r"'^([-=+@\t\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}])', '''\1')"
+)
 
 
 def check(path: Path) -> None:
@@ -51,6 +60,10 @@ def write(
         f"WHERE line IN (SELECT max(line) FROM lines GROUP BY file, {cell}) "
         f"{'AND p20_us IS NOT NULL ' * timed}ORDER BY time, file, line"
     )
+    if path.suffix == ".csv":
+        columns.sql(_CELL)
+        cells = ", ".join(f'cell("{name}") AS "{name}"' for name in _TEXTS)
+        query = f"SELECT * REPLACE ({cells}) FROM ({query})"
     import duckdb
 
     try:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from portkern.errors import BackendUnavailable
+from portkern.printable import cell
 from portkern.records.record import BuildResources, Record
 
 Value = str | int | float | None
@@ -63,11 +64,14 @@ def rows(records: Iterable[Record]) -> list[dict[str, Value]]:
 
 
 def csv_file(records: Sequence[Record]) -> bytes:
-    """UTF-8, as RFC 4180 has it, with a line of names."""
-    made = rows(records)
+    """UTF-8, as RFC 4180 has it, with a line of names; no cell is a formula."""
+    made = [
+        {name: cell(value) if isinstance(value, str) else value for name, value in one.items()}
+        for one in rows(records)
+    ]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(made[0]) if made else [])
-    writer.writeheader()
+    writer.writerow({name: cell(name) for name in writer.fieldnames})
     writer.writerows(made)
     return text.getvalue().encode()
 

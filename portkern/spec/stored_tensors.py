@@ -11,8 +11,10 @@ from typing import Final
 from portkern.errors import ConfigError
 from portkern.spec.foreign_text import Malformed, json_value
 
-#: The format's own bound on its header, which says where each tensor lies.
-MOST_HEADER: Final = 100_000_000
+#: Bounds on the header, which says where each tensor lies: one of the format's own 100 MB, with a
+#: million tensors in it, takes a minute to read.
+MOST_HEADER: Final = 16 << 20
+MOST_TENSORS: Final = 50_000
 #: What its length is written in.
 _LENGTH: Final = 8
 _FIELDS: Final = {"dtype", "shape", "data_offsets"}
@@ -33,7 +35,7 @@ def _reason(path: Path) -> str:
                 return "it is not a file"
             length = int.from_bytes(file.read(_LENGTH), "little")
             if not 2 <= length <= min(MOST_HEADER, what.st_size - _LENGTH):
-                return "its header is longer than it"
+                return f"its header is longer than it, or than {MOST_HEADER >> 20} MiB"
             header = json_value(file.read(length))
     except OSError as error:
         return error.strerror or str(error)
@@ -46,6 +48,8 @@ def _header_reason(header: object, size: int) -> str:
     """``size``: the bytes behind the header, all of which are some tensor's."""
     if not isinstance(header, dict):
         return "its header is not a JSON object"
+    if len(header) > MOST_TENSORS:
+        return f"it has {len(header)} tensors, expected at most {MOST_TENSORS}"
     ranges: list[tuple[int, int]] = []
     for name, entry in header.items():
         if name == "__metadata__":

@@ -353,8 +353,8 @@ def _is_small(folder: Path) -> bool:
 
 
 class _Sealed:
-    """The bytes that are written to a handle, up to so many. It is a pipe, so that nobody can change
-    what was written before."""
+    """The bytes that are written to a handle, up to so many. It is a pipe, so that nobody can
+    change what was written before."""
 
     def __init__(self, most: int) -> None:
         self._reading, self.writing = os.pipe()

@@ -86,4 +86,4 @@ def _percent(value: str, path: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|")
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")

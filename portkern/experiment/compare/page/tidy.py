@@ -7,14 +7,12 @@ import io
 from typing import Final
 
 from portkern.experiment.compare.result import METRICS, Comparison, Figure
-from portkern.printable import printable
+from portkern.printable import cell
 
 HEAD: Final = (
     "model", "evidence", "backend", "target", "suite", "metric", "k", "p", "value", "low", "high",
     "n", "unit", "tasks", "samples", "reason",
 )  # fmt: skip
-#: Spreadsheets run what begins so, and names of models are anybody's.
-_FORMULA: Final = ("=", "+", "-", "@", "\t")
 
 
 def render(comparison: Comparison) -> str:
@@ -32,7 +30,7 @@ def _row(figure: Figure) -> tuple[object, ...]:
     low, high = (estimate and estimate.ci95) or ("", "")
     names = (scope.model, scope.venue, scope.backend, scope.target, scope.suite, figure.metric)
     return (
-        *map(_safe, names),
+        *map(cell, names),
         "" if figure.k is None else figure.k,
         "" if figure.p is None else figure.p,
         "" if estimate is None else estimate.value,
@@ -42,10 +40,5 @@ def _row(figure: Figure) -> tuple[object, ...]:
         METRICS[figure.metric].unit,
         figure.tasks,
         figure.samples,
-        _safe(figure.reason),
+        cell(figure.reason),
     )
-
-
-def _safe(text: str) -> str:
-    text = printable(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
