@@ -49,7 +49,18 @@ def _refers(text: str, folder: Path) -> str:
     box = runtime_library.ready()
     source, program = folder / "program.c", folder / "program"
     source.write_text(text, encoding="utf-8")
-    argv = [*box.compiler.argv, "-w", "-x", "c", source, "-x", "none", box.runtime, "-o", program]
+    argv: list[str | Path] = [
+        *box.compiler.argv,
+        "-w",
+        "-x",
+        "c",
+        source,
+        "-x",
+        "none",
+        box.runtime,
+        "-o",
+        program,
+    ]
     run_tool(argv, whose="own", timeout_s=60)
     return meddling.refers(program, box.runtime)
 

@@ -14,8 +14,10 @@ from portkern.regression.series import Series
 
 SUFFIXES = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet"}
 #: Text, which is anybody's.
-_TEXTS = ("time", "run", "commit", "git_branch", "tags", *Series._fields, "verdict", "evidence")
-_TEXTS += ("source_hash", "machine", "device", "venue")
+_TEXTS = (
+    *("time", "run", "commit", "git_branch", "tags", *Series._fields, "verdict", "evidence"),
+    *("source_hash", "machine", "device", "venue"),
+)
 #: What :func:`portkern.printable.cell` does, for tables that spreadsheets and terminals show.
 _CELL = (
     r"CREATE OR REPLACE TEMP MACRO cell(t) AS regexp_replace("
