@@ -37,6 +37,8 @@ MEASURED = ("requests", "prompts")
 INSTEAD = {
     "kernelband": ["strategy.mask=false"],
     "its_nvidia": ["budget.attempts=6"],
+    "cuda_agent": ["proposer.turns=20", "proposer.tries=5"],
+    "cupilot": ["strategy.init=4", "strategy.batch=4", "memory.keep=false"],
     "accelopt": ["strategy.rounds=3", "strategy.candidates=2", "strategy.plans=2"],
     "avo": ["budget.attempts=33"],
 }
@@ -147,6 +149,13 @@ def mixed() -> Answer:
         name = request.prompt.partition("@")[0]
         if name == "ideas":
             return f'[{{"idea": "idea {next(planned)}", "why": "bytes"}}]'
+        if name == "strategy":
+            return f'{{"idea": "strategy {next(planned)}", "why": "bytes"}}'
+        if name == "select":
+            return '{"base": "0.0", "reference": "1.0", "why": "it is another way"}'
+        if name == "experiments":
+            plan = '{"description": "unroll", "performance": [1, 2], "innovation": 3}'
+            return f'{{"avenues": ["loops"], "experiments": [{", ".join([plan] * 5)}]}}'
         if name in ("plan", "macro"):
             return (
                 f'{{"{"plan" if name == "plan" else "action"}": "vectorization", "why": "bytes"}}'
@@ -160,7 +169,8 @@ def mixed() -> Answer:
             return (
                 '{"problem": "few loads in flight", "why": "latency", "fix": "unroll", '
                 '"method": "unroll", "plan": "by four", "instructions": "unroll", "title": "four", '
-                '"works": true, "plausible": true, "reason": "it does", "lessons": ["unroll"]}'
+                '"works": true, "plausible": true, "reason": "it does", "lessons": ["unroll"], '
+                '"strategy": "unroll", "analysis": "rows are shared"}'
             )
         tool = {"tool": "try" if count % 2 else "write", "why": "bytes"}
         if name == "tool_agent" and tool["tool"] == "try":
@@ -170,8 +180,7 @@ def mixed() -> Answer:
             asked = request.messages[-1].content.partition("## The kernel to change")[2]
             before = next(line for line in asked.splitlines() if line.startswith("// worth"))
             now = f"// worth {1 + number / 10:.1f}"
-            return f"<<<<<<< SEARCH\n{before}\n=======\n{now}\n>>>>>>> REPLACE\n"
-        said = json.dumps(tool) if name == "tool_agent" else ""
+            return f"        said = json.dumps(tool) if name == "tool_agent" else ""
         if number < 2 or number % 5 == 0:
             return said + kernel("wrong" if number % 2 else "build_failed", about=str(number))
         return said + kernel(f"{1 + number / 4:.2f}", about=str(number))

@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
-from portkern.agent.attempt import Diagnosis
+import pytest
+
+from portkern.agent.attempt import Diagnosis, Status
+from portkern.agent.axes import Draft, Seen
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.systems import swizzleperf
+from portkern.agent.systems import cuda_agent, cupilot, kernel_scientist, swizzleperf
 from portkern.agent.systems.accelopt import remembered
 from portkern.cli.verbs.generate import plan_of, read
+from portkern.records.record import Record
+from tests import report_records
 from tests.preset_pages import started
-from tests.scripted import Answer, Played, by_prompt, kernel
+from tests.scripted import MODEL, Answer, Played, by_prompt, in_turn, kernel
 from tests.test_preset_loops import asked, shown, starting
 from tests.test_presets import FIX, PLAN, run
 from tests.test_strategy import attempt
@@ -207,3 +213,176 @@ def test_kernel_smith_evolves_an_archive_of_the_fast_and_the_different(tmp_path:
     params = played.calls[0].params
     assert (params["temperature"], params["top_p"], params["max_tokens"]) == (0.6, 0.95, 32_768)
     assert plan_of(read(["op=relu", "preset=kernel_smith"])).axes["strategy"]["trials"] == 40
+
+
+# ---- GPU Kernel Scientist
+
+
+WORTHS: list[float | str] = [2.0, 1.2, "wrong", 1.5]
+
+
+def experiment(name: str, least: float, most: float, innovation: float) -> dict[str, object]:
+    return {
+        "description": name,
+        "rubric": f"do {name}",
+        "performance": [least, most],
+        "innovation": innovation,
+    }
+
+
+DESIGN = json.dumps(
+    {
+        "avenues": ["tiles", "waves"],
+        "experiments": [
+            experiment("safe", 9, 10, 5),
+            experiment("dull", 1, 2, 1),
+            experiment("bold", 0, 50, 60),
+            experiment("wild", -20, 40, 95),
+            experiment("wilder", -30, 30, 90),
+        ],
+    }
+)
+
+
+def test_the_kernel_scientist_selects_from_a_table_designs_and_writes_three_of_five(
+    tmp_path: Path,
+) -> None:
+    answer = by_prompt(
+        {
+            "select": [
+                '{"base": "1.1", "reference": "1.0", "why": "other ways"}',
+                '{"base": "9.9", "reference": "1.0"}',
+                '{"base": "9.9"}',
+            ],
+            "experiments": [DESIGN],
+            "experiment": [kernel(w, about=f"k{k}") for k, w in enumerate(WORTHS)],
+        }
+    )
+    given = starting(tmp_path, 10)
+    played = run(tmp_path, "kernel_scientist", answer, *given)
+    write = ["experiment"] * 3
+    assert played.prompts[:4] == ["experiments", *write], "of one kernel there is nothing to select"
+    assert played.prompts[4:9] == ["select", "experiments", *write]
+    # The most innovative, then that which may gain most, then that which gains most at least.
+    ideas = [one.idea for one in played.attempts[1:4]]
+    assert ideas == ["wild", "bold", "safe"]
+    # What the selector chose is built on, though it is not the fastest.
+    assert [one.parents for one in played.attempts[4:7]] == [("1.1", "1.0")] * 3
+    table = asked(played, "select")[0]
+    assert "0.0 | - | given | 1.00 times as fast" in table
+    assert "1.0 | 0.0 | wild | 2.00 times as fast" in table
+    assert "1.2 | 0.0 | safe | wrong" in table
+    second = asked(played, "experiment")[3]
+    assert shown(second) == ["k1", "k0"], "the base, and the one to compare it with"
+    assert "do wild" in second and "All runs" not in second
+    assert shown(asked(played, "experiments")[1]) == ["k1"], "whoever designs sees the base"
+    # Of a run that is not there the model is asked once more, then the two fastest are taken.
+    assert played.attempts[7].parents == ("1.0", played.run.log.best(2)[1].id)
+    roles = {call.prompt.partition("@")[0]: call.role for call in played.calls}
+    assert roles["select"] == "selector" and roles["experiments"] == "designer"
+
+
+def test_experiments_are_read_by_type() -> None:
+    text = '{"experiments": [{"description": "a", "performance": "much", "innovation": "80%"}, 7]}'
+    [one] = kernel_scientist.read_experiments(text)
+    assert (one.least, one.most, one.innovation) == (0.0, 0.0, 80.0)
+    assert not [*kernel_scientist.read_experiments('{"experiments": {"description": "a"}}')]
+    assert len(kernel_scientist.promising([one], 3)) == 1
+
+
+# ---- CUDA Agent
+
+
+def test_cuda_agent_goes_from_milestone_to_milestone_and_cannot_end_with_a_wrong_kernel(
+    tmp_path: Path,
+) -> None:
+    def used(tool: str, code: str = "") -> str:
+        return json.dumps({"tool": tool, "why": "fewer bytes, a fifth faster"}) + code
+
+    steps = [
+        *(used("write", kernel("wrong", about="k0")), used("try"), used("done")),
+        *(used("write", kernel(1.01, about="k1")), used("try")),
+        *(used("write", kernel(1.3, about="k2")), used("try"), used("done")),
+    ]
+    played = run(tmp_path, "cuda_agent", in_turn(*steps))
+    assert [one.score for one in played.attempts] == [0.0, 1.01, 1.3]
+    assert len(played.calls) == 8, "the first time that it was done it was not"
+    said = [call.messages[-1].content for call in played.calls]
+    assert "1. the kernel is right" in said[0] and "The margin is 5%" in said[0]
+    assert "No milestone is reached; the next one: the kernel is right" in said[2]
+    assert "There is no right kernel yet, so you cannot end" in said[3]
+    assert "Milestone 1 is reached; the next one: and faster than PyTorch" in said[5]
+    assert "Milestone 2 is reached; the next one: and faster than torch.compile" in said[7]
+    plan = plan_of(read(["op=relu", "preset=cuda_agent"]))
+    assert plan.evaluation.baselines == ("eager", "compile")
+    assert plan.axes["proposer"]["turns"] == 200
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled", "reached"),
+    [((1.2, 1.2), (1.1, 1.06), 3), ((1.2, 1.2), (1.1, 1.05), 2), ((1.04, 2.0), (2.0, 2.0), 1)],
+)
+def test_a_milestone_takes_every_size_and_those_before_it(
+    eager: tuple[float, float], compiled: tuple[float, float], reached: int
+) -> None:
+    def record(first: float, second: float) -> Record:
+        speedup = {"eager": first, "compile": second}
+        told = {name: {"value": one + 1, "ci95": (one, one + 2)} for name, one in speedup.items()}
+        return report_records.make(speedup=told)
+
+    records = [record(*pair) for pair in zip(eager, compiled, strict=True)]
+    seen = Seen(Draft(None), Status.PASSED, records=records)
+    assert cuda_agent.milestone(seen, 0.05) == reached
+    assert cuda_agent.milestone(Seen(Draft(None), Status.WRONG), 0.05) == -1
+
+
+# ---- cuPilot
+
+
+def test_cupilot_crosses_strategies_and_not_code_and_writes_each_from_the_initial_kernel(
+    tmp_path: Path,
+) -> None:
+    """What fails is revised; a strategy is what the code was found to do."""
+    numbers, thoughts = itertools.count(), itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        name = request.prompt.partition("@")[0]
+        if name == "strategy":
+            return json.dumps({"idea": f"strategy {next(thoughts)}", "why": "bytes"})
+        if name == "critic_strategy":
+            (about,) = shown(request.messages[-1].content)
+            return json.dumps({"strategy": f"what {about} does"})
+        number = next(numbers)
+        return kernel("wrong" if number == 1 else 1 + number / 10, about=f"k{number}")
+
+    small = ("strategy.init=3", "strategy.batch=2", "strategy.generations=1", "memory.keep=false")
+    given = [*starting(tmp_path, 12), "target=x86_64", "inflight=1", *small]
+    played = run(tmp_path, "cupilot", answer, *given)
+    operators = [one.operator for one in played.attempts]
+    assert operators == ["given", *["init"] * 2, "debug", "init", *["crossover"] * 2]
+    failed, revised = played.attempts[2:4]
+    assert revised.parents == (failed.id,) and revised.correct and revised.idea == failed.idea
+    roles = {call.prompt.partition("@")[0]: call.role for call in played.calls}
+    assert roles["debug"] == "revisor" and roles["strategy"] == "planner"
+    # Two strategies are crossed in words, as they were found in the code of those that follow them.
+    crossed = asked(played, "strategy")[-1]
+    assert len(re.findall(r"^## Strategy \d", crossed, re.MULTILINE)) == 2
+    assert re.search(r"what k\d does", crossed) and not shown(crossed)
+    pair = crossed.partition("## Strategy 1")[2].partition("## Your answer")[0]
+    assert not re.search(r"strategy \d", pair), "not as it was meant"
+    # The new one is applied to the initial kernel.
+    for text in asked(played, "implement"):
+        assert "// given" in text and not shown(text)
+    last = played.attempts[-1]
+    assert last.idea == "strategy 4" and last.diagnosis.problem.startswith("what k")
+    assert len(last.parents) == 2
+
+
+def test_cupilot_is_told_where_the_operation_lies_on_the_roofline() -> None:
+    relu, matmul = (
+        plan_of(read([f"op={op}", "target=h200", "backend=cuda", f"models.coder.model={MODEL}"]))
+        for op in ("relu", "matmul")
+    )
+    assert cupilot.zone(relu.task) == "memory" and cupilot.zone(matmul.task) == "compute"
+    [block] = cupilot.roofline(relu.task, [])
+    assert "moves fewer bytes" in block.text

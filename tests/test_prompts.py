@@ -26,6 +26,7 @@ from portkern.agent.proposer.planned import BEGIN, END, KernelPlan
 from portkern.agent.proposer.tool_agent import TOOLS
 from portkern.agent.proposer.writing import Writer, WriterOptions
 from portkern.agent.slot import Arm, Slot
+from portkern.agent.systems.kernel_scientist import Experiment
 from portkern.agent.systems.ksearch import SCALES
 from portkern.agent.task import Task
 from portkern.cells.selection import load_op
@@ -147,6 +148,12 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
         asked.facts("coder")
         | {
             "idea": Idea("tile", "it is reused"),
+            "base": PASSED,
+            "strategies": [(one.idea, one) for one in asked.parents],
+            "other": WRONG,
+            "avenues": 4,
+            "experiments": 3,
+            "experiment": Experiment("tile", "change the loop"),
             "tried": [PASSED, WRONG],
             "wanted": 3,
             "exemplars": asked.parents,

@@ -314,6 +314,15 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
 }
 OPTIONS |= {  # of single systems
+    "cupilot": {
+        "population": st.integers(2, 5),
+        "init": st.integers(1, 3),
+        "batch": st.integers(1, 4),
+        "generations": maybe,
+        "operators": st.just({"crossover": 1}),
+        "selection": st.sampled_from(["rank", "tournament"]),
+        "revisions": st.integers(0, 2),
+    },
     "accelopt": {
         "rounds": maybe,
         "candidates": st.integers(1, 3),

@@ -7,16 +7,17 @@ them; there is no shell. Every kernel that it tries is an attempt of the run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import Field
 
 from portkern.agent import prompts, replies
+from portkern.agent.attempt import PromptBlock
 from portkern.agent.axes import Context, Draft, Message, Reply, Seen
 from portkern.agent.proposer import menu, reading
 from portkern.agent.proposer.reading import ReplyCode
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions, besides
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -43,14 +44,16 @@ class ToolOptions(WriterOptions):
 
 @dataclass
 class _Desk:
-    """The work on one kernel: its source so far, the drafts that were tried, and how many tries
-    are ``left``."""
+    """The work of an ``agent`` on one kernel: its source so far, the drafts that were tried, what
+    was ``seen`` of them, and how many tries are ``left``."""
 
+    agent: ToolAgent
     writer: Writer
     source: str
     left: int
     model: str = ""
     tried: list[Draft] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
 
     @property
     def uncounted(self) -> tuple[str, ...]:
@@ -63,10 +66,23 @@ class ToolAgent(Modelled):
     options_type = ToolOptions
     options: ToolOptions
 
+    def rules(self) -> Sequence[PromptBlock]:
+        """Blocks that the agent is told besides."""
+        return ()
+
+    def judged(self, seen: Seen) -> str:
+        """A line on how far a kernel that was tried has come; empty where results say it all."""
+        return ""
+
+    def unfinished(self, seen: Sequence[Seen], left: int) -> str:
+        """Why the agent may not end yet, with so many tries left; empty where it may."""
+        return ""
+
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
         writer = self.writer(slot, context, context.llm)
         parent = writer.parent
-        desk = _Desk(writer, parent.source if parent else "", min(self.options.tries, slot.size))
+        source = parent.source if parent else ""
+        desk = _Desk(self, writer, source, min(self.options.tries, slot.size))
         try:
             detail = await self._work(desk)
         except BudgetSpent:
@@ -81,7 +97,8 @@ class ToolAgent(Modelled):
     async def _work(self, desk: _Desk) -> str:
         """Works until the model is done, and returns why it ended."""
         writer = desk.writer
-        facts = writer.facts(writer.author, shown=writer.parents[:1]) | {
+        known = writer.facts(writer.author, shown=writer.parents[:1])
+        facts = besides(known, self.rules()) | {
             "tools": TOOLS,
             "turns": self.options.turns,
             "tries": desk.left,
@@ -126,7 +143,7 @@ async def _answer(reply: Reply, desk: _Desk) -> str | None:
         case "try":
             return await _try(desk, " ".join(str(asked.get("why") or "").split()))
         case "done":
-            return None
+            return desk.agent.unfinished(desk.seen, desk.left) or None
     what = "There is no tool in that reply" if tool is None else f"No tool {tool!r}"
     return f"{what}. Answer with one JSON object; tools: {', '.join(TOOLS)}."
 
@@ -159,15 +176,16 @@ async def _try(desk: _Desk, why: str) -> str:
     )
     seen = await desk.writer.context.look(draft)
     desk.tried.append(draft)
+    desk.seen.append(seen)
     desk.left -= 1
-    return _report(seen, desk.left)
+    return _report(seen, desk.agent.judged(seen), desk.left)
 
 
-def _report(seen: Seen, left: int) -> str:
+def _report(seen: Seen, judged: str, left: int) -> str:
     status = seen.status.replace("_", " ").capitalize()
     result = f"{status}: {seen.detail}" if seen.detail else f"{status}."
     parts = [f"{block.title}\n{block.text}" for block in seen.feedback if not block.of_critics]
-    return "\n\n".join([result, *parts, _told(left)])
+    return "\n\n".join(filter(None, [result, *parts, judged, _told(left)]))
 
 
 def _told(left: int) -> str:

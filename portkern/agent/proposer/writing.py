@@ -265,6 +265,13 @@ class Writer:
         return [PromptBlock(kind="start", title="The kernel to start from", text=text)]
 
 
+def besides(facts: Mapping[str, object], blocks: Sequence[PromptBlock]) -> dict[str, object]:
+    """The facts with these blocks before the memory's."""
+    told = facts["blocks"]
+    assert isinstance(told, list)
+    return {**facts, "blocks": [*blocks, *told]}
+
+
 def feedback_blocks(attempt: Attempt | None, arm: str = "") -> list[PromptBlock]:
     """The blocks that tell an author of an attempt besides its code; of its diagnosis they have
     what calls for ``arm``, where that is one of its fixes."""
