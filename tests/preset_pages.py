@@ -180,7 +180,8 @@ def mixed() -> Answer:
             asked = request.messages[-1].content.partition("## The kernel to change")[2]
             before = next(line for line in asked.splitlines() if line.startswith("// worth"))
             now = f"// worth {1 + number / 10:.1f}"
-            return f"        said = json.dumps(tool) if name == "tool_agent" else ""
+            return f"<<<<<<< SEARCH\n{before}\n=======\n{now}\n>>>>>>> REPLACE\n"
+        said = json.dumps(tool) if name == "tool_agent" else ""
         if number < 2 or number % 5 == 0:
             return said + kernel("wrong" if number % 2 else "build_failed", about=str(number))
         return said + kernel(f"{1 + number / 4:.2f}", about=str(number))
