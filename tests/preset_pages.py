@@ -170,7 +170,7 @@ def mixed() -> Answer:
                 '{"problem": "few loads in flight", "why": "latency", "fix": "unroll", '
                 '"method": "unroll", "plan": "by four", "instructions": "unroll", "title": "four", '
                 '"works": true, "plausible": true, "reason": "it does", "lessons": ["unroll"], '
-                '"strategy": "unroll", "analysis": "rows are shared"}'
+                '"strategy": "unroll", "analysis": "rows are shared", "guidance": ["unroll"]}'
             )
         tool = {"tool": "try" if count % 2 else "write", "why": "bytes"}
         if name == "tool_agent" and tool["tool"] == "try":

@@ -14,11 +14,12 @@ from statistics import mean
 import pytest
 
 from portkern.agent import strategy
-from portkern.agent.attempt import Status
+from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
 from portkern.agent.systems.adaexplore import worth
+from portkern.agent.systems.kernelfoundry import cell, in_force, told
 from portkern.agent.systems.kernelskill import allowed
 from portkern.cli.verbs.generate import plan_of, read
 from tests.preset_pages import started
@@ -105,8 +106,8 @@ def test_adaexplore_refines_in_small_steps_and_writes_anew_in_large_ones(tmp_pat
         calls = [call for call in played.calls if call.id in one.calls]
         assert [call.prompt.partition("@")[0] for call in calls] == ["plan", "diff"]
         line = played.run.log.ancestors(one.id)[:-1]
-        told = "\n".join(message.content for message in calls[0].messages)
-        assert all(other.source.splitlines()[1] in told for other in line[-5:])
+        text = "\n".join(message.content for message in calls[0].messages)
+        assert all(other.source.splitlines()[1] in text for other in line[-5:])
     pools = [text.count("## For inspiration") for text in asked(played, "direct")]
     assert pools[0] == 0 and max(pools) >= 1, "large steps from below see what is above"
     assert {call.params["max_tokens"] for call in played.calls} == {16_384}
@@ -163,8 +164,8 @@ def test_adaexplore_tells_a_rule_that_three_failures_taught_also_to_later_runs(
     )
     given = ("strategy.p_large=1.0", "memory.keep=true")
     played = run(tmp_path / "first", "adaexplore", answer, "budget.attempts=6", *given)
-    told = ["What failures have shown" in text for text in asked(played, "direct")]
-    assert told == [False, False, False, False, True, True]
+    ruled = ["What failures have shown" in text for text in asked(played, "direct")]
+    assert ruled == [False, False, False, False, True, True]
     later = run(tmp_path / "second", "adaexplore", answer, "budget.attempts=1", *given)
     assert "You cannot call frob inside of a kernel" in later.text(0)
 
@@ -361,8 +362,8 @@ def test_avos_agent_goes_on_from_what_it_committed_and_a_supervisor_from_where_i
     assert "- 3.1: to see; wrong" in review and "// k0" in review, "all that was tried, the best"
     begun = [call for call in played.calls if [m.role for m in call.messages] == ["system", "user"]]
     sessions = [call for call in begun if call.prompt.startswith("tool_agent")]
-    told = ["another algorithm" in call.messages[-1].content for call in sessions]
-    assert told == [False, False, False, False, True]
+    directed = ["another algorithm" in call.messages[-1].content for call in sessions]
+    assert directed == [False, False, False, False, True]
 
 
 def test_akos_iterations_are_one_evaluation_each_with_their_log_and_a_review_after_three(
@@ -377,3 +378,76 @@ def test_akos_iterations_are_one_evaluation_each_with_their_log_and_a_review_aft
     log = last.partition("What was tried lately")[2]
     assert all(f"- {k}.0: to see" in log for k in (0, 2, 3, 4)) or "- 2.0: to see; passed" in log
     assert "another algorithm" in last and played.prompts.count("critic_stalled") == 1
+
+
+# ---- KernelFoundry
+
+
+def test_kernelfoundry_keeps_the_fastest_of_each_place_and_aims_one_level_higher(
+    tmp_path: Path,
+) -> None:
+    traits = ["", "float4 v;", "__shared__ x", "cp.async", "__shfl", "float4 __shfl", "TILE"]
+    numbers = itertools.count()
+
+    def answer(request: Request, count: int) -> str:
+        if request.prompt.startswith("critic"):
+            return '{"problem": "bytes", "guidance": ["mind odd rows"]}'
+        number = next(numbers)
+        trait = traits[number % len(traits)]
+        return kernel(f"{1 + number % 9 / 10:.1f}", about=f"k{number} {trait}")
+
+    played = run(tmp_path, "kernelfoundry", answer, "strategy.diversify=0.0", "inflight=4")
+    assert len(played.attempts) == 40 and not played.stopped
+    operators = [one.operator for one in played.attempts]
+    assert operators == ["init"] * 4 + ["mutate"] * 36
+    known = {one.id: one for one in played.attempts}
+    for number, one in enumerate(played.attempts[4:], 4):
+        generation = played.attempts[: number - number % 4]
+        best: dict[tuple[int, ...], float] = {}
+        for other in generation:
+            place = cell(other.source)
+            best[place] = max(best.get(place, 0.0), other.score)
+        parent = known[one.parents[0]]
+        assert parent.score == best[cell(parent.source)], "the fastest of its place"
+        assert one.arm in {told(aim) for aim in steps_up(cell(parent.source))}
+    places = {cell(known[one.parents[0]].source) for one in played.attempts[4:]}
+    assert len(places) >= 4, "slower ones of other places have children too"
+    texts = asked(played, "mutate")
+    assert all("What to do now" in text for text in texts)
+    guided = ["mind odd rows" in text for text in texts]
+    assert any(guided) and not any(guided[:4]), "guidance comes of what was tried"
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("y[i] = x[i];", (0, 0, 0)),
+        ("float4 v = x[i]; sum += v.x;", (1, 1, 0)),
+        ("__shared__ float s[32]; __syncthreads(); float running_max;", (2, 2, 1)),
+        ("cp.async; tile; __shfl_xor_sync", (3, 3, 2)),
+        ("#pragma omp parallel for reduction(+:s)\n#pragma omp simd", (1, 0, 3)),
+    ],
+)
+def test_kernelfoundry_finds_a_kernels_place_in_its_text(
+    source: str, place: tuple[int, ...]
+) -> None:
+    assert cell(source) == place
+
+
+def test_kernelfoundry_goes_back_to_the_guidance_under_which_kernels_gained_more() -> None:
+    def one(slot: int, score: float, *lines: str) -> Attempt:
+        said = Diagnosis(critic="kernelfoundry", problem="p", lessons=lines) if lines else None
+        parents = ("0.0",) if slot else ()
+        return attempt(Slot(parents=parents, number=slot), score=score, diagnosis=said)
+
+    first = [one(0, 1.0), one(1, 1.0, "old"), one(2, 2.0), one(3, 1.5)]
+    assert list(in_force(first[:2])) == ["old"] == list(in_force(first))
+    worse = [*first, one(4, 1.8, "new"), one(5, 1.1)]
+    assert list(in_force(worse[:5])) == ["new"] and list(in_force(worse)) == ["old"]
+    better = [*first, one(4, 1.8, "new"), one(5, 3.0)]
+    assert list(in_force(better)) == ["new"]
+
+
+def steps_up(place: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """One level higher in one respect; all of them are at most 3."""
+    return [(*place[:k], place[k] + 1, *place[k + 1 :]) for k in range(3) if place[k] < 3]
