@@ -30,6 +30,7 @@ from benchmarks import _script
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
 from portkern.regression import rule
 from portkern.regression.cell_change import Cause, CellChange
+from portkern.regression.controls import CALIBRATION
 from portkern.regression.decisions import Accepted, Decisions, Quarantined
 from portkern.regression.judgement import Judgement
 from portkern.regression.nights import Night
@@ -62,6 +63,7 @@ KINDS = {
     "one-off run": 3,
     "busy night": 8,
     "other machine": 4,
+    "framework": 3,
 }
 _ALARMS = (Change.SLOWER, Change.NEW_FAILURE, Change.LOST, Change.STILL_FAILING)
 
@@ -81,6 +83,7 @@ class Event:
     cells: frozenset[Series]
     cause: Cause | None
     factor: float = 1.0
+    eager: float = 1.0
     accepted: int = 0
     told: int | None = None
     possible: int | None = None
@@ -120,6 +123,7 @@ class Year:
         self.nights = nights
         self.random = random.Random(seed)
         self.cells = {Series.of(record): record for record in _real()}
+        self.calibrations = [_calibration(self.cells, which) for which in _CALIBRATED]
         self.deviation = {
             cell: self.random.uniform(0.003, 0.015)
             if cell.target == "h100"
@@ -146,6 +150,12 @@ class Year:
         if kind in ("killed run", "one-off run", "busy night"):
             start = self._night(1)
             return Event(kind, start, start + 1, self._whole(kind), _CAUSES[kind])
+        if kind == "framework":
+            start = self._night(10)
+            cells = frozenset(one for one, record in self.cells.items() if record.timing)
+            event = Event(kind, start, self.nights, cells, Cause.METHOD)
+            event.eager = math.exp(draw.choice((-1, 1)) * draw.uniform(0.08, 0.3))
+            return event
         if kind == "other machine":
             start = self._night(6)
             return Event(kind, start, start + 5, self._of_machine("x86_64_avx512"), Cause.MACHINE)
@@ -206,17 +216,38 @@ class Year:
         draw = random.Random(f"{night} {seed}")
         active = [one for one in self.events if one.active(night)]
         past = [one for one in self.events if one.end <= night and one.cause is Cause.REGRESSION]
-        pace = {one.cells: draw.uniform(1.25, 2.0) for one in active if one.kind == "busy night"}
+        pace = self._pace(night, draw)
         found = []
         for cell, real in self.cells.items():
             mine = [one for one in active if cell in one.cells]
             if any(one.kind in ("killed run", "one-off run") for one in mine):
                 continue
             record = self._changed(cell, real, night, mine, past)
-            machine = math.prod(
-                of for cells, of in pace.items() if cell.target == min(cells).target
-            )
-            found.append(self._timed(cell, record, night, machine, draw))
+            found.append(self._timed(cell, record, night, pace.get(cell.target, 1.0), draw))
+        return found
+
+    def _pace(self, night: int, draw: random.Random) -> dict[str, float]:
+        """By how much a busy machine is slower, by one of its targets."""
+        busy = (one for one in self.events if one.kind == "busy night" and one.active(night))
+        pace: dict[str, float] = {}
+        for one in busy:
+            where = min(one.cells).target
+            pace[where] = pace.get(where, 1.0) * draw.uniform(1.25, 2.0)
+        return pace
+
+    def calibrated(self, night: int) -> list[Record]:
+        """Two races of the calibration kernel of each machine, one of which nothing but the
+        machine, its driver and its toolchains can change."""
+        pace, draw = self._pace(night, random.Random(f"{night} 0")), random.Random(f"{night} fixed")
+        found = []
+        for cell, real in self.calibrations:
+            mine = [one for one in self.events if one.active(night) and cell in one.cells]
+            if any(one.kind == "killed run" for one in mine):
+                continue
+            around = [one for one in mine if one.kind in _AROUND]
+            record = self._changed(cell, real, night, around, ())
+            for _ in range(2):
+                found.append(self._timed(cell, record, night, pace.get(cell.target, 1.0), draw))
         return found
 
     def _changed(
@@ -227,6 +258,9 @@ class Year:
         mended = sum(cell in one.cells for one in past)
         changes: dict[str, Any] = {"time": at, "run": f"night-{night:03}", "id": f"{night}"}
         source, key, place = real.source_hash + "+" * mended, real.key, real.environment
+        torch = sum(one.kind == "framework" for one in mine)
+        tools = {**place.toolchain, "torch": f"2.{torch}"}
+        place = place.model_copy(update={"toolchain": tools})
         for one in mine:
             if one.cause is Cause.REGRESSION and one.kind != "other machine":
                 source += f"-{one.start}" + (f".{night}" if one.kind == "drift" else "")
@@ -254,7 +288,11 @@ class Year:
         if record.timing is None:
             return record
         wide = self.deviation[cell] * (3 if machine != 1 else 1)
-        slower = math.prod(one.slower(night) for one in self.events if cell in one.cells)
+        mine = [one for one in self.events if cell in one.cells and one.active(night)]
+        if record.variant == CALIBRATION:
+            mine = [one for one in mine if one.kind == "driver worse"]
+        slower = math.prod(one.slower(night) for one in mine)
+        eager = math.prod(one.eager for one in mine)
 
         def noise() -> float:
             outlier = OUTLIER if draw.random() < OUTLIERS else 1.0
@@ -264,7 +302,7 @@ class Year:
             update={"p20_us": record.timing.p20_us * slower * noise(), "noisy": ""}
         )
         baselines = {
-            name: one.model_copy(update={"p20_us": one.p20_us * noise()})
+            name: one.model_copy(update={"p20_us": one.p20_us * eager * noise()})
             for name, one in record.baselines.items()
         }
         return record.model_copy(update={"timing": timing, "baselines": baselines})
@@ -274,13 +312,14 @@ class Year:
         for night in range(self.nights):
             self._decide(night)
             records = self.records(night, 0)
-            one = Night.of(f"night-{night:03}", records)
+            beside = self.calibrated(night)
+            one = Night.of(f"night-{night:03}", records, (), beside)
             judgement = Judgement(self.references, one)
             suspects = {said.series for said in judgement.cells if said.doubtful}
             if suspects:
                 again = [r for n in (1, 2) for r in self.records(night, n)]
                 again = [r for r in again if Series.of(r) in suspects]
-                one = Night.of(f"night-{night:03}", records, again)
+                one = Night.of(f"night-{night:03}", records, again, beside)
                 judgement = Judgement(self.references, one)
             cells = [said for said in judgement.cells if self._asked(said, night)]
             self._count(night, cells, judgement.machine)
@@ -314,7 +353,7 @@ class Year:
     def _count(self, night: int, cells: Sequence[CellChange], machine: Sequence[str]) -> None:
         said = {one.series: one for one in cells}
         self.judged += sum(one.change is not Change.INSUFFICIENT for one in cells)
-        active = [one for one in self.events if one.felt(night)]
+        active = [one for one in self.events if one.felt(night) and one.kind != "framework"]
         explained: set[Series] = {cell for event in active for cell in event.cells}
         for one in cells:
             if (one.regressed or one.change is Change.FASTER) and one.series not in explained:
@@ -425,7 +464,7 @@ def _busy(
 ) -> None:
     event.possible = night
     place = next(iter(year.cells[cell] for cell in event.cells)).environment.machine
-    if any(place in line for line in machine):
+    if any(place in line and "busy" in line for line in machine):
         event.told = night
     for cell in event.cells:
         if cell in said and said[cell].regressed and not _open(year, event, night, cell):
@@ -444,6 +483,20 @@ def _swapped(
         event.told = night if 2 * len(machine) >= len(shown) or _known(year, event) else None
 
 
+def _framework(
+    year: Year, event: Event, night: int, said: Mapping[Series, CellChange], machine: Sequence[str]
+) -> None:
+    """Expects that no machine is called busy and no kernel slower, but that eager moved; what is
+    said of kernels is a false alarm."""
+    seen = [said[cell] for cell in event.cells if cell in said]
+    hidden = any(year.hidden(event, night, cell) for cell in event.cells)
+    if night > event.start + 2 * IN_A_ROW or hidden or not seen:
+        return
+    if event.possible is None:
+        event.possible = event.told = night
+    event.wrong += [f"night {night}: {line}"[:300] for line in machine if "busy" in line]
+
+
 def _known(year: Year, event: Event) -> bool:
     """Whether the other machine was there before, and has references of its own."""
     return any(one.kind == event.kind and one.start < event.start for one in year.events)
@@ -460,12 +513,28 @@ _CHECKS: Mapping[str, Callable[..., None]] = {
     "one-off run": _one_off,
     "busy night": _busy,
     "other machine": _swapped,
+    "framework": _framework,
 }
 
 
 def _without_time(verdict: Verdict, evidence: Evidence, why: str) -> dict[str, Any]:
     gone = {"timing": None, "baselines": {}, "speedup": {}}
     return {"verdict": verdict, "evidence": evidence, "detail": why, "missing": why, **gone}
+
+
+#: Of each machine the cell that its calibration kernel is made of, and the kinds of events that
+#: are around it.
+_CALIBRATED = (("cpu", "c++", "x86_64_avx512"), ("cuda", "cuda", "h100"))
+_AROUND = ("toolchain worse", "toolchain better", "driver worse", "other machine", "framework")
+
+
+def _calibration(
+    cells: Mapping[Series, Record], which: tuple[str, str, str]
+) -> tuple[Series, Record]:
+    """A cell and the record of a calibration kernel that is on the same device."""
+    cell = next(one for one in cells if (one.backend, one.language, one.target) == which)
+    fixed = {"variant": CALIBRATION, "baselines": {}, "speedup": {}, "code": "fixed"}
+    return cell, cells[cell].model_copy(update=fixed)
 
 
 def _real() -> Iterator[Record]:

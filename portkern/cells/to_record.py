@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TypedDict
 
 from portkern.cells.selection import Cell
@@ -180,10 +181,17 @@ def environment_of(cell: Cell, *, ran: bool) -> Environment:
         machine=host.machine(),
         device=venue.name if isinstance(venue, Venue) else "",
         driver=gpu.driver if gpu else "",
-        toolchain=dict(ready.toolchain) if isinstance(ready, Ready) else {},
+        toolchain=_tools(ready, beside_eager=ran and isinstance(cell.venues.hardware, Venue)),
         harness_version=version("portkern"),
         containment=str(session.layers()) if ran else "",
     )
+
+
+def _tools(ready: Ready | Missing, *, beside_eager: bool) -> dict[str, str]:
+    """The tools that build a kernel, and torch, whose eager kernels it is timed beside."""
+    tools = dict(ready.toolchain) if isinstance(ready, Ready) else {}
+    torch = {"torch": version("torch")} if beside_eager and find_spec("torch") else {}
+    return torch | tools
 
 
 def _code(built: Built, loaded: machine_code.MachineCode | None = None) -> _Code:

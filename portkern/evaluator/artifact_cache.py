@@ -20,7 +20,7 @@ from portkern.sandbox.message import plain
 from portkern.spec.backend import Artifact, Build
 
 #: What a build does not depend on: kernels are sources of their own.
-_NOT_BUILT_WITH = {"kernels", "__pycache__"}
+_NOT_BUILT_WITH = {"kernels", "calibration", "__pycache__"}
 #: Folders in which something is being built, or was when its process was killed.
 _ASIDE = ".building-"
 _MANIFEST = "artifact.json"

@@ -1,5 +1,6 @@
-"""Controls, which nobody changed, and how they moved in a night: eager beside each kernel, and
-kernels of other toolchains. Only these can say that it was the machine."""
+"""Controls, which nobody changed, and how they moved in a night: eager beside each kernel, kernels
+of other toolchains, and the calibration kernel of each device. Only these can say that it was the
+machine."""
 
 from __future__ import annotations
 
@@ -11,12 +12,22 @@ from functools import cached_property
 
 from portkern.regression import rule
 from portkern.regression.nights import Night
-from portkern.regression.reference import Level, Reference, References
+from portkern.regression.outcome import Outcome
+from portkern.regression.reference import (
+    Level,
+    Reference,
+    References,
+    calibrated,
+    set_apart,
+    torch_of,
+)
 from portkern.regression.series import Series, moved_on, same_code
 from portkern.regression.timed import Place, Statistic, point
 
-#: Fewer say nothing.
+#: Fewer say nothing, unless a calibration kernel, which is timed more than once, is among them.
 FEWEST = 4
+#: The ``tool`` of calibration kernels, which are controls of all toolchains' kernels.
+CALIBRATION = "calibration"
 #: Of the controls, how many must have moved one way, and by which share of their median.
 MOST, SHARE = 0.75, 0.5
 #: So many times what they differ from run to run otherwise is a busy machine.
@@ -50,13 +61,14 @@ class Pace:
 
     @classmethod
     def of(cls, controls: Sequence[Control]) -> Pace:
-        if len(controls) < FEWEST:
+        if not _enough(controls):
             return cls(controls=controls)
         moves = [one.moved for one in controls]
         middle = statistics.median(moves)
         usual = statistics.median(one.usual for one in controls)
         spread = _NORMAL * statistics.median(abs(move - middle) for move in moves)
-        wider = math.sqrt(spread**2 - usual**2) if spread > max(BUSY * usual, rule.FLOOR) else 0.0
+        scattered = len(controls) >= FEWEST and spread > max(BUSY * usual, rule.FLOOR)
+        wider = math.sqrt(spread**2 - usual**2) if scattered else 0.0
         along = sum(move / middle >= SHARE for move in moves) if middle else 0
         alike = abs(middle) > max(rule.FLOOR, 2 * usual) and along >= MOST * len(moves)
         return cls(middle if alike else 0.0, wider, controls, middle)
@@ -68,7 +80,7 @@ class Pace:
     @property
     def known(self) -> bool:
         """Whether there are controls at all."""
-        return len(self.controls) >= FEWEST
+        return _enough(self.controls)
 
     def __str__(self) -> str:
         return self._told
@@ -80,7 +92,9 @@ class Pace:
         if not moves:
             return "no controls"
         named = f"{len(moves)} controls ({', '.join(tools)})"
-        return f"{named} moved by {moves[0]:+.0%} to {moves[-1]:+.0%}"
+        fixed = [f"{math.expm1(o.moved):+.1%}" for o in self.controls if o.tool == CALIBRATION]
+        beside = f", calibration kernels by {', '.join(fixed)}" if fixed else ""
+        return f"{named} moved by {moves[0]:+.0%} to {moves[-1]:+.0%}{beside}"
 
 
 class Controls:
@@ -88,6 +102,7 @@ class Controls:
 
     def __init__(self, references: References, night: Night) -> None:
         self._all = list(_found(references, night))
+        self.calibrations = [*_calibrations(references, night)]
         self._known: dict[tuple[str, str, str], Pace] = {}
 
     def beside(self, series: Series, machine: str, device: str) -> Pace:
@@ -98,7 +113,7 @@ class Controls:
         if key not in self._known:
             here = [one for one in self._all if one.machine == machine and one.tool != tool]
             own = [one for one in here if one.device == device]
-            self._known[key] = Pace.of(own if len(own) >= FEWEST else here)
+            self._known[key] = Pace.of(own if _enough(own) else here)
         return self._known[key]
 
     def places(self) -> Iterator[tuple[str, Pace]]:
@@ -108,11 +123,19 @@ class Controls:
             yield f"{machine}, {device}" if device not in machine else machine, Pace.of(of_both)
 
 
+def _enough(controls: Sequence[Control]) -> bool:
+    return len(controls) >= FEWEST or any(one.tool == CALIBRATION for one in controls)
+
+
 def tool_of(series: Series) -> str:
     return f"{series.backend}/{series.language}"
 
 
 def _found(references: References, night: Night) -> Iterator[Control]:
+    for series, races in night.calibrations.items():
+        one = _calibration(references, series, races)
+        if isinstance(one, Control):
+            yield one
     for series, new in night.cells.items():
         machine, now = new.environment.machine, point(new)
         reference = references.cells.get((series, machine))
@@ -123,12 +146,40 @@ def _found(references: References, night: Night) -> Iterator[Control]:
             continue
         device = new.environment.device
         eager = [one.eager for one in level.first if one.eager is not None]
-        if now.eager is not None and eager:
+        same_eager = reference.torch in ("", torch_of(new))
+        if now.eager is not None and eager and same_eager:
             usual = _usual([one.eager for one in level.calm if one.eager is not None])
             moved = now.eager - statistics.median(eager)
             yield Control(machine, device, "", moved, usual)
         if _unchanged(reference, new.source_hash, series, night):
             yield _kernel(series, machine, device, level, now.time)
+
+
+def _calibrations(references: References, night: Night) -> Iterator[str]:
+    """A line for each calibration kernel of the night."""
+    for series, races in night.calibrations.items():
+        one, new = _calibration(references, series, races), races[-1]
+        told = f"moved by {math.expm1(one.moved):+.1%}" if isinstance(one, Control) else one
+        yield f"{new.environment.device}: its calibration kernel in {series.backend} {told}"
+
+
+def _calibration(references: References, series: Series, races: Sequence[Outcome]) -> Control | str:
+    """The control that a night's races of a calibration kernel are; why they are none, in a
+    line."""
+    new, now = races[-1], calibrated(races)
+    where = new.environment.machine, new.environment.device
+    reference = references.cells.get((series, new.environment.machine))
+    level = reference.levels.get(Place.of(new)) if reference else None
+    if now is None:
+        return f"was not timed: {new.verdict}: {new.detail.partition(chr(10))[0]}"
+    if reference is None or reference.good is None or level is None:
+        return "is timed for the first time"
+    if differs := set_apart(reference.good, new):
+        return f"begins anew: {', '.join(differs)} changed"
+    if len(level.first) < rule.LEAST:  # as it may have to decide alone
+        return f"has {len(level.first)} earlier nights, expected {rule.LEAST}"
+    moved = now.time - statistics.median(level.values("first", Statistic.TIME))
+    return Control(*where, CALIBRATION, moved, _usual(level.values("calm", Statistic.TIME)))
 
 
 def _kernel(series: Series, machine: str, device: str, level: Level, now: float) -> Control:

@@ -87,14 +87,14 @@ class Judgement:
 
     @cached_property
     def machine(self) -> list[str]:
-        """A line for each machine and device whose controls were not as ever, and for each
-        toolchain that makes other machine code of the same sources."""
+        """A line for each machine and device whose controls were not as ever, for each calibration
+        kernel, and for each toolchain that makes other machine code of the same sources."""
         busy = [
             f"{place}: the machine was busy or is another: {pace}"
             for place, pace in self.controls.places()
             if pace.busy
         ]
-        return [*busy, *self._recompiled()]
+        return [*busy, *self.controls.calibrations, *self._recompiled()]
 
     def _recompiled(self) -> Iterator[str]:
         found: dict[tuple[str, str], int] = {}

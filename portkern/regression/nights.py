@@ -16,8 +16,8 @@ from portkern.regression.runs import UNKNOWN, Run, records_of
 from portkern.regression.runs import newest_first as runs_newest_first
 from portkern.regression.series import Series
 
-#: Suspects that were timed again in the same night.
-AGAIN = "again.jsonl"
+#: Suspects that were timed again in the same night, and the calibration kernels of its devices.
+AGAIN, CALIBRATION = "again.jsonl", "calibration.jsonl"
 #: Cells of runs that references are learnt from where there is no file of them and no more are
 #: asked for: two months of a thousand a night, some seconds of work.
 MOST_CELLS = 60_000
@@ -27,22 +27,28 @@ AT_ONCE = 12
 
 @dataclass(frozen=True)
 class Night:
-    """A run's newest record of each cell, and those of :data:`AGAIN`. ``time`` is that of the
-    newest, as in records; ``problem``: what could not be read."""
+    """A run's newest record of each cell, those of :data:`AGAIN` and of :data:`CALIBRATION`.
+    ``time`` is that of the newest, as in records; ``problem``: what could not be read."""
 
     name: str
     time: str
     cells: Mapping[Series, Outcome]
     again: Mapping[Series, Sequence[Outcome]] = field(default_factory=dict)
     problem: str = ""
+    calibrations: Mapping[Series, Sequence[Outcome]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, records: Sequence[Record], again: Sequence[Record] = ()) -> Night:
+    def of(
+        cls,
+        name: str,
+        records: Sequence[Record],
+        again: Sequence[Record] = (),
+        calibrations: Sequence[Record] = (),
+    ) -> Night:
         cells: dict[Series, Outcome] = {Series.of(record): record for record in records}
-        several: dict[Series, list[Outcome]] = {}
-        for record in again:
-            several.setdefault(Series.of(record), []).append(record)
-        return cls(name, max((r.time for r in records), default=""), cells, several)
+        time = max((r.time for r in records), default="")
+        beside = _by_series(calibrations)
+        return cls(name, time, cells, _by_series(again), calibrations=beside)
 
     @classmethod
     def read(cls, folder: Path) -> Night:
@@ -141,11 +147,17 @@ def read(runs: Sequence[Run]) -> Iterator[Night | RecordError]:
         yield from _nights([run.records for run in runs[start : start + AT_ONCE]])
 
 
-def _again(folder: Path) -> Mapping[Series, Sequence[Outcome]]:
-    """The further times of suspects; none where their file is torn or foreign."""
-    path = folder / AGAIN
+def _by_series(records: Sequence[Record]) -> Mapping[Series, Sequence[Outcome]]:
+    several: dict[Series, list[Outcome]] = {}
+    for record in records:
+        several.setdefault(Series.of(record), []).append(record)
+    return several
+
+
+def _beside(path: Path) -> Mapping[Series, Sequence[Outcome]]:
+    """The races in a file beside the records; none where it is torn or foreign."""
     try:
-        return Night.of(folder.name, (), RecordFile(path).read()[0]).again if path.exists() else {}
+        return _by_series(RecordFile(path, samples=False).read()[0])
     except (RecordError, OSError):
         return {}
 
@@ -166,8 +178,9 @@ def _nights(files: Sequence[Path]) -> list[Night | RecordError]:
                 path.parent.name,
                 times[number],
                 cells[number],
-                _again(path.parent),
+                _beside(path.parent / AGAIN),
                 str(columns.torn.get(number, "")),
+                _beside(path.parent / CALIBRATION),
             )
             for number, path in enumerate(files)
         ]

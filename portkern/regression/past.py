@@ -215,11 +215,13 @@ def _other(one: Night | RecordError, stamp: str) -> OtherRun:
 
 
 def stamp_of(run: Run) -> str:
-    """A stamp of a run, which changes when its records or the further times of suspects do: lines
-    are only added, and a file that was made anew ends in another line. A compressed one is read
-    whole, as any part of it may be another."""
+    """A stamp of a run, which changes when its records, the further times of suspects or its
+    calibrations do: lines are only added, and a file that was made anew ends in another line. A
+    compressed one is read whole, as any part of it may be another."""
     digest = hashlib.sha256()
-    for path in (run.records, run.folder / nights.AGAIN):
+    files, calibration = [run.records, run.folder / nights.AGAIN], run.folder / nights.CALIBRATION
+    files += [calibration] * calibration.exists()  # runs without one keep the stamp that they had
+    for path in files:
         try:
             with path.open("rb") as file:
                 size = file.seek(0, 2)

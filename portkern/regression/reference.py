@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,7 @@ from portkern.regression.decisions import Decisions
 from portkern.regression.nights import Night
 from portkern.regression.outcome import Outcome
 from portkern.regression.rule import Change, Measure
-from portkern.regression.series import Series, changes
+from portkern.regression.series import Series, changes, moved_on, same_code
 from portkern.regression.timed import Place, Point, Statistic, of, point
 
 #: Times that a reference is the median of; with fewer its own error is an alarm now and then, which
@@ -112,7 +112,9 @@ class Reference:
     """The reference of a cell on one class of machine. ``since`` and ``by`` are of its coverage;
     ``goods`` are the newest outcomes that were as it should be, the last of the run
     ``last_good``; ``absent`` is the first of the newest runs, ``absences`` in number, that did
-    not have it. ``suspected`` and ``better`` are of nights in a row: how many, below 0 where the
+    not have it. ``torch`` is the version that eager's times are of, and
+    ``eager_moves`` by how much they were more with another one on nights in a row, as logarithms.
+    ``suspected`` and ``better`` are of nights in a row: how many, below 0 where the
     time was less, and the times."""
 
     evidence: Evidence = Evidence.NONE
@@ -132,6 +134,8 @@ class Reference:
     timed: int = 0
     noisy: Counter[str] = field(default_factory=Counter)
     counts: Counts = field(default_factory=Counts)
+    torch: str = ""
+    eager_moves: list[float] = field(default_factory=list)
 
     @property
     def slower(self) -> Trouble | None:
@@ -166,13 +170,15 @@ class Reference:
         if level and now and new.comparable:
             trouble = self.trouble
             slow = trouble.nights if trouble and trouble.change is Change.SLOWER else 0
-            level.restart(
-                [*level.recent[len(level.recent) - slow :], now][-rule.LONGEST :], run, by
-            )
+            since = level.recent[len(level.recent) - slow :]
+            if torch_of(new) not in ("", self.torch):
+                since = [one._replace(eager=None) for one in since]
+            level.restart([*since, now][-rule.LONGEST :], run, by)
         self.evidence = Evidence.NONE if new.verdict.bad else new.evidence
         self.since, self.by, self.trouble, self.suspected, self.better = run, by, None, 0, []
         self.goods, self.last_good = ([], "") if new.verdict.bad else ([new], run)
         self.counts = counts.least(new.counts, new.counts)
+        self.torch, self.eager_moves = torch_of(new), []
 
 
 #: What a night's time is to a reference: as it should be, or not; '' where it shows nothing.
@@ -232,14 +238,45 @@ class References:
                 one.accept(new, _middle(night, series), night.name, by)
             else:
                 _learn(one, night.name, new, _middle(night, series), found.get(key))
+        for series, races in night.calibrations.items():
+            self._calibrate(night.name, series, races)
         for key in list(self.missing(night, self._all())):
             one = self.cells[key]
             one.absent, one.absences = one.absent or night.name, one.absences + 1
             if self.decisions.accepts(key[0], night.name, day):
                 del self.cells[key]
 
+    def _calibrate(self, run: str, series: Series, races: Sequence[Outcome]) -> None:
+        """Learns the time of a calibration kernel, which is as it is: it is no evidence of a cell,
+        and begins anew where other machine code of it is run."""
+        now, new = calibrated([one for one in races if one.comparable]), races[-1]
+        if now is None:
+            return
+        one = self.add((series, new.environment.machine), Reference())
+        level = one.levels.setdefault(Place.of(new), Level(run))
+        if one.good is not None and set_apart(one.good, new):
+            level.restart([now], run, "rule: its machine code or driver changed")
+        else:
+            level.keep(now)
+        one.goods = [new]
+
     def _all(self) -> set[Series]:
         return {series for series, _ in self.cells}
+
+
+def calibrated(races: Sequence[Outcome]) -> Point | None:
+    """The least of a night's races of a calibration kernel, which no odd minute makes; None where
+    none has a time."""
+    times = [each.time for one in races if (each := point(one))]
+    return Point(min(times), None) if times else None
+
+
+def set_apart(before: Outcome, after: Outcome) -> list[str]:
+    """The changes by which two times of a calibration kernel are not of one thing. Torch, which it
+    does not use, is none, nor are compilers that made the same machine code."""
+    said = before.source_hash, before.environment, after.source_hash, after.environment
+    found = moved_on(*said, compilers=not same_code(before, after))
+    return [what for what in found if not what.startswith("torch ")]
 
 
 def _middle(night: Night, series: Series) -> Point | None:
@@ -274,6 +311,7 @@ def _learn(
         one.noisy.update(filter(None, [new.timing.noisy]))
     if now is not None and new.comparable and learnt is not None and not new.carried:
         level = one.levels.setdefault(Place.of(new), Level(run))
+        now = _learn_eager(one, level, new, now, learnt)
         _learn_time(one, level, now, run, learnt)
         level.recent = [*level.recent, now][-rule.LONGEST :]
 
@@ -287,11 +325,32 @@ def _trouble(one: Reference, said: CellChange) -> None:
     )
 
 
+def torch_of(outcome: Outcome) -> str:
+    return outcome.environment.toolchain.get("torch", "")
+
+
+def _learn_eager(one: Reference, level: Level, new: Outcome, now: Point, learnt: Learnt) -> Point:
+    """Learns what eager takes where it alone is another: moved, or of another torch, on
+    :data:`IN_A_ROW` nights. Returns the night's time, until then without that of another torch's
+    eager."""
+    one.torch = one.torch or torch_of(new)
+    known = [each.eager for each in level.first if each.eager is not None]
+    if now.eager is None or not known or torch_of(new) in ("", one.torch):
+        one.eager_moves = []
+        one.eager_elsewhere = one.eager_elsewhere + 1 if learnt.eager_by else 0
+        if one.eager_elsewhere >= IN_A_ROW:
+            level.eager_moved(learnt.eager_by)
+            one.eager_elsewhere = 0
+        return now
+    one.eager_moves.append(now.eager - statistics.median(known))
+    if len(one.eager_moves) < IN_A_ROW:
+        return now._replace(eager=None)
+    level.eager_moved(statistics.median(one.eager_moves))
+    one.torch, one.eager_moves, one.eager_elsewhere = torch_of(new), [], 0
+    return now
+
+
 def _learn_time(one: Reference, level: Level, now: Point, run: str, learnt: Learnt) -> None:
-    one.eager_elsewhere = one.eager_elsewhere + 1 if learnt.eager_by else 0
-    if one.eager_elsewhere >= IN_A_ROW:
-        level.eager_moved(learnt.eager_by)
-        one.eager_elsewhere = 0
     suspect = learnt.said.change is Change.SUSPECT and not learnt.eager_by
     if learnt.time == "calm":
         level.keep(now)

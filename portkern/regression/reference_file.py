@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
+from pydantic import Field
+
 from portkern.errors import RecordError
 from portkern.records import atomic_write
 from portkern.records.jsonl import Line, Part, no_search_for_garbage
@@ -139,6 +141,8 @@ class _Cell(Line):
     timed: int
     noisy: dict[str, int]
     counts: Counts
+    torch: str = ""
+    eager_moves: list[float] = Field(default_factory=list)
 
     @classmethod
     def of(cls, series: Series, machine: str, one: Reference) -> Self:
@@ -167,6 +171,7 @@ class _Cell(Line):
 _AS_THEY_ARE = (
     *("since", "by", "last_good", "trouble", "seen", "absent", "absences", "suspected"),
     *("eager_elsewhere", "suspected_since", "timed", "noisy", "counts"),
+    *("torch", "eager_moves"),
 )
 
 

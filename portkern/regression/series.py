@@ -85,7 +85,8 @@ def moved_on(
     tools = {*one.toolchain, *two.toolchain}
     for name in sorted(tools if compilers else tools & {"torch"}):
         a, b = one.toolchain.get(name, "none"), two.toolchain.get(name, "none")
-        if a != b:
+        kept = name != "torch" or "none" not in (a, b)  # which was once kept of few cells
+        if a != b and kept:
             found.append(f"{name} {a} → {b}")
     if one.harness_version != two.harness_version:
         found.append(f"portkern {one.harness_version} → {two.harness_version}")

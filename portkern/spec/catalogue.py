@@ -19,6 +19,8 @@ from portkern.spec.module_form import CLASS, defines_class
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
 
+#: The folder of calibration kernels, and what they are called in records.
+CALIBRATION = "calibration"
 #: ``#define UNROLL 8  // knob: 1 2 4 8 (hip: 4)``: in one language it starts from another value.
 _EXCEPTION = re.compile(
     r"^(?P<head>#define[ \t]+\w+[ \t]+)(?P<value>-?\d+)(?P<tail>[ \t]*// knob:[-\d \t]*\d)"
@@ -37,8 +39,15 @@ def candidates(op: str, backend: Backend, target: Target | None = None) -> list[
     return [one for one in shipped if not backend.dialects or one.language in taken]
 
 
-def in_all_languages(op: str, backend: Backend) -> list[Candidate]:
-    """One candidate per language and dialect in which the backend has a kernel for ``op``."""
+def calibration(op: str, backend: Backend) -> Candidate | None:
+    """The backend's calibration kernel, which computes ``op``; None for a backend that has none."""
+    kept = in_all_languages(op, backend, CALIBRATION)
+    return replace(kept[0], variant=CALIBRATION) if kept else None
+
+
+def in_all_languages(op: str, backend: Backend, folder: str = "kernels") -> list[Candidate]:
+    """One candidate per language and dialect in which the backend has a kernel for ``op``, of
+    those in ``folder``."""
     package = importlib.import_module(type(backend).__module__).__name__
     homes = [(package, backend.languages), *backend.shared.items()]
     homes += [
@@ -48,7 +57,7 @@ def in_all_languages(op: str, backend: Backend) -> list[Candidate]:
     sources: dict[str, str] = {}
     for home, languages in homes:
         for suffix, language in languages.items():
-            file = files(home) / "kernels" / f"{op}{suffix}"
+            file = files(home) / folder / f"{op}{suffix}"
             if language not in sources and file.is_file():
                 sources[language] = of_one(file.read_text(encoding="utf-8"), language)
     return [

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from portkern import guard, ops
-from portkern.cells import shapes
+from portkern.cells import calibration, shapes
 from portkern.cells.budget import Budget
 from portkern.cells.carrying import Carried
 from portkern.cells.selection import (
@@ -251,6 +251,7 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
         fresh=options.fresh,
         quiet=options.json,
         runner=_by_earlier(runner, options, folder),
+        calibrations=_calibrations(options, cells),
     )
     by_name = given if project else {"backends", "targets", "ops"}
     warnings = [runs.WARNING + line for line in _not_covered(question, records, by_name)]
@@ -273,6 +274,12 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     )
     notify.told(request.notify, table, folder)
     return MatrixAnswer(options, records, table, folder, project, gaps, comparison)
+
+
+def _calibrations(options: MatrixOptions, cells: Sequence[Cell]) -> list[Cell]:
+    """The calibration kernels of a night, which is a run that is compared, of this machine."""
+    here = options.execution == "local" and regressions.asked(options.baseline)
+    return calibration.cells(cells) if here else []
 
 
 #: Runs back in which a cell is looked for that a budget leaves out.

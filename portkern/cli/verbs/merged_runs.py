@@ -15,7 +15,7 @@ from portkern.records.record import Record, RecordFile
 from portkern.records.source_store import SourceStore
 from portkern.regression import runs
 from portkern.regression.merging import merge
-from portkern.regression.nights import AGAIN
+from portkern.regression.nights import AGAIN, CALIBRATION
 from portkern.regression.runs import RECORDS, RunFacts
 from portkern.regression.series import Series
 
@@ -53,6 +53,7 @@ def into(folder: Path, names: Sequence[str], reports: Path) -> list[str]:
         ]
         _keep_sources(folder, list(sources.values()))
         _write(folder / AGAIN, races)
+        _write(folder / CALIBRATION, _calibrations([*sources.values(), folder]))
         _write(folder / RECORDS, [one for _, one in merged.records])
         places = list(sources.values())
         runs.note(folder, _tags(places), Path.cwd(), _options(places) or None)
@@ -102,6 +103,12 @@ def _folder(name: str, reports: Path) -> Path:
     if len(path.parts) == 1 and ((reports / path).is_dir() or not path.is_dir()):
         return run_folder.run_folder(str(reports), name)
     return path
+
+
+def _calibrations(places: Iterable[Path]) -> list[Record]:
+    """The times of calibration kernels of all runs, each once."""
+    found = {one.id: one for place in places for one in _records(place / CALIBRATION)}
+    return list(found.values())
 
 
 def _records(path: Path) -> list[Record]:

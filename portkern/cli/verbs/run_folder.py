@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from portkern.records import jsonl, source_store
 from portkern.records.record import Record, RecordFile
 from portkern.records.source_store import SourceStore
 from portkern.regression import rule
+from portkern.regression.nights import CALIBRATION
 from portkern.regression.runs import RECORDS
 from portkern.sandbox import session
 from portkern.spec.safe_name import SafeName, short
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a step's summary that GitHub keeps: a MiB, with those of other commands.
 MOST_SUMMARY = 512_000
+#: Seconds of calls of a calibration kernel in a race, whatever a run's cells are given.
+CALIBRATION_S = 0.1
 #: Variables by which rich takes something else for a terminal.
 _TERMINAL = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 #: Columns of a table that goes to a file or a pipe.
@@ -86,10 +90,25 @@ def run_cells(
     fresh: bool,
     quiet: bool,
     runner: Runner = executions.here,
+    calibrations: Sequence[Cell] = (),
 ) -> list[Record]:
-    """Run what the records in ``folder`` do not answer yet."""
+    """Run what the records in ``folder`` do not answer yet; ``calibrations`` are timed before and
+    after it."""
     with writing(folder), _progress(len(cells), quiet) as show:
-        return execute(cells, folder, chosen, fresh=fresh, show=show, runner=runner)
+        _calibrate(calibrations, folder, chosen)
+        records = execute(cells, folder, chosen, fresh=fresh, show=show, runner=runner)
+        _calibrate(calibrations, folder, chosen)
+        return records
+
+
+def _calibrate(cells: Sequence[Cell], folder: Path, chosen: TrialOptions) -> None:
+    """Times calibration kernels by themselves, into a file of their own. A busy machine is not
+    waited for, as it is what they show."""
+    if cells:
+        plan = statistics.TimingPlan(budget_s=CALIBRATION_S, patient=False)
+        alone = replace(chosen, baselines=(), plan=plan, timed=True)
+        file = RecordFile(folder / CALIBRATION)
+        executions.here(cells, folder.name, file, alone, True, lambda _: None)
 
 
 def execute(
