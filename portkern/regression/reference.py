@@ -247,8 +247,8 @@ class References:
                 del self.cells[key]
 
     def _calibrate(self, run: str, series: Series, races: Sequence[Outcome]) -> None:
-        """Learns the time of a calibration kernel, which is as it is: it is no evidence of a cell,
-        and begins anew where other machine code of it is run."""
+        """Learns the time of a calibration kernel, of which no evidence is expected; it begins anew
+        where other machine code of it is run."""
         now, new = calibrated([one for one in races if one.comparable]), races[-1]
         if now is None:
             return
