@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from portkern import ops
+from portkern.agent import outcome
 from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
 from portkern.errors import ConfigError, PortkernError, ReferenceFailed
@@ -36,6 +37,7 @@ from portkern.formats.problem import Problem, distinct
 from portkern.port import tree
 from portkern.project.document import ProjectFile
 from portkern.records.record import RecordFile
+from portkern.regression import decisions, document, runs
 from portkern.simt.translate.rewrite import rewrite_tree
 from portkern.spec import companions, flashinfer
 from portkern.spec.expression import Expression
@@ -381,6 +383,10 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "kernel.cpp": companions.read_text,
     "portkern.yaml": ProjectFile.read,
     "records.jsonl": lambda path: RecordFile(path).read(),
+    f"r/{runs.FACTS}": lambda path: runs.RunFacts.read(path.parent),
+    f"r/{document.FILE}": lambda path: document.read(path.parent),
+    f"r/{outcome.FILE}": lambda path: outcome.read(path.parent),
+    f"r/{decisions.FILE}": lambda path: decisions.Decisions.read(path.parent),
     "k.cu": lambda path: rewrite_tree(path, path.with_name("out")),
 }
 

@@ -16,6 +16,7 @@ from portkern.agent.task import Task
 from portkern.errors import RecordError
 from portkern.evaluator import statistics
 from portkern.records.record import Record, Speedup
+from portkern.spec import foreign_text
 from portkern.spec.candidate import Candidate
 from portkern.spec.foreign_text import json_value
 
@@ -90,7 +91,7 @@ def read(folder: Path) -> RunSummary:
     """Reads the summary of the run in ``folder``. Raises RecordError."""
     path = folder / FILE
     try:
-        content = json_value(path.read_text(encoding="utf-8"))
+        content = json_value(foreign_text.content(path))
     except (OSError, ValueError) as error:
         raise RecordError(f"Cannot read {path}: {error}; use fresh=true for that run") from error
     if not isinstance(content, dict):

@@ -16,6 +16,7 @@ from portkern.agent.run import RECORDS
 from portkern.errors import ConfigError, RecordError
 from portkern.experiment.ending import Ending, endings
 from portkern.records.record import Record
+from portkern.spec import foreign_text
 from portkern.spec.foreign_text import json_value
 from portkern.spec.safe_name import SafeName
 
@@ -51,7 +52,7 @@ class Job:
     def finished(self, folder: Path) -> bool:
         """Whether ``folder``, the experiment's, has it as it is asked for now."""
         try:
-            asked = json_value((folder / self.name / ASKED).read_text(encoding="utf-8"))
+            asked = json_value(foreign_text.content(folder / self.name / ASKED))
         except (OSError, ValueError):
             return False
         return bool(asked == list(self.overrides))
@@ -93,8 +94,9 @@ class Done:
 def _device(records: Path) -> str:
     """The device, from the first record alone, as the file may be large."""
     try:
-        with records.open(encoding="utf-8") as file:
-            return Record.from_json(file.readline()).environment.device
+        with foreign_text.opened(records) as file:
+            line = file.readline(foreign_text.MOST_BYTES).decode(errors="replace")
+        return Record.from_json(line).environment.device
     except (OSError, RecordError):
         return ""
 

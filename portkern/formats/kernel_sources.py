@@ -17,7 +17,7 @@ from portkern.spec import catalogue, registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate, Style
-from portkern.spec.foreign_text import json_value
+from portkern.spec.foreign_text import content, json_value
 
 #: Settings of one kernel's knobs that are tried.
 _MOST_SETTINGS = 20_000
@@ -94,8 +94,8 @@ class KernelSources:
         """The attempts of a generation run, as JSON; a line that is not an attempt is left out."""
         if self._attempts is None:
             self._attempts = []
-            with suppress(OSError, UnicodeDecodeError):
-                for line in (self.run / ATTEMPTS).read_text(encoding="utf-8").splitlines():
+            with suppress(OSError):
+                for line in content(self.run / ATTEMPTS).splitlines():
                     with suppress(ValueError):
                         attempt = json_value(line)
                         self._attempts += [attempt] if isinstance(attempt, dict) else []

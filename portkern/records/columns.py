@@ -18,6 +18,7 @@ from portkern.printable import printable
 from portkern.records import packed
 from portkern.records.jsonl import Torn
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
+from portkern.spec import foreign_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -237,7 +238,7 @@ def _ends_whole(path: Path) -> bool:
     if path.suffix == packed.SUFFIX:
         return False
     try:
-        with path.open("rb") as file:
+        with foreign_text.opened(path) as file:
             if not file.seek(0, 2):
                 return True
             file.seek(-1, 2)

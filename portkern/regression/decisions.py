@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from portkern.errors import ConfigError
 from portkern.regression.series import Series
-from portkern.spec.foreign_text import Malformed, place_of, yaml_value
+from portkern.spec.foreign_text import Malformed, content, place_of, yaml_value
 
 FILE = "decisions.yaml"
 
@@ -73,7 +73,7 @@ class Decisions(BaseModel):
         cannot be read."""
         path = folder / FILE
         try:
-            text = path.read_text(encoding="utf-8")
+            text = content(path).decode()
         except FileNotFoundError:
             return cls()
         except (OSError, UnicodeDecodeError) as error:

@@ -16,6 +16,7 @@ from portkern.regression.cell_change import Cause, CellChange
 from portkern.regression.comparison import Comparison
 from portkern.regression.rule import Change
 from portkern.regression.series import Series
+from portkern.spec import foreign_text
 from portkern.spec.foreign_text import json_value
 
 FILE = "regressions.json"
@@ -108,7 +109,7 @@ def read(folder: Path) -> Changes | None:
     if not path.exists():
         return None
     try:
-        said = json_value(path.read_text(encoding="utf-8"))
+        said = json_value(foreign_text.content(path))
         cells = list(map(_change, said["cells"]))
         return Changes(said["before"], said["after"], cells, said.get("machine", ()))
     except (ValueError, KeyError, TypeError) as error:

@@ -19,6 +19,7 @@ from portkern.regression.reference import References
 from portkern.regression.reference_file import LearntRun, Origin, OtherRun
 from portkern.regression.runs import Run
 from portkern.regression.series import Series
+from portkern.spec import foreign_text
 
 
 @dataclass
@@ -223,7 +224,7 @@ def stamp_of(run: Run) -> str:
     files += [calibration] * calibration.exists()  # runs without one keep the stamp that they had
     for path in files:
         try:
-            with path.open("rb") as file:
+            with foreign_text.opened(path) as file:
                 size = file.seek(0, 2)
                 file.seek(0 if path.suffix == packed.SUFFIX else max(0, size - (1 << 12)))
                 digest.update(f"{size} ".encode() + file.read())

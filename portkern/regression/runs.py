@@ -13,6 +13,7 @@ from typing import ClassVar
 from portkern.errors import ConfigError, RecordError, ToolError
 from portkern.records import atomic_write, packed
 from portkern.records.jsonl import Line, Part
+from portkern.spec import foreign_text
 from portkern.toolchain.run_tool import run_tool
 
 RECORDS = "records.jsonl"
@@ -64,7 +65,7 @@ class RunFacts(Line):
     def read(cls, folder: Path) -> RunFacts:
         """Empty where nothing was said. Raises RecordError."""
         try:
-            text = (folder / FACTS).read_text(encoding="utf-8")
+            text = foreign_text.content(folder / FACTS).decode()
         except FileNotFoundError:
             return cls()
         except (OSError, UnicodeDecodeError) as error:
@@ -228,7 +229,7 @@ def _newest(path: Path) -> str:
     if path.suffix == packed.SUFFIX:
         return _newest_packed(path)
     length = 1 << 16
-    with path.open("rb") as file:
+    with foreign_text.opened(path) as file:
         end = file.seek(0, 2)
         while True:
             start = max(0, end - length)
@@ -239,7 +240,7 @@ def _newest(path: Path) -> str:
             if whole:
                 match = _TIME.search(whole[-1])
                 return match[1].decode(errors="replace") if match else UNKNOWN
-            if not start:
+            if not start or length > foreign_text.MOST_BYTES:
                 return UNKNOWN
             length *= 16
 

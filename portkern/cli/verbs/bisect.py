@@ -237,7 +237,10 @@ def _unbuilt(seen: Seen) -> bool:
 
 def _commits(good: str, bad: str) -> list[str]:
     """The commits from the one to the other along first parents. Raises ConfigError."""
-    ends = [_git("rev-parse", "--verify", "--quiet", f"{end}^{{commit}}") for end in (good, bad)]
+    ends = [
+        "" if end.startswith("-") else _git("rev-parse", "--verify", "--quiet", f"{end}^{{commit}}")
+        for end in (good, bad)
+    ]
     for name, end in zip((good, bad), ends, strict=True):
         if not end:
             raise ConfigError(f"Got {name!r}, expected a commit of the repository of this folder")

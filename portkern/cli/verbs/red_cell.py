@@ -3,10 +3,12 @@ that was good last and of the one in which it is bad."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from portkern.cli.config import quoted
 from portkern.cli.verbs import regressions
 from portkern.errors import ConfigError, RecordError
 from portkern.printable import printable
@@ -85,14 +87,21 @@ def _words(series: Series, folder: Path) -> Iterator[str]:
             "expected one that matrix source=, kernels= or project= named"
         )
     asked = options.get("ops", "")
-    yield f"op={asked if is_file(asked) else series.op}"
-    yield from (f"{name}={options[name]}" for name in ("project", "kernels") if options.get(name))
+    yield f"op={_plain(asked if is_file(asked) else series.op)}"
+    yield from (
+        f"{name}={_plain(options[name])}" for name in ("project", "kernels") if options.get(name)
+    )
     if options.get("source"):
-        yield f"source={record.author.removeprefix(_FILE)}"
-    yield f"backend={series.backend}"
-    yield f"target={series.target}"
-    yield f"workloads={series.workload_set}"
-    yield f"dtypes={series.dtype}"
+        yield f"source={_plain(record.author.removeprefix(_FILE))}"
+    yield f"backend={_plain(series.backend)}"
+    yield f"target={_plain(series.target)}"
+    yield f"workloads={_plain(series.workload_set)}"
+    yield f"dtypes={_plain(series.dtype)}"
+
+
+def _plain(word: str) -> str:
+    """A word of a run's, which may be a stranger's, as it is; quoted where it has a meaning."""
+    return word if re.fullmatch(r"[\w.][\w./-]*", word) else quoted(word)
 
 
 def _record(series: Series, folder: Path) -> Record:

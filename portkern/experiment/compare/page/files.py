@@ -16,6 +16,7 @@ from portkern.experiment.compare.result import Comparison
 from portkern.experiment.compare.sample import FILE, Sample, by_language
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
+from portkern.spec import foreign_text
 from portkern.spec.foreign_text import json_value
 
 #: What the other views follow from, with their title and facts.
@@ -81,7 +82,7 @@ def again(folder: Path) -> Comparison:
 def _document(folder: Path) -> dict[str, Any]:
     """Empty where there is none, or not one of portkern's."""
     try:
-        document = json_value((folder / DOCUMENT).read_text(encoding="utf-8"))
+        document = json_value(foreign_text.content(folder / DOCUMENT))
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
