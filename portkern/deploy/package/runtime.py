@@ -206,7 +206,9 @@ def _remembered() -> None:
     with suppress(OSError, ValueError, TypeError, KeyError):
         for one in json.loads(_memory().read_text(encoding="utf-8")):
             number, slot, dtype, key, digest = (one[name] for name in _REMEMBERED)
-            own = [kernel["sha256"] for kernel in _kernels.get((number, slot, dtype), [])]
+            if (number, slot, dtype) not in _kernels:  # the C++ tables have no such place
+                continue
+            own = [kernel["sha256"] for kernel in _kernels[number, slot, dtype]]
             if (digest and digest not in own) or len(key) > _MOST_KEY:
                 continue
             values = (ctypes.c_int64 * len(key))(*key)
