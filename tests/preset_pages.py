@@ -38,6 +38,7 @@ INSTEAD = {
     "kernelband": ["strategy.mask=false"],
     "its_nvidia": ["budget.attempts=6"],
     "cuda_agent": ["proposer.turns=20", "proposer.tries=5"],
+    "geak_v4": ["strategy.tries=2", "proposer.turns=6"],
     "cupilot": ["strategy.init=4", "strategy.batch=4", "memory.keep=false"],
     "accelopt": ["strategy.rounds=3", "strategy.candidates=2", "strategy.plans=2"],
     "avo": ["budget.attempts=33"],
@@ -151,6 +152,9 @@ def mixed() -> Answer:
             return f'[{{"idea": "idea {next(planned)}", "why": "bytes"}}]'
         if name == "strategy":
             return f'{{"idea": "strategy {next(planned)}", "why": "bytes"}}'
+        if name == "directions":
+            told = [f'{{"specialty": "memory", "direction": "way {next(planned)}"}}' for _ in "ab"]
+            return f'{{"directions": [{", ".join(told)}]}}'
         if name == "select":
             return '{"base": "0.0", "reference": "1.0", "why": "it is another way"}'
         if name == "experiments":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from portkern.agent.axes import Draft, Seen
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.systems import cuda_agent, cupilot, kernel_scientist, swizzleperf
+from portkern.agent.systems import cuda_agent, cupilot, geak_v4, kernel_scientist, swizzleperf
 from portkern.agent.systems.accelopt import remembered
 from portkern.cli.verbs.generate import plan_of, read
 from portkern.records.record import Record
@@ -386,3 +387,73 @@ def test_cupilot_is_told_where_the_operation_lies_on_the_roofline() -> None:
     assert cupilot.zone(relu.task) == "memory" and cupilot.zone(matmul.task) == "compute"
     [block] = cupilot.roofline(relu.task, [])
     assert "moves fewer bytes" in block.text
+
+
+# ---- GEAK v4
+
+
+def directions(*pairs: tuple[str, str]) -> str:
+    told = [{"specialty": name, "direction": what} for name, what in pairs]
+    return json.dumps({"directions": told})
+
+
+def test_geaks_lead_gives_directions_engineers_try_and_an_integrator_combines_what_pays(
+    tmp_path: Path,
+) -> None:
+    plans = [
+        directions(("memory", "wide loads"), ("compute", "unroll"), ("gardening", "rakes")),
+        directions(("algorithm", "one pass")),
+        directions(("memory", "more"), ("deep_explore", "write it anew")),
+        directions(("memory", "still more")),
+    ]
+    worths = {"wide": 1.4, "unroll": 1.3, "one pass": 1.51, "anew": 1.6, "still": 1.61}
+    leads = iter(plans)
+
+    def answer(request: Request, count: int) -> str:
+        name, text = request.prompt.partition("@")[0], request.messages[1].content
+        if name == "directions":
+            return next(leads)
+        if name == "crossover":
+            return kernel(1.5, about="k9")
+        action = text.partition("## What to do now")[2].partition("## Tools")[0]
+        worth = next(worth for word, worth in worths.items() if word in action)
+        steps = ['{"tool": "write"}' + kernel(worth), '{"tool": "try", "why": "less"}']
+        return [*steps, '{"tool": "done"}'][len(request.messages) // 2 - 1]
+
+    given = starting(tmp_path, 30)
+    played = run(tmp_path, "geak_v4", answer, *given)
+    told = [(one.operator, one.arm, one.parents[:1]) for one in played.attempts]
+    assert told[:4] == [
+        ("given", "", ()),
+        ("try", "memory: wide loads", ("0.0",)),
+        ("try", "compute: unroll", ("0.0",)),
+        ("integrate", "", ("1.0",)),
+    ]
+    assert played.attempts[3].parents == ("1.0", "1.1"), "both had paid, the faster one first"
+    # What was integrated is the fastest by more than 2 %, and is built on; 1 % more is not.
+    assert told[4] == ("try", "algorithm: one pass", ("2.0",))
+    # Whatever else there is, writing it anew has a round of its own, and costs two directions.
+    assert told[5] == ("try", "deep_explore: write it anew", ("2.0",))
+    assert told[6] == ("try", "memory: still more", ("4.0",)) and len(told) == 7
+    assert not played.stopped, "six directions were given: two, one, two and one"
+    ledgers = asked(played, "directions")
+    assert "memory: wide loads: 1.40 times as fast" in ledgers[1]
+    assert "combine 1.0, 1.1: 1.50 times as fast as the framework; it is built on" in ledgers[1]
+    assert "algorithm: one pass: 1.51 times as fast as the framework\n" in ledgers[2]
+    assert "Directions so far" in asked(played, "tool_agent")[-1], "engineers know of them too"
+    roles = {call.prompt.partition("@")[0]: call.role for call in played.calls}
+    assert roles["directions"] == "tech_lead" and roles["crossover"] == "integrator"
+
+
+def test_geaks_lead_may_stop_and_two_rounds_without_a_gain_end_it(tmp_path: Path) -> None:
+    stop = run(tmp_path / "stop", "geak_v4", in_turn('{"stop": true}'), *starting(tmp_path))
+    assert [one.operator for one in stop.attempts] == ["given", "stop"]
+    search = geak_v4.TeamRounds(geak_v4.TeamRounds.Options(budget=9), arms=(), seed=0)
+    log, rounds = Log(), 0
+    while slots := search.ask(log, 1):
+        slot = replace(slots[0], number=rounds)
+        tried = [attempt(replace(slot, arm=f"memory: {rounds}"), score=2.0)]
+        log.add(tried)
+        search.tell(slot, tried)
+        rounds += 1
+    assert rounds == 3, "the first gains, and two do not"

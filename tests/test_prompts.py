@@ -149,6 +149,7 @@ def facts(task: Task, slot: Slot, **more: Any) -> dict[str, Any]:
         | {
             "idea": Idea("tile", "it is reused"),
             "base": PASSED,
+            "specialties": {"algorithm": "another way"},
             "strategies": [(one.idea, one) for one in asked.parents],
             "other": WRONG,
             "avenues": 4,

@@ -314,6 +314,12 @@ OPTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
 }
 OPTIONS |= {  # of single systems
+    "geak_v4": {
+        "budget": st.integers(1, 6),
+        "directions": st.integers(1, 3),
+        "tries": st.integers(1, 3),
+        "idle": st.integers(1, 3),
+    },
     "cupilot": {
         "population": st.integers(2, 5),
         "init": st.integers(1, 3),

@@ -17,6 +17,7 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
         "adaexplore": "adaexplore:Steps",
         "autokernel": "autokernel:KeepOrRevert",
         "cupilot": "cupilot:StrategyEvolution",
+        "geak_v4": "geak_v4:TeamRounds",
         "kernelfoundry": "kernelfoundry:Foundry",
         "kernelskill": "kernelskill:Rounds",
         "ksearch": "ksearch:WorldSearch",
@@ -25,6 +26,7 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
         "adaexplore": "adaexplore:Stepper",
         "cuda_agent": "cuda_agent:MilestoneAgent",
         "cupilot": "cupilot:Strategist",
+        "geak_v4": "geak_v4:Team",
         "kernel_scientist": "kernel_scientist:Scientist",
         "kernelblaster": "kernelblaster:Blaster",
         "kernelskill": "kernelskill:Skilled",
@@ -39,6 +41,7 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "history": {
         "accelopt": "accelopt:experience",
+        "geak_v4": "geak_v4:ledger",
         "kernel_scientist": "kernel_scientist:table",
         "kernelfoundry": "kernelfoundry:guidance",
         "ksearch": "ksearch:world",
