@@ -21,6 +21,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.systems.adaexplore import worth
 from portkern.agent.systems.kernelfoundry import cell, in_force, told
 from portkern.agent.systems.kernelskill import allowed
+from portkern.agent.systems.ksearch import Edit, TreeEdits, World
 from portkern.cli.verbs.generate import plan_of, read
 from tests.preset_pages import started
 from tests.scripted import Answer, Played, by_prompt, kernel
@@ -225,6 +226,25 @@ def test_ksearch_asks_again_where_too_little_is_open_and_ends_without_an_action(
     assert all("0 actions can be tried" in text for text in asked(played, "critic_world"))
 
 
+def test_ksearch_takes_of_an_answer_what_can_be_made_out_and_three_new_actions_at_most() -> None:
+    several: list[dict[str, object]] = [
+        {"op": "insert", "title": "first", "score": "7", "difficulty": -1},
+        {"op": "insert", "title": "no number", "score": "nan"},
+        {"op": "insert", "title": ["a", "list"], "rating": 10**400},
+        {"op": "explode"},
+        {"op": "update", "node": "the first"},
+        {"op": "insert", "title": "third"},
+        {"op": "insert", "title": "fourth"},
+    ]
+    edits = TreeEdits.model_validate({"edits": several}).readable
+    assert [edit.title for edit in edits] == ["first", "a; list", "third"]
+    assert (edits[0].score, edits[0].difficulty, edits[1].rating) == (1.0, 1.0, 10.0)
+    world = World([])
+    assert world.apply([*edits, *edits]) == list(edits), "an action is there once"
+    assert world.apply([Edit(op="delete"), Edit(op="update", node=9, score=1)]) == []
+    assert [node.action for node in world.open] == ["first", "a; list", "third"]
+
+
 # ---- KernelBlaster
 
 
@@ -265,7 +285,7 @@ def test_kernelblaster_draws_by_the_cube_of_relevance_on_ten_lines_that_share_wh
 ) -> None:
     answer = usual(ranked=ranked(much=1.0, some=0.5, none=0.0), critic_bottleneck=FIX)
     given = [f"source={started(tmp_path / 'given')}", "feedback.counters=none"]
-    played = run(tmp_path, "kernelblaster", answer, *given, "budget.attempts=61")
+    played = run(tmp_path, "kernelblaster", answer, *given, "budget.attempts=41")
     assert {one.island for one in played.attempts} == set(range(10))
     drawn = Counter(one.arm for one in played.attempts[1:])
     assert drawn["much"] > 3 * drawn["some"] > 0 and drawn["none"] <= 2

@@ -329,6 +329,20 @@ OPTIONS |= {  # of single systems
         "selection": st.sampled_from(["rank", "tournament"]),
         "revisions": st.integers(0, 2),
     },
+    "adaexplore": {
+        "trials": maybe,
+        "p_large": st.floats(0, 1),
+        "small_steps": st.integers(1, 3),
+        "pool": st.integers(1, 3),
+    },
+    "autokernel": {"reverts": maybe, "simpler": st.none() | st.just(0.9), "enough": st.none()},
+    "kernelfoundry": {
+        "init": st.integers(1, 4),
+        "batch": st.integers(1, 3),
+        "operators": st.just({"mutate": 1}),
+        "diversify": st.floats(0, 1),
+    },
+    "kernelskill": {"rounds": maybe, "factor": st.sampled_from([1.0, 1.3])},
     "accelopt": {
         "rounds": maybe,
         "candidates": st.integers(1, 3),

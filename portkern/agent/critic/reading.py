@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -37,6 +38,18 @@ def _texts(value: object) -> object:
 def _resource(value: object) -> object:
     """Unknown where a model calls it something else."""
     return next((resource for resource in RESOURCES if resource in str(value).lower()), "")
+
+
+def within(least: float, most: float) -> BeforeValidator:
+    """A number on a scale, which models exceed, or write as text."""
+
+    def number(value: object) -> float:
+        read = float(str(value))
+        if math.isnan(read):
+            raise ValueError("expected a number")
+        return min(max(read, least), most)
+
+    return BeforeValidator(number)
 
 
 RESOURCES = ("memory", "compute", "latency", "overhead")

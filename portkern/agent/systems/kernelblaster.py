@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, ValidationError
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.axes import Draft, Reply
-from portkern.agent.critic.reading import Form, Text
+from portkern.agent.critic.reading import Form, Text, within
 from portkern.agent.log import Log
 from portkern.agent.memory.kept import Kept, KeptLine
 from portkern.agent.memory.options import MemoryOptions
@@ -157,14 +157,10 @@ def _listed(several: Sequence[Entry]) -> str:
     return "\n".join(f"- {entry}" for entry in several)
 
 
-def _share(value: object) -> object:
-    return min(max(float(str(value)), 0.0), 1.0)
-
-
 class Technique(Form):
     technique: Text
     how: Text = ""
-    relevance: Annotated[float, BeforeValidator(_share)] = 0.05
+    relevance: Annotated[float, within(0, 1)] = 0.05
 
 
 class BlasterOptions(WriterOptions):
@@ -218,5 +214,5 @@ def techniques(objects: Iterable[Mapping[str, object]]) -> Iterable[Technique]:
         for given in several if isinstance(several, list) else []:
             try:
                 yield Technique.model_validate(given)
-            except ValueError:
+            except ValidationError:
                 continue

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
 from portkern.agent.axes import Context
 from portkern.agent.critic import reading, shown
-from portkern.agent.critic.reading import Form, Text
+from portkern.agent.critic.reading import Form, Text, within
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.agent.log import Log
 from portkern.agent.memory.history import Past, Told
@@ -32,15 +32,10 @@ OPEN, PROMISING = 3, 0.5
 MOST_NEW, AGAIN = 3, 2
 
 
-def _number(least: float, most: float) -> BeforeValidator:
-    """Models exceed scales, and write numbers as text."""
-    return BeforeValidator(lambda value: min(max(float(value), least), most))
-
-
 _SCALES: Final = {"difficulty": (1, 5), "score": (0, 1), "rating": (0, 10)}
-Difficulty = Annotated[float, _number(*_SCALES["difficulty"])]
-Score = Annotated[float, _number(*_SCALES["score"])]
-Rating = Annotated[float, _number(*_SCALES["rating"])]
+Difficulty = Annotated[float, within(*_SCALES["difficulty"])]
+Score = Annotated[float, within(*_SCALES["score"])]
+Rating = Annotated[float, within(*_SCALES["rating"])]
 #: As a model is told them.
 SCALES: Final = {name: f"{least} to {most}" for name, (least, most) in _SCALES.items()}
 
@@ -62,7 +57,7 @@ class Edit(Form):
         return ": ".join(filter(None, (self.title, self.description)))
 
 
-class Answer(Form):
+class TreeEdits(Form):
     summary: Text = ""
     edits: tuple[dict[str, object], ...] = ()
 
@@ -74,7 +69,7 @@ class Answer(Form):
         for given in self.edits:
             try:
                 edit = Edit.model_validate(given)
-            except (ValidationError, ValueError, TypeError):
+            except ValidationError:
                 continue
             new = sum(one.op == "insert" for one in edits)
             edits += [edit] if edit.op != "insert" or new < MOST_NEW else []
@@ -296,7 +291,7 @@ class Keeper(Silent):
                 context.llm,
                 self.options.role,
                 "critic_world",
-                Answer,
+                TreeEdits,
                 **shown.facts(best or seen, context),
                 record=str(world),
                 stage=stage,
