@@ -21,7 +21,7 @@ SURVEYED = """
     kernelagent_opt geak kernelband stark evoengineer_free evoengineer_insight evoengineer_full
     ai_cuda_engineer alphaevolve fm_agent cuda_llm regrapht kernelevolve akg peak qimeng_tensorop
     qimeng_kernel maxcode tritorx kevin_infer cuda_l1_prompt_only autotriton tritonrl kernelllm
-    kernelcoder
+    kernelcoder ksearch autokernel kernelfoundry avo ako adaexplore kernelskill kernelblaster
 """.split()
 IDEAS = '[{"idea": "tile it", "why": "reuse"}, {"idea": "unroll it", "why": "less branching"}]'
 PLAN = '{"plan": "widen loads", "why": "bytes", "lines": [1, 1]}'
