@@ -77,7 +77,7 @@ def completion(say: Say, asked: Mapping[str, Any]) -> dict[str, Any]:
     if say.usage:
         prompt = "".join(str(one["content"]) for one in asked["messages"])
         tokens_in = tokens(prompt) if say.tokens_in is None else say.tokens_in
-        tokens_out = tokens(say.text or "") if say.tokens_out is None else say.tokens_out
+        tokens_out = tokens(str(say.text or "")) if say.tokens_out is None else say.tokens_out
         body["usage"] = {
             "prompt_tokens": tokens_in,
             "completion_tokens": tokens_out,

@@ -172,8 +172,8 @@ def test_what_kept_a_model_from_answering_is_counted_by_itself_and_told_with_its
     call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
     script: list[Say | str] = [
         Say("I would tile it,", finish="length"),
-        _message(content=None, refusal="I cannot help with that."),
-        Say("", reasoning="Let me think about it."),
+        _message(content=[{"type": "refusal", "refusal": "I cannot help with that."}]),
+        _message(content=[{"type": "thinking", "thinking": "Let me think about it."}]),
         _message(content=None, tool_calls=[call]),
         kernel(1.5, about="right"),
         "I would tile it.",

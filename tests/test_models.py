@@ -23,7 +23,7 @@ from portkern.agent.axes import Message, Reply
 from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import caps, keys
 from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
-from portkern.agent.llm.completion import litellm
+from portkern.agent.llm.completion import Completion, Endpoint, complete, litellm
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Price, Prices
 from portkern.agent.llm.role import Role, roles
@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 KEY = "sk-test-0123456789abcdef"
 FREE = {MODEL: Price(input=0, output=0)}
 DOLLAR = {MODEL: Price(input=1, output=2)}
+ASKED = Message("user", "a kernel, please")
 T = TypeVar("T")
 
 
@@ -176,6 +177,43 @@ def test_an_answer_that_was_cut_says_so() -> None:
 def test_an_empty_answer_is_an_answer(say: Say) -> None:
     with Server([say]) as server:
         assert ask(make(server)) == Reply("", "s0/coder#1", MODEL)
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "reasoning"),
+    [
+        ([{"type": "text", "text": "a\n"}, {"type": "text", "text": "b"}], "a\nb", ""),
+        (["a", {"type": "OUTPUT_TEXT", "text": {"value": "b"}}], "ab", ""),
+        ({"type": "text", "text": "a"}, "a", ""),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "a", "hm"),
+        ([{"type": "reasoning", "summary": [{"text": "so"}]}, {"text": "a"}], "a", "so"),
+        ([{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text"}, 7, None], "", ""),
+        ([], "", ""),
+    ],
+)
+def test_an_answer_in_parts_is_its_texts_and_thoughts(
+    content: object, text: str, reasoning: str
+) -> None:
+    with Server([Say(content)]) as server:  # type: ignore[arg-type]
+        said = asyncio.run(complete(Endpoint(MODEL, "coder", server.url), [ASKED], {}, timeout_s=20))
+    assert isinstance(said, Completion)
+    assert (said.text, said.reasoning, said.finish) == (text, reasoning, "stop")
+
+
+@pytest.mark.parametrize(
+    ("part", "finish"),
+    [
+        ({"type": "refusal", "refusal": "I will not."}, "content_filter"),
+        ({"type": "tool_use", "name": "run", "input": {"text": "x"}}, "tool_calls"),
+    ],
+)
+def test_a_part_that_is_not_an_answer_ends_the_reply_as_it_would_by_itself(
+    part: object, finish: str
+) -> None:
+    with Server([Say([part], usage=False)]) as server:  # type: ignore[list-item]
+        said = asyncio.run(complete(Endpoint(MODEL, "coder", server.url), [ASKED], {}, timeout_s=20))
+    assert isinstance(said, Completion)
+    assert (said.finish, said.reasoning) == (finish, "")
 
 
 def test_halves_of_characters_do_not_spoil_the_file(tmp_path: Path) -> None:
@@ -830,7 +868,7 @@ def test_a_price_is_per_million_tokens() -> None:
 def test_without_litellm_it_says_how_to_get_it() -> None:
     code = """
 import sys; sys.modules["litellm"] = None
-from portkern.agent.llm.completion import litellm
+from portkern.agent.llm.completion import Completion, Endpoint, complete, litellm
 litellm()
 """
     done = subprocess.run(

@@ -131,6 +131,7 @@ EXAMPLE = block("int status = relu(x, y, n);\nif (relu(x, y, n)) { abort(); }\n"
         f"{FENCE}markdown\nHere it is:\n{block(C)}{FENCE}\nDone.",
         f"<think>maybe {FIRST}</think>\n{block(C)}",
         f"maybe {FIRST}</think>\n{block(C)}",
+        f"\ufeff<THINK>maybe {FIRST}</Think>\n```CPP\n\ufeff{C}\n```\n",
         f"<thinking>so\n</thinking>{block(C)}<think>was that right?",
         f"{FENCE}cpp\nint broken(\n\nBetter:\n\n{block(C)}",  # a block without an end
         json.dumps({"thought": "tile", "code": C}),

@@ -12,9 +12,11 @@ from portkern.spec.foreign_text import json_value
 
 _THINK = r"think(?:ing)?|thought"
 #: The last alternative is a thought that the reply ends in.
-_THOUGHT = re.compile(rf"<({_THINK})>.*?(?:</\1>|\Z)", re.DOTALL)
+_THOUGHT = re.compile(rf"<({_THINK})>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 #: Of thoughts whose opening is the last word of the model's own prompt template.
-_THOUGHT_BEFORE = re.compile(rf"\A.*</(?:{_THINK})>", re.DOTALL)
+_THOUGHT_BEFORE = re.compile(rf"\A.*</(?:{_THINK})>", re.DOTALL | re.IGNORECASE)
+#: What editors put at the begin of a file, and so at the begin of code that was copied from one.
+_MARK = re.compile("^\ufeff+", re.MULTILINE)
 #: ``in``: its indentation; ``mark``: three or more of ` or ~; ``info``: the tag and whatever else.
 _FENCE = re.compile(r"(?P<in>[ \t]*+)(?P<mark>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 _TAG = re.compile(r"[\w+#-]*")
@@ -44,9 +46,9 @@ class CodeBlock:
 
 
 def spoken(text: str) -> str:
-    """The text without thoughts, in lines that end as Python's do, and in characters that a file
-    can hold."""
-    text = _storable(text).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    """The text without thoughts and marks of byte order, in lines that end as Python's do, and in
+    characters that a file can hold."""
+    text = _MARK.sub("", _storable(text).replace("\r\n", "\n").replace("\r", "\n"))
     return _THOUGHT_BEFORE.sub("", _THOUGHT.sub("", text))
 
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from portkern.agent.axes import Message
-from portkern.agent.llm import keys
+from portkern.agent.llm import keys, parts
 from portkern.errors import ConfigError
 
 #: Statuses below 500 after which the same request may succeed.
@@ -102,6 +102,9 @@ def litellm() -> ModuleType:
         ) from error
     library.suppress_debug_info = True  # it prints to stdout
     library.telemetry = False
+    parts.put_aside(library.Message)
+    # The SDK serializes what a service sent, whether or not it has the types that it should have.
+    warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     # httpx tells each URL at level INFO, and some providers take the key as a part of it.
@@ -153,7 +156,10 @@ def _answer(response: Any, place: Endpoint, seconds: float) -> Completion:
         getattr(message, name, None) for name in ("content", "reasoning_content", "tool_calls")
     )
     finish = str(choice.finish_reason or "") if choice else ""
+    sent = parts.of(message)
+    content, reasoning = content or sent.text, reasoning or sent.reasoning
     refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
+    refusal, tools = refusal or sent.refusal, tools or sent.tools
     if not content and (refusal or tools):
         finish = REFUSED if refusal else TOOL_CALLS
     # litellm counts 0 where the service sent no usage.
