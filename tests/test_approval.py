@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.agent.approval import DECISIONS, FILE, Approver, Decision, chosen
+from portkern.agent.axes import Word
 from portkern.agent.slot import Slot
 from portkern.errors import ConfigError, RecordError, StorageError
 
@@ -24,6 +25,11 @@ SLOT = Slot(ideas=3, number=7)
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def carried(words: Sequence[Word]) -> list[str]:
+    """The ideas that are carried out."""
+    return [word.idea for word in words if word.idea]
 
 
 def approver(folder: Path, answers: str = "", mode: str = "ideas") -> tuple[Approver, io.StringIO]:
@@ -98,26 +104,46 @@ def test_any_answer_is_a_choice_or_a_complaint(answer: object) -> None:
 
 def test_nobody_is_asked_when_nothing_has_to_be_approved(tmp_path: Path) -> None:
     asking, sink = approver(tmp_path, mode="none")
-    assert asking.choose(SLOT, IDEAS) == IDEAS
+    assert carried(asking.choose(SLOT, IDEAS)) == IDEAS
     assert sink.getvalue() == "" and not list(tmp_path.iterdir())
 
 
 def test_a_terminal_shows_the_ideas_and_takes_numbers(tmp_path: Path) -> None:
     asking, sink = approver(tmp_path, "3, 1\n")
-    assert asking.choose(SLOT, IDEAS) == [IDEAS[0], IDEAS[2]]  # in their own order
+    assert carried(asking.choose(SLOT, IDEAS)) == [IDEAS[0], IDEAS[2]]  # in their own order
     shown = sink.getvalue()
     assert "Ideas of slot 7" in shown and "  1. tile the rows" in shown and "fuse 漢字" in shown
 
 
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (
+            "2: sixteen at a time\nall\n",
+            [Word(IDEAS[0]), Word("sixteen at a time"), Word(IDEAS[2])],
+        ),
+        ("-1: too much memory\n- 2\nall\n", [Word(why="too much memory"), Word(), Word(IDEAS[2])]),
+        ("-3: later\n1\n", [Word(IDEAS[0]), Word(), Word(why="later")]),
+        ("-1: no\n1: by columns\n1\n", [Word("by columns"), Word(), Word()]),  # the last word
+        ("9: x\n-9: y\n2:\nnone\n", [Word(), Word(), Word()]),  # there is no such idea
+    ],
+)
+def test_a_terminal_takes_other_words_for_an_idea_and_why_it_is_struck_out(
+    tmp_path: Path, answers: str, words: list[Word]
+) -> None:
+    assert approver(tmp_path, answers)[0].choose(SLOT, IDEAS) == words
+    assert approver(tmp_path)[0].choose(SLOT, IDEAS) == words  # kept, nobody is asked again
+
+
 def test_a_terminal_asks_again_after_garbage(tmp_path: Path) -> None:
     asking, sink = approver(tmp_path, "\nwhat?\n9\n2\n")
-    assert asking.choose(SLOT, IDEAS) == [IDEAS[1]]
+    assert carried(asking.choose(SLOT, IDEAS)) == [IDEAS[1]]
     assert sink.getvalue().count("expected numbers from 1 to 3") == 3
     assert sink.getvalue().count("Carry out which?") == 4
 
 
 def test_a_terminal_that_is_gone_approves_nothing(tmp_path: Path) -> None:
-    assert approver(tmp_path, "what?\n")[0].choose(SLOT, IDEAS) == []
+    assert carried(approver(tmp_path, "what?\n")[0].choose(SLOT, IDEAS)) == []
 
 
 def test_an_unknown_mode_is_told_with_those_that_there_are(tmp_path: Path) -> None:
@@ -129,15 +155,15 @@ def test_an_unknown_mode_is_told_with_those_that_there_are(tmp_path: Path) -> No
 
 
 def test_what_was_decided_is_not_asked_again(tmp_path: Path) -> None:
-    assert approver(tmp_path, "2\n")[0].choose(SLOT, IDEAS) == [IDEAS[1]]
+    assert carried(approver(tmp_path, "2\n")[0].choose(SLOT, IDEAS)) == [IDEAS[1]]
     again, sink = approver(tmp_path)
-    assert again.choose(SLOT, IDEAS) == [IDEAS[1]]
+    assert carried(again.choose(SLOT, IDEAS)) == [IDEAS[1]]
     assert sink.getvalue() == ""
 
 
 def test_that_nothing_is_wanted_is_a_decision_too(tmp_path: Path) -> None:
     approver(tmp_path, "none\n")[0].choose(SLOT, IDEAS)
-    assert approver(tmp_path, "all\n")[0].choose(SLOT, IDEAS) == []
+    assert carried(approver(tmp_path, "all\n")[0].choose(SLOT, IDEAS)) == []
 
 
 @pytest.mark.parametrize("other", [(Slot(number=8), IDEAS), (SLOT, ["something else"])])
@@ -146,7 +172,7 @@ def test_other_slots_and_other_ideas_are_asked_about(
 ) -> None:
     approver(tmp_path, "1\n")[0].choose(SLOT, IDEAS)
     asking, sink = approver(tmp_path, "all\n")
-    assert asking.choose(*other) == other[1]
+    assert carried(asking.choose(*other)) == other[1]
     assert "Carry out which?" in sink.getvalue()
 
 
@@ -154,8 +180,8 @@ def test_a_decision_that_was_cut_off_is_asked_about_again(tmp_path: Path) -> Non
     approver(tmp_path, "1\n")[0].choose(SLOT, IDEAS)
     path = tmp_path / DECISIONS
     path.write_bytes(path.read_bytes()[:-9])
-    assert approver(tmp_path, "3\n")[0].choose(SLOT, IDEAS) == [IDEAS[2]]
-    assert approver(tmp_path)[0].choose(SLOT, IDEAS) == [IDEAS[2]]
+    assert carried(approver(tmp_path, "3\n")[0].choose(SLOT, IDEAS)) == [IDEAS[2]]
+    assert carried(approver(tmp_path)[0].choose(SLOT, IDEAS)) == [IDEAS[2]]
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", "nonsense", '{"schema": 1, "slot": "x"}'])
@@ -185,7 +211,8 @@ class Waiting:
         self._thread.start()
 
     def _ask(self, asking: Approver) -> None:
-        self.approved = asking.choose(SLOT, IDEAS)
+        self.words = asking.choose(SLOT, IDEAS)
+        self.approved = carried(self.words)
 
     def until(self, true: Callable[[], bool]) -> None:
         end = time.monotonic() + 20
@@ -212,13 +239,42 @@ def test_without_a_terminal_a_file_asks_and_is_answered_in_place(tmp_path: Path)
     asked = waiting.path.read_text("utf-8")
     assert yaml.safe_load(asked) == {
         "slot": 7,
+        "question": yaml.safe_load(asked)["question"],
         "ideas": dict(enumerate(IDEAS, 1)),
+        "why": {},
         "approved": None,
     }
     assert asked.startswith("# Ideas of slot 7.")
     assert waiting.answer("[3, 1]") == [IDEAS[0], IDEAS[2]]
     assert not waiting.path.exists()
-    assert approver(tmp_path)[0].choose(SLOT, IDEAS) == [IDEAS[0], IDEAS[2]]
+    assert carried(approver(tmp_path)[0].choose(SLOT, IDEAS)) == [IDEAS[0], IDEAS[2]]
+
+
+def test_a_file_takes_other_words_for_an_idea_and_why_it_is_struck_out(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    waiting.until(waiting.path.exists)
+    content = yaml.safe_load(waiting.path.read_text("utf-8"))
+    content["ideas"][1] = "tile the columns"
+    for wrong in ({"why": {2: 5}}, {"why": ["no"]}, {"ideas": {9: "x"}}):
+        waiting.save(yaml.safe_dump(content | {"approved": [1]} | wrong))
+        name = next(iter(wrong))
+        waiting.until(lambda name=name: f"Got {name}: " in waiting.sink.getvalue())  # type: ignore[misc]
+    waiting.save(yaml.safe_dump(content | {"approved": [1], "why": {2: "unaligned"}}))
+    waiting.until(lambda: waiting.approved is not None)
+    assert waiting.words == [Word("tile the columns"), Word(why="unaligned"), Word()]
+    assert approver(tmp_path)[0].choose(SLOT, IDEAS) == waiting.words
+
+
+def test_an_answer_with_other_words_is_there_when_the_run_goes_on(tmp_path: Path) -> None:
+    first = Waiting(tmp_path / "first")
+    first.until(first.path.exists)
+    content = yaml.safe_load(first.path.read_text("utf-8"))
+    content["ideas"][2] = "eight bytes"
+    second = tmp_path / "second"
+    second.mkdir()
+    (second / FILE).write_text(yaml.safe_dump(content | {"approved": [2]}), encoding="utf-8")
+    waiting = Waiting(second)
+    waiting.until(lambda: waiting.approved == ["eight bytes"])
 
 
 @pytest.mark.parametrize(("answer", "count"), [("all", 3), ("none", 0), ("no", 0), ("2", 1)])

@@ -105,7 +105,9 @@ def context(
 ) -> tuple[Context, Scripted]:
     llm, known = Scripted(list(said) or ["nobody should ask"]), Log()
     known.add(log)
-    found = Context(of or task(), known, cast(Memory, None), llm, Random(0), unused, unused, set())
+    found = Context(
+        of or task(), known, cast(Memory, None), llm, Random(0), unused, unused, unused, set()
+    )
     return found, llm
 
 

@@ -195,7 +195,9 @@ def test_an_answer_in_parts_is_its_texts_and_thoughts(
     content: object, text: str, reasoning: str
 ) -> None:
     with Server([Say(content)]) as server:  # type: ignore[arg-type]
-        said = asyncio.run(complete(Endpoint(MODEL, "coder", server.url), [ASKED], {}, timeout_s=20))
+        said = asyncio.run(
+            complete(Endpoint(MODEL, "coder", server.url), [ASKED], {}, timeout_s=20)
+        )
     assert isinstance(said, Completion)
     assert (said.text, said.reasoning, said.finish) == (text, reasoning, "stop")
 
@@ -210,8 +212,10 @@ def test_an_answer_in_parts_is_its_texts_and_thoughts(
 def test_a_part_that_is_not_an_answer_ends_the_reply_as_it_would_by_itself(
     part: object, finish: str
 ) -> None:
-    with Server([Say([part], usage=False)]) as server:  # type: ignore[list-item]
-        said = asyncio.run(complete(Endpoint(MODEL, "coder", server.url), [ASKED], {}, timeout_s=20))
+    with Server([Say([part], usage=False)]) as server:  # type: ignore[arg-type]
+        said = asyncio.run(
+            complete(Endpoint(MODEL, "coder", server.url), [ASKED], {}, timeout_s=20)
+        )
     assert isinstance(said, Completion)
     assert (said.finish, said.reasoning) == (finish, "")
 

@@ -129,7 +129,8 @@ def writer(
     log = Log()
     log.add(attempts)
     nothing: Any = None
-    context = Context(task, log, recall or Nobody(), nothing, Random(0), nothing, nothing, set())
+    past = recall or Nobody()
+    context = Context(task, log, past, nothing, Random(0), nothing, nothing, nothing, set())
     return Writer(
         WriterOptions(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder"
     )

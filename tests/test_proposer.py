@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from portkern.agent import proposer as proposers
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
-from portkern.agent.axes import Context, Draft, Message, Proposer, Reply, Seen
+from portkern.agent.axes import Context, Draft, Message, Proposer, Reply, Seen, Word
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
-from portkern.agent.proposer.catalogue import SHIPPED
+from portkern.agent.proposer.catalogue import NOT_OFFERED, PASSED_OVER, SHIPPED
 from portkern.agent.proposer.evolve import operator_of
 from portkern.agent.proposer.ideas import MOST_TRIED, Idea, read_ideas
 from portkern.agent.proposer.planned import BEGIN, END, KernelPlan, named, read_plan
@@ -617,6 +617,10 @@ def load(kind: str, **options: Any) -> Proposer:
     return proposers.load({"kind": kind} | options)
 
 
+async def all_fits(candidate: Candidate) -> str:
+    return ""
+
+
 def expand(
     proposer: Proposer,
     answer: Answer,
@@ -625,7 +629,7 @@ def expand(
     attempts: Sequence[Attempt] = FAMILY,
     task: Task = CPP,
     memory: Memory | None = None,
-    approved: Callable[[Sequence[str]], Sequence[str]] = lambda ideas: ideas,
+    approved: Callable[[Sequence[str]], Sequence[Word]] = lambda ideas: [*map(Word, ideas)],
     evaluate: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
     seed: int = 0,
     shuffle: int = 0,
@@ -640,12 +644,11 @@ def expand(
         seen.append(draft.candidate.source)
         return evaluate(draft)
 
-    async def approve(ideas: Sequence[str]) -> Sequence[str]:
+    async def approve(ideas: Sequence[str]) -> Sequence[Word]:
         return approved(ideas)
 
-    context = Context(
-        task, log, recall, models, Random(seed), look, approve, set() if taken is None else taken
-    )
+    taken = set() if taken is None else taken
+    context = Context(task, log, recall, models, Random(seed), look, approve, all_fits, taken)
     drafts = asyncio.run(proposer.propose(replace(slot or Slot(), number=7), context))
     counted = [call for draft in drafts for call in draft.calls]
     assert sorted(counted) == sorted(models.calls), "each call is counted once"
@@ -1154,16 +1157,21 @@ def test_of_very_many_ideas_the_newest_are_told() -> None:
 def test_ideas_that_people_strike_out_are_not_carried_out() -> None:
     asked: list[Sequence[str]] = []
 
-    def approved(ideas: Sequence[str]) -> Sequence[str]:
+    def approved(ideas: Sequence[str]) -> Sequence[Word]:
         asked.append(ideas)
-        return ideas[1:2]
+        return [Word(), Word("idea 1, by rows"), Word(why="it needs too much memory")]
 
     slot = Slot(ideas=3, n=2)
     told = expand(load("ideas_then_code"), good, slot, approved=approved)
     assert asked == [["idea 0", "idea 1", "idea 2"]]
-    assert [draft.idea for draft in told.drafts] == ["idea 1", "idea 1"]
-    none = expand(load("ideas_then_code"), good, slot, approved=lambda ideas: [])
-    assert none.draft.detail == "no idea was approved" and none.draft.calls == ("7/planner#1",)
+    *written, first, last = told.drafts
+    assert [draft.idea for draft in written] == ["idea 1, by rows"] * 2
+    implemented = [one.text for one in told.asked if one.template == "implement"]
+    assert all("idea 1, by rows" in text for text in implemented) and len(implemented) == 2
+    assert (first.idea, first.status, first.detail) == ("idea 0", "screened", "it was not approved")
+    assert last.detail == "it was not approved: it needs too much memory"
+    none = expand(load("ideas_then_code"), good, slot, approved=lambda ideas: [Word()] * 3)
+    assert [draft.calls for draft in none.drafts] == [("7/planner#1",), (), ()]
 
 
 def test_a_planner_without_ideas_is_asked_again_with_the_reason() -> None:
@@ -1493,7 +1501,21 @@ def test_platforms_name_backends_and_each_differs() -> None:
 # ---- the catalogue
 
 
-def play(slots: Sequence[Slot], one: Task = CPP, seed: int = 0) -> list[list[Draft]]:
+Fits = Callable[[Candidate], Awaitable[str]]
+Approved = Callable[[Sequence[str]], Awaitable[Sequence[Word]]]
+
+
+async def all_approved(ideas: Sequence[str]) -> Sequence[Word]:
+    return [Word(idea) for idea in ideas]
+
+
+def play(
+    slots: Sequence[Slot],
+    one: Task = CPP,
+    seed: int = 0,
+    fits: Fits = all_fits,
+    approve: Approved = all_approved,
+) -> list[list[Draft]]:
     """Of slots one after the other, whose parents are numbers of candidates among those made."""
     made, log, taken = load("catalogue"), Log(), set[str]()
     told: list[list[Draft]] = []
@@ -1509,7 +1531,8 @@ def play(slots: Sequence[Slot], one: Task = CPP, seed: int = 0) -> list[list[Dra
             nothing,
             Random(f"{seed}:{number}"),
             nothing,
-            nothing,
+            approve,
+            fits,
             taken,
         )
         drafts = asyncio.run(made.propose(slot, context))
@@ -1548,6 +1571,7 @@ def test_the_first_kernel_is_the_one_that_ships() -> None:
 
 
 MATMUL = task("cuda", "matmul")
+MATMUL_SHIPPED = next(iter(catalogue.candidates("matmul", MATMUL.backend)))
 
 
 def test_ideas_are_knobs_and_their_kernels_values() -> None:
@@ -1596,6 +1620,54 @@ def test_a_crossover_takes_each_knob_from_one_of_two_parents() -> None:
 def test_parents_alike_have_no_crossover_but_are_mutated() -> None:
     _, (draft,) = play([Slot(), Slot(parents=("0", "0"), operator="crossover")], MATMUL)
     assert draft.operator == "turn"
+
+
+def test_settings_without_a_place_on_the_target_are_not_offered_and_told() -> None:
+    async def fits(candidate: Candidate) -> str:
+        stages = candidate.knobs["STAGES"].value
+        return f"{stages} stages need more\nthan there is" if stages > 2 else ""
+
+    slots = [Slot(), *[Slot(parents=("0",), arm="STAGES", n=2)] * 2]
+    first, *turned = play(slots, MATMUL, fits=fits)
+    offered = [draft for drafts in turned for draft in drafts if draft.candidate]
+    assert offered and all(values(made([[draft]])[0])["STAGES"] <= 2 for draft in offered)
+    notes = [note for drafts in turned for draft in drafts for note in draft.notes]
+    assert notes and all(note.startswith(NOT_OFFERED) for note in notes)
+    assert all("stages need more" in note and "\n" not in note for note in notes)
+    assert not first[0].notes  # the kernel as it ships stands for itself
+
+
+def test_an_author_without_a_place_for_anything_comes_to_an_end() -> None:
+    tried: list[str] = []
+
+    async def fits(candidate: Candidate) -> str:
+        tried.append(candidate.digest)
+        return "no room"
+
+    _, (draft,) = play([Slot(), Slot(parents=("0",), n=3)], MATMUL, fits=fits)
+    assert draft.candidate is None and len(tried) == len(set(tried))
+    assert PASSED_OVER <= len(tried) == len(draft.notes) < PASSED_OVER + 3
+
+
+def test_people_are_asked_about_settings_and_may_change_them() -> None:
+    asked: list[str] = []
+    both = "turn PAD_FROM: 64 → 16, and STAGES: 3 -> 2"
+
+    async def approve(ideas: Sequence[str]) -> Sequence[Word]:
+        asked.extend(ideas)
+        words = [both, "STAGES: 2, PAD_FROM = 16", "faster, please", "STAGES: 77"]
+        return [Word(words[k]) if k < 4 else Word(why="too large") for k in range(len(ideas))]
+
+    _, drafts = play([Slot(), Slot(parents=("0",), n=5)], MATMUL, approve=approve)
+    assert len(asked) == 5 and SHIPPED not in asked
+    used, again, vague, wrong, struck = drafts
+    turned = {"PAD_FROM": 16, "STAGES": 2}
+    assert used.idea == both and values(made([[used]])[0]) == values(MATMUL_SHIPPED) | turned
+    assert again.detail == "the run has this kernel already"
+    assert "'faster, please', expected NAME: VALUE of " in vague.detail
+    assert "STAGES: 77" in wrong.detail and "expected" in wrong.detail
+    assert (struck.status, struck.detail) == ("screened", "it was not approved: too large")
+    assert [draft.candidate is None for draft in drafts] == [False, True, True, True, True]
 
 
 def test_when_every_setting_was_tried_that_is_said() -> None:

@@ -14,6 +14,7 @@ from portkern.records.record import Cost, Record, Text, Verdict
 
 SCHEMA: Final = 1
 #: What a correct kernel scores that could not be timed: as fast as the framework, for all we know.
+#: Where nothing can be timed it is the most that one scores (:mod:`portkern.agent.rank`).
 UNTIMED: Final = 1.0
 
 
@@ -22,7 +23,7 @@ class Status(StrEnum):
 
     NO_CODE = "no_code"  # the proposer came back without a kernel
     DUPLICATE = "duplicate"  # of an attempt of this run, whose result it has
-    SCREENED = "screened"  # a critic held it back from the hardware
+    SCREENED = "screened"  # a critic held it back from the hardware, or people its idea
     UNSUPPORTED = Verdict.UNSUPPORTED.value
     UNAVAILABLE = Verdict.UNAVAILABLE.value
     REJECTED = Verdict.REJECTED.value
@@ -103,7 +104,8 @@ class Attempt(Line):
     ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the
     deepest parent's; ``score`` the geometric mean of the speedups over the baseline
     on all scored workloads, :data:`UNTIMED` where a correct kernel could not be timed on each of
-    them, 0 for everything else; ``metrics``
+    them, 0 for everything else; ``ranked`` what the score follows from where nothing can be timed;
+    ``metrics``
     are what sources measured, see
     :mod:`portkern.agent.feedback`; ``calls`` name the lines of ``calls.jsonl`` that it took.
     """
@@ -136,6 +138,7 @@ class Attempt(Line):
     detail: Text = ""
     score: float = 0.0
     speedups: dict[str, float] = {}
+    ranked: Text = ""
     records: tuple[str, ...] = ()
     metrics: dict[str, float] = {}
     feedback: tuple[PromptBlock, ...] = ()

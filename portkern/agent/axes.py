@@ -95,13 +95,28 @@ class Seen:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Word:
+    """People's word on an idea: the ``idea`` to carry out, which may be another than they were
+    asked about, or none, and ``why``."""
+
+    idea: str = ""
+    why: str = ""
+
+    @property
+    def struck(self) -> str:
+        """The word on an idea that is not carried out, for its attempt."""
+        return f"it was not approved{self.why and f': {self.why}'}"
+
+
 @dataclass
 class Context:
     """The tools and facts that a proposer and a critic work with, for one slot. ``random`` is
     the slot's own: equal runs draw equal numbers. ``look`` evaluates a candidate before it is
     proposed, for a proposer that tries by itself. ``taken``: digests of all candidates of the
-    run, also of those that are not evaluated yet. ``approve`` asks people which of some ideas
-    are to be carried out. ``final``: nothing is built on what comes of the slot."""
+    run, also of those that are not evaluated yet. ``approve`` asks people about ideas before they
+    are carried out, ``fits`` builds a candidate and says why there is no place for it on the
+    target, if so. ``final``: nothing is built on what comes of the slot."""
 
     task: Task
     log: Log
@@ -109,7 +124,8 @@ class Context:
     llm: Caller
     random: Random
     look: Callable[[Draft], Awaitable[Seen]]
-    approve: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+    approve: Callable[[Sequence[str]], Awaitable[Sequence[Word]]]
+    fits: Callable[[Candidate], Awaitable[str]]
     taken: set[str]
     final: bool = False
 

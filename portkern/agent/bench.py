@@ -31,7 +31,9 @@ from portkern.guard import Library
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.spec.backend import Artifact, Missing, Ready, Venue
 from portkern.spec.candidate import Candidate
+from portkern.spec.occupancy import no_place
 from portkern.spec.op import Workload
+from portkern.spec.target import Target
 
 _Key = tuple[str, str, str]
 #: Answers with the records of cells of a run, from another process; None: evaluate them here.
@@ -75,7 +77,7 @@ class Bench:
         own, self.torn = self.file.read()
         self._known: dict[_Key, Record] = {_key(record): record for record in own}
         self._recorded = {_key(record): record for record in recorded}
-        self._devices, self._turn = Devices(), Lock()
+        self._devices, self._turn, self._keeping = Devices(), Lock(), Lock()
         self.device_s, self.build_s = 0.0, 0.0
         #: Told what is begun, for whoever waits.
         self.watch: Callable[[str], None] = lambda _: None
@@ -110,6 +112,27 @@ class Bench:
         seconds = time.perf_counter() - start
         self.build_s += seconds
         return seconds
+
+    def no_place(self, candidate: Candidate) -> str:
+        """Builds, and returns why there is no place for the candidate on the target: it does not
+        build for it, or takes more than there is. Empty where it has one, or nothing tells. It is
+        kept as a record, so that a run which goes on, or a replay, need not build. Safe in any
+        thread."""
+        first = self.work[0]
+        known = self._answer(candidate, first)
+        if known is None:
+            cell = self._cell(candidate, first)
+            if cell.ruled_out:
+                return ""
+            self.watch(f"building a kernel in {self.task.language}")
+            built = _placed(self._build(cell), self.task.target)
+            self.build_s += built.seconds
+            if not isinstance(built.outcome, Failure) or built.outcome.harness:
+                return ""
+            if built.outcome.verdict is not Verdict.BUILD_FAILED:
+                return ""
+            known = self._keep(to_record.unrun(self._run, cell, built))
+        return known.detail.strip() if known.verdict is Verdict.BUILD_FAILED else ""
 
     def evaluate(self, candidate: Candidate) -> list[Record]:
         """Evaluates a candidate up to the first workload that does not pass; one candidate at a
@@ -300,9 +323,17 @@ class Bench:
 
     def _keep(self, record: Record) -> Record:
         record = record.model_copy(update={"run": self._run})
-        self.file.append([record])
-        self._known[_key(record)] = record
+        with self._keeping:
+            self.file.append([record])
+            self._known[_key(record)] = record
         return record
+
+
+def _placed(built: Built, where: Target) -> Built:
+    """The build, as failed where the target has not what it takes."""
+    used = built.outcome.resources if isinstance(built.outcome, Artifact) else ()
+    why = next(filter(None, (no_place(where, one) for one in used)), "")
+    return replace(built, outcome=Failure(Verdict.BUILD_FAILED, why)) if why else built
 
 
 def _key(record: Record) -> _Key:

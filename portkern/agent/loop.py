@@ -16,6 +16,7 @@ from random import Random
 from threading import Thread
 
 from portkern.agent import attempt as scoring
+from portkern.agent import rank
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import (
     Context,
@@ -26,6 +27,7 @@ from portkern.agent.axes import (
     Proposer,
     Seen,
     Strategy,
+    Word,
 )
 from portkern.agent.bench import Bench
 from portkern.agent.budget import Meter
@@ -34,11 +36,19 @@ from portkern.agent.log import Log
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
 from portkern.errors import BudgetSpent, ModelDown, ModelError, PortkernError
+from portkern.spec.candidate import Candidate
 
 #: A draft that was not made, or not evaluated, because the budget was spent: it is not an attempt.
 UNPAID = "unpaid"
 #: What the kernel that a run starts from came of.
 GIVEN = "given"
+#: Asks people about the ideas of a slot.
+Approve = Callable[[Slot, Sequence[str]], Sequence[Word]]
+
+
+def approve_all(_: Slot, ideas: Sequence[str]) -> Sequence[Word]:
+    """Asks nobody."""
+    return [Word(idea) for idea in ideas]
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Loop:
     inflight: int = 4
     builders: int = 2
     baseline: str = "eager"
-    approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas
+    approve: Approve = approve_all
     report: Callable[[Sequence[Attempt]], None] = lambda _: None
     watch: Callable[[str], None] = lambda _: None
     turns: Turns | None = None
@@ -165,7 +175,7 @@ class Loop:
         return slot
 
     def _context(self, slot: Slot) -> Context:
-        async def approve(ideas: Sequence[str]) -> Sequence[str]:
+        async def approve(ideas: Sequence[str]) -> Sequence[Word]:
             return await _waited_for(self.approve, slot, ideas)
 
         return Context(
@@ -176,6 +186,7 @@ class Loop:
             Random(f"{self.seed}:{slot.number}"),
             self._look,
             approve,
+            self._fits,
             self._taken,
             slot.final,
         )
@@ -252,6 +263,12 @@ class Loop:
         detail = next((r.detail for r in records if str(r.verdict) == status), "")
         return Seen(draft, status, detail, records, feedback, metrics)
 
+    async def _fits(self, candidate: Candidate) -> str:
+        if self.meter.exhausted:
+            raise BudgetSpent(self.meter.exhausted)
+        async with self._building:
+            return await asyncio.to_thread(self.bench.no_place, candidate)
+
     def _sense(
         self, draft: Draft, records: Sequence[object]
     ) -> tuple[list[PromptBlock], dict[str, float]]:
@@ -287,6 +304,11 @@ class Loop:
         parents = draft.parents or slot.parents
         if unscored:
             by_workload = {}
+        score, ranked = scoring.score(status, by_workload), ""
+        if status is Status.PASSED and not by_workload and task.ends != "hardware":
+            known = rank.of(scored)
+            score = rank.score(known, executed=task.ends == "object")
+            ranked = str(known)
         return Attempt(
             id=f"{slot.number}.{number}",
             slot=slot.number,
@@ -311,8 +333,9 @@ class Loop:
             donor=draft.donor,
             status=status,
             detail=seen.detail or draft.detail,
-            score=scoring.score(status, by_workload),
+            score=score,
             speedups=by_workload if status is Status.PASSED else {},
+            ranked=ranked,
             records=tuple(r.id for r in seen.records),
             metrics=dict(seen.metrics),
             feedback=tuple(seen.feedback),
@@ -372,14 +395,12 @@ class Loop:
         )
 
 
-async def _waited_for(
-    approve: Callable[[Slot, Sequence[str]], Sequence[str]], slot: Slot, ideas: Sequence[str]
-) -> Sequence[str]:
+async def _waited_for(approve: Approve, slot: Slot, ideas: Sequence[str]) -> Sequence[Word]:
     """Asks people in a thread that nobody joins: a run that is interrupted does not wait for
     their answer."""
     loop, answer = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
-    def tell(result: Sequence[str] | None, error: Exception | None) -> None:
+    def tell(result: Sequence[Word] | None, error: Exception | None) -> None:
         if answer.done():
             return
         if error is not None:
@@ -397,7 +418,7 @@ async def _waited_for(
             loop.call_soon_threadsafe(tell, result, failed)
 
     Thread(target=ask, daemon=True).start()
-    approved: Sequence[str] = await answer
+    approved: Sequence[Word] = await answer
     return approved
 
 

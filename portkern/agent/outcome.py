@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
+from portkern.agent import rank
 from portkern.agent.attempt import Attempt, speedups
 from portkern.agent.bench import Bench, BenchWorkload
 from portkern.agent.log import Log
@@ -68,7 +69,7 @@ class RunSummary(TypedDict):
     cost: RunCost
     seconds: RunSeconds
     exit_code: int
-    told: Mapping[str, str]
+    told: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,15 @@ def _gain(
         for mine, its in zip(ours, theirs, strict=False)
         if mine.timing and its.timing and mine.comparable and its.comparable
     }
-    return gains, "" if gains else why_untimed([*ours, *theirs])
+    return gains, "" if gains else _without_times(ours, theirs)
+
+
+def _without_times(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
+    """Why there is no gain, and what both are ranked by instead where nothing was timed."""
+    why = why_untimed([*ours, *theirs])
+    mine, its = rank.of(ours), rank.of(theirs)
+    timed = any(record.timing for record in (*ours, *theirs))
+    return why if timed or not mine.anything else f"{why}; it has {mine}; that kernel {its}"
 
 
 def why_untimed(records: Sequence[Record]) -> str:

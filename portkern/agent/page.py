@@ -47,7 +47,8 @@ class Node:
     def result(self) -> str:
         attempt = self.attempt
         if attempt.correct:
-            return f"{attempt.score:.3g}×" if attempt.speedups else "correct, not timed"
+            untimed = f"correct, {attempt.ranked or 'not timed'}"
+            return f"{attempt.score:.3g}×" if attempt.speedups else untimed
         return str(attempt.status).replace("_", " ")
 
 

@@ -29,10 +29,9 @@ from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Prices
 from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
-from portkern.agent.loop import Axes, Loop, Turns
+from portkern.agent.loop import Approve, Axes, Loop, Turns, approve_all
 from portkern.agent.memory import graph
 from portkern.agent.outcome import RunOutcome
-from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
 from portkern.cells.selection import Stage
@@ -68,6 +67,7 @@ class RunPlan:
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     raced: tuple[Workload, ...] = ()
     stage: Stage = field(default_factory=Stage)
+    final_stage: Stage | None = None
     seed: int = 0
     inflight: int = 4
     builders: int = 2
@@ -150,7 +150,7 @@ class GenerationRun:
         self,
         *,
         report: Callable[[Sequence[Attempt]], None] = lambda _: None,
-        approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
+        approve: Approve = approve_all,
     ) -> str:
         """Which budget ended it, or which model that is down; empty when the strategy did."""
         return asyncio.run(self.explore(report=report, approve=approve))
@@ -159,7 +159,7 @@ class GenerationRun:
         self,
         *,
         report: Callable[[Sequence[Attempt]], None] = lambda _: None,
-        approve: Callable[[Slot, Sequence[str]], Sequence[str]] = lambda _, ideas: ideas,
+        approve: Approve = approve_all,
         turns: Turns | None = None,
     ) -> str:
         """Runs as :meth:`execute` does, beside other runs."""
@@ -202,7 +202,7 @@ class GenerationRun:
     def conclude(self) -> RunOutcome:
         """The best kernel is in ``best.<suffix>`` afterwards."""
         task = self.plan.task
-        last = self._bench(replace(task, workloads=self.plan.final), quick=False)
+        last = self._final_bench()
         last.watch = self._begun
         race = [
             BenchWorkload(task.scored, workload)
@@ -221,8 +221,7 @@ class GenerationRun:
     def final(self, attempt: Attempt) -> list[Record]:
         """Evaluates an attempt on the last sets, up to the first workload that it does not pass.
         Times are those of a single round: it is results that are looked at. Raises MachineUnfit."""
-        task = replace(self.plan.task, workloads=self.plan.final)
-        bench = self._bench(task, quick=False)
+        task, bench = self.plan.task, self._final_bench()
         once = replace(bench.options.plan, rounds=1, budget_s=0.0, patient=False)
         bench.options = replace(bench.options, plan=once)
         records = bench.evaluate(task.candidate(attempt.source, author=attempt.author))
@@ -249,7 +248,21 @@ class GenerationRun:
         bench.watch = self._begun
         return bench
 
-    def _bench(self, task: Task, *, quick: bool = True, folder: Path | None = None) -> Bench:
+    def _final_bench(self) -> Bench:
+        return self._bench(
+            replace(self.plan.task, workloads=self.plan.final),
+            quick=False,
+            stage=self.plan.final_stage,
+        )
+
+    def _bench(
+        self,
+        task: Task,
+        *,
+        quick: bool = True,
+        folder: Path | None = None,
+        stage: Stage | None = None,
+    ) -> Bench:
         plan = self.plan
         recorded: Sequence[Record] = ()
         raced: Sequence[Record] = ()
@@ -261,7 +274,7 @@ class GenerationRun:
             folder or self.folder,
             ArtifactCache(cache_root() / "builds"),
             plan.evaluation,
-            stage=plan.stage,
+            stage=stage or plan.stage,
             recorded=recorded,
             raced=raced,
             quick=quick,

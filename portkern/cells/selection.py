@@ -46,9 +46,10 @@ class Stage:
     sanitize: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, venue: str, sanitize: Sequence[str]) -> Stage:
-        """``sanitize`` takes names of checkers, ``all`` or ``none``. Raises ConfigError for a
-        venue or a checker that does not exist."""
+    def parse(cls, venue: str, sanitize: Sequence[str] | None) -> Stage:
+        """``sanitize`` takes names of checkers, ``all`` or ``none``; None is what is looked for
+        where nobody says it. Raises ConfigError for a venue or a checker that does not exist."""
+        sanitize = LOOKED_FOR if sanitize is None else sanitize
         kinds: tuple[VenueChoice, ...] = get_args(VenueChoice)
         kind = next((kind for kind in kinds if kind == venue), None)
         if kind is None:

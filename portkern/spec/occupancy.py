@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from portkern.errors import ConfigError
-from portkern.spec.target import AmdLimits, NvidiaLimits, Target
+from portkern.spec.backend import Resources
+from portkern.spec.target import AmdLimits, NvidiaLimits, Target, TpuLimits
 
 Limiter = Literal["registers", "shared", "threads", "blocks", "launch"]
 
@@ -65,6 +66,47 @@ def occupancy(
     limiter = min(fits, key=lambda limit: fits[limit])
     blocks = fits[limiter]
     return Occupancy(waves=blocks * waves, max=most, blocks=blocks, limited_by=limiter)
+
+
+def no_place(target: Target, used: Resources) -> str:
+    """Why ``target`` can never launch a kernel that takes so much; empty where it may, and where
+    nothing is known of it."""
+    limits = target.limits
+    most: dict[str, tuple[int | None, int | None]] = {
+        "B of shared memory per block": (used.shared_bytes, target.shared_block_bytes)
+    }
+    if isinstance(limits, NvidiaLimits):
+        most["registers per thread"] = (used.registers, limits.registers_thread)
+    elif isinstance(limits, AmdLimits):
+        most["registers per thread"] = (used.registers, limits.vgprs_thread)
+        most["accumulation registers per thread"] = (used.agprs, limits.agprs_thread)
+    elif isinstance(limits, TpuLimits):
+        most["B of vector memory"] = (used.vmem_bytes, limits.vmem_bytes)
+    if isinstance(limits, NvidiaLimits | AmdLimits):
+        most["threads per block"] = (used.threads, limits.threads_block)
+    for what, (taken, limit) in most.items():
+        if taken is not None and limit is not None and taken > limit:
+            return f"{used.kernel} takes {taken:,} {what}, {target.name} has {limit:,}"
+    return _no_place_together(target, used)
+
+
+def _no_place_together(target: Target, used: Resources) -> str:
+    """Says the same of registers and threads together, where both are known."""
+    if not target.is_gpu or used.registers is None or not used.threads:
+        return ""
+    found = occupancy(
+        target,
+        registers=used.registers,
+        shared_bytes=used.shared_bytes or 0,
+        threads=used.threads,
+        agprs=used.agprs or 0,
+    )
+    if found.blocks:
+        return ""
+    return (
+        f"{used.kernel} takes {used.registers} registers in each of {used.threads} threads, for "
+        f"which {target.name} has no room in a block"
+    )
 
 
 def _nvidia_blocks(

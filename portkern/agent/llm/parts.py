@@ -23,7 +23,7 @@ _DEEPEST = 8
 
 @dataclass(frozen=True)
 class Parts:
-    """What the parts say, by kind; ``tools``: there is a call of a tool among them."""
+    """The texts of all parts, by kind; ``tools``: there is a call of a tool among them."""
 
     text: str = ""
     reasoning: str = ""
@@ -44,7 +44,7 @@ def put_aside(message: type[Any]) -> None:
         made(self, content, *args, **fields)
 
     init.takes_parts = True  # type: ignore[attr-defined]
-    message.__init__ = init  # type: ignore[method-assign]
+    message.__init__ = init
 
 
 def of(message: object) -> Parts:

@@ -37,7 +37,7 @@ def result(attempt: Attempt, task: Task) -> str:
         status = attempt.status.replace("_", " ")
         return f"{status}: {attempt.detail.splitlines()[0]}" if attempt.detail else status
     if not attempt.speedups:
-        return "passed, not timed"
+        return f"passed, not timed{attempt.ranked and f': {attempt.ranked}'}"
     shown = {workload.name for several in task.workloads.values() for workload in several}
     sizes = [f"{name}: {gain:.2f}" for name, gain in attempt.speedups.items() if name in shown]
     status = f"passed, {attempt.score:.2f} times as fast as the baseline"

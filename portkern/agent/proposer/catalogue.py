@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from random import Random
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from portkern.agent.axes import Context, Draft
+from portkern.agent.attempt import Status
+from portkern.agent.axes import Context, Draft, Word
 from portkern.agent.proposer.nearest import nearest
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
@@ -23,6 +27,12 @@ SHIPPED = "as it ships"
 DRAWS = 64
 #: Spaces up to this size are searched to their end; of larger ones enough is drawn.
 SEARCHED = 4096
+#: So many settings that the target has no place for are passed over for a slot.
+PASSED_OVER = 16
+#: In an attempt's notes, before a setting that was passed over.
+NOT_OFFERED = "not offered: "
+#: A setting in the words of an idea: the knob, its value now if it is said, and the new one.
+_SETTING = re.compile(r"(\w+)\s*[:=]\s*(?:-?\d+\s*(?:→|->)\s*)?(-?\d+)")
 
 Settings = Mapping[str, int]
 
@@ -46,6 +56,7 @@ class Catalogue:
 
     def __init__(self, options: CatalogueOptions) -> None:
         self.options = options
+        self._choosing = asyncio.Lock()
 
     def arms(self, task: Task) -> Sequence[Arm]:
         """A knob each; none where the slots' drafts say why there are none."""
@@ -57,7 +68,8 @@ class Catalogue:
         return [Arm(name, f"turn {name}", knob=name) for name in dict.fromkeys(knobs)]
 
     async def propose(self, slot: Slot, context: Context) -> list[Draft]:
-        """Chooses before it waits for anything, so that slots choose in the order they begin."""
+        """Slots choose one after the other in the order in which they begin: what one takes, and
+        what people say of it, is settled before the next looks."""
         task = context.task
         kernels = families(task)
         if not kernels:
@@ -68,11 +80,13 @@ class Catalogue:
             family = [Family(kernel, _space(kernel, task)) for kernel in kernels]
         except ConfigError as error:
             return [Draft(None, detail=str(error))]
-        drafts = _take(_choices(slot, context, family), slot, context.taken)
+        async with self._choosing:
+            offered = _Offered(_choices(slot, context, family), slot, context)
+            drafts = await offered.drafts()
         searched = all(one.space.size <= SEARCHED for one in family)
         which = "the kernel" if len(family) == 1 else f"the {len(family)} kernels"
         why = f"every setting of {which} was tried" if searched else "no new setting was found"
-        return drafts or [Draft(None, detail=why, arm=slot.arm)]
+        return drafts or [Draft(None, detail=why, arm=slot.arm, notes=tuple(offered.passed))]
 
 
 @dataclass(frozen=True)
@@ -97,13 +111,30 @@ class Family:
 
 @dataclass(frozen=True)
 class Choice:
-    """``knob`` is the one that was turned, where it is one."""
+    """``knob`` is the one that was turned, where it is one; ``start`` are the settings that some
+    were turned from."""
 
-    kernel: Candidate
+    family: Family
     settings: Settings
     idea: str
     operator: str
     knob: str = ""
+    start: Settings | None = None
+
+    @property
+    def asked(self) -> str:
+        """The idea as people are asked about it: it says which settings these are."""
+        named = ", ".join(f"{name}: {value}" for name, value in self.settings.items())
+        return f"{self.idea}: {named}" if self.start is None and named else self.idea
+
+    def made(self, settings: Settings | None = None) -> Candidate:
+        """Its kernel, with other settings where they are given."""
+        return self.family.kernel.turn(self.settings if settings is None else settings)
+
+    def edited(self, idea: str) -> Candidate:
+        """The kernel of an idea that people put in its place. Raises ConfigError."""
+        start = self.settings if self.start is None else self.start
+        return self.made({**start, **_said(idea, self.family.space.choices)})
 
 
 def _choices(slot: Slot, context: Context, families: Sequence[Family]) -> Iterator[Choice]:
@@ -132,26 +163,97 @@ def _choices(slot: Slot, context: Context, families: Sequence[Family]) -> Iterat
 
 def _as_they_are(families: Sequence[Family]) -> Iterator[Choice]:
     for family in families:
-        yield Choice(family.kernel, family.space.default, family.kernel.variant or SHIPPED, "init")
+        yield Choice(family, family.space.default, family.kernel.variant or SHIPPED, "init")
 
 
 def _family_of(source: str, families: Sequence[Family]) -> Family:
     return next((family for family in families if family.holds(source)), families[0])
 
 
-def _take(offered: Iterator[Choice], slot: Slot, taken: set[str]) -> list[Draft]:
-    """The first ``slot.size`` that were not taken before."""
-    drafts: list[Draft] = []
-    for choice in offered:
-        made = choice.kernel.turn(choice.settings)
-        if made.digest in taken:
-            continue
-        taken.add(made.digest)
-        arm = choice.knob or slot.arm
-        drafts.append(Draft(made, idea=choice.idea, arm=arm, operator=choice.operator))
-        if len(drafts) == slot.size:
-            break
-    return drafts
+@dataclass
+class _Offered:
+    """The first choices, as many as a slot has room for, which were not taken before and for which
+    the target has a place; ``passed`` says which have none."""
+
+    choices: Iterator[Choice]
+    slot: Slot
+    context: Context
+    passed: list[str] = field(default_factory=list)
+
+    async def drafts(self) -> list[Draft]:
+        chosen: list[tuple[Choice, Candidate]] = []
+        while len(chosen) < self.slot.size and len(self.passed) < PASSED_OVER:
+            tried = list(islice(self._new(), self.slot.size - len(chosen)))
+            if not tried:
+                break
+            chosen += await self._with_place(tried)
+        asked = [choice.asked for choice, _ in chosen if choice.idea != SHIPPED]
+        words = iter(await self.context.approve(asked) if asked else ())
+        drafts = [
+            self._draft(choice, made, next(words) if choice.idea != SHIPPED else Word(choice.asked))
+            for choice, made in chosen
+        ]
+        if drafts and self.passed:
+            drafts[0] = replace(drafts[0], notes=(*drafts[0].notes, *self.passed))
+        return drafts
+
+    def _new(self) -> Iterator[tuple[Choice, Candidate]]:
+        for choice in self.choices:
+            made = choice.made()
+            if made.digest not in self.context.taken:
+                self.context.taken.add(made.digest)
+                yield choice, made
+
+    async def _with_place(
+        self, tried: Sequence[tuple[Choice, Candidate]]
+    ) -> list[tuple[Choice, Candidate]]:
+        """A kernel as it is stands for itself: that the target has no place for it is a result."""
+        whys = await asyncio.gather(
+            *[
+                self.context.fits(made) if choice.operator != "init" else _nothing()
+                for choice, made in tried
+            ]
+        )
+        self.passed += [
+            f"{NOT_OFFERED}{choice.asked}: {why.partition(chr(10))[0]}"
+            for (choice, _), why in zip(tried, whys, strict=True)
+            if why
+        ]
+        return [one for one, why in zip(tried, whys, strict=True) if not why]
+
+    def _draft(self, choice: Choice, made: Candidate, word: Word) -> Draft:
+        draft = Draft(
+            made, idea=choice.idea, arm=choice.knob or self.slot.arm, operator=choice.operator
+        )
+        if not word.idea:
+            return replace(draft, candidate=None, status=Status.SCREENED, detail=word.struck)
+        return draft if word.idea == choice.asked else self._edited(choice, draft, word.idea)
+
+    def _edited(self, choice: Choice, draft: Draft, idea: str) -> Draft:
+        draft = replace(draft, idea=idea, arm=self.slot.arm)
+        try:
+            made = choice.edited(idea)
+        except ConfigError as error:
+            return replace(draft, candidate=None, detail=str(error))
+        if made.digest in self.context.taken and made != draft.candidate:
+            return replace(draft, candidate=None, detail="the run has this kernel already")
+        self.context.taken.add(made.digest)
+        return replace(draft, candidate=made)
+
+
+async def _nothing() -> str:
+    return ""
+
+
+def _said(idea: str, legal: Mapping[str, Sequence[int]]) -> Settings:
+    """The settings that a text names, such as ``ITEMS: 32 → 16, BLOCK=128``. Raises ConfigError
+    for a text without one, and for values that cannot be."""
+    found = {name: int(value) for name, value in _SETTING.findall(idea)}
+    for name, value in found.items() or [("", 0)]:
+        if value not in legal.get(name, ()):
+            expected = "; ".join(f"{knob}: {' '.join(map(str, of))}" for knob, of in legal.items())
+            raise ConfigError(f"Got the idea {idea[:80]!r}, expected NAME: VALUE of {expected}")
+    return found
 
 
 def shipped(task: Task) -> Candidate | None:
@@ -182,7 +284,7 @@ def _step(family: Family, start: Settings, turned: Settings) -> Choice | None:
     changed = [name for name in start if turned[name] != start[name]]
     idea = ", ".join(f"{name}: {start[name]} → {turned[name]}" for name in changed)
     knob = changed[0] if len(changed) == 1 else ""
-    return Choice(family.kernel, turned, idea, "turn", knob) if changed else None
+    return Choice(family, turned, idea, "turn", knob, start) if changed else None
 
 
 def _by_idea(family: Family, start: Settings, slot: Slot, random: Random) -> Iterator[Choice]:
@@ -212,7 +314,7 @@ def _neighbours(family: Family, start: Settings, arm: str, random: Random) -> It
 def _crossed(family: Family, parents: Sequence[Settings], random: Random) -> Iterator[Choice]:
     for _ in range(DRAWS):
         settings = {name: random.choice(parents[:2])[name] for name in family.space.choices}
-        yield Choice(family.kernel, settings, "knobs of two kernels", "crossover")
+        yield Choice(family, settings, "knobs of two kernels", "crossover")
 
 
 def _anywhere(families: Sequence[Family], random: Random) -> Iterator[Choice]:
@@ -220,8 +322,8 @@ def _anywhere(families: Sequence[Family], random: Random) -> Iterator[Choice]:
         family = random.choice(families) if len(families) > 1 else families[0]
         choices = family.space.choices
         drawn = {name: random.choice(values) for name, values in choices.items()}
-        yield Choice(family.kernel, drawn, "settings at random", "draw")
+        yield Choice(family, drawn, "settings at random", "draw")
     for family in families:
         if family.space.size <= SEARCHED:
             for settings in family.space.everything():
-                yield Choice(family.kernel, settings, "settings that were left", "draw")
+                yield Choice(family, settings, "settings that were left", "draw")

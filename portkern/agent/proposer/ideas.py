@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from portkern.agent import replies
-from portkern.agent.attempt import Attempt
+from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Context, Draft, Reply
 from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
 from portkern.agent.replies import Unread
@@ -45,17 +45,22 @@ class IdeasThenCode(Modelled):
         planned = tuple(context.llm.calls)
         if isinstance(ideas, Unread):
             return [Draft(None, detail=ideas.why, calls=planned)]
-        kept = await context.approve([idea.text for idea in ideas])
-        chosen = [idea for idea in ideas if idea.text in kept]
-        if not chosen:
-            return [Draft(None, detail="no idea was approved", calls=planned)]
-        drafts = await asyncio.gather(
+        words = await context.approve([idea.text for idea in ideas])
+        told = list(zip(ideas, words, strict=True))
+        struck = [
+            Draft(None, detail=word.struck, idea=idea.text, status=Status.SCREENED)
+            for idea, word in told
+            if not word.idea
+        ]
+        chosen = [Idea(word.idea, idea.why) for idea, word in told if word.idea]
+        written = await asyncio.gather(
             *[
                 self._kernel(self.writer(slot, context, context.llm.within(f"{i}.{k}")), idea)
                 for i, idea in enumerate(chosen)
                 for k in range(slot.n)
             ]
         )
+        drafts = [*written, *struck]
         # What the ideas cost is the first one's, so that it is counted once.
         return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 

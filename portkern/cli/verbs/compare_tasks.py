@@ -128,7 +128,8 @@ def _targets(backend: Backend, question: TaskQuestion) -> list[Target]:
 
 
 def _stage(question: TaskQuestion) -> Stage:
-    return Stage.parse(question.options.venue, names(question.options.sanitize))
+    given = question.options.sanitize
+    return Stage.parse(question.options.venue, None if given is None else names(given))
 
 
 def _nowhere(backend: Backend, where: Target, question: TaskQuestion) -> str:

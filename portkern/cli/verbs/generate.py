@@ -6,22 +6,22 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omegaconf import MISSING
 
 from portkern import guard
-from portkern.agent import approval, pace, page
+from portkern.agent import approval, pace, page, rank
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.budget import GenerationBudget
 from portkern.agent.constraints import Constraints
 from portkern.agent.outcome import FILE as SUMMARY
 from portkern.agent.outcome import RunOutcome, RunSummary
+from portkern.agent.proposer.catalogue import NOT_OFFERED
 from portkern.agent.run import GenerationRun, RunPlan, recorded
 from portkern.agent.task import Ends, Task
 from portkern.cells.selection import (
-    LOOKED_FOR,
     Stage,
     default_target,
     host_targets,
@@ -38,7 +38,7 @@ from portkern.experiment.compare.contestant import Contestant
 from portkern.printable import printable
 from portkern.project.project import Project
 from portkern.spec import catalogue, registry, target
-from portkern.spec.backend import Backend, Missing
+from portkern.spec.backend import Backend, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS, WORKLOAD_SETS, Op, Workload
 from portkern.spec.target import Target
@@ -56,6 +56,10 @@ _OWN = {"nvidia": "cuda", "amd": "hip", "cpu": "cpu", "opencl": "opencl", "googl
 #: Of memory that a workload of the search touches on a CPU, where data are made and compared at its
 #: own speed.
 CPU_MB = 64.0
+#: Proposers whose ideas people can be asked about.
+APPROVED = ("catalogue", "ideas_then_code")
+#: What looks on while objects are executed, where nothing was named.
+_IN_OBJECTS = ("bounds", "waits", "lds")
 _MULTIRUN = ("-m", "--multirun")
 
 
@@ -90,7 +94,7 @@ class GenerateOptions:
     constraints: str = ""
     approve: str = "none"
     venue: str = "best"
-    sanitize: Names = field(default_factory=lambda: [*LOOKED_FOR])
+    sanitize: Names | None = None
     torch_ops: str = "forbid"
     library: str = "allow"
     baselines: Names | None = None
@@ -241,10 +245,10 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         where = where.model_copy(update={"hints": []})
     if options.approve not in approval.MODES:
         raise no_such("approve mode", options.approve, approval.MODES)
-    if options.approve == "ideas" and options.proposer["kind"] != "ideas_then_code":
+    if options.approve == "ideas" and options.proposer["kind"] not in APPROVED:
         raise ConfigError(
             f"approve=ideas asks about ideas, which proposer={options.proposer['kind']} has none "
-            "of; take proposer=ideas_then_code"
+            f"of; take proposer={' or proposer='.join(APPROVED)}"
         )
     if options.dtype not in FLOATS:
         raise no_such("dtype", options.dtype, FLOATS)
@@ -256,7 +260,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
     language = options.language or (start.language if start else "")
     if start is not None and start.language != language:
         raise ConfigError(f"Got language={language} and a kernel in {start.language}; drop one")
-    stage = Stage.parse(options.venue, names(options.sanitize))
+    stage, final_stage = _stages(options, backend, where)
     final = _workloads(op, names(options.final)) if options.final else {}
     ends, checkers = _ends(stage, backend, where, options.replay)
     task = Task(
@@ -293,6 +297,7 @@ def plan_of(options: GenerateOptions) -> RunPlan:
         final=final,
         raced=raced,
         stage=stage,
+        final_stage=final_stage,
         seed=options.seed,
         inflight=options.inflight,
         builders=options.builders,
@@ -314,6 +319,22 @@ def _mapping(name: str, value: object, such_as: str) -> dict[str, object]:
     if not isinstance(value, Mapping | None):
         raise ConfigError(f"Got {name}={value!r}, expected a mapping: '{name}={{{such_as}}}'")
     return dict(value or {})
+
+
+def _stages(options: GenerateOptions, backend: Backend, where: Target) -> tuple[Stage, Stage]:
+    """Where the search looks, and where its best kernels are judged. Without a model and without
+    the hardware, kernels differ by their settings alone, and executing objects counts what these
+    cost; the emulator of sources, which looks for races, has the last word."""
+    if options.sanitize is not None:
+        named = Stage.parse(options.venue, names(options.sanitize))
+        return named, named
+    final = Stage.parse(options.venue, None)
+    counted = Stage.parse(options.venue, _IN_OBJECTS)
+    if options.proposer["kind"] != "catalogue":
+        return final, final
+    best = counted.of(venues(backend, where), backend).best
+    executes = isinstance(best, Venue) and best.kind == "object"
+    return (counted if executes else final), final
 
 
 def _ends(
@@ -486,7 +507,13 @@ def _heading(plan: RunPlan, run: GenerationRun) -> str:
     kind, proposing = plan.axes["strategy"]["kind"], plan.axes["proposer"]["kind"]
     again = run.log.left_count
     resumed = f"; {again} attempts are there already" if again else ""
-    return f"{what}: {kind}, {proposing}{resumed}\n{_author(run)}"
+    ranking = f"\n{_ranking(task)}" if task.ends != "hardware" else ""
+    return f"{what}: {kind}, {proposing}{resumed}\n{_author(run)}{ranking}"
+
+
+def _ranking(task: Task) -> str:
+    by = rank.BY_COUNTS if task.ends == "object" else rank.BY_BUILD
+    return f"Nothing is timed here: right kernels are ranked by {by}."
 
 
 def _duration(run: GenerationRun) -> str:
@@ -514,7 +541,8 @@ def _tell(attempts: Sequence[Attempt]) -> None:
     for attempt in attempts:
         result = str(attempt.status).replace("_", " ")
         if attempt.correct:
-            result = f"{attempt.score:.2f}x" if attempt.speedups else "correct, not timed"
+            untimed = f"correct, {attempt.ranked or 'not timed'}"
+            result = f"{attempt.score:.2f}x" if attempt.speedups else untimed
         of = f" of {' '.join(attempt.parents)}" if attempt.parents else ""
         why = "" if attempt.correct else attempt.detail.partition("\n")[0][:100]
         said = attempt.idea.partition("\n")[0][:60] or attempt.operator
@@ -560,6 +588,12 @@ def _document(
         "told": {},
     }
     document["told"] = _summary_lines(document, outcome, task.start)
+    if task.ends != "hardware" and best:
+        document["told"]["ranked by"] = best.ranked or "nothing known"
+    passed = [note for attempt in log for note in attempt.notes if note.startswith(NOT_OFFERED)]
+    if passed:
+        more = f", and {len(passed) - 1} more" if passed[1:] else ""
+        document["told"]["not offered"] = passed[0].removeprefix(NOT_OFFERED) + more
     return document
 
 
