@@ -69,10 +69,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[ScriptedBench]],
 
     def choose(kind: type[ScriptedBench]) -> None:
         class Scripted(GenerationRun):
-            def _bench(
-                self, task: Task, *, quick: bool = True, folder: Path | None = None
-            ) -> Bench:
-                real = super()._bench(task, quick=quick, folder=folder)
+            def _bench(self, task: Task, *, folder: Path | None = None, **given: Any) -> Bench:
+                real = super()._bench(task, folder=folder, **given)
                 return kind(
                     task,
                     folder or self.folder,
