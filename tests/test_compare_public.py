@@ -279,3 +279,89 @@ def test_rows_that_no_sweep_writes_are_told_and_the_others_are_taken(
 def test_a_path_that_is_not_there_is_one_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         load([str(tmp_path / name)])
+
+
+# ---- KernelBench-Hard and -Mega
+
+RUN = {"correct": True, "has_solution": True, "peak_fraction": 0.25, "elapsed_seconds": 90}
+BOARD = {
+    "schema_version": 1,
+    "hardware": {"name": "NVIDIA H100 80GB HBM3", "sm": "sm_90"},
+    "models": [
+        {
+            "label": "one/a [max]",
+            "results": {
+                "01_gemm": RUN | {"run_id": "r1"},
+                "02_topk": RUN | {"correct": False, "peak_fraction": None},
+                "03_scan": RUN | {"correct": False, "has_solution": False, "peak_fraction": None},
+                "04_sum": RUN | {"run_id": "r4", "annotation_verdict": "reward_hack"},
+                "05_rope": RUN | {"correct": False, "retryable_infra_failure": True},
+                "06_conv": RUN | {"annotation_verdict": "clean"},
+            },
+        }
+    ],
+}
+
+
+def board(folder: Path, data: object = BOARD) -> Path:
+    (folder / "annotations").mkdir(parents=True, exist_ok=True)
+    found = "verdict: rubric_leak\nsummary: >\n  it casts\n  to bf16\n"
+    (folder / "annotations" / "r1.yaml").write_text(found, encoding="utf-8")
+    (folder / "leaderboard.json").write_text(json.dumps(data), encoding="utf-8")
+    return folder
+
+
+def test_a_board_of_kernelbench_hard_is_samples_with_what_people_found_in_them(
+    tmp_path: Path,
+) -> None:
+    samples = load([str(board(tmp_path / "hard"))])
+    first, wrong, none, hacked, unlucky, clean = samples
+    assert (first.model, first.op, first.suite) == ("one/a [max]", "01_gemm", "kernelbench-hard")
+    assert (first.backend, first.target, first.efficiency) == ("gpu", "h100", 0.25)
+    assert (first.status, first.detail) == (Status.PASSED, "rubric_leak: it casts to bf16")
+    assert (wrong.status, none.status, unlucky.status) == (Status.WRONG, Status.NO_CODE, None)
+    assert (hacked.status, hacked.efficiency) == (Status.SUSPICIOUS, None) and hacked.cheat
+    assert [one.cheats_sought for one in samples] == [True, False, False, True, False, True]
+    share = compare(samples).figure(Scope("one/a [max]", "measured"), "efficiency", 1)
+    assert share is not None and share.estimate is not None
+    assert share.estimate.value == pytest.approx(0.5 / 5)  # failures count as 0
+    speed = compare(samples).figure(Scope("one/a [max]", "measured"), "speedup_geometric", 1)
+    assert speed is not None and speed.estimate is None and "not timed" in speed.reason
+
+
+def test_a_board_in_a_folder_of_mega_is_a_suite_of_its_own(tmp_path: Path) -> None:
+    samples = load([str(board(tmp_path / "mega", BOARD | {"environment": "v2"}))])
+    assert {sample.suite for sample in samples} == {"kernelbench-mega/v2"}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (
+            RUN | {"peak_fraction": 1.5},
+            "peak_fraction is '1.5', expected a number of at least 0 and",
+        ),
+        (RUN | {"peak_fraction": "fast"}, "peak_fraction is 'fast', expected"),
+        (RUN | {"correct": "yes"}, "correct is 'yes', expected true, false or nothing"),
+        (RUN | {"has_solution": False}, "correct is true where has_solution is false"),
+        (RUN | {"elapsed_seconds": -1}, "elapsed_seconds is '-1', expected"),
+        ([1], "got '[1]', expected an object"),
+    ],
+)
+def test_a_bad_result_of_a_board_is_told_and_the_others_are_taken(
+    tmp_path: Path, result: object, said: str
+) -> None:
+    models = [{"label": "m", "results": {"a": RUN, "bad": result, "../../x": RUN}}, {"label": "n"}]
+    found = public.load([str(board(tmp_path, {"models": models}))])
+    assert [sample.op for sample in found.samples] == ["a"]
+    own, outside, nameless = found.problems if "bad" in found.problems[0] else ("", "", "")
+    assert f"'m' on 'bad': {said}" in own and "leads out of no folder" in outside
+    assert "models[1]: expected an object with label and results" in nameless
+
+
+@pytest.mark.parametrize("run_id", ["../r1", "/etc/passwd", "r1/../r1", 7, None, "a\nb"])
+def test_names_of_runs_lead_nowhere(tmp_path: Path, run_id: object) -> None:
+    (tmp_path / "r1.yaml").write_text("verdict: reward_hack\n", encoding="utf-8")
+    data = {"models": [{"label": "m", "results": {"a": RUN | {"run_id": run_id}}}]}
+    found = public.load([str(board(tmp_path / "b", data))])
+    assert all(sample.status is Status.PASSED and not sample.detail for sample in found.samples)

@@ -49,9 +49,14 @@ Bools = npt.NDArray[np.bool_]
 Clocks = frozenset[tuple[Place, Venue]]
 
 
-def clocks(groups: Iterable[Group]) -> Clocks:
-    """The places where anybody's correct samples were timed, which is where times can be had."""
-    return frozenset((group.place, group.venue) for group in groups if group.speedups)
+def clocks(groups: Iterable[Group], metric: str = "") -> Clocks:
+    """The places where anybody's correct samples were timed, which is where times can be had: of
+    the share of the roofline those where that is known, which results of others may have alone."""
+    return frozenset((group.place, group.venue) for group in groups if _times(group, metric))
+
+
+def _times(group: Group, metric: str) -> Sequence[float]:
+    return group.efficiencies if metric == "efficiency" else group.speedups
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,9 @@ class _Kept:
     def correct(self) -> int:
         return sum(len(group.correct) for group in self.groups)
 
-    @cached_property
-    def timed(self) -> int:
-        return sum(len(group.speedups) for group in self.groups)
+    def timed(self, column: Column) -> int:
+        """Correct samples that have what a number of this kind is made of."""
+        return sum(len(_times(group, column.metric)) for group in self.groups)
 
     @cached_property
     def samples(self) -> int:
@@ -120,7 +125,8 @@ def figures(
     groups: Sequence[Group], ks: Sequence[int], units: Mapping[str, int]
 ) -> Iterator[Figure]:
     """The figures of all scopes that have a sample."""
-    asked, timed = columns(ks), clocks(groups)
+    asked = columns(ks)
+    timed = {metric: clocks(groups, metric) for metric in dict.fromkeys(c.metric for c in asked)}
     table = values(groups, asked, units)
     rows: dict[Scope, list[int]] = defaultdict(list)
     suites = {group.suite for group in groups}
@@ -144,18 +150,17 @@ def _scopes(group: Group, *, by_suite: bool) -> Iterator[Scope]:
 
 
 def _means(
-    part: _Part, asked: Sequence[Column], timed: Clocks, units: Mapping[str, int]
+    part: _Part, asked: Sequence[Column], timed: Mapping[str, Clocks], units: Mapping[str, int]
 ) -> Iterator[Figure]:
-    clocked = part.clocked(timed)
     for place, column in enumerate(asked):
-        found = part.table[:, place]
+        found, clocked = part.table[:, place], part.clocked(timed[column.metric])
         kept = clocked if column.timed else part.evaluated
         estimate, reason = None, _missing(kept, column, found, units)
         if column.timed:
             kept = kept.with_value(found)
         if not reason:
             estimate = _estimate(kept, column, found)
-            reason = _caution(part.clocked(timed), column)
+            reason = _caution(clocked, column)
         yield Figure(part.scope, column.metric, estimate, column.k, column.p,
                      tasks=len(kept.groups), samples=kept.samples, reason=reason)  # fmt: skip
 
@@ -182,7 +187,7 @@ def _missing(kept: _Kept, column: Column, found: Floats, units: Mapping[str, int
         return NOTHING
     if not kept.groups:
         return EMULATED if part.scope.venue == "emulated" else UNTIMED
-    if column.timed and kept.correct and not kept.timed:
+    if column.timed and kept.correct and not kept.timed(column):
         return UNTIMED
     if k is not None and (few := int((part.counts[kept.rows] < k).sum())):
         return f"{few} of {counted(len(kept.groups), 'task')} have fewer than {k} samples"
@@ -209,7 +214,7 @@ def _caution(kept: _Kept, column: Column) -> str:
     without = kept.part.evaluated.places - kept.places
     if without and column.metric not in CONDITIONAL:
         said.append(f"without {', '.join(map(str, sorted(without)))}, where nothing was timed")
-    if untimed := kept.correct - kept.timed:
+    if untimed := kept.correct - kept.timed(column):
         said.append(f"{untimed} of {kept.correct} correct samples were not timed and are missing")
     if column.metric in GEOMETRIC and not kept.correct:
         said.append("nothing is correct: all of it falls back to the framework")

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from portkern.agent.attempt import Status
 from portkern.errors import ConfigError, RecordError
+from portkern.experiment.compare import hard
 from portkern.experiment.compare.grouped import by_task
 from portkern.experiment.compare.sample import FILE, Sample
 from portkern.experiment.compare.task import key_of
@@ -24,7 +25,7 @@ from portkern.formats import kernelbench_runs
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.kernelbench_baseline import Baseline
 from portkern.spec import target
-from portkern.spec.foreign_text import content, read_text
+from portkern.spec.foreign_text import Malformed, content, json_value, read_text
 from portkern.spec.safe_name import short
 
 T = TypeVar("T")
@@ -75,6 +76,8 @@ def read(path: Path, *, model: str = "", baseline: Baseline | None = None) -> Re
         rows = _kernelbench_v3(path)
     elif own.suffix == ".jsonl" and own.exists():
         rows = _own(own)
+    elif (board := _leaderboard(path)) is not None:
+        rows = board
     else:
         rows = _kernelbench(path, model, baseline)
     known: set[tuple[object, ...]] = set()
@@ -119,6 +122,23 @@ def _own(path: Path) -> Iterator[Sample | str]:
             yield Sample.from_json(line)
         except RecordError as error:
             yield f"{path}:{number}: {error}"
+
+
+# ---- KernelBench-Hard and -Mega
+
+
+def _leaderboard(path: Path) -> Iterator[Sample | str] | None:
+    """The samples of such a set, also of the folder that holds it; None of anything else."""
+    file = path / hard.FILE if path.is_dir() else path
+    if file.suffix != ".json" or not file.is_file():
+        return None
+    try:
+        data = json_value(read_text(file))
+    except Malformed:
+        return None  # KernelBench's own reader says what is wrong
+    if not hard.is_set(data):
+        return None
+    return hard.samples(file, data, _target(hard.device(data)))
 
 
 # ---- KernelBench
