@@ -315,7 +315,7 @@ def test_a_board_of_kernelbench_hard_is_samples_with_what_people_found_in_them(
     tmp_path: Path,
 ) -> None:
     samples = load([str(board(tmp_path / "hard"))])
-    first, wrong, none, hacked, unlucky, clean = samples
+    first, wrong, none, hacked, unlucky, _ = samples
     assert (first.model, first.op, first.suite) == ("one/a [max]", "01_gemm", "kernelbench-hard")
     assert (first.backend, first.target, first.efficiency) == ("gpu", "h100", 0.25)
     assert (first.status, first.detail) == (Status.PASSED, "rubric_leak: it casts to bf16")

@@ -131,8 +131,8 @@ def _counts(record: Record) -> Counter[str]:
 
 
 def _facts(records: Sequence[Record], name: str) -> list[float]:
-    """Lists a fact of the kernels that were launched, where their names say which of the build those
-    are, else of all."""
+    """Lists a fact of the kernels that were launched, where their names say which of the build
+    those are, else of all."""
     told: list[float | None] = []
     for record in records:
         launched = {launch.name for launch in record.launches}
