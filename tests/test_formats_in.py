@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from portkern.cli import main
 from portkern.errors import ConfigError, ReferenceFailed
 from portkern.evaluator import from_torch, inputs, problem_import
 from portkern.formats import (
+    agentkernelarena,
     backendbench,
     embedding,
     gpu_mode,
@@ -374,6 +376,81 @@ def test_sizes_of_a_task_are_cases_and_its_settings_arguments(tmp_path: Path) ->
     assert 48 in [dims["x_0"] for several in operator.workloads.values() for dims in several]
     beside.unlink()
     assert "Cannot read" in reasons(robust_kbench.read(tmp_path))["tasks/product"]
+
+
+# ---- AgentKernelArena
+
+
+def arena(folder: Path, module: str, **task: object) -> Path:
+    """A task whose check names its module."""
+    name = "pytorch_code_module/py_7_Doubled.py"
+    command = f"python3 check.py --py_modu_file {name} --hip_file hip/mine.hip"
+    config = {"task_type": "torch2hip", "correctness_command": [command], **task}
+    written(folder / "tasks/torch2hip/set/7_Doubled/config.yaml", yaml.safe_dump(config))
+    written(folder / "tasks/torch2hip/set/7_Doubled" / name, module)
+    return folder
+
+
+DOUBLED = """
+import torch
+
+
+class Other(torch.nn.Module):
+    pass
+
+
+class Doubled(torch.nn.Module):
+    def __init__(self, width, times=1):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+        self.times = times
+
+    def forward(self, x):
+        return x * self.weight * self.times
+
+
+def get_inputs():
+    for rows in (16, 48):
+        yield [torch.randn(rows, 24)]
+
+
+def get_init_inputs():
+    return [[], {"width": 24, "times": 2}]
+"""
+
+
+def test_a_task_of_the_arena_is_its_module_at_its_sizes(tmp_path: Path) -> None:
+    text = texts(agentkernelarena.read(arena(tmp_path, DOUBLED)))["torch2hip_set/7_Doubled"]
+    operator = traced(text)
+    assert {one.name for one in operator.inputs} == {"x", "weight"}
+    rows = [dims["x_0"] for several in operator.workloads.values() for dims in several]
+    assert 48 in rows
+    plain = DOUBLED.replace('[[], {"width": 24, "times": 2}]', "[24, 2]").replace(
+        "    for rows in (16, 48):\n        yield [torch.randn(rows, 24)]",
+        "    return [torch.randn(16, 24)]",
+    )
+    assert traced(next(iter(texts(agentkernelarena.read(arena(tmp_path, plain))).values())))
+
+
+@pytest.mark.parametrize(
+    ("module", "task", "reason"),
+    [
+        (DOUBLED, {"correctness_command": ["pytest test.py"], "task_type": "triton2triton"},
+         "is of the type triton2triton, whose reference is the code of its own runner"),
+        (DOUBLED, {"correctness_command": ['a "b']}, "has a command that is none"),
+        (DOUBLED, {"correctness_command": ["x --py_modu_file ../../../../../etc/passwd"]},
+         "which leads upwards"),
+        (DOUBLED, {"correctness_command": ["x --py_modu_file none.py"]}, "none.py"),
+        (DOUBLED.replace("get_inputs", "inputs"), {}, "has no function get_inputs"),
+        (DOUBLED.replace("def forward", "def there"), {}, "has no class with a function forward"),
+        ("def f(:", {}, "is not Python"),
+    ],
+)  # fmt: skip
+def test_what_is_no_module_in_the_arena_is_a_row_with_its_reason(
+    tmp_path: Path, module: str, task: dict[str, object], reason: str
+) -> None:
+    (said,) = reasons(agentkernelarena.read(arena(tmp_path, module, **task))).values()
+    assert reason in said
 
 
 # ---- KernelBench-Hard and -Mega

@@ -18,6 +18,7 @@ from portkern.cli.verbs import export_harbor, export_learning, history, run_fold
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator import from_torch
 from portkern.formats import (
+    agentkernelarena_tasks,
     backendbench_kernels,
     exported,
     flashinfer_traces,
@@ -85,12 +86,15 @@ def main(overrides: Sequence[str]) -> int:
         return export_learning.write(_learning(options))
     if options.format == HISTORY:
         return _write_history(options)
+    if options.format == agentkernelarena_tasks.FORMAT:
+        return _write_tasks(options)
     if options.format not in {**TABLES, **FOLDERS, LIBRARY: None}:
         known = [
             *TABLES,
             *FOLDERS,
             HISTORY,
             LIBRARY,
+            agentkernelarena_tasks.FORMAT,
             export_harbor.FORMAT,
             *export_learning.FORMATS,
         ]
@@ -176,6 +180,11 @@ def _write_folder(options: ExportOptions, folder: Path, records: Sequence[Record
         raise ConfigError(f"No file or folder {missing[0]}, which kernels= names")
     sources = KernelSources(folder, files, _of_projects(files)).of(records)
     _writer(options)(list(exported.grouped(records, known, sources, export)), export)
+    return _told(options, export)
+
+
+def _told(options: ExportOptions, export: Export) -> int:
+    """Tells what was written and what was not; the exit code."""
     code = 3 if not export.items else 1 if export.skipped else 0
     if options.json:
         skipped = [{"item": one.item, "reason": one.reason} for one in export.skipped]
@@ -187,6 +196,15 @@ def _write_folder(options: ExportOptions, folder: Path, records: Sequence[Record
     count = f"{export.items} of {export.items + len(export.skipped)} items"
     print(f"{printable(str(export.folder))}: {count}, {len(export.files)} files")
     return code
+
+
+def _write_tasks(options: ExportOptions) -> int:
+    """Writes the tasks of a port's folder, or of the run ``port-NAME``."""
+    given = Path(_run(options))
+    port = given if given.is_dir() else run_folder.run_folder(options.reports, _run(options))
+    export = Export(Path(options.out or port / options.format))
+    agentkernelarena_tasks.write(port, export)
+    return _told(options, export)
 
 
 def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export], object]:

@@ -20,6 +20,7 @@ from portkern.cli.verbs import plan_file, report
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator.problem_import import ProblemImport
 from portkern.formats import (
+    agentkernelarena,
     backendbench,
     flashinfer_solutions,
     gpu_mode,
@@ -87,6 +88,7 @@ FORMATS: dict[str, Callable[[ImportOptions], list[Item]]] = {
     "multikernelbench": _read_by(multikernelbench.read),
     "kernelbench_hard": _read_by(kernelbench_hard.read),
     "sol_execbench": _read_by(sol_execbench.read),
+    "agentkernelarena": _read_by(agentkernelarena.read),
     "backendbench": _read_by(backendbench.read),
     "tritonbench": _read_by(tritonbench.read),
 }
