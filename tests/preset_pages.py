@@ -41,7 +41,9 @@ INSTEAD = {
     "geak_v4": ["strategy.tries=2", "proposer.turns=6"],
     "cupilot": ["strategy.init=4", "strategy.batch=4", "memory.keep=false"],
     "accelopt": ["strategy.rounds=3", "strategy.candidates=2", "strategy.plans=2"],
-    "avo": ["budget.attempts=33"],
+    "ako": ["budget.attempts=7"],
+    "avo": ["budget.attempts=17"],
+    "kernelblaster": ["budget.attempts=31"],
 }
 #: Settings whose value is a table.
 _WHOLE = ("operators", "edges", "authors")
