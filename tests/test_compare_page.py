@@ -304,12 +304,13 @@ def test_a_page_of_75000_samples_is_made_quickly_and_opens(tmp_path: Path) -> No
 
 
 def test_a_table_by_category_and_backend_has_the_form_of_multikernelbench(tmp_path: Path) -> None:
-    """Two categories of two operators each, on two backends of which one is emulated."""
+    """Three categories of two operators each, on two backends of which one is emulated."""
 
-    def sample(backend: str, suite: str, op: int) -> Sample:
-        right, measured = suite == "activation" or op == 0, backend == "cuda"
+    def sample(model: str, backend: str, suite: str, op: int) -> Sample:
+        strong, measured = model == "m|x", backend == "cuda"
+        right = suite == "activation" if not strong else suite != "loss" and op < 1 + measured
         known = Sample(
-            model="m|x",
+            model=model,
             op=f"{suite}{op}",
             suite=f"mkb/{suite}",
             backend=backend,
@@ -323,19 +324,38 @@ def test_a_table_by_category_and_backend_has_the_form_of_multikernelbench(tmp_pa
         return known if right else known.model_copy(update=wrong)
 
     rows = [
-        sample(backend, suite, op)
+        sample(model, backend, suite, op)
+        for model in ("m|x", "weak")
         for backend in ("cuda", "hip")
-        for suite in ("activation", "matmul")
+        for suite in ("activation", "loss", "matmul")
         for op in (0, 1)
     ]
     (tmp_path / "compare.csv").write_text(tidy.render(compare(rows)), encoding="utf-8")
+    numbers = "| Comp@1 | Pass@1 | SU1@1 | Comp@1 | Pass@1 | SU1@1 |"
     assert category.table(tmp_path).splitlines() == [
-        "| model | category | cuda Comp@1 | cuda Pass@1 | cuda SU1@1 | hip Comp@1 | hip Pass@1 "
-        "| hip SU1@1 |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
-        r"| m\|x | activation | 100.0 | 100.0 | 100.0 | 100.0 | 100.0 | – |",
-        r"| m\|x | matmul | 50.0 | 50.0 | 50.0 | 50.0 | 50.0 | – |",
-        r"| m\|x | all | 75.0 | 75.0 | 75.0 | 75.0 | 75.0 | – |",
+        "| Models | cuda (%) |  |  | hip (%) |  |  | Total Pass (#) |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"|  {numbers}  |",
+        r"| m\|x | 66.7 | 66.7 | 66.7 | 33.3 | 33.3 | – | 6 |",
+        "| weak | 33.3 | 33.3 | 33.3 | 33.3 | 33.3 | – | 4 |",
+        "",
+        "cuda, by category:",
+        "",
+        r"| Categories | m\|x (%) |  |  | weak (%) |  |  | Avg Pass@1 (%) |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"|  {numbers}  |",
+        "| activation | 100.0 | 100.0 | 100.0 | 100.0 | 100.0 | 100.0 | 100.0 |",
+        "| matmul | 100.0 | 100.0 | 100.0 | 0.0 | 0.0 | 0.0 | 50.0 |",
+        "| Others | All Pass@1 = 0.0 |  |  |  |  |  | 0.0 |",
+        "",
+        "hip, by category:",
+        "",
+        r"| Categories | m\|x (%) |  |  | weak (%) |  |  | Avg Pass@1 (%) |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"|  {numbers}  |",
+        "| activation | 50.0 | 50.0 | – | 100.0 | 100.0 | – | 75.0 |",
+        "| matmul | 50.0 | 50.0 | – | 0.0 | 0.0 | – | 25.0 |",
+        "| Others | All Pass@1 = 0.0 |  |  |  |  |  | 0.0 |",
     ]
     with pytest.raises(ConfigError, match="no numbers at k=5; it has k=1"):
         category.table(tmp_path, 5)
