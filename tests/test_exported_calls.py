@@ -44,6 +44,10 @@ def embedding(table, index, y):
     assert index.dim() == 1
     y.copy_(table[index])
 """,
+    "maxpool2d": """\
+def maxpool2d(x, y, window, stride, padding):
+    y.copy_(torch.nn.functional.max_pool2d(x, window, stride, padding))
+""",
     "silu_mul": """\
 def silu_mul(gate, up, y):
     assert gate.dim() == 1
@@ -208,7 +212,7 @@ def test_lengths_that_follow_are_computed_in_both_languages() -> None:
         cpp_expression(Expression("h / 2"))
     topk = ops.load("topk")
     with pytest.raises(NoSuchForm, match="'kept' follows by a rule that is not text"):
-        CallForm.of(topk)
+        CallForm.of(replace(topk, file="mine.py"))
     derived = DerivedAxes((("kept", Expression("cols // 3 - 1")),))
     told = replace(topk, derived=derived, workloads={})
     candidate = Candidate("topk", "triton", "triton", IN_PYTHON["topk"], "topk")
@@ -217,8 +221,52 @@ def test_lengths_that_follow_are_computed_in_both_languages() -> None:
     x = torch.randn(4, 9)
     for got, expected in zip(space["run_kernel"](x, 2), x.topk(2), strict=True):
         assert torch.equal(got, expected)
-    with pytest.raises(ValueError, match="kept would be -1, expected a length"):
+    with pytest.raises(ValueError, match="kept would be -1, expected 1 or more"):
         space["run_kernel"](x[:, :2].contiguous(), 1)
+
+
+#: Arguments that the formula takes, and others whose sizes or indices nobody evaluated.
+ODD = {
+    "topk": ([torch.randn(4, 9), 2], [([torch.randn(4, 9), k], "expected k") for k in (0, -1, 10)]),
+    "maxpool2d": (
+        [torch.randn(2, 3, 8, 8), 3, 2, 1],
+        [
+            ([torch.randn(2, 3, 8, 8), 3, 0, 1], "expected stride >= 1"),
+            ([torch.randn(2, 3, 8, 8), 3, 2, 2], r"expected 2 \* padding <= window"),
+            ([torch.randn(2, 3, 1, 1), 3, 9, 0], "oh would be 0|oh would be -"),
+        ],
+    ),
+    "embedding": (
+        [torch.randn(7, 5), torch.tensor([0, 6])],
+        [
+            ([torch.randn(7, 5), torch.tensor([0, i])], "not from 0 to vocab")
+            for i in (-1, 7, 1 << 40)
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_lengths_scalars_and_indices_that_nobody_evaluated_are_refused(name: str) -> None:
+    takes_what_the_formula_takes(name, python_form(name))
+
+
+@pytest.mark.full
+def test_compiled_code_refuses_indices_that_lead_out_of_a_tensor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    takes_what_the_formula_takes("embedding", cpp_form("embedding", monkeypatch, tmp_path))
+
+
+def takes_what_the_formula_takes(name: str, call: Call) -> None:
+    good, refused = ODD[name]
+    signature = ops.load(name).signature
+    tensors, scalars = good[: len(signature.inputs)], good[len(signature.inputs) :]
+    named = dict(zip((one.name for one in signature.scalars), scalars, strict=True))
+    torch.testing.assert_close(call(*good), ops.load(name).reference(*tensors, **named))
+    for given, said in refused:
+        with pytest.raises((RuntimeError, ValueError), match=said):
+            call(*given)
 
 
 def test_a_traced_function_knows_its_sizes_and_refuses_what_the_kernel_does() -> None:

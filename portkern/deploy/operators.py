@@ -11,7 +11,6 @@ from portkern.formats.call_form import CallForm, cpp_expression
 from portkern.formats.exported import NoSuchForm
 from portkern.ops.formulas import FORMULAS, Formula
 from portkern.spec import abi
-from portkern.spec.expression import Expression
 from portkern.spec.op import CELL, Op, TensorSpec
 
 _SCHEMA_KINDS = {"float32": "float", "int64": "int", "bool": "bool"}
@@ -51,11 +50,6 @@ class Operator:
 
     @cached_property
     def form(self) -> CallForm:
-        signature = self.op.signature
-        bound = {axis for tensor in signature.inputs for axis in tensor.shape}
-        lengths = {a: Expression(text) for a, text in self.formula.lengths.items()}
-        if all(axis in bound or axis in lengths for axis in signature.axes):
-            return CallForm.with_lengths(self.op, lengths)
         return CallForm.of(self.op)
 
     @property
@@ -171,24 +165,10 @@ class Operator:
     def _ranges(self) -> list[str]:
         """Inputs that point into others, and scalars that no workload would have."""
         lines = []
-        for tensor in self.op.signature.inputs:
-            if tensor.within and isinstance(tensor.within[1], str):
-                low, high = tensor.within
-                kind = abi.C_SCALARS.get(tensor.dtype, f"{tensor.dtype}_t")
-                lines.append(f"if (!within<{kind}>({tensor.name}, {low}, {high})) return VALUES;")
-        for name in self.whole:
-            lines.append(f"if ({name} < {self._least(name)}) return SIZES;")
-        if self.op.name == "topk":
-            lines.append("if (k > cols) return SIZES;")
-        if {"padding", "window"} <= set(self.whole) and self.op.name == "maxpool2d":
-            lines.append("if (2 * padding > window) return SIZES;")
-        return lines
-
-    def _least(self, name: str) -> int:
-        """Returns 1, or 0 of a scalar for which 0 has a meaning: a workload has it."""
-        signature, several = self.op.signature, self.op.workloads.values()
-        values = [signature.scalar_values(w.scalars)[name] for works in several for w in works]
-        return min(1, *map(int, values))
+        for tensor, low, high in self.form.indices:
+            kind = abi.C_SCALARS.get(tensor.dtype, f"{tensor.dtype}_t")
+            lines.append(f"if (!within<{kind}>({tensor.name}, {low}, {high})) return VALUES;")
+        return lines + [f"if (!({limit})) return SIZES;" for limit in self.form.limits]
 
     def _sizes(self, tensor: TensorSpec) -> str:
         leads = self.form.leads(tensor)

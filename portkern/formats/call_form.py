@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from portkern.formats.exported import NoSuchForm
 from portkern.formats.leading_axis import leading_axis
+from portkern.ops.formulas import FORMULAS
 from portkern.spec.expression import Expression
 from portkern.spec.op import CELL, Op, Signature, TensorSpec
 
@@ -45,22 +46,25 @@ static int64_t portkern_floor(int64_t a, int64_t b) {
 @dataclass(frozen=True)
 class CallForm:
     """``bound`` are axes with the input and the place, counted from its end, where each is read;
-    ``derived`` those that follow. ``lead`` is the axis that may be several dimensions."""
+    ``derived`` those that follow. ``lead`` is the axis that may be several dimensions. ``limits``
+    are conditions on scalars and lengths, in words that Python and C++ share, without which no
+    workload of the operator is: a kernel was evaluated on nothing else."""
 
     signature: Signature
     bound: Mapping[str, tuple[TensorSpec, int]]
     derived: Mapping[str, Expression]
     lead: str | None
+    limits: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, op: Op) -> CallForm:
         """Raises NoSuchForm where a length follows by a rule that is not a text."""
-        return cls.with_lengths(op, dict(getattr(op.derived, "parts", ())))
-
-    @classmethod
-    def with_lengths(cls, op: Op, lengths: Mapping[str, Expression]) -> CallForm:
-        """``lengths`` are those of axes that follow. Raises NoSuchForm for one that is missing."""
+        ships = op.name in FORMULAS and not (op.file or op.definition)
         signature = op.signature
+        bound: dict[str, tuple[TensorSpec, int]] = {}
+        lengths = dict(getattr(op.derived, "parts", ()))
+        if ships and not lengths:
+            lengths = {a: Expression(text) for a, text in FORMULAS[op.name].lengths.items()}
         bound: dict[str, tuple[TensorSpec, int]] = {}
         for tensor in signature.inputs:
             for place, axis in enumerate(tensor.shape):
@@ -72,7 +76,18 @@ class CallForm:
                 raise NoSuchForm(
                     f"the length of its axis {axis!r} follows by a rule that is not text"
                 )
-        return cls(signature, bound, derived, leading_axis(op))
+        limits = (*_least(op), *(FORMULAS[op.name].limits if ships else ()))
+        return cls(signature, bound, derived, leading_axis(op), limits)
+
+    @property
+    def indices(self) -> list[tuple[TensorSpec, int, str]]:
+        """Inputs that point into others, with the bounds of what they hold."""
+        found = []
+        for tensor in self.signature.inputs:
+            low, high = tensor.within or (0, 0)
+            if isinstance(high, str):
+                found.append((tensor, low, high))
+        return found
 
     def leads(self, tensor: TensorSpec) -> bool:
         return self.lead is not None and tensor.shape[:1] == (self.lead,)
@@ -127,10 +142,13 @@ class CallForm:
                 yield f"    {axis} *= length"
             else:
                 yield f"{axis} = {tensor.name}.shape[{place}]"
+        for limit in self.limits:
+            yield f"if not ({limit}):"
+            yield f'    raise ValueError("expected {limit}")'
         for axis, said in self.derived.items():
             yield f"{axis} = int({said.text})"
-            yield f"if {axis} < 0:"
-            yield f'    raise ValueError(f"{axis} would be {{{axis}}}, expected a length")'
+            yield f"if {axis} < 1:"
+            yield f'    raise ValueError(f"{axis} would be {{{axis}}}, expected 1 or more")'
         for tensor in self.signature.inputs:
             yield f"if tuple({tensor.name}.shape) != {self.python_sizes(tensor)}:"
             yield (
@@ -138,6 +156,16 @@ class CallForm:
                 f'expected {{{self.python_sizes(tensor)}}}; lengths of one axis have to agree")'
             )
         yield f"return {', '.join([LEAD, *self.signature.axes])}"
+
+    def python_indices(self) -> Iterator[str]:
+        """Statements that end where an index leads out of a tensor; on a GPU the device looks, and
+        the kernel behind it does not run."""
+        for tensor, low, high in self.indices:
+            name = tensor.name
+            yield (
+                f"torch._assert_async((({name} >= {low}) & ({name} < {high})).all(), "
+                f'"{name} has values that are not from {low} to {high} - 1")'
+            )
 
     def python_sizes(self, tensor: TensorSpec, *, flat: bool = False) -> str:
         """A tuple; ``flat``: with the leading axis as one dimension, as a kernel sees it."""
@@ -174,9 +202,12 @@ class CallForm:
                 ]
             else:
                 lines.append(f"const int64_t {axis} = {name}.size({place});")
+        lines += [f'TORCH_CHECK({limit}, "expected {limit}");' for limit in self.limits]
         for axis, said in self.derived.items():
             lines.append(f"const int64_t {axis} = {cpp_expression(said)};")
-            lines.append(f'TORCH_CHECK({axis} >= 0, "{axis} would be ", {axis});')
+            lines.append(
+                f'TORCH_CHECK({axis} >= 1, "{axis} would be ", {axis}, ", expected 1 or more");'
+            )
         if self.lead:
             lines += [
                 "const auto portkern_deep = [&](std::vector<int64_t> rest) {",
@@ -189,12 +220,26 @@ class CallForm:
             f"{kinds[tensor.name]}, {self.first}_);"
             for tensor in self.signature.inputs
         ]
+        for tensor, low, high in self.indices:  # on a GPU the device looks, ahead of the kernel
+            name = tensor.name
+            lines.append(
+                f"at::_assert_async(at::logical_and({name}_.ge({low}), {name}_.lt({high})).all(), "
+                f'"{name} has values that are not from {low} to {high} - 1");'
+            )
         return lines
 
     def cpp_sizes(self, tensor: TensorSpec) -> str:
         leads = self.leads(tensor)
         inner = "{" + ", ".join(map(str, tensor.shape[leads:])) + "}"
         return f"portkern_deep({inner})" if leads else f"std::vector<int64_t>{inner}"
+
+
+def _least(op: Op) -> Iterator[str]:
+    """Of whole numbers the least that a workload has, or 1: 0 has a meaning where one has it."""
+    several = [op.signature.scalar_values(w.scalars) for ws in op.workloads.values() for w in ws]
+    for scalar in op.signature.scalars:
+        if scalar.dtype == "int64" and several:
+            yield f"{scalar.name} >= {min(1, *(int(one[scalar.name]) for one in several))}"
 
 
 _PYTHON_CHECKS = """\

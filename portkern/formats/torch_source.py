@@ -228,6 +228,7 @@ def _python_function(candidate: Candidate, op: Op, dtypes: Sequence[str]) -> str
     body = [
         f"{', '.join([LEAD, *signature.axes])} = {LENGTHS}({given})",
         f"{CHECKED}({', '.join(inputs)})",
+        *form.python_indices(),
     ]
     flat = [
         f"{t.name}.view({form.python_sizes(t, flat=True)})" if form.leads(t) else t.name

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 class Formula:
     """``forward`` is an expression of the inputs and scalars. ``backward`` has one of the gradient
     ``g``, the output ``y`` and them for each input, '' where the gradient is that of ``forward``,
-    computed again. ``lengths``: of axes that follow, in whole numbers. ``differentiable``: whether
-    there is a gradient at all."""
+    computed again. ``lengths``: of axes that follow, in whole numbers. ``limits``: conditions on
+    lengths and scalars that hold wherever there is an answer, as C++ and Python say them.
+    ``differentiable``: whether there is a gradient at all."""
 
     forward: str
     backward: tuple[str, ...] = ()
     lengths: Mapping[str, str] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
     differentiable: bool = True
 
 
@@ -99,6 +101,7 @@ FORMULAS: Mapping[str, Formula] = {
     "maxpool2d": Formula(
         "at::max_pool2d(x, {window, window}, {stride, stride}, {padding, padding})",
         lengths={axis: _windows(axis[1], "window", "stride", "padding") for axis in ("oh", "ow")},
+        limits=("2 * padding <= window",),
     ),
     "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
     "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),
@@ -124,6 +127,7 @@ FORMULAS: Mapping[str, Formula] = {
         "return std::make_tuple(values.slice(1, 0, k).contiguous(), "
         "indices.slice(1, 0, k).contiguous()); }()",
         lengths={"kept": "k"},
+        limits=("k <= cols",),
     ),
     "transpose": Formula("x.t().contiguous()", ("g.t().contiguous()",)),
 }
