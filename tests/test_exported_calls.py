@@ -226,7 +226,7 @@ def test_lengths_that_follow_are_computed_in_both_languages() -> None:
 
 
 #: Arguments that the formula takes, and others whose sizes or indices nobody evaluated.
-ODD = {
+ODD: dict[str, tuple[list[Any], list[tuple[list[Any], str]]]] = {
     "topk": ([torch.randn(4, 9), 2], [([torch.randn(4, 9), k], "expected k") for k in (0, -1, 10)]),
     "maxpool2d": (
         [torch.randn(2, 3, 8, 8), 3, 2, 1],

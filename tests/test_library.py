@@ -8,6 +8,8 @@ import hashlib
 import importlib
 import inspect
 import json
+import os
+import shutil
 import subprocess
 import sys
 import types
@@ -557,8 +559,6 @@ IMPORT = "import sys; sys.path.insert(0, {0!r}); import pk_test_library as lib; 
 
 
 def _python(site: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    import os
-
     return subprocess.run(
         [sys.executable, "-c", IMPORT.format(str(site)) + text],
         capture_output=True,
@@ -572,8 +572,6 @@ def _python(site: Path, text: str, **environment: str) -> subprocess.CompletedPr
 def test_a_changed_kernel_and_another_device_are_refused_at_import(
     site: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
     copy = tmp_path / "site"
     shutil.copytree(site / "pk_test_library", copy / "pk_test_library")
     package = copy / "pk_test_library"
@@ -591,11 +589,48 @@ def test_a_changed_kernel_and_another_device_are_refused_at_import(
 
 
 @pytest.mark.full
+def test_a_library_of_another_device_says_so_and_leaves_all_to_the_formula(
+    site: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "site/pk_test_library"
+    shutil.copytree(site / "pk_test_library", package)
+    about = json.loads((package / "table.json").read_text())
+    about["kernels"] = [one | {"device": "Another CPU, 4 CPUs"} for one in about["kernels"]]
+    (package / "table.json").write_text(json.dumps(about))
+    text = "import torch; x = torch.ones(64, 1024); print(lib.softmax(x).sum().item());"
+    done = _python(package.parent, text + "print(lib.explain('softmax', x)['reason'])")
+    assert done.stdout.splitlines() == [
+        "64.0",
+        "no kernel of enough evidence for this device and dtype",
+    ]
+    assert "no kernel that runs here" in done.stderr and "Another CPU, 4 CPUs" in done.stderr
+
+
+@pytest.mark.full
+def test_a_cache_that_cannot_be_written_to_disturbs_neither_races_nor_the_end(site: Path) -> None:
+    text = (
+        "import torch; lib.configure(tune='online'); x = torch.ones(4, 64); lib.softmax(x);"
+        "print('race' in lib.explain('softmax', x)['reason'])"
+    )
+    done = _python(site, text, XDG_CACHE_HOME="/proc/nowhere")
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["True"], "", 0)
+
+
+@pytest.mark.full
+def test_races_of_another_driver_are_not_remembered(
+    lib: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lib._memory()
+    assert lib._memory() == before
+    monkeypatch.setattr(lib, "_driver", lambda: "NVIDIA 999.0")
+    assert lib._memory() != before
+    assert lib.receipt()["driver"]["here"] == "NVIDIA 999.0"
+
+
+@pytest.mark.full
 def test_a_library_without_operators_for_this_torch_says_what_to_do(
     site: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
     copy = tmp_path / "site"
     shutil.copytree(site / "pk_test_library", copy / "pk_test_library")
     [file] = copy.glob("pk_test_library/operators-*.so")
@@ -609,9 +644,19 @@ def test_a_library_without_operators_for_this_torch_says_what_to_do(
 
 
 @pytest.mark.full
-def test_two_libraries_of_one_name_do_not_meet(site: Path) -> None:
+def test_two_libraries_of_one_name_do_not_meet_and_a_copy_shares_all(
+    site: Path, tmp_path: Path
+) -> None:
     again = "del sys.modules['pk_test_library']; import pk_test_library"
     assert "is another library's in this process; export one" in _python(site, again).stderr
+    shutil.copytree(site / "pk_test_library", tmp_path / "pk_copy")
+    text = (
+        f"import torch; sys.path.insert(0, {str(tmp_path)!r}); import pk_copy;"
+        "x = torch.ones(64, 1024); pk_copy.softmax(x);"
+        "[one] = lib.receipt()['operators']['softmax']['shapes'];"
+        "print(one['calls'], pk_copy.receipt() == lib.receipt())"
+    )
+    assert _python(site, text).stdout.split() == ["1", "True"]
 
 
 @pytest.mark.full
@@ -630,8 +675,12 @@ def test_a_process_has_one_openmp_and_may_fork(site: Path) -> None:
 
 @pytest.mark.full
 def test_the_command_writes_a_wheel_of_a_run_or_a_file_of_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    site: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """It stands beside another library in one process."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "reports" / "one"
     gone = record(shipped("gelu", "triton"))
@@ -645,6 +694,14 @@ def test_the_command_writes_a_wheel_of_a_run_or_a_file_of_records(
     assert {"fast_ops/__init__.py", "fast_ops/table.json", "fast_ops/library.h"} <= {*names}
     assert [name for name in names if name.startswith("fast_ops/kernels/relu_float32_")]
     assert "operators call C++ on CPUs" in capsys.readouterr().err
+    zipfile.ZipFile(made).extractall(tmp_path / "other")
+    x = "torch.linspace(-1, 1, 1000)"
+    text = (
+        f"import torch; sys.path.insert(0, {str(tmp_path / 'other')!r}); import fast_ops;"
+        f"print(torch.equal(fast_ops.relu({x}), lib.relu({x})), fast_ops.takes('relu', {x}))"
+    )
+    done = _python(site, text)
+    assert done.stdout.split() == ["True", "False"], done.stderr
 
 
 def test_an_operator_of_a_file_has_no_formula_to_fall_back_to(tmp_path: Path) -> None:

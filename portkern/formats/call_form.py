@@ -61,7 +61,6 @@ class CallForm:
         """Raises NoSuchForm where a length follows by a rule that is not a text."""
         ships = op.name in FORMULAS and not (op.file or op.definition)
         signature = op.signature
-        bound: dict[str, tuple[TensorSpec, int]] = {}
         lengths = dict(getattr(op.derived, "parts", ()))
         if ships and not lengths:
             lengths = {a: Expression(text) for a, text in FORMULAS[op.name].lengths.items()}
@@ -235,7 +234,8 @@ class CallForm:
 
 
 def _least(op: Op) -> Iterator[str]:
-    """Of whole numbers the least that a workload has, or 1: 0 has a meaning where one has it."""
+    """The least of each whole number that a workload has, or 1: 0 has a meaning where one has
+    it."""
     several = [op.signature.scalar_values(w.scalars) for ws in op.workloads.values() for w in ws]
     for scalar in op.signature.scalars:
         if scalar.dtype == "int64" and several:

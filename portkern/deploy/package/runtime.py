@@ -13,6 +13,7 @@ import platform
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -102,6 +103,8 @@ def receipt() -> dict[str, Any]:
             "fallbacks": {reason: count for reason, count in fallen.items() if count},
         }
     found["refused"] = list(refused)
+    measured = {one["driver"] for one in TABLE["records"] if one["driver"]}
+    found["driver"] = {"here": _driver(), "measured with": sorted(measured)}
     return found
 
 
@@ -329,6 +332,15 @@ def _load_kernels() -> None:
             place = (kernel["op"], slot, DTYPES.index(kernel["dtype"]))
             own[slot] = _c.pk_kernel(*place, address)
             _kernels.setdefault(place, []).append(kernel)
+    if not _kernels:
+        devices = sorted({kernel["device"] for kernel in TABLE["kernels"]})
+        warnings.warn(
+            f"{NAME} has no kernel that runs here, on {', '.join(_names.values())}: they were "
+            f"measured on {', '.join(devices)}; all its operators are PyTorch's own code. "
+            f"{NAME}.refused says why for each",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     for cell in TABLE["cells"]:
         kernel, key = TABLE["kernels"][cell["kernel"]], cell["key"]
         values = (ctypes.c_int64 * len(key))(*key)
