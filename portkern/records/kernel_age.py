@@ -32,6 +32,7 @@ class KernelAges:
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
+        self._kept = store.folder.is_dir()
         self._known: dict[tuple[str, str], Age] = {}
         self._shipped: dict[tuple[str, str], list[Candidate]] = {}
 
@@ -45,7 +46,7 @@ class KernelAges:
         if record.author != SHIPPED:
             return Age.OWN
         today = self._today(record.op, record.backend)
-        stored = self._store.stored(record.source_hash)
+        stored = self._store.stored(record.source_hash) if self._kept else None
         if stored is None:
             known = record.source_hash in {one.digest for one in today}
             return Age.CURRENT if known else Age.LOST

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -39,6 +40,8 @@ class Verdict(StrEnum):
     SUSPICIOUS = "suspicious"
     PASSED = "passed"
 
+    __hash__ = str.__hash__  # Enum's own is a function in Python, and tables count by it
+
     @property
     def bad(self) -> bool:
         """Whether the kernel was evaluated and failed; a cell nobody could run is not bad."""
@@ -54,6 +57,8 @@ class Evidence(IntEnum):
     EXECUTED = 3  # the compiled object is correct on a model of the processor
     VERIFIED = 4  # correct on the hardware
     MEASURED = 5  # and timed there
+
+    __hash__ = int.__hash__
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -325,25 +330,63 @@ _SAMPLES = re.compile(r'"samples": ?\[[^\]"]*\]')
 
 def _without_samples(line: str) -> Record:
     record = Record.from_json(_SAMPLES.sub('"samples":[]', line))
-    _share_names(record)
+    _share(record)
     return record
 
 
 #: Pydantic keeps for each part of a record the set of the fields that its line named: of a hundred
 #: thousand records they take more than all else. Equal ones are one set, which no part changes.
 _NAMES: dict[frozenset[str], set[str]] = {}
+#: Of parts that many records have alike, such as environments, one each; and how many are kept.
+_ALIKE: dict[tuple[object, ...], Any] = {}
+_MOST_ALIKE = 200_000
+_PARTS = ("workload", "errors", "environment", "cost", "roofline")
+_SEVERAL = ("parents", "resources", "guard", "findings", "launches")
+
+
+def _share(record: Record) -> None:
+    """Puts one part in the place of equal ones, which takes half of the memory."""
+    if len(_ALIKE) > _MOST_ALIKE:
+        _ALIKE.clear()
+    said = vars(record)
+    for name in _PARTS:
+        if said[name] is not None:
+            said[name] = _one_of(_key(said[name]), said[name])
+    for name in _SEVERAL:
+        said[name] = _one_of((name, *map(_key, said[name])), said[name])
+    _share_names(record)
+    for timing in filter(None, (record.timing, *record.baselines.values())):
+        _share_names(timing)
+        for name in ("samples", "conditions"):
+            vars(timing)[name] = vars(timing)[name] or _one_of((name,), vars(timing)[name])
+    for speedup in record.speedup.values():
+        _share_names(speedup)
+
+
+def _one_of(key: tuple[object, ...], part: Any) -> Any:
+    known = _ALIKE.setdefault(key, part)
+    if known is part:
+        for one in part if isinstance(part, list) else [part]:
+            if isinstance(one, BaseModel):
+                _share_names(one)
+    return known
+
+
+def _key(part: object) -> tuple[object, ...]:
+    """Equal for equal ones; 1 and 1.0 are not."""
+    if not isinstance(part, BaseModel):
+        return (part,)
+    said = vars(part).values()
+    return (type(part), *(_items(one) if type(one) is dict else one for one in said))
+
+
+def _items(said: Mapping[str, object]) -> tuple[object, ...]:
+    return (*said.items(), *map(type, said.values()))
 
 
 def _share_names(part: BaseModel) -> None:
     names = part.__pydantic_fields_set__
     object.__setattr__(part, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(names), names))
-    for value in vars(part).values():
-        if isinstance(value, BaseModel):
-            _share_names(value)
-        elif isinstance(value, dict | tuple | list):
-            for one in value.values() if isinstance(value, dict) else value:
-                if isinstance(one, BaseModel):
-                    _share_names(one)
 
 
 class RecordFile(LineFile[Record]):

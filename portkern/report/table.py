@@ -102,11 +102,11 @@ class TableGroup:
 
     @cached_property
     def verdict(self) -> Verdict:
-        return min((r.verdict for r in self.records), key=WORST_FIRST.index)
+        return next(iter(self.verdicts))
 
     @cached_property
     def evidence(self) -> Evidence:
-        return min(r.evidence for r in self.records)
+        return min(self.rungs)
 
     @cached_property
     def verdicts(self) -> Mapping[Verdict, int]:
