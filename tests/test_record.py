@@ -155,6 +155,23 @@ def test_without_samples_all_else_of_a_record_is_there(tmp_path: Path) -> None:
     )
 
 
+def test_without_samples_equal_parts_of_records_are_one_and_no_other(tmp_path: Path) -> None:
+    """A whole number and a fraction of the same value are told apart."""
+    here = record().environment
+    sizes = [
+        WorkloadRef(set="ci", name="n", dims={"n": 1}, dtype="float32", scalars={"by": value})
+        for value in (1, 1.0, True, 1)
+    ]
+    for other in (here, here.model_copy(update={"driver": "600"})):
+        known = [record(workload=size, environment=other) for size in sizes]
+        RecordFile(tmp_path / "records.jsonl").append(known)
+    found, _ = RecordFile(tmp_path / "records.jsonl", samples=False).read()
+    assert [repr(one.workload.scalars["by"]) for one in found] == ["1", "1.0", "True", "1"] * 2
+    assert [one.environment.driver for one in found] == [here.driver] * 4 + ["600"] * 4
+    assert found[0].workload is found[3].workload is found[7].workload
+    assert found[0].environment is found[3].environment is not found[4].environment
+
+
 def test_a_missing_file_holds_no_records(tmp_path: Path) -> None:
     assert RecordFile(tmp_path / "none.jsonl").read() == ([], None)
 

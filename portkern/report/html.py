@@ -190,7 +190,7 @@ def _capped(text: str) -> str:
 
 def _number(value: float) -> float | str:
     """Six significant digits; JSON has no infinity, and an infinite error must still be shown."""
-    return float("%.6g" % value) if math.isfinite(value) else str(value)
+    return float(f"{value:.6g}") if math.isfinite(value) else str(value)
 
 
 def _numbers(*values: float) -> list[float | str]:
