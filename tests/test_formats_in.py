@@ -25,6 +25,7 @@ from portkern.formats import (
     agentkernelarena,
     backendbench,
     embedding,
+    flashinfer_solutions,
     gpu_mode,
     kernelbench,
     kernelbench_hard,
@@ -520,6 +521,34 @@ def test_a_definition_with_workloads_beside_it_is_a_problem(tmp_path: Path) -> N
     bad = reasons(items)
     assert len(bad) == 3
     assert "the problem's own code draws" in bad["workloads/workload.jsonl:2"]
+
+
+def test_solutions_beside_problems_are_kernels_of_the_imported_ones(tmp_path: Path) -> None:
+    """Names of problems have a model's full name in them, and axes that follow from others."""
+    folder = tmp_path / "set" / "L1" / "one"
+    written(folder / "definition.json", json.dumps(definition(name="org_Model-3.1_shifted")))
+    for name, languages in (("a", ["triton"]), ("b", ["cuda_cpp", "cutlass"])):
+        spec = {"languages": languages, "entry_point": "k.py::run"}
+        sources = [
+            {"path": "k.py", "content": "import triton\n\n\ndef run(x, eps, y):\n    pass\n"}
+        ]
+        solution = {
+            "name": name,
+            "definition": "org_Model-3.1_shifted",
+            "author": "x",
+            "spec": spec,
+        }
+        written(folder / f"solution_{name}.json", json.dumps(solution | {"sources": sources}))
+    (problem,) = [one for one in sol_execbench.read(tmp_path) if isinstance(one, Problem)]
+    assert problem.name == "org_Model_3_1_shifted"
+    found = flashinfer_solutions.project(tmp_path / "set", tmp_path / "ops")
+    assert not found.kernels  # the problem is not imported yet
+    written(tmp_path / "ops" / "L1" / f"{problem.name}.json", problem.data.decode())
+    found = flashinfer_solutions.project(tmp_path / "set", tmp_path / "ops")
+    (kernel,) = found.kernels
+    assert (kernel.op, kernel.style, kernel.entry) == (problem.name, "dps", "run")
+    (skipped,) = found.skipped
+    assert "it is in cuda_cpp and cutlass, expected triton" in str(skipped)
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def _solutions(folder: Path, text: str) -> None:
     put(folder / "definitions/x/scaled.json", json.dumps(DEFINITION))
     put(folder / "solutions/a/b.json", text)
     put(folder / "traces/a.jsonl", text)
-    flashinfer_solutions.project(folder).write(folder / "out", "x")
+    flashinfer_solutions.project(folder, folder).write(folder / "out", "x")
 
 
 def _notes(folder: Path, text: str) -> None:

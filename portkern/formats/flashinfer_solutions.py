@@ -1,5 +1,5 @@
-"""Solutions of a FlashInfer-Bench trace set as a project: those in Triton, which are functions of
-tensors, with what its traces say of them."""
+"""Solutions of a FlashInfer-Bench trace set, or of SOL-ExecBench's problems, as a project: those in
+Triton, which are functions of tensors, with what the set's traces say of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ from portkern.spec.foreign_text import json_value, read_bytes, read_text
 from portkern.spec.from_torch.names import identifier
 
 
-def project(folder: Path) -> KernelProject:
-    """Reads ``solutions`` and ``definitions`` in a folder. Raises ConfigError where there are
-    none."""
+def project(folder: Path, ops: Path) -> KernelProject:
+    """Reads ``solutions`` and ``definitions`` in a folder, else its problems with solutions beside
+    them, whose operators are in ``ops`` where they were imported. Raises ConfigError where there
+    are none."""
     files = sorted(folder.glob("solutions/**/*.json"))
-    if not files:
-        raise ConfigError(f"No solutions/**/*.json in {folder}; expected a trace set")
     definitions = {path.stem: path for path in sorted(folder.glob("definitions/**/*.json"))}
+    if not files:
+        files = sorted(folder.glob("**/solution*.json"))
+        definitions = dict(_of_problems(folder, ops))
+    if not files:
+        raise ConfigError(
+            f"No solutions/**/*.json in {folder}, and no problem with solution*.json; expected a "
+            "trace set, or folders with definition.json and solutions"
+        )
     said = dict(_said(folder))
     kernels: list[ForeignKernel] = []
     skipped: list[Skipped] = []
@@ -33,6 +40,27 @@ def project(folder: Path) -> KernelProject:
         except NoSuchForm as error:
             skipped.append(Skipped(place, str(error)))
     return KernelProject(kernels, skipped)
+
+
+def _of_problems(folder: Path, ops: Path) -> Iterator[tuple[str, Path]]:
+    """Definitions by the names that they have themselves: as they were imported, else as they
+    are."""
+    imported = {path.stem: path for path in sorted(ops.glob("**/*.json"))}
+    for path in sorted(folder.glob("**/definition.json")):
+        try:
+            name = json_value(read_text(path))["name"]
+        except (ConfigError, ValueError, KeyError, TypeError):
+            continue  # its solutions say that there is none
+        if isinstance(name, str):
+            yield name, imported.get(identifier(name), path)
+
+
+def _language(spec: Mapping[str, Any]) -> str:
+    """The one language of a solution, or all that it names."""
+    several = spec.get("languages")
+    if isinstance(several, list):
+        return " and ".join(str(one).lower() for one in several)
+    return str(spec["language"]).lower()
 
 
 def _kernel(
@@ -47,7 +75,7 @@ def _kernel(
         name, spec, sources = document["name"], document["spec"], document["sources"]
         definition = definitions.get(document["definition"])
         path, _, entry = spec["entry_point"].rpartition("::")
-        language = str(spec["language"]).lower()
+        language = _language(spec)
         texts = {source["path"]: str(source["content"]) for source in sources}
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoSuchForm(f"it is not a Solution: {type(error).__name__}: {error}") from error

@@ -14,6 +14,7 @@ from portkern.formats.problem import Item, Problem, Unreadable
 from portkern.formats.trace_set import Workloads
 from portkern.spec.expression import Expression
 from portkern.spec.foreign_text import Malformed, json_value, read_text
+from portkern.spec.from_torch.names import identifier
 
 _DEFINITION, _WORKLOADS = "definition.json", "workload.jsonl"
 
@@ -45,6 +46,7 @@ def _read(file: Path) -> list[Item]:
         data = json_value(read_text(file))
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):
             raise ConfigError("is not a Definition with a name")
+        data = {**data, "name": identifier(data["name"])}  # theirs have a model's full name in them
         problem = Problem(data["name"], group, place, _plain(data), suffix=".json")
         found = Workloads.of(problem)
         bad = _take(file.with_name(_WORKLOADS), data["name"], found)

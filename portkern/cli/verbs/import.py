@@ -98,10 +98,16 @@ def _kernelbench_runs(options: ImportOptions) -> KernelProject:
     return kernelbench_runs.project(kernelbench_runs.read(Path(options.path)), Path(options.ops))
 
 
+def _solutions(options: ImportOptions) -> KernelProject:
+    usual = options.ops == ImportOptions.ops
+    ops = "operators/sol_execbench" if usual else options.ops
+    return flashinfer_solutions.project(Path(options.path), Path(ops))
+
+
 #: What becomes kernels of a project, not operators.
 KERNELS: dict[str, Callable[[ImportOptions], KernelProject]] = {
     "kernelbench_runs": _kernelbench_runs,
-    "flashinfer_solutions": lambda options: flashinfer_solutions.project(Path(options.path)),
+    "flashinfer_solutions": _solutions,
 }
 
 
