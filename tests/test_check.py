@@ -295,6 +295,107 @@ def test_attention_that_sees_the_future_or_skips_the_maximum_fails() -> None:
     assert problems(case, (powers / powers.sum(-1, keepdim=True)) @ v)
 
 
+def silu_without_care(x: torch.Tensor) -> torch.Tensor:
+    return x * x.exp() / (1 + x.exp())
+
+
+def convolved(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, ahead: int) -> Any:
+    """Before silu, with so many positions of padding behind instead of before."""
+    padded = torch.nn.functional.pad(x.mT, (weight.shape[1] - 1 - ahead, ahead))
+    return torch.nn.functional.conv1d(padded, weight[:, None], bias, groups=x.shape[2]).mT
+
+
+def test_a_convolution_that_looks_ahead_or_into_the_sequence_before_fails() -> None:
+    case = adversary("causal_conv1d", "normal", batch=3, length=40, channels=16, taps=4)
+    x, weight, bias = case.inputs
+    silu = torch.nn.functional.silu
+    assert problems(case, silu(convolved(x, weight, bias, 0))) == ""
+    assert problems(case, silu(convolved(x, weight, bias, 1)))
+    assert problems(case, silu(convolved(x, weight.flip(1), bias, 0)))
+    assert problems(case, silu(convolved(x, weight, bias, 0) - bias))
+    joined = convolved(x.reshape(1, 120, 16), weight, bias, 0).reshape(x.shape)
+    assert problems(case, silu(joined))
+    case = adversary("causal_conv1d", "steep", batch=1, length=40, channels=16, taps=4)
+    assert problems(case, silu_without_care(convolved(*case.inputs, 0)))
+    case = adversary("causal_conv1d", "cancelling", batch=1, length=40, channels=16, taps=4)
+    assert problems(case, silu(convolved(*map(tf32, case.inputs), 0)))
+
+
+def group_normed(case: Case, axes: tuple[int, ...], *, one_pass: bool = False) -> torch.Tensor:
+    """Before silu, with the moments over these axes."""
+    x, weight, bias = case.inputs
+    mean = x.mean(axes, keepdim=True)
+    squares = (x * x).mean(axes, keepdim=True) - mean * mean
+    if not one_pass:
+        squares = (x - mean).square().mean(axes, keepdim=True)
+    return (x - mean) * (squares.clamp(0) + 1e-5).rsqrt() * weight[..., None] + bias[..., None]
+
+
+def test_a_group_norm_of_a_channel_or_an_image_or_of_one_pass_fails() -> None:
+    size = {"batch": 2, "groups": 4, "channels": 6, "pixels": 64}
+    case = adversary("group_norm_silu", "unlike", **size)
+    silu = torch.nn.functional.silu
+    assert problems(case, silu(group_normed(case, (2, 3)))) == ""
+    assert problems(case, silu(group_normed(case, (3,))))
+    assert problems(case, silu(group_normed(case, (1, 2, 3))))
+    x, weight, bias = case.inputs
+    of_groups = weight[:, :1].expand(weight.shape), bias[:, :1].expand(bias.shape)
+    wrong = Case(case.distribution, (x, *of_groups), case.exact, case.own)
+    assert problems(case, silu(group_normed(wrong, (2, 3))))
+    case = adversary("group_norm_silu", "far", **size)
+    assert problems(case, silu(group_normed(case, (2, 3), one_pass=True)))
+    case = adversary("group_norm_silu", "steep", **size)
+    assert problems(case, silu_without_care(group_normed(case, (2, 3))))
+
+
+def paged(case: Case, *, scale: bool = True, top: bool = True, **changed: torch.Tensor) -> Any:
+    """Attention over the pages that are named, position by position up to each length."""
+    names = ("q", "key_pages", "value_pages", "table", "lengths")
+    q, keys, values, table, lengths = {
+        **dict(zip(names, case.inputs, strict=True)),
+        **changed,
+    }.values()
+    y = torch.zeros_like(q)
+    for seq, length in enumerate(lengths.tolist()):
+        own = [
+            pages[table[seq].long()].flatten(0, 1)[:length].transpose(0, 1)
+            for pages in (keys, values)
+        ]
+        scores = q[seq] @ own[0].mT / (q.shape[3] ** 0.5 if scale else 1.0)
+        powers = (scores - scores.amax(-1, keepdim=True) if top and length else scores).exp()
+        if length:
+            y[seq] = powers / powers.sum(-1, keepdim=True) @ own[1]
+    return y
+
+
+def test_attention_of_other_pages_lengths_or_heads_fails() -> None:
+    size = {"seqs": 4, "kv_heads": 2, "group": 3, "dim": 32, "pages": 20, "page": 8, "slots": 5}
+    case = adversary("paged_attention", "normal", **size)
+    _, keys, values, table, lengths = case.inputs
+    assert problems(case, paged(case)) == ""
+    assert problems(case, paged(case, scale=False))
+    assert problems(case, paged(case, table=table.flip(1)))
+    assert problems(case, paged(case, table=torch.arange(5).expand(4, 5)))
+    assert problems(case, paged(case, lengths=(lengths - 1).clamp(0)))
+    assert problems(case, paged(case, lengths=(lengths + 7) // 8 * 8))
+    assert problems(case, paged(case, key_pages=keys.flip(2), value_pages=values.flip(2)))
+    case = adversary("paged_attention", "sharp", **size)
+    assert problems(case, paged(case, top=False))
+
+
+def test_a_weight_of_zero_does_not_hide_what_nobody_wrote() -> None:
+    size = {"seqs": 4, "kv_heads": 2, "group": 3, "dim": 32, "pages": 40, "page": 8, "slots": 5}
+    case = adversary("paged_attention", "stale", **size)
+    assert problems(case, paged(case)) == ""
+    q, key_pages, value_pages, table, lengths = case.inputs
+    keys, values = (
+        pages[table.long()].flatten(1, 2).transpose(1, 2) for pages in (key_pages, value_pages)
+    )
+    hidden = (torch.arange(40) >= lengths[:, None])[:, None, None]
+    share = torch.softmax((q @ keys.mT / 32**0.5).masked_fill(hidden, -torch.inf), -1)
+    assert problems(case, share.nan_to_num() @ values)
+
+
 def test_weights_of_four_bits_in_the_clothes_of_eight_fail() -> None:
     case = adversary("int8_matmul", "normal", m=16, n=32, k=256)
     a, weight, scale = case.inputs

@@ -1017,6 +1017,7 @@ def test_ops_are_grouped_by_what_they_say_of_themselves() -> None:
     assert {op for op, kind in found.items() if kind == "contraction"} == {
         "attention",
         "bmm",
+        "causal_conv1d",
         "conv2d",
         "conv2d_relu_maxpool",
         "grouped_attention",
@@ -1024,6 +1025,7 @@ def test_ops_are_grouped_by_what_they_say_of_themselves() -> None:
         "linear",
         "linear_bias",
         "matmul",
+        "paged_attention",
     }
     assert found["softmax"] == found["layernorm"] == found["argmax"] == "reduction"
     assert found["relu"] == found["rope"] == "elementwise"

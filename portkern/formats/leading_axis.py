@@ -35,7 +35,7 @@ def _of_shipped(name: str) -> str | None:
 def _candidates(signature: Signature) -> list[str]:
     """Axes that stand first wherever they stand, and in all outputs."""
     tensors = (*signature.inputs, *signature.outputs)
-    bounds = {high for tensor in signature.inputs for high in tensor.within or ()}
+    bounds = {axis for tensor in signature.inputs for axis in tensor.bound_axes}
     return [
         axis
         for axis in signature.axes

@@ -47,6 +47,9 @@ MODELS = (
     "layernorm_backward",
     "cross_entropy_backward",
     "grouped_attention",
+    "causal_conv1d",
+    "group_norm_silu",
+    "paged_attention",
 )
 ALL = (*CORE, *MODELS)
 SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}

@@ -51,6 +51,13 @@ FORMULAS: Mapping[str, Formula] = {
     ),
     "bias_gelu": Formula("at::gelu(x + bias)"),
     "bmm": Formula("at::matmul(a, b)"),
+    "causal_conv1d": Formula(
+        "[&] { const Tensor padded = at::constant_pad_nd_symint(x.mT(), "
+        "{weight.sym_size(1) - 1, c10::SymInt(0)}); "
+        "const std::vector<c10::SymInt> one{1}, none{0}; const Tensor y = at::conv1d_symint("
+        "padded, weight.unsqueeze(1), bias, one, none, one, x.sym_size(2)).mT(); "
+        "return (silu ? at::silu(y) : y).contiguous(); }()"
+    ),
     "conv2d": Formula(_CONV, lengths=_CONVOLVED),
     "conv2d_relu_maxpool": Formula(
         f"at::max_pool2d(at::relu({_CONV}), {{window, window}}, {{pool_stride, pool_stride}})",
@@ -72,6 +79,10 @@ FORMULAS: Mapping[str, Formula] = {
     "cumsum": Formula("at::cumsum(x, -1)", ("g.flip({-1}).cumsum(-1).flip({-1})",)),
     "embedding": Formula("at::embedding(table, index)"),
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
+    "group_norm_silu": Formula(
+        "at::silu(at::layer_norm_symint(x, {x.sym_size(2), x.sym_size(3)}, {}, {}, eps) "
+        "* weight.unsqueeze(-1) + bias.unsqueeze(-1))"
+    ),
     "grouped_attention": Formula(
         "[&] { const c10::SymInt queries = q.sym_size(3), keys = k.sym_size(2); "
         "const at::Scalar root(c10::SymFloat(q.sym_size(4)).sqrt()); "
@@ -102,6 +113,19 @@ FORMULAS: Mapping[str, Formula] = {
         "at::max_pool2d(x, {window, window}, {stride, stride}, {padding, padding})",
         lengths={axis: _windows(axis[1], "window", "stride", "padding") for axis in ("oh", "ow")},
         limits=("2 * padding <= window",),
+    ),
+    "paged_attention": Formula(
+        "[&] { const auto gathered = [&](const Tensor& pages) { return at::index_select(pages, 0, "
+        "table.flatten()).view_symint({table.sym_size(0), table.sym_size(1) * pages.sym_size(1), "
+        "pages.sym_size(2), pages.sym_size(3)}).transpose(1, 2); }; "
+        "Tensor keys = gathered(key_pages), values = gathered(value_pages); "
+        "const at::Scalar root(c10::SymFloat(q.sym_size(3)).sqrt()); "
+        "const Tensor hidden = (at::arange(at::Scalar(keys.sym_size(2)), lengths.options()) "
+        ">= lengths.unsqueeze(1)).unsqueeze(1).unsqueeze(1); "
+        "keys = keys.masked_fill(hidden.mT(), 0), values = values.masked_fill(hidden.mT(), 0); "
+        "const double none = -std::numeric_limits<double>::infinity(); "
+        "const Tensor scores = at::matmul(q, (keys / root).mT()).masked_fill(hidden, none); "
+        "return at::matmul(at::softmax(scores, -1).masked_fill(hidden, 0), values); }()"
     ),
     "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
     "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),

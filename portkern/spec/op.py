@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from portkern.errors import ConfigError, no_such
+from portkern.spec.expression import Expression
 from portkern.spec.module_form import ModuleForm
 from portkern.spec.safe_name import short
 
 if TYPE_CHECKING:
     import torch
 
-    from portkern.spec.expression import Expression
     from portkern.spec.imported import ImportedInputs
     from portkern.spec.json_types import JsonObject
 
@@ -67,7 +67,8 @@ class TensorSpec:
     """``shape`` names axes (or fixes a length); ``dtype`` is concrete or :data:`CELL`.
 
     ``within``: what the elements of an input of integers lie between, the upper bound excluded and
-    perhaps an axis: ``(0, "rows")`` are indices of rows.
+    perhaps an axis or an expression of axes: ``(0, "rows")`` are indices of rows,
+    ``(0, "pages * page + 1")`` numbers of what lies in pages.
     """
 
     name: str
@@ -91,7 +92,13 @@ class TensorSpec:
         """``within`` as numbers. Where nothing is said: all that 8 bits hold, but for a least one
         that has no negative; 0 and 1 of wider integers, which may be indices of anything."""
         low, high = self.within or _BOUNDS.get(self.dtype, (0, 2))
-        return low, dims[high] if isinstance(high, str) else high
+        return low, int(Expression(high)(dims)) if isinstance(high, str) else high
+
+    @property
+    def bound_axes(self) -> frozenset[str]:
+        """The axes that ``within`` depends on."""
+        high = self.within[1] if self.within else 0
+        return Expression(high).names if isinstance(high, str) else frozenset()
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,9 @@ class Signature:
                     "expected integers where `within` is given"
                 )
         used = {a for t in (*self.inputs, *self.outputs) for a in t.shape if isinstance(a, str)}
+        bounding = {axis for tensor in self.inputs for axis in tensor.bound_axes}
+        if not bounding <= used:
+            raise no_such("axis", min(bounding - used), sorted(used))
         if used != set(self.axes):
             raise ConfigError(
                 f"Op {self.name!r} declares the axes {sorted(self.axes)}, "
