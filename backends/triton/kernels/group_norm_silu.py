@@ -1,5 +1,6 @@
 """Group normalisation and silu: a group that fits is read once by one program; of a larger one
-programs find the moments of parts, which a second kernel puts together as it reads the group again."""
+programs find the moments of parts, which a second kernel puts together as it reads the group
+again."""
 
 import torch
 import triton
