@@ -396,6 +396,64 @@ def test_a_weight_of_zero_does_not_hide_what_nobody_wrote() -> None:
     assert problems(case, share.nan_to_num() @ values)
 
 
+def by_expert(x: torch.Tensor, weight: torch.Tensor, ends: list[int]) -> torch.Tensor:
+    y, start = x.new_zeros(x.shape[0], weight.shape[1]), 0
+    for expert, end in enumerate(ends):
+        if end > start:
+            y[start:end] = x[start:end] @ weight[expert].mT
+            start = end
+    return y
+
+
+def test_a_product_of_the_next_expert_or_of_whole_tiles_alone_fails() -> None:
+    size = {"rows": 90, "n": 24, "k": 32, "experts": 5}
+    case = adversary("grouped_linear", "normal", **size)
+    x, weight, drawn = case.inputs
+    ends = drawn.tolist()
+    assert ends == sorted(ends)
+    assert problems(case, by_expert(x, weight, ends)) == ""
+    assert problems(case, by_expert(x, weight.roll(1, 0), ends))
+    assert problems(case, by_expert(x, weight, [end + 1 for end in ends]))
+    assert problems(case, by_expert(x, weight, [*ends[:-1], 90])) or ends[-1] == 90
+    case = adversary("grouped_linear", "idle", **size)
+    x, weight, drawn = case.inputs
+    ends = drawn.tolist()
+    assert problems(case, by_expert(x, weight, ends)) == ""
+    assert problems(case, by_expert(x, weight, [0, *ends[:-1]]))
+    case = adversary("grouped_linear", "cancelling", **size)
+    x, weight, drawn = case.inputs
+    assert problems(case, by_expert(tf32(x), tf32(weight), drawn.tolist())) or not any(drawn)
+
+
+def test_gates_over_all_experts_or_of_the_last_of_equals_fail() -> None:
+    case = adversary("moe_route", "normal", tokens=40, experts=32, k=4)
+    [logits] = case.inputs
+    values, order = logits.topk(4)
+    assert problems(case, values.softmax(-1), order) == ""
+    assert problems(case, logits.softmax(-1).gather(1, order), order)
+    assert problems(case, values.softmax(-1).sort(-1).values, order)
+    assert problems(case, values.sigmoid(), order)
+    case = adversary("moe_route", "level", tokens=40, experts=32, k=4)
+    [logits] = case.inputs
+    values, order = logits.flip(1).sort(dim=-1, descending=True, stable=True)
+    assert problems(case, values[:, :4].softmax(-1), 31 - order[:, :4])
+    case = adversary("moe_route", "peaks", tokens=40, experts=32, k=4)
+    values, order = case.inputs[0].topk(4)
+    assert problems(case, values.exp() / values.exp().sum(-1, keepdim=True), order)
+
+
+def test_experts_put_together_in_halves_or_without_gates_fail() -> None:
+    case = adversary("moe_combine", "normal", rows=50, dim=16, tokens=20, k=4)
+    x, index, gates = case.inputs
+    assert problems(case, (gates[:, :, None] * x[index]).sum(1)) == ""
+    assert problems(case, x[index].mean(1))
+    assert problems(case, (gates[:, :, None] * x[index])[:, :3].sum(1))
+    assert problems(case, (gates.flip(1)[:, :, None] * x[index]).sum(1))
+    case = adversary("moe_combine", "cancelling", rows=50, dim=16, tokens=20, k=4)
+    x, index, gates = case.inputs
+    assert problems(case, (gates[:, :, None].half() * x[index].half()).sum(1).float())
+
+
 def test_weights_of_four_bits_in_the_clothes_of_eight_fail() -> None:
     case = adversary("int8_matmul", "normal", m=16, n=32, k=256)
     a, weight, scale = case.inputs

@@ -161,12 +161,13 @@ def _unit(values: torch.Tensor) -> torch.Tensor:
 
 
 #: What :attr:`Op.draws` names: parameters as layers initialise them, scales of norms, variances,
-#: probabilities.
+#: probabilities, numbers of which none is less than the one before.
 DRAWS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "fan_in": _fan_in,
     "scale": lambda values: values * 0.25 + 1.0,
     "positive": lambda values: values.abs(),
     "unit": _unit,
+    "rising": lambda values: values.sort(-1).values,
 }
 
 

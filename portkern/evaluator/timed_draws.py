@@ -195,7 +195,7 @@ class TimedDraws:
         bounds = () if kind.is_floating_point else spec.bounds(self.workload.dims)
         block = self._values(f"{made.seeds[0]} {number}", first, rows, size, bounds)
         transform = inputs.DRAWS.get(self.op.draws.get(spec.name, ""))
-        if transform is not None and not bounds:
+        if transform is not None:
             block = torch.stack([transform(row.view(shape)).reshape(-1) for row in block])
         return block.to(kind)
 

@@ -50,6 +50,9 @@ MODELS = (
     "causal_conv1d",
     "group_norm_silu",
     "paged_attention",
+    "moe_route",
+    "grouped_linear",
+    "moe_combine",
 )
 ALL = (*CORE, *MODELS)
 SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}

@@ -52,11 +52,13 @@ FORMULAS: Mapping[str, Formula] = {
     "bias_gelu": Formula("at::gelu(x + bias)"),
     "bmm": Formula("at::matmul(a, b)"),
     "causal_conv1d": Formula(
-        "[&] { const Tensor padded = at::constant_pad_nd_symint(x.mT(), "
+        "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
+        "const Tensor padded = at::constant_pad_nd_symint(x.to(wide).mT(), "
         "{weight.sym_size(1) - 1, c10::SymInt(0)}); "
-        "const std::vector<c10::SymInt> one{1}, none{0}; const Tensor y = at::conv1d_symint("
-        "padded, weight.unsqueeze(1), bias, one, none, one, x.sym_size(2)).mT(); "
-        "return (silu ? at::silu(y) : y).contiguous(); }()"
+        "const std::vector<c10::SymInt> one{1}, none{0}; "
+        "const Tensor y = at::conv1d_symint(padded, weight.to(wide).unsqueeze(1), bias.to(wide), "
+        "one, none, one, x.sym_size(2)).mT(); "
+        "return (silu ? at::silu(y) : y).to(x.scalar_type()).contiguous(); }()"
     ),
     "conv2d": Formula(_CONV, lengths=_CONVOLVED),
     "conv2d_relu_maxpool": Formula(
@@ -80,8 +82,10 @@ FORMULAS: Mapping[str, Formula] = {
     "embedding": Formula("at::embedding(table, index)"),
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
     "group_norm_silu": Formula(
-        "at::silu(at::layer_norm_symint(x, {x.sym_size(2), x.sym_size(3)}, {}, {}, eps) "
-        "* weight.unsqueeze(-1) + bias.unsqueeze(-1))"
+        "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
+        "const Tensor normal = at::layer_norm_symint(x.to(wide), {x.sym_size(2), x.sym_size(3)}, "
+        "{}, {}, eps), scaled = normal * weight.to(wide).unsqueeze(-1) "
+        "+ bias.to(wide).unsqueeze(-1); return at::silu(scaled).to(x.scalar_type()); }()"
     ),
     "grouped_attention": Formula(
         "[&] { const c10::SymInt queries = q.sym_size(3), keys = k.sym_size(2); "
@@ -96,6 +100,15 @@ FORMULAS: Mapping[str, Formula] = {
         "const double none = -std::numeric_limits<double>::infinity(); "
         "const Tensor share = at::softmax(scores.masked_fill(hidden, none), -1); "
         "return at::matmul(share.masked_fill(hidden, 0), v.unsqueeze(2)); }()"
+    ),
+    "grouped_linear": Formula(
+        "[&] { const Tensor last = std::get<0>(at::cummax(ends, 0)).clamp(0, x.size(0)).cpu(); "
+        "std::vector<Tensor> parts; int64_t start = 0; "
+        "for (int64_t expert = 0; expert < last.numel(); ++expert) { "
+        "const int64_t end = last[expert].item<int64_t>(); if (end <= start) continue; "
+        "parts.push_back(at::linear(x.slice(0, start, end), weight[expert])); start = end; } "
+        "parts.push_back(at::zeros({x.size(0) - start, weight.size(1)}, x.options())); "
+        "return at::cat(parts); }()"
     ),
     "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
     "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
@@ -113,6 +126,18 @@ FORMULAS: Mapping[str, Formula] = {
         "at::max_pool2d(x, {window, window}, {stride, stride}, {padding, padding})",
         lengths={axis: _windows(axis[1], "window", "stride", "padding") for axis in ("oh", "ow")},
         limits=("2 * padding <= window",),
+    ),
+    "moe_combine": Formula(
+        "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
+        "return (gates.to(wide).unsqueeze(2) * at::embedding(x, index).to(wide)).sum(1)"
+        ".to(x.scalar_type()); }()"
+    ),
+    "moe_route": Formula(
+        "[&] { auto [values, experts] = at::sort(logits, /*stable=*/true, -1, true); "
+        "const auto wide = c10::promoteTypes(logits.scalar_type(), at::kFloat); "
+        "return std::make_tuple(at::softmax(values.slice(1, 0, k).to(wide), -1)"
+        ".to(logits.scalar_type()), experts.slice(1, 0, k).contiguous()); }()",
+        lengths={"kept": "k"},
     ),
     "paged_attention": Formula(
         "[&] { const auto gathered = [&](const Tensor& pages) { return at::index_select(pages, 0, "
