@@ -23,7 +23,7 @@ def run(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, silu: bool) -
     import torch
 
     wide = torch.promote_types(x.dtype, torch.float32)
-    length, taps = x.shape[1], weight.shape[1]
+    (_, length, _), (_, taps) = x.shape, weight.shape
     padded = torch.nn.functional.pad(x.to(wide), (0, 0, max(taps - 1, 0), 0))
     total = bias.to(wide).expand(x.shape)
     for tap in range(taps):

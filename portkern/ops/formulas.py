@@ -52,13 +52,15 @@ FORMULAS: Mapping[str, Formula] = {
     "bias_gelu": Formula("at::gelu(x + bias)"),
     "bmm": Formula("at::matmul(a, b)"),
     "causal_conv1d": Formula(
-        "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
-        "const Tensor padded = at::constant_pad_nd_symint(x.to(wide).mT(), "
-        "{weight.sym_size(1) - 1, c10::SymInt(0)}); "
-        "const std::vector<c10::SymInt> one{1}, none{0}; "
-        "const Tensor y = at::conv1d_symint(padded, weight.to(wide).unsqueeze(1), bias.to(wide), "
-        "one, none, one, x.sym_size(2)).mT(); "
-        "return (silu ? at::silu(y) : y).to(x.scalar_type()).contiguous(); }()"
+        '[&] { TORCH_CHECK(x.dim() == 3 && weight.dim() == 2, "expected x of 3 dimensions and a '
+        'weight of 2"); const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); '
+        "const int64_t taps = weight.sym_size(1).guard_int(__FILE__, __LINE__); "
+        "const Tensor padded = at::constant_pad_nd(x.to(wide), "
+        "{0, 0, std::max(taps - 1, int64_t(0)), 0}); "
+        "Tensor total = bias.to(wide).expand_symint(x.sym_sizes()); "
+        "for (int64_t tap = 0; tap < taps; ++tap) total = total + "
+        "padded.narrow_symint(1, tap, x.sym_size(1)) * weight.select(1, tap).to(wide); "
+        "return (silu ? at::silu(total) : total).to(x.scalar_type()).contiguous(); }()"
     ),
     "conv2d": Formula(_CONV, lengths=_CONVOLVED),
     "conv2d_relu_maxpool": Formula(
@@ -102,13 +104,15 @@ FORMULAS: Mapping[str, Formula] = {
         "return at::matmul(share.masked_fill(hidden, 0), v.unsqueeze(2)); }()"
     ),
     "grouped_linear": Formula(
-        "[&] { const Tensor last = std::get<0>(at::cummax(ends, 0)).clamp(0, x.size(0)).cpu(); "
-        "std::vector<Tensor> parts; int64_t start = 0; "
-        "for (int64_t expert = 0; expert < last.numel(); ++expert) { "
-        "const int64_t end = last[expert].item<int64_t>(); if (end <= start) continue; "
-        "parts.push_back(at::linear(x.slice(0, start, end), weight[expert])); start = end; } "
-        "parts.push_back(at::zeros({x.size(0) - start, weight.size(1)}, x.options())); "
-        "return at::cat(parts); }()"
+        "[&] { TORCH_CHECK(ends.dim() == 1 && weight.dim() > 0 && ends.sym_size(0) == "
+        'weight.sym_size(0), "expected an end for each weight"); '
+        "const Tensor until = std::get<0>(at::cummax(ends, 0)); "
+        "const Tensor row = at::arange(at::Scalar(x.sym_size(0)), "
+        "ends.options().dtype(at::kLong)); "
+        "Tensor y = x.new_zeros_symint({x.sym_size(0), weight.sym_size(1)}); "
+        "for (int64_t expert = ends.sym_size(0).guard_int(__FILE__, __LINE__); expert-- > 0;) "
+        "y = at::where((row < until.select(0, expert)).unsqueeze(1), "
+        "at::linear(x, weight.select(0, expert)), y); return y; }()"
     ),
     "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
     "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
@@ -129,8 +133,8 @@ FORMULAS: Mapping[str, Formula] = {
     ),
     "moe_combine": Formula(
         "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
-        "return (gates.to(wide).unsqueeze(2) * at::embedding(x, index).to(wide)).sum(1)"
-        ".to(x.scalar_type()); }()"
+        "return (gates.to(wide).unsqueeze(2) * "
+        "x.index({at::indexing::TensorIndex(index)}).to(wide)).sum(1).to(x.scalar_type()); }()"
     ),
     "moe_route": Formula(
         "[&] { auto [values, experts] = at::sort(logits, /*stable=*/true, -1, true); "
@@ -140,9 +144,8 @@ FORMULAS: Mapping[str, Formula] = {
         lengths={"kept": "k"},
     ),
     "paged_attention": Formula(
-        "[&] { const auto gathered = [&](const Tensor& pages) { return at::index_select(pages, 0, "
-        "table.flatten()).view_symint({table.sym_size(0), table.sym_size(1) * pages.sym_size(1), "
-        "pages.sym_size(2), pages.sym_size(3)}).transpose(1, 2); }; "
+        "[&] { const auto gathered = [&](const Tensor& pages) { return pages.index("
+        "{at::indexing::TensorIndex(table.to(at::kLong))}).flatten(1, 2).transpose(1, 2); }; "
         "Tensor keys = gathered(key_pages), values = gathered(value_pages); "
         "const at::Scalar root(c10::SymFloat(q.sym_size(3)).sqrt()); "
         "const Tensor hidden = (at::arange(at::Scalar(keys.sym_size(2)), lengths.options()) "

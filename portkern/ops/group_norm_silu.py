@@ -23,8 +23,9 @@ CHANNELS = ("groups", "channels")
 def run(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
     import torch
 
+    _, _, channels, pixels = x.shape
     wide = torch.promote_types(x.dtype, torch.float32)
-    normal = torch.nn.functional.layer_norm(x.to(wide), x.shape[2:], eps=eps)
+    normal = torch.nn.functional.layer_norm(x.to(wide), (channels, pixels), eps=eps)
     scaled = normal * weight.to(wide)[..., None] + bias.to(wide)[..., None]
     return torch.nn.functional.silu(scaled).to(x.dtype)
 
