@@ -53,6 +53,7 @@ MODELS = (
     "moe_route",
     "grouped_linear",
     "moe_combine",
+    "int4_linear",
 )
 ALL = (*CORE, *MODELS)
 SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}

@@ -85,6 +85,7 @@ NOT_ATEN: Mapping[str, str] = {
     "grouped_linear": "_grouped_mm.default leaves the rows that are nobody's as they are",
     "group_norm_silu": "it is two operators of ATen",
     "grouped_attention": "PyTorch has it as a composite operator, without windows and caps",
+    "int4_linear": "ATen's takes a weight that is packed for one device",
     "int8_matmul": "ATen has none with a scale for each column",
     "layernorm": "native_layer_norm.default returns mean and deviation too",
     "layernorm_backward": "native_layer_norm_backward.default takes mean and deviation too",

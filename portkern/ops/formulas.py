@@ -114,6 +114,13 @@ FORMULAS: Mapping[str, Formula] = {
         "y = at::where((row < until.select(0, expert)).unsqueeze(1), "
         "at::linear(x, weight.select(0, expert)), y); return y; }()"
     ),
+    "int4_linear": Formula(
+        "[&] { const Tensor q = at::stack({at::bitwise_and(packed, 15), "
+        "at::bitwise_right_shift(packed, 4)}, -1).flatten(2).to(x.scalar_type()); "
+        "const Tensor weight = q * scale.unsqueeze(-1) + low.unsqueeze(-1); "
+        "return at::linear(x, weight.flatten(1)); }()",
+        lengths={"k": "2 * groups * bytes"},
+    ),
     "int8_matmul": Formula("at::matmul(a, weight.to(a.scalar_type())) * scale"),
     "layernorm": Formula("at::layer_norm_symint(x, {x.sym_size(-1)}, weight, bias, eps)"),
     "layernorm_backward": Formula(

@@ -8,6 +8,7 @@ import triton.language as tl
 
 KEYS = 64  # knob: 32 64 128
 KEYS_WIDE = 32  # knob: 16 32 64
+CHUNK_F32 = 32  # knob: 16 32 64
 NUM_WARPS = 4  # knob: 2 4 8
 NUM_STAGES = 2  # knob: 1 2 3
 PROGRAMS = 1056  # knob: 528 1056 2112
@@ -33,6 +34,7 @@ def _attend(
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
     DIM: tl.constexpr,
+    CHUNK: tl.constexpr,
     SHARED: tl.constexpr,
 ):
     """Of the positions ``[part * span, part * span + span)``. Where they are SHARED, y is the
@@ -57,10 +59,20 @@ def _attend(
         position = number.to(tl.int64) * page + key % page
         at = (position * heads + head)[:, None] * dim + col
         mask = seen[:, None] & within
-        key_tile = tl.load(key_pages + at, mask=mask, other=0.0)
         value_tile = tl.load(value_pages + at, mask=mask, other=0.0)
-        score = tl.dot(own, tl.trans(key_tile), input_precision="ieee") * scale
-        score = tl.where(seen[None, :], score, -float("inf"))
+        if CHUNK == DIM:
+            key_tile = tl.load(key_pages + at, mask=mask, other=0.0)
+            score = tl.dot(own, tl.trans(key_tile), input_precision="ieee")
+        else:
+            score = tl.zeros((ROWS, KEYS), tl.float32)
+            for chunk in tl.static_range(0, DIM, CHUNK):
+                some = chunk + tl.arange(0, CHUNK)[None, :]
+                mask = there[:, None] & (some < dim)
+                own_part = tl.load(q + line[:, None] * dim + some, mask=mask, other=0.0)
+                part = key_pages + (position * heads + head)[:, None] * dim + some
+                key_part = tl.load(part, mask=seen[:, None] & (some < dim), other=0.0)
+                score = tl.dot(own_part, tl.trans(key_part), score, input_precision="ieee")
+        score = tl.where(seen[None, :], score * scale, -float("inf"))
         higher = tl.maximum(most, tl.max(score, axis=1))
         shift = tl.where(higher == -float("inf"), 0.0, higher)
         power = tl.exp(score - shift[:, None])
@@ -109,6 +121,9 @@ def paged_attention(q, key_pages, value_pages, table, lengths, y):
         return
     wide = max(16, triton.next_power_of_2(dim))
     block = KEYS_WIDE if wide * q.element_size() > 256 else KEYS
+    chunk, warps, stages = wide, NUM_WARPS, NUM_STAGES
+    if q.element_size() == 4:  # what is multiplied without a dot unit lies in registers
+        block, chunk, warps, stages = max(16, block // 2), min(wide, CHUNK_F32), 2 * NUM_WARPS, 1
     tall = max(16, min(64, triton.next_power_of_2(group)))
     tiles, keys = triton.cdiv(group, tall), slots * page
     many = max(1, min(PROGRAMS // (tiles * seqs * heads), keys // LEAST_KEYS))
@@ -135,9 +150,10 @@ def paged_attention(q, key_pages, value_pages, table, lengths, y):
         ROWS=tall,
         KEYS=block,
         DIM=wide,
+        CHUNK=chunk,
         SHARED=many > 1,
-        num_warps=NUM_WARPS,
-        num_stages=NUM_STAGES,
+        num_warps=warps,
+        num_stages=stages,
     )
     if many > 1:
         grid = (seqs * heads * group,)
