@@ -454,6 +454,32 @@ def test_experts_put_together_in_halves_or_without_gates_fail() -> None:
     assert problems(case, (gates[:, :, None].half() * x[index].half()).sum(1).float())
 
 
+def of_four_bits(case: Case, **changed: torch.Tensor) -> torch.Tensor:
+    names = ("x", "packed", "scale", "low")
+    x, packed, scale, low = {**dict(zip(names, case.inputs, strict=True)), **changed}.values()
+    q = torch.stack([packed & 15, packed >> 4], -1).flatten(2).float()
+    return x @ (q * scale[..., None] + low[..., None]).flatten(1).mT
+
+
+def test_a_product_of_halves_of_bytes_in_another_order_or_group_fails() -> None:
+    size = {"m": 9, "n": 24, "groups": 4, "bytes": 8}
+    case = adversary("int4_linear", "normal", **size)
+    _, packed, scale, low = case.inputs
+    assert problems(case, of_four_bits(case)) == ""
+    assert problems(case, of_four_bits(case, packed=packed << 4 | packed >> 4))
+    assert problems(case, of_four_bits(case, packed=packed & 0x77))
+    assert problems(case, of_four_bits(case, low=torch.zeros_like(low)))
+    assert problems(case, of_four_bits(case, low=-8 * scale))
+    case = adversary("int4_linear", "far", **size)
+    _, _, scale, low = case.inputs
+    assert problems(case, of_four_bits(case, scale=scale[:, :1].expand(scale.shape)))
+    assert problems(case, of_four_bits(case, scale=scale.roll(1, 1), low=low.roll(1, 1)))
+    case = adversary("int4_linear", "cancelling", **size)
+    assert problems(
+        case, of_four_bits(case, x=tf32(case.inputs[0]), scale=case.inputs[2].bfloat16().float())
+    )
+
+
 def test_weights_of_four_bits_in_the_clothes_of_eight_fail() -> None:
     case = adversary("int8_matmul", "normal", m=16, n=32, k=256)
     a, weight, scale = case.inputs

@@ -20,6 +20,7 @@ _KINDS = {
     "int64": "at::kLong",
     "int32": "at::kInt",
     "int8": "at::kChar",
+    "uint8": "at::kByte",
 }
 #: Tensors and numbers that a key holds.
 MOST_KEY = 16

@@ -1,6 +1,6 @@
-"""What the experts of each token gave, put together: of the rows that its indices name the sum,
-each times its gate. The last step of a layer of experts, whose rows lie as they were multiplied, an
-expert's one after another."""
+"""The sum of what the experts of each token gave: of the rows that its indices name, each times its
+gate. The last step of a layer of experts, whose rows lie as they were multiplied, an expert's one
+after another."""
 
 from __future__ import annotations
 
