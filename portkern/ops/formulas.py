@@ -149,6 +149,7 @@ FORMULAS: Mapping[str, Formula] = {
         "return std::make_tuple(at::softmax(values.slice(1, 0, k).to(wide), -1)"
         ".to(logits.scalar_type()), experts.slice(1, 0, k).contiguous()); }()",
         lengths={"kept": "k"},
+        limits=("k <= experts",),
     ),
     "paged_attention": Formula(
         "[&] { const auto gathered = [&](const Tensor& pages) { return pages.index("
