@@ -36,6 +36,7 @@ from portkern.spec.backend import Build, Missing
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import Companions
 from portkern.spec.op import Op
+from portkern.toolchain import fat_binary
 from portkern.toolchain.run_tool import cache_root
 
 _PACKAGE = "portkern.deploy.package"
@@ -147,7 +148,13 @@ def _one_built(kernel: KernelOf, cache: ArtifactCache) -> _Built | str:
         return f"{result.outcome.verdict}: {result.outcome.detail}"
     if result.outcome.kind != "shared library":
         return f"its build is of kind {result.outcome.kind!r}, no library"
-    return _Built(kernel, result.outcome.path.read_bytes())
+    data = result.outcome.path.read_bytes()
+    wanted = targets.load(kernel.target)
+    found = fat_binary.architectures(data) if wanted.vendor == "nvidia" else frozenset()
+    if wanted.vendor == "nvidia" and wanted.arch not in found:
+        has = ", ".join(sorted(found)) or "no GPU"
+        return f"its build has machine code for {has}, expected {wanted.arch}"
+    return _Built(kernel, data)
 
 
 def _request(kernel: KernelOf) -> BuildRequest:
