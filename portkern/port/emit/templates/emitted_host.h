@@ -1,6 +1,8 @@
 // Stands in for the GPU's runtime around one launch of emitted code: gives it buffers, and writes
 // down what it did to them, as the executor does for the original.
 #pragma once
+#include <unistd.h>
+
 #include <string>
 
 #include "portkern_cpu.h"
@@ -85,7 +87,9 @@ inline void end() {
     const char* record = settings ? strstr(settings, ";record=") : nullptr;
     if (!record) return;
     const std::string path(record + 8, strcspn(record + 8, ";"));
-    FILE* file = path.empty() ? nullptr : fopen(path.c_str(), "wb");
+    if (path.empty()) return;
+    FILE* file = path[0] == '&' ? fdopen(dup(atoi(path.c_str() + 1)), "wb")  // a handle
+                                : fopen(path.c_str(), "wb");
     if (!file) return;
     fwrite(line().data(), 1, line().size(), file);
     fwrite(blob.data(), 1, blob.size(), file);
