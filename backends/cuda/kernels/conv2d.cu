@@ -1,18 +1,25 @@
-// Convolution as a matrix product: a block gathers the patches of 128 output pixels, a slice of
-// their depth at a time, and multiplies them with some filters on tensor cores (mma.sync): float32 as
-// three products of TF32, which keep its precision, or as one. On Hopper, where float32 filters fit in
-// shared memory, they stay there and nothing is gathered (see portkern/convolution.h). Types of 16 bits,
-// where there is enough to do, are copied with their channels innermost (see portkern/channels_last.h).
-// Few filters are no tile (see portkern/few_filters.h).
+// Convolution as a matrix product of filters and patches on tensor cores (mma.sync), float32 as three
+// products of TF32, which keep its precision, or as one. Where there is enough to do, images are copied with
+// their channels innermost (see portkern/channels_last.h). Elsewhere a block gathers the patches of some
+// output pixels, a slice of their depth at a time (see portkern/pixel_product.h for float32, and
+// portkern/gathered.h). On Hopper, where float32 filters fit in shared memory, they stay there and nothing is
+// gathered (see portkern/convolution.h). Few filters make no tile (see portkern/few_filters.h).
 #define AT_ONCE 256  // knob: 128 256 512
 #define UNROLL 1  // knob: 1 2
 #define TF32 0  // knob: 0 1
 #define RESIDENT_FROM 500  // knob: 100 500 2000
+#define RESIDENT_CHANNELS 16  // knob: 4 16 64
 #define REORDER_FROM 150  // knob: 0 150 300
 #define FEW_FILTERS 8  // knob: 0 4 8
+#ifdef PORTKERN_FLOAT32
+#define CHANNELS_LAST_FLOAT32
+#endif
 #include <portkern/channels_last.h>
 #include <portkern/few_filters.h>
 #include <portkern/gathered.h>
+#ifdef PORTKERN_FLOAT32
+#include <portkern/pixel_product.h>
+#endif
 #if defined(PORTKERN_HOPPER) && defined(PORTKERN_FLOAT32)
 #define RESIDENT
 #include <portkern/convolution.h>
@@ -66,6 +73,7 @@ int launch_resident(const float* x, const float* weight, const float* bias, floa
 // The tiles that cover the output with the fewest products; whether there are any, and enough work.
 bool plan(convolution::Plan& best, const float* x, const Shape& s) {
     if (double(s.n) * s.f * s.oh * s.ow * s.c * s.kh * s.kw < RESIDENT_FROM * 1e6) return false;
+    if (!TF32 && s.c > RESIDENT_CHANNELS) return false;
     convolution::Plan p = {};
     if (!convolution::describe(p, x, s, s.oh, s.ow)) return false;
     int64_t least = 0;
@@ -99,5 +107,12 @@ extern "C" int conv2d(const scalar_t* x, const scalar_t* weight, const scalar_t*
         return convolution::wide(f) ? launch_resident<96>(x, weight, bias, y, shape, p, stream)
                                     : launch_resident<64>(x, weight, bias, y, shape, p, stream);
 #endif
+#if defined(PORTKERN_FLOAT32) && !TF32
+    const pixels::Way way = pixels::choose(shape);
+    if (channels_last::fits(shape) && channels_last::time(shape) < way.time)
+        return channels_last::launch(x, weight, bias, y, shape, stream);
+    return way.launch(x, weight, bias, y, shape, way.splits, stream);
+#else
     return launch_gathered(x, weight, bias, y, shape, Shared(shape), stream);
+#endif
 }

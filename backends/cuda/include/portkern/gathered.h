@@ -88,28 +88,10 @@ __device__ __forceinline__ void multiply(float (&sums)[4][COLUMNS], const scalar
     }
 }
 
-// One output by ordinary additions: the parts of an infinity make a NaN. (top, left) is the patch's
-// corner.
-__device__ __noinline__ float anew(const scalar_t* x, const scalar_t* weight, const Shape& s, int64_t image,
-                                   int64_t filter, int64_t top, int64_t left) {
-    float sum = 0.0f;
-#pragma unroll 1
-    for (int64_t d = 0; d < s.c * s.kh * s.kw; ++d) {
-        const int64_t row = top + d / s.kw % s.kh, column = left + d % s.kw;
-        if (row < 0 || row >= s.h || column < 0 || column >= s.w) continue;
-        const int64_t from = ((image * s.c + d / (s.kh * s.kw)) * s.h + row) * s.w + column;
-        sum = fmaf(float(x[from]), float(weight[filter * s.c * s.kh * s.kw + d]), sum);
-    }
-    return sum;
-}
-
 // The sum of output i, anew where parts of an infinity may have made a NaN.
 __device__ __forceinline__ float finished(float sum, const scalar_t* x, const scalar_t* weight,
                                           const Shape& s, int64_t i) {
-    if (PARTS == 1 || !isnan(sum)) return sum;
-    const int64_t plane = s.oh * s.ow, at = i % plane;
-    return anew(x, weight, s, i / (s.f * plane), i / plane % s.f, at / s.ow * s.stride - s.padding,
-                at % s.ow * s.stride - s.padding);
+    return PARTS == 1 || !isnan(sum) ? sum : anew(x, weight, s, i);
 }
 
 // A block computes 128 pixels of 32 Q filters, of `each` steps of the depth. Sums go to `parts`, one
@@ -119,6 +101,7 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
     const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
     const scalar_t* __restrict__ bias, scalar_t* __restrict__ y, Shape s, int64_t tiles, int each,
     float* __restrict__ parts) {
+    let_next_begin();
     constexpr int FILTERS = 32 * Q, COLUMNS = 4 * Q;
     __shared__ alignas(128) scalar_t patches[2][PIXELS * PITCH];
     __shared__ alignas(128) scalar_t filters[2][FILTERS * PITCH];
@@ -207,15 +190,17 @@ __global__ __launch_bounds__(THREADS, 2) void conv2d_kernel(
 __global__ __launch_bounds__(THREADS) void sum_parts(const scalar_t* __restrict__ x,
                                                      const scalar_t* __restrict__ weight,
                                                      const scalar_t* __restrict__ bias,
-                                                     const float* __restrict__ parts,
+                                                     const float* parts,
                                                      scalar_t* __restrict__ y, Shape s, int splits) {
+    wait_for_previous();
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, plane = s.oh * s.ow;
     const int64_t count = s.n * s.f * plane;
     if (i >= count) return;
     float sum = 0.0f;
 #pragma unroll 8
     for (int part = 0; part < splits; ++part) sum += parts[part * count + i];
-    y[i] = scalar_t(finished(sum, x, weight, s, i) + float(bias[i / plane % s.f]));
+    const int64_t filter = count >> 32 ? i / plane % s.f : (unsigned)i / (unsigned)plane % (unsigned)s.f;
+    y[i] = scalar_t(finished(sum, x, weight, s, i) + float(bias[filter]));
 }
 
 constexpr int MOST_FILTERS = 96;  // of a block
@@ -255,8 +240,8 @@ int launch_gathered(const scalar_t* x, const scalar_t* weight, const scalar_t* b
     kernel<<<dim3((unsigned)by.blocks, by.splits), THREADS, 0, stream>>>(x, weight, bias, y, s, by.tiles,
                                                                          by.each, parts.data);
     if (parts.data)
-        sum_parts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
-            x, weight, bias, parts.data, y, s, by.splits);
+        launch_next(sum_parts, (count + THREADS - 1) / THREADS, THREADS, stream, x, weight, bias, parts.data, y, s,
+                    by.splits);
     return (int)cudaGetLastError();
 }
 

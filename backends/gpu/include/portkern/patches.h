@@ -18,3 +18,24 @@ __device__ __forceinline__ Tap tap_of(const Shape& s, int depth) {
     const int i = depth % filter / kw, j = depth % filter % kw;
     return {(int)((depth / filter * s.h + i) * s.w + j), i, j};
 }
+
+// An output by ordinary additions: the parts of an infinity make a NaN. (top, left) is the patch's corner.
+__device__ __noinline__ float anew(const scalar_t* x, const scalar_t* weight, const Shape& s, int64_t image,
+                                   int64_t filter, int64_t top, int64_t left) {
+    float sum = 0.0f;
+#pragma unroll 1
+    for (int64_t d = 0; d < s.c * s.kh * s.kw; ++d) {
+        const int64_t row = top + d / s.kw % s.kh, column = left + d % s.kw;
+        if (row < 0 || row >= s.h || column < 0 || column >= s.w) continue;
+        const int64_t from = ((image * s.c + d / (s.kh * s.kw)) * s.h + row) * s.w + column;
+        sum = fmaf(float(x[from]), float(weight[filter * s.c * s.kh * s.kw + d]), sum);
+    }
+    return sum;
+}
+
+// Output i.
+__device__ __forceinline__ float anew(const scalar_t* x, const scalar_t* weight, const Shape& s, int64_t i) {
+    const int64_t plane = s.oh * s.ow, at = i % plane;
+    return anew(x, weight, s, i / (s.f * plane), i / plane % s.f, at / s.ow * s.stride - s.padding,
+                at % s.ow * s.stride - s.padding);
+}

@@ -54,3 +54,20 @@ __device__ __forceinline__ void mma(float* upper, float* lower, const unsigned (
                  : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+#ifdef PORTKERN_FLOAT32
+// A float as the sum of two numbers of TF32, each the nearest, of 11 bits.
+__device__ __forceinline__ void split_tf32(unsigned (&high)[4], unsigned (&low)[4], const unsigned (&whole)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float x = __uint_as_float(whole[i]);
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high[i]) : "f"(x));
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low[i]) : "f"(x - __uint_as_float(high[i])));
+    }
+}
+__device__ __forceinline__ void mma_anew(float (&sums)[4], const unsigned (&a)[4], const unsigned* b) {
+    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+                 : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+}
+#endif
