@@ -32,7 +32,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, get_args
 
@@ -58,6 +58,8 @@ BASELINES = ("eager", "compile")
 BACKENDS = {"gpu": ("cuda", "triton", "hip", "opencl", "pallas"), "cpu": ("cpu", "opencl")}
 SET = "heldout"
 SEED_DIGITS = 8  # of the commit's hash
+#: Operators and dtypes that are loaded and checked side by side, with a workload of each.
+AT_ONCE = 4
 #: A cell that a busy machine made uncertain is noisy, and not waited for.
 PLAN = TimingPlan(rounds=5, budget_s=0.2, patient=False)
 
@@ -167,21 +169,36 @@ def seed_of(word: str) -> int:
 
 
 def run(grid: Grid, folder: Path) -> Iterator[list[Record]]:
-    """The records of each operator and dtype that could be begun until the time was over."""
+    """The records of operators and dtypes that could be begun until the time was over. Some of them
+    load and are checked side by side; each is timed by itself."""
     cache = ArtifactCache(cache_root() / "builds")
     asked = [(name, dtype) for name in grid.ops for dtype in grid.dtypes]
     cells = {each: [cell for cell in grid.cells(*each) if not cell.ruled_out] for each in asked}
     everything = list(chain.from_iterable(cells.values()))
     Matrix(everything, "grid", RecordFile(folder / "built.jsonl"), cache, _options()).build_ahead()
-    for name, dtype in asked:
+    for name, few in _side_by_side(asked):
         if time.monotonic() > grid.until:
-            print(f"grid: the time is over before {name} {dtype}", file=sys.stderr)
+            print(f"grid: the time is over before {few[0][0]} {few[0][1]}", file=sys.stderr)
             return
-        file = RecordFile(folder / f"{name}-{dtype}.jsonl")
         begun = time.monotonic()
-        yield Matrix(cells[name, dtype], "grid", file, cache, _options(name)).execute()
-        took = f"{len(cells[name, dtype])} cells in {time.monotonic() - begun:.0f} s"
-        print(f"grid: {name} {dtype}: {took}", file=sys.stderr, flush=True)
+        some = [cell for each in few for cell in cells[each]]
+        file = RecordFile(folder / f"{'-'.join(chain.from_iterable(few))}.jsonl")
+        yield Matrix(some, "grid", file, cache, _options(name)).execute()
+        what = ", ".join(f"{op} {dtype}" for op, dtype in few)
+        took = f"{len(some)} cells in {time.monotonic() - begun:.0f} s"
+        print(f"grid: {what}: {took}", file=sys.stderr, flush=True)
+
+
+def _side_by_side(
+    asked: Sequence[tuple[str, str]],
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Up to :data:`AT_ONCE` operators and dtypes of the same peers, and whose peers: an operator's,
+    where it has any of its own."""
+    having = [(name if peers.installed(name) else "", (name, dtype)) for name, dtype in asked]
+    for peer_of, those in groupby(having, key=lambda each: each[0]):
+        same = [each for _, each in those]
+        for start in range(0, len(same), AT_ONCE):
+            yield peer_of, same[start : start + AT_ONCE]
 
 
 def _options(op: str = "") -> TrialOptions:
