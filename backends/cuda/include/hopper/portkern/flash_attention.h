@@ -2,13 +2,15 @@
 // bring tiles of keys and values in, two compute 64 queries each. Scores become powers, and these the
 // left operand of the second product, without leaving their registers; a tile's first product runs
 // beside the last tile's second one. Heads of other sizes, and the ends of lengths, are padded with the
-// zeros that the copy engine puts where a box lies outside of its head.
+// zeros that the copy engine puts where a box lies outside of its head. The queries of a group are rows of one
+// head.
 // FLASH_FROM is the including source's.
 #pragma once
+#include <portkern/attention_tiles.h>
 #include <portkern/hopper.h>
 
 namespace flash {
-constexpr int QUERIES = 128, KEYS = 128, SLOTS = 2;
+constexpr int QUERIES = 128, SLOTS = 2;
 #ifdef PORTKERN_FLOAT16
 #define PAIR "cvt.rn.f16x2.f32 %0, %1, %2;"
 #else
@@ -30,16 +32,19 @@ struct Ring {
     uint64_t full[SLOTS], empty[SLOTS];
 };
 
-// A tile of 128 rows lies in pieces of 64 columns, of which products may leave the last ones out.
+// A tile lies in pieces of 64 columns, of which products may leave the last ones out. Of wide rows there is room
+// for fewer keys.
 template <int D>
-constexpr int TILE = 128 * ((D + 63) / 64 * 64);
+constexpr int KEYS_OF = D > 128 ? 64 : 128;
+template <int D, int ROWS>
+constexpr int TILE = ROWS * ((D + 63) / 64 * 64);
 
-template <int D>
+template <int D, int ROWS>
 __device__ __forceinline__ void fetch(scalar_t* tile, const CUtensorMap* map, int row, int head,
                                       uint64_t* full) {
-    hopper::expect_bytes(full, TILE<D> * sizeof(scalar_t));
-    for (int p = 0; p * 128 * 64 < TILE<D>; ++p)
-        hopper::load_box(tile + p * 128 * 64, map, p * 64, row, head, full);
+    hopper::expect_bytes(full, TILE<D, ROWS> * sizeof(scalar_t));
+    for (int p = 0; p * ROWS * 64 < TILE<D, ROWS>; ++p)
+        hopper::load_box(tile + p * ROWS * 64, map, p * 64, row, head, full);
 }
 
 __device__ __forceinline__ float quad_max(float value) {
@@ -52,20 +57,24 @@ __device__ __forceinline__ float quad_sum(float value) {
 }
 
 // D: `dim` padded to what the products take.
-template <int D>
+template <int D, class Sight>
 __global__ __launch_bounds__(384, 1) void attention_flash(
     const __grid_constant__ CUtensorMap of_q, const __grid_constant__ CUtensorMap of_k,
-    const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, int length, int dim,
+    const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, const Sight sight, int dim,
     float scale) {
     extern __shared__ unsigned char raw[];
     __shared__ Ring of_keys, of_values;
     __shared__ uint64_t queries_there;
-    constexpr int TILE = flash::TILE<D>;
+    constexpr int KEYS = KEYS_OF<D>, TILE = flash::TILE<D, KEYS>;
     scalar_t* queries = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
-    scalar_t *keys = queries + TILE, *values = keys + SLOTS * TILE;
-    const int tiles = (length + QUERIES - 1) / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
+    scalar_t *keys = queries + flash::TILE<D, QUERIES>, *values = keys + SLOTS * TILE;
+    const int rows = (int)sight.rows, tiles = (rows + QUERIES - 1) / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
     const int tile = tiles - 1 - blockIdx.x % tiles;  // those with most keys come first
-    const int head = blockIdx.x / tiles, steps = tile + 1;
+    const int head = blockIdx.x / tiles;
+    // From the last tile of keys on that a row sees to the first one; one whose keys nobody sees if there is none.
+    const int2 places = sight.places(tile * QUERIES, QUERIES);
+    const int last = Sight::GROUPED ? max(places.y, 0) / KEYS : tile;
+    const int steps = Sight::GROUPED ? last - min(sight.begin(places.x) / KEYS, last) + 1 : tile + 1;
     if (threadIdx.x == 0) {
         hopper::init(&queries_there, 1);
         for (int s = 0; s < SLOTS; ++s) {
@@ -80,20 +89,21 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     if (group == 0) {
         hopper::fewer_registers<24>();
         if (lane > 0) return;
-        fetch<D>(queries, &of_q, tile * QUERIES, head, &queries_there);
-        for (int n = 0; n < steps; ++n) {  // from the diagonal on
-            const int slot = n % SLOTS, parity = n / SLOTS % 2 ^ 1, row = (tile - n) * KEYS;
+        fetch<D, QUERIES>(queries, &of_q, tile * QUERIES, head, &queries_there);
+        for (int n = 0; n < steps; ++n) {
+            const int slot = n % SLOTS, parity = n / SLOTS % 2 ^ 1, row = (last - n) * KEYS;
             hopper::wait(&of_keys.empty[slot], parity);
-            fetch<D>(keys + slot * TILE, &of_k, row, head, &of_keys.full[slot]);
+            fetch<D, KEYS>(keys + slot * TILE, &of_k, row, head, &of_keys.full[slot]);
             hopper::wait(&of_values.empty[slot], parity);
-            fetch<D>(values + slot * TILE, &of_v, row, head, &of_values.full[slot]);
+            fetch<D, KEYS>(values + slot * TILE, &of_v, row, head, &of_values.full[slot]);
         }
         return;
     }
     hopper::more_registers<240>();
     const int first = (group - 1) * 64 + lane / 32 * 16 + lane % 32 / 4;  // and the row 8 below
     const scalar_t* mine = queries + (group - 1) * 64 * 64;
-    float scores[64], sums[D / 2] = {}, top[2] = {LOWEST, LOWEST}, total[2] = {}, shrink[2];
+    const float lowest = sight.lowest(LOWEST);
+    float scores[KEYS / 2], sums[D / 2] = {}, top[2] = {lowest, lowest}, total[2] = {}, shrink[2];
     unsigned powers[KEYS / 16][4];
     const auto multiply_keys = [&](int n) {
         hopper::wait(&of_keys.full[n % SLOTS], n / SLOTS % 2);
@@ -101,9 +111,8 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
         hopper::begin_products();
 #pragma unroll
         for (int d = 0; d < D; d += 16) {
-            const int at = d / 64 * 128 * 64 + d % 64;
-            hopper::multiply<true>(scores, hopper::operand(mine + at, 1024),
-                                   hopper::operand(tile_k + at, 1024), d > 0);
+            hopper::multiply<true>(scores, hopper::operand(mine + d / 64 * QUERIES * 64 + d % 64, 1024),
+                                   hopper::operand(tile_k + d / 64 * KEYS * 64 + d % 64, 1024), d > 0);
         }
         hopper::commit_products();
     };
@@ -114,19 +123,23 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
 #pragma unroll
         for (int d = 0; d < KEYS / 16; ++d)
             hopper::multiply(sums, powers[d],
-                             hopper::operand(tile_v + d * 16 * 64, 1024, 128 * 64 * sizeof(scalar_t)));
+                             hopper::operand(tile_v + d * 16 * 64, 1024, KEYS * 64 * sizeof(scalar_t)));
         hopper::commit_products();
     };
     // Scores become powers of 2; `shrink` is what earlier ones are too large by.
-    const auto weigh = [&](bool diagonal) {
+    const auto weigh = [&](int n) {
+        const int key0 = (last - n) * KEYS;
+        const bool edge = Sight::GROUPED ? key0 + KEYS - 1 > places.x || sight.passed(key0, places.y) : n == 0;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
+            const int place = Sight::GROUPED && edge ? sight.place(tile * QUERIES + first + r * 8) - key0 : first + r * 8;
             float highest = top[r];
 #pragma unroll
-            for (int j = 0; j < 32; ++j) {
+            for (int j = 0; j < KEYS / 4; ++j) {
                 float& score = scores[j / 2 * 4 + r * 2 + j % 2];
                 const int key = j / 2 * 8 + lane % 4 * 2 + j % 2;
-                if (diagonal && key > first + r * 8) score = __int_as_float(0xff800000);  // -inf
+                if constexpr (Sight::GROUPED) score = sight.capped(score);
+                if (edge && sight.hides(key, place)) score = unseen();
                 highest = fmaxf(highest, score);
             }
             highest = quad_max(highest);
@@ -135,7 +148,7 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
             const float base = highest * scale;
             float sum = 0.0f;
 #pragma unroll
-            for (int j = 0; j < 32; ++j) {
+            for (int j = 0; j < KEYS / 4; ++j) {
                 float& score = scores[j / 2 * 4 + r * 2 + j % 2];
                 score = power(score * scale - base);
                 sum += score;
@@ -155,7 +168,7 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     hopper::wait_products<0>();
     hopper::settle(scores);
     if (lane == 0) hopper::arrive(&of_keys.empty[0]);
-    weigh(true);
+    weigh(0);
     pack();
     for (int n = 1; n < steps; ++n) {
         multiply_keys(n);
@@ -163,7 +176,7 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
         hopper::wait_products<1>();
         hopper::settle(scores);
         if (lane == 0) hopper::arrive(&of_keys.empty[n % SLOTS]);
-        weigh(false);
+        weigh(n);
         hopper::wait_products<0>();
         hopper::settle(sums);
         if (lane == 0) hopper::arrive(&of_values.empty[(n - 1) % SLOTS]);
@@ -176,10 +189,10 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     hopper::settle(sums);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float share = 1.0f / quad_sum(total[r]);
+        const float whole = quad_sum(total[r]), share = Sight::GROUPED && whole == 0.0f ? 0.0f : 1.0f / whole;
         const int row = tile * QUERIES + first + r * 8;
-        if (row >= length) continue;
-        unsigned* to = reinterpret_cast<unsigned*>(y + ((int64_t)head * length + row) * dim);
+        if (row >= rows) continue;
+        unsigned* to = reinterpret_cast<unsigned*>(y + ((int64_t)head * rows + row) * dim);
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
             if (j * 8 < dim)
@@ -187,37 +200,52 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     }
 }
 
-template <int D>
-int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
-           int64_t length, int64_t dim, cudaStream_t stream) {
-    constexpr int bytes = (1 + 2 * SLOTS) * TILE<D> * (int)sizeof(scalar_t) + 1024;
-    const int64_t tiles = (length + QUERIES - 1) / QUERIES;
+template <int D, class Sight>
+int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads, const Sight& sight,
+           int64_t dim, cudaStream_t stream) {
+    constexpr int KEYS = KEYS_OF<D>;
+    constexpr int bytes = (TILE<D, QUERIES> + 2 * SLOTS * TILE<D, KEYS>) * (int)sizeof(scalar_t) + 1024;
+    const int64_t tiles = (sight.rows + QUERIES - 1) / QUERIES;
     CUtensorMap of_q, of_k, of_v;
-    int wrong = hopper::map_matrix(&of_q, hopper::KIND, 2, q, length, dim, 128, 64, heads);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_k, hopper::KIND, 2, k, length, dim, 128, 64, heads);
-    wrong = wrong ? wrong : hopper::map_matrix(&of_v, hopper::KIND, 2, v, length, dim, 128, 64, heads);
+    int wrong = hopper::map_matrix(&of_q, hopper::KIND, 2, q, sight.rows, dim, QUERIES, 64, heads);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_k, hopper::KIND, 2, k, sight.keys(), dim, KEYS, 64, heads);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_v, hopper::KIND, 2, v, sight.keys(), dim, KEYS, 64, heads);
     if (wrong) return wrong;
-    cudaFuncSetAttribute(attention_flash<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    attention_flash<D><<<(unsigned)(heads * tiles), 384, bytes, stream>>>(
-        of_q, of_k, of_v, y, (int)length, (int)dim, 1.44269504f / sqrtf((float)dim));
+    const auto kernel = attention_flash<D, Sight>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<(unsigned)(heads * tiles), 384, bytes, stream>>>(of_q, of_k, of_v, y, sight, (int)dim,
+                                                              1.44269504f / sqrtf((float)dim));
     return (int)cudaGetLastError();
 }
 
 // Heads of 64 or 128 in whole tiles, or of other sizes and lengths, where most of a tile is there and
 // there are tiles for all multiprocessors: the other kernel has smaller ones, and parts of the keys.
 inline bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t heads,
-                  int64_t length, int64_t dim) {
+                  const Causal& sight, int64_t dim) {
     const uintptr_t pointers = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y;
-    const int64_t tiles = (length + QUERIES - 1) / QUERIES;
+    const int64_t length = sight.rows, tiles = (length + QUERIES - 1) / QUERIES;
     if (pointers % 16 != 0 || length < FLASH_FROM || heads * length >= 1ll << 31) return false;
     if ((dim == 64 || dim == 128) && length % QUERIES == 0) return true;
     return dim % 8 == 0 && dim > 32 && dim <= 128 && tiles * QUERIES <= length + length / 4 &&
            heads * tiles >= multiprocessors();
 }
 
-inline int start(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads,
-                 int64_t length, int64_t dim, cudaStream_t stream) {
-    const auto start = dim <= 64 ? launch<64> : dim <= 80 ? launch<80> : dim <= 96 ? launch<96> : launch<128>;
-    return start(q, k, v, y, heads, length, dim, stream);
+// The same of a group's queries: for most multiprocessors, and of heads up to 256.
+inline bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t heads,
+                  const Grouped& sight, int64_t dim) {
+    const uintptr_t pointers = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y;
+    const int64_t rows = sight.rows, tiles = (rows + QUERIES - 1) / QUERIES;
+    return pointers % 16 == 0 && rows >= FLASH_FROM && heads * max(rows, sight.length) < 1ll << 31 && dim % 8 == 0 &&
+           dim > 32 && tiles * QUERIES <= rows + rows / 4 && heads * tiles * 4 >= multiprocessors() * 3ll;
+}
+
+template <class Sight>
+int start(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y, int64_t heads, const Sight& sight,
+          int64_t dim, cudaStream_t stream) {
+    const auto start = dim <= 64 ? launch<64, Sight> : dim <= 80 ? launch<80, Sight> : dim <= 96 ? launch<96, Sight>
+                                                                                                : launch<128, Sight>;
+    if constexpr (Sight::GROUPED)
+        if (dim > 128) return launch<256, Sight>(q, k, v, y, heads, sight, dim, stream);
+    return start(q, k, v, y, heads, sight, dim, stream);
 }
 }  // namespace flash

@@ -257,7 +257,7 @@ __device__ __forceinline__ void settle(float (&sums)[N]) {
 HOPPER_FROM_SHARED_OF(f16)
 HOPPER_FROM_SHARED_OF(bf16)
 
-// The same, 64 x 64, 64 x 80, 64 x 96 or 64 x 128, with A in registers: pairs of neighbours, of columns
+// The same, 64 x 64, 64 x 80, 64 x 96, 64 x 128 or 64 x 256, with A in registers: pairs of neighbours, of columns
 // t % 4 * 2 on in rows r and r + 8, then of the columns 8 further on.
 #define HOPPER_FROM_REGISTERS(KIND, N, LIST, A, B, ACROSS, KEEP, ...)                               \
     template <bool B_ALONG = false>                                                                 \
@@ -278,7 +278,11 @@ HOPPER_FROM_SHARED_OF(bf16)
                           "%48,%49,%50,%51", "%52", "%53", "%54", HOPPER_32(s, 0),                  \
                           HOPPER_8(s, 32), HOPPER_8(s, 40))                                         \
     HOPPER_FROM_REGISTERS(KIND, 128, HOPPER_0TO59 "%60,%61,%62,%63", "%64,%65,%66,%67", "%68", "%69", \
-                          "%70", HOPPER_64(s, 0))
+                          "%70", HOPPER_64(s, 0))                                                   \
+    HOPPER_FROM_REGISTERS(KIND, 256, HOPPER_0TO59 HOPPER_TEN(6) HOPPER_TEN(7) HOPPER_TEN(8)          \
+                          HOPPER_TEN(9) HOPPER_TEN(10) HOPPER_TEN(11)                               \
+                          "%120,%121,%122,%123,%124,%125,%126,%127", "%128,%129,%130,%131", "%132",  \
+                          "%133", "%134", HOPPER_64(s, 0), HOPPER_64(s, 64))
 HOPPER_FROM_REGISTERS_OF(f16)
 HOPPER_FROM_REGISTERS_OF(bf16)
 
