@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import os
 import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,7 @@ _MOST_SHOWN = 2_000
 
 def main() -> None:
     streams.prepare()
+    _keep_bytecode()
     gc.set_threshold(GARBAGE_AFTER)
     code = run(sys.argv[1:])
     if "duckdb" not in sys.modules:  # which calls what is left a leak, on stderr
@@ -101,6 +103,23 @@ def main() -> None:
     if unwritten:
         print(f"portkern: error: {unwritten}", file=sys.stderr)
     sys.exit(code or (StorageError.exit_code if unwritten else 0))
+
+
+def _keep_bytecode() -> None:
+    """Where none of torch's bytecode lies beside it and none will be written there, as in an image
+    that is read-only, all of it is kept in our cache: to compile torch anew takes each process
+    5 s."""
+    spec = find_spec("torch")
+    if sys.pycache_prefix or spec is None or spec.origin is None:
+        return
+    beside = Path(cache_from_source(spec.origin))
+    if beside.exists() or not (
+        sys.dont_write_bytecode or not os.access(beside.parent.parent, os.W_OK)
+    ):
+        return
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache_root() / "bytecode")
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def run(argv: list[str]) -> int:
