@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -80,6 +82,25 @@ def test_who_names_no_checker_waits_for_no_backend(monkeypatch: pytest.MonkeyPat
     assert Stage.parse("best", ["none"]) == Stage("best")
     with pytest.raises(AssertionError):
         Stage.parse("best", ["all"])
+
+
+def test_bytecode_of_a_torch_that_has_none_is_kept_in_the_cache(tmp_path: Path) -> None:
+    """Beside a module it lies already, or Python writes it there: then nothing is changed."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("")
+    ask = "import sys, portkern.cli.main as m; m._keep_bytecode(); print(sys.pycache_prefix)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PORTKERN_CACHE_DIR": str(tmp_path)}
+    environment.pop("PYTHONPYCACHEPREFIX", None)
+
+    def prefix(settings: Mapping[str, str]) -> str:
+        command = [sys.executable, "-c", ask]
+        run = subprocess.run(
+            command, env={**environment, **settings}, capture_output=True, text=True, check=True
+        )
+        return run.stdout.strip()
+
+    assert prefix({"PYTHONDONTWRITEBYTECODE": "1"}) == str(tmp_path / "bytecode")
+    assert prefix({"PYTHONDONTWRITEBYTECODE": ""}) == "None"
 
 
 def test_help_answers_fast_and_imports_nothing_heavy() -> None:

@@ -7,6 +7,7 @@
 #define PART_FROM 256  // knob: 128 256 512
 #define SHORT_FLOATS 16  // knob: 0 8 16 32
 #define SHORT_HALVES 0  // knob: 0 8 16 32
+#define FLASH_FILLS 100
 #include <portkern/attention_tiles.h>
 #if defined(PORTKERN_HOPPER) && !defined(PORTKERN_FLOAT32)
 #include <portkern/flash_attention.h>

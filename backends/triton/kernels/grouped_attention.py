@@ -165,7 +165,7 @@ def _attend(
     last = tl.minimum(first + span, largest + 1)
     if WINDOW:
         first = tl.maximum(first, tl.maximum(least - window + 1, 0) // KEYS * KEYS)
-    # Between these all rows see all keys. In slices masks cost little, and each loop takes seconds to
+    # Between these all rows see all keys. In slices masks cost little, and a loop takes seconds to
     # compile.
     inner = first
     outer = first

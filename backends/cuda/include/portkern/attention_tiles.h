@@ -425,7 +425,6 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     if constexpr (Sight::GROUPED) from += max(sight.begin(places.x) - from, 0) / KEYS * KEYS;
     else if (from >= to) return;
     const int first = query0 + warp * 8 * ROWS, rows = (int)min(sight.rows - first, (int64_t)8 * ROWS);
-    const int2 seen = sight.places(first, 8 * ROWS);
     slice_t* own = tile_q + warp * 8 * ROWS * T::pitch;
     scalar_t* result = reinterpret_cast<scalar_t*>(own);  // takes less room than the queries
     float sums[ROWS][D / 4] = {}, top[ROWS], total[ROWS] = {};
@@ -435,11 +434,23 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     k += (Sight::GROUPED ? blockIdx.x % heads * length : head) * dim;
     v += (Sight::GROUPED ? blockIdx.x % heads * length : head) * dim;
 #ifdef PORTKERN_FLOAT32
+    // Where registers are short, rows come when they are wanted.
+    constexpr bool LATE = Sight::GROUPED && D >= 128;
     Rows<D, KEYS> held;
-    const auto fetch_keys = [&](int key0, int) { held.load(k, key0, length, dim, access); };
-    const auto put_keys = [&] { held.store(tile_k); };
-    const auto fetch_values = [&](int key0) { held.load(v, key0, length, dim, access); };
-    const auto put_values = [&] { held.store(tile_v); };
+    const auto fetch_keys = [&](int key0, int) {
+        if (!LATE) held.load(k, key0, length, dim, access);
+    };
+    const auto put_keys = [&](int key0) {
+        if (LATE) held.load(k, key0, length, dim, access);
+        held.store(tile_k);
+    };
+    const auto fetch_values = [&](int key0) {
+        if (!LATE) held.load(v, key0, length, dim, access);
+    };
+    const auto put_values = [&](int key0) {
+        if (LATE) held.load(v, key0, length, dim, access);
+        held.store(tile_v);
+    };
     for (int row = 0; row < QUERIES; row += KEYS) {
         held.load(q, query0 + row, sight.rows, dim, access);
         held.store(tile_q + row * T::pitch);
@@ -448,25 +459,28 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
     const auto fetch_keys = [&](int key0, int turn) {
         copy<D, KEYS, 2>({tile_k, tile_v + turn * VALUES}, {k, v}, key0, length, dim, access);
     };
-    const auto put_keys = [&] { wait_copies(); };
+    const auto put_keys = [&](int) { wait_copies(); };
     const auto fetch_values = [&](int) {};
-    const auto put_values = [&] {};
+    const auto put_values = [&](int) {};
     copy<D, QUERIES, 1>({tile_q}, {q}, query0, sight.rows, dim, access);
 #endif
     if (!Sight::GROUPED || from < to) fetch_keys(from, 0);
     for (int key0 = from, turn = 0; key0 < to; key0 += KEYS, turn ^= HALVES) {
-        put_keys();
+        put_keys(key0);
         __syncthreads();  // the keys are there, and everybody is done with the last values
         fetch_values(key0);
-        // Whether the warp does, of these keys.
+        int from_row = first;
+        if constexpr (Sight::GROUPED && !HALVES) asm volatile("" : "+r"(from_row));  // no registers for places
+        const int2 seen = sight.places(from_row, 8 * ROWS);
+        // Whether the warp sees any of these keys.
         const bool sees = rows > 0 && key0 <= seen.y && !(Sight::GROUPED && key0 + KEYS <= sight.begin(seen.x));
         float scores[ROWS][KEYS / 4] = {};
         if (sees) score<D>(scores, own, tile_k);
-        put_values();
+        put_values(key0);
         __syncthreads();  // the values are there, and everybody is done with the keys
         if (key0 + KEYS < to) fetch_keys(key0 + KEYS, turn ^ 1);
         if (!sees) continue;
-        weigh<D>(scores, sums, top, total, sight, seen, first, key0, scale);
+        weigh<D>(scores, sums, top, total, sight, seen, from_row, key0, scale);
         sum_up<D>(sums, scores, tile_v + turn * VALUES);
     }
 #pragma unroll

@@ -4,7 +4,7 @@
 // beside the last tile's second one. Heads of other sizes, and the ends of lengths, are padded with the
 // zeros that the copy engine puts where a box lies outside of its head. The queries of a group are rows of one
 // head.
-// FLASH_FROM is the including source's.
+// FLASH_FROM and FLASH_FILLS are the including source's.
 #pragma once
 #include <portkern/attention_tiles.h>
 #include <portkern/hopper.h>
@@ -227,16 +227,16 @@ inline bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const
     if (pointers % 16 != 0 || length < FLASH_FROM || heads * length >= 1ll << 31) return false;
     if ((dim == 64 || dim == 128) && length % QUERIES == 0) return true;
     return dim % 8 == 0 && dim > 32 && dim <= 128 && tiles * QUERIES <= length + length / 4 &&
-           heads * tiles >= multiprocessors();
+           heads * tiles * 100 >= multiprocessors() * (int64_t)FLASH_FILLS;
 }
 
-// The same of a group's queries: for most multiprocessors, and of heads up to 256.
+// The same of a group's queries, of heads up to 256: tiles for so many per cent of the multiprocessors.
 inline bool takes(const scalar_t* q, const scalar_t* k, const scalar_t* v, const scalar_t* y, int64_t heads,
                   const Grouped& sight, int64_t dim) {
     const uintptr_t pointers = (uintptr_t)q | (uintptr_t)k | (uintptr_t)v | (uintptr_t)y;
     const int64_t rows = sight.rows, tiles = (rows + QUERIES - 1) / QUERIES;
     return pointers % 16 == 0 && rows >= FLASH_FROM && heads * max(rows, sight.length) < 1ll << 31 && dim % 8 == 0 &&
-           dim > 32 && tiles * QUERIES <= rows + rows / 4 && heads * tiles * 4 >= multiprocessors() * 3ll;
+           dim > 32 && tiles * QUERIES <= rows + rows / 4 && heads * tiles * 100 >= multiprocessors() * (int64_t)FLASH_FILLS;
 }
 
 template <class Sight>
