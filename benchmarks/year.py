@@ -335,6 +335,8 @@ class Year:
     def _decide(self, night: int) -> None:
         for one in self.events:
             named: dict[str, Any]
+            if one.accepted == night and any(self.hidden(one, night, cell) for cell in one.cells):
+                one.accepted += 1  # people accept what a night shows
             if one.accepted == night and night:
                 for cell in one.cells:
                     named = {"from": f"night-{night:03}", "why": "worth it", **cell._asdict()}
