@@ -85,6 +85,8 @@ class SuiteRuns(Runs):
     """Builds all extensions of a library, and runs its tests with them in the jail; ``modules`` are
     by the folder of the library, or of its port, that a run begins in a copy of."""
 
+    seals = False
+
     def __init__(
         self,
         workdir: Path,
