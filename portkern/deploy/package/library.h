@@ -72,7 +72,7 @@ struct Operator {
 };
 Operator operators[OPERATORS];
 std::atomic<int> policy{BY_EVIDENCE};
-std::atomic<double> least{1.0};
+std::atomic<double> least{1.1};  // as runtime.py has it
 
 inline int dtype_of(at::ScalarType kind) {
   return kind == at::kFloat ? 0 : kind == at::kHalf ? 1 : kind == at::kBFloat16 ? 2 : kind == at::kDouble ? 3 : -1;
