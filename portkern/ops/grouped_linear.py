@@ -81,9 +81,10 @@ def idle(
 
 
 def reads(dims: Mapping[str, int], dtype: str) -> int:
-    """Rows, ends, and the weights of experts that have a row."""
-    experts = min(dims["experts"], dims["rows"])
-    elements = dims["rows"] * dims["k"] + experts * dims["n"] * dims["k"]
+    """Rows, ends, and the weights of experts that have a row: as many as ends differ, when drawn,
+    from each other and from 0."""
+    experts = dims["rows"] * (1 - (1 - 1 / (dims["rows"] + 1)) ** dims["experts"])
+    elements = dims["rows"] * dims["k"] + int(experts * dims["n"]) * dims["k"]
     return elements * ITEMSIZE[dtype] + dims["experts"] * ITEMSIZE["int32"]
 
 
