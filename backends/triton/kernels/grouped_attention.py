@@ -16,6 +16,7 @@ LEAST_KEYS = 256  # knob: 128 256 512
 # Of float32, which tensor cores multiply in slices: dimensions at a time, and keys.
 PART = 32  # knob: 16 32
 KEYS_SLICED = 32  # knob: 16 32 64
+NUM_STAGES_SLICED = 2  # knob: 1 2 3
 # On AMD what a stage brings to LDS is in registers on its way, where there is no room for it.
 NUM_STAGES_AMD = 1  # knob: 1 2
 KEYS_SLICED_AMD = 16  # knob: 16 32
@@ -273,7 +274,7 @@ def grouped_attention(q, k, v, y, window, softcap):
         SHARED=many > 1,
         SLICED=sliced,
         num_warps=2 * NUM_WARPS if crowded else NUM_WARPS,
-        num_stages=NUM_STAGES_AMD if amd else NUM_STAGES,
+        num_stages=NUM_STAGES_AMD if amd else NUM_STAGES_SLICED if sliced else NUM_STAGES,
     )
     if many > 1:
         _together[(heads * rows,)](parts, notes, y, heads * rows, dim, many, DIM=wide, num_warps=2)
