@@ -241,7 +241,7 @@ def _final(record: Record, cell: Cell) -> bool:
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
     """A pool of threads; when it is left by an error, what has not begun never does."""
-    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:
         yield pool
     except BaseException:

@@ -44,7 +44,7 @@ def _most_on_gpu(groups: Sequence[Sequence[Cell]]) -> int:
     on_device = max(map(_device_bytes, groups))
     on_host = max(map(_host_bytes, groups))
     room = min(memory / on_device, psutil.virtual_memory().available / on_host) * SHARE
-    return max(1, min(MOST, int(room), (os.cpu_count() or 1) // PROCESSORS))
+    return max(1, min(MOST, int(room), len(os.sched_getaffinity(0)) // PROCESSORS))
 
 
 def _device_bytes(group: Sequence[Cell]) -> int:

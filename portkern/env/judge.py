@@ -32,7 +32,7 @@ class Judge:
 
     def __init__(self, folder: Path, *, timed: bool, served: bool = True) -> None:
         client = Client.here() if served else None
-        own = Evaluation(folder, Machine(os.cpu_count() or 1)) if client is None else None
+        own = Evaluation(folder, Machine(len(os.sched_getaffinity(0)))) if client is None else None
         self._evaluate: Callable[[Plan], list[Record]] = (
             client.evaluate if client else own.evaluate if own else self._nobody
         )

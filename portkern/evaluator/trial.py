@@ -77,7 +77,8 @@ class Trial:
         self._devices = devices or Devices()
         host_memory.keep_freed()
         self.contestants = list(contestants)
-        self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, os.cpu_count() or 1))
+        processors = len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(min(len(self.contestants) or 1, processors))
         # What is made and opened before it is needed.
         self._ahead = ThreadPoolExecutor(2 + len(options.baselines))
         self._workers = Workers(op, contestants, options.limits, options.others)

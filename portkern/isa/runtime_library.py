@@ -89,7 +89,7 @@ def _build(found: Compiler, library: Path) -> None:
         return to
 
     try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             objects = list(pool.map(compiled, sorted(SOURCES.glob("*.cpp"))))
         argv: list[str | Path] = [*found.argv, "-shared", *objects, "-o", library]
         run_tool(argv, whose="own", timeout_s=BUILD_S, error=ToolError)

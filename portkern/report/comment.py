@@ -114,14 +114,17 @@ def _reproducing(table: Table) -> Iterator[str]:
     bad = [Series.of(one) for one in table.failing]
     for series in dict.fromkeys([*worse, *bad]):
         change = worse.get(series)
-        yield command(series, known.get(series), change.last_good if change else "")
+        kernels = table.facts.options.get("kernels", "")
+        yield command(series, known.get(series), change.last_good if change else "", kernels)
 
 
-def command(series: Series, record: Record | None, last_good: str = "") -> str:
-    """The command that judges the kernels of a cell's kind alone."""
+def command(series: Series, record: Record | None, last_good: str = "", kernels: str = "") -> str:
+    """The command that judges the kernels of a cell's kind alone. ``kernels`` is the folder that
+    the run was given: what a record says of its file is a path in there."""
     dtype, sizes = series.dtype, series.workload_set
     if record is not None and record.author.startswith("file:"):
-        words = [f"op={series.op}", f"source={record.author.removeprefix('file:')}"]
+        source = record.author.removeprefix("file:")
+        words = [f"op={series.op}", f"kernels={kernels}" if kernels else f"source={source}"]
         words += [f"backend={series.backend}", f"target={series.target}"]
         words = ["check", *words, f"workloads={sizes}", f"dtypes={dtype}"]
     else:

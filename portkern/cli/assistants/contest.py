@@ -100,7 +100,7 @@ class Contest:
 
     @property
     def _evaluation(self) -> Evaluation:
-        return Evaluation(self.folder, Machine(os.cpu_count() or 1))
+        return Evaluation(self.folder, Machine(len(os.sched_getaffinity(0))))
 
     @staticmethod
     def _ended(told: dict[str, Any]) -> dict[str, Any]:

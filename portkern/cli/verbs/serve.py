@@ -58,7 +58,7 @@ def main(overrides: Sequence[str]) -> int:
 
 def _start(options: ServeOptions) -> int:
     folder = run_folder.run_folder(options.reports, options.run).absolute()
-    workers = options.workers or os.cpu_count() or 1
+    workers = options.workers or len(os.sched_getaffinity(0))
     key = signature.new_key()
     chosen = server.Door(
         options.host,

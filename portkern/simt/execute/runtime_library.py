@@ -182,7 +182,7 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
         return target
 
     try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             objects = list(pool.map(compile_, sorted(RUNTIME.glob("*.cpp"))))
         run_tool(
             [
