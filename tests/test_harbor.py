@@ -108,6 +108,23 @@ def test_a_kernel_that_does_nothing_has_the_entry_that_is_asked_for(
     assert task.answer == f"kernel{task.task.suffix}"
 
 
+def test_a_kernel_that_does_nothing_declares_no_structures_again(tmp_path: Path) -> None:
+    """These stand before every source of an operator with more than 16 tensors."""
+    problem = tmp_path / "deep.py"
+    problem.write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        layers = [torch.nn.Linear(8, 8) for _ in range(9)]\n"
+        "        self.layers = torch.nn.Sequential(*layers)\n\n"
+        "    def forward(self, x):\n        return self.layers(x)\n\n\n"
+        "def get_inputs():\n    return [torch.randn(4, 8)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    source = harbor.nothing_of(HarborTask.of(str(problem), "cpu", "x86_64", OPTIONS).task)
+    assert "const deep_in* in" in source
+    assert "struct" not in source
+
+
 def test_copies_differ_in_one_sign_of_the_code() -> None:
     source = "// a + b\nint f(int a) {\n  return a + 1;  // a + 2\n}\n"
     assert list(harbor.changed(source)) == [source.replace("return a + 1", "return a - 1")]

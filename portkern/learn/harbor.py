@@ -231,7 +231,8 @@ def nothing_of(task: Task) -> str:
     declared = task.backend.declaration(task.op.signature, task.language)
     if declared.startswith("def "):
         return f"{declared}\n    return None\n"
-    return f"#include <cstdint>\n{declared.rstrip(';')} {{ return 0; }}\n"
+    prototype = declared.splitlines()[-1]  # before it, structures that each build declares itself
+    return f"#include <cstdint>\n{prototype.rstrip(';')} {{ return 0; }}\n"
 
 
 def changed(source: str) -> Iterator[str]:
