@@ -371,7 +371,7 @@ OUTSIDE = {
     "portkern/deploy/package/_build.py build": "the operators of a library, on its user's machine",
     "portkern/evaluator/host_shortage.py seen": "an empty Python, to see whether one starts",
     "portkern/experiment/compare/contestant.py _tool": "portkern itself, an agent's tool",
-    "portkern/formats/templates/task_runner.py run": "a ported program, in its task's own container",
+    "portkern/formats/templates/task_runner.py run": "a ported program, in its task's container",
     "portkern/isa/runtime_library.py _build": "the executor of code objects",
     "portkern/isa/runtime_library.py compiled": "the executor of code objects",
     "portkern/learn/harbor.py _graded": "a task's grader, which calls portkern",
