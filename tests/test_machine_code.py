@@ -45,6 +45,22 @@ def test_where_code_was_built_and_what_only_debuggers_read_is_no_part_of_it(tmp_
     assert one is not None and one == two and one.size
 
 
+@pytest.mark.parametrize(("device", "same"), [(SUM, True), (SUM.replace("n--", "2 * n--"), False)])
+def test_of_a_library_with_packed_device_code_what_was_packed_counts(
+    tmp_path: Path, device: str, same: bool
+) -> None:
+    """nvcc packs lines of the source too; the code by itself it leaves beside, if told to."""
+    packed = '; __attribute__((section(".nv_fatbin"), used)) const char packed[] = "NAME";'
+    found = []
+    for name, code in ("one", SUM), ("two", device):
+        made = library(tmp_path / name, SUM + packed.replace("NAME", name))
+        assert machine_code.of(made) not in found
+        cubin = library(tmp_path / name / "device", code)
+        cubin.rename(made.with_suffix(".cubin"))
+        found.append(machine_code.of(made))
+    assert (found[0] == found[1]) == same
+
+
 @pytest.mark.parametrize(
     ("source", "flags"),
     [

@@ -23,6 +23,7 @@ from benchmarks import (
     residual,
     tolerances,
 )
+from portkern import ops
 from portkern.cli.main import VERBS
 from portkern.records import kernel_age, source_store
 from portkern.records.kernel_age import Age
@@ -67,6 +68,7 @@ def refreshed(name: str, page: str) -> str:
 def _matrix() -> str:
     files = sorted((ROOT / "reports" / "records").glob("*.jsonl.gz"))
     records = [record for file in files for record in RecordFile(file).read()[0]]
+    records = [record for record in records if record.op in ops.SETS["core"]]
     return f"{overview(records, targets=TARGETS).rstrip()} {_ages(files)}"
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ALLOCATED, _RUN = 0x2, 0x4
 #: Of what is loaded and not run, by how names begin: constants, and device code within a program.
 _READ = (".rodata", ".data.rel.ro", ".nv.constant", ".nv.info.", ".nv_fatbin", ".hip_fatbin")
+_PACKED = ".nv_fatbin"
+#: Files of nvcc's with device code, and those of them that have none of the kernel's.
+_CUBIN, _OF_LINKING = ".cubin", "_dlink.cubin"
 #: A text, whole, so that none is looked at twice.
 _TEXT = re.compile(rb"[\x20-\x7e]+\0?")
 #: In a kernel descriptor of AMD's the distance to the code, which moves with all that lies between.
@@ -49,15 +52,18 @@ def of(path: Path) -> MachineCode | None:
     """The machine code of the artifact's file, or of those beside it where it is a source that
     was compiled as it was loaded; None where there is no ELF file that can be read."""
     try:
+        device = _cubins(path)
         files = [path] if _is_elf(path) else sorted(filter(_is_elf, path.parent.rglob("*")))
-        found = [_read(file, file.stat().st_mtime_ns) for file in files]
+        host = [_read(file, file.stat().st_mtime_ns, packed=not device) for file in files]
+        found = [_read(file, file.stat().st_mtime_ns) for file in device]
     except (OSError, BuildError):
         return None
-    if not found:
+    read = [*host, *found]
+    if not read:
         return None
-    text = " ".join(sorted({one.digest for one in found}))
-    digest = found[0].digest if len(found) == 1 else hashlib.sha256(text.encode()).hexdigest()
-    return MachineCode(digest[:16], sum(one.size or 0 for one in found))
+    text = " ".join(sorted({one.digest for one in read}))
+    digest = read[0].digest if len(read) == 1 else hashlib.sha256(text.encode()).hexdigest()
+    return MachineCode(digest[:16], sum(one.size or 0 for one in found or host))
 
 
 def of_bytes(content: bytes) -> MachineCode | None:
@@ -83,20 +89,32 @@ def _is_elf(path: Path) -> bool:
         return file.read(4) == _ELF
 
 
+def _cubins(library: Path) -> list[Path]:
+    """What nvcc left beside a library that it made. The library has them packed, together with the
+    lines of the source that they are of, so that a comment more would be other code."""
+    if library.suffix != ".so":
+        return []
+    beside = sorted(library.parent.glob(f"*{_CUBIN}"))
+    return [one for one in beside if not one.name.endswith(_OF_LINKING) and _is_elf(one)]
+
+
 @lru_cache(maxsize=4096)
-def _read(path: Path, changed: int) -> MachineCode:
-    """``changed``: when, so that a file is read again that is another. Raises BuildError."""
+def _read(path: Path, changed: int, *, packed: bool = True) -> MachineCode:
+    """``changed``: when, so that a file is read again that is another. ``packed``: with the device
+    code that is packed in it. Raises BuildError."""
     with elf.opened(path) as file:
-        return _digest(file, path.name)
+        return _digest(file, path.name, packed=packed)
 
 
-def _digest(file: ELFFile, name: str) -> MachineCode:
+def _digest(file: ELFFile, name: str, *, packed: bool = True) -> MachineCode:
     """The whole digest. Raises BuildError for what cannot be read of a file of this name."""
     from elftools.common.exceptions import ELFError
 
     digest, size = hashlib.sha256(), 0
     try:
         for part, content, is_run in _parts(file):
+            if part == _PACKED and not packed:
+                continue
             digest.update(f"{part} {len(content)}\n".encode())
             digest.update(content)
             size += len(content) if is_run else 0
