@@ -7,6 +7,7 @@ anything odd is read again as records: these say what is wrong with it, or that 
 from __future__ import annotations
 
 import glob
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ _LINE = {
         "harness_version VARCHAR)"
     ),
 }
+#: Of DuckDB's, which it has one of for each processor unless told otherwise.
+MOST_THREADS = 4
 #: Of a record as a series over runs; the names of :class:`portkern.regression.series.Series`.
 SERIES = {
     "op": "op",
@@ -225,6 +228,8 @@ def _connected(scratch: Path, memory: str) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         config={
             "memory_limit": memory,
+            # Each has buffers of its own: on 64 processors they alone take more than the memory.
+            "threads": str(min(MOST_THREADS, len(os.sched_getaffinity(0)))),
             "temp_directory": str(scratch / "spilled"),
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
