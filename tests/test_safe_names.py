@@ -37,6 +37,7 @@ PARSERS = {
     "agent.run",
     "evaluator.artifact_cache",
     "formats.flashinfer_traces",
+    "formats.templates.task_runner",  # stands alone, in a task's own container
     "port.emit.launch_opencl",
     "port.proof.coverage",
     "port.proof.recording",

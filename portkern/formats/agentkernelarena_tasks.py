@@ -80,7 +80,7 @@ def _write(
     own = [one for one in kernels if one.get("path") in (program.source, *program.linked)]
     if not own or not all(one.get("good") is True for one in own):
         raise ConfigError("a kernel of it is not proven, so that its output is not known")
-    expected = port / _EXPECTED / f"{program.source.replace('/', '_')}.txt"
+    expected = file_of(port / _EXPECTED, f"{program.source.replace('/', '_')}.txt")
     if not expected.is_file() or not read_text(expected).strip():
         raise ConfigError("it printed nothing here, so that nothing says what is right")
     names = list(dict.fromkeys(str(one.get("kernel")) for one in own))

@@ -14,7 +14,7 @@ from portkern.agent.attempt import Status
 from portkern.errors import ConfigError
 from portkern.experiment.compare.sample import Sample
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
-from portkern.spec.safe_name import short
+from portkern.spec.safe_name import file_of, short
 
 #: The file's name where a folder is given, and where annotations lie beside it.
 FILE: Final = "leaderboard.json"
@@ -124,8 +124,10 @@ def _found(result: Mapping[str, object], path: Path) -> tuple[str, str]:
     """The verdict of people on a run and its words; empty where nobody looked."""
     verdict = result.get("annotation_verdict") or result.get("invalid_reason")
     run = _plain(result.get("run_id"))
-    beside = path.parent / ANNOTATIONS / f"{run}.yaml"
-    if not run or not beside.is_file():
+    if not run:
+        return str(verdict or ""), ""
+    beside = file_of(path.parent / ANNOTATIONS, f"{run}.yaml", "annotation")
+    if not beside.is_file():
         return str(verdict or ""), ""
     try:
         told = yaml_value(read_text(beside))
