@@ -37,7 +37,34 @@ TURNED = {
     "looks through its environment": "extern char** environ; int main() { return !environ[0]; }",
     "turns to the executor": 'int f(void) __asm__("\\x73imt_forget"); int main() { f(); }',
     "stands in for what the executor calls": "long write() { return 0; } int main() {}",
+    "(__write)": "long __write(int, const void*, long); int main() { __write(4, 0, 0); }",
+    "(wordexp)": "int wordexp(); int main() { wordexp(); }",
 }
+#: In C++.
+INSTANCES = """
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+int main(int count, char** words) {
+    std::vector<float> a(count), b(2 * count);
+    std::vector<int> c(count);
+    std::map<std::string, std::vector<double>> named;
+    std::function<int(int)> twice = [&](int x) { return 2 * x + int(a.size()); };
+    for (int i = 0; i < count; ++i) {
+        named[words[i]].push_back(i);
+        c.push_back(twice(i));
+        b.push_back(i);
+    }
+    std::ofstream(words[0] + std::string(".txt")) << named.size() << c.back() << b.back();
+}
+"""
+BY_HANDLE = """
+#include <ext/stdio_filebuf.h>
+#include <ostream>
+int main() { __gnu_cxx::stdio_filebuf<char> f(4, std::ios::out); std::ostream(&f) << 1; }
+"""
 PLAIN = {
     "prints": '#include <stdio.h>\nint main() { puts(fopen("a", "r") ? "1" : "0"); }',
     "keeps memory": '#include <stdlib.h>\nint main() { free(malloc(9)); return !!getenv("HOME"); }',
@@ -45,15 +72,14 @@ PLAIN = {
 }
 
 
-def _refers(text: str, folder: Path) -> str:
+def _refers(text: str, folder: Path, *language: str) -> str:
     box = runtime_library.ready()
     source, program = folder / "program.c", folder / "program"
     source.write_text(text, encoding="utf-8")
     argv: list[str | Path] = [
         *box.compiler.argv,
         "-w",
-        "-x",
-        "c",
+        *(language or ("-x", "c")),
         source,
         "-x",
         "none",
@@ -72,6 +98,22 @@ def test_a_program_that_can_write_its_own_findings_is_known_by_what_it_calls(
 ) -> None:
     why = _refers(TURNED[how], tmp_path)
     assert how in why and "prove nothing" in why
+
+
+@COMPILES
+@pytest.mark.parametrize("level", ["-O1", "-O2"])
+def test_instances_of_the_standard_library_are_everybodys(level: str, tmp_path: Path) -> None:
+    assert _refers(INSTANCES, tmp_path, level, "-std=c++17", "-x", "c++") == ""
+
+
+@COMPILES
+def test_a_stream_on_a_handle_by_number_is_known(tmp_path: Path) -> None:
+    assert "writes to handles by number" in _refers(BY_HANDLE, tmp_path, "-x", "c++")
+
+
+def test_words_of_instructions_in_texts_that_are_printed_are_no_instructions() -> None:
+    assert meddling.meddles('int main() { puts("svc"); puts("syscall failed, int 128"); }') == ""
+    assert meddling.meddles('int main() { asm("syscall"); }')
 
 
 @COMPILES

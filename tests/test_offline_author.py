@@ -124,6 +124,10 @@ class Taken:
         self.task, self.log = task, log
         self.random, self.taken = Random(0), set[str]()
 
+    async def fits(self, candidate: Candidate) -> str:
+        """Every target has place for it."""
+        return ""
+
 
 def proposed(task: Task, log: Log, *slots: Slot) -> list[Draft]:
     author, context = Catalogue(CatalogueOptions()), Taken(task, log)

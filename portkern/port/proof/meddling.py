@@ -38,7 +38,9 @@ _SETTING = re.compile(r"\bGCOV_|\bLD_(?:PRELOAD|AUDIT)\b")
 _COUNTS = re.compile(r"\b__gcov_\w+")
 _NAMESPACE = re.compile(r"\bsimt\s*::|\bnamespace\s+simt\b")
 #: Instructions that call the system, in a statement of assembler.
-_SYSTEM = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s*\$?\s*(0x80|128)\b|\bsvc\b")
+_SYSTEM = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s+\$?\s*(0x80|128)\b|\bsvc\b")
+#: The word without which a text has no such statement.
+_ASSEMBLER = re.compile(r"\b(?:asm|__asm|__asm__)\b")
 _ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
 #: By what they are for: functions that a program takes from the system.
 _TAKEN = {
@@ -47,17 +49,22 @@ _TAKEN = {
     "_dl_find_object _r_debug _rtld_global _rtld_global_ro",
     "calls the system by number": "syscall",
     "starts processes": "fork vfork clone clone3 posix_spawn posix_spawnp execl execle execlp "
-    "execv execve execveat execvp execvpe fexecve system popen",
+    "execv execve execveat execvp execvpe fexecve system popen daemon forkpty wordexp",
     "looks into other processes": "ptrace process_vm_readv process_vm_writev process_madvise "
     "pidfd_open pidfd_getfd kcmp userfaultfd",
     "writes to handles by number": "write writev pwrite pwrite64 pwritev pwritev64 pwritev2 "
     "pwritev64v2 dprintf vdprintf fdopen dup dup2 dup3 fcntl fcntl64 ioctl close_range closefrom "
     "ftruncate ftruncate64 splice tee vmsplice sendfile sendfile64 copy_file_range memfd_create "
-    "aio_write aio_write64 lio_listio lio_listio64",
+    "aio_write aio_write64 lio_listio lio_listio64 shmat",
     "looks through its environment": "environ _environ __environ",
 }
 _WHY = {name: why for why, names in _TAKEN.items() for name in names.split()}
-_FORTIFIED = re.compile(r"__(\w+)_chk")
+#: Of glibc the other names of a function: ``__write``, ``__libc_write``, ``__write_chk``.
+_ALIAS = re.compile(r"_*(?:libc_)?(?P<plain>\w+?)(?:_chk)?")
+#: A stream of C++ on a handle that is given by number.
+_BY_HANDLE = re.compile(r"_ZNSt12__basic_fileI\w+E8sys_open")
+#: Instances of the standard library's templates, which each program that uses them has.
+_INSTANCE = re.compile(r"_Z(?:TV|TI|TS)?NK?S\w|_Z(?:TV|TI|TS)?NK?9__gnu_cxx|_ZS[^_]")
 _EXECUTORS = re.compile(r"_ZNK?4simt|simt_")
 
 
@@ -85,12 +92,17 @@ def refers(program: Path, runtime: Path) -> str:
     own, executors = (_linked(path, path.stat().st_mtime_ns) for path in (program, runtime))
     for name in sorted(own.taken):
         plain = name.partition("@")[0]
-        plain = found[1] if (found := _FORTIFIED.fullmatch(plain)) else plain
-        if why := _WHY.get(plain):
-            return f"the program {why} ({plain}): its runs prove nothing"
+        found = _ALIAS.fullmatch(plain)
+        why = _WHY.get(plain) or _WHY.get(found["plain"] if found else "")
+        if _BY_HANDLE.match(plain):
+            why = _WHY["fdopen"]
+        if why:
+            return f"the program {why} ({plain:.60}): its runs prove nothing"
         if _EXECUTORS.match(name) and not _in_headers(name):
             return f"the program turns to the executor ({name:.60}): its runs prove nothing"
-    if theirs := own.given & (executors.taken | executors.given):
+    # The executor calls its own instances whatever a program gives (-Bsymbolic-functions).
+    its_own = {name for name in executors.given if not _INSTANCE.match(name)}
+    if theirs := own.given & (executors.taken | its_own):
         return (
             f"the program stands in for what the executor calls ({min(theirs):.60}): "
             "its runs prove nothing"
@@ -129,8 +141,9 @@ def meddles(text: str) -> str:
     code = _BETWEEN.sub("", without_comments(text))
     if call := _CALL.search(code):
         return f"the program looks into other processes ({call[1]}): its runs prove nothing"
+    assembles = _ASSEMBLER.search(code) is not None
     for literal in map(_unescaped, _TEXT.findall(code)):
-        if found := _SYSTEM.search(literal):
+        if assembles and (found := _SYSTEM.search(literal)):
             return f"the program calls the system by itself ({found[0]}): its runs prove nothing"
         if _FILE.search(literal):
             return f"the program opens files of processes ({literal!r:.60}): its runs prove nothing"

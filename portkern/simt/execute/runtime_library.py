@@ -189,6 +189,8 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
                 *box.compiler.argv,
                 "-shared",
                 f"-Wl,-soname,{box.runtime.name}",
+                # A program that has a function of one of its names does not stand in for it.
+                "-Wl,-Bsymbolic-functions",
                 *objects,
                 "-lpthread",
                 "-ldl",
