@@ -93,6 +93,19 @@ def test_a_machine_that_is_slower_by_its_calibration_kernel_alone_is_named_and_b
     assert not found.regressed
 
 
+def test_of_a_merged_night_each_machine_has_the_times_of_its_own() -> None:
+    """The kernel is one series on both, and the slower machine is not hidden by the other."""
+    other = {**GCC, "machine": "another machine"}
+    races = [fixed(142.0, 20), fixed(60.0, 20, where=other)]
+    night = Night.of("after", [cell(14.0, 28.0, 20)], (), races)
+    assert [[one.environment.machine for one in own] for _, own in night.calibrated()] == [
+        [HERE.machine],
+        ["another machine"],
+    ]
+    found = Comparison.of(past()[-1], night, past())
+    assert any("calibration kernels by +4" in line for line in found.machine)
+
+
 def test_another_torch_is_not_taken_for_another_machine() -> None:
     """Its eager kernels are slower, and nothing else is."""
     new = cell(10.0, 26.0, 20, toolchain={"c++": "g++ 12", "torch": "2.13"})

@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 @pytest.fixture(autouse=True)
 def large_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1024 * GIB))
 
 
@@ -77,6 +77,6 @@ def test_a_small_host_has_one_at_a_time(
     processors: int, memory_gib: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = SimpleNamespace(available=memory_gib * GIB)
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(processors))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
     assert sizes(groups("h200", "cuda")) == [1] * 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TypedDict
 
 from portkern.cells.selection import Cell
@@ -23,6 +22,7 @@ from portkern.records.record import (
 from portkern.sandbox import session
 from portkern.spec.backend import SOURCE_KINDS, Artifact, Missing, Ready, Venue
 from portkern.toolchain import host, machine_code
+from portkern.toolchain.run_tool import package_version
 
 RACES = "races"
 
@@ -190,8 +190,8 @@ def environment_of(cell: Cell, *, ran: bool) -> Environment:
 def _tools(ready: Ready | Missing, *, beside_eager: bool) -> dict[str, str]:
     """The tools that build a kernel, and torch, whose eager kernels it is timed beside."""
     tools = dict(ready.toolchain) if isinstance(ready, Ready) else {}
-    torch = {"torch": version("torch")} if beside_eager and find_spec("torch") else {}
-    return torch | tools
+    torch = package_version("torch") if beside_eager else None
+    return ({"torch": torch} if torch else {}) | tools
 
 
 def _code(built: Built, loaded: machine_code.MachineCode | None = None) -> _Code:

@@ -132,7 +132,7 @@ def tool_of(series: Series) -> str:
 
 
 def _found(references: References, night: Night) -> Iterator[Control]:
-    for series, races in night.calibrations.items():
+    for series, races in night.calibrated():
         one = _calibration(references, series, races)
         if isinstance(one, Control):
             yield one
@@ -157,7 +157,7 @@ def _found(references: References, night: Night) -> Iterator[Control]:
 
 def _calibrations(references: References, night: Night) -> Iterator[str]:
     """A line for each calibration kernel of the night."""
-    for series, races in night.calibrations.items():
+    for series, races in night.calibrated():
         one, new = _calibration(references, series, races), races[-1]
         told = f"moved by {math.expm1(one.moved):+.1%}" if isinstance(one, Control) else one
         yield f"{new.environment.device}: its calibration kernel in {series.backend} {told}"

@@ -12,7 +12,7 @@ from functools import cached_property
 from portkern.records.record import Evidence
 from portkern.regression import counts, rule
 from portkern.regression.cell_change import Cause, CellChange, counted
-from portkern.regression.controls import Controls, Pace, tool_of
+from portkern.regression.controls import CALIBRATION, Controls, Pace, tool_of
 from portkern.regression.nights import Night
 from portkern.regression.outcome import Outcome
 from portkern.regression.reference import (
@@ -370,8 +370,9 @@ class Judgement:
         if place not in self._statistics:
             levels = [
                 level
-                for (_, machine), one in self.references.cells.items()
-                if machine == like.environment.machine
+                for (series, machine), one in self.references.cells.items()
+                # calibration kernels, of which the least counts, are steadier than any cell
+                if machine == like.environment.machine and series.variant != CALIBRATION
                 for at, level in one.levels.items()
                 if (at.venue, at.device) == place
             ]

@@ -37,6 +37,17 @@ class Night:
     problem: str = ""
     calibrations: Mapping[Series, Sequence[Outcome]] = field(default_factory=dict)
 
+    def calibrated(self) -> Iterator[tuple[Series, Sequence[Outcome]]]:
+        """The races of the calibration kernels, those of each device of each machine together: a
+        merged run has several."""
+        for series, races in self.calibrations.items():
+            apart: dict[tuple[str, str], list[Outcome]] = {}
+            for race in races:
+                where = race.environment.machine, race.environment.device
+                apart.setdefault(where, []).append(race)
+            for own in apart.values():
+                yield series, own
+
     @classmethod
     def of(
         cls,

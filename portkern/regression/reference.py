@@ -238,7 +238,7 @@ class References:
                 one.accept(new, _middle(night, series), night.name, by)
             else:
                 _learn(one, night.name, new, _middle(night, series), found.get(key))
-        for series, races in night.calibrations.items():
+        for series, races in night.calibrated():
             self._calibrate(night.name, series, races)
         for key in list(self.missing(night, self._all())):
             one = self.cells[key]

@@ -95,6 +95,8 @@ def run_cells(
     """Run what the records in ``folder`` do not answer yet; ``calibrations`` are timed before and
     after it."""
     with writing(folder), _progress(len(cells), quiet) as show:
+        if fresh:
+            (folder / CALIBRATION).unlink(missing_ok=True)
         _calibrate(calibrations, folder, chosen)
         records = execute(cells, folder, chosen, fresh=fresh, show=show, runner=runner)
         _calibrate(calibrations, folder, chosen)

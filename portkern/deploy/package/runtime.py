@@ -399,7 +399,8 @@ def _same() -> ModuleType | None:
     ``kernels`` beside the wheel: its operators and decisions are those of both."""
     for module in [*sys.modules.values()]:
         own = vars(module) if isinstance(module, ModuleType) else {}
-        if own.get("TABLE") == TABLE and own["__name__"] != __name__ and "_c" in own:
+        table = own.get("TABLE")
+        if isinstance(table, dict) and table == TABLE and own["__name__"] != __name__ and "_c" in own:
             return module
     return None
 
