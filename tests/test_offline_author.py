@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.axes import Context, Draft
+from portkern.agent.axes import Context, Draft, Word
 from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import Catalogue, CatalogueOptions, families
 from portkern.agent.proposer.nearest import nearest
@@ -127,6 +127,10 @@ class Taken:
     async def fits(self, candidate: Candidate) -> str:
         """Every target has place for it."""
         return ""
+
+    async def approve(self, ideas: Sequence[str]) -> Sequence[Word]:
+        """Each is carried out as it is."""
+        return [Word(idea) for idea in ideas]
 
 
 def proposed(task: Task, log: Log, *slots: Slot) -> list[Draft]:

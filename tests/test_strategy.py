@@ -491,7 +491,10 @@ def test_there_is_a_group_for_every_kind() -> None:
         ({"kind": "refine", "turn": 3}, "No option 'strategy.turn'; did you mean 'strategy.turns'"),
         ({"kind": "refine", "turns": 0}, "Got strategy.turns=0, expected 1 or more"),
         ({"kind": "refine", "turns": "ten"}, "Got strategy.turns='ten', expected a valid integer"),
-        ({"kind": "refine", "parent": "worst"}, "strategy.parent='worst', expected 'last', 'be"),
+        (
+            {"kind": "refine", "parent": "worst"},
+            "strategy.parent='worst', expected 'first', 'last' or 'be",
+        ),
         ({"kind": "refine", "phases": ["one"]}, "expected [], or the names of two"),
         ({"kind": "staged", "sequence": "tiling"}, "Got strategy.sequence='tiling', expected a li"),
         ({"kind": "staged", "sequence": ["tilling"]}, "No action 'tilling'; did you mean 'tiling'"),
