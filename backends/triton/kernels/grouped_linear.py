@@ -94,7 +94,7 @@ def grouped_linear(x, weight, ends, y):
     most_m, most_n, block_k = (
         (BLOCK_F32, BLOCK_F32, BLOCK_K_F32) if wide else (BLOCK_M, BLOCK_N, BLOCK_K)
     )
-    block_m, block_n = _fit(triton.cdiv(rows, experts), most_m), _fit(n, most_n)
+    block_m, block_n = _fit(triton.cdiv(rows, max(experts, 1)), most_m), _fit(n, most_n)
     tiles = rows // block_m + min(experts + 1, rows)
     _tiles[(tiles * triton.cdiv(n, block_n),)](
         x,

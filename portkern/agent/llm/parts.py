@@ -77,7 +77,7 @@ def _read(value: object, kind: str, depth: int) -> Iterator[tuple[str, str]]:
         if own == "tools":
             yield own, ""
             return
-        places = (_REFUSAL,) if own == _REFUSAL else (*_THOUGHTS, *_TEXTS)
+        places = (_REFUSAL if own == _REFUSAL else "", *_THOUGHTS, *_TEXTS)
         for place in places:
             if value.get(place):
                 yield from _read(value[place], _kind(place, own), depth - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -72,8 +73,9 @@ class StrategyEvolution(Evolutionary):
     def learn(self, slot: Slot, attempts: Sequence[Attempt], known: Log) -> None:
         super().learn(slot, attempts, known)
         for attempt in attempts:
-            line = known.ancestors(attempt.id)
-            revised = sum(one.operator == MEND for one in line)
+            line = reversed(known.ancestors(attempt.id))
+            # of this kernel: what its parents were revised for is over
+            revised = sum(1 for _ in takewhile(lambda one: one.operator == MEND, line))
             if attempt.status in FAILED and attempt.source and revised < self.options.revisions:
                 self.state.mending.append(attempt.id)
 

@@ -155,7 +155,11 @@ class Team(ToolAgent):
             )
             for number, direction in enumerate(plan)
         ]
-        drafts = [draft for several in await asyncio.gather(*work) for draft in several]
+        ended = await asyncio.gather(*work, return_exceptions=True)
+        failed = [one for one in ended if isinstance(one, BaseException)]
+        drafts = [draft for one in ended if not isinstance(one, BaseException) for draft in one]
+        if failed and not drafts:  # what an engineer tried is paid for, whatever the others met
+            raise failed[0]
         # What the plan costs is the first one's, so that it is counted once.
         return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 

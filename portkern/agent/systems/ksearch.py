@@ -21,6 +21,7 @@ from portkern.agent.log import Log
 from portkern.agent.memory.history import Past, Told
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Count, Search, ranked, written
+from portkern.errors import BudgetSpent, ModelError
 
 KIND = "ksearch"
 ROOT = 0
@@ -59,7 +60,7 @@ class Edit(Form):
 
 class TreeEdits(Form):
     summary: Text = ""
-    edits: tuple[dict[str, object], ...] = ()
+    edits: tuple[dict[str, object], ...]
 
     @property
     def readable(self) -> list[Edit]:
@@ -248,8 +249,10 @@ class WorldSearch(Search):
         if not world.begun:
             return Slot(parents=tuple(one.id for one in latest))
         node = world.chosen() if world.active is None else world.nodes[world.active]
-        if node is None:
-            return None
+        if node is None:  # nothing is left to be tried: the next kernel asks for a new plan
+            right = [one for one in written(known) if one.correct]
+            near = [max(right, key=lambda one: one.score)] if right else latest
+            return Slot(parents=tuple(one.id for one in near))
         base, best = world.base(node), world.best_of(node)
         tries = written(known.some(node.tries))[-1:]
         parents = tries or ([base] if base else [])
@@ -277,29 +280,35 @@ class Keeper(Silent):
     async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
         world = World([*context.log, seen])
         node = None if world.active is None else world.nodes[world.active]
-        if world.begun and (node is None or not world.over(node, self.options.window)):
+        ended = world.over(node, self.options.window) if node else not world.open
+        if world.begun and not ended:
             return None
         best = world.best_of(node) if node else seen
         # The tree after the action, which is what is edited.
-        ended = seen.model_copy(update={"diagnosis": Diagnosis(critic=KIND, problem="")})
-        world = World([*context.log, ended])
+        closed = seen.model_copy(update={"diagnosis": Diagnosis(critic=KIND, problem="")})
+        world = World([*context.log, closed])
         stage = "begin" if node is None else "refine" if best else "too hard"
         edits: list[Edit] = []
         summary, wants = "", [] if node else world.lacks
         for _ in range(1 + AGAIN):
-            answer = await reading.ask(
-                context.llm,
-                self.options.role,
-                "critic_world",
-                TreeEdits,
-                **shown.facts(best or seen, context),
-                record=str(world),
-                stage=stage,
-                action=node.action if node else "",
-                wanted=MOST_NEW,
-                lacks=wants,
-                scales=SCALES,
-            )
+            try:
+                answer = await reading.ask(
+                    context.llm,
+                    self.options.role,
+                    "critic_world",
+                    TreeEdits,
+                    **shown.facts(best or seen, context),
+                    record=str(world),
+                    stage=stage,
+                    action=node.action if node else "",
+                    wanted=MOST_NEW,
+                    lacks=wants,
+                    scales=SCALES,
+                )
+            except (ModelError, BudgetSpent):
+                if not edits:
+                    raise
+                break  # what was edited before stays
             edits += world.apply(answer.readable)
             summary, wants = summary or answer.summary, world.lacks
             if not wants:

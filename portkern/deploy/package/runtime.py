@@ -400,7 +400,8 @@ def _same() -> ModuleType | None:
     for module in [*sys.modules.values()]:
         own = vars(module) if isinstance(module, ModuleType) else {}
         table = own.get("TABLE")
-        if isinstance(table, dict) and table == TABLE and own["__name__"] != __name__ and "_c" in own:
+        same = isinstance(table, dict) and table == TABLE
+        if same and own["__name__"] != __name__ and "_c" in own:
             return module
     return None
 

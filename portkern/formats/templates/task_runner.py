@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,8 @@ def correct(facts: dict[str, Any]) -> str:
     if error:
         return error
     expected = stable((TASK / "scripts" / "expected.txt").read_text(encoding="utf-8"))
+    if not expected:
+        return "all lines of expected.txt are the machine's own: times, rates, names of devices"
     found = stable(printed)
     for number, (line, other) in enumerate(zip(expected, found, strict=False), 1):
         if line != other:
@@ -65,6 +68,7 @@ def timed(facts: dict[str, Any]) -> str:
     if not PROGRAM.exists() and (error := compiled(facts)):
         return error
     trace = BUILD / "trace"
+    shutil.rmtree(trace, ignore_errors=True)
     tool = ["rocprofv3", "--kernel-trace", "--output-format", "csv", "-d", str(trace), "--"]
     _, error = run([*tool, str(PROGRAM), *facts["arguments"]], TASK / "source")
     if error:

@@ -483,6 +483,12 @@ __global__ __launch_bounds__(THREADS) void attention_kernel(
         weigh<D>(scores, sums, top, total, sight, seen, from_row, key0, scale);
         sum_up<D>(sums, scores, tile_v + turn * VALUES);
     }
+    if (Sight::GROUPED && from >= to) {  // queries without keys: the tile that zeros go to is still being filled
+#ifndef PORTKERN_FLOAT32
+        wait_copies();
+#endif
+        __syncthreads();
+    }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
         total[i] = lane_reduce<Sum>(total[i], 4);

@@ -131,6 +131,7 @@ __global__ __launch_bounds__(T::THREADS, T::THREADS > 128 ? 2 : 3) void conv2d_p
 #pragma unroll
                 for (int e = 0; e < 4; ++e) sums[i][j][e] += few[i][j][e];
     }
+    if (steps <= 0) __syncthreads();  // without channels nobody has waited for the places
     float* const part = parts + split * (s.n * s.f * plane);
 #pragma unroll
     for (int j = 0; j < T::COLUMNS; ++j)
