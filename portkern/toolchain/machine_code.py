@@ -90,7 +90,7 @@ def _is_elf(path: Path) -> bool:
 
 
 def _cubins(library: Path) -> list[Path]:
-    """What nvcc left beside a library that it made. The library has them packed, together with the
+    """The device code that nvcc left beside a library. The library has it packed, together with the
     lines of the source that they are of, so that a comment more would be other code."""
     if library.suffix != ".so":
         return []
