@@ -1,6 +1,6 @@
 """Products of experts: rows that follow one another are an expert's, whose weight they meet,
-y = x W'. ``ends`` says where each expert's rows end; one that ends before another has ended has
-none, and rows that are nobody's give zeros.
+y = x W'. ``ends`` says where each expert's rows end; an expert whose end is not beyond all earlier
+ends has no rows, and rows that are nobody's give zeros.
 
 Layers of experts sort their tokens by expert and multiply so, decoding as training (Gale et al.,
 "MegaBlocks", 2022); the framework's grouped products take the same numbers.
