@@ -113,6 +113,9 @@ def known(one: Target) -> set[float]:
     if isinstance(one.limits, AmdLimits):
         step, total = one.limits.vgpr_granule, one.limits.vgprs_simd
         found |= {total // w // step * step for w in range(1, one.limits.waves_simd + 1)}
+    dies = one.features.extras.get("xcds")
+    if isinstance(dies, int) and dies and one.multiprocessors:
+        found.add(one.multiprocessors // dies)
     bits = getattr(one.limits, "simd_bits", 0)
     return found | ({bits / 32} if bits else set())
 
