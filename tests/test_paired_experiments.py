@@ -319,7 +319,9 @@ def test_a_model_that_cheats_is_told_from_one_that_does_not(
 def test_without_a_model_the_report_says_what_it_cannot_show(tmp_path: Path) -> None:
     told = run(tmp_path, "name=knowledge", "ops=[relu]", "arms=[off,kb]", "turns=1", *QUICK)
     assert "the catalogue's author turns knobs and reads no prompt" in told["notes"][0]
-    assert set(verdicts(told).values()) == {"one task does not tell"}
+    said = set(verdicts(told).values())
+    # a figure of times is missing where the machine was too busy to take any
+    assert "one task does not tell" in said <= {"one task does not tell", "not timed"}
     assert "no difference shown" in told["answer"]
 
 
