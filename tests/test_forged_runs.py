@@ -114,6 +114,7 @@ def test_a_stream_on_a_handle_by_number_is_known(tmp_path: Path) -> None:
 def test_words_of_instructions_in_texts_that_are_printed_are_no_instructions() -> None:
     assert meddling.meddles('int main() { puts("svc"); puts("syscall failed, int 128"); }') == ""
     assert meddling.meddles('int main() { asm("syscall"); }')
+    assert meddling.meddles('#define J(a, b) a##b\nint main() { J(as, m)("syscall"); }')
 
 
 @COMPILES

@@ -39,8 +39,8 @@ _COUNTS = re.compile(r"\b__gcov_\w+")
 _NAMESPACE = re.compile(r"\bsimt\s*::|\bnamespace\s+simt\b")
 #: Instructions that call the system, in a statement of assembler.
 _SYSTEM = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s+\$?\s*(0x80|128)\b|\bsvc\b")
-#: The word without which a text has no such statement.
-_ASSEMBLER = re.compile(r"\b(?:asm|__asm|__asm__)\b")
+#: A text without the word, and without joined tokens that may make it, has no such statement.
+_ASSEMBLER = re.compile(r"\b(?:asm|__asm|__asm__)\b|##")
 _ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
 #: By what they are for: functions that a program takes from the system.
 _TAKEN = {
