@@ -131,7 +131,7 @@ def test_a_red_cell_says_what_is_bisected(
         assert said in capsys.readouterr().err
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_one_command_goes_from_a_red_cell_to_its_commit(
     red: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -217,7 +217,7 @@ def _left_in_the_end(run: Run) -> list[str]:
 
 
 @pytest.mark.timeout(1800)  # what it waits for comes late on a busy machine
-@pytest.mark.full  # quick ones kill a matrix: test_a_killed_run_goes_on_where_it_stopped
+@pytest.mark.drawn  # quick ones kill a matrix: test_a_killed_run_goes_on_where_it_stopped
 def test_a_run_whose_processes_are_killed_ends_like_one_that_was_let_alone(tmp_path: Path) -> None:
     calm, chance = Run(tmp_path, "calm"), random.Random(SEED)
     calm.finish()

@@ -104,7 +104,7 @@ def test_every_catalogue_kernel_builds_without_spills(
     assert candidate.knobs
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_a_source_with_many_kernels_gets_the_same_registers_every_time(
     backend: Backend, needs_nvcc: None, tmp_path: Path
 ) -> None:

@@ -974,7 +974,7 @@ def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_withou
     assert jobs["none"] == {"build_failed": 1, "duplicate": 2}
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_a_search_on_this_machine_has_real_curves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1034,7 +1034,7 @@ def bad(
     return [f"{r.verdict}: {r.detail}" for r in results if r.verdict is not Verdict.PASSED]
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.timeout(900)
 def test_the_module_itself_is_the_baseline_in_eager_mode_and_compiled(files: Path) -> None:
     code = main.run(

@@ -211,7 +211,7 @@ def test_a_run_translates_what_another_one_found_and_goes_on_with_that_alone(
     assert "holds a run with other donor; use run=NAME" in capsys.readouterr().err
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_a_run_whose_model_goes_down_stops_and_goes_on_as_if_it_had_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,7 +148,7 @@ def test_whoever_waits_for_a_slot_is_told_of_each_workload_of_each_kernel(tmp_pa
     ]
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_the_first_lines_come_at_once_and_none_is_awaited_longer_than_20_s(tmp_path: Path) -> None:
     """Of a command whose output goes to a pipe: what is written is seen when it is written."""
     with Server([Say(code(GOOD % "a"), delay_s=25)]) as server:

@@ -153,7 +153,7 @@ def test_a_files_task_keeps_its_name_by_which_its_entry_is_called(
     assert load_op(str(folder / "tests" / "problem.py")).name == task.task.op.name
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_a_task_is_proven_in_truth_and_grades_what_agents_leave(tmp_path: Path) -> None:
     words = ["ops=relu", "targets=x86_64", f"out={tmp_path}", "timed=false"]
     assert main.run(["export", "harbor", *words]) == 0

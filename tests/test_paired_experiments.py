@@ -315,7 +315,7 @@ def test_a_model_that_cheats_is_told_from_one_that_does_not(
 # ---- the author without a model
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_without_a_model_the_report_says_what_it_cannot_show(tmp_path: Path) -> None:
     told = run(tmp_path, "name=knowledge", "ops=[relu]", "arms=[off,kb]", "turns=1", *QUICK)
     assert "the catalogue's author turns knobs and reads no prompt" in told["notes"][0]
@@ -325,7 +325,7 @@ def test_without_a_model_the_report_says_what_it_cannot_show(tmp_path: Path) -> 
     assert "no difference shown" in told["answer"]
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_honest_kernels_are_not_accused(tmp_path: Path) -> None:
     given = [one for one in QUICK if not one.startswith(("target=", "backend="))]
     told = run(tmp_path, "name=cheating", "ops=[relu,sum]", "n=2", "backends=[cpu]", *given)

@@ -349,7 +349,7 @@ def test_stored_inputs_of_a_workload_travel_with_a_definition(
     assert portkern("execute", str(there)) == 0
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_a_killed_run_of_a_plan_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

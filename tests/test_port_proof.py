@@ -507,7 +507,7 @@ def test_a_program_that_is_late_runs_with_smaller_numbers(tmp_path: Path) -> Non
     assert results["second"].command.endswith("-- 1 file")
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 @COMPILES
 def test_a_program_without_an_end_shows_its_first_launches(tmp_path: Path) -> None:
     after = "for (;;) third<<<1, 64>>>(y, z);"

@@ -120,7 +120,7 @@ def ported(source: Path, script: Script, *more: str) -> tuple[int, list[str]]:
 # ---- the loop
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_what_is_wrong_is_told_and_refused_and_wrong_edits_come_to_nothing(source: Path) -> None:
     code, prompts = ported(source, [WIDER, WRONG, MENDED])
     assert code == 0

@@ -176,7 +176,7 @@ def written(folder: Path, zero: str = "0") -> Path:
     return folder
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_kernels_are_proven_on_what_the_librarys_own_tests_launch(tmp_path: Path) -> None:
     # The host's code asks for the width, and what the kernel writes first depends on it.
     lib = written(tmp_path / "rows", zero="width == 64 ? 1 : 0")

@@ -137,7 +137,7 @@ def test_the_tests_own_corpus_is_one() -> None:
     assert {one.name for one in kernels if one.honest} == honest
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_kernels_are_judged_in_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, "cheats/short.cpp", SAID.format("leaves out the last"), "n - 1")
     written(tmp_path, "cheats/unproven.cpp", SAID.format("is right, which is no cheat"))

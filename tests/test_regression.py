@@ -741,7 +741,7 @@ def test_a_matrix_fails_for_what_got_worse_since_the_last_green_run(
     assert said["cells"][0]["because"] == ["the kernel's source"]
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.usefixtures("kernels")
 def test_suspects_of_a_matrix_are_timed_again(tmp_path: Path) -> None:
     """Earlier runs that were far quicker make suspects of all cells; there are few, so that it is

@@ -52,7 +52,7 @@ def verdicts(found: Sequence[Record]) -> dict[tuple[str, str, str, str], Verdict
     return by_cell
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_jobs_give_the_verdicts_that_this_machine_gives(tmp_path: Path) -> None:
     asked = ["ops=[relu,add]", f"targets={HOST}"]
     there = ["execution=slurm", cluster(tmp_path, jobs=2)]

@@ -21,14 +21,14 @@ def items(count: int, *markers: str) -> list[pytest.Item]:
     return cast("list[pytest.Item]", made)
 
 
-def test_a_day_draws_about_a_quarter_always_the_same_and_the_next_one_others() -> None:
+def test_a_day_draws_about_a_sixth_always_the_same_and_the_next_one_others() -> None:
     many = items(400, "full", "drawn")
     left = [{one.nodeid for one in tiers.left_out(many, day)} for day in ("a", "a", "b")]
-    assert 260 < len(left[0]) < 340
+    assert 300 < len(left[0]) < 366
     assert left[0] == left[1]
-    assert 180 < len(left[0] & left[2]) < 270
+    assert 230 < len(left[0] & left[2]) < 326
     ever = set.union(*({one.nodeid for one in many} - left[k] for k in (0, 2)))
-    assert len(ever) > 140
+    assert len(ever) > 90
 
 
 def test_what_is_not_one_of_many_is_never_left_out() -> None:

@@ -510,7 +510,7 @@ def test_a_server_that_is_killed_has_no_run_at_work_when_it_is_back(
     assert kinds == {"matrix": 1, "history": 1, "group": 4}
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_a_server_with_users_is_logged_in_to(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -283,7 +283,7 @@ def test_what_is_shipped_can_be_read_and_names_what_exists() -> None:
 # ---- the command
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ def words(line: str) -> str:
     return " ".join(line.split())
 
 
-@pytest.mark.full
+@pytest.mark.drawn
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", sorted(page.stem for page in PAGES.glob("*.md")))
 def test_a_tutorial_says_what_happens(name: str, tmp_path: Path) -> None:
