@@ -14,8 +14,8 @@ test that failed is judged by the same tests, and tomorrow's commits draw others
 full by itself the first case is always run, and the others are many. `make test-all` runs them all,
 as does pytest without `--drawn`.
 
-    @pytest.mark.drawn                              # full, and its first case is drawn as well:
-                                                    # half a minute, where a shorter test guards the same
+    @pytest.mark.drawn     # full, and its first case is drawn as well: half a minute, where a
+                           # shorter test guards the same
 """
 
 from __future__ import annotations
