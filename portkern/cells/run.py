@@ -87,7 +87,7 @@ class Matrix:
         cells could."""
         with _pool() as pool:
             cells = [cell for cell in self.cells if not cell.ruled_out]
-            for done in [pool.submit(self._build, group) for group in _by_kernel(cells)]:
+            for done in [pool.submit(self._build, group) for group in _to_build(cells)]:
                 done.result()
 
     def _reuse(self) -> None:
@@ -101,7 +101,7 @@ class Matrix:
         hardware: list[Cell] = []
         with _pool() as pool:
             pending: set[Future[list[tuple[Cell, Built]]]] = {
-                pool.submit(self._build, group) for group in _by_kernel(cells)
+                pool.submit(self._build, group) for group in _to_build(cells)
             }
             modelled: list[Cell] = []
             for done in as_completed(pending):
@@ -128,19 +128,14 @@ class Matrix:
         return self.carried.record(self.run, cell, built, self.options.plan.rounds)
 
     def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
-        """One kernel and dtype for all its targets; the cells of one target share the build, which
-        is for the largest workload that is judged."""
-        by_size = sorted(cells, key=together.elements)
-        first = {_identity(cell): cell for cell in by_size}
-        toolchains = [c.ready.toolchain for c in first.values() if isinstance(c.ready, Ready)]
-        results = build.build_all(
-            [cell.build_request for cell in first.values()],
-            toolchains,
-            limits=self.options.limits,
-            cache=self.cache,
+        """One kernel and dtype for one target; its cells share the build, which is for the largest
+        workload that is judged."""
+        largest = max(cells, key=together.elements)
+        toolchains = [largest.ready.toolchain] if isinstance(largest.ready, Ready) else []
+        [built] = build.build_all(
+            [largest.build_request], toolchains, limits=self.options.limits, cache=self.cache
         )
-        by_identity = dict(zip(first, results, strict=True))
-        return [(cell, by_identity[_identity(cell)]) for cell in cells]
+        return [(cell, built) for cell in cells]
 
     def _try(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> None:
         """Tries all kernels of one op and dtype."""
@@ -257,12 +252,20 @@ def _identity(cell: Cell) -> tuple[str, str]:
     return cell.candidate.digest + cell.dtype, cell.target.name
 
 
-def _by_kernel(cells: Sequence[Cell]) -> list[list[Cell]]:
-    groups: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+def _to_build(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells of one build each, as these may be made side by side; long sources come first,
+    as the last to end is waited for."""
+    groups: dict[tuple[str, str, str, str], list[Cell]] = defaultdict(list)
     for cell in cells:
         assert cell.candidate is not None
-        groups[cell.backend.name, cell.candidate.digest, cell.dtype].append(cell)
-    return list(groups.values())
+        build_of = cell.backend.name, cell.candidate.digest, cell.dtype, cell.target.name
+        groups[build_of].append(cell)
+    return sorted(groups.values(), key=_source_length, reverse=True)
+
+
+def _source_length(cells: Sequence[Cell]) -> int:
+    candidate = cells[0].candidate
+    return len(candidate.source) if candidate else 0
 
 
 def _by_problem(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -201,7 +201,8 @@ def _workers_ahead(verb: str, words: Sequence[str]) -> Iterator[None]:
 
 
 def _preloads(verb: str, words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """torch, and where an operator is a file what traces it; the executor's compiler of ``run``."""
+    """torch, and where an operator is a file what traces it; nothing for what builds a source that
+    is not Python; the executor's compiler of ``run``."""
     if verb == "run":
         from portkern.sandbox.session import COMPILING
 
@@ -211,6 +212,8 @@ def _preloads(verb: str, words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if verb == "check" and (cache_root() / "serve" / "address.json").exists():
         return  # a server has done this, or the command will when it is asked and gives no answer
     yield ("torch",)
+    if verb == "check" and not any(".py" in word for word in words):
+        yield ()
     if any(_OPERATOR_FILE.match(word) for word in words):
         from portkern.worker.tracing import PRELOAD
 

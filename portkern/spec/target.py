@@ -39,7 +39,8 @@ _Count = Annotated[int, Field(gt=0)]
 
 class _Facts(BaseModel):
     # strict: a quoted number in YAML is a mistake, not a number
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # built when a target is first read: processes that read none need not wait for it
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Peak(_Facts):
