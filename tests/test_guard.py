@@ -507,8 +507,20 @@ BAD_NATIVE = [
     ("G205", 'extern "C" int clock_gettime(int, void* t) { return 0; }'),
     ("G205", 'extern "C" int cudaEventElapsedTime(float* ms, void*, void*) { return 0; }'),
     ("G301", "void f() { y = torch::softmax(x, -1); }"),
-    ("G302", "#include <cublas_v2.h>"),
-    ("G302", "#define HEADER <cublas_v2.h>\n#include HEADER"),
+    ("G302", "#include <cublas_v2.h>\nauto product = cublasSgemm;"),
+    (
+        "G302",
+        "#if 0\nvoid cudnnAddTensor() {}\n#endif\n#include <cudnn.h>\nauto f = cudnnAddTensor;",
+    ),
+    ("G302", "#include <cublas_v2.h>\n#define OF(a, b) a##b\nvoid f() { OF(cublas, Sgemm)(h); }"),
+    ("G302", "#include <cublas_v2.h>\n#define A <cublasSgemm>\nvoid f() { call A (1); }"),
+    ("G302", "#include <cublas_v2.h>\nvoid f() { cub\\u006casSgemm(h); }"),
+    ("G302", "#include <mkl.h>\nvoid f() { vsExp(n, a, b); SGEMM(1); }"),
+    (
+        "G302",
+        "#include <Eigen/Dense>\nusing namespace Eigen;\nMatrixXf f(MatrixXf a) { return a * a; }",
+    ),
+    ("G302", "#define OF(a) <a>\n#include OF(cublas_v2.h)\nauto product = cublasSgemm;"),
     ("G302", "void f() { cublasSgemm(h, 0, 0, m, n, k, &one, a, m, b, k, &zero, c, m); }"),
     ("G302", "void f() { cblas_sgemm(1, 2, 3); }"),
     ("G302", 'void f() { dlopen("libcublas.so.12", 1); }'),
@@ -629,6 +641,11 @@ def _hits_where_nothing_is_meant(words: str) -> Iterator[object]:
         ("c++", "#define send(x) ((x) + 1)\nint f() { return send(1); }"),
         ("cuda", "namespace tile { int open(int); }\nvoid f() { tile::open(1); }"),
         ("cuda", "int cublas_like_tile(int n); void f() { cublas_like_tile(1); }"),
+        # headers that nothing is called of
+        ("cuda", "#include <cublas_v2.h>\ncublasHandle_t h;  // cublasSgemm\nvoid sgemm();"),
+        ("cuda", '# include "cudnn.h"\n#include <cufft.h>\nconst char* said = "cudnnAddTensor";'),
+        ("c++", "#include <mkl.h>\nstatic void sgemm(int stride) {}\nvoid f() { sgemm(MKL_ALL); }"),
+        ("c++", "#include <Eigen/Dense>\nvoid f(float* y) { *y = 1; }"),
         # allocation, views, types
         (
             "triton",

@@ -265,7 +265,7 @@ def test_a_layer_that_does_all_the_work_behind_a_copy_is_rejected(tmp_path: Path
     ("found", "put", "rule"),
     [
         ("return y;\n}", "return torch::softmax(y, 0);\n}", "G301"),
-        ("#include <cuda_runtime.h>", "#include <cublas_v2.h>", "G302"),
+        ("#include <cuda_runtime.h>", "#include <cublas_v2.h>\nauto f = cublasSgemm;", "G302"),
         ('"-O3"', '"--use_fast_math"', "G401"),
         ("return y;\n}", 'system("true");\n    return y;\n}', "G102"),
     ],

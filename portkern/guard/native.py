@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from portkern.cuda_source import launches, tree
 from portkern.cuda_source.comments import without_comments
+from portkern.cuda_source.lexer import tokenize
 from portkern.cuda_source.source_map import SourceMap
 from portkern.guard import rules
 
@@ -25,6 +26,9 @@ _RETURN = re.compile(r"\r(?!\n)")  # the end of a line to compilers, also of a c
 _GLOBAL = re.compile(rb"(?:[^\w>])?::", re.DOTALL)
 _WRITES = re.compile(r"[wa+]")
 _MAPS = ("mmap", "mmap64")
+_HEADER_NAME = re.compile(
+    r"(?m)^[^\S\n]*#[^\S\n]*((include\w*|import)[^\S\n]*<[^>\n]*>|define\s+\w+\s*<[\w/]+\.\w+>)\s*?$"
+)
 #: Levels of a tree that is read: what a look at each part takes grows with all that is in it.
 _DEEPEST = 6_000
 #: As a call of the preprocessor that the grammar has no node for.
@@ -66,12 +70,26 @@ def _read_joined(
     }
     for name, reader in readers.items():
         reader.walk(roots[name], 0)
+    libraries = {names for reader in readers.values() for names in reader.libraries}
+    for name, text in joined.items() if libraries else ():
+        readers[name].places |= {(line, "G302") for line in _uses(text, libraries, own)}
     used = {rule for reader in readers.values() for _, rule in reader.places}
     return {
         (name, line, rule)
         for name, reader in readers.items()
         for line, rule in reader.places | reader.in_company(used)
     }
+
+
+def _uses(text: str, libraries: Collection[re.Pattern[str]], own: Collection[str]) -> Iterator[int]:
+    """The lines with a name of a library whose header is included, wherever it stands, or with
+    what names are put together by. The source's own functions may be called as Fortran's are."""
+    for token in tokenize(_HEADER_NAME.sub("", text)):
+        if token.text in ("##", "\\") or any(
+            match and not (match.lastgroup == "fortran" and token.text in own)
+            for match in (names.fullmatch(token.text) for names in libraries)
+        ):
+            yield token.line
 
 
 def _joined(text: str) -> str:
@@ -159,6 +177,7 @@ class _Reader:
         self.text = b""
         self.process_files: set[int] = set()
         self.executor_texts: set[int] = set()
+        self.libraries: set[re.Pattern[str]] = set()  # the names of those that are included
 
     def walk(self, root: Node, above: int) -> None:
         """``above``: lines before ``root``, which may be the text of a macro."""
@@ -189,11 +208,17 @@ class _Reader:
     def _included(self, target: str) -> Iterator[str]:
         """The rules that an included header breaks; what a macro names may be anything, in
         whatever way it is put together."""
-        yield from self._header(target) if target[:1] in ("<", '"') else ("G408",)
+        if target[:1] in ("<", '"'):
+            yield from self._header(target)
+        else:
+            self.libraries |= {names for _, names in rules.LIBRARIES}
+            yield "G408"
 
     def _header(self, path: str) -> Iterator[str]:
         if not self.is_own(path):
-            yield from _header(path.strip('<>"'))
+            path = path.strip('<>"')
+            self.libraries |= {names for begin, names in rules.LIBRARIES if begin.match(path)}
+            yield from _header(path)
 
     def _preproc_call(self, node: Node) -> Iterator[str]:
         directive = tree.text(node.child_by_field_name("directive")).replace(" ", "")

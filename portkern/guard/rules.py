@@ -332,12 +332,27 @@ NATIVE_FILES = frozenset("fopen freopen open openat creat unlink remove rename m
 HEADERS = {
     "G101": re.compile(r"(sys/socket|netdb|netinet/|arpa/inet|curl/|sys/un)"),
     "G103": re.compile(r"sys/(ptrace|uio)|linux/ptrace"),
-    "G302": re.compile(
-        r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|rocblas|hipblas|miopen/|"
-        r"MIOpen|hipfft|rocfft|hipsparse|mkl|cblas|lapacke?|openblas|oneapi/|dnnl|onednn|Eigen/|"
-        r"armpl|nvpl|tensorflow/|arm_compute/)"
-    ),
-}  # fmt: skip
+}
+#: Names of BLAS and LAPACK as Fortran has them.
+_BLAS = (
+    r"(?P<fortran>(?i:[sdcz](gemm\w*|gemv|gbmv|ger[cu]?|symm|symv|syrk|trmm|trsm|trsv|dot[cu]?|axpy"
+    r"|scal|nrm2|asum|(ge|po|sy|he|gt)(trf|trs|tri|sv|svd|sdd|ev|evd|qrf|ls))_*))"
+)
+#: Vendors' libraries: what their headers begin with, and the names that use one, but for its types
+#: and constants. To include a header is not to use it.
+LIBRARIES = tuple((re.compile(headers), re.compile(names)) for headers, names in (
+    (r"cublas|cudnn|cufft|cusparse|cusolver|cutensor|hipblas|hipfft|hipsparse|miopen/|MIOpen|"
+     r"rocblas|rocfft",
+     r"(cublas|cudnn|cufft|cusparse|cusolver|cutensor|hipblas|hipfft|hipsparse|miopen)(?!\w*_t$|"
+     r"(Handle|Real|Complex|Double\w+|Result|Type)$)\w+|"
+     r"roc(blas|fft)_(?!(handle|status|plan|operation|int|half|bfloat16|datatype)(_\w+)?$)\w+"),
+    (r"mkl|cblas|lapack|openblas|armpl|nvpl",
+     rf"(cblas|LAPACKE|mkl|openblas|armpl|nvpl|Dfti|vsl)\w+(?<!_t)|vm?[sdcz][A-Z]\w+|{_BLAS}"),
+    (r"oneapi/|dnnl|onednn", r"oneapi|dnnl(_\w+(?<!_t))?"),
+    (r"Eigen/", r"Eigen"),
+    (r"tensorflow/", r"tensorflow|TF_\w+"),
+    (r"arm_compute/", r"arm_compute"),
+))  # fmt: skip
 VENDOR_CALL = re.compile(
     r"(cublas(Lt|Xt)?|cudnn|cufft|cusparse|cusolver\w\w|cutensor|hipblas(Lt)?|hipfft|miopen|"
     r"hipsparse)[A-Z]\w*|(rocblas|cblas|LAPACKE|dnnl|mkl|rocfft)_\w+|[sdcz](gemm|gemv|symm|dot|axpy)_"
