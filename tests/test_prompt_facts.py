@@ -58,6 +58,25 @@ ADVICE = {
     "bias 8, largest 240": "FNUZ",
     "(2-SM": "",
     "1 << lane need 64 bits": "HIP's lane masks",
+    "num_warps 4 or 8": "",
+    "64 rows or more": "what a warpgroup multiplies",
+    "of which 128 fill": "tcgen05",
+    "and num_warps 4,": "",
+    "and 8:": "",
+    "and 8.": "",
+    "registers of 4 warps": "",
+    "a row of a block has 128 bytes": "the widest swizzle",
+    "num_stages 3 or 4": "",
+    "num_stages 2 or 3": "",
+    "num_stages 3 to 5": "",
+    "16 bytes or more": "the widest load of a thread",
+    "multiples of 16 bytes": "tensor maps",
+    "last stride is 1": "tensor maps",
+    "groups of about 8 rows": "",
+    "max_num_imprecise_acc=128": "",
+    "every 128 of k": "",
+    "num_warps 4 or more": "",
+    "16 rows or more": "mma.sync",
 }
 PLACES = [
     (backend, language, place)
@@ -143,6 +162,7 @@ def test_every_number_about_a_target_is_in_its_data(ends: Ends) -> None:
         for dtype in ("float32", "float16"):
             one = task(*place, dtype=dtype, ends=ends)
             about = part(prompt(one), "Target").replace(one.target.title, "")
+            about = re.sub(r"element e of lane l is `.*`", "", about)  # test_matrix_lanes.py
             allowed = {*known(one.target), float(briefing.ridge(one) or 0)}
             for said in NUMBER.findall(without_advice(about)):
                 assert float(said) in allowed, (place, said, about)
@@ -337,6 +357,50 @@ def test_intrinsics_are_told_to_those_who_write_them() -> None:
     assert not any(line.calls for line in chosen_by_compiler)
 
 
+def test_lanes_are_told_to_those_who_write_the_instructions_out() -> None:
+    shown = prompt(task("hip", "hip", "mi300x", dtype="float16"))
+    assert (
+        "  16x16x16: element e of lane l is `A[l % 16][4 * (l / 16) + e], "
+        "B[4 * (l / 16) + e][l % 16], sums[4 * (l / 16) + e][l % 16]`\n" in shown
+    )
+    wide = prompt(task("cuda", "cuda", "h200", dtype="float16"))
+    assert "  64x64x16, 64x128x16, 64x256x16: element e of lane l is `sums[" in wide
+    assert "of lane l" not in prompt(task("triton", "triton", "mi300x", dtype="float16"))
+
+
+@pytest.mark.parametrize("op", ["relu", "softmax", "transpose", "layernorm_backward"])
+def test_matrix_instructions_are_told_where_matrices_are_multiplied(op: str) -> None:
+    for backend, place in (("cuda", "h200"), ("hip", "mi300x"), ("triton", "h200")):
+        one = task(backend, backend, place, op=op, dtype="float16")
+        assert not briefing.matrix(one)
+        about = part(prompt(one), "Target")
+        assert not re.search("mfma|wgmma|tl.dot is|matrix instructions", about, re.IGNORECASE)
+        for product in ("conv2d", "attention", "int4_linear"):
+            assert briefing.matrix(task(backend, backend, place, op=product, dtype="float16"))
+
+
+def test_unsafe_atomics_are_told_where_blocks_add_to_one_element() -> None:
+    for place in ("gfx90a", "mi300x", "gfx950", "gfx1100"):
+        for op in ("scatter_add", "sum", "layernorm_backward"):
+            shown = prompt(task("hip", "hip", place, op=op))
+            assert shown.count("unsafeAtomicAdd on float") == 1 and "coarse-grained" in shown
+        for op in ("relu", "matmul", "softmax", "embedding", "topk"):
+            assert "unsafeAtomicAdd" not in prompt(task("hip", "hip", place, op=op))
+    assert "unsafeAtomicAdd" not in prompt(task("triton", "triton", "mi300x", op="scatter_add"))
+
+
+@pytest.mark.parametrize("op", ["matmul", "softmax"])
+def test_triton_on_nvidia_has_as_many_hints_as_on_amd(op: str) -> None:
+    def hints(place: str) -> int:
+        one = task("triton", "triton", place, op=op, dtype="float16")
+        return len(one.target.hints_for("triton", without=briefing.without(one)))
+
+    about_products = op == "matmul"
+    assert hints("sm_90") >= (hints("gfx942") if about_products else 5)
+    for place in ("sm_80", "sm_86", "sm_89", "sm_100", "sm_120"):
+        assert hints(place) >= (5 if about_products else 2), place
+
+
 # ---- guides
 
 GUIDE = """# Title
@@ -388,6 +452,7 @@ def test_hints_and_matrix_instructions_name_what_there_is() -> None:
     for name in target.names():
         one = target.load(name)
         features = {*one.features.mma, *one.features.async_copy, "fp8", "xf32"}
+        features |= briefing.OF_OPERATORS
         for hint in one.hints:
             assert set(hint.languages) <= languages, hint
             assert set(hint.needs) <= features, hint

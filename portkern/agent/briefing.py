@@ -4,11 +4,13 @@ can act on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
+from portkern.agent.operator_kind import adds_up, has_products
 from portkern.agent.task import Task
+from portkern.spec import lanes
 from portkern.spec.op import PRECISIONS, Workload
 from portkern.spec.target import MatrixInstruction, Target
 
@@ -33,19 +35,23 @@ _ALLOWED = {
 _LIMITS = {"cluster_max": "clusters", "tmem_sm_bytes": "tmem"}
 #: Features whose names say little.
 _WORDS = dict.fromkeys(("lds_dword", "lds_dwordx3", "lds_dwordx4"), "copies from memory to LDS")
+#: What hints may need of the operator: products of matrices; outputs that several blocks add to.
+OF_OPERATORS = frozenset({"products", "sums"})
 #: By dtype the peak that arithmetic in it is held to.
 _PEAKS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
 class MatrixLine:
-    """``calls`` for those who write the instruction out, empty where a compiler chooses it."""
+    """``calls`` for those who write the instruction out, empty where a compiler chooses it, and so
+    are ``lanes``: by shapes which elements a lane holds."""
 
     name: str
     inputs: str
     sums: str
     shapes: Sequence[str]
     calls: Sequence[str] = ()
+    lanes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ def facts(task: Task) -> dict[str, object]:
         "ridge": ridge(task),
         "matrix": lines,
         "no_matrix": bool(target.features.matrix)
+        and has_products(task.op)
         and not lines
         and task.backend.matrix_units != "nobody",
         "hints": target.hints_for(task.language, without=without(task)),
@@ -154,12 +161,15 @@ def without(task: Task) -> set[str]:
     """Features of targets that are of no use to this task, or not to be had."""
     features = task.target.features
     used = {line.name for line in matrix(task)}
-    return {*task.unmodelled, *features.mma, "fp8", "xf32"} - used - inputs(task)
+    used |= {"products"} if has_products(task.op) else set()
+    used |= {"sums"} if adds_up(task.op) else set()
+    return {*task.unmodelled, *features.mma, "fp8", "xf32", *OF_OPERATORS} - used - inputs(task)
 
 
 def matrix(task: Task) -> list[MatrixLine]:
-    """The instructions that take the operator's tensors as they are or as its precision allows."""
-    if task.backend.matrix_units == "nobody":
+    """The instructions that take the operator's tensors as they are or as its precision allows;
+    none where it has no products."""
+    if task.backend.matrix_units == "nobody" or not has_products(task.op):
         return []
     accepted = inputs(task)
     return [
@@ -170,7 +180,13 @@ def matrix(task: Task) -> list[MatrixLine]:
 
 
 def _line(each: MatrixInstruction, *, spelled: bool) -> MatrixLine:
-    return MatrixLine(each.name, each.inputs, each.sums, each.shapes, each.calls if spelled else ())
+    if not spelled:
+        return MatrixLine(each.name, each.inputs, each.sums, each.shapes)
+    shapes: dict[str, list[str]] = {}
+    for shape in each.shapes:
+        shapes.setdefault(str(lanes.of(each, shape) or ""), []).append(shape)
+    held = {", ".join(alike): text for text, alike in shapes.items() if text}
+    return MatrixLine(each.name, each.inputs, each.sums, each.shapes, each.calls, held)
 
 
 def unmodelled(task: Task) -> list[str]:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from portkern.agent import briefing
 from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import Context
 from portkern.agent.critic.reading import Bound
@@ -169,7 +170,7 @@ def _with_traffic(attempt: Attempt, task: Task) -> dict[str, float]:
 
 
 def _words(attempt: Attempt, metrics: Mapping[str, float], task: Task) -> dict[str, str]:
-    hints = task.target.hints_for(task.language, without=task.unmodelled)
+    hints = task.target.hints_for(task.language, without=briefing.without(task))
     facts = {name: shown(name, value) for name, value in metrics.items()}
     return facts | {"detail": _first(attempt), "hint": hints[0] if hints else ""}
 

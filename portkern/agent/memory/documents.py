@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from portkern import ops
+from portkern.agent import briefing
 from portkern.agent.attempt import Attempt
 from portkern.agent.memory.text import code, result
 from portkern.agent.task import Task
@@ -74,7 +75,7 @@ def _defines(section: str, op: str) -> bool:
 
 
 def hints(task: Task, *, own: bool = False) -> Iterator[Document]:
-    for hint in task.target.hints_for(task.language, without=task.unmodelled):
+    for hint in task.target.hints_for(task.language, without=briefing.without(task)):
         yield Document(f"A hint for {task.target.name}", hint, hint)
 
 

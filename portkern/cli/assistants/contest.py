@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from portkern.agent import briefing
 from portkern.agent.task import Task
 from portkern.cells.selection import Cell
 from portkern.cli.assistants import answers
@@ -61,10 +62,10 @@ class Contest:
 
     def guide(self) -> dict[str, Any]:
         """Says how a kernel is written for this backend and target: rules and hints."""
-        first = self.cells[0]
+        without = briefing.without(self._task)
         return {
             "guide": self._task.guide.strip(),
-            "hints": list(first.target.hints_for(self.language, without=())),
+            "hints": list(self.cells[0].target.hints_for(self.language, without=without)),
             "next": "Write the kernel, then 'check' its text.",
         }
 
