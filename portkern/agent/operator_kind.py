@@ -1,4 +1,4 @@
-"""What work an operator has, by the words of its reference and the axes of its tensors."""
+"""The work that an operator has, by the words of its reference and the axes of its tensors."""
 
 from __future__ import annotations
 
