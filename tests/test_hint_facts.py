@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from portkern.backends.hip import clang
 from portkern.spec import target
 from portkern.toolchain.run_tool import package_dir
 
+clang: Any = import_module("portkern.backends.hip.clang")
 ATOMICS = """
 #include <hip/hip_runtime.h>
 extern "C" __global__ void f32_atomicAdd(float* p, float v) { atomicAdd(p, v); }
@@ -21,7 +23,7 @@ extern "C" __global__ void f64_atomicAdd(double* p, double v) { atomicAdd(p, v);
 extern "C" __global__ void f64_unsafeAtomicAdd(double* p, double v) { unsafeAtomicAdd(p, v); }
 """
 #: Of each target those that are compare-and-swap loops.
-LOOPS = {
+LOOPS: dict[str, set[str]] = {
     "gfx90a": {"f32_atomicAdd", "f64_atomicAdd"},
     "gfx942": set(),
     "gfx950": set(),
