@@ -175,15 +175,11 @@ def port(
     ends: float,
     include: tuple[Path, ...],
     timeout_s: float,
+    jobs: int = 0,
 ) -> None:
     """Ports one program; whatever becomes of it, the others go on."""
-    name = place.name if place == root else str(place.relative_to(root)).replace("/", "-")
-    ways = "-" + "-".join(row.targets) if row.emitted else ""
-    folder = work / f"{row.library.replace('/', '-')}-{name}{ways}"
-    read = library.read(place)
-    row.kernels += sum(len(file.kernels) for file in (*read.sources, *read.headers))
-    if not row.emitted:
-        row.kernels += sum(not kernel.helper for kernel in read.triton)
+    folder = records_of(place, root, row, work)
+    row.kernels += kernels(place, row)
 
     def show(progress: run.Progress) -> None:
         for line in progress.lines:
@@ -200,7 +196,7 @@ def port(
         emitted=row.targets if row.emitted else (),
         out=folder / "tree",
         sanitize=executor.checkers(["all"]),
-        jobs=len(os.sched_getaffinity(0)),
+        jobs=jobs or len(os.sched_getaffinity(0)),
         include=tuple(sorted(include, key=lambda folder: -_shared(folder, place))),
         timeout_s=timeout_s,
         run_s=10.0,
@@ -215,6 +211,20 @@ def port(
         rows = recorded(folder)
     for kernel in rows:
         row.add(kernel)
+
+
+def kernels(place: Path, row: Row) -> int:
+    """How many a program has; those of Triton are only built for GPUs."""
+    read = library.read(place)
+    found = sum(len(file.kernels) for file in (*read.sources, *read.headers))
+    return found + (0 if row.emitted else sum(not kernel.helper for kernel in read.triton))
+
+
+def records_of(place: Path, root: Path, row: Row, work: Path) -> Path:
+    """The folder that a program's port is in."""
+    name = place.name if place == root else str(place.relative_to(root)).replace("/", "-")
+    ways = "-" + "-".join(row.targets) if row.emitted else ""
+    return work / f"{row.library.replace('/', '-')}-{name}{ways}"
 
 
 def _shared(folder: Path, place: Path) -> int:

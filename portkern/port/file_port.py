@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -84,40 +84,40 @@ class FilePorter:
         longest = max(lists, key=len, default=())
         return tuple(f for f in longest if f in sources and f != root / unit)
 
-    def port(self, file: TranslatedFile, keys: Mapping[str, str]) -> list[KernelPort]:
-        """Ports every kernel of the file for every target, under the target's key."""
+    def port(
+        self, file: TranslatedFile, keys: Mapping[str, str], kernels: Sequence[Kernel]
+    ) -> Iterator[list[KernelPort]]:
+        """Yields the ports of each of these kernels of the file for all targets, under the target's
+        key, as soon as they are known."""
         began = time.monotonic()
         units = self.units(file)
         objects = {
             target: [self._objects((unit, target)) for unit in units]
             for target in self._request.targets
         }
-        proofs = self._proofs(file, units)
-        seconds = time.monotonic() - began
-        return [
-            self._known(
-                file,
-                kernel,
-                target,
-                keys[str(target)],
-                _object_of(file, kernel, objects[target]),
-                proofs[kernel],
-                next(
-                    (m.not_whole for m in objects[target] if isinstance(m, Built) and m.not_whole),
-                    "",
-                ),
-                seconds / len(file.kernels),
-            )
-            for kernel in file.kernels
-            for target in self._request.targets
-        ]
+        built = (time.monotonic() - began) / max(len(kernels), 1)
+        for kernel in kernels:
+            began = time.monotonic()
+            proof = self._proof(file, kernel, units)
+            seconds = built + time.monotonic() - began
+            yield [
+                self._known(
+                    file,
+                    kernel,
+                    target,
+                    keys[str(target)],
+                    _object_of(file, kernel, made),
+                    proof,
+                    next((m.not_whole for m in made if isinstance(m, Built) and m.not_whole), ""),
+                    seconds,
+                )
+                for target, made in objects.items()
+            ]
 
-    def _proofs(
-        self, file: TranslatedFile, units: Sequence[PurePosixPath]
-    ) -> Mapping[Kernel, ProofLine]:
-        if not self._request.prove:
-            return dict.fromkeys(file.kernels, _NOT_ASKED)
-        return {kernel: self._prover.proof(file, kernel, units) for kernel in file.kernels}
+    def _proof(
+        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+    ) -> ProofLine:
+        return self._prover.proof(file, kernel, units) if self._request.prove else _NOT_ASKED
 
     def _known(
         self,

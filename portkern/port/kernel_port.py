@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Final, Literal, Protocol
@@ -193,6 +193,27 @@ class KernelPort(Line):
         return "no GPU of this target here"
 
 
+class Known:
+    """What a run before this one wrote of kernels, the last line about each."""
+
+    def __init__(self, ports: Iterable[KernelPort] = ()) -> None:
+        self._by_key: dict[str, dict[tuple[str, str, int, str], KernelPort]] = {}
+        for port in ports:
+            place = (port.path, port.kernel, port.line, port.target)
+            self._by_key.setdefault(port.key, {})[place] = port
+
+    def of(self, key: str) -> list[KernelPort]:
+        return list(self._by_key.get(key, {}).values())
+
+    def kernel(self, name: str, line: int, keys: Collection[str]) -> list[KernelPort]:
+        """The ports of a kernel under the keys of its file, if there is one for each; else none."""
+        ported = [p for key in keys for p in self.of(key) if (p.kernel, p.line) == (name, line)]
+        return ported if len(ported) == len(keys) else []
+
+
 class PortFile(LineFile[KernelPort]):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / FILE, KernelPort.from_json)
+
+    def known(self) -> Known:
+        return Known(self.read()[0])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from threading import Lock
 from typing import TYPE_CHECKING
 
+from portkern.cuda_source.syntax import Kernel
 from portkern.errors import ConfigError
 from portkern.port import (
     build_notes,
@@ -26,7 +28,7 @@ from portkern.port import (
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
 from portkern.port.in_strings import Strings
-from portkern.port.kernel_port import KernelPort, PortFile
+from portkern.port.kernel_port import KernelPort, Known, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
 from portkern.port.pool import pool
@@ -58,6 +60,7 @@ class Progress:
 
 
 Show = Callable[[Progress], None]
+_Ports = list[KernelPort]
 
 
 def run(
@@ -202,26 +205,33 @@ def _ports(
     porter = FilePorter(request, read, by_path, written.folder, folder, shop)
     keys = Keys(read, by_path, request)
     records = PortFile(folder)
-    known = {} if request.fresh else _known(records)
+    known = Known() if request.fresh else records.known()
     ports: list[KernelPort] = []
-    left: list[tuple[TranslatedFile, dict[str, str]]] = []
+    left: list[tuple[TranslatedFile, dict[str, str], list[Kernel]]] = []
     for file in wanted:
         units = porter.units(file)
         linked = porter.linked(file)
         own = {str(t): keys.of(file.source.path, units, str(t), linked) for t in request.targets}
-        if all(key in known for key in own.values()):
-            ports += [port for key in own.values() for port in known[key]]
-        else:
-            left.append((file, own))
+        before = {k: known.kernel(k.name, k.line, own.values()) for k in file.kernels}
+        ports += [port for of_kernel in before.values() for port in of_kernel]
+        if missing := [kernel for kernel, of_kernel in before.items() if not of_kernel]:
+            left.append((file, own, missing))
     reused, done = len(ports), len(wanted) - len(left)
     show(Progress(done, len(wanted)))
+    writing = Lock()
+
+    def port(file: TranslatedFile, own: Mapping[str, str], kernels: list[Kernel]) -> _Ports:
+        made: _Ports = []
+        for of_kernel in porter.port(file, own, kernels):
+            with writing:  # each is on disk before the next begins, which may be the one that hangs
+                records.append(of_kernel)
+            made += of_kernel
+        return made
+
     with pool(request.jobs) as threads:
-        pending: dict[Future[list[KernelPort]], TranslatedFile] = {
-            threads.submit(porter.port, file, own): file for file, own in left
-        }
+        pending = {threads.submit(port, *wanting): wanting[0] for wanting in left}
         for future in as_completed(pending):
             made = future.result()
-            records.append(made)
             ports += made
             done += 1
             show(Progress(done, len(wanted), _lines(pending[future], made, done, len(wanted))))
@@ -244,25 +254,16 @@ def _triton(
     read: Library,
     keys: Keys,
     records: PortFile,
-    known: Mapping[str, list[KernelPort]],
+    known: Known,
 ) -> tuple[list[KernelPort], int]:
     if request.to != "hip" or not any(not kernel.helper for kernel in read.triton):
         return [], 0
     key = keys.of_triton()
-    if key in known:
-        return known[key], len(known[key])
+    if ported := known.of(key):
+        return ported, len(ported)
     ports = triton_port.ports(read, request, key)
     records.append(ports)
     return ports, 0
-
-
-def _known(records: PortFile) -> dict[str, list[KernelPort]]:
-    """A file's kernels, which were written in one piece, by their key."""
-    known: dict[str, dict[tuple[str, str, int, str], KernelPort]] = {}
-    for port in records.read()[0]:
-        place = (port.path, port.kernel, port.line, port.target)
-        known.setdefault(port.key, {})[place] = port
-    return {key: list(ports.values()) for key, ports in known.items()}
 
 
 def _lines(

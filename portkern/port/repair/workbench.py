@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from portkern.port import tree
 from portkern.port.file_port import FilePorter
 from portkern.port.hazard import Hazard
-from portkern.port.kernel_port import KernelPort, PortFile
+from portkern.port.kernel_port import KernelPort, Known, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
 from portkern.port.lint import lint
@@ -90,7 +90,7 @@ class Workbench:
         porter = FilePorter(request, self._read, files, self._ported, folder, self._shop)
         before = Keys(self._read, self.files, request)
         after = Keys(self._read, files, request)
-        known = {} if request.fresh else self._known()
+        known = Known() if request.fresh else self._records.known()
         sources = [file for file in files.values() if file.kernels]
         names = {file.name for file in sources}
         yield from (port for port in self.ports if port.path not in names)
@@ -99,19 +99,13 @@ class Workbench:
             own = {str(t): after.of(path, units, str(t)) for t in request.targets}
             if all(before.of(path, units, target) == key for target, key in own.items()):
                 yield from (port for port in self.ports if port.path == file.name)
-            elif all(key in known for key in own.values()):
-                yield from (port for key in own.values() for port in known[key])
-            else:
-                made = porter.port(file, own)
+                continue
+            ported = {k: known.kernel(k.name, k.line, own.values()) for k in file.kernels}
+            yield from (port for of_kernel in ported.values() for port in of_kernel)
+            missing = [kernel for kernel, of_kernel in ported.items() if not of_kernel]
+            for made in porter.port(file, own, missing) if missing else ():
                 self._records.append(made)
                 yield from made
-
-    def _known(self) -> Mapping[str, Sequence[KernelPort]]:
-        known: dict[str, dict[tuple[str, str, int, str], KernelPort]] = {}
-        for port in self._records.read()[0]:
-            place = (port.path, port.kernel, port.line, port.target)
-            known.setdefault(port.key, {})[place] = port
-        return {key: list(ports.values()) for key, ports in known.items()}
 
 
 def retold(file: TranslatedFile, text: str, request: PortRequest) -> TranslatedFile:
