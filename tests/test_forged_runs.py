@@ -14,9 +14,10 @@ from portkern.evaluator.jailed_process import JailedProcesses
 from portkern.port.proof import Limits, Outcome, ProofSource, meddling, prove
 from portkern.port.proof.compare import Judged, Types, compare
 from portkern.port.proof.examine import Examiner
-from portkern.port.proof.recording import Content, LaunchRecord
+from portkern.port.proof.recording import Content, LaunchRecord, read
 from portkern.sandbox import session as sandbox
-from portkern.simt.execute import runtime_library
+from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.options import ExecutorOptions
 from portkern.spec import target
 from portkern.spec.backend import Missing
 from portkern.toolchain.run_tool import run_tool
@@ -184,6 +185,36 @@ def test_what_is_left_behind_the_last_element_is_compared_too(kind: str) -> None
     assert _judged(Content(9, "d", one), Content(9, "e", two), kind) is Judged.DIFFERENT
 
 
+def _mixed(hash_: int, word: int) -> int:
+    product = (hash_ ^ word) * 0x9E3779B97F4A7C15 % 2**64
+    return product ^ product >> 29
+
+
+@COMPILES
+def test_contents_of_one_digest_are_told_apart(tmp_path: Path) -> None:
+    """The second launch writes other words, of which the last makes up for the first."""
+    one, two, other = 1, 2, 7
+    aimed = _mixed(16, one) ^ two ^ _mixed(16, other)
+    source = tmp_path / "aims.cu"
+    source.write_text(f"""
+#include <cuda_runtime.h>
+__global__ void k(unsigned long* y, unsigned long a, unsigned long b) {{ y[0] = a; y[1] = b; }}
+int main() {{
+  unsigned long* y;
+  cudaMalloc(&y, 16);
+  k<<<1, 1>>>(y, {one}, {two});
+  k<<<1, 1>>>(y, {other}, {aimed}ul);
+  k<<<1, 1>>>(y, {other}, {aimed}ul);
+}}
+""")
+    record = tmp_path / "record"
+    built = build.build_program(source, tmp_path / "aims", build.CompileOptions())
+    program.run(built, ExecutorOptions(record=record), timeout_s=30.0)
+    first, second, third = (launch.after[0] for launch in read(record.read_bytes()))
+    assert first.digest == second.digest == third.digest
+    assert first.data != second.data and second.data == third.data
+
+
 @pytest.mark.parametrize(("launches", "otherwise"), [(("k", "j"), 0), (("k",), 1), (("k", "k"), 1)])
 def test_a_port_that_launches_otherwise_where_it_is_checked_is_not_proven(
     launches: tuple[str, ...], otherwise: int
@@ -247,6 +278,11 @@ FORGED = {
     mmap(page, 8192, 7, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(page, keep, 8192);
   }""",
+        "",
+    ),
+    "a device variable": (
+        "__device__ int g = PORT ? 7 : 1;\n#undef PORT\n#define PORT (g == 7)",
+        "g = 1;",
         "",
     ),
     "calls": (

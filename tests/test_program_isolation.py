@@ -128,6 +128,29 @@ def test_a_program_reaches_of_others_neither(attack: str, machine: Machine) -> N
     assert machine.told(f"tell(first({INTO_OTHERS[attack]}))") == "None"
 
 
+#: By a name that is made as it runs, which no text of the program has.
+INTO_ITSELF = """
+name = "/".join(["", "corp"[::-1], "self", "m" + chr(101) + "m"])
+try:
+    with open(name, "rb+", buffering=0) as memory:
+        at = id(tell) // 16 * 16
+        memory.seek(at)
+        memory.write(memory.read(0))
+    tell("through")
+except OSError as error:
+    tell("nothing")
+"""
+
+
+def test_a_program_cannot_write_to_itself_by_its_file_in_proc(machine: Machine) -> None:
+    """Its code would be others than what was built, and the executor's too."""
+    assert machine.told(INTO_ITSELF) == "nothing"
+
+
+def test_without_containment_it_can(bare: Machine) -> None:
+    assert bare.told(INTO_ITSELF) == "through"
+
+
 #: Runs the attack beside a worker that has only these guards.
 GUARDED = """
 import json, os, sys

@@ -827,6 +827,53 @@ def test_only_kernels_may_not_write_to_constant_memory(run: Runner) -> None:
     ]
 
 
+#: What host code does before the last launch, and whether kernels then read what is the host's.
+HOSTS = {
+    "a __device__ variable": ("plain = 7;", 1),
+    "through a pointer": ("int* at = &table[2]; *at = 7;", 1),
+    "a variable of its own": ("*reach = 7;", 1),
+    "what a copy to a symbol left": (
+        "int n = 7; cudaMemcpyToSymbol(plain, &n, 4); plain = 8;",
+        1,
+    ),
+    "a copy to a symbol": ("int n = 7; cudaMemcpyToSymbol(plain, &n, 4);", 0),
+    "a symbol's address": (
+        "void* at; cudaGetSymbolAddress(&at, table); cudaMemset(at, 1, sizeof table);",
+        0,
+    ),
+    "managed memory": ("shared_by_both = 7;", 0),
+    "what no kernel reads": ("unread[3] = 7; static int calls; ++calls;", 0),
+    "what kernels have written over": ("counted = 7; reset<<<1, 1>>>();", 0),
+}
+
+
+@pytest.mark.parametrize("how", HOSTS)
+def test_host_code_changes_nothing_that_a_kernel_reads(how: str, run: Runner) -> None:
+    does, told = HOSTS[how]
+    source = """
+        __device__ int plain = 1, table[4] = {1, 2, 3, 4}, counted;
+        __device__ int* where = table;
+        __constant__ int fixed = 5;
+        __device__ __managed__ int shared_by_both = 1;
+        static int hosts = 1, unread[8];
+        int* reach = &hosts;
+        __global__ void reset() { counted = 0; }
+        __global__ void k(int* x) {
+            atomicAdd(&counted, 1);
+            x[0] = plain + where[2] + fixed + shared_by_both + hosts + counted;
+        }
+        int main() {
+            int* x = device<int>(1);
+            for (int i = 0; i < 3; ++i) k<<<1, 1>>>(x);
+            DOES
+            k<<<1, 1>>>(x);
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source.replace("DOES", does), mode="check")
+    assert [f.code for f in outcome.findings] == ["SX119"] * told, outcome
+
+
 def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:
     outcome = run(
         """

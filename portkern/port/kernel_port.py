@@ -194,7 +194,7 @@ class KernelPort(Line):
 
 
 class Known:
-    """What a run before this one wrote of kernels, the last line about each."""
+    """The kernels that runs before this one wrote of, by the last line about each."""
 
     def __init__(self, ports: Iterable[KernelPort] = ()) -> None:
         self._by_key: dict[str, dict[tuple[str, str, int, str], KernelPort]] = {}

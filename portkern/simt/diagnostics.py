@@ -71,6 +71,10 @@ CODES: dict[str, Code] = {
         "a variable that is not the device's, where a symbol is asked for",
         "rename the host's variable, which hides the __device__ or __constant__ one",
     ),
+    "SX119": Code(
+        "a kernel reads a variable that host code has written",
+        "copy it with cudaMemcpyToSymbol or hipMemcpyToSymbol, or pass it as an argument",
+    ),
     # -- races
     "SX201": Code("race on shared memory", "put a barrier between the accesses"),
     "SX202": Code("race on global memory within a block", "put a barrier between the accesses"),

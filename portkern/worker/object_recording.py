@@ -4,6 +4,7 @@ portkern/simt/runtime/record.cpp."""
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ class Recording:
         self._digest_of = ctypes.CDLL(str(runtime)).simt_digest
         self._digest_of.restype = ctypes.c_uint64
         self._known: dict[int, str] = {}
-        self._stored: dict[int, str] = {}
+        self._stored: dict[int, bytes] = {}  # at the digest above a kernel can aim
         self._launches = 0
         self._before: list[tuple[int, int, str]] = []
 
@@ -61,13 +62,13 @@ class Recording:
                 continue
             digest, portable = self._digest(one, table)
             self._known[one.number] = digest
-            stored = _AS_BEFORE
-            if self._stored.get(one.number) != digest:
+            stored, content = _AS_BEFORE, hashlib.sha256(portable).digest()
+            if self._stored.get(one.number) != content:
                 stored = one.size if one.size <= self._left else _BEYOND_BOUND
             if stored >= 0:
                 blobs.append(portable)
                 self._left -= stored
-                self._stored[one.number] = digest
+                self._stored[one.number] = content
             after.append((one.number, one.size, digest, stored, one.dtype))
         line = {
             "launch": self._launches,

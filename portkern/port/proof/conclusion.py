@@ -24,6 +24,11 @@ _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
 #: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
 #: no shift on AMD's.
 _OF_VENDORS = frozenset(["SX502", "SX503"])
+#: Of the original: why what its kernel did here says nothing about GPUs.
+_SAYS_NOTHING = {
+    **dict.fromkeys(_OF_VENDORS, "what comes of it differs between vendors' GPUs"),
+    "SX119": "a GPU's variables are not the host's",
+}
 #: Calls of the host that a device refuses: what they were to bring to a kernel has not come.
 _REFUSED_CALLS = frozenset(["SX101", "SX105", "SX112", "SX118"])
 #: Below, a proof says that its inputs reached little.
@@ -91,8 +96,8 @@ def conclude(
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
     doubt = doubt or _doubt(examination, results, ported) or _without_inputs(examination, original)
-    if open_ := next((f for f in inherited if f.code in _OF_VENDORS), None):
-        why = "what comes of it differs between vendors' GPUs"
+    if open_ := next((f for f in inherited if f.code in _SAYS_NOTHING), None):
+        why = _SAYS_NOTHING[open_.code]
         doubt = doubt or f"the original has {open_.code} at {place(open_)}: {why}"
     if doubt:
         return proof(Outcome.UNPROVEN, doubt)

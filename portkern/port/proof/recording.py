@@ -11,6 +11,9 @@ from portkern.sandbox import message
 
 Size = tuple[int, int, int]
 
+#: In the place of contents: they are what was last written.
+_AS_BEFORE = -2
+
 
 @dataclass(frozen=True)
 class Content:
@@ -119,7 +122,7 @@ def _launch(line: _Line, blob: bytes, contents: dict[int, Content]) -> LaunchRec
         data = None
         if stored >= 0:
             data, at = blob[at : at + stored], at + stored
-        elif number in contents and contents[number].digest == digest:
+        elif stored == _AS_BEFORE and number in contents and contents[number].digest == digest:
             data = contents[number].data
         after[number] = Content(size, digest, data, dtype)
         if data is not None:

@@ -259,7 +259,9 @@ def _furnish(place: Place) -> None:
     if place.separate:
         flags = system.MS_NOSUID | system.MS_NODEV
         system.mount("tmpfs", place.folder, "tmpfs", flags, f"size={place.folder_bytes},mode=0700")
-        system.mount("proc", Path("/proc"), "proc", flags | system.MS_NOEXEC)
+        # Read-only: by its memory's file there a program writes to code that it may not change.
+        flags |= system.MS_NOEXEC | system.MS_RDONLY
+        system.mount("proc", Path("/proc"), "proc", flags)
     else:
         system.adopt_orphans()
     place.results.mkdir()

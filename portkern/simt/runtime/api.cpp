@@ -109,6 +109,12 @@ bool in_symbol(const char* p, size_t bytes) {
     return p + bytes <= after->first + after->second;
 }
 
+// The host API has written there, for the device.
+void written(void* p, size_t bytes) {
+    mark_written(p, bytes);
+    if (checking() && in_symbol(static_cast<const char*>(p), bytes)) check::copied(p, bytes);
+}
+
 }  // namespace
 
 bool on_device(const void* p, size_t bytes, const char* what, Site at) {
@@ -358,7 +364,7 @@ int copy(void* to, const void* from, size_t bytes, Copy kind, void* stream, Site
     const DeviceWork work;
     note_copy(to, from, bytes, in_symbol(static_cast<const char*>(from), bytes));
     memmove(to, from, bytes);
-    mark_written(to, bytes);
+    written(to, bytes);
     return success;
 }
 
@@ -380,7 +386,7 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
     for (size_t i = 0; i < rows; ++i) {
         char* row = static_cast<char*>(to) + i * to_pitch;
         memmove(row, static_cast<const char*>(from) + i * from_pitch, width);
-        mark_written(row, width);
+        written(row, width);
     }
     return success;
 }
@@ -398,7 +404,7 @@ int fill(void* p, unsigned value, size_t size, size_t count, void* stream, Site 
     char* to = static_cast<char*>(p);
     if (size == 1) memset(to, (int)value, count);
     for (size_t i = 0; size > 1 && i < count; ++i) memcpy(to + i * size, &value, size);
-    mark_written(p, size * count);
+    written(p, size * count);
     return success;
 }
 
@@ -415,7 +421,7 @@ int fill_2d(void* p, size_t pitch, int byte, size_t width, size_t rows, void* st
     note_fill(p);
     for (size_t i = 0; i < rows; ++i) {
         memset(static_cast<char*>(p) + i * pitch, byte, width);
-        mark_written(static_cast<char*>(p) + i * pitch, width);
+        written(static_cast<char*>(p) + i * pitch, width);
     }
     return success;
 }
@@ -457,7 +463,9 @@ int copy_to_symbol(Symbol to, const void* from, size_t bytes, size_t offset, Cop
     if (!check(from, bytes, "read", at)) return finish(invalid_value);
     const DeviceWork work;
     admit(from, Opened::read);
-    memmove(static_cast<char*>(const_cast<void*>(to.at)) + offset, from, bytes);
+    char* at_offset = static_cast<char*>(const_cast<void*>(to.at)) + offset;
+    memmove(at_offset, from, bytes);
+    if (checking()) check::copied(at_offset, bytes);
     return success;
 }
 

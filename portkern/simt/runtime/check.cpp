@@ -736,6 +736,74 @@ void access_heap(Context& c, BlockState& b, Region& r, Access& a) {
     if (config.races) track_range(c, b, r, a);
 }
 
+// ---- what kernels see of a module's data: what was there when it was loaded, and what the device
+// has done since. On a GPU host code has a memory of its own and changes nothing of that.
+
+struct Held {
+    Data data;                  // as the device has it
+    std::vector<uint8_t> host;  // a bit for each byte that host code has changed
+};
+std::vector<Held> held;
+std::unordered_set<const void*> held_of;  // the modules
+
+void hold(const void* p) {
+    Dl_info info;
+    if (!dladdr(p, &info) || !held_of.insert(info.dli_fbase).second) return;
+    for (Data& data : data_of(p)) {
+        const size_t bytes = data.initial.size();
+        held.push_back({std::move(data), std::vector<uint8_t>(bytes / 8 + 1)});
+    }
+}
+
+// Before a launch: which bytes are others than the device's.
+void compare_held() {
+    constexpr size_t step = 1024;
+    for (Held& h : held) {
+        std::fill(h.host.begin(), h.host.end(), 0);
+        const char *now = h.data.begin, *was = h.data.initial.data();
+        const size_t bytes = h.data.initial.size();
+        for (size_t i = 0; i < bytes; i += step) {
+            const size_t n = std::min(step, bytes - i);
+            for (size_t j = memcmp(now + i, was + i, n) ? 0 : n; j < n; ++j)
+                if (now[i + j] != was[i + j]) set_written(h.host.data(), i + j, 1);
+        }
+        for (auto [first, last] : h.data.managed)
+            for (size_t i = first; i < last; ++i) h.host[i / 8] &= (uint8_t)~(1u << i % 8);
+    }
+}
+
+// After it: what the host has changed, and the kernel has not written since, stays what it was.
+void keep_held() {
+    for (Held& h : held) {
+        char* was = h.data.initial.data();
+        for (size_t i = 0; i < h.data.initial.size(); ++i)
+            if (!h.host[i / 8]) {
+                const size_t n = std::min(8 - i % 8, h.data.initial.size() - i);
+                memcpy(was + i, h.data.begin + i, n);
+                i += n - 1;
+            } else if (!(h.host[i / 8] >> i % 8 & 1)) {
+                was[i] = h.data.begin[i];
+            }
+    }
+}
+
+// Whether a kernel reads there what host code has put there, of which it is told once.
+bool is_hosts(const Access& a) {
+    for (Held& h : held) {
+        const size_t offset = (size_t)(a.at - h.data.begin);
+        if (offset >= h.data.initial.size()) continue;
+        const size_t bytes = std::min<size_t>(a.bytes, h.data.initial.size() - offset);
+        bool found = false;
+        for (size_t i = offset; i < offset + bytes; ++i) {
+            const uint8_t bit = (uint8_t)(1u << i % 8);
+            found |= (!a.writes || a.atomic) && h.host[i / 8] & bit;
+            h.host[i / 8] &= (uint8_t)~bit;
+        }
+        return found;
+    }
+    return false;
+}
+
 Region* image_of(const void* p) {  // a module's own data, such as __device__ variables
     Dl_info info;
     if (!dladdr(p, &info)) return nullptr;
@@ -748,6 +816,9 @@ Region* image_of(const void* p) {  // a module's own data, such as __device__ va
 void access_image(Context& c, BlockState& b, Region& r, const Access& a) {
     if (SIMT_UNLIKELY(a.writes && r.constants && config.bounds) && is_constant(a.at, a.bytes))
         report(111, Place(a.pc), Place(), "write of %u bytes to a __constant__ variable", a.bytes);
+    if (config.bounds && is_hosts(a))
+        report(119, Place(a.pc), Place(), "%s of %u bytes that host code has written", verb(a),
+               a.bytes);
     if (config.races) track_range(c, b, r, a);
 }
 
@@ -888,10 +959,23 @@ void begin_launch(const Launch& launch) {
     std::fill_n(shared_valid.begin(), std::min(launch.shape.dynamic, shared_arena), 1);
     if (launch.shape.dynamic) shared_names.push_back({0, launch.shape.dynamic, "dynamic memory"});
     counters::begin_launch(launch);
+    hold(reinterpret_cast<const void*>(launch.call.run));
+    compare_held();
+}
+
+void copied(const void* p, size_t bytes) {
+    hold(p);
+    for (Held& h : held) {
+        const size_t offset = (size_t)(static_cast<const char*>(p) - h.data.begin);
+        if (offset < h.data.initial.size())
+            memcpy(h.data.initial.data() + offset, p,
+                   std::min(bytes, h.data.initial.size() - offset));
+    }
 }
 
 void end_launch() {
     settle_all();
+    keep_held();
     followed.clear();
     counters::end_launch();
     forget_releases();

@@ -128,6 +128,7 @@ void write_counters(const char* json);  // of the running kernel's launch
 namespace check {
 void begin_launch(const Launch& launch);
 void end_launch();
+void copied(const void* p, size_t bytes);  // by the host API, to a variable of the device
 void begin_block(Context& c);
 void end_block(Context& c);
 void forget(Context& c);  // it is deleted

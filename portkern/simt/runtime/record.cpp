@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "context.h"
@@ -22,8 +23,8 @@ constexpr long beyond_bound = -1, as_before = -2;
 
 struct Known {
     uint64_t digest = 0;  // of the contents when last looked at
-    uint64_t stored = 0;  // of those last written to the file
     bool any_digest = false, any_stored = false;
+    std::string stored;  // what was last written to the file: a kernel can aim at a digest
 };
 std::map<unsigned, Known> known;  // by the buffer's number
 size_t written_bytes;
@@ -64,13 +65,13 @@ uint64_t digest_of(const char* begin, size_t bytes, Word&& word_at) {
     return mixed(hash, rest);
 }
 
-void append_contents(std::string& blob, const Buffer& b) {
-    const size_t begin = blob.size();
-    blob.append(b.begin, b.bytes);
+std::string contents_of(const Buffer& b) {
+    std::string all(b.begin, b.bytes);
     for (size_t i = 0; i + 8 <= b.bytes; i += 8) {
         const uint64_t word = portable_word(b.begin + i);
-        memcpy(&blob[begin + i], &word, 8);
+        memcpy(&all[i], &word, 8);
     }
+    return all;
 }
 
 std::vector<Region*> live_buffers() {
@@ -166,14 +167,17 @@ void end_launch(const Launch& launch) {
     bool first = true;
     for (const Region* r : changed_buffers(true)) {
         Known& k = known[r->number];
-        long stored = as_before;
-        if (!k.any_stored || k.stored != k.digest) {
-            const bool room = written_bytes + r->buffer.bytes <= config.record_bytes;
-            stored = room ? (long)r->buffer.bytes : beyond_bound;
-            if (room) {
-                append_contents(blob, r->buffer);
-                written_bytes += r->buffer.bytes;
-                k.stored = k.digest;
+        const bool room = written_bytes + r->buffer.bytes <= config.record_bytes;
+        long stored = beyond_bound;
+        if (room || k.any_stored) {
+            std::string now = contents_of(r->buffer);
+            if (k.any_stored && now == k.stored) {
+                stored = as_before;
+            } else if (room) {
+                blob += now;
+                written_bytes += now.size();
+                stored = (long)now.size();
+                k.stored = std::move(now);
                 k.any_stored = true;
             }
         }

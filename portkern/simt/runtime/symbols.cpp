@@ -24,6 +24,7 @@ struct Module {
     std::map<uintptr_t, std::string> functions;  // by offset from the module's base
     std::set<std::string> names;
     std::vector<std::pair<uintptr_t, uintptr_t>> constants;  // begin and end of each section
+    std::vector<std::pair<uintptr_t, uintptr_t>> managed;    // the same
     std::vector<std::pair<uintptr_t, uintptr_t>> local;      // static variables of functions
 };
 
@@ -85,27 +86,35 @@ void read_symbols(Module& module, const std::vector<char>& file, const ElfW(Shdr
     }
 }
 
-void read_constants(Module& module, const std::vector<char>& file, const ElfW(Ehdr)& header,
-                    const ElfW(Shdr)* sections) {
+void read_places(Module& module, const std::vector<char>& file, const ElfW(Ehdr)& header,
+                 const ElfW(Shdr)* sections) {
     const char* names = file.data() + sections[header.e_shstrndx].sh_offset;
-    const char prefix[] = "simt_constant.";
-    for (unsigned i = 0; i < header.e_shnum; ++i)
-        if (!strncmp(names + sections[i].sh_name, prefix, sizeof prefix - 1))
-            module.constants.emplace_back(sections[i].sh_addr,
-                                          sections[i].sh_addr + sections[i].sh_size);
+    for (const ElfW(Shdr)* s = sections; s < sections + header.e_shnum; ++s) {
+        const std::string name = names + s->sh_name;
+        if (name.rfind("simt_constant.", 0) == 0)
+            module.constants.emplace_back(s->sh_addr, s->sh_addr + s->sh_size);
+        if (name.rfind("simt_managed.", 0) == 0)
+            module.managed.emplace_back(s->sh_addr, s->sh_addr + s->sh_size);
+    }
+}
+
+bool is_whole(const std::vector<char>& file) {
+    if (file.size() < sizeof(ElfW(Ehdr)) || memcmp(file.data(), ELFMAG, SELFMAG)) return false;
+    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(file.data());
+    return header.e_shoff + header.e_shnum * sizeof(ElfW(Shdr)) <= file.size() &&
+           header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) <= file.size();
 }
 
 Module read_module(const char* path) {
     Module module;
     const std::vector<char> file = read_file(path);
-    if (file.size() < sizeof(ElfW(Ehdr)) || memcmp(file.data(), ELFMAG, SELFMAG)) return module;
+    if (!is_whole(file)) return module;
     const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(file.data());
-    if (header.e_shoff + header.e_shnum * sizeof(ElfW(Shdr)) > file.size()) return module;
     const auto* sections = reinterpret_cast<const ElfW(Shdr)*>(file.data() + header.e_shoff);
     for (unsigned i = 0; i < header.e_shnum; ++i)
         if (sections[i].sh_type == SHT_SYMTAB || sections[i].sh_type == SHT_DYNSYM)
             read_symbols(module, file, sections[i], sections[sections[i].sh_link]);
-    read_constants(module, file, header, sections);
+    read_places(module, file, header, sections);
     return module;
 }
 
@@ -175,6 +184,68 @@ bool can_be_symbol(const void* p) {
     if (!dladdr1(p, &info, reinterpret_cast<void**>(&loaded), RTLD_DL_LINKMAP)) return false;
     std::lock_guard<std::mutex> guard(lock);
     return !touches(module_of(info).local, (uintptr_t)p - loaded->l_addr, 1);
+}
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr unsigned relative = R_X86_64_RELATIVE, copied = R_X86_64_COPY;
+constexpr unsigned of_symbol[] = {R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+#else
+constexpr unsigned relative = R_AARCH64_RELATIVE, copied = R_AARCH64_COPY;
+constexpr unsigned of_symbol[] = {R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT};
+#endif
+
+// What the loader puts in the place of a relocation: of a symbol of the module's own, its address;
+// of another module's what is there now.
+void relocate(Data& data, const ElfW(Rela)& r, const ElfW(Sym)* symbols, uintptr_t base) {
+    const uintptr_t at = base + r.r_offset - (uintptr_t)data.begin;
+    const unsigned type = (unsigned)ELF64_R_TYPE(r.r_info);
+    const ElfW(Sym)& symbol = symbols[ELF64_R_SYM(r.r_info)];
+    const size_t bytes = type == copied ? symbol.st_size : sizeof(uintptr_t);
+    if (at > data.initial.size() || bytes > data.initial.size() - at) return;
+    bool own = type == relative;
+    uintptr_t word = base + (uintptr_t)r.r_addend;
+    for (unsigned t : of_symbol)
+        if (type == t && symbol.st_shndx != SHN_UNDEF) own = true, word += symbol.st_value;
+    const void* from = own ? static_cast<const void*>(&word) : data.begin + at;
+    memcpy(data.initial.data() + at, from, bytes);
+}
+
+}  // namespace
+
+std::vector<Data> data_of(const void* code) {
+    std::vector<Data> all;
+    Dl_info info;
+    link_map* loaded = nullptr;
+    if (!dladdr1(code, &info, reinterpret_cast<void**>(&loaded), RTLD_DL_LINKMAP)) return all;
+    const std::vector<char> file = read_file(info.dli_fname);
+    if (!is_whole(file)) return all;
+    std::lock_guard<std::mutex> guard(lock);
+    const auto& managed = module_of(info).managed;
+    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(file.data());
+    const auto* parts = reinterpret_cast<const ElfW(Phdr)*>(file.data() + header.e_phoff);
+    const auto* sections = reinterpret_cast<const ElfW(Shdr)*>(file.data() + header.e_shoff);
+    for (const ElfW(Phdr)* p = parts; p < parts + header.e_phnum; ++p) {
+        if (p->p_type != PT_LOAD || !(p->p_flags & PF_W)) continue;
+        if (p->p_offset + p->p_filesz > file.size()) return {};
+        Data data{reinterpret_cast<char*>(loaded->l_addr + p->p_vaddr), {}, {}};
+        data.initial.assign(file.data() + p->p_offset, file.data() + p->p_offset + p->p_filesz);
+        data.initial.resize(p->p_memsz);
+        for (const ElfW(Shdr)* s = sections; s < sections + header.e_shnum; ++s) {
+            if (s->sh_type != SHT_RELA || !(s->sh_flags & SHF_ALLOC)) continue;
+            const auto* first = reinterpret_cast<const ElfW(Rela)*>(file.data() + s->sh_offset);
+            const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(
+                file.data() + sections[s->sh_link].sh_offset);
+            for (size_t i = 0; i < s->sh_size / sizeof *first; ++i)
+                relocate(data, first[i], symbols, loaded->l_addr);
+        }
+        for (auto [first, last] : managed)
+            if (first >= p->p_vaddr && last <= p->p_vaddr + p->p_memsz)
+                data.managed.emplace_back(first - p->p_vaddr, last - p->p_vaddr);
+        all.push_back(std::move(data));
+    }
+    return all;
 }
 
 bool defines_function(const void* code, const std::string& name) {

@@ -1,6 +1,8 @@
 // Names of functions and places of constants, from the tables of loaded modules.
 #pragma once
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace simt {
 
@@ -11,6 +13,15 @@ std::string function_at(const void* code);
 bool defines_function(const void* code, const std::string& name);
 // Whether __constant__ variables (see language.h) have any of these bytes.
 bool is_constant(const void* p, size_t bytes);
+// A module's writable data, and what it held when it was loaded. __managed__ variables lie from
+// one offset to another.
+struct Data {
+    char* begin;
+    std::vector<char> initial;
+    std::vector<std::pair<size_t, size_t>> managed;
+};
+// All of the module that `code` is in; none where its file cannot be read.
+std::vector<Data> data_of(const void* code);
 // Whether a variable of the device can be here: not on the host's stack or heap, nor a static one
 // of a function.
 bool can_be_symbol(const void* p);

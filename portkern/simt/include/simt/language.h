@@ -13,10 +13,10 @@
 #define __device__
 #define __host__
 // For the runtime to know it by: a section per use, as one may not hold const and other variables.
-#define SIMT_SECTION(number) SIMT_SECTION_NAMED(number)
-#define SIMT_SECTION_NAMED(number) __attribute__((section("simt_constant." #number)))
-#define __constant__ SIMT_SECTION(__COUNTER__)
-#define __managed__
+#define SIMT_SECTION(kind, number) SIMT_SECTION_NAMED(kind, number)
+#define SIMT_SECTION_NAMED(kind, number) __attribute__((section(kind #number)))
+#define __constant__ SIMT_SECTION("simt_constant.", __COUNTER__)
+#define __managed__ SIMT_SECTION("simt_managed.", __COUNTER__)
 #ifndef __HIP_PLATFORM_AMD__  // HIP does not know it
 #define __grid_constant__
 #endif
