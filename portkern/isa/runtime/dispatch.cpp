@@ -352,6 +352,7 @@ u32 isa_run(const Program* p, const Launch* a, const Range* ranges, u32 count, F
             u32* findings, u64* executed, Totals* totals, u64* hits, u64* lanes) {
     Machine m;
     m.program = p, m.base = a->base, m.fnuz = a->fnuz;
+    m.ieee = !a->ids_in_ttmp && a->rsrc1 >> 23 & 1;     // RDNA4 has no such mode
     m.vectors = a->vectors, m.accumulators = a->accumulators, m.checks = a->checks;
     m.ranges.assign(ranges, ranges + count);
     if ((a->rsrc1 >> 12 & 0xff) != 0xf0) {

@@ -1,24 +1,10 @@
 // Vector floats of 32 and 64 bits: arithmetic, functions, conversions, division, comparisons.
 #include "lanes.h"
+#include "numbers.h"
 
 namespace isa {
 namespace {
 
-template <class T> T least(T a, T b) {
-    if (a != a) return b;
-    if (b != b) return a;
-    return a < b ? a : b < a ? b : std::signbit(a) ? a : b;
-}
-template <class T> T most(T a, T b) {
-    if (a != a) return b;
-    if (b != b) return a;
-    return a > b ? a : b > a ? b : std::signbit(a) ? b : a;
-}
-template <class T> T middle(T a, T b, T c) {
-    if (a != a || b != b || c != c) return least(least(a, b), c);
-    const T m = most(most(a, b), c);
-    return m == a ? most(b, c) : m == b ? most(a, c) : most(a, b);
-}
 // The transcendental unit of 32 bits takes and gives no denormals.
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x; }
 
@@ -36,21 +22,18 @@ float exponential(float a) {
     if (a >= 128) return INFINITY;
     return a < -150 ? 0 : flushed((float)power_of_two((double)a));
 }
-u32 to_unsigned(double a) { return a != a || a <= -1 ? 0u : a >= 4294967296. ? ~0u : (u32)a; }
-u32 to_signed(double a) {
-    if (a != a) return 0;
-    return a >= 2147483648. ? 0x7fffffffu : a <= -2147483649. ? 0x80000000u : (u32)(i32)a;
+float zero_or_fused(float a, float b, float c) {
+    return a == 0 || b == 0 ? c : std::fma(a, b, c);
 }
-template <class T> u32 exponent_of(T a) {
-    return a != a || std::isinf(a) || a == 0 ? 0u : (u32)(std::ilogb(a) + 1);
-}
-template <class T> T mantissa_of(T a) {
-    int e;
-    return a != a || std::isinf(a) ? a : std::frexp(a, &e);
-}
-template <class T> T fraction(T a) {
-    const T below = sizeof(T) == 4 ? (T)0x1.fffffep-1 : (T)0x1.fffffffffffffp-1;
-    return least(a - std::floor(a), below);
+// The face of a cube that a direction meets, and where: its number, two coordinates, the axis twice.
+struct Face {
+    float number, s, t, axis;
+};
+Face face_of(float x, float y, float z) {
+    const float ax = std::fabs(x), ay = std::fabs(y), az = std::fabs(z);
+    if (az >= ax && az >= ay) return z < 0 ? Face{5, -x, -y, 2 * z} : Face{4, x, -y, 2 * z};
+    if (ay >= ax) return y < 0 ? Face{3, x, -z, 2 * y} : Face{2, x, z, 2 * y};
+    return x < 0 ? Face{1, z, -y, 2 * x} : Face{0, -z, -y, 2 * x};
 }
 
 }  // namespace
@@ -61,30 +44,23 @@ BINARY(v_subrev_f32, float, float, float, b - a)
 BINARY(v_mul_f32, float, float, float, a * b)
 BINARY(v_mul_legacy_f32, float, float, float, a == 0 || b == 0 ? 0.f : a * b)
 ALSO(v_mul_dx9_zero_f32, v_mul_legacy_f32)
-BINARY(v_min_f32, float, float, float, least(a, b))
-ALSO(v_min_num_f32, v_min_f32)
-BINARY(v_max_f32, float, float, float, most(a, b))
-ALSO(v_max_num_f32, v_max_f32)
-#define MINIMUM(a, b) ((a) != (a) || (b) != (b) ? (a) + (b) : least(a, b))
-#define MAXIMUM(a, b) ((a) != (a) || (b) != (b) ? (a) + (b) : most(a, b))
-BINARY(v_minimum_f32, float, float, float, MINIMUM(a, b))
-BINARY(v_maximum_f32, float, float, float, MAXIMUM(a, b))
-TERNARY(v_minimum3_f32, float, float, float, float, MINIMUM(MINIMUM(a, b), c))
-TERNARY(v_maximum3_f32, float, float, float, float, MAXIMUM(MAXIMUM(a, b), c))
+EXTREMES_OF_FLOATS(f32, float)
+EXTREMES_OF_THREE(f32, float)
+EXTREMES_OF_FLOATS(f64, double)
 TERNARY(v_fma_f32, float, float, float, float, std::fma(a, b, c))
 TERNARY(v_fmamk_f32, float, float, float, float, std::fma(a, b, c))
 TERNARY(v_fmaak_f32, float, float, float, float, std::fma(a, b, c))
 TERNARY(v_mad_f32, float, float, float, float, a * b + c)
-TERNARY(v_max3_f32, float, float, float, float, most(most(a, b), c))
-ALSO(v_max3_num_f32, v_max3_f32)
-TERNARY(v_min3_f32, float, float, float, float, least(least(a, b), c))
-ALSO(v_min3_num_f32, v_min3_f32)
-TERNARY(v_med3_f32, float, float, float, float, middle(a, b, c))
-ALSO(v_med3_num_f32, v_med3_f32)
-TERNARY(v_maxmin_f32, float, float, float, float, least(most(a, b), c))
-ALSO(v_maxmin_num_f32, v_maxmin_f32)
-TERNARY(v_minmax_f32, float, float, float, float, most(least(a, b), c))
-ALSO(v_minmax_num_f32, v_minmax_f32)
+TERNARY(v_fma_dx9_zero_f32, float, float, float, float, zero_or_fused(a, b, c))
+TERNARY(v_cubeid_f32, float, float, float, float, face_of(a, b, c).number)
+TERNARY(v_cubesc_f32, float, float, float, float, face_of(a, b, c).s)
+TERNARY(v_cubetc_f32, float, float, float, float, face_of(a, b, c).t)
+TERNARY(v_cubema_f32, float, float, float, float, face_of(a, b, c).axis)
+MODEL(v_fmac_dx9_zero_f32) {
+    Instruction all = i;
+    all.o[3] = i.o[0];
+    ternary<float, float, float, float>(w, all, zero_or_fused);
+}
 MODEL(v_fmac_f32) {
     BUFFER t[LANES], u[LANES];
     const Source a = fetch<float>(w, i, 1, t), b = fetch<float>(w, i, 2, u);
@@ -105,13 +81,15 @@ ALSO(v_rcp_iflag_f32, v_rcp_f32)
 UNARY(v_rsq_f32, float, float, flushed((float)(1.0 / std::sqrt((double)flushed(a)))))
 UNARY(v_sqrt_f32, float, float, std::sqrt(flushed(a)))
 UNARY(v_exp_f32, float, float, exponential(flushed(a)))
+ALSO(v_exp_legacy_f32, v_exp_f32)
 UNARY(v_log_f32, float, float, (float)std::log2((double)flushed(a)))
+ALSO(v_log_legacy_f32, v_log_f32)
 // RDNA4: one value, for the scalar unit.
 static void transcendental(Wave& w, const Instruction& i, float (*f)(float)) {
     u32 x = s32(w, i.o[1]);
     if (i.o[1].abs) x &= 0x7fffffff;
     if (i.o[1].neg) x ^= 0x80000000;
-    set32(w, i.o[0], bits(scaled(f(f32(x)), i)));
+    set32(w, i.o[0], bits(limited(f(f32(x)), i)));
 }
 #define SCALAR_FUNCTION(n, e) \
     MODEL(n) { transcendental(w, i, [](float a) -> float { return e; }); }
@@ -120,48 +98,38 @@ SCALAR_FUNCTION(v_s_rsq_f32, flushed((float)(1.0 / std::sqrt((double)flushed(a))
 SCALAR_FUNCTION(v_s_sqrt_f32, std::sqrt(flushed(a)))
 SCALAR_FUNCTION(v_s_exp_f32, exponential(flushed(a)))
 SCALAR_FUNCTION(v_s_log_f32, (float)std::log2((double)flushed(a)))
-constexpr double turn = 6.283185307179586;
-UNARY(v_sin_f32, float, float, (float)std::sin((double)a* turn))
-UNARY(v_cos_f32, float, float, (float)std::cos((double)a* turn))
-#define ROUNDING(suffix, T)                               \
-    UNARY(v_floor_##suffix, T, T, std::floor(a))          \
-    UNARY(v_ceil_##suffix, T, T, std::ceil(a))            \
-    UNARY(v_trunc_##suffix, T, T, std::trunc(a))          \
-    UNARY(v_rndne_##suffix, T, T, std::nearbyint(a))      \
-    UNARY(v_fract_##suffix, T, T, fraction(a))            \
+UNARY(v_sin_f32, float, float, (float)std::sin(part_of_turn(a)))
+UNARY(v_cos_f32, float, float, (float)std::cos(part_of_turn(a)))
+#define PARTS(suffix, T)                                    \
+    PARTS_OF_FLOATS(suffix, T)                              \
     UNARY(v_frexp_exp_i32_##suffix, u32, T, exponent_of(a)) \
-    UNARY(v_frexp_mant_##suffix, T, T, mantissa_of(a))    \
     BINARY(v_ldexp_##suffix, T, T, i32, std::ldexp(a, b))
-ROUNDING(f32, float)
-ROUNDING(f64, double)
+PARTS(f32, float)
+PARTS(f64, double)
 
 UNARY(v_cvt_f32_i32, float, i32, (float)a)
 UNARY(v_cvt_f32_u32, float, u32, (float)a)
-UNARY(v_cvt_u32_f32, u32, float, to_unsigned((double)a))
-UNARY(v_cvt_i32_f32, u32, float, to_signed((double)a))
+UNARY(v_cvt_u32_f32, u32, float, saturated<u32>(a))
+UNARY(v_cvt_i32_f32, u32, float, (u32)saturated<i32>(a))
 UNARY(v_cvt_f32_ubyte0, float, u32, (float)(a & 255))
 UNARY(v_cvt_f32_ubyte1, float, u32, (float)(a >> 8 & 255))
 UNARY(v_cvt_f32_ubyte2, float, u32, (float)(a >> 16 & 255))
 UNARY(v_cvt_f32_ubyte3, float, u32, (float)(a >> 24))
-UNARY(v_cvt_rpi_i32_f32, u32, float, to_signed(std::floor((double)a + .5)))
+UNARY(v_cvt_rpi_i32_f32, u32, float, (u32)saturated<i32>(std::floor((double)a + .5)))
 ALSO(v_cvt_nearest_i32_f32, v_cvt_rpi_i32_f32)
-UNARY(v_cvt_flr_i32_f32, u32, float, to_signed(std::floor((double)a)))
+UNARY(v_cvt_flr_i32_f32, u32, float, (u32)saturated<i32>(std::floor((double)a)))
 ALSO(v_cvt_floor_i32_f32, v_cvt_flr_i32_f32)
 UNARY(v_cvt_f64_f32, double, float, (double)a)
 UNARY(v_cvt_f64_i32, double, i32, (double)a)
 UNARY(v_cvt_f64_u32, double, u32, (double)a)
 UNARY(v_cvt_f32_f64, float, double, (float)a)
-UNARY(v_cvt_i32_f64, u32, double, to_signed(a))
-UNARY(v_cvt_u32_f64, u32, double, to_unsigned(a))
+UNARY(v_cvt_i32_f64, u32, double, (u32)saturated<i32>(a))
+UNARY(v_cvt_u32_f64, u32, double, saturated<u32>(a))
 UNARY(v_rcp_f64, double, double, 1. / a)
 UNARY(v_rsq_f64, double, double, 1. / std::sqrt(a))
 UNARY(v_sqrt_f64, double, double, std::sqrt(a))
 BINARY(v_add_f64, double, double, double, a + b)
 BINARY(v_mul_f64, double, double, double, a * b)
-BINARY(v_min_f64, double, double, double, least(a, b))
-ALSO(v_min_num_f64, v_min_f64)
-BINARY(v_max_f64, double, double, double, most(a, b))
-ALSO(v_max_num_f64, v_max_f64)
 TERNARY(v_fma_f64, double, double, double, double, std::fma(a, b, c))
 
 // ---- division: three instructions that are right together, as their whole must be
@@ -307,7 +275,9 @@ MODEL(v_pk_mul_f32) { packed_float(w, i, 2, [](float a, float b, float) { return
     COMPARE(nge_##t, T, T, !(a >= b))              \
     COMPARE(nlg_##t, T, T, !(a < b || a > b))      \
     COMPARE(o_##t, T, T, a == a && b == b)         \
-    COMPARE(u_##t, T, T, a != a || b != b)
+    COMPARE(u_##t, T, T, a != a || b != b)         \
+    COMPARE(t_##t, T, T, ((void)a, (void)b, true)) \
+    COMPARE(tru_##t, T, T, ((void)a, (void)b, true))
 FLOAT_COMPARES(f32, float)
 FLOAT_COMPARES(f64, double)
 FLOAT_COMPARES(f16, f16)
@@ -328,8 +298,6 @@ template <class U, int MANTISSA> static bool of_class(U x, u32 asked) {
     COMPARE(class_##t, T, u32, (of_class<U, mantissa>(as<U>(a), b)))
 CLASS(f32, float, u32, 23)
 CLASS(f64, double, u64, 52)
-MODEL(v_cmp_class_f16) {
-    compare<u16, u32>(w, i, false, [](u16 a, u32 b) { return of_class<u16, 10>(a, b); });
-}
+CLASS(f16, u16, u16, 10)
 
 }  // namespace isa

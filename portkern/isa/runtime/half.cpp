@@ -1,34 +1,26 @@
 // 16-bit floats, packed pairs of 16 bits, dot products, small formats.
 #include "lanes.h"
+#include "numbers.h"
 
 namespace isa {
 namespace {
 
-float least(float a, float b) {
-    if (a != a) return b;
-    if (b != b) return a;
-    return a < b ? a : b < a ? b : std::signbit(a) ? a : b;
-}
-float most(float a, float b) {
-    if (a != a) return b;
-    if (b != b) return a;
-    return a > b ? a : b > a ? b : std::signbit(a) ? b : a;
-}
 f16 fused(f16 a, f16 b, f16 c) { return (f16)std::fma((double)a, (double)b, (double)c); }
 u32 toward_zero(float a) {
     const u32 r = bits16((f16)a);
     return std::fabs((float)half(r)) > std::fabs(a) ? r - 1 : r;
 }
 float bf16(u32 x) { return f32(x << 16); }
-u32 to_bf16(float a) {
-    const u32 x = bits(a);
-    if (a != a) return x >> 16 | 0x40;
-    return (x + 0x7fff + (x >> 16 & 1)) >> 16;
-}
-u16 to_u16(f16 a) { return (float)a != (float)a || a <= 0 ? 0 : (float)a >= 65535 ? 65535 : (u16)(float)a; }
-i16 to_i16(f16 a) {
-    const float x = (float)a;
-    return x != x ? 0 : x >= 32767 ? 32767 : x <= -32768 ? -32768 : (i16)x;
+// Division's last step: what a quotient is where it is special.
+f16 fixed_up(f16 q, f16 denominator, f16 numerator) {
+    const float n = (float)numerator, d = (float)denominator;
+    const float sign = std::signbit(d) != std::signbit(n) ? -1.f : 1.f;
+    if (n != n) return quieted(numerator);
+    if (d != d) return quieted(denominator);
+    if ((d == 0 && n == 0) || (std::isinf(d) && std::isinf(n))) return half(0xfe00);
+    if (d == 0 || std::isinf(n)) return (f16)(sign * INFINITY);
+    if (std::isinf(d) || n == 0) return (f16)std::copysign(0.f, sign);
+    return half((bits16(q) & 0x7fff) | (sign < 0 ? 0x8000 : 0));
 }
 
 // Two halves at once; f takes up to three 16-bit values and gives one.
@@ -63,56 +55,106 @@ UNARY(v_cvt_f16_u16, f16, u16, (f16)a)
 UNARY(v_cvt_f16_i16, f16, i16, (f16)a)
 UNARY(v_cvt_u32_u16, u32, u16, a)
 UNARY(v_cvt_i32_i16, u32, i16, (u32)(int)a)
-UNARY(v_cvt_u16_f16, u16, f16, to_u16(a))
-UNARY(v_cvt_i16_f16, u16, f16, (u16)to_i16(a))
+UNARY(v_cvt_u16_f16, u16, f16, saturated<u16>((double)a))
+UNARY(v_cvt_i16_f16, u16, f16, (u16)saturated<i16>((double)a))
 BINARY(v_add_f16, f16, f16, f16, a + b)
 BINARY(v_sub_f16, f16, f16, f16, a - b)
 BINARY(v_subrev_f16, f16, f16, f16, b - a)
 BINARY(v_mul_f16, f16, f16, f16, a * b)
-BINARY(v_max_f16, f16, f16, f16, (f16)most(a, b))
-ALSO(v_max_num_f16, v_max_f16)
-BINARY(v_min_f16, f16, f16, f16, (f16)least(a, b))
-ALSO(v_min_num_f16, v_min_f16)
+EXTREMES_OF_FLOATS(f16, f16)
+EXTREMES_OF_THREE(f16, f16)
+PARTS_OF_FLOATS(f16, f16)
+UNARY(v_frexp_exp_i16_f16, u16, f16, (u16)exponent_of(a))
 TERNARY(v_fma_f16, f16, f16, f16, f16, fused(a, b, c))
-TERNARY(v_max3_f16, f16, f16, f16, f16, (f16)most(most(a, b), c))
-TERNARY(v_min3_f16, f16, f16, f16, f16, (f16)least(least(a, b), c))
-MODEL(v_fmac_f16) {
+TERNARY(v_fmamk_f16, f16, f16, f16, f16, fused(a, b, c))
+TERNARY(v_fmaak_f16, f16, f16, f16, f16, fused(a, b, c))
+TERNARY(v_mad_f16, f16, f16, f16, f16, a * b + c)
+TERNARY(v_div_fixup_f16, f16, f16, f16, f16, fixed_up(a, b, c))
+// The destination is the third source, the half of it that is written.
+static Instruction with_sum(const Instruction& i) {
     Instruction all = i;
     all.o[3] = i.o[0];
-    ternary<f16, f16, f16, f16>(w, all, [](f16 a, f16 b, f16 c) { return fused(a, b, c); });
+    if (i.opsel >> 3 & 1) all.opsel |= 4;
+    return all;
+}
+MODEL(v_fmac_f16) {
+    ternary<f16, f16, f16, f16>(w, with_sum(i), [](f16 a, f16 b, f16 c) { return fused(a, b, c); });
+}
+MODEL(v_mac_f16) {
+    ternary<f16, f16, f16, f16>(w, with_sum(i), [](f16 a, f16 b, f16 c) -> f16 { return a * b + c; });
 }
 UNARY(v_rcp_f16, f16, f16, (f16)(1.f / (float)a))
 UNARY(v_rsq_f16, f16, f16, (f16)(1.0 / std::sqrt((double)a)))
 UNARY(v_sqrt_f16, f16, f16, (f16)std::sqrt((float)a))
 UNARY(v_exp_f16, f16, f16, (f16)std::exp2((double)a))
 UNARY(v_log_f16, f16, f16, (f16)std::log2((double)a))
-UNARY(v_floor_f16, f16, f16, (f16)std::floor((float)a))
-UNARY(v_ceil_f16, f16, f16, (f16)std::ceil((float)a))
-UNARY(v_trunc_f16, f16, f16, (f16)std::trunc((float)a))
-UNARY(v_rndne_f16, f16, f16, (f16)std::nearbyint((float)a))
+UNARY(v_sin_f16, f16, f16, (f16)std::sin(part_of_turn((double)a)))
+UNARY(v_cos_f16, f16, f16, (f16)std::cos(part_of_turn((double)a)))
+// RDNA4: one value, for the scalar unit.
+#define SCALAR_HALF(n, e)                                                                  \
+    MODEL(v_s_##n##_f16) {                                                                 \
+        u32 x = s32(w, i.o[1]) >> (i.opsel & 1 ? 16 : 0) & 0xffff;                         \
+        if (i.o[1].abs) x &= 0x7fff;                                                       \
+        if (i.o[1].neg) x ^= 0x8000;                                                       \
+        const double a = (double)half(x);                                                  \
+        set32(w, i.o[0], bits16(limited((f16)(e), i)));                                    \
+    }
+SCALAR_HALF(rcp, 1 / a)
+SCALAR_HALF(rsq, 1 / std::sqrt(a))
+SCALAR_HALF(sqrt, std::sqrt(a))
+SCALAR_HALF(exp, std::exp2(a))
+SCALAR_HALF(log, std::log2(a))
 BINARY(v_ldexp_f16, f16, f16, i16, (f16)std::ldexp((float)a, b))
 BINARY(v_cvt_pkrtz_f16_f32, u32, float, float, toward_zero(a) | toward_zero(b) << 16)
 ALSO(v_cvt_pk_rtz_f16_f32, v_cvt_pkrtz_f16_f32)
 BINARY(v_cvt_pk_bf16_f32, u32, float, float, to_bf16(a) | to_bf16(b) << 16)
 BINARY(v_cvt_pk_f16_f32, u32, float, float, bits16((f16)a) | bits16((f16)b) << 16)
 UNARY(v_cvt_f32_bf16, float, u16, bf16(a))
+#define NORMED(n, to, from)                                                                \
+    BINARY(v_cvt_pknorm_##n, u32, from, from, normed<to>((double)a) | normed<to>((double)b) << 16) \
+    ALSO(v_cvt_pk_norm_##n, v_cvt_pknorm_##n)
+NORMED(i16_f32, i16, float)
+NORMED(u16_f32, u16, float)
+NORMED(i16_f16, i16, f16)
+NORMED(u16_f16, u16, f16)
+UNARY(v_cvt_norm_i16_f16, u16, f16, (u16)normed<i16>((double)a))
+UNARY(v_cvt_norm_u16_f16, u16, f16, (u16)normed<u16>((double)a))
+BINARY(v_cvt_pk_i16_f32, u32, float, float,
+       (u16)saturated<i16>(a) | (u32)(u16)saturated<i16>(b) << 16)
+BINARY(v_cvt_pk_u16_f32, u32, float, float, saturated<u16>(a) | (u32)saturated<u16>(b) << 16)
+TERNARY(v_cvt_pk_u8_f32, u32, float, u32, u32,
+        (c & ~(255u << 8 * (b & 3))) | (u32)saturated<u8>(a) << 8 * (b & 3))
+UNARY(v_cvt_off_f32_i4, float, u32, (float)((i32)(a << 28) >> 28) / 16)
+BINARY(v_cvt_pk_i16_i32, u32, i32, i32,
+       (u16)saturated<i16>(a) | (u32)(u16)saturated<i16>(b) << 16)
 BINARY(v_pack_b32_f16, u32, u16, u16, (u32)a | (u32)b << 16)
 BINARY(v_cvt_pk_u16_u32, u32, u32, u32, (a > 65535 ? 65535 : a) | (b > 65535 ? 65535 : b) << 16)
 
-#define PACKED_FLOAT(n, N, e)                                              \
-    MODEL(n) {                                                             \
-        packed_half<N>(w, i, true, [](const u32* x) -> u32 {               \
-            const f16 a = half(x[0]), b = half(x[1]);                      \
-            return bits16((f16)(e));                                       \
-        });                                                                \
-    }
+template <bool Q, int N, class F> void packed_float(Wave& w, const Instruction& i, F f) {
+    packed_half<N>(w, i, true, [&](const u32* x) -> u32 {
+        return bits16(limited((f16)f(half(x[0]), half(x[1]), half(x[2])), i));
+    });
+}
+#define PACKED_FLOAT(n, N, e)                                                             \
+    IEEE_MODEL(n, (packed_float<Q, N>), f16,                                              \
+               [](f16 a, f16 b, [[maybe_unused]] f16 c) -> f16 { return e; })
 PACKED_FLOAT(v_pk_add_f16, 2, a + b)
 PACKED_FLOAT(v_pk_mul_f16, 2, a * b)
-PACKED_FLOAT(v_pk_max_f16, 2, most(a, b))
+PACKED_FLOAT(v_pk_max_f16, 2, (most<Q, f16>(a, b)))
 ALSO(v_pk_max_num_f16, v_pk_max_f16)
-PACKED_FLOAT(v_pk_min_f16, 2, least(a, b))
+PACKED_FLOAT(v_pk_min_f16, 2, (least<Q, f16>(a, b)))
 ALSO(v_pk_min_num_f16, v_pk_min_f16)
-PACKED_FLOAT(v_pk_fma_f16, 3, fused(a, b, half(x[2])))
+PACKED_FLOAT(v_pk_minimum_f16, 2, (minimum<f16>(a, b)))
+PACKED_FLOAT(v_pk_maximum_f16, 2, (maximum<f16>(a, b)))
+PACKED_FLOAT(v_pk_minimum3_f16, 3, (minimum<f16>(minimum<f16>(a, b), c)))
+PACKED_FLOAT(v_pk_maximum3_f16, 3, (maximum<f16>(maximum<f16>(a, b), c)))
+PACKED_FLOAT(v_pk_fma_f16, 3, fused(a, b, c))
+MODEL(v_pk_fmac_f16) {
+    Instruction all = i;
+    all.o[3] = i.o[0];
+    all.opsel = 0, all.opsel_hi = 7;
+    packed_float<false, 3>(w, all, fused);
+}
 #define PACKED_INTEGER(n, N, e)                                                           \
     MODEL(n) {                                                                            \
         if (i.flags & CLAMP) return unmodelled(w, i);                                     \
@@ -164,24 +206,34 @@ static void mixed_half(Wave& w, const Instruction& i, bool high) {
 MODEL(v_fma_mixlo_f16) { mixed_half(w, i, false); }
 MODEL(v_fma_mixhi_f16) { mixed_half(w, i, true); }
 
-static i32 dot4(u32 a, u32 b) {
-    i32 r = 0;
-    for (int k = 0; k < 32; k += 8) r += (i32)(i8)(a >> k) * (i8)(b >> k);
-    return r;
-}
-static u32 dot4u(u32 a, u32 b) {
+// Products of parts of a word, added up.
+template <int WIDTH, bool SIGNED> static u32 dot(u32 a, u32 b) {
     u32 r = 0;
-    for (int k = 0; k < 32; k += 8) r += (a >> k & 255) * (b >> k & 255);
+    for (int k = 0; k < 32; k += WIDTH) {
+        const u32 x = a << (32 - WIDTH - k), y = b << (32 - WIDTH - k);
+        r += SIGNED ? (u32)(((i32)x >> (32 - WIDTH)) * ((i32)y >> (32 - WIDTH)))
+                    : (x >> (32 - WIDTH)) * (y >> (32 - WIDTH));
+    }
     return r;
 }
-TERNARY(v_dot4_i32_i8, u32, u32, u32, u32, (u32)dot4(a, b) + c)
-TERNARY(v_dot4_u32_u8, u32, u32, u32, u32, dot4u(a, b) + c)
-MODEL(v_dot4c_i32_i8) {
-    BUFFER t[LANES], u[LANES];
-    const Source a = fetch<u32>(w, i, 1, t), b = fetch<u32>(w, i, 2, u);
-    const u32* c = w.v[i.o[0].reg];
-    lanes<u32>(w, i, [&](int l) { return (u32)dot4(a.low[l], b.low[l]) + c[l]; });
+// With clamp the sum is saturated; that is not known to be so of every step.
+template <int WIDTH, bool SIGNED> static void dots(Wave& w, const Instruction& i, const Operand& sum) {
+    if (i.flags & CLAMP) return unmodelled(w, i);
+    Instruction all = i;
+    all.o[3] = sum;
+    ternary<u32, u32, u32, u32>(w, all, [](u32 a, u32 b, u32 c) { return dot<WIDTH, SIGNED>(a, b) + c; });
 }
+#define DOT(n, width, is_signed) MODEL(n) { dots<width, is_signed>(w, i, i.o[3]); }
+#define DOTC(n, width, is_signed) MODEL(n) { dots<width, is_signed>(w, i, i.o[0]); }
+DOT(v_dot4_i32_i8, 8, true)
+DOT(v_dot4_u32_u8, 8, false)
+DOT(v_dot8_i32_i4, 4, true)
+DOT(v_dot8_u32_u4, 4, false)
+DOT(v_dot2_i32_i16, 16, true)
+DOT(v_dot2_u32_u16, 16, false)
+DOTC(v_dot4c_i32_i8, 8, true)
+DOTC(v_dot8c_i32_i4, 4, true)
+DOTC(v_dot2c_i32_i16, 16, true)
 static float dot2(u32 a, u32 b, float c) {
     return std::fma((float)half(a), (float)half(b),
                     std::fma((float)half(a >> 16), (float)half(b >> 16), c));

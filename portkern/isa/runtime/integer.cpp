@@ -161,6 +161,25 @@ static u32 differences(u32 a, u32 b) {
     return r;
 }
 TERNARY(v_sad_u8, u32, u32, u32, u32, differences(a, b) + c)
+TERNARY(v_sad_hi_u8, u32, u32, u32, u32, (differences(a, b) << 16) + c)
+static u32 apart(u32 x, u32 y) { return x > y ? x - y : y - x; }
+TERNARY(v_sad_u16, u32, u32, u32, u32,
+        apart(a & 0xffff, b & 0xffff) + apart(a >> 16, b >> 16) + c)
+// Of bytes that the second source has zeros for there is no difference.
+static u32 masked_differences(u32 a, u32 b) {
+    u32 r = 0;
+    for (int k = 0; k < 32; k += 8)
+        if (b >> k & 255) r += apart(a >> k & 255, b >> k & 255);
+    return r;
+}
+TERNARY(v_msad_u8, u32, u32, u32, u32, masked_differences(a, b) + c)
+static u32 averages(u32 a, u32 b, u32 c) {
+    u32 r = 0;
+    for (int k = 0; k < 32; k += 8)
+        r |= ((a >> k & 255) + (b >> k & 255) + (c >> k & 1)) / 2 << k;
+    return r;
+}
+TERNARY(v_lerp_u8, u32, u32, u32, u32, averages(a, b, c))
 
 // Lanes below this one, of a mask.
 static void below(Wave& w, const Instruction& i, int from) {
@@ -344,7 +363,9 @@ UNARY(v_sat_pk_u8_i16, u16, u32, ({
     COMPARE(gt_##t, T, T, a > b)     \
     COMPARE(ge_##t, T, T, a >= b)    \
     COMPARE(eq_##t, T, T, a == b)    \
-    COMPARE(ne_##t, T, T, a != b)
+    COMPARE(ne_##t, T, T, a != b)    \
+    COMPARE(f_##t, T, T, ((void)a, (void)b, false)) \
+    COMPARE(t_##t, T, T, ((void)a, (void)b, true))
 INTEGER_COMPARES(i32, i32)
 INTEGER_COMPARES(u32, u32)
 INTEGER_COMPARES(i64, i64)

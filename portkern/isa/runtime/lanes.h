@@ -213,8 +213,9 @@ inline u64 packed(const u8* b) {
 
 template <class T> inline T clamped(T x) { return x > (T)0 ? (x < (T)1 ? x : (T)1) : (T)0; }
 
-template <class T> inline T scaled(T x, const Instruction& i) {
-    if (i.omod) x = x * (i.omod == 1 ? (T)2 : i.omod == 2 ? (T)4 : (T)0.5);
+// Scales of results (mul:2 and the like) are ignored where results may be denormals, and all modes
+// that are modelled have them.
+template <class T> inline T limited(T x, const Instruction& i) {
     return i.flags & CLAMP ? clamped(x) : x;
 }
 
@@ -230,7 +231,7 @@ template <class D, class F> inline void write_part(Wave& w, const Instruction& i
         if (!(m >> l & 1)) continue;
         D value = f(l);
         if constexpr (std::is_floating_point_v<D> || std::is_same_v<D, f16>)
-            value = scaled(value, i);
+            value = limited(value, i);
         u32 r;
         if constexpr (sizeof(D) == 2) r = as<u16>(value);
         else r = as<u32>(value);
@@ -246,9 +247,9 @@ template <class D, class F> inline void lanes(Wave& w, const Instruction& i, F f
     } else if constexpr (sizeof(D) == 4) {
         if (__builtin_expect((i.flags & SDWA) != 0, 0)) return write_part<D>(w, i, m, f);
         u32* d = w.v[i.o[0].reg];
-        if (real && __builtin_expect(i.omod || i.flags & CLAMP, 0)) {
+        if (real && __builtin_expect(i.flags & CLAMP, 0)) {
             for (int l = 0; l < LANES; ++l)
-                if (m >> l & 1) d[l] = as<u32>(scaled((D)f(l), i));
+                if (m >> l & 1) d[l] = as<u32>(limited((D)f(l), i));
         } else if (__builtin_expect(m == ~0ull, 1)) {
 #pragma GCC ivdep
             for (int l = 0; l < LANES; ++l) d[l] = as<u32>((D)f(l));
@@ -267,7 +268,7 @@ template <class D, class F> inline void lanes(Wave& w, const Instruction& i, F f
         expand(m, e);
         for (int l = 0; l < LANES; ++l) {
             D value = f(l);
-            if constexpr (real) value = scaled(value, i);
+            if constexpr (real) value = limited(value, i);
             const u64 r = as<u64>(value);
             low[l] = (u32)r, high[l] = (u32)(r >> 32);
         }

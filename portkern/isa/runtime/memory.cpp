@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "lanes.h"
+#include "numbers.h"
 #include "shadow.h"
 
 namespace isa {
@@ -195,16 +196,10 @@ template <Space S, class T, class F> void atomic(Wave& w, const Instruction& i, 
 u32 halves_added(u32 a, u32 b) {
     return bits16(half(a) + half(b)) | bits16(half(a >> 16) + half(b >> 16)) << 16;
 }
-u32 to_bf16(float a) {
-    const u32 x = bits(a);
-    return a != a ? x >> 16 | 0x40 : (x + 0x7fff + (x >> 16 & 1)) >> 16;
-}
 u32 bf16_added(u32 a, u32 b) {
     return to_bf16(f32(a << 16) + f32(b << 16)) |
            to_bf16(f32(a & 0xffff0000) + f32(b & 0xffff0000)) << 16;
 }
-template <class T> T least(T a, T b) { return a != a ? b : b != b ? a : a < b ? a : b; }
-template <class T> T most(T a, T b) { return a != a ? b : b != b ? a : a > b ? a : b; }
 
 }  // namespace
 
@@ -289,10 +284,10 @@ LDS_LOADS(global, global)
     ATOMIC(sp, S, cmpswap_x2, cmpswap_b64, u64, x == b ? a : x)           \
     ATOMIC(sp, S, add_f32, add_float, float, x + a)                       \
     ATOMIC(sp, S, add_f64, add_double, double, x + a)                     \
-    ATOMIC(sp, S, min_f32, min_num_f32, float, least(x, a))               \
-    ATOMIC(sp, S, max_f32, max_num_f32, float, most(x, a))                \
-    ATOMIC(sp, S, min_f64, min_num_f64, double, least(x, a))              \
-    ATOMIC(sp, S, max_f64, max_num_f64, double, most(x, a))               \
+    ATOMIC(sp, S, min_f32, min_num_f32, float, least<false>(x, a))               \
+    ATOMIC(sp, S, max_f32, max_num_f32, float, most<false>(x, a))                \
+    ATOMIC(sp, S, min_f64, min_num_f64, double, least<false>(x, a))              \
+    ATOMIC(sp, S, max_f64, max_num_f64, double, most<false>(x, a))               \
     ATOMIC(sp, S, pk_add_f16, pk_add_rtn_f16, u32, halves_added(x, a))    \
     ATOMIC(sp, S, pk_add_bf16, pk_add_rtn_bf16, u32, bf16_added(x, a))
 ATOMICS(global, global)

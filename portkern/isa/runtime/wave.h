@@ -131,6 +131,7 @@ struct Machine {
     u64 executed = 0, changes = 0;
     bool watches = false, stopped = false;
     bool fnuz = false;                                 // the processor's small floats
+    bool ieee = false;                                 // signalling NaNs go before numbers
     u32 vectors = 0, accumulators = 0;                 // registers of a lane
     u32 checks = 0;
     Traffic* traffic = nullptr;                        // where it is counted

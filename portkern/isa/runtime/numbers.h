@@ -1,0 +1,144 @@
+// Numbers as the units of AMD's GPUs take them: extremes, conversions, small formats.
+#pragma once
+#include <limits>
+
+#include "wave.h"
+
+namespace isa {
+
+// What the C library computes with.
+template <class T> using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
+
+template <class T> inline bool signals(T x) {
+    if (x == x) return false;
+    if constexpr (sizeof(T) == 2) return !(as<u16>(x) & 0x200);
+    else if constexpr (sizeof(T) == 4) return !(as<u32>(x) & 0x400000);
+    else return !(as<u64>(x) >> 51 & 1);
+}
+template <class T> inline T quieted(T x) {
+    if constexpr (sizeof(T) == 2) return as<T>((u16)(as<u16>(x) | 0x200));
+    else if constexpr (sizeof(T) == 4) return as<T>(as<u32>(x) | 0x400000);
+    else return as<T>(as<u64>(x) | 1ull << 51);
+}
+template <class T> inline bool negative(T x) { return std::signbit((double)x); }
+
+// A number goes before a NaN, and with IEEE a NaN that signals before all; -0 is below +0.
+template <bool IEEE, class T> inline T least(T a, T b) {
+    if constexpr (IEEE) {
+        if (signals(a)) return quieted(a);
+        if (signals(b)) return quieted(b);
+    }
+    if (a != a) return b == b ? b : quieted(a);
+    if (b != b) return a;
+    return a < b ? a : b < a ? b : negative(a) ? a : b;
+}
+template <bool IEEE, class T> inline T most(T a, T b) {
+    if constexpr (IEEE) {
+        if (signals(a)) return quieted(a);
+        if (signals(b)) return quieted(b);
+    }
+    if (a != a) return b == b ? b : quieted(a);
+    if (b != b) return a;
+    return a > b ? a : b > a ? b : negative(a) ? b : a;
+}
+template <bool IEEE, class T> inline T middle(T a, T b, T c) {
+    if (a != a || b != b || c != c) return least<IEEE>(least<IEEE>(a, b), c);
+    const T m = most<IEEE>(most<IEEE>(a, b), c);
+    return m == a ? most<IEEE>(b, c) : m == b ? most<IEEE>(a, c) : most<IEEE>(a, b);
+}
+// Of IEEE 754-2019: a NaN whenever there is one.
+template <class T> inline T minimum(T a, T b) {
+    return a != a ? quieted(a) : b != b ? quieted(b) : least<false>(a, b);
+}
+template <class T> inline T maximum(T a, T b) {
+    return a != a ? quieted(a) : b != b ? quieted(b) : most<false>(a, b);
+}
+
+inline u32 to_bf16(float a) {
+    const u32 x = bits(a);
+    if (a != a) return x >> 16 | 0x40;
+    return (x + 0x7fff + (x >> 16 & 1)) >> 16;
+}
+// Truncates; what does not fit becomes the nearest that does, NaN 0.
+template <class To> inline To saturated(double a) {
+    using Limits = std::numeric_limits<To>;
+    if (a != a) return 0;
+    if (a >= (double)Limits::max()) return Limits::max();
+    return a <= (double)Limits::min() ? Limits::min() : (To)a;
+}
+// [-1, 1] or [0, 1] to integers of 16 bits.
+template <class To> inline u32 normed(double a) {
+    constexpr double most = std::numeric_limits<To>::max();
+    const double low = std::is_signed_v<To> ? -1 : 0;
+    const double x = a != a ? 0 : a < low ? low : a > 1 ? 1 : a;
+    return (u16)(To)std::nearbyint(x * most);
+}
+// What is left of a number of turns; hardware does so, too.
+inline double part_of_turn(double x) {
+    return (x - std::nearbyint(x)) * 6.283185307179586476925;
+}
+
+// A model that asks whether NaNs that signal go before all: Q says so in the expression.
+#define IEEE_MODEL(n, count, T, ...)                                                  \
+    MODEL(n) {                                                                        \
+        const auto run = [&](auto ieee) {                                             \
+            [[maybe_unused]] constexpr bool Q = decltype(ieee)::value;                \
+            count(w, i, __VA_ARGS__);                                                 \
+        };                                                                            \
+        if (w.machine->ieee) run(std::true_type());                                   \
+        else run(std::false_type());                                                  \
+    }
+#define EXTREME2(n, T, e) \
+    IEEE_MODEL(n, (binary<T, T, T>), T, [](T a, T b) -> T { return e; })
+#define EXTREME3(n, T, e) \
+    IEEE_MODEL(n, (ternary<T, T, T, T>), T, [](T a, T b, T c) -> T { return e; })
+#define EXTREMES_OF_FLOATS(suffix, T)                                        \
+    EXTREME2(v_min_##suffix, T, (least<Q, T>(a, b)))                         \
+    ALSO(v_min_num_##suffix, v_min_##suffix)                                 \
+    EXTREME2(v_max_##suffix, T, (most<Q, T>(a, b)))                          \
+    ALSO(v_max_num_##suffix, v_max_##suffix)                                 \
+    BINARY(v_minimum_##suffix, T, T, T, (minimum<T>(a, b)))                  \
+    BINARY(v_maximum_##suffix, T, T, T, (maximum<T>(a, b)))
+#define EXTREMES_OF_THREE(suffix, T)                                         \
+    EXTREME3(v_min3_##suffix, T, (least<Q, T>(least<Q, T>(a, b), c)))        \
+    ALSO(v_min3_num_##suffix, v_min3_##suffix)                               \
+    EXTREME3(v_max3_##suffix, T, (most<Q, T>(most<Q, T>(a, b), c)))          \
+    ALSO(v_max3_num_##suffix, v_max3_##suffix)                               \
+    EXTREME3(v_med3_##suffix, T, (middle<Q, T>(a, b, c)))                    \
+    ALSO(v_med3_num_##suffix, v_med3_##suffix)                               \
+    EXTREME3(v_maxmin_##suffix, T, (least<Q, T>(most<Q, T>(a, b), c)))       \
+    ALSO(v_maxmin_num_##suffix, v_maxmin_##suffix)                           \
+    EXTREME3(v_minmax_##suffix, T, (most<Q, T>(least<Q, T>(a, b), c)))       \
+    ALSO(v_minmax_num_##suffix, v_minmax_##suffix)                           \
+    TERNARY(v_minimum3_##suffix, T, T, T, T, (minimum<T>(minimum<T>(a, b), c)))        \
+    TERNARY(v_maximum3_##suffix, T, T, T, T, (maximum<T>(maximum<T>(a, b), c)))        \
+    TERNARY(v_minimummaximum_##suffix, T, T, T, T, (maximum<T>(minimum<T>(a, b), c)))  \
+    TERNARY(v_maximumminimum_##suffix, T, T, T, T, (minimum<T>(maximum<T>(a, b), c)))
+#define PARTS_OF_FLOATS(suffix, T)                        \
+    UNARY(v_floor_##suffix, T, T, (T)std::floor((Wide<T>)a))       \
+    UNARY(v_ceil_##suffix, T, T, (T)std::ceil((Wide<T>)a))         \
+    UNARY(v_trunc_##suffix, T, T, (T)std::trunc((Wide<T>)a))       \
+    UNARY(v_rndne_##suffix, T, T, (T)std::nearbyint((Wide<T>)a))   \
+    UNARY(v_fract_##suffix, T, T, fraction(a))            \
+    UNARY(v_frexp_mant_##suffix, T, T, mantissa_of(a))
+
+template <class T> inline u32 exponent_of(T a) {
+    const double x = (double)a;
+    return a != a || std::isinf(x) || x == 0 ? 0u : (u32)(std::ilogb(x) + 1);
+}
+template <class T> inline T mantissa_of(T a) {
+    int e;
+    const double x = (double)a;
+    return a != a || std::isinf(x) ? a : (T)std::frexp(x, &e);
+}
+// Below one, and a NaN for what has no fraction.
+template <class T> inline T fraction(T a) {
+    constexpr double below = sizeof(T) == 2   ? 1 - 0x1p-11
+                             : sizeof(T) == 4 ? 1 - 0x1p-24
+                                              : 1 - 0x1p-53;
+    const double x = (double)a;
+    const T rest = (T)(a - (T)std::floor(x));
+    return rest > (T)below ? (T)below : rest;
+}
+
+}  // namespace isa

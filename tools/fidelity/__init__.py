@@ -1,0 +1,1 @@
+"""Holds each instruction of the AMD executor to oracles: see ``python -m tools.fidelity --help``."""
