@@ -8,7 +8,7 @@ from functools import partial
 import mpmath
 import numpy as np
 
-from .oracle import Array, Table, bounded, fused, odd, ordered, quiet, signals, sum_error
+from .oracle import Array, Table, bounded, fused, ordered, signals
 
 F16, F32, F64, U32, I32 = np.float16, np.float32, np.float64, np.uint32, np.int32
 mpmath.mp.prec = 120
@@ -23,6 +23,8 @@ def table(into: Table, family: str) -> None:
     _functions(into)
     _conversions(into)
     _packed(into, ieee=ieee)
+    _products(into)
+    _small_formats(into, fnuz=False)
     _division(into)
     _comparisons(into)
 
@@ -392,6 +394,96 @@ def _packed(into: Table, *, ieee: bool) -> None:
     )  # fmt: skip
 
 
+def _products(into: Table) -> None:
+    """Dot products of two, and multiply-add of mixed widths: with plain operands all are floats."""
+    into.group = "dot products of floats (last bits unknown)"
+
+    def halves(x: Array) -> list[Array]:
+        return [(x >> U32(by)).astype(np.uint16).view(F16).astype(F64) for by in (0, 16)]
+
+    def bfloats(x: Array) -> list[Array]:
+        return [((x >> U32(by)) << U32(16)).view(F32).astype(F64) for by in (0, 16)]
+
+    for kind, parts in (("f16", halves), ("bf16", bfloats)):
+
+        def dot(a: Array, b: Array, c: Array, parts: Callable[..., list[Array]] = parts) -> Array:
+            terms = [x * y for x, y in zip(parts(a), parts(b), strict=True)]
+            return terms[0] + terms[1] + c.astype(F64)
+
+        def size(a: Array, b: Array, c: Array, parts: Callable[..., list[Array]] = parts) -> Array:
+            terms = [abs(x * y) for x, y in zip(parts(a), parts(b), strict=True)]
+            return (terms[0] + terms[1] + abs(c.astype(F64))) * 2.0**-22 + 2.0**-148
+
+        into.add(f"v_dot2_f32_{kind}", "f32 u32 u32 f32", dot, within=size)
+        into.add(f"v_dot2c_f32_{kind}", "f32 u32 u32 old:f32", dot, within=size)
+    into.group = "arithmetic of mixed widths"
+    three = "f32 f32 f32"
+    into.add("v_fma_mix_f32", f"f32 {three}", fused)
+    into.add("v_fma_mixlo_f16", f"f16 {three}", lambda a, b, c: fused(a, b, c).astype(F16))
+    into.add("v_fma_mixhi_f16", f"f16 {three}", lambda a, b, c: fused(a, b, c).astype(F16))
+
+
+def small(x: Array, mantissa: int, *, fnuz: bool) -> Array:
+    """Bytes of fp8 (3 bits after the point) or bf8 (2) as floats, by their definition."""
+    bits = 7 - mantissa
+    bias = (1 << bits - 1) - 1 + fnuz
+    e, m = x >> mantissa & (1 << bits) - 1, x & (1 << mantissa) - 1
+    size = np.where(
+        e > 0,
+        (1 + m / (1 << mantissa)) * 2.0 ** (e.astype(F64) - bias),
+        m / (1 << mantissa) * 2.0 ** (1 - bias),
+    )
+    if fnuz:
+        size = np.where(x == 0x80, np.nan, size)
+    elif mantissa == 3:
+        size = np.where(x & 0x7F == 0x7F, np.nan, size)
+    else:
+        size = np.where(e == 31, np.where(m > 0, np.nan, np.inf), size)
+    return np.where(x & 0x80, -size, size).astype(F32)
+
+
+def _to_small(a: Array, mantissa: int, *, fnuz: bool) -> Array:
+    """The nearest byte, even ones first: found among all of them."""
+    every = np.arange(256, dtype=U32)
+    values = small(every, mantissa, fnuz=fnuz).astype(F64)
+    positive = every[(every < 128) & np.isfinite(values)]
+    known = values[positive.astype(int)]
+    size = abs(a.astype(F64))
+    above = np.clip(np.searchsorted(known, size), 1, len(known) - 1)
+    low, high = known[above - 1], known[above]
+    up = (size - low > high - size) | ((size - low == high - size) & (positive[above] & 1 == 0))
+    byte = np.where(up, positive[above], positive[above - 1])
+    # Half a step beyond the greatest is too large.
+    step = known[-1] - known[-2]
+    over = np.where((size >= known[-1] + step / 2) & (positive[-1] & 1 == 1), True, size > known[-1] + step / 2)
+    infinite = 0x80 if fnuz else 0x7F if mantissa == 3 else 0x7C
+    byte = np.where(over, infinite, byte)
+    sign = np.where(np.signbit(a), 0x80, 0)
+    signed = byte | sign
+    if fnuz:
+        signed = np.where((byte == 0) | over, byte, signed)
+    nan = 0x80 if fnuz else 0x7F if mantissa == 3 else 0x7E
+    return np.where(np.isnan(a), nan if fnuz else nan | sign, signed).astype(U32)
+
+
+def _small_formats(into: Table, *, fnuz: bool) -> None:
+    into.group = "conversions of fp8 and bf8"
+    for name, mantissa in (("fp8", 3), ("bf8", 2)):
+        one = partial(small, mantissa=mantissa, fnuz=fnuz)
+        into.add(f"v_cvt_f32_{name}", "f32 u32", lambda a, f=one: f(a & U32(255)))
+
+        def both(a: Array, f: Callable[..., Array] = one) -> Array:
+            low, high = (f(a >> U32(by) & U32(255)).view(U32) for by in (0, 8))
+            return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+
+        into.add(f"v_cvt_pk_f32_{name}", "u64 u32", both, packed="f32")
+        to = partial(_to_small, mantissa=mantissa, fnuz=fnuz)
+        into.add(
+            f"v_cvt_pk_{name}_f32", "u16 f32 f32",
+            lambda a, b, f=to: (f(a) | f(b) << U32(8)).astype(np.uint16),
+        )  # fmt: skip
+
+
 def _division(into: Table) -> None:
     into.group = "division"
     for kind in ("f32", "f64", "f16"):
@@ -451,6 +543,3 @@ def _class(a: Array, asked: Array) -> tuple[None, Array]:
     for holds, below, above in kinds:
         bit = np.where(holds, np.where(negative, below, above), bit).astype(U32)
     return None, (asked >> bit & U32(1)).astype(bool)
-
-
-_UNUSED = (odd, quiet, sum_error)

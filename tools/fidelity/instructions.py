@@ -86,13 +86,31 @@ def vector(row: Row, family: str, known: set[str], modifiers: str = "", signs: s
         operands.append(f"-{register}" if sign in ("-", "+") else register)
     if takes_mask:
         operands.append(vcc if plain else given)
+    constant = "0x4940" if row.name.endswith("f16") else "0x41280000"  # 10.5
     if row.name.startswith(("v_fmaak", "v_madak")):
-        operands.append("0x41280000")
+        operands.append(constant)
     if row.name.startswith(("v_fmamk", "v_madmk")):
-        operands.insert(2, "0x41280000")
+        operands.insert(2, constant)
     line = f"{name} {', '.join(operands)} {modifiers}".rstrip()
     return Text(line, plain)
 
 
 def _carry_in(name: str) -> bool:
     return "addc" in name or "subb" in name or "_co_ci_" in name
+
+
+#: Of instructions that have a number of 16 bits in them.
+NUMBERS = (0x7FFF, 0x8001, 5)
+
+
+def scalar(row: Row, number: int = 0) -> str:
+    """An instruction of the scalar unit."""
+    operands = []
+    if row.bits("sdst"):
+        operands.append(span("s", OLD, row.bits("sdst")))
+    if row.encoding == "SOPK":
+        operands.append(f"{number:#x}")
+    for k, name in enumerate(("ssrc0", "ssrc1")):
+        if row.bits(name):
+            operands.append(span("s", SOURCES[k], row.bits(name)))
+    return f"{row.name} {', '.join(operands)}"

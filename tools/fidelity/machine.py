@@ -77,10 +77,11 @@ STYLES = {
 }
 
 
-def vector_body(style: Style, line: str, *, mask_in_vcc: bool) -> list[str]:
+def vector_body(
+    style: Style, line: str, *, mask_in_vcc: bool, before: str = "", after: str = ""
+) -> list[str]:
     """A kernel that gives each lane its sources, and stores what is left afterwards."""
-    four, two, one = ("dwordx4", "dwordx2", "dword") if style.wave == 64 else ("b128", "b64", "b32")
-    del two, one
+    four = "dwordx4" if style.wave == 64 else "b128"
     body = [
         f"s_load_{four} s[4:7], s[0:1], 0x0",
         f"s_load_{'dwordx2' if style.wave == 64 else 'b64'} s[8:9], s[0:1], 0x10",
@@ -105,11 +106,14 @@ def vector_body(style: Style, line: str, *, mask_in_vcc: bool) -> list[str]:
         f"s_mov_{style.size} {style.vcc}, {style.mask(22)}",
         f"s_mov_{style.size} {style.mask(20)}, {style.mask(22)}",
         "s_mov_b32 m0, 0x10000",
+        *before.replace("{wait}", style.wait).splitlines(),
         *("s_nop 4",) * 2,
         f"s_mov_{style.size} {style.exec}, {style.mask(24)}",
         *("s_nop 4",) * 2,
         line,
         style.wait,
+        *("s_nop 4",) * 2,
+        *after.replace("{wait}", style.wait).splitlines(),
         *("s_nop 15",) * 2,
         f"s_mov_{style.size} {style.mask(26)}, {style.exec}",
         f"s_mov_{style.size} {style.exec}, -1",

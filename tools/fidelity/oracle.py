@@ -35,6 +35,8 @@ class Oracle:
     to_exec: bool = False
     #: The floats that the result is packed of.
     packed: str = ""
+    #: How far away a result may be, of the sources: where sums are rounded more than once.
+    within: Callable[..., Any] | None = None
     #: Sees all lanes of a wave at once, and which of them are active.
     wave: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,20 +10,23 @@ import numpy as np
 
 from portkern.isa import runtime_library
 
-from . import floats, integers, machine
-from .instructions import PROCESSORS, Row, rows, vector
+from . import floats, integers, lanes, machine, memory, scalars
+from .instructions import NUMBERS, PROCESSORS, Row, rows, scalar, vector
 from .oracle import Array, Oracle, Table
 from .trial import Trial, Verdict, judge
 
 _VECTOR = ("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P")
 _PLAIN = ("VOP1", "VOP2", "VOPC")
 MASK, EXEC = 4, 5
+#: Instructions that leave the other half of their destination alone in each family.
+_KEEPS_HALF = ("v_fma_mix", "v_cvt_pk_fp8", "v_cvt_pk_bf8")
 
 
 def oracles(family: str) -> Table:
     table = Table()
     integers.table(table, family)
     floats.table(table, family)
+    scalars.table(table, family)
     return table
 
 
@@ -89,9 +93,48 @@ def trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
                     masks=(EXEC,) if to_exec_alone else (MASK, EXEC) if oracle.to_exec else (MASK,),
                     signs=variant.signs,
                     change=clamped if variant.clamps else None,
-                    keeps_half=family != "cdna",
+                    keeps_half=family != "cdna" or row.name.startswith(_KEEPS_HALF),
+                    high_result=row.name == "v_fma_mixhi_f16",
                 )
             )
+    return found
+
+
+def scalar_trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
+    found = []
+    for row in modelled(family):
+        oracle = table.get(row.name)
+        if row.encoding not in ("SOP1", "SOP2", "SOPC", "SOPK") or oracle is None:
+            continue
+        for number in NUMBERS if row.encoding == "SOPK" else (0,):
+            name = f"{row.name}_{row.encoding}{number or ''}".lower()
+            line = scalar(row, number)
+            found.append(Trial(name, row.name, line, oracle, scalar=True, number=number))
+    return found
+
+
+def half_trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
+    """Instructions of 16 bits on upper halves: by op_sel, or by names of halves."""
+    every = modelled(family)
+    plain = {row.name for row in every if row.encoding in _PLAIN}
+    found = []
+    for row in every:
+        oracle = table.get(row.name)
+        if oracle is None or row.encoding != "VOP3" or row.name.startswith(("v_cmp", "v_cndmask")):
+            continue
+        halves = [source.endswith("16") for source in oracle.inputs]
+        if not any(halves) or not oracle.inputs:
+            continue
+        to_half = oracle.result.endswith("16")
+        line = vector(row, family, plain).line
+        bits = [*map(int, halves), int(to_half)]
+        said = f"{line} op_sel:[{','.join(map(str, bits))}]"
+        found.append(
+            Trial(
+                f"{row.name}_{row.encoding}_high".lower(), row.name, said, oracle,
+                keeps_half=True, high=tuple(halves), high_result=to_half, masks=(MASK,),
+            )
+        )  # fmt: skip
     return found
 
 
@@ -107,20 +150,34 @@ def assembled(trials: Sequence[Trial], assembler: machine.Assembler) -> tuple[li
 
 
 def halves(line: str) -> str:
-    import re
-
-    return re.sub(r"\bv(\d+)\b", r"v\1.l", line)
+    """The line with halves of registers named, as families with ``v1.l`` and ``v1.h`` want it."""
+    plain, _, said = line.partition(" op_sel:")
+    if not said:
+        return re.sub(r"\bv(\d+)\b", r"v\1.l", line)
+    bits = [int(bit) for bit in said.strip("[]").split(",")]
+    name, _, operands = plain.partition(" ")
+    listed = operands.split(", ")
+    order = [bits[-1], *bits[:-1]] if len(bits) == len(listed) else bits
+    parts = (f"{o}.{'h' if high else 'l'}" for o, high in zip(listed, order, strict=False))
+    return f"{name} {', '.join(parts)}"
 
 
 def run(family: str, count: int, only: str = "") -> tuple[list[Verdict], list[Trial]]:
     """The verdicts, and trials of instructions that the assembler does not know."""
     assembler = machine.Assembler(family)
-    every = [t for t in trials(family, oracles(family)) if only in t.kernel]
+    table = oracles(family)
+    every = [*trials(family, table), *scalar_trials(family, table), *lanes.trials(family)]
+    every += half_trials(family, table)
+    every += memory.trials(family, modelled(family))
+    every = [trial for trial in every if only in trial.kernel]
     good, unknown = assembled(every, assembler)
     style = machine.STYLES[family]
     bodies = {
-        t.kernel: machine.vector_body(style, t.line, mask_in_vcc=t.mask_in_vcc) for t in good
+        t.kernel: machine.scalar_body(style, t.line)
+        if t.scalar
+        else machine.vector_body(style, t.line, mask_in_vcc=t.mask_in_vcc, before=t.before, after=t.after)
+        for t in good
     }
     program = assembler.program(bodies)
-    lanes = PROCESSORS[family][1]
-    return [judge(trial, program, count, lanes) for trial in good], unknown
+    wave = PROCESSORS[family][1]
+    return [judge(trial, program, count, wave) for trial in good], unknown

@@ -343,6 +343,8 @@ void Decoder::sop() {
     }
     if (bits_of("ssrc0", 0)) *o++ = source(get("ssrc0"), bits_of("ssrc0"));
     if (bits_of("ssrc1", 0)) *o++ = source(get("ssrc1"), bits_of("ssrc1"));
+    if (starts(name_, "s_fmaak")) *o = literal_operand();
+    if (starts(name_, "s_fmamk")) o[0] = o[-1], o[-1] = literal_operand();
 }
 
 void Decoder::smem() {

@@ -110,6 +110,43 @@ ALSO(v_cvt_pk_rtz_f16_f32, v_cvt_pkrtz_f16_f32)
 BINARY(v_cvt_pk_bf16_f32, u32, float, float, to_bf16(a) | to_bf16(b) << 16)
 BINARY(v_cvt_pk_f16_f32, u32, float, float, bits16((f16)a) | bits16((f16)b) << 16)
 UNARY(v_cvt_f32_bf16, float, u16, bf16(a))
+// Bytes of small floats: fp8 has 3 bits after the point, bf8 2. Which byte or half is said by SDWA,
+// or by op_sel, whose bits count backwards.
+template <int MANTISSA> float small(const Wave& w, u32 byte) {
+    const bool fnuz = w.machine->fnuz;
+    return small_float(byte & 255, MANTISSA, (MANTISSA == 3 ? 7 : 15) + fnuz, fnuz);
+}
+template <int MANTISSA> u32 to_small(const Wave& w, float a) {
+    const bool fnuz = w.machine->fnuz;
+    return to_small_float(a, MANTISSA, (MANTISSA == 3 ? 7 : 15) + fnuz, fnuz);
+}
+#define SMALL(n, mantissa)                                                                 \
+    MODEL(v_cvt_f32_##n) {                                                                 \
+        Instruction all = i;                                                               \
+        const u32 byte = i.flags & SDWA ? 0 : (i.opsel >> 1 & 1) | (i.opsel & 1) << 1;     \
+        all.opsel = 0;                                                                     \
+        unary<float, u32>(w, all, [&](u32 a) { return small<mantissa>(w, a >> 8 * byte); }); \
+    }                                                                                      \
+    MODEL(v_cvt_pk_f32_##n) {                                                              \
+        Instruction all = i;                                                               \
+        const u32 by = !(i.flags & SDWA) && i.opsel & 1 ? 16 : 0;                          \
+        all.opsel = 0, all.flags &= ~(u32)SDWA;                                            \
+        BUFFER t[LANES];                                                                   \
+        const Source a = fetch<u32>(w, i, 1, t);                                           \
+        lanes<u64>(w, all, [&](int l) {                                                    \
+            const u32 x = a.low[l] >> by;                                                  \
+            return (u64)bits(small<mantissa>(w, x >> 8)) << 32 | bits(small<mantissa>(w, x)); \
+        });                                                                                \
+    }                                                                                      \
+    MODEL(v_cvt_pk_##n##_f32) {                                                            \
+        Instruction all = i;                                                               \
+        all.flags |= KEEP_HALF;                                                            \
+        binary<u16, float, float>(w, all, [&](float a, float b) {                          \
+            return to_small<mantissa>(w, a) | to_small<mantissa>(w, b) << 8;               \
+        });                                                                                \
+    }
+SMALL(fp8, 3)
+SMALL(bf8, 2)
 #define NORMED(n, to, from)                                                                \
     BINARY(v_cvt_pknorm_##n, u32, from, from, normed<to>((double)a) | normed<to>((double)b) << 16) \
     ALSO(v_cvt_pk_norm_##n, v_cvt_pknorm_##n)
@@ -238,12 +275,18 @@ static float dot2(u32 a, u32 b, float c) {
     return std::fma((float)half(a), (float)half(b),
                     std::fma((float)half(a >> 16), (float)half(b >> 16), c));
 }
-TERNARY(v_dot2_f32_f16, float, u32, u32, float, dot2(a, b, c))
-MODEL(v_dot2c_f32_f16) {
-    BUFFER t[LANES], u[LANES];
-    const Source a = fetch<u32>(w, i, 1, t), b = fetch<u32>(w, i, 2, u);
-    const u32* c = w.v[i.o[0].reg];
-    lanes<float>(w, i, [&](int l) { return dot2(a.low[l], b.low[l], f32(c[l])); });
+static float dot2_bf16(u32 a, u32 b, float c) {
+    return std::fma(bf16(a), bf16(b), std::fma(bf16(a >> 16), bf16(b >> 16), c));
 }
+#define DOT2(n, f, sum)                                            \
+    MODEL(n) {                                                     \
+        Instruction all = i;                                       \
+        all.o[3] = i.o[sum];                                       \
+        ternary<float, u32, u32, float>(w, all, f);                \
+    }
+DOT2(v_dot2_f32_f16, dot2, 3)
+DOT2(v_dot2c_f32_f16, dot2, 0)
+DOT2(v_dot2_f32_bf16, dot2_bf16, 3)
+DOT2(v_dot2c_f32_bf16, dot2_bf16, 0)
 
 }  // namespace isa

@@ -1,5 +1,6 @@
 // LDS: loads, stores, atomics, and what passes between lanes through its crossbar.
 #include "lanes.h"
+#include "numbers.h"
 #include "shadow.h"
 
 namespace isa {
@@ -177,8 +178,31 @@ ATOMICS(min, u64, u64, x < a ? x : a)
 ATOMICS(max, u64, u64, x > a ? x : a)
 ATOMICS(min, i64, i64, x < a ? x : a)
 ATOMICS(max, i64, i64, x > a ? x : a)
-ATOMICS(min, f32, float, x < a ? x : a)
-ATOMICS(max, f32, float, x > a ? x : a)
+// A NaN in memory stays there; of RDNA4's it does not.
+ATOMICS(min, f32, float, a < x ? a : x)
+ATOMICS(max, f32, float, a > x ? a : x)
+ATOMICS(min, f64, double, a < x ? a : x)
+ATOMICS(max, f64, double, a > x ? a : x)
+ATOMICS(min_num, f32, float, least<false>(x, a))
+ATOMICS(max_num, f32, float, most<false>(x, a))
+ATOMICS(min_num, f64, double, least<false>(x, a))
+ATOMICS(max_num, f64, double, most<false>(x, a))
+ATOMICS(rsub, u64, u64, a - x)
+ATOMICS(inc, u64, u64, x >= a ? 0 : x + 1)
+ATOMICS(dec, u64, u64, x == 0 || x > a ? a : x - 1)
+ATOMICS(mskor, b32, u32, (x & ~a) | b)
+ATOMICS(mskor, b64, u64, (x & ~a) | b)
+ATOMICS(cond_sub, u32, u32, x >= a ? x - a : x)
+ATOMICS(sub_clamp, u32, u32, x >= a ? x - a : 0)
+ATOMIC(ds_wrap_rtn_b32, u32, x >= a ? x - a : x + b)
+ATOMIC(ds_pk_add_f16, u32, halves_added(x, a))
+ATOMIC(ds_pk_add_rtn_f16, u32, halves_added(x, a))
+ATOMIC(ds_pk_add_bf16, u32, bf16_added(x, a))
+ATOMIC(ds_pk_add_rtn_bf16, u32, bf16_added(x, a))
+ATOMICS(cmpst, f32, float, x == a ? b : x)
+ATOMICS(cmpst, f64, double, x == a ? b : x)
+ATOMICS(cmpstore, f32, float, x == b ? a : x)
+ATOMICS(cmpstore, f64, double, x == b ? a : x)
 ATOMICS(and, b32, u32, x & a)
 ATOMICS(or, b32, u32, x | a)
 ATOMICS(xor, b32, u32, x ^ a)

@@ -1,23 +1,11 @@
 // Matrix instructions: MFMA (CDNA) and WMMA (RDNA).
 #include "lanes.h"
+#include "numbers.h"
 
 namespace isa {
 namespace {
 
 enum class Type { f32, f16, bf16, i8, f64, fp8, bf8, xf32 };
-
-// fp8 and bf8 of gfx942 have no infinities, a bias one greater, and one NaN: 0x80.
-float small_float(u32 x, int mantissa, int bias, bool fnuz) {
-    const int exponent_bits = 7 - mantissa;
-    const u32 sign = x >> 7 & 1, e = x >> mantissa & ((1u << exponent_bits) - 1);
-    const u32 m = x & ((1u << mantissa) - 1);
-    if (fnuz && x == 0x80) return NAN;
-    if (!fnuz && exponent_bits == 5 && e == 31) return m ? NAN : sign ? -INFINITY : INFINITY;
-    if (!fnuz && exponent_bits == 4 && e == 15 && m == 7) return NAN;
-    const float f = e ? std::ldexp(1.f + (float)m / (float)(1 << mantissa), (int)e - bias)
-                      : std::ldexp((float)m, 1 - bias - mantissa);
-    return sign ? -f : f;
-}
 
 template <Type T> double element(const Wave& w, u32 reg, int l, int e) {
     if constexpr (T == Type::f64)

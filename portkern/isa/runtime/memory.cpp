@@ -193,14 +193,6 @@ template <Space S, class T, class F> void atomic(Wave& w, const Instruction& i, 
     }
 }
 
-u32 halves_added(u32 a, u32 b) {
-    return bits16(half(a) + half(b)) | bits16(half(a >> 16) + half(b >> 16)) << 16;
-}
-u32 bf16_added(u32 a, u32 b) {
-    return to_bf16(f32(a << 16) + f32(b << 16)) |
-           to_bf16(f32(a & 0xffff0000) + f32(b & 0xffff0000)) << 16;
-}
-
 }  // namespace
 
 #define LOADS(sp, S, old, now, words)                                \
@@ -250,12 +242,14 @@ ACCESSES(buffer, buffer)
     MODEL(sp##_load_lds_dwordx4) { load_words<Space::S>(w, i, 4); }
 LDS_LOADS(global, global)
 
-#define ATOMIC(sp, S, old, now, T, e)                                                  \
-    MODEL(sp##_atomic_##old) {                                                         \
+#define ONE_NAME(sp, S, name, T, e)                                                     \
+    MODEL(sp##_atomic_##name) {                                                        \
         atomic<Space::S, T>(w, i, []([[maybe_unused]] T x, T a, [[maybe_unused]] T b) -> T { \
             return e;                                                                  \
         });                                                                            \
-    }                                                                                  \
+    }
+#define ATOMIC(sp, S, old, now, T, e) \
+    ONE_NAME(sp, S, old, T, e)        \
     ALSO(sp##_atomic_##now, sp##_atomic_##old)
 #define ATOMICS(sp, S)                                                    \
     ATOMIC(sp, S, add, add_u32, u32, x + a)                               \
@@ -284,10 +278,19 @@ LDS_LOADS(global, global)
     ATOMIC(sp, S, cmpswap_x2, cmpswap_b64, u64, x == b ? a : x)           \
     ATOMIC(sp, S, add_f32, add_float, float, x + a)                       \
     ATOMIC(sp, S, add_f64, add_double, double, x + a)                     \
-    ATOMIC(sp, S, min_f32, min_num_f32, float, least<false>(x, a))               \
-    ATOMIC(sp, S, max_f32, max_num_f32, float, most<false>(x, a))                \
-    ATOMIC(sp, S, min_f64, min_num_f64, double, least<false>(x, a))              \
-    ATOMIC(sp, S, max_f64, max_num_f64, double, most<false>(x, a))               \
+    ONE_NAME(sp, S, min_f32, float, a < x ? a : x)                         \
+    ONE_NAME(sp, S, max_f32, float, a > x ? a : x)                         \
+    ONE_NAME(sp, S, min_f64, double, a < x ? a : x)                        \
+    ONE_NAME(sp, S, max_f64, double, a > x ? a : x)                        \
+    ONE_NAME(sp, S, min_num_f32, float, least<false>(x, a))                \
+    ONE_NAME(sp, S, max_num_f32, float, most<false>(x, a))                 \
+    ONE_NAME(sp, S, min_num_f64, double, least<false>(x, a))               \
+    ONE_NAME(sp, S, max_num_f64, double, most<false>(x, a))                \
+    ONE_NAME(sp, S, cond_sub_u32, u32, x >= a ? x - a : x)                 \
+    ATOMIC(sp, S, csub_u32, sub_clamp_u32, u32, x >= a ? x - a : 0)       \
+    ATOMIC(sp, S, inc_x2, inc_u64, u64, x >= a ? 0 : x + 1)               \
+    ATOMIC(sp, S, dec_x2, dec_u64, u64, x == 0 || x > a ? a : x - 1)      \
+    ONE_NAME(sp, S, cmpswap_f32, float, x == b ? a : x)                    \
     ATOMIC(sp, S, pk_add_f16, pk_add_rtn_f16, u32, halves_added(x, a))    \
     ATOMIC(sp, S, pk_add_bf16, pk_add_rtn_bf16, u32, bf16_added(x, a))
 ATOMICS(global, global)

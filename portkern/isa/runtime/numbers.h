@@ -59,6 +59,14 @@ inline u32 to_bf16(float a) {
     if (a != a) return x >> 16 | 0x40;
     return (x + 0x7fff + (x >> 16 & 1)) >> 16;
 }
+// Pairs of halves or of bfloat16, added.
+inline u32 halves_added(u32 a, u32 b) {
+    return bits16(half(a) + half(b)) | bits16(half(a >> 16) + half(b >> 16)) << 16;
+}
+inline u32 bf16_added(u32 a, u32 b) {
+    return to_bf16(f32(a << 16) + f32(b << 16)) |
+           to_bf16(f32(a & 0xffff0000) + f32(b & 0xffff0000)) << 16;
+}
 // Truncates; what does not fit becomes the nearest that does, NaN 0.
 template <class To> inline To saturated(double a) {
     using Limits = std::numeric_limits<To>;
@@ -66,6 +74,38 @@ template <class To> inline To saturated(double a) {
     if (a >= (double)Limits::max()) return Limits::max();
     return a <= (double)Limits::min() ? Limits::min() : (To)a;
 }
+// fp8 and bf8 of gfx942 have no infinities, a bias one greater, and one NaN: 0x80.
+inline float small_float(u32 x, int mantissa, int bias, bool fnuz) {
+    const int exponent_bits = 7 - mantissa;
+    const u32 sign = x >> 7 & 1, e = x >> mantissa & ((1u << exponent_bits) - 1);
+    const u32 m = x & ((1u << mantissa) - 1);
+    if (fnuz && x == 0x80) return NAN;
+    if (!fnuz && exponent_bits == 5 && e == 31) return m ? NAN : sign ? -INFINITY : INFINITY;
+    if (!fnuz && exponent_bits == 4 && e == 15 && m == 7) return NAN;
+    const float f = e ? std::ldexp(1.f + (float)m / (float)(1 << mantissa), (int)e - bias)
+                      : std::ldexp((float)m, 1 - bias - mantissa);
+    return sign ? -f : f;
+}
+// To the nearest even; what is too large is infinite, or NaN where there are no infinities.
+inline u32 to_small_float(float a, int mantissa, int bias, bool fnuz) {
+    const int exponent_bits = 7 - mantissa;
+    const u32 sign = bits(a) >> 31 << 7;
+    const bool infinities = !fnuz && exponent_bits == 5;
+    const u32 nan = fnuz ? 0x80 : infinities ? 0x7e : 0x7f;
+    const u32 infinite = infinities ? 0x7c | sign : fnuz ? 0x80 : 0x7f | sign;
+    if (a != a) return fnuz ? nan : nan | sign;
+    if (std::isinf(a)) return infinite;
+    const float size = std::fabs(a);
+    int e = size == 0 ? 1 - bias : std::ilogb(size);
+    if (e < 1 - bias) e = 1 - bias;
+    // In units of the last place, with the exponent's field above them.
+    const u32 units = (u32)std::nearbyint(std::ldexp(size, mantissa - e));
+    const u32 r = units + ((u32)(e + bias - 1) << mantissa);
+    const u32 most = fnuz ? 0x7f : infinities ? 0x7b : 0x7e;
+    if (r > most) return infinite;
+    return fnuz && r == 0 ? 0 : r | sign;
+}
+
 // [-1, 1] or [0, 1] to integers of 16 bits.
 template <class To> inline u32 normed(double a) {
     constexpr double most = std::numeric_limits<To>::max();

@@ -1,5 +1,6 @@
 // The scalar unit: arithmetic, branches, program flow, loads.
 #include "lanes.h"
+#include "numbers.h"
 
 namespace isa {
 
@@ -84,6 +85,10 @@ SCALAR1(s_flbit_i32, a == 0 || a == ~0u ? -1 : __builtin_clz((i32)a < 0 ? ~a : a
 ALSO(s_cls_i32, s_flbit_i32)
 NARROW1(s_ff1_i32_b64, a ? __builtin_ctzll(a) : -1)
 ALSO(s_ctz_i32_b64, s_ff1_i32_b64)
+SCALAR1(s_ff0_i32_b32, ~a ? __builtin_ctz(~a) : -1)
+NARROW1(s_ff0_i32_b64, ~a ? __builtin_ctzll(~a) : -1)
+NARROW1(s_flbit_i32_i64, a == 0 || a == ~0ull ? -1 : __builtin_clzll((i64)a < 0 ? ~a : a))
+ALSO(s_cls_i32_i64, s_flbit_i32_i64)
 NARROW1(s_flbit_i32_b64, a ? __builtin_clzll(a) : -1)
 ALSO(s_clz_i32_u64, s_flbit_i32_b64)
 SCALAR1C(s_bcnt1_i32_b32, __builtin_popcount(a))
@@ -100,6 +105,21 @@ MODEL(s_bcnt0_i32_b64) {
 }
 WIDE1C(s_wqm_b64, quads(a))
 SCALAR1C(s_wqm_b32, quads(a))
+static u64 used_quads(u64 a) {
+    u64 r = 0;
+    for (int k = 0; k < 16; ++k) r |= (u64)((a >> 4 * k & 15) != 0) << k;
+    return r;
+}
+SCALAR1C(s_quadmask_b32, used_quads(a))
+WIDE1C(s_quadmask_b64, used_quads(a))
+MODEL(s_bitreplicate_b64_b32) {
+    const u32 a = s32(w, i.o[1]);
+    u64 r = 0;
+    for (int k = 0; k < 32; ++k) r |= (u64)(a >> k & 1) * 3 << 2 * k;
+    set64(w, i.o[0], r);
+}
+MODEL(s_bitset1_b64) { set64(w, i.o[0], w.pair(i.o[0].reg) | 1ull << (s32(w, i.o[1]) & 63)); }
+MODEL(s_bitset0_b64) { set64(w, i.o[0], w.pair(i.o[0].reg) & ~(1ull << (s32(w, i.o[1]) & 63))); }
 MODEL(s_bitset1_b32) { set32(w, i.o[0], w.s[i.o[0].reg] | 1u << (s32(w, i.o[1]) & 31)); }
 MODEL(s_bitset0_b32) { set32(w, i.o[0], w.s[i.o[0].reg] & ~(1u << (s32(w, i.o[1]) & 31))); }
 MODEL(s_movk_i32) { set32(w, i.o[0], (u32)i.imm); }
@@ -174,7 +194,8 @@ SCALAR2(s_pack_ll_b32_b16, (a & 0xffff) | b << 16)
 SCALAR2(s_pack_lh_b32_b16, (a & 0xffff) | (b & 0xffff0000))
 SCALAR2(s_pack_hh_b32_b16, a >> 16 | (b & 0xffff0000))
 SCALAR2(s_pack_hl_b32_b16, a >> 16 | b << 16)
-SCALAR2C(s_absdiff_i32, (i32)a > (i32)b ? a - b : b - a, r != 0)
+// The difference wraps before its sign is taken.
+SCALAR2C(s_absdiff_i32, (i32)(a - b) < 0 ? b - a : a - b, r != 0)
 #define SHIFT_ADD(k) \
     SCALAR2C(s_lshl##k##_add_u32, (a << k) + b, (((u64)a << k) + b) >> 32 != 0)
 SHIFT_ADD(1)
@@ -243,8 +264,10 @@ SCALAR_FLOAT1(s_ceil_f32, std::ceil(a))
 SCALAR_FLOAT1(s_floor_f32, std::floor(a))
 SCALAR_FLOAT1(s_trunc_f32, std::trunc(a))
 SCALAR_FLOAT1(s_rndne_f32, std::nearbyint(a))
-SCALAR_FLOAT2(s_min_num_f32, std::fmin(a, b))
-SCALAR_FLOAT2(s_max_num_f32, std::fmax(a, b))
+SCALAR_FLOAT2(s_min_num_f32, least<false>(a, b))
+SCALAR_FLOAT2(s_max_num_f32, most<false>(a, b))
+SCALAR_FLOAT2(s_minimum_f32, minimum(a, b))
+SCALAR_FLOAT2(s_maximum_f32, maximum(a, b))
 MODEL(s_fmac_f32) {
     const float a = f32(s32(w, i.o[1])), b = f32(s32(w, i.o[2]));
     set32(w, i.o[0], bits(std::fma(a, b, f32(w.s[i.o[0].reg]))));
@@ -264,7 +287,37 @@ MODEL(s_cvt_u32_f32) {
     MODEL(s_cmp_##n##_f32) {                                               \
         const float a = f32(s32(w, i.o[0])), b = f32(s32(w, i.o[1]));      \
         w.scc = e;                                                         \
+    }                                                                      \
+    MODEL(s_cmp_##n##_f16) {                                               \
+        const f16 a = half(s32(w, i.o[0])), b = half(s32(w, i.o[1]));      \
+        w.scc = e;                                                         \
     }
+// Halves leave the upper half of the destination zero.
+#define SCALAR_HALF1(n, e) \
+    MODEL(n) { const float a = (float)half(s32(w, i.o[1])); set32(w, i.o[0], bits16((f16)(e))); }
+#define SCALAR_HALF2(n, e)                                                 \
+    MODEL(n) {                                                             \
+        const f16 a = half(s32(w, i.o[1])), b = half(s32(w, i.o[2]));      \
+        set32(w, i.o[0], bits16((f16)(e)));                                \
+    }
+SCALAR_HALF1(s_ceil_f16, std::ceil(a))
+SCALAR_HALF1(s_floor_f16, std::floor(a))
+SCALAR_HALF1(s_trunc_f16, std::trunc(a))
+SCALAR_HALF1(s_rndne_f16, std::nearbyint(a))
+SCALAR_HALF2(s_add_f16, a + b)
+SCALAR_HALF2(s_sub_f16, a - b)
+SCALAR_HALF2(s_mul_f16, a * b)
+SCALAR_HALF2(s_min_num_f16, least<false>(a, b))
+SCALAR_HALF2(s_max_num_f16, most<false>(a, b))
+SCALAR_HALF2(s_minimum_f16, minimum(a, b))
+SCALAR_HALF2(s_maximum_f16, maximum(a, b))
+MODEL(s_cvt_f32_f16) { set32(w, i.o[0], bits((float)half(s32(w, i.o[1])))); }
+MODEL(s_cvt_hi_f32_f16) { set32(w, i.o[0], bits((float)half(s32(w, i.o[1]) >> 16))); }
+MODEL(s_cvt_f16_f32) { set32(w, i.o[0], bits16((f16)f32(s32(w, i.o[1])))); }
+MODEL(s_fmaak_f32) {
+    set32(w, i.o[0], bits(std::fma(f32(s32(w, i.o[1])), f32(s32(w, i.o[2])), f32(s32(w, i.o[3])))));
+}
+ALSO(s_fmamk_f32, s_fmaak_f32)
 SCALAR_FLOAT_COMPARE(lt, a < b)
 SCALAR_FLOAT_COMPARE(eq, a == b)
 SCALAR_FLOAT_COMPARE(le, a <= b)
@@ -278,6 +331,7 @@ SCALAR_FLOAT_COMPARE(ngt, !(a > b))
 SCALAR_FLOAT_COMPARE(nge, !(a >= b))
 SCALAR_FLOAT_COMPARE(o, a == a && b == b)
 SCALAR_FLOAT_COMPARE(u, a != a || b != b)
+SCALAR_FLOAT_COMPARE(nlg, !(a < b || a > b))
 
 // EXEC is saved, then narrowed.
 #define SAVE64(n, e)                                    \
