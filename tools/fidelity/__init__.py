@@ -1,1 +1,1 @@
-"""Holds each instruction of the AMD executor to oracles: see ``python -m tools.fidelity --help``."""
+"""Holds each instruction of the AMD executor to oracles: ``python -m tools.fidelity --help``."""

@@ -1,7 +1,51 @@
-import sys,time
+"""Holds the AMD executor's instructions to oracles: ``python -m tools.fidelity``.
+
+python -m tools.fidelity                        # all: writes figures.tsv and docs/fidelity.md
+python -m tools.fidelity --family rdna3 --only v_add    # looks at some, writes nothing
+python -m tools.fidelity --page                 # the page alone, from the committed figures
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from . import figures
+from .instructions import PROCESSORS
 from .suite import run
-t=time.time()
-v,u=run(sys.argv[1], 2048, sys.argv[2] if len(sys.argv)>2 else '')
-print(time.time()-t, len(v), 'unknown', len(u), [x.line for x in u][:60])
-for x in v:
-    if x.wrong: print(x.trial.kernel, x.trial.line, x.wrong, x.example[:420])
+
+INPUTS = 2048
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--family", choices=list(PROCESSORS), help="one of them; all without it")
+    parser.add_argument("--only", default="", help="trials whose name has this in it")
+    parser.add_argument("--inputs", type=int, default=INPUTS)
+    parser.add_argument("--page", action="store_true", help="write the page from committed figures")
+    given = parser.parse_args()
+    if given.page:
+        figures.PAGE.write_text(figures.page(figures.read()), encoding="utf-8")
+        return 0
+    found: figures.Figures = {}
+    wrong = 0
+    for family in [given.family] if given.family else PROCESSORS:
+        verdicts, unknown = run(family, given.inputs, given.only)
+        found[family] = figures.of(verdicts)
+        print(f"{family}: {len(verdicts)} forms of {len(found[family])} instructions")
+        print(f"  not known to the assembler: {len(unknown)}")
+        for verdict in verdicts:
+            if verdict.wrong:
+                wrong += 1
+                print(f"  {verdict.trial.line}: {verdict.wrong} of {verdict.inputs}")
+                print(f"    {verdict.example}")
+    if not (given.family or given.only or wrong):
+        figures.write(found)
+        figures.PAGE.write_text(figures.page(found), encoding="utf-8")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

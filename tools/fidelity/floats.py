@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 
 from .oracle import Array, Table, bounded, fused, ordered, signals
@@ -84,7 +84,7 @@ def _cube(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array, Array]:
     return face.astype(F32), s, t, most
 
 
-def _strict(a: Array, b: Array, *, least: bool) -> Array:
+def strict(a: Array, b: Array, *, least: bool) -> Array:
     """Of IEEE 754-2019: a NaN whenever there is one."""
     nan = np.isnan(a) | np.isnan(b)
     return np.where(nan, F64(np.nan).astype(a.dtype), ordered(a, b, least=least, ieee=False))
@@ -93,7 +93,7 @@ def _strict(a: Array, b: Array, *, least: bool) -> Array:
 def _extremes(into: Table, *, ieee: bool) -> None:
     into.group = "least and greatest floats"
     least, most = (partial(ordered, least=x, ieee=ieee) for x in (True, False))
-    strict_least, strict_most = (partial(_strict, least=x) for x in (True, False))
+    strict_least, strict_most = (partial(strict, least=x) for x in (True, False))
 
     def middle(a: Array, b: Array, c: Array) -> Array:
         top = most(most(a, b), c)
@@ -132,10 +132,8 @@ def _extremes(into: Table, *, ieee: bool) -> None:
 
 
 def _fraction(a: Array) -> Array:
-    below = {F32: F32(0x1FFFFFE) / F32(1 << 25)}.get(a.dtype.type)
-    if below is None:
-        below = F64(1) - F64(2) ** -53 if a.dtype == F64 else F16(0.99951171875)
-    return np.minimum(a - np.floor(a), below)
+    below = {F16: 1 - 2.0**-11, F32: 1 - 2.0**-24, F64: 1 - 2.0**-53}[a.dtype.type]
+    return np.asarray(np.minimum(a - np.floor(a), a.dtype.type(below)))
 
 
 def _exponent(a: Array) -> Array:
@@ -173,7 +171,9 @@ def _scaled(a: Array, by: Array) -> Array:
     return np.ldexp(a.astype(F64), np.clip(n, -600, 600)).astype(a.dtype)
 
 
-def _through(function: Callable[[mpmath.mpf], mpmath.mpf], x: Array, limits: dict[float, float]) -> Array:
+def _through(
+    function: Callable[[mpmath.mpf], mpmath.mpf], x: Array, limits: dict[float, float]
+) -> Array:
     """A function of reals, in doubles; ``limits`` are its values at zeros and infinities."""
 
     def of(value: float) -> float:
@@ -249,10 +249,10 @@ def _functions(into: Table) -> None:
         if name in ("rcp", "rsq", "sqrt"):
             into.group = "functions of f64 (to 2^-20)"
             into.add(f"v_{name}_f64", "f64 f64", function, ulps=2.0**32)
-    for name, function in (("sin", _wave(mpmath.sin)), ("cos", _wave(mpmath.cos))):
+    for name, wave in (("sin", _wave(mpmath.sin)), ("cos", _wave(mpmath.cos))):
         into.group = "sine and cosine of turns (within 2^-20)"
-        into.add(f"v_{name}_f32", "f32 f32", function, ulps=-(2.0**-20))
-        into.add(f"v_{name}_f16", "f16 f16", function, ulps=-(2.0**-10))
+        into.add(f"v_{name}_f32", "f32 f32", wave, ulps=-(2.0**-20))
+        into.add(f"v_{name}_f16", "f16 f16", wave, ulps=-(2.0**-10))
 
 
 def _half_to_zero(a: Array) -> Array:
@@ -276,7 +276,8 @@ def _normed(a: Array, most: int) -> Array:
     """A number of [-1, 1] or [0, 1] as an integer, to the nearest even."""
     low = -most if most == 32767 else 0
     x = np.where(np.isnan(a), 0, a.astype(F64))
-    return np.rint(np.clip(x, low / most, 1.0) * most).astype(np.int64).astype(np.uint16)
+    nearest = np.rint(np.clip(x, low / most, 1.0) * most)
+    return np.asarray(nearest.astype(np.int64).astype(np.uint16))
 
 
 def _conversions(into: Table) -> None:
@@ -347,7 +348,7 @@ def _conversions(into: Table) -> None:
 def _byte_put(a: Array, at: Array, into: Array) -> Array:
     value = bounded(a, 0, 255, U32)
     by = (at & U32(3)) * U32(8)
-    return into & ~(U32(255) << by) | value << by
+    return np.asarray(into & ~(U32(255) << by) | value << by)
 
 
 def _packed(into: Table, *, ieee: bool) -> None:
@@ -376,14 +377,14 @@ def _packed(into: Table, *, ieee: bool) -> None:
         ("v_pk_mul_f16", lambda a, b: a * b),
         ("v_pk_min_f16 v_pk_min_num_f16", least),
         ("v_pk_max_f16 v_pk_max_num_f16", most),
-        ("v_pk_minimum_f16", partial(_strict, least=True)),
-        ("v_pk_maximum_f16", partial(_strict, least=False)),
+        ("v_pk_minimum_f16", partial(strict, least=True)),
+        ("v_pk_maximum_f16", partial(strict, least=False)),
     ):
         into.add(name, "u32 u32 u32", twice(function), packed="f16")
     into.add("v_pk_fma_f16", "u32 u32 u32 u32", twice(fused), packed="f16")
     into.add("v_pk_fmac_f16", "u32 u32 u32 old:u32", twice(fused), packed="f16")
     for name, low in (("minimum", True), ("maximum", False)):
-        three = lambda a, b, c, x=low: _strict(_strict(a, b, least=x), c, least=x)  # noqa: E731
+        three = lambda a, b, c, x=low: strict(strict(a, b, least=x), c, least=x)  # noqa: E731
         into.add(f"v_pk_{name}3_f16", "u32 u32 u32 u32", twice(three), packed="f16")
     into.add("v_pk_add_f32", "u64 u64 u64", wide(lambda a, b: a + b), packed="f32")
     into.add("v_pk_mul_f32", "u64 u64 u64", wide(lambda a, b: a * b), packed="f32")
@@ -408,7 +409,7 @@ def _products(into: Table) -> None:
 
         def dot(a: Array, b: Array, c: Array, parts: Callable[..., list[Array]] = parts) -> Array:
             terms = [x * y for x, y in zip(parts(a), parts(b), strict=True)]
-            return terms[0] + terms[1] + c.astype(F64)
+            return np.asarray(terms[0] + terms[1] + c.astype(F64))
 
         def size(a: Array, b: Array, c: Array, parts: Callable[..., list[Array]] = parts) -> Array:
             terms = [abs(x * y) for x, y in zip(parts(a), parts(b), strict=True)]
@@ -455,7 +456,9 @@ def _to_small(a: Array, mantissa: int, *, fnuz: bool) -> Array:
     byte = np.where(up, positive[above], positive[above - 1])
     # Half a step beyond the greatest is too large.
     step = known[-1] - known[-2]
-    over = np.where((size >= known[-1] + step / 2) & (positive[-1] & 1 == 1), True, size > known[-1] + step / 2)
+    over = np.where(
+        (size >= known[-1] + step / 2) & (positive[-1] & 1 == 1), True, size > known[-1] + step / 2
+    )
     infinite = 0x80 if fnuz else 0x7F if mantissa == 3 else 0x7C
     byte = np.where(over, infinite, byte)
     sign = np.where(np.signbit(a), 0x80, 0)

@@ -38,8 +38,8 @@ def rows(family: str, folder: Path = TABLES) -> Iterator[Row]:
         if line.startswith(("#", "encoding\t")):
             continue
         encoding, _, name, operands = (line + "\t").split("\t")[:4]
-        pairs = (operand.split(":") for operand in operands.split())
-        yield Row(encoding, name, dict((name, bits) for name, bits in pairs))
+        pairs = ((k, v) for k, _, v in (one.partition(":") for one in operands.split()))
+        yield Row(encoding, name, dict(pairs))
 
 
 def span(letter: str, first: int, bits: int) -> str:
@@ -113,4 +113,8 @@ def scalar(row: Row, number: int = 0) -> str:
     for k, name in enumerate(("ssrc0", "ssrc1")):
         if row.bits(name):
             operands.append(span("s", SOURCES[k], row.bits(name)))
+    if row.name == "s_fmaak_f32":
+        operands.append("0x41280000")
+    if row.name == "s_fmamk_f32":
+        operands.insert(2, "0x41280000")
     return f"{row.name} {', '.join(operands)}"

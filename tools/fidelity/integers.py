@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import numpy as np
 
 from .oracle import Array, Table
@@ -23,9 +26,17 @@ def wide(x: Array) -> Array:
     return x.astype(U64) if x.dtype.kind == "u" else x.astype(I64)
 
 
-def saturated(x: Array, to: type[np.generic]) -> Array:
+def saturated(x: Array, to: type[np.integer[Any]]) -> Array:
     info = np.iinfo(to)
     return np.clip(x, info.min, info.max).astype(to)
+
+
+def _low24(x: Array) -> Array:
+    return x & U32(0xFFFFFF)
+
+
+def _signed24(x: Array) -> Array:
+    return (x.view(I32) << 8) >> 8
 
 
 def shift(x: Array, by: Array, width: int, *, left: bool) -> Array:
@@ -50,22 +61,20 @@ def _whole(into: Table) -> None:
     into.add("v_mul_lo_u32", "u32 u32 u32", lambda a, b: a * b)
     into.add("v_mul_hi_u32", "u32 u32 u32", lambda a, b: (wide(a) * wide(b) >> U64(32)).astype(U32))
     into.add("v_mul_hi_i32", "i32 i32 i32", lambda a, b: (wide(a) * wide(b) >> 32).astype(I32))
-    low24 = lambda x: x & U32(0xFFFFFF)  # noqa: E731
-    signed24 = lambda x: (x.view(I32) << 8) >> 8  # noqa: E731
-    into.add("v_mul_u32_u24", "u32 u32 u32", lambda a, b: low24(a) * low24(b))
-    into.add("v_mul_i32_i24", "i32 u32 u32", lambda a, b: signed24(a) * signed24(b))
+    into.add("v_mul_u32_u24", "u32 u32 u32", lambda a, b: _low24(a) * _low24(b))
+    into.add("v_mul_i32_i24", "i32 u32 u32", lambda a, b: _signed24(a) * _signed24(b))
     into.add(
         "v_mul_hi_u32_u24",
         "u32 u32 u32",
-        lambda a, b: (wide(low24(a)) * wide(low24(b)) >> U64(32)).astype(U32),
+        lambda a, b: (wide(_low24(a)) * wide(_low24(b)) >> U64(32)).astype(U32),
     )
     into.add(
         "v_mul_hi_i32_i24",
         "i32 u32 u32",
-        lambda a, b: (wide(signed24(a)) * wide(signed24(b)) >> 32).astype(I32),
+        lambda a, b: (wide(_signed24(a)) * wide(_signed24(b)) >> 32).astype(I32),
     )
-    into.add("v_mad_u32_u24", "u32 u32 u32 u32", lambda a, b, c: low24(a) * low24(b) + c)
-    into.add("v_mad_i32_i24", "i32 u32 u32 i32", lambda a, b, c: signed24(a) * signed24(b) + c)
+    into.add("v_mad_u32_u24", "u32 u32 u32 u32", lambda a, b, c: _low24(a) * _low24(b) + c)
+    into.add("v_mad_i32_i24", "i32 u32 u32 i32", lambda a, b, c: _signed24(a) * _signed24(b) + c)
     for kind in ("u32", "i32", "u16", "i16"):
         most, least = np.maximum, np.minimum
         into.add(f"v_min_{kind}", f"{kind} {kind} {kind}", least)
@@ -107,7 +116,9 @@ def _bits(into: Table) -> None:
             f"v_ashrrev_{signed}", f"{signed} {by} {signed}",
             lambda a, b, w=width: shift(b, a, w, left=False),
         )  # fmt: skip
-    into.add("v_bfrev_b32", "u32 u32", lambda a: _words([int(f"{int(x):032b}"[::-1], 2) for x in a]))
+    into.add(
+        "v_bfrev_b32", "u32 u32", lambda a: words_of([int(f"{int(x):032b}"[::-1], 2) for x in a])
+    )
     into.add(
         "v_ffbh_u32 v_clz_i32_u32", "i32 u32",
         lambda a: np.array([32 - int(x).bit_length() if x else -1 for x in a], I32),
@@ -116,13 +127,13 @@ def _bits(into: Table) -> None:
         "v_ffbl_b32 v_ctz_i32_b32", "i32 u32",
         lambda a: np.array([(int(x) & -int(x)).bit_length() - 1 for x in a], I32),
     )  # fmt: skip
-    into.add("v_ffbh_i32 v_cls_i32", "i32 i32", lambda a: np.array([_like(int(x)) for x in a], I32))
+    into.add("v_ffbh_i32 v_cls_i32", "i32 i32", lambda a: np.array([alike(int(x)) for x in a], I32))
     into.add(
         "v_bcnt_u32_b32", "u32 u32 u32",
-        lambda a, b: _words([int(x).bit_count() for x in a]) + b,
+        lambda a, b: words_of([int(x).bit_count() for x in a]) + b,
     )  # fmt: skip
-    into.add("v_bfe_u32", three, lambda a, b, c: _words(map(_field, a, b, c)))
-    into.add("v_bfe_i32", three, lambda a, b, c: _words(map(_signed_field, a, b, c)))
+    into.add("v_bfe_u32", three, lambda a, b, c: words_of(map(_field, a, b, c)))
+    into.add("v_bfe_i32", three, lambda a, b, c: words_of(map(_signed_field, a, b, c)))
     into.add("v_bfi_b32", three, lambda a, b, c: a & b | ~a & c)
     into.add(
         "v_bfm_b32", "u32 u32 u32",
@@ -130,11 +141,11 @@ def _bits(into: Table) -> None:
     )  # fmt: skip
     into.add("v_alignbit_b32", three, lambda a, b, c: _pair(a, b, c & 31))
     into.add("v_alignbyte_b32", three, lambda a, b, c: _pair(a, b, (c & 3) * 8))
-    into.add("v_perm_b32", three, lambda a, b, c: _words(map(_permuted, a, b, c)))
+    into.add("v_perm_b32", three, lambda a, b, c: words_of(map(_permuted, a, b, c)))
 
 
-def _words(values: object) -> Array:
-    return np.array([int(x) & 0xFFFFFFFF for x in values], U32)  # type: ignore[attr-defined]
+def words_of(values: Iterable[int]) -> Array:
+    return np.array([int(x) & 0xFFFFFFFF for x in values], U32)
 
 
 def _pair(a: Array, b: Array, by: Array) -> Array:
@@ -142,7 +153,7 @@ def _pair(a: Array, b: Array, by: Array) -> Array:
     return np.asarray(both >> by.astype(U64)).astype(U32)
 
 
-def _like(x: int) -> int:
+def alike(x: int) -> int:
     """How many bits from the top are as the first; -1 where all are."""
     x = ~x if x < 0 else x
     return 32 - x.bit_length() if x else -1
@@ -179,7 +190,7 @@ def _permuted(a: int, b: int, c: int) -> int:
 def _carries(into: Table) -> None:
     into.group = "carries and 64 bits"
 
-    def carried(sign: int, first: int) -> object:
+    def carried(sign: int, first: int) -> Callable[..., tuple[Array, Array]]:
         def of(a: Array, b: Array, c: Array | None = None) -> tuple[Array, Array]:
             x, y = (a, b) if first == 0 else (b, a)
             total = x.astype(I64) + sign * y.astype(I64)
@@ -192,13 +203,13 @@ def _carries(into: Table) -> None:
     for names, sign, first in (
         ("v_add_co_u32", 1, 0), ("v_sub_co_u32", -1, 0), ("v_subrev_co_u32", -1, 1)
     ):  # fmt: skip
-        into.add(names, "u32 u32 u32", carried(sign, first), mask=True)  # type: ignore[arg-type]
+        into.add(names, "u32 u32 u32", carried(sign, first), mask=True)
     for names, sign, first in (
         ("v_addc_co_u32 v_add_co_ci_u32", 1, 0),
         ("v_subb_co_u32 v_sub_co_ci_u32", -1, 0),
         ("v_subbrev_co_u32 v_subrev_co_ci_u32", -1, 1),
     ):
-        into.add(names, "u32 u32 u32 carry", carried(sign, first), mask=True)  # type: ignore[arg-type]
+        into.add(names, "u32 u32 u32 carry", carried(sign, first), mask=True)
 
     def multiplied(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
         exact = [int(x) * int(y) + int(z) for x, y, z in zip(a, b, c, strict=True)]
@@ -256,14 +267,14 @@ def _halves(low: Array, high: Array) -> Array:
     return low.astype(U32) | high.astype(U32) << U32(16)
 
 
-def _twice(kind: str, function: object) -> object:
+def _twice(kind: str, function: Callable[..., Array]) -> Callable[..., Array]:
     to = np.int16 if kind == "i" else np.uint16
 
     def both(*sources: Array) -> Array:
         parts = []
         for by in (0, 16):
             halves = [(s >> U32(by)).astype(np.uint16).view(to) for s in sources]
-            parts.append(np.asarray(function(*halves)).astype(to).view(np.uint16))  # type: ignore[operator]
+            parts.append(np.asarray(function(*halves)).astype(to).view(np.uint16))
         return _halves(*parts)
 
     return both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def _counted(half: int) -> Function:
         below = np.clip(w.lanes - half, 0, 32)
         mask = np.array([(1 << int(n)) - 1 for n in below], np.uint64).astype(np.uint32)
         bits = np.vectorize(int.bit_count)((w[0] & mask).astype(object))
-        return bits.astype(np.uint32) + w[2]
+        return np.asarray(bits.astype(np.uint32) + w[2])
 
     return of
 
@@ -91,13 +92,15 @@ def trials(family: str) -> Iterator[Trial]:
     """Instructions of this kind, in the family's words."""
     wave = PROCESSORS[family][1]
 
-    def one(name: str, line: str, function: Function, *, after: str = "", before: str = "") -> Trial:
-        kernel = "".join(c if c.isalnum() else "_" for c in f"{name}_{line.split(' ', 1)[-1]}").lower()
+    def one(
+        name: str, line: str, function: Function, *, after: str = "", before: str = ""
+    ) -> Trial:
+        kernel = "".join(
+            c if c.isalnum() else "_" for c in f"{name}_{line.split(' ', 1)[-1]}"
+        ).lower()
         if before:
             kernel += f"_{zlib.crc32(before.encode()):08x}"
-        return Trial(
-            f"lane_{kernel}", name, line, _oracle(function), before=before, after=after
-        )
+        return Trial(f"lane_{kernel}", name, line, _oracle(function), before=before, after=after)
 
     copy = "v_mov_b32_e32 v40, s31"
     yield one("v_readfirstlane_b32", "v_readfirstlane_b32 s31, v32", _first, after=copy)
@@ -108,7 +111,9 @@ def trials(family: str) -> Iterator[Trial]:
             before=f"s_mov_b32 s30, {lane}", after=copy,
         )  # fmt: skip
     put = lambda w: np.where(w.lanes == 5, 0x1234567, w[8])  # noqa: E731
-    yield one("v_writelane_b32", "v_writelane_b32 v40, s30, 5", put, before="s_mov_b32 s30, 0x1234567")
+    yield one(
+        "v_writelane_b32", "v_writelane_b32 v40, s30, 5", put, before="s_mov_b32 s30, 0x1234567"
+    )
     yield one("v_mbcnt_lo_u32_b32", "v_mbcnt_lo_u32_b32 v40, v32, v34", _counted(0))
     yield one("v_mbcnt_hi_u32_b32", "v_mbcnt_hi_u32_b32 v40, v32, v34", _counted(32))
     for offset in (0, 20):
@@ -125,7 +130,9 @@ def trials(family: str) -> Iterator[Trial]:
         yield one("ds_swizzle_b32", f"ds_swizzle_b32 v40, v32 offset:{pattern}", _swizzled(pattern))
     if family == "cdna":
         for row in (16, 32):
-            yield one(f"v_permlane{row}_swap_b32", f"v_permlane{row}_swap_b32_e32 v40, v32", _swapped(row))
+            yield one(
+                f"v_permlane{row}_swap_b32", f"v_permlane{row}_swap_b32_e32 v40, v32", _swapped(row)
+            )
     else:
         picks = f"s_mov_b32 s30, {0x76543210 ^ 0x13572460:#x}\ns_mov_b32 s31, 0x89abcdef"
         for x, other in (("", 0), ("x", 16)):
@@ -149,22 +156,31 @@ def _permuted_back(wave: int) -> Function:
     return of
 
 
+def _row(k: Array, n: Array | int) -> Array:
+    """Lane n of the row of 16 that each lane is in."""
+    return np.asarray((k & ~15) | n)
+
+
+def _shifted(by: int, k: Array) -> Array:
+    n = (k & 15) + by
+    return np.where((n >= 0) & (n < 16), k + by, -1)
+
+
+def _turned(by: int, k: Array) -> Array:
+    return _row(k, ((k & 15) - by) % 16)
+
+
 def _dpp(family: str) -> Iterator[Trial]:
     """All controls, on a move and on an addition; with and without zeros at the bounds."""
     controls = {"quad_perm:[3,1,0,2]": Dpp(lambda k: (k & ~3) | np.array([3, 1, 0, 2])[k & 3])}
-    row = lambda k, n: (k & ~15) | n  # noqa: E731
     for n in (1, 7, 15):
         for name, sign in (("shl", 1), ("shr", -1)):
-            controls[f"row_{name}:{n}"] = Dpp(
-                lambda k, n=n, s=sign: np.where(
-                    (0 <= (k & 15) + s * n) & ((k & 15) + s * n < 16), k + s * n, -1
-                )
-            )
-        controls[f"row_ror:{n}"] = Dpp(lambda k, n=n: row(k, ((k & 15) - n) % 16))
-    controls["row_mirror"] = Dpp(lambda k: row(k, 15 - (k & 15)))
+            controls[f"row_{name}:{n}"] = Dpp(partial(_shifted, sign * n))
+        controls[f"row_ror:{n}"] = Dpp(partial(_turned, n))
+    controls["row_mirror"] = Dpp(lambda k: _row(k, 15 - (k & 15)))
     controls["row_half_mirror"] = Dpp(lambda k: (k & ~7) | (7 - (k & 7)))
     if family == "cdna":
-        controls["row_newbcast:5"] = Dpp(lambda k: row(k, 5))
+        controls["row_newbcast:5"] = Dpp(lambda k: _row(k, 5))
         controls["wave_shl:1"] = Dpp(lambda k: np.where(k < 63, k + 1, -1))
         controls["wave_rol:1"] = Dpp(lambda k: (k + 1) % 64)
         controls["wave_shr:1"] = Dpp(lambda k: k - 1)
@@ -172,8 +188,8 @@ def _dpp(family: str) -> Iterator[Trial]:
         controls["row_bcast:15"] = Dpp(lambda k: (k & ~15) - 1)
         controls["row_bcast:31"] = Dpp(lambda k: np.where(k >= 32, 31, -1))
     else:
-        controls["row_share:9"] = Dpp(lambda k: row(k, 9))
-        controls["row_xmask:6"] = Dpp(lambda k: row(k, (k & 15) ^ 6))
+        controls["row_share:9"] = Dpp(lambda k: _row(k, 9))
+        controls["row_xmask:6"] = Dpp(lambda k: _row(k, (k & 15) ^ 6))
     table = Table()
     table.group = GROUP
     zero = " bound_ctrl:0" if family == "cdna" else " bound_ctrl:1"
@@ -183,7 +199,9 @@ def _dpp(family: str) -> Iterator[Trial]:
     for k, (text, control) in enumerate(controls.items()):
         for bound in (False, True):
             masks = " row_mask:0xf bank_mask:0xf" if bound else " row_mask:0xb bank_mask:0x7"
-            dpp = Dpp(control.source, zero=bound, rows=15 if bound else 11, banks=15 if bound else 7)
+            dpp = Dpp(
+                control.source, zero=bound, rows=15 if bound else 11, banks=15 if bound else 7
+            )
             ending = f"{text}{masks}{zero if bound else ''}"
             name = f"dpp_{k}_{int(bound)}"
             yield Trial(
@@ -197,5 +215,7 @@ def _dpp(family: str) -> Iterator[Trial]:
         pick = (7, 0, 3, 3, 1, 6, 2, 5)
         for fi in (False, True):
             dpp = Dpp(lambda k: (k & ~7) | np.array(pick)[k & 7], zero=True, inactive=fi)
-            line = f"v_mov_b32_dpp v40, v32 dpp8:[{','.join(map(str, pick))}]{' fi:1' if fi else ''}"
+            line = (
+                f"v_mov_b32_dpp v40, v32 dpp8:[{','.join(map(str, pick))}]{' fi:1' if fi else ''}"
+            )
             yield Trial(f"dpp8_{int(fi)}", "v_mov_b32", line, table["v_mov_b32"], dpp=dpp)

@@ -290,7 +290,9 @@ class Assembler:
         built = self._folder / "all.hsaco"
         link: list[str | Path] = [self._zig, "ld.lld", "-shared", built.with_suffix(".o"), "-o"]
         environment = self._environment(self._folder)
-        run_tool([*link, built], whose="own", timeout_s=ASSEMBLE_S, cwd=self._folder, env=environment)
+        run_tool(
+            [*link, built], whose="own", timeout_s=ASSEMBLE_S, cwd=self._folder, env=environment
+        )
         return Program(built)
 
 
@@ -317,5 +319,3 @@ def launch(program: Program, kernel: str, given: Words, memory: Words, lanes: in
         buffers=[Buffer(array.ctypes.data, array.nbytes) for array in arrays],
     )
     return Result(out, cells, ran)
-
-

@@ -151,7 +151,9 @@ def of_load(kind: str) -> Access | None:
         if half:
             value = value & U32(0xFFFF)
             kept = old[:, 0]
-            value = kept & U32(0xFFFF) | value << U32(16) if high else kept & U32(0xFFFF0000) | value
+            value = (
+                kept & U32(0xFFFF) | value << U32(16) if high else kept & U32(0xFFFF0000) | value
+            )
         return value[:, None], cells
 
     return Access(run, 1)
@@ -259,7 +261,9 @@ def _scratch(row: Row, family: str) -> Iterator[Trial]:
     if match[1] == "load":
         line = f"{row.name} {span('v', 40, row.bits('vdst'))}, off, off offset:16"
     else:
-        line = f"{row.name} off, {span('v', 32, row.bits('data') or row.bits('vsrc'))}, off offset:16"
+        line = (
+            f"{row.name} off, {span('v', 32, row.bits('data') or row.bits('vsrc'))}, off offset:16"
+        )
     store, write = ("ds_write_b128", f"scratch_store_{four}") if family == "cdna" else (
         "ds_store_b128", f"scratch_store_{four}"
     )  # fmt: skip
@@ -299,14 +303,18 @@ def _global(row: Row, space: str, family: str) -> Iterator[Trial]:
         data = row.bits("data") or row.bits("vsrc") or row.bits("vdata")
         before = after = ""
         if space == "buffer":
-            before = f"s_mov_b32 s12, s8\ns_and_b32 s13, s9, 0xffff\ns_mov_b32 s14, 0x7fffffff\n" \
-                     f"s_mov_b32 s15, {'0x00027000' if family == 'cdna' else '0x31014000'}"
+            before = (
+                f"s_mov_b32 s12, s8\ns_and_b32 s13, s9, 0xffff\ns_mov_b32 s14, 0x7fffffff\n"
+                f"s_mov_b32 s15, {'0x00027000' if family == 'cdna' else '0x31014000'}"
+            )
             loads = name.startswith("load")
             register = span("v", 40 if loads else 32, data)
             zero = "null" if family == "rdna4" else "0"
             line = f"{row.name} {register}, v30, s[12:15], {zero} offen{ending}"
             if returns:
-                after = "\n".join(f"v_mov_b32_e32 v{40 + k}, v{32 + k}" for k in range(access.results))
+                after = "\n".join(
+                    f"v_mov_b32_e32 v{40 + k}, v{32 + k}" for k in range(access.results)
+                )
         else:
             operands = []
             if name.startswith("load") or returns:

@@ -119,14 +119,17 @@ def quiet(x: Array) -> Array:
     """A NaN that does not signal."""
     width = x.dtype.itemsize * 8
     bit = {16: 1 << 9, 32: 1 << 22, 64: 1 << 51}[width]
-    return (x.view(f"u{width // 8}") | np.array(bit, f"u{width // 8}")).view(x.dtype)
+    bits = x.view(f"u{width // 8}") | np.array(bit, f"u{width // 8}")
+    return np.asarray(bits.view(x.dtype))
 
 
 def signals(x: Array) -> Array:
     """Whether a value is a signalling NaN."""
     width = x.dtype.itemsize * 8
     bit = {16: 1 << 9, 32: 1 << 22, 64: 1 << 51}[width]
-    return np.asarray(np.isnan(x) & ((x.view(f"u{width // 8}") & np.array(bit, f"u{width // 8}")) == 0))
+    return np.asarray(
+        np.isnan(x) & ((x.view(f"u{width // 8}") & np.array(bit, f"u{width // 8}")) == 0)
+    )
 
 
 def ordered(a: Array, b: Array, *, least: bool, ieee: bool) -> Array:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .integers import _like, _words
-from .oracle import Array, Table, bounded, fused, ordered
+from .floats import strict
+from .integers import alike, words_of
+from .oracle import TYPES, Array, Table, bounded, fused, ordered
 
 U32, I32, U64, I64, F32 = np.uint32, np.int32, np.uint64, np.int64, np.float32
 
@@ -66,8 +67,12 @@ def _arithmetic(into: Table) -> None:
     into.add("s_mul_hi_u32", two, lambda a, b: (a.astype(U64) * b >> U64(32)).astype(U32))
     into.add("s_mul_hi_i32", "i32 i32 i32", lambda a, b: (a.astype(I64) * b >> 32).astype(I32))
     for kind in ("i32", "u32"):
-        into.add(f"s_min_{kind}", f"{kind} {kind} {kind}", lambda a, b: (np.minimum(a, b), a < b), **scc)
-        into.add(f"s_max_{kind}", f"{kind} {kind} {kind}", lambda a, b: (np.maximum(a, b), a > b), **scc)
+        into.add(
+            f"s_min_{kind}", f"{kind} {kind} {kind}", lambda a, b: (np.minimum(a, b), a < b), **scc
+        )
+        into.add(
+            f"s_max_{kind}", f"{kind} {kind} {kind}", lambda a, b: (np.maximum(a, b), a > b), **scc
+        )
     for k in range(1, 5):
         into.add(
             f"s_lshl{k}_add_u32", two,
@@ -83,8 +88,12 @@ def _arithmetic(into: Table) -> None:
     into.add("s_mov_b64", "u64 u64", lambda a: a)
     for width in (32, 64):
         kind = f"u{width}"
-        into.add(f"s_cmov_b{width}", f"{kind} {kind} carry old:{kind}", lambda a, c, o: np.where(c, a, o))
-        into.add(f"s_cselect_b{width}", f"{kind} {kind} {kind} carry", lambda a, b, c: np.where(c, a, b))
+        into.add(
+            f"s_cmov_b{width}", f"{kind} {kind} carry old:{kind}", lambda a, c, o: np.where(c, a, o)
+        )
+        into.add(
+            f"s_cselect_b{width}", f"{kind} {kind} {kind} carry", lambda a, b, c: np.where(c, a, b)
+        )
     halves = (("ll", 0, 0), ("lh", 0, 16), ("hh", 16, 16), ("hl", 16, 0))
     for name, first, second in halves:
         into.add(
@@ -117,15 +126,17 @@ def _bits(into: Table) -> None:
         into.add(f"s_not_b{width}", f"{kind} {kind}", _set(lambda a: ~a), **scc)
         into.add(
             f"s_brev_b{width}", f"{kind} {kind}",
-            lambda a, w=width, k=kind: np.array([int(f"{int(x):0{w}b}"[::-1], 2) for x in a], _to(k)),
+            lambda a, w=width, k=kind: np.array(
+                [int(f"{int(x):0{w}b}"[::-1], 2) for x in a], _to(k)
+            ),
         )  # fmt: skip
         into.add(
             f"s_bcnt1_i32_b{width}", f"u32 {kind}",
-            _set(lambda a: _words([int(x).bit_count() for x in a])), **scc,
+            _set(lambda a: words_of([int(x).bit_count() for x in a])), **scc,
         )  # fmt: skip
         into.add(
             f"s_bcnt0_i32_b{width}", f"u32 {kind}",
-            _set(lambda a, w=width: _words([w - int(x).bit_count() for x in a])), **scc,
+            _set(lambda a, w=width: words_of([w - int(x).bit_count() for x in a])), **scc,
         )  # fmt: skip
         into.add(
             f"s_ff1_i32_b{width} s_ctz_i32_b{width}", f"i32 {kind}",
@@ -145,9 +156,14 @@ def _bits(into: Table) -> None:
             names, f"i32 i{width}",
             lambda a, w=width: np.array([_like_of(int(x), w) for x in a], I32),
         )  # fmt: skip
-        into.add(f"s_wqm_b{width}", f"{kind} {kind}", _set(partial(_quads, width, whole=True)), **scc)
         into.add(
-            f"s_quadmask_b{width}", f"{kind} {kind}", _set(partial(_quads, width, whole=False)), **scc
+            f"s_wqm_b{width}", f"{kind} {kind}", _set(partial(_quads, width, whole=True)), **scc
+        )
+        into.add(
+            f"s_quadmask_b{width}",
+            f"{kind} {kind}",
+            _set(partial(_quads, width, whole=False)),
+            **scc,
         )
         into.add(f"s_bitset0_b{width}", f"{kind} u32 old:{kind}", partial(_bit_put, width, 0))
         into.add(f"s_bitset1_b{width}", f"{kind} u32 old:{kind}", partial(_bit_put, width, 1))
@@ -159,7 +175,10 @@ def _bits(into: Table) -> None:
         into.add(
             f"s_bfm_b{width}", f"{kind} u32 u32",
             lambda a, b, w=width, k=kind: np.array(
-                [((1 << (int(x) & w - 1)) - 1 << (int(y) & w - 1)) % (1 << w) for x, y in zip(a, b)],
+                [
+                    ((1 << (int(x) & w - 1)) - 1 << (int(y) & w - 1)) % (1 << w)
+                    for x, y in zip(a, b, strict=True)
+                ],
                 _to(k),
             ),
         )  # fmt: skip
@@ -171,12 +190,14 @@ def _bits(into: Table) -> None:
     )  # fmt: skip
 
 
-def _to(kind: str) -> type[np.generic]:
-    return {"u32": U32, "u64": U64, "i32": I32, "i64": I64}[kind]
+def _to(kind: str) -> Any:
+    return TYPES[kind]
 
 
 def _like_of(x: int, width: int) -> int:
-    return _like(x) if width == 32 else -1 if x in (0, -1) else 64 - (x if x >= 0 else ~x).bit_length()
+    return (
+        alike(x) if width == 32 else -1 if x in (0, -1) else 64 - (x if x >= 0 else ~x).bit_length()
+    )
 
 
 def _quads(width: int, a: Array, *, whole: bool) -> Array:
@@ -189,7 +210,7 @@ def _quads(width: int, a: Array, *, whole: bool) -> Array:
 
 def _bit_put(width: int, value: int, at: Array, old: Array) -> Array:
     bit = old.dtype.type(1) << (at & U32(width - 1)).astype(old.dtype)
-    return old | bit if value else old & ~bit
+    return np.asarray(old | bit if value else old & ~bit)
 
 
 def _shift(width: int, way: str, a: Array, by: Array) -> Array:
@@ -258,7 +279,9 @@ def _masks(into: Table, wave: int) -> None:
                 if name in newer:
                     names += f" s_{newer[name]}_{ending}_b{width}"
 
-                def of(a: Array, x: Array, c: Any = change, keeps: bool = ending == "saveexec") -> Any:
+                def of(
+                    a: Array, x: Array, c: Any = change, keeps: bool = ending == "saveexec"
+                ) -> Any:
                     result = c(a, x)
                     return x if keeps else result, result != 0, result
 
@@ -272,13 +295,25 @@ def _floats(into: Table) -> None:
     into.add("s_sub_f32", two, lambda a, b: a - b)
     into.add("s_mul_f32", two, lambda a, b: a * b)
     into.add("s_fmac_f32", f"{two} old:f32", fused)
-    for name, function in (
+    for name, rounding in (
         ("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)
     ):  # fmt: skip
-        into.add(f"s_{name}_f32", "f32 f32", function)
-        into.add(f"s_{name}_f16", "f16 f16", function)
-    for n, low in (("min", True), ("max", False)):
-        into.add(f"s_{n}_num_f32", two, partial(ordered, least=low, ieee=False))
+        into.add(f"s_{name}_f32", "f32 f32", rounding)
+        into.add(f"s_{name}_f16", "f16 f16", rounding)
+    for kind in ("f32", "f16"):
+        pair = f"{kind} {kind} {kind}"
+        for n, low in (("min", True), ("max", False)):
+            into.add(f"s_{n}_num_{kind}", pair, partial(ordered, least=low, ieee=False))
+            into.add(f"s_{n}imum_{kind}", pair, partial(strict, least=low))
+    into.add("s_add_f16", "f16 f16 f16", lambda a, b: a + b)
+    into.add("s_sub_f16", "f16 f16 f16", lambda a, b: a - b)
+    into.add("s_mul_f16", "f16 f16 f16", lambda a, b: a * b)
+    into.add("s_cvt_f16_f32", "f16 f32", lambda a: a.astype(np.float16))
+    into.add("s_cvt_f32_f16", "f32 f16", lambda a: a.astype(F32))
+    high = lambda a: (a >> U32(16)).astype("u2").view(np.float16).astype(F32)  # noqa: E731
+    into.add("s_cvt_hi_f32_f16", "f32 u32", high)
+    into.add("s_fmaak_f32", two, lambda a, b: fused(a, b, np.full(len(a), F32(10.5))))
+    into.add("s_fmamk_f32", two, lambda a, b: fused(a, np.full(len(a), F32(10.5)), b))
     into.add("s_cvt_f32_i32", "f32 i32", lambda a: a.astype(F32))
     into.add("s_cvt_f32_u32", "f32 u32", lambda a: a.astype(F32))
     into.add("s_cvt_i32_f32", "i32 f32", lambda a: bounded(a, -(2**31), 2**31 - 1, I32))
@@ -288,7 +323,15 @@ def _floats(into: Table) -> None:
         "ge": np.greater_equal, "lg": lambda a, b: (a < b) | (a > b),
         "o": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     }  # fmt: skip
-    negated = {"u": "o", "nge": "ge", "nlg": "lg", "ngt": "gt", "nle": "le", "neq": "eq", "nlt": "lt"}
+    negated = {
+        "u": "o",
+        "nge": "ge",
+        "nlg": "lg",
+        "ngt": "gt",
+        "nle": "le",
+        "neq": "eq",
+        "nlt": "lt",
+    }
     for kind in ("f32", "f16"):
         for name, operator in both.items():
             function = lambda a, b, o=operator: (None, o(a, b))  # noqa: E731

@@ -138,7 +138,9 @@ def half_trials(family: str, table: Mapping[str, Oracle]) -> list[Trial]:
     return found
 
 
-def assembled(trials: Sequence[Trial], assembler: machine.Assembler) -> tuple[list[Trial], list[Trial]]:
+def assembled(
+    trials: Sequence[Trial], assembler: machine.Assembler
+) -> tuple[list[Trial], list[Trial]]:
     """Trials whose instruction the assembler knows, and the others. Halves of registers have names
     of their own in some families."""
     bad = assembler.refused([trial.line for trial in trials])
@@ -162,22 +164,36 @@ def halves(line: str) -> str:
     return f"{name} {', '.join(parts)}"
 
 
-def run(family: str, count: int, only: str = "") -> tuple[list[Verdict], list[Trial]]:
-    """The verdicts, and trials of instructions that the assembler does not know."""
-    assembler = machine.Assembler(family)
+def every_trial(family: str) -> list[Trial]:
+    """All trials of a family, each with a name of its own."""
     table = oracles(family)
-    every = [*trials(family, table), *scalar_trials(family, table), *lanes.trials(family)]
-    every += half_trials(family, table)
-    every += memory.trials(family, modelled(family))
-    every = [trial for trial in every if only in trial.kernel]
-    good, unknown = assembled(every, assembler)
-    style = machine.STYLES[family]
-    bodies = {
-        t.kernel: machine.scalar_body(style, t.line)
-        if t.scalar
-        else machine.vector_body(style, t.line, mask_in_vcc=t.mask_in_vcc, before=t.before, after=t.after)
-        for t in good
-    }
-    program = assembler.program(bodies)
-    wave = PROCESSORS[family][1]
-    return [judge(trial, program, count, wave) for trial in good], unknown
+    found = [*trials(family, table), *scalar_trials(family, table), *lanes.trials(family)]
+    found += half_trials(family, table)
+    found += memory.trials(family, modelled(family))
+    return list({trial.kernel: trial for trial in found}.values())
+
+
+def judged(chosen: Sequence[Trial], assembler: machine.Assembler, count: int) -> list[Verdict]:
+    """The verdicts on trials whose instructions the assembler knows."""
+    style, wave = assembler.style, PROCESSORS[assembler.family][1]
+    program = assembler.program({t.kernel: body(style, t) for t in chosen})
+    return [judge(trial, program, count, wave) for trial in chosen]
+
+
+def body(style: machine.Style, t: Trial) -> list[str]:
+    if t.scalar:
+        return machine.scalar_body(style, t.line)
+    return machine.vector_body(
+        style, t.line, mask_in_vcc=t.mask_in_vcc, before=t.before, after=t.after
+    )
+
+
+def run(
+    family: str, count: int, only: str = "", part: tuple[int, int] = (0, 1)
+) -> tuple[list[Verdict], list[Trial]]:
+    """The verdicts, and trials of instructions that the assembler does not know. ``part`` is a
+    remainder and what the numbers of trials are divided by."""
+    assembler = machine.Assembler(family)
+    every = [trial for trial in every_trial(family) if only in trial.kernel]
+    good, unknown = assembled(every[part[0] :: part[1]], assembler)
+    return judged(good, assembler, count), unknown

@@ -69,7 +69,9 @@ class Trial:
         changed = words.copy()
         for place, high in zip(PLACES, self.high, strict=False):
             if high:
-                changed[:, place] = words[:, place] << np.uint32(16) | words[:, place] >> np.uint32(16)
+                changed[:, place] = words[:, place] << np.uint32(16) | words[:, place] >> np.uint32(
+                    16
+                )
         if self.high_result:
             changed[:, 8] = words[:, 8] << np.uint32(16) | words[:, 8] >> np.uint32(16)
         return changed
@@ -303,7 +305,10 @@ def memory_differences(
     if value is not None:
         want[:, : value.shape[1]] = np.where(active[:, None], value, old[:, : value.shape[1]])
     bad = ~(same_words(after, changed)).all(1) | (out[:, :4] != want).any(1)
-    return bad, lambda k: f"cell {before[k]} -> {after[k]} {out[k, :4]}, expected {changed[k]} {want[k]}"
+    return (
+        bad,
+        lambda k: f"cell {before[k]} -> {after[k]} {out[k, :4]}, expected {changed[k]} {want[k]}",
+    )
 
 
 def same_words(a: Words, b: Words) -> Array:
@@ -321,7 +326,9 @@ def same_words(a: Words, b: Words) -> Array:
     return np.asarray((a == b) | nan | same.reshape(*a.shape, 2).all(2))
 
 
-def scalar_differences(trial: Trial, words: Words, out: Words) -> tuple[Array, Callable[[int], str]]:
+def scalar_differences(
+    trial: Trial, words: Words, out: Words
+) -> tuple[Array, Callable[[int], str]]:
     """Runs that came out otherwise: in the destination, SCC or EXEC."""
     oracle = trial.oracle
     value, mask = expected(trial, words)
@@ -367,7 +374,9 @@ def close(got: Array, want: Array, oracle: Oracle, within: Array | None = None) 
     if within is not None:
         wide, exact = got.astype(np.float64), want.astype(np.float64)
         far = abs(exact) > float(np.finfo(got.dtype).max) * (1 - 2.0**-20)
-        return np.asarray(nan | (got == exact) | (abs(wide - exact) <= within) | far & (abs(wide) > 1e38))
+        return np.asarray(
+            nan | (got == exact) | (abs(wide - exact) <= within) | far & (abs(wide) > 1e38)
+        )
     if not oracle.ulps:
         same = got.view(f"u{got.dtype.itemsize}") == want.astype(got.dtype).view(
             f"u{got.dtype.itemsize}"

@@ -9,15 +9,47 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint32]
 
-#: Zeros, denormals, the least and greatest normal numbers, one and its neighbours, halves, infinities,
-#: quiet and signalling NaNs with payloads, and what conversions saturate at.
-_F16 = (0, 1, 0x3FF, 0x400, 0x3555, 0x3800, 0x3BFF, 0x3C00, 0x3C01, 0x4100, 0x5BFF, 0x7BFF, 0x7C00)
+#: Zeros, denormals, the least and greatest normal numbers, one and its neighbours, halves,
+#: infinities, quiet and signalling NaNs with payloads, and what conversions saturate at.
+_F16: tuple[int, ...] = (
+    0,
+    1,
+    0x3FF,
+    0x400,
+    0x3555,
+    0x3800,
+    0x3BFF,
+    0x3C00,
+    0x3C01,
+    0x4100,
+    0x5BFF,
+    0x7BFF,
+    0x7C00,
+)
 _F16_NAN = (0x7C01, 0x7D55, 0x7E00, 0x7FFF)
-_F32 = (0, 1, 0x7FFFFF, 0x800000, 0x800001, 0x3DCCCCCD, 0x3F000000, 0x3F7FFFFF, 0x3F800000)
+_F32: tuple[int, ...] = (
+    0,
+    1,
+    0x7FFFFF,
+    0x800000,
+    0x800001,
+    0x3DCCCCCD,
+    0x3F000000,
+    0x3F7FFFFF,
+    0x3F800000,
+)
 _F32 += (0x3F800001, 0x3FC00000, 0x40200000, 0x477FE000, 0x477FF000, 0x4B000001, 0x4F000000)
 _F32 += (0x4F800000, 0x7F7FFFFF, 0x7F800000)
 _F32_NAN = (0x7F800001, 0x7FA00000, 0x7FC00000, 0x7FFFFFFF)
-_F64 = (0, 1, (1 << 52) - 1, 1 << 52, 0x3FB999999999999A, 0x3FE0000000000000, 0x3FF0000000000000)
+_F64: tuple[int, ...] = (
+    0,
+    1,
+    (1 << 52) - 1,
+    1 << 52,
+    0x3FB999999999999A,
+    0x3FE0000000000000,
+    0x3FF0000000000000,
+)
 _F64 += (0x3FF0000000000001, 0x3FF8000000000000, 0x41DFFFFFFFC00000, 0x41E0000000000000)
 _F64 += (0x41EFFFFFFFE00000, 0x41F0000000000000, 0x47EFFFFFF0000000, 0x4330000000000001)
 _F64 += (0x36A0000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000)

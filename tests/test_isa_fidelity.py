@@ -1,0 +1,74 @@
+"""Instructions of the AMD executor, held to oracles: a part each day, and the page of all."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+import pytest
+
+from portkern.isa import runtime_library
+from portkern.spec.backend import Missing
+from tools.fidelity import figures, machine, suite
+from tools.fidelity.instructions import PROCESSORS
+from tools.fidelity.trial import given
+
+#: A day tries one form of so many.
+PARTS = 12
+
+
+@pytest.fixture(autouse=True)
+def _executor() -> None:
+    found = runtime_library.find()
+    if isinstance(found, Missing):
+        pytest.skip(str(found))
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("family", PROCESSORS)
+def test_instructions_give_what_oracles_say(family: str) -> None:
+    part = date.today().toordinal() % PARTS
+    verdicts, _ = suite.run(family, 1024, part=(part, PARTS))
+    assert len(verdicts) > 100
+    assert not [f"{v.trial.line}: {v.example}" for v in verdicts if v.wrong]
+
+
+def test_a_result_that_is_otherwise_is_seen() -> None:
+    """Each kind of trial, held to the oracle of another instruction."""
+    table = suite.oracles("cdna")
+    swaps = {"v_add_f32": "v_sub_f32", "s_and_b64": "s_or_b64", "v_cmp_lt_i32": "v_cmp_le_i32"}
+    wrong = dict(table) | {name: table[other] for name, other in swaps.items()}
+    every = [*suite.trials("cdna", wrong), *suite.scalar_trials("cdna", wrong)]
+    chosen = [trial for trial in every if trial.name in swaps and not trial.signs]
+    verdicts = suite.judged(chosen, machine.Assembler("cdna"), 512)
+    assert {v.trial.name for v in verdicts if v.wrong > 10} == set(swaps)
+
+
+def test_inputs_have_all_special_values() -> None:
+    table = suite.oracles("cdna")
+    words = given(table["v_add_f32"], 2048, 1)
+    for column in (0, 2):
+        values = words[:, column].view(np.float32)
+        assert np.isnan(values).any() and np.isinf(values).any()
+        assert (np.signbit(values) & (values == 0)).any()
+        assert ((abs(values) > 0) & (abs(values) < 2.0**-126)).any()
+        signalling = np.isnan(values) & (words[:, column] & 0x400000 == 0)
+        assert signalling.any()
+
+
+def test_the_page_is_what_the_figures_say_and_knows_every_model() -> None:
+    found = figures.read()
+    assert figures.PAGE.read_text(encoding="utf-8") == figures.page(found)
+    for family, known in found.items():
+        assert len(known) >= 700
+        assert not any(one.wrong for one in known.values())
+        assert all(one.inputs >= 1000 for one in known.values())
+        # The assembler may not know what a family's table has of a later chip.
+        tried = {trial.name for trial in suite.every_trial(family)}
+        assert known.keys() <= tried
+        lacking = {row.name for row in suite.modelled(family)} - tried
+        computing = {
+            name for name in lacking if not name.startswith((*figures.IDLE, *figures.UNTRIED))
+        }
+        # Of masks that waves of 32 lanes do not have.
+        assert not {name for name in computing if not name.endswith("exec_b64")}

@@ -1,0 +1,143 @@
+"""What a run of all trials found, as a committed file and as a page of the documentation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .instructions import PROCESSORS
+from .trial import Verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = Path(__file__).with_name("figures.tsv")
+TEMPLATE = Path(__file__).with_name("page.md")
+PAGE = ROOT / "docs" / "fidelity.md"
+TITLES = {"cdna": "CDNA", "rdna3": "RDNA3", "rdna4": "RDNA4"}
+#: Models that compute nothing: they wait, branch, or look after caches.
+IDLE = (
+    "s_wait", "s_nop", "s_delay_alu", "s_clause", "s_sleep", "s_barrier", "s_branch", "s_cbranch",
+    "s_endpgm", "s_getpc", "s_setpc", "s_swappc", "s_call", "s_trap", "s_setprio", "s_sendmsg",
+    "s_icache", "s_dcache", "s_inst_prefetch", "s_prefetch", "s_set_inst", "buffer_inv",
+    "buffer_wb", "buffer_gl", "global_inv", "global_wb", "v_nop", "ds_nop", "s_memtime",
+    "s_memrealtime", "s_getreg", "s_setreg",
+)  # fmt: skip
+#: Models that are not tried in this way yet: matrices, division's first steps, which are right as a
+#: whole, scalar loads, register indices, and what waves of 32 lanes have no use of.
+UNTRIED = (
+    "v_mfma", "v_wmma", "v_div_scale", "v_div_fmas", "s_load", "s_buffer_load", "v_movrel",
+    "global_load_lds", "ds_read_b64_tr", "v_accvgpr", "v_bitop3", "v_permlane64",
+)  # fmt: skip
+
+
+@dataclass
+class Figure:
+    """One instruction in one family: its group, how it was tried, how far it may be from the
+    oracle. ``second``: on how many inputs AMD's pseudo-code was evaluated beside it, and on how
+    many of them it says otherwise."""
+
+    group: str
+    trials: int = 0
+    inputs: int = 0
+    wrong: int = 0
+    second: list[int] = field(default_factory=list)
+
+
+Figures = dict[str, dict[str, Figure]]
+
+
+def of(verdicts: Iterable[Verdict]) -> dict[str, Figure]:
+    """Figures by mnemonic."""
+    found: dict[str, Figure] = {}
+    for verdict in verdicts:
+        trial = verdict.trial
+        figure = found.setdefault(trial.name, Figure(trial.oracle.group))
+        figure.trials += 1
+        figure.inputs += verdict.inputs
+        figure.wrong += verdict.wrong
+    return found
+
+
+def write(figures: Figures, file: Path = FILE) -> None:
+    """One line for each instruction: its name, its group, and numbers by family."""
+    names = sorted({name for known in figures.values() for name in known})
+    lines = []
+    for name in names:
+        there = {family: known[name] for family, known in figures.items() if name in known}
+        numbers = (
+            f"{family}:{one.trials}:{one.inputs}:{one.wrong}:{':'.join(map(str, one.second))}"
+            for family, one in there.items()
+        )
+        lines.append("\t".join((name, next(iter(there.values())).group, *numbers)))
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read(file: Path = FILE) -> Figures:
+    found: Figures = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        name, group, *families = line.split("\t")
+        for numbers in families:
+            family, trials, inputs, wrong, *second = numbers.split(":")
+            beside = [int(n) for n in second if n]
+            figure = Figure(group, int(trials), int(inputs), int(wrong), beside)
+            found.setdefault(family, {})[name] = figure
+    return {family: found[family] for family in PROCESSORS if family in found}
+
+
+def page(figures: Figures) -> str:
+    """The page, in Markdown."""
+    parts = [TEMPLATE.read_text(encoding="utf-8").replace("{summary}", summary(figures))]
+    parts.append("## All instructions\n")
+    parts.append(
+        "Of CDNA (c), RDNA3 (3) and RDNA4 (4) where not of all three; the number of forms, in "
+        "thousands of inputs.\n"
+    )
+    groups: dict[str, set[str]] = defaultdict(set)
+    for known in figures.values():
+        for name, one in known.items():
+            groups[one.group].add(name)
+    for group, names in sorted(groups.items()):
+        parts.append(f"### {group[0].upper()}{group[1:]}\n")
+        parts.append(" · ".join(_named(name, figures) for name in sorted(names)) + "\n")
+    return "\n".join(parts)
+
+
+def _named(name: str, figures: Figures) -> str:
+    there = [family for family in PROCESSORS if name in figures.get(family, {})]
+    marks = (
+        ""
+        if len(there) == 3
+        else f" ({''.join(TITLES[f].removeprefix('RDNA')[:1].lower() for f in there)})"
+    )
+    inputs = sum(figures[family][name].inputs for family in there)
+    return f"`{name}`{marks} {inputs // 1000:,}"
+
+
+def summary(figures: Figures) -> str:
+    lines = ["| | " + " | ".join(f"{TITLES[f]}, {PROCESSORS[f][0]}" for f in figures) + " |"]
+    lines.append("|---" * (len(figures) + 1) + "|")
+    rows: Sequence[tuple[str, str]] = (
+        ("instructions tried", "{instructions:,}"),
+        ("forms", "{trials:,}"),
+        ("inputs", "{inputs:,}"),
+        ("results that differ from the oracle", "{wrong:,}"),
+        ("instructions that the pseudo-code was evaluated for", "{second:,}"),
+        ("of these, otherwise than here", "{otherwise:,}"),
+    )
+    facts = [_facts(known) for known in figures.values()]
+    for title, form in rows:
+        lines.append(f"| {title} | " + " | ".join(form.format(**fact) for fact in facts) + " |")
+    return "\n".join(lines)
+
+
+def _facts(known: Mapping[str, Figure]) -> dict[str, int]:
+    every = known.values()
+    return {
+        "instructions": len(known),
+        "trials": sum(one.trials for one in every),
+        "inputs": sum(one.inputs for one in every),
+        "wrong": sum(one.wrong for one in every),
+        "second": sum(bool(one.second) for one in every),
+        "otherwise": sum(bool(one.second and one.second[1]) for one in every),
+    }
