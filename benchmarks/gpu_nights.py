@@ -2,7 +2,7 @@
 timed again, and whether anything that changed was missed. Writes results/gpu-nights-<target>.json.
 
 .venv/bin/python -m benchmarks.gpu_nights [target=h200] [backends=cuda,triton] [ops=NAME,NAME]
-    [carry=20] [baseline=[last_green,none]] [folder=DIR] [out=NAME.json]
+    [carry=30] [baseline=[last_green,none]] [folder=DIR] [out=NAME.json]
 
 The kernels are a folder as users have it: those that ship, at ci sizes, as they are on the first
 night. On the second one kernel is another: its code changes. On the third two others have one more
@@ -91,7 +91,8 @@ def records(folder: Path, name: str, file: str = RECORDS) -> dict[Series, Record
 
 
 def counted(before: Mapping[Series, Record], after: Mapping[Series, Record]) -> dict[str, Any]:
-    """``missed``: cells whose source or code changed, and which were taken over all the same."""
+    """``missed``: cells whose source or code changed, and which were taken over all the same;
+    ``in turn``: those that are timed on this night though nothing changed."""
     code = [s for s, one in after.items() if s in before and one.code != before[s].code]
     source = [s for s, o in after.items() if s in before and o.source_hash != before[s].source_hash]
     carried = [s for s, one in after.items() if one.carried]
@@ -105,6 +106,7 @@ def counted(before: Mapping[Series, Record], after: Mapping[Series, Record]) -> 
         "other code": sorted({f"{s.backend} {s.op}" for s in code}),
         "other source": sorted({f"{s.backend} {s.op}" for s in source}),
         "timed again": sorted({f"{s.backend} {s.op}" for s in after if s not in carried}),
+        "in turn": len(before.keys() & after.keys() - both - set(carried)),
         "missed": sorted(map(str, both.intersection(carried))),
     }
 
@@ -122,7 +124,7 @@ def main() -> None:
         registry.load(backend)
     write_kernels(folder / "kernels", backends, ops)
     asked = [f"targets=[{target}]", f"backends=[{','.join(backends)}]", "workloads=ci"]
-    asked += ["tuned=false", "track=false", f"carry={words.get('carry', '20')}"]
+    asked += ["tuned=false", "track=false", f"carry={words.get('carry', '30')}"]
     asked += [f"baseline={words.get('baseline', '[last_green,none]')}"]
     said: dict[str, Any] = {"target": target, "backends": backends, "nights": []}
     known: dict[Series, Record] = {}

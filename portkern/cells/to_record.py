@@ -195,9 +195,12 @@ def _tools(ready: Ready | Missing, *, beside_eager: bool) -> dict[str, str]:
 
 
 def _code(built: Built, loaded: machine_code.MachineCode | None = None) -> _Code:
-    """The machine code of the build, else of what was compiled as it was loaded."""
-    found = machine_code.of(built.outcome.path) if isinstance(built.outcome, Artifact) else None
-    found = found or loaded
+    """The machine code of the build as it is kept, else as the build told it, else of what was
+    compiled as it was loaded."""
+    found = loaded
+    if isinstance(made := built.outcome, Artifact):
+        told = machine_code.MachineCode(made.code, made.code_bytes) if made.code else loaded
+        found = machine_code.of(made.path) or told
     return _Code(code=found.digest, code_bytes=found.size) if found else _Code()
 
 

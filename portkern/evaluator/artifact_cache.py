@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
@@ -136,12 +137,7 @@ class ArtifactCache:
         Raises StorageError.
         """
         final = self.folder / key
-        moved = Artifact(
-            final / artifact.path.relative_to(workdir),
-            artifact.kind,
-            artifact.resources,
-            artifact.log,
-        )
+        moved = replace(artifact, path=final / artifact.path.relative_to(workdir))
         try:
             (workdir / _MANIFEST).write_text(json.dumps(_manifest(workdir, moved)))
             if self.get(key) is None:

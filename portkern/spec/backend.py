@@ -164,12 +164,15 @@ SOURCE_KINDS = ("python", "opencl", "stablehlo")
 @dataclass(frozen=True)
 class Artifact:
     """The product of a build: files beneath ``path``'s folder, enough to load in another
-    process."""
+    process. ``code`` and ``code_bytes``: of the machine code that a build left beside a module, of
+    which the module alone is kept, as :mod:`portkern.toolchain.machine_code` has them."""
 
     path: Path
     kind: str
     resources: tuple[Resources, ...] = ()
     log: str = ""
+    code: str = ""
+    code_bytes: int | None = None
 
     def to_json(self) -> JsonObject:
         return asdict(self) | {"path": str(self.path)}
@@ -178,10 +181,18 @@ class Artifact:
     def from_json(cls, data: Mapping[str, object]) -> Artifact:
         """Raises ValueError for what :meth:`to_json` does not make."""
         match data:
-            case {"path": str(path), "kind": str(kind), "log": str(log), "resources": [*used]}:
+            case {
+                "path": str(path),
+                "kind": str(kind),
+                "log": str(log),
+                "resources": [*used],
+                "code": str(code),
+                "code_bytes": None | int() as size,
+            }:
                 parts = [entry for entry in used if isinstance(entry, dict)]
                 if len(parts) == len(used):
-                    return cls(Path(path), kind, tuple(map(Resources.from_json, parts)), log)
+                    resources = tuple(map(Resources.from_json, parts))
+                    return cls(Path(path), kind, resources, log, code, size)
         raise ValueError(f"not an artifact: {str(data)[:200]}")
 
 

@@ -52,6 +52,7 @@ class Built:
 
     def __post_init__(self) -> None:
         _be_times(self.seconds)
+        _be_code(self.artifact.code, self.artifact.code_bytes)
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,7 @@ class Loaded:
     code_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.code and not re.fullmatch("[0-9a-f]{16}", self.code):
-            raise ValueError(f"{brief(self.code)} is not a digest of machine code")
-        if not 0 <= (self.code_bytes or 0) < 1 << 40:
-            raise ValueError(f"machine code of {self.code_bytes} bytes")
+        _be_code(self.code, self.code_bytes)
 
 
 @dataclass(frozen=True)
@@ -173,6 +171,13 @@ class Timed:
 
     def __post_init__(self) -> None:
         _be_times(*self.samples)
+
+
+def _be_code(digest: str, size: int | None) -> None:
+    if digest and not re.fullmatch("[0-9a-f]{16}", digest):
+        raise ValueError(f"{brief(digest)} is not a digest of machine code")
+    if not 0 <= (size or 0) < 1 << 40:
+        raise ValueError(f"machine code of {size} bytes")
 
 
 def _be_times(*claimed: float) -> None:

@@ -168,6 +168,8 @@ class Worker:
         start = perf_counter()
         artifact = backend.build(asked.build, workdir)
         seconds = perf_counter() - start
+        if artifact.path.suffix == ".py" and (code := machine_code.of(artifact.path)):
+            artifact = replace(artifact, code=code.digest, code_bytes=code.size)
         files = _files(workdir)
         contents = [file.read_bytes() for file in files]
         self._memory.write_bytes(b"".join(contents))
