@@ -52,6 +52,7 @@ POSSIBLE = 1.5
 KINDS = {
     "driver worse": 2,
     "kernel slower": 20,
+    "unrecorded": 3,
     "drift": 5,
     "toolchain worse": 7,
     "toolchain better": 4,
@@ -176,7 +177,11 @@ class Year:
         event = Event(kind, start, start + length, self._of(kind, mine), _CAUSES[kind])
         factors = {"kernel slower": (1.05, 1.5), "toolchain worse": (1.1, 3.0)}
         factors |= {"driver worse": (1.08, 1.3), "evaluator": (1.1, 1.3)}
-        factors |= {"drift": (1.02, 1.02), "toolchain better": (0.7, 0.9)}
+        factors |= {
+            "unrecorded": (1.05, 1.5),
+            "drift": (1.02, 1.02),
+            "toolchain better": (0.7, 0.9),
+        }
         event.factor = draw.uniform(*factors.get(kind, (1.0, 1.0)))
         if kind in ("toolchain worse", "driver worse", "evaluator", "toolchain better"):
             event.end = self.nights  # nobody goes back
@@ -204,7 +209,7 @@ class Year:
         ours = {one for one, r in self.cells.items() if tool(one) == mine and r.timing}
         if kind == "driver worse":
             return self._of_machine("h100")
-        if kind in ("kernel slower", "drift", "failure", "quarantine"):
+        if kind in ("kernel slower", "unrecorded", "drift", "failure", "quarantine"):
             op = self.random.choice(sorted({one.op for one in ours}))
             return frozenset(one for one in ours if one.op == op)
         return frozenset(ours)
@@ -380,6 +385,7 @@ class Year:
 
 _CAUSES: Mapping[str, Cause | None] = {
     "kernel slower": Cause.REGRESSION,
+    "unrecorded": Cause.UNEXPLAINED,
     "drift": Cause.REGRESSION,
     "toolchain worse": Cause.TOOLCHAIN,
     "toolchain better": Cause.TOOLCHAIN,

@@ -93,6 +93,32 @@ def test_a_machine_that_is_slower_by_its_calibration_kernel_alone_is_named_and_b
     assert not found.regressed
 
 
+@pytest.mark.parametrize(
+    ("device", "is_control"),
+    [("NVIDIA H200", False), ("AMD Instinct MI300X", False), ("pthread-EPYC 9", True)],
+)
+def test_a_calibration_kernel_of_the_processor_is_no_control_of_a_gpu(
+    device: str, is_control: bool
+) -> None:
+    """OpenCL's kernels run on the processor under another name of it."""
+    machine = {"machine": "Linux x86_64, 2 CPUs, EPYC 9"}
+    place = {**GCC, **machine, "device": "EPYC 9"}
+
+    def at(us: float, night: int) -> Record:
+        one = cell(us, 20.0, night, **machine, device=device)
+        return one.model_copy(update={"backend": "opencl", "baselines": {}})
+
+    history = [
+        Night.of(f"night-{n:02}", [at(10.0, n)], (), [fixed(100.0, n, where=place)] * 2)
+        for n in range(NIGHTS)
+    ]
+    slow = [at(14.0, 20)] * 3
+    night = Night.of("after", slow[:1], slow[1:], [fixed(142.0, 20, where=place)])
+    [one] = Comparison.of(history[-1], night, history).cells
+    assert one.regressed is not is_control, one.detail
+    assert is_control or "too few controls" in one.detail
+
+
 def test_of_a_merged_night_each_machine_has_the_times_of_its_own() -> None:
     """The kernel is one series on both, and the slower machine is not hidden by the other."""
     other = {**GCC, "machine": "another machine"}
@@ -115,6 +141,22 @@ def test_another_torch_is_not_taken_for_another_machine() -> None:
     [one] = found.cells
     assert one.change in (Change.SUSPECT, Change.UNCHANGED) and not one.regressed
     assert one.change is Change.UNCHANGED or one.cause is Cause.METHOD
+
+
+@pytest.mark.parametrize("eager", [15.0, 26.0])
+def test_an_odd_race_beside_eager_of_another_torch_is_told_by_the_kernels_own_time(
+    eager: float,
+) -> None:
+    """What eager moved by is not the machine's share of the kernel's time."""
+    torch = {"c++": "g++ 12", "torch": "2.13"}
+    odd, *further = (cell(us, eager, 20, toolchain=torch) for us in (11.0, 10.0, 10.02))
+    night = Night.of("after", [odd], further, [fixed(100.0, 20)])
+    [one] = Comparison.of(past()[-1], night, past()).cells
+    assert one.change is Change.UNCHANGED and abs(one.moved or 1.0) < 0.01
+    slower = [cell(11.0, eager, 20, toolchain=torch)] * 3
+    night = Night.of("after", slower[:1], slower[1:], [fixed(100.0, 20)])
+    [one] = Comparison.of(past()[-1], night, past()).cells
+    assert one.change is Change.SLOWER and 0.08 < (one.moved or 0) < 0.12
 
 
 def test_after_three_nights_eager_of_the_new_torch_is_the_measure() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import statistics
 import re
 import shutil
 from collections import defaultdict
@@ -195,6 +196,20 @@ def test_a_suspect_is_slower_only_when_it_was_timed_again() -> None:
     assert slower.cause is Cause.UNEXPLAINED
     assert change(history, after(13.0), again=[after(10.0), after(10.1)]).change is Change.UNCHANGED
     assert change(history, after(7.0), again=[after(7.1), after(7.0)]).change is Change.FASTER
+
+
+@pytest.mark.parametrize("late", [{"source_hash": "other"}, {"key": "another evaluator"}])
+def test_what_nobody_changed_must_move_further_to_be_slower(late: dict[str, Any]) -> None:
+    history = nights(10, 0.03)
+    changed, same = (change(history, after(10.0, **said)).visible for said in (late, {}))
+    assert 0.05 < changed < same, "a cell says what it would have seen"
+    middle = statistics.median(one.timing.p20_us for n in history for one in n.cells.values())
+    us = middle * (1 + (changed + same) / 2)
+    found = [
+        change(history, after(us, **said), again=[after(us, **said)] * 2).change
+        for said in (late, {})
+    ]
+    assert found == [Change.SLOWER, Change.UNCHANGED]
 
 
 def test_a_kernel_whose_own_time_stays_is_not_slower_when_eager_got_faster() -> None:

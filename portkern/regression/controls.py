@@ -106,14 +106,17 @@ class Controls:
         self._known: dict[tuple[str, str, str], Pace] = {}
 
     def beside(self, series: Series, machine: str, device: str) -> Pace:
-        """The pace of the device where its controls are enough, else that of its machine. What
-        is built by the cell's own toolchain is not a control of it."""
+        """The pace of the device where its controls are enough, else that of its machine's
+        devices of the kind, the processor's or GPUs. What is built by the cell's own toolchain is
+        not a control of it."""
         tool = tool_of(series)
         key = machine, device, tool
         if key not in self._known:
             here = [one for one in self._all if one.machine == machine and one.tool != tool]
             own = [one for one in here if one.device == device]
-            self._known[key] = Pace.of(own if _enough(own) else here)
+            kind = _is_processor(device, machine)
+            alike = [one for one in here if _is_processor(one.device, machine) is kind]
+            self._known[key] = Pace.of(own if _enough(own) else alike)
         return self._known[key]
 
     def places(self) -> Iterator[tuple[str, Pace]]:
@@ -121,6 +124,12 @@ class Controls:
         for machine, device in dict.fromkeys((one.machine, one.device) for one in self._all):
             of_both = [one for one in self._all if (one.machine, one.device) == (machine, device)]
             yield f"{machine}, {device}" if device not in machine else machine, Pace.of(of_both)
+
+
+def _is_processor(device: str, machine: str) -> bool:
+    """Whether the device is the machine's processor, which OpenCL gives a longer name."""
+    processor = machine.partition(" CPUs, ")[2]
+    return device in machine or (bool(processor) and processor in device)
 
 
 def _enough(controls: Sequence[Control]) -> bool:

@@ -25,6 +25,7 @@ from portkern.regression.reference import (
     References,
     Trouble,
     spreads,
+    torch_of,
 )
 from portkern.regression.rule import Change, Measure
 from portkern.regression.series import CODE, Series, incomparable
@@ -256,7 +257,9 @@ class Judgement:
         recent = _as_multiples(level.values("recent", statistic), value, wide.middle)
         if not new.comparable and abs(moved) <= max(rule.BLATANT, wide.visible):
             return _Time(Change.NOT_COMPARABLE, new.timing.noisy, recent=recent)
-        again = self._again(series, level, statistic, now)
+        again = self._again(series, one, level, statistic, now)
+        if not one.changed(new):
+            wide = replace(wide, alpha=rule.UNEXPLAINED)
         change, moved = rule.judge(
             wide, value - shared, lambda: again if len(again) >= rule.AGAIN else None
         )
@@ -331,16 +334,19 @@ class Judgement:
         told = f"0 earlier times of this machine to compare with, expected {rule.LEAST}"
         return _Time(Change.INSUFFICIENT, told, learnt=learnt)
 
-    def _again(self, series: Series, level: Level, statistic: Statistic, now: Point) -> list[float]:
+    def _again(
+        self, series: Series, known: Reference, level: Level, statistic: Statistic, now: Point
+    ) -> list[float]:
         """The values of further races. Where eager took another time than usual, the machine's
         share is left out: a ratio becomes the kernel's own change against the usual ratio, and a
-        time loses what eager moved by."""
+        time loses what eager moved by, unless that is another torch's eager."""
         races = [one for one in self.night.again.get(series, ()) if one.comparable]
         points = [one for race in races if (one := point(race)) is not None]
         if not points:
             return []
         eager = [one.eager for one in level.first if one.eager is not None]
-        if not eager or now.eager is None:
+        other_torch = known.torch not in ("", torch_of(self.night.cells[series]))
+        if not eager or now.eager is None or (other_torch and statistic is Statistic.TIME):
             return [value for one in points if (value := of(one, statistic)) is not None]
         usual = statistics.median(eager)
         calm = [one.eager for one in level.calm if one.eager is not None]
@@ -378,7 +384,8 @@ class Judgement:
             ]
             found = [(spreads(levels, statistic), statistic) for statistic in Statistic]
             known = [one for one in found if one[0] > 0]
-            fallback = 0.0, Statistic.AGAINST_EAGER
+            beside = any(level.values("first", Statistic.AGAINST_EAGER) for level in levels)
+            fallback = 0.0, Statistic.AGAINST_EAGER if beside or not levels else Statistic.TIME
             common, statistic = min(known, default=fallback, key=lambda one: one[0])
             self._statistics[place] = statistic, common
         return self._statistics[place]

@@ -22,8 +22,9 @@ LEAST, LONGEST = 5, 10
 STEADY_FLOOR, DEVIATIONS, FLOOR = math.log(1.02), 5, math.log(1.05)
 #: The common deviation counts as so many runs of the cell's own.
 PRIOR = 4
-#: Of a suspect, by one run, and of a verdict, by three.
-SUSPECT, CERTAIN = 0.10, 0.02
+#: Of a suspect, by one run, and of a verdict, by three, where something changed that may be the
+#: reason, and where nothing did.
+SUSPECT, CERTAIN, UNEXPLAINED = 0.10, 0.02, 0.005
 #: Variance of the median of three, in that of one: 1.35 times the mean's.
 OF_THREE = 1.35 / 3
 #: How often a suspect is timed again, and how many times that is tried: on a busy machine a time
@@ -69,13 +70,14 @@ class Measure:
     """The measure that a time is judged by, in logarithms: ``middle`` is what it should be,
     known from so many ``runs``; ``calm`` are values of runs that were as they should be, which
     say how far runs differ; ``common`` is the deviation of all cells, and ``wider`` that of this
-    night beyond it."""
+    night beyond it. ``alpha``: how seldom noise alone is a verdict."""
 
     middle: float
     runs: int
     calm: Sequence[float]
     common: float
     wider: float = 0.0
+    alpha: float = CERTAIN
 
     @classmethod
     def of(cls, history: Sequence[float], common: float) -> Measure:
@@ -92,15 +94,16 @@ class Measure:
         """The least change that one run can show."""
         if self.few and (len(self.calm) < 2 or not self.common):
             return BLATANT
-        least = max(BLIND if self.few else floor(self.common), self.limit(SUSPECT))
-        return min(least, ALWAYS)
+        least = BLIND if self.few else floor(self.common)
+        # what three races would not confirm is not raced again
+        return min(max(least, self.limit(SUSPECT), self.limit(self.alpha, OF_THREE)), ALWAYS)
 
     @property
     def certain(self) -> float:
         """The least change that the median of three races can show."""
         if self.few:
             return self.visible
-        return min(max(floor(self.common), self.limit(CERTAIN, OF_THREE)), ALWAYS)
+        return min(max(floor(self.common), self.limit(self.alpha, OF_THREE)), ALWAYS)
 
     def limit(self, alpha: float, share: float = 1.0) -> float:
         """The limit as :func:`limit` has it, for a middle that is known from another number of
