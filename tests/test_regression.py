@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
-import statistics
 import re
 import shutil
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
