@@ -121,7 +121,7 @@ class Judgement:
         told = told or _of_counts(one, new)
         time = None
         if new.timing is not None and not new.verdict.bad:
-            time = self._of_time(series, machine, one, new)
+            time = self._of_time(series, machine, one, new, explained=bool(because))
         if told is None or (time is not None and _matters(told[0], time)):
             if time is None:
                 told = Change.UNCHANGED, f"{new.verdict}, {new.evidence}"
@@ -221,12 +221,14 @@ class Judgement:
 
     # ---- times
 
-    def _of_time(self, series: Series, machine: str, one: Reference, new: Outcome) -> _Time:
+    def _of_time(
+        self, series: Series, machine: str, one: Reference, new: Outcome, *, explained: bool
+    ) -> _Time:
         if new.carried:
             told = f"carried over from {new.carried}, as nothing that decides it changed"
             time = _Time(Change.UNCHANGED, told)
         else:
-            time = self._judged(series, machine, one, new)
+            time = self._judged(series, machine, one, new, explained=explained)
         trouble = one.slower
         if trouble is None or time.change.timed:
             return time
@@ -236,7 +238,10 @@ class Judgement:
         told = f"{math.expm1(trouble.moved):+.0%}, and not seen to be mended: {time.detail}"
         return replace(time, change=Change.SLOWER, detail=told, moved=trouble.moved, learnt="")
 
-    def _judged(self, series: Series, machine: str, one: Reference, new: Outcome) -> _Time:
+    def _judged(
+        self, series: Series, machine: str, one: Reference, new: Outcome, *, explained: bool
+    ) -> _Time:
+        """``explained``: something changed that may be the reason for another time."""
         assert new.timing is not None
         now, level = point(new), one.levels.get(Place.of(new))
         if now is None:
@@ -245,10 +250,12 @@ class Judgement:
             return self._elsewhere(series, machine, one, new, now)
         pace = self.controls.beside(series, machine, new.environment.device)
         statistic, common = self.statistic(new)
-        narrow, wide = (level.measure(statistic, common, by) for by in (0.0, pace.wider))
-        value = of(now, statistic)
-        if narrow is None or wide is None or value is None:
+        narrow, value = level.measure(statistic, common), of(now, statistic)
+        if narrow is None or value is None:
             return _Time(Change.NOT_COMPARABLE, "eager was not timed beside it")
+        if not explained:
+            narrow = replace(narrow, alpha=rule.UNEXPLAINED)
+        wide = replace(narrow, wider=pace.wider) if pace.wider else narrow
         # A ratio to eager has the machine's pace in both; a driver's doing is not the machine's
         shared = 0.0
         if statistic is Statistic.TIME and not _driver_changed(one, new):
@@ -258,8 +265,6 @@ class Judgement:
         if not new.comparable and abs(moved) <= max(rule.BLATANT, wide.visible):
             return _Time(Change.NOT_COMPARABLE, new.timing.noisy, recent=recent)
         again = self._again(series, one, level, statistic, now)
-        if not one.changed(new):
-            wide = replace(wide, alpha=rule.UNEXPLAINED)
         change, moved = rule.judge(
             wide, value - shared, lambda: again if len(again) >= rule.AGAIN else None
         )

@@ -27,7 +27,7 @@ from portkern.regression.nights import Night
 from portkern.regression.outcome import Outcome
 from portkern.regression.rule import Change, Measure
 from portkern.regression.series import Series, changes, moved_on, same_code
-from portkern.regression.timed import Place, Point, Statistic, of, point
+from portkern.regression.timed import Place, Point, Statistic, point
 
 #: Times that a reference is the median of; with fewer its own error is an alarm now and then, which
 #: stays.
@@ -52,15 +52,17 @@ class Level:
 
     def values(self, kind: Literal["first", "calm", "recent"], statistic: Statistic) -> list[float]:
         points: list[Point] = getattr(self, kind)
-        return [value for one in points if (value := of(one, statistic)) is not None]
+        if statistic is Statistic.TIME:
+            return [one.time for one in points]
+        return [one.time - one.eager for one in points if one.eager is not None]
 
-    def measure(self, statistic: Statistic, common: float, wider: float = 0.0) -> Measure | None:
+    def measure(self, statistic: Statistic, common: float) -> Measure | None:
         """The measure of a time against its reference; None where there is no such time."""
         first = self.values("first", statistic)
         if not first:
             return None
         calm = self.values("calm", statistic)
-        return Measure(statistics.median(first), len(first), calm, common, wider)
+        return Measure(statistics.median(first), len(first), calm, common)
 
     def keep(self, one: Point) -> None:
         """Adds the time of a night which was as it should be."""

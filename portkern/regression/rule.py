@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 
 #: Runs before anything is said of times, and those that are looked back on.
 LEAST, LONGEST = 5, 10
@@ -89,7 +89,7 @@ class Measure:
     def few(self) -> bool:
         return len(self.calm) < LEAST
 
-    @property
+    @cached_property
     def visible(self) -> float:
         """The least change that one run can show."""
         if self.few and (len(self.calm) < 2 or not self.common):
@@ -111,8 +111,16 @@ class Measure:
         n = len(self.calm)
         if not n:
             return 0.0
-        known = limit(self.calm, self.common, alpha, share + 1 / self.runs - 1 / n)
+        known = _quantile(alpha / 2, PRIOR + n - 1) * math.sqrt(
+            self._shrunk * (share + 1 / self.runs)
+        )
+        if not self.wider:
+            return known
         return math.hypot(known, _quantile(alpha / 2, PRIOR + n) * self.wider * math.sqrt(share))
+
+    @cached_property
+    def _shrunk(self) -> float:
+        return shrunk(self.calm, self.common)
 
 
 def spread(histories: Sequence[Sequence[float]]) -> float:
@@ -129,10 +137,15 @@ def floor(common: float) -> float:
 def limit(history: Sequence[float], common: float, alpha: float, share: float = 1.0) -> float:
     """How far a value of ``share`` of one run's variance may be from the history's median."""
     n = len(history)
-    freedom = PRIOR + n - 1
+    width = math.sqrt(shrunk(history, common) * (share + 1 / n))
+    return _quantile(alpha / 2, PRIOR + n - 1) * width
+
+
+def shrunk(history: Sequence[float], common: float) -> float:
+    """The variance of a cell, as far as its runs and those of all cells say."""
+    n = len(history)
     own = (n - 1) * variance(history) if n > 1 else 0.0
-    shrunk = (PRIOR * common**2 + own) / freedom
-    return _quantile(alpha / 2, freedom) * math.sqrt(shrunk * (share + 1 / n))
+    return (PRIOR * common**2 + own) / (PRIOR + n - 1)
 
 
 def variance(values: Sequence[float]) -> float:
