@@ -24,7 +24,7 @@ from portkern.records.record import Evidence, Record, Verdict
 from portkern.regression import document
 from portkern.regression.comparison import Comparison
 from portkern.regression.nights import Night
-from portkern.regression.runs import FACTS, RunFacts
+from portkern.regression.runs import FACTS, Revision, RunFacts
 from portkern.report import badge, ci_annotations, comment, html, markdown, summary, terminal
 from portkern.report.table import Column, Table, current, natural, times
 
@@ -223,12 +223,11 @@ def test_without_the_extra_the_reason_is_returned_and_no_stale_file_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report.write(records(), tmp_path, title="t")
-    monkeypatch.setitem(sys.modules, "junitparser", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     done = report.write(records(), tmp_path, title="t")
-    assert {path.name for path in done.written} == FILES - {"matrix.png", "junit.xml"}
+    assert {path.name for path in done.written} == FILES - {"matrix.png"}
     assert "matplotlib is not installed" in str(done.skipped["matrix.png"])
-    assert "portkern[report]" in str(done.skipped["junit.xml"])
+    assert "portkern[report]" in str(done.skipped["matrix.png"])
     assert not (tmp_path / "matrix.png").exists()
 
 
@@ -360,6 +359,25 @@ def test_junit_has_one_case_per_judged_cell(tmp_path: Path) -> None:
     suite = next(s for s in root.iter("testsuite") if s.get("name") == "cuda@h200")
     assert suite.get("hostname") and suite.get("timestamp", "").startswith("20")
     assert suite.get("errors") == suite.get("skipped") == "0"
+    assert suite.get("tests") == str(len(list(suite.iter("testcase"))))
+    assert root.get("tests") == str(len(cases)) and root.get("failures") == "10"
+    assert not list(root.iter("property")), "nothing is known of where the run is from"
+
+
+def test_junit_says_which_commit_and_job_a_run_is_of(tmp_path: Path) -> None:
+    git = Revision(commit="c0ffee", branch='a "branch"\n<b>', dirty=True)
+    facts = RunFacts(git=git, job="https://ci.example/7", tags={"release": "", "by": "night"})
+    (tmp_path / FACTS).write_text(facts.to_json())
+    report.write([measured(2.0, op="relu")], tmp_path, title="t")
+    [suite] = ElementTree.parse(tmp_path / "junit.xml").getroot().iter("testsuite")
+    assert {one.get("name"): one.get("value") for one in suite.iter("property")} == {
+        "git.commit": "c0ffee",
+        "git.branch": 'a "branch"\n<b>',
+        "git.dirty": "true",
+        "ci.job": "https://ci.example/7",
+        "tag.release": "",
+        "tag.by": "night",
+    }
 
 
 # ---- against an earlier run

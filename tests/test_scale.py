@@ -16,7 +16,7 @@ from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
 from portkern.regression import history, nights
 from portkern.regression.nights import Night
-from portkern.report import junit, png
+from portkern.report import png
 from portkern.report.table import Table
 from portkern.spec.backend import Missing
 
@@ -113,25 +113,6 @@ def test_a_line_longer_than_the_buffer_is_read_by_other_means(tmp_path: Path) ->
         assert not found.problems
         counts = found.sql("SELECT file, count(*) FROM lines GROUP BY file ORDER BY file")
         assert counts == [(0, 9), (1, 20)]
-
-
-def test_junit_and_texts_take_time_by_the_number_of_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from junitparser import TestSuite
-
-    counted = 0
-    update = TestSuite.update_statistics
-
-    def counting(suite: TestSuite) -> None:
-        nonlocal counted
-        counted += 1
-        update(suite)  # type: ignore[no-untyped-call]
-
-    monkeypatch.setattr(TestSuite, "update_statistics", counting)
-    table = Table.of(scale.cells(450))
-    assert isinstance(junit.render(table, title="x"), bytes)
-    assert counted < 10 * len(table.columns)
 
 
 def test_a_picture_that_nobody_can_look_at_is_not_painted(monkeypatch: pytest.MonkeyPatch) -> None:

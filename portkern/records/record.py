@@ -342,6 +342,7 @@ _ALIKE: dict[tuple[object, ...], Any] = {}
 _MOST_ALIKE = 200_000
 _PARTS = ("workload", "errors", "environment", "cost", "roofline")
 _SEVERAL = ("parents", "resources", "guard", "findings", "launches")
+_NONE: list[Any] = []
 
 
 def _share(record: Record) -> None:
@@ -353,7 +354,8 @@ def _share(record: Record) -> None:
         if said[name] is not None:
             said[name] = _one_of(_key(said[name]), said[name])
     for name in _SEVERAL:
-        said[name] = _one_of((name, *map(_key, said[name])), said[name])
+        several = said[name]
+        said[name] = _one_of((name, *map(_key, several)), several) if several else _NONE
     _share_names(record)
     for timing in filter(None, (record.timing, *record.baselines.values())):
         _share_names(timing)
