@@ -46,11 +46,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ending(
-    candidate: Candidate, folder: Path, options: TrialOptions = PLAN, op: Op = RELU
+    candidate: Candidate,
+    folder: Path,
+    options: TrialOptions = PLAN,
+    op: Op = RELU,
+    n: int = 3000,
 ) -> Result:
-    results = evaluate(
-        candidate, op, CPU, HOST, [Workload("one", {"n": 3000})], folder=folder, options=options
-    )
+    work = Workload("one", {"n": n})
+    results = evaluate(candidate, op, CPU, HOST, [work], folder=folder, options=options)
     assert isinstance(results, list), results
     return results[0]
 
@@ -83,6 +86,28 @@ def test_an_output_that_is_computed_after_the_round_is_not_there(body: str, fold
     found = ending(relu(body.replace("#include", "")), folder)
     assert found.verdict in (Verdict.WRONG, Verdict.SUSPICIOUS), found
     assert found.samples is None
+
+
+#: Answers as an earlier call did whose input looks the same at KEYS places.
+TABLE = (
+    "static std::map<std::vector<float>, std::vector<float>> known; static int calls; "
+    "std::vector<float> key; for (long i = 0; i < KEYS; ++i) "
+    "key.push_back(x[(n - 1) * i / (KEYS - 1)]); "
+    "if (++calls > 14 && known.count(key) && (long)known[key].size() == n) "
+    "{ memcpy(y, known[key].data(), n * 4); return 0; } "
+    "for (long i = 0; i < n; ++i) y[i] = x[i] < 0 ? scalar_t(0) : x[i]; "
+    "if (calls > 14) known[key].assign(y, y + n); return 0;"
+)
+
+
+@pytest.mark.parametrize("keys", [2, 9])
+def test_a_table_by_a_few_elements_is_wrong_at_sizes_that_are_looked_at_in_part(
+    keys: int, folder: Path
+) -> None:
+    candidate = relu(TABLE.replace("KEYS", str(keys)))
+    text = "#include <map>\n#include <string.h>\n#include <vector>\n" + candidate.source
+    found = ending(replace(candidate, source=text), folder, n=150_000)
+    assert found.verdict is Verdict.WRONG and "in a timed call" in found.detail, found
 
 
 RETURNS = """
@@ -270,6 +295,33 @@ def test_a_round_near_another_has_the_same_draws_but_for_a_few_elements() -> Non
     [one], [two], [three] = (made.of_call(now, 0) for now in (first, second, third))
     assert 0 < int((one != two).sum()) <= 16
     assert int((two != three).sum()) > 6000
+
+
+def test_every_second_call_shares_a_part_with_the_one_before() -> None:
+    made, now = draws(RELU, n=6400)
+    [block] = made.of_round(now, 40)
+    ends = 0
+    for call in range(0, 40, 2):
+        before, one, after = block[call], block[call + 1], block[call + 2]
+        own = (before != one).nonzero().flatten()
+        assert 1600 <= len(own) <= 3201 and int(own[-1] - own[0]) < 3201
+        assert int((one == after).sum()) < 10
+        ends += bool(before[0] == one[0] and before[-1] == one[-1])
+    assert ends > 15
+
+
+def test_places_where_a_near_round_differs_are_known() -> None:
+    made, now = draws(ops.load("matmul"), m=60, n=50, k=40)
+    near = now.near(random.SystemRandom())
+    for call in range(3):
+        pairs = zip(made.of_call(now, call), made.of_call(near, call), strict=True)
+        for (one, two), (begin, end) in zip(pairs, made.changed(near, call), strict=True):
+            changed = (one != two).flatten().nonzero().flatten()
+            assert [int(changed[0]), int(changed[-1])] == [
+                round(begin * one.numel()),
+                round(end * one.numel()) - 1,
+            ]
+    assert not made.changed(now, 0)
 
 
 def test_indices_are_drawn_within_their_bounds() -> None:

@@ -161,7 +161,9 @@ class InterleavedTiming:
                     self.rounds[key].append(lap)
                     if isinstance(key, int):
                         for made in self._untimed(now, others, turn, chosen):
-                            self._untimed_round(key, session, turn, made, chosen, calls[key])
+                            # what is near to no call of the round nobody can have remembered
+                            most = calls[key] if len(made.seeds) == 1 else len(lap.samples)
+                            self._untimed_round(key, session, turn, made, chosen, most)
             self.watch.look()
             if turn + 1 >= self.plan.rounds and (
                 time.perf_counter() - start > self.plan.budget_s or self._is_enough()

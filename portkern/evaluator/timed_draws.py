@@ -3,6 +3,9 @@ ones.
 
 Values follow from a seed, a tensor and a call's number alone, so that those of a call whose output
 is looked at can be made once more. Inputs that an operator's own file makes are drawn by it.
+
+Every second call has but a part of its own, at a random place: the rest it shares with the call
+before, so that a few elements do not tell one call from another.
 """
 
 from __future__ import annotations
@@ -110,6 +113,16 @@ class TimedDraws:
             if (made, call) in self._of_file:
                 self._kept[made, call] = self._of_file[made, call]
 
+    def changed(self, made: TimedInputs, call: int) -> list[tuple[float, float]]:
+        """Where the inputs of a nearly equal call differ, as shares of each input's elements."""
+        places = []
+        for seed in made.seeds[1:] if made.fresh and not made.structured else ():
+            for number, spec in enumerate(self.op.signature.inputs):
+                size = spec.nelements(self.workload.dims)
+                start, count = _nudged(f"{seed} {number}", call, size)
+                places += [(start / size, (start + count) / size)] if size else []
+        return places
+
     def of_call(self, made: TimedInputs, call: int) -> list[torch.Tensor]:
         """The inputs of one call that was kept, made once more."""
         shapes = [spec.sizes(self.workload.dims) for spec in self.op.signature.inputs]
@@ -193,7 +206,14 @@ class TimedDraws:
         size = spec.nelements(self.workload.dims)
         kind: torch.dtype = getattr(torch, spec.resolve(self.dtype))
         bounds = () if kind.is_floating_point else spec.bounds(self.workload.dims)
-        block = self._values(f"{made.seeds[0]} {number}", first, rows, size, bounds)
+        seed = f"{made.seeds[0]} {number}"
+        block = self._values(seed, first, rows, size, bounds)
+        for row, call in enumerate(range(first, first + rows)):
+            if call % 2 == 0:  # the one that warms up is -1
+                before = block[row - 1] if row else self._values(seed, call - 1, 1, size, bounds)[0]
+                start, end = _own(seed, call, size)
+                block[row, :start].copy_(before[:start])
+                block[row, end:].copy_(before[end:])
         transform = inputs.DRAWS.get(self.op.draws.get(spec.name, ""))
         if transform is not None:
             block = torch.stack([transform(row.view(shape)).reshape(-1) for row in block])
@@ -243,10 +263,22 @@ def _nudge(block: torch.Tensor, seed: str, first: int) -> None:
     import torch
 
     rows, size = block.shape
-    count = min(size, min(size // 64, 15) + 1)
-    starts = [
-        random.Random(f"{seed} {first + row}").randrange(size - count + 1) for row in range(rows)
-    ]
+    starts = [_nudged(seed, first + row, size)[0] for row in range(rows)]
+    _, count = _nudged(seed, first, size)
     places = (torch.tensor(starts).view(rows, 1) + torch.arange(count)).to(block.device)
     few = block.gather(1, places)
     block.scatter_(1, places, -few if block.is_floating_point() else few.roll(1, dims=1))
+
+
+def _nudged(seed: str, call: int, size: int) -> tuple[int, int]:
+    """The first of the elements that change, and how many do."""
+    count = min(size, min(size // 64, 15) + 1)
+    return random.Random(f"{seed} {call}").randrange(size - count + 1), count
+
+
+def _own(seed: str, call: int, size: int) -> tuple[int, int]:
+    """Where the elements begin and end that a call does not share: a quarter to a half of all."""
+    drawn = random.Random(f"{seed} own {call}")
+    count = min(size, drawn.randint(size // 4, size // 2) + 1)
+    start = drawn.randint(0, size - count)
+    return start, start + count

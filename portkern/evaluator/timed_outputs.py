@@ -130,8 +130,9 @@ class TimedOutputs:
         self, key: int, reader: OutputReader, turn: int, made: TimedInputs, calls: Sequence[int]
     ) -> Lost | None:
         sizes = [spec.nelements(self.workload.dims) for spec in self.op.signature.outputs]
+        changed = [place for call in calls for place in self.draws.changed(made, call)]
         places = tuple(
-            tuple(self.chosen.randrange(size) for _ in range(PLACES if size else 0))
+            tuple(self._place(size, changed) for _ in range(PLACES if size else 0))
             for size in sizes
         )
         held = reader.at(calls, places)
@@ -140,6 +141,13 @@ class TimedOutputs:
         for row, call in enumerate(calls):
             self._kept.append(_Kept(key, turn, made, call, [part[row] for part in held], places))
         return None
+
+    def _place(self, size: int, changed: Sequence[tuple[float, float]]) -> int:
+        """A place anywhere, or in one of two cases where nearly equal inputs differ: most outputs
+        lie as what they are made of does."""
+        if not changed or self.chosen.random() < 0.5:
+            return self.chosen.randrange(size)
+        return min(int(self.chosen.uniform(*self.chosen.choice(changed)) * size), size - 1)
 
     def _elements(self) -> int:
         outputs = self.op.signature.outputs
