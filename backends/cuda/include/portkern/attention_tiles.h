@@ -302,6 +302,8 @@ struct Causal {
     __device__ __forceinline__ bool hides(int key, int place) const { return key > place; }
     __device__ __forceinline__ float capped(float score) const { return score; }
     __device__ __forceinline__ float lowest(float of_scores) const { return of_scores; }
+    // The n-th of some tiles of rows, those which see most keys first.
+    __device__ __forceinline__ int by_keys(int n, int tiles, int) const { return tiles - 1 - n; }
     __device__ __forceinline__ int parts_of(int64_t row, int64_t keys, int) const {
         return (int)(row % rows / keys) + 1;
     }
@@ -333,6 +335,11 @@ struct Grouped {
         return outer - __fdividef(2.0f * outer, 1.0f + exp2f(score * (inner * 2.88539008f)));
     }
     __device__ __forceinline__ float lowest(float of_scores) const { return outer == 0.0f ? of_scores : -2 * outer; }
+    __device__ __forceinline__ int by_keys(int n, int tiles, int count) const {
+        const int of_head = (int)queries / count, heads = tiles / max(of_head, 1);
+        if (queries % count != 0) return tiles - 1 - n;
+        return n % heads * of_head + of_head - 1 - n / heads;
+    }
     __device__ __forceinline__ int parts_of(int64_t, int64_t, int all) const { return all; }
 };
 
@@ -348,8 +355,10 @@ __device__ __forceinline__ void weigh(float (&scores)[ROWS][COLUMNS], float (&su
     for (int i = 0; i < ROWS; ++i) {
         float highest = top[i];
         if constexpr (Sight::GROUPED)
+            if (sight.outer != 0.0f) {
 #pragma unroll
-            for (int j = 0; j < COLUMNS; ++j) scores[i][j] = sight.capped(scores[i][j]);
+                for (int j = 0; j < COLUMNS; ++j) scores[i][j] = sight.capped(scores[i][j]);
+            }
         if (edge) {
             const int place = sight.place(first + lane / 4 + i * 8);
 #pragma unroll

@@ -11,6 +11,7 @@
 
 namespace flash {
 constexpr int QUERIES = 128, SLOTS = 2;
+constexpr int64_t L2_BYTES = 24 << 20;  // of keys and values that are read again, about half of an H200's
 #ifdef PORTKERN_FLOAT16
 #define PAIR "cvt.rn.f16x2.f32 %0, %1, %2;"
 #else
@@ -61,7 +62,7 @@ template <int D, class Sight>
 __global__ __launch_bounds__(384, 1) void attention_flash(
     const __grid_constant__ CUtensorMap of_q, const __grid_constant__ CUtensorMap of_k,
     const __grid_constant__ CUtensorMap of_v, scalar_t* __restrict__ y, const Sight sight, int dim,
-    float scale) {
+    float scale, int together) {
     extern __shared__ unsigned char raw[];
     __shared__ Ring of_keys, of_values;
     __shared__ uint64_t queries_there;
@@ -69,8 +70,10 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     scalar_t* queries = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
     scalar_t *keys = queries + flash::TILE<D, QUERIES>, *values = keys + SLOTS * TILE;
     const int rows = (int)sight.rows, tiles = (rows + QUERIES - 1) / QUERIES, group = threadIdx.x / 128, lane = threadIdx.x % 128;
-    const int tile = tiles - 1 - blockIdx.x % tiles;  // those with most keys come first
-    const int head = blockIdx.x / tiles;
+    // Of as many heads as the L2 has room for, tiles with most keys come first.
+    const int set = blockIdx.x / (together * tiles), within = blockIdx.x % (together * tiles);
+    const int beside = min(together, (int)gridDim.x / tiles - set * together);
+    const int head = set * together + within % beside, tile = sight.by_keys(within / beside, tiles, QUERIES);
     // From the last tile of keys on that a row sees to the first one; one whose keys nobody sees if there is none.
     const int2 places = sight.places(tile * QUERIES, QUERIES);
     const int last = Sight::GROUPED ? max(places.y, 0) / KEYS : tile;
@@ -130,18 +133,26 @@ __global__ __launch_bounds__(384, 1) void attention_flash(
     const auto weigh = [&](int n) {
         const int key0 = (last - n) * KEYS;
         const bool edge = Sight::GROUPED ? key0 + KEYS - 1 > places.x || sight.passed(key0, places.y) : n == 0;
+        // Two questions to a tile, not to each of its scores.
+        if constexpr (Sight::GROUPED)
+            if (sight.outer != 0.0f) {
+#pragma unroll
+                for (int i = 0; i < KEYS / 2; ++i) scores[i] = sight.capped(scores[i]);
+            }
+        if (edge)
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                const int row = first + r * 8;
+                const int place = Sight::GROUPED ? sight.place(tile * QUERIES + row) - key0 : row;
+#pragma unroll
+                for (int j = 0; j < KEYS / 4; ++j)
+                    if (sight.hides(j / 2 * 8 + lane % 4 * 2 + j % 2, place)) scores[j / 2 * 4 + r * 2 + j % 2] = unseen();
+            }
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const int place = Sight::GROUPED && edge ? sight.place(tile * QUERIES + first + r * 8) - key0 : first + r * 8;
             float highest = top[r];
 #pragma unroll
-            for (int j = 0; j < KEYS / 4; ++j) {
-                float& score = scores[j / 2 * 4 + r * 2 + j % 2];
-                const int key = j / 2 * 8 + lane % 4 * 2 + j % 2;
-                if constexpr (Sight::GROUPED) score = sight.capped(score);
-                if (edge && sight.hides(key, place)) score = unseen();
-                highest = fmaxf(highest, score);
-            }
+            for (int j = 0; j < KEYS / 4; ++j) highest = fmaxf(highest, scores[j / 2 * 4 + r * 2 + j % 2]);
             highest = quad_max(highest);
             shrink[r] = power((top[r] - highest) * scale);
             top[r] = highest;
@@ -211,10 +222,12 @@ int launch(const scalar_t* q, const scalar_t* k, const scalar_t* v, scalar_t* y,
     wrong = wrong ? wrong : hopper::map_matrix(&of_k, hopper::KIND, 2, k, sight.keys(), dim, KEYS, 64, heads);
     wrong = wrong ? wrong : hopper::map_matrix(&of_v, hopper::KIND, 2, v, sight.keys(), dim, KEYS, 64, heads);
     if (wrong) return wrong;
+    const int64_t held = 2 * sight.keys() * dim * (int64_t)sizeof(scalar_t), together = max((int64_t)1, L2_BYTES / held);
     const auto kernel = attention_flash<D, Sight>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     kernel<<<(unsigned)(heads * tiles), 384, bytes, stream>>>(of_q, of_k, of_v, y, sight, (int)dim,
-                                                              1.44269504f / sqrtf((float)dim));
+                                                              1.44269504f / sqrtf((float)dim),
+                                                              (int)min(together, heads));
     return (int)cudaGetLastError();
 }
 
