@@ -321,6 +321,42 @@ def test_a_convolution_that_looks_ahead_or_into_the_sequence_before_fails() -> N
     assert problems(case, silu(convolved(*map(tf32, case.inputs))))
 
 
+def scanned(case: Case, *, until: int = 1 << 30, **changed: torch.Tensor) -> torch.Tensor:
+    """Position by position; what is kept is forgotten every ``until`` positions."""
+    names = ("x", "step", "rate", "b", "c", "skip")
+    given = {**dict(zip(names, case.inputs, strict=True)), **changed}
+    x, step, rate, b, c, skip = (given[name] for name in names)
+    state, rows = torch.zeros(x.shape[0], *rate.shape), []
+    for t in range(x.shape[1]):
+        state = state * (t % until > 0) * (-step[:, t, :, None] * rate).exp()
+        state = state + (step * x)[:, t, :, None] * b[:, t, None]
+        rows.append((state * c[:, t, None]).sum(-1))
+    return torch.stack(rows, 1) + skip * x
+
+
+def test_a_scan_that_forgets_or_divides_powers_or_mixes_up_its_factors_fails() -> None:
+    size = {"batch": 2, "length": 48, "channels": 6, "states": 4}
+    case = adversary("selective_scan", "normal", **size)
+    x, _, rate, b, c, skip = case.inputs
+    assert problems(case, scanned(case)) == ""
+    assert problems(case, scanned(case, b=c, c=b))
+    assert problems(case, scanned(case, skip=torch.zeros_like(skip)))
+    assert problems(case, scanned(case, rate=rate.flip(1)))
+    assert problems(case, scanned(case, x=x.flip(0)))
+    assert problems(case, scanned(case, until=16))
+    case = adversary("selective_scan", "slow", **size)
+    assert problems(case, scanned(case)) == ""
+    assert problems(case, scanned(case, until=32))
+    case = adversary("selective_scan", "resting", **size)
+    assert problems(case, scanned(case, step=case.inputs[1].clamp_min(1e-3)))
+    case = adversary("selective_scan", "steep", **size)
+    assert problems(case, scanned(case)) == ""
+    x, step, rate, b, c, skip = case.inputs
+    powers = (-step[..., None] * rate).cumsum(1).exp()
+    sums = ((step * x)[..., None] * b[:, :, None] / powers).cumsum(1)
+    assert problems(case, (powers * sums * c[:, :, None]).sum(-1) + skip * x)
+
+
 def group_normed(case: Case, axes: tuple[int, ...], *, one_pass: bool = False) -> torch.Tensor:
     """Before silu, with the moments over these axes."""
     x, weight, bias = case.inputs
@@ -479,6 +515,33 @@ def test_a_product_of_halves_of_bytes_in_another_order_or_group_fails() -> None:
     case = adversary("int4_linear", "cancelling", "float32", **size)
     assert problems(
         case, of_four_bits(case, x=tf32(case.inputs[0]), scale=case.inputs[2].bfloat16().float())
+    )
+
+
+def of_eight_bits(case: Case, **changed: torch.Tensor) -> torch.Tensor:
+    names = ("x", "packed", "scale")
+    x, packed, scale = {**dict(zip(names, case.inputs, strict=True)), **changed}.values()
+    weight = packed.view(torch.float8_e4m3fn).float()
+    return x @ (weight * scale[..., None]).flatten(1).mT
+
+
+def test_a_product_of_floats_of_eight_bits_without_sign_subnormals_or_groups_fails() -> None:
+    size = {"m": 9, "n": 24, "groups": 4, "bytes": 8}
+    case = adversary("fp8_linear", "normal", "float32", **size)
+    _, packed, scale = case.inputs
+    assert not (packed & 127 == 127).any()
+    assert problems(case, of_eight_bits(case)) == ""
+    assert problems(case, of_eight_bits(case, packed=packed & 127))
+    assert problems(case, of_eight_bits(case, packed=packed & 0xFE))
+    assert problems(case, of_eight_bits(case, scale=scale[:, :1].expand(scale.shape)))
+    case = adversary("fp8_linear", "far", "float32", **size)
+    assert problems(case, of_eight_bits(case, scale=case.inputs[2].roll(1, 1)))
+    case = adversary("fp8_linear", "small", "float32", **size)
+    assert problems(case, of_eight_bits(case, packed=torch.zeros_like(packed)))
+    case = adversary("fp8_linear", "cancelling", "float32", **size)
+    assert problems(case, of_eight_bits(case)) == ""
+    assert problems(
+        case, of_eight_bits(case, x=tf32(case.inputs[0]), scale=case.inputs[2].bfloat16().float())
     )
 
 

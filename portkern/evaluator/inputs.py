@@ -161,14 +161,24 @@ def _unit(values: torch.Tensor) -> torch.Tensor:
 
 
 #: What :attr:`Op.draws` names: parameters as layers initialise them, scales of norms, variances,
-#: probabilities, numbers of which none is less than the one before.
+#: probabilities, numbers of which none is less than the one before, bytes of floats (e4m3) that are
+#: numbers.
 DRAWS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "fan_in": _fan_in,
     "scale": lambda values: values * 0.25 + 1.0,
     "positive": lambda values: values.abs(),
     "unit": _unit,
+    "float8": lambda values: values - (values & 127 == 127).to(values.dtype),
     "rising": lambda values: values.sort(-1).values,
 }
+
+
+def sizes_of(op: Op, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The inputs' absolute values; bytes of floats lose their sign."""
+    return [
+        tensor & 127 if op.draws.get(spec.name) == "float8" else tensor.abs()
+        for spec, tensor in zip(op.signature.inputs, tensors, strict=True)
+    ]
 
 
 def draw(

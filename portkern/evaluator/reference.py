@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from portkern.evaluator import imported
-from portkern.evaluator.inputs import IN_PART, draw
+from portkern.evaluator.inputs import IN_PART, draw, sizes_of
 from portkern.records.record import Tolerance
 from portkern.rounding.derived_budget import Derivation, DerivedBudget
 from portkern.spec.imported import ImportedReference
@@ -246,7 +246,7 @@ def _chain(
         roundoffs = max(roundoffs, REPEATED_ROUNDOFFS * terms)
     chain = [want.abs() * (roundoffs * ROUNDOFF["float32"]) for want in exact]
     if op.cancels:
-        sizes = _reference(op, [tensor.abs() for tensor in wide], scalars)
+        sizes = _reference(op, sizes_of(op, wide), scalars)
         for total, size in zip(chain, sizes, strict=True):
             total += size * (TERM_ROUNDOFFS * ROUNDOFF["float32"])
     if op.shifts:

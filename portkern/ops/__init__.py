@@ -54,6 +54,8 @@ MODELS = (
     "grouped_linear",
     "moe_combine",
     "int4_linear",
+    "fp8_linear",
+    "selective_scan",
 )
 ALL = (*CORE, *MODELS)
 SETS = {"basic": BASIC, "core": CORE, "models": MODELS, "all": ALL}

@@ -82,6 +82,11 @@ FORMULAS: Mapping[str, Formula] = {
     ),
     "cumsum": Formula("at::cumsum(x, -1)", ("g.flip({-1}).cumsum(-1).flip({-1})",)),
     "embedding": Formula("at::embedding(table, index)"),
+    "fp8_linear": Formula(
+        "at::linear(x, (packed.view(at::kFloat8_e4m3fn).to(x.scalar_type()) * scale.unsqueeze(-1))"
+        ".flatten(1))",
+        lengths={"k": "groups * bytes"},
+    ),
     "gelu": Formula("at::gelu(x)", ("at::gelu_backward(g, x)",)),
     "group_norm_silu": Formula(
         "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
@@ -174,6 +179,20 @@ FORMULAS: Mapping[str, Formula] = {
     "scatter_add": Formula(
         "[&] { const auto wide = c10::promoteTypes(x.scalar_type(), at::kFloat); "
         "return x.to(wide).index_add(0, index, src.to(wide)).to(x.scalar_type()); }()"
+    ),
+    "selective_scan": Formula(
+        "[&] { const auto kind = at::promote_types(x.scalar_type(), at::kFloat); "
+        "const Tensor wide_x = x.to(kind), time = step.to(kind).unsqueeze(-1), "
+        "rates = rate.to(kind), into = b.to(kind).unsqueeze(2), out = c.to(kind).unsqueeze(2), "
+        "given = time * wide_x.unsqueeze(-1); "
+        "Tensor state = wide_x.new_zeros_symint({x.sym_size(0), rate.sym_size(0), "
+        "rate.sym_size(1)}); std::vector<Tensor> seen{wide_x.narrow_symint(1, 0, 0)}; "
+        "const int64_t length = x.sym_size(1).guard_int(__FILE__, __LINE__); "
+        "for (int64_t t = 0; t < length; ++t) { "
+        "state = at::exp(-time.select(1, t) * rates) * state + given.select(1, t) * "
+        "into.select(1, t); "
+        "seen.push_back((state * out.select(1, t)).sum(-1).unsqueeze(1)); } "
+        "return (at::cat(seen, 1) + skip.to(kind) * wide_x).to(x.scalar_type()); }()"
     ),
     "silu_mul": Formula(
         "at::silu(gate) * up", ("at::silu_backward(g * up, gate)", "g * at::silu(gate)")

@@ -39,15 +39,17 @@ def _attend(
 ):
     """Of the positions ``[part * span, part * span + span)``. Where they are SHARED, y is the
     part's sums, and notes have its largest score and its sum of powers of each row."""
-    seq, head = tl.program_id(1) // heads, tl.program_id(1) % heads
-    lines = tl.num_programs(1) * group
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    tiles = tl.cdiv(group, ROWS)
+    pair = tl.program_id(0) // tiles
+    seq, head = pair // heads, pair % heads
+    lines = tl.num_programs(0) // tiles * group
+    row = tl.program_id(0) % tiles * ROWS + tl.arange(0, ROWS)
     there = row < group
     col = tl.arange(0, DIM)[None, :]
     within = col < dim
-    line = tl.program_id(1).to(tl.int64) * group + row
+    line = pair.to(tl.int64) * group + row
     own = tl.load(q + line[:, None] * dim + col, mask=there[:, None] & within, other=0.0)
-    first = tl.program_id(2) * span
+    first = tl.program_id(1) * span
     last = tl.minimum(first + span, tl.load(lengths + seq))
     most = tl.full((ROWS,), -float("inf"), tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
@@ -83,7 +85,7 @@ def _attend(
         sums = tl.dot(power, value_tile, sums, input_precision="ieee")
         most = higher
     if SHARED:
-        at = tl.program_id(2).to(tl.int64) * lines + line
+        at = tl.program_id(1).to(tl.int64) * lines + line
         tl.store(notes + 2 * at, most, mask=there)
         tl.store(notes + 2 * at + 1, total, mask=there)
         tl.store(y + at[:, None] * dim + col, sums, mask=there[:, None] & within)
@@ -132,7 +134,8 @@ def paged_attention(q, key_pages, value_pages, table, lengths, y):
     options = {"dtype": torch.float32, "device": q.device}
     parts = torch.empty((many, y.numel()), **options) if many > 1 else y
     notes = torch.empty((many, 2 * seqs * heads * group), **options) if many > 1 else y
-    _attend[(tiles, seqs * heads, many)](
+    # Sequences are on the axis that has room for more than 65,535.
+    _attend[(seqs * heads * tiles, many)](
         q,
         key_pages,
         value_pages,
