@@ -1034,6 +1034,7 @@ def test_ops_are_grouped_by_what_they_say_of_themselves() -> None:
         "linear_bias",
         "matmul",
         "paged_attention",
+        "selective_scan",
     }
     assert found["softmax"] == found["layernorm"] == found["argmax"] == "reduction"
     assert found["relu"] == found["rope"] == "elementwise"
