@@ -27,11 +27,12 @@ __device__ __forceinline__ int64_t quotient(int64_t a, int64_t b) {
 template <int M, bool WHOLE, class Code>
 __global__ __launch_bounds__(THREADS) void few_rows(const Layer<Code> all) {
     constexpr int SIZE = WHOLE ? TAKEN : 1, COUNT = SIZE * Code::EACH, IN_WORD = 4 * Code::EACH;
+    constexpr int AHEAD = M > 2 && sizeof(scalar_t) == 4 ? 1 : 2;  // two of wide ones have no room in registers
     const int lane = threadIdx.x % LANES;
     const int64_t own = (int64_t)blockIdx.x * ROWS + threadIdx.x / LANES, row = min(own, all.n - 1);
     const int64_t steps = all.groups * all.bytes / SIZE, each = all.bytes / SIZE;
     float sums[M] = {};
-#pragma unroll 2
+#pragma unroll AHEAD
     for (int64_t i = lane; i < steps; i += LANES) {
         const auto group = all.code.group(row * all.groups + quotient(i, each));
         unsigned words[(SIZE + 3) / 4];
