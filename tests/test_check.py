@@ -336,7 +336,7 @@ def scanned(case: Case, *, until: int = 1 << 30, **changed: torch.Tensor) -> tor
 
 def test_a_scan_that_forgets_or_divides_powers_or_mixes_up_its_factors_fails() -> None:
     size = {"batch": 2, "length": 48, "channels": 6, "states": 4}
-    case = adversary("selective_scan", "normal", **size)
+    case = adversary("selective_scan", "normal", "float32", **size)
     x, _, rate, b, c, skip = case.inputs
     assert problems(case, scanned(case)) == ""
     assert problems(case, scanned(case, b=c, c=b))
@@ -344,12 +344,12 @@ def test_a_scan_that_forgets_or_divides_powers_or_mixes_up_its_factors_fails() -
     assert problems(case, scanned(case, rate=rate.flip(1)))
     assert problems(case, scanned(case, x=x.flip(0)))
     assert problems(case, scanned(case, until=16))
-    case = adversary("selective_scan", "slow", **size)
+    case = adversary("selective_scan", "slow", "float32", **size)
     assert problems(case, scanned(case)) == ""
     assert problems(case, scanned(case, until=32))
-    case = adversary("selective_scan", "resting", **size)
+    case = adversary("selective_scan", "resting", "float32", **size)
     assert problems(case, scanned(case, step=case.inputs[1].clamp_min(1e-3)))
-    case = adversary("selective_scan", "steep", **size)
+    case = adversary("selective_scan", "steep", "float32", **size)
     assert problems(case, scanned(case)) == ""
     x, step, rate, b, c, skip = case.inputs
     powers = (-step[..., None] * rate).cumsum(1).exp()

@@ -36,7 +36,7 @@ def cancelling(
     """The second half of a group takes away what the first half adds, but for the lowest bits."""
     half = packed.shape[2] // 2
     x = x.to(kind).float()
-    by_group = x.unflatten(1, packed.shape[1:])
+    by_group = x.view(-1, *packed.shape[1:])
     by_group[..., half : 2 * half] = -by_group[..., :half]
     packed[..., half : 2 * half] = packed[..., :half] ^ 1
     return x, packed - (packed & 127 == 127).to(packed.dtype), scale
