@@ -16,7 +16,7 @@ from portkern.evaluator import host_memory
 MOST = 4
 #: Of a GPU's and the host's memory, what they may take together, as one of them is timed meanwhile,
 #: and the host's processors for each, where one waits for the GPU while others compare.
-SHARE, PROCESSORS = 0.7, 4
+SHARE, PROCESSORS = 0.7, 2
 #: Bytes of a GPU's memory. Per element of a workload, the evaluator's are two cases with answers at
 #: float64 and outputs that are compared, and a worker's what it is given and what it returns;
 #: besides, a worker has its context and what is read to flush caches.
