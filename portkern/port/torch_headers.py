@@ -76,12 +76,24 @@ def of(texts: Iterable[str], include: Sequence[Path]) -> TorchHeaders | None:
         return None
     for_amd = (root / "c10" / "hip" / "HIPStream.h").is_file()
     own = () if for_amd else _translated(root, frozenset(names), "\n".join(texts))
-    python = Path(sysconfig.get_path("include"))
+    python = _of_python(Path(sysconfig.get_path("include")))
     remark = f"host code was read by the headers of torch {package_version('torch')}"
     if not for_amd:
         remark += ", of which those for CUDA were translated, and by stand-ins of AMD's libraries"
-    folders = (*own, root / "torch" / "csrc" / "api" / "include", root, python)
+    folders = (*own, root / "torch" / "csrc" / "api" / "include", root, *python)
     return TorchHeaders((*folders, Path(str(files("portkern.port"))) / "include"), _DEFINES, remark)
+
+
+@lru_cache(maxsize=8)
+def _of_python(include: Path) -> tuple[Path, ...]:
+    """Folders of Python's headers. Where its pyconfig.h stands for one of each processor, which the
+    system's compiler finds beside (``x86_64-linux-gnu/python3.12/pyconfig.h``), they are put where
+    a compiler for other systems finds them: it is not shown the system's headers."""
+    config = include / "pyconfig.h"
+    text = config.read_text("utf-8", "replace") if config.is_file() else ""
+    beside = {n: p for n in INCLUDE.findall(text) if (p := include.parent / n).is_file()}
+    made = {name: path.read_text("utf-8", "replace") for name, path in beside.items()}
+    return (include, _kept("python", made)) if made else (include,)
 
 
 def _has_torch(folder: Path) -> bool:
@@ -92,12 +104,17 @@ def _has_torch(folder: Path) -> bool:
 def _translated(root: Path, names: frozenset[str], text: str) -> tuple[Path, Path]:
     """Folders of the headers for GPUs that these names lead to, and of AMD's libraries."""
     made = dict(_headers(root, names))
-    digest = hashlib.sha256(repr(sorted(made.items())).encode()).hexdigest()[:24]
-    place = stand_ins.home() / f"torch-{digest}"
-    for name, content in made.items():
+    return _kept("torch", made), stand_ins.folder([*made.values(), text])
+
+
+def _kept(what: str, headers: Mapping[str, str]) -> Path:
+    """The folder that these lie in, by their names."""
+    digest = hashlib.sha256(repr(sorted(headers.items())).encode()).hexdigest()[:24]
+    place = stand_ins.home() / f"{what}-{digest}"
+    for name, content in headers.items():
         if not (place / name).is_file():
             atomic_write.write(place / name, content)
-    return place, stand_ins.folder([*made.values(), text])
+    return place
 
 
 def _headers(root: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:

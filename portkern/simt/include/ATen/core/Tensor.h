@@ -109,6 +109,11 @@ class Tensor {
     }
     template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
     PackedTensorAccessor64<T, N, Traits> packed_accessor64() const {
+        return packed_accessor<T, N, Traits>();
+    }
+    template <class T, size_t N, template <class> class Traits = DefaultPtrTraits,
+              class Index = int64_t>
+    PackedTensorAccessor<T, N, Traits, Index> packed_accessor() const {
         check_dims(N);
         return {data_ptr<T>(), impl_->sizes, impl_->strides};
     }

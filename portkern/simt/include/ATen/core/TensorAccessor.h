@@ -43,7 +43,8 @@ template <class T, size_t N, template <class> class Traits = DefaultPtrTraits,
 class GenericPackedTensorAccessor {
   public:
     using PtrType = typename Traits<T>::PtrType;
-    GenericPackedTensorAccessor(PtrType data, const int64_t* sizes, const int64_t* strides)
+    template <class Length>  // that of a Tensor, or the accessor's own
+    GenericPackedTensorAccessor(PtrType data, const Length* sizes, const Length* strides)
         : data_(data) {
         for (size_t i = 0; i < N; ++i) {
             sizes_[i] = (Index)sizes[i];
@@ -69,5 +70,9 @@ template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
 using PackedTensorAccessor32 = GenericPackedTensorAccessor<T, N, Traits, int32_t>;
 template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
 using PackedTensorAccessor64 = GenericPackedTensorAccessor<T, N, Traits, int64_t>;
+// Its old name.
+template <class T, size_t N, template <class> class Traits = DefaultPtrTraits,
+          class Index = int64_t>
+using PackedTensorAccessor = GenericPackedTensorAccessor<T, N, Traits, Index>;
 
 }  // namespace at

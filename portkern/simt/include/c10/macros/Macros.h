@@ -10,6 +10,9 @@
 #define C10_ALWAYS_INLINE inline
 #define C10_RESTRICT __restrict
 #define C10_UNUSED __attribute__((unused))
+#define CUDA_KERNEL_ASSERT(holds) assert(holds)
+#define CUDA_KERNEL_ASSERT_MSG(holds, ...) assert(holds)
+#define CUDA_KERNEL_ASSERT_PRINTF(holds, ...) assert(holds)
 // Constants, as PyTorch has them: of AMD's the one that the target has.
 #if defined(__AMDGCN_WAVEFRONT_SIZE)
 #define C10_WARP_SIZE __AMDGCN_WAVEFRONT_SIZE
