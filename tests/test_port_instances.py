@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portkern.cuda_source.source_map import Parameter
-from portkern.port.proof.case import Case
+from portkern.port.proof.case import Case, Scalar
 from portkern.port.proof.expression import Names
 from portkern.port.proof.infer import SCALES, propose, templates
 from portkern.port.proof.instances import declared_types
@@ -618,3 +618,62 @@ def test_launches_that_two_templates_spell_alike_are_instances_each(
     text = TYPED + host.replace("NAME", "f") + host.replace("NAME", "g")
     text += f"void run(int n) {{ f<{types[0]}>(nullptr, n); g<{types[1]}>(nullptr, n); }}\n"
     assert {(t, guess) for t, guess, _ in chosen(text, tmp_path)} == {((t,), False) for t in types}
+
+
+SWITCHED = """
+template <int SIZE> __global__ void k(float* x, int n) { __shared__ float s[SIZE]; x[n] = s[0]; }
+void run(float* x, int n) {
+  const int threads = fitting(n);
+  switch (OTHER) { case 3: n = 2; }
+  switch (threads) {
+    CASES
+    default:
+      k<512><<<2, threads>>>(x, n);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("cases", "blocks"),
+    [
+        # A case is its instance's: the default's is, too.
+        (
+            "case 64: k<64><<<2, threads>>>(x, n); break; case 8: { k<8><<<2, threads>>>(x, n); }",
+            {"64": 64, "8": 8, "512": 512},
+        ),
+        # Here it is not.
+        ("case 1: k<64><<<2, threads>>>(x, n); break;", {"64": 1, "512": 256}),
+    ],
+)
+def test_a_launch_in_a_case_of_a_switch_has_the_cases_value(
+    cases: str, blocks: dict[str, int], tmp_path: Path
+) -> None:
+    texts = read(SWITCHED.replace("CASES", cases).replace("OTHER", "n"), tmp_path)
+    (kernel,) = texts.kernels
+    found = {}
+    for choice in range(len(blocks)):
+        case = propose(kernel, texts, SCALES[0], warp=32, choice=choice)
+        assert isinstance(case, Case)
+        found[case.template[0]] = case.block[0]
+    assert found == blocks
+
+
+@pytest.mark.parametrize(
+    ("names", "values"),
+    [
+        ("kernel_h, pad_h, stride_h, dilation_h", [3, 1, 1, 1]),
+        ("kW, padW, dW, dilationW", [3, 1, 1, 1]),
+        ("stride_h, stride_w, n", [100, 1, 100]),  # of a tensor: there is no window
+    ],
+)
+def test_a_window_over_an_image_leaves_it_as_large_as_it_was(
+    names: str, values: list[int], tmp_path: Path
+) -> None:
+    declared = ", ".join(f"int {name}" for name in names.split(", "))
+    text = f"__global__ void k(float* x, {declared}) {{ x[threadIdx.x] = 1; }}\n"
+    texts = read(text + f"void run(float* x, {declared}) {{ k<<<1, 64>>>(x, {names}); }}", tmp_path)
+    case = propose(texts.kernels[0], texts, SCALES[0], warp=32)
+    assert isinstance(case, Case)
+    given = [int(a.value) for a in case.arguments if isinstance(a, Scalar)]
+    assert given == values

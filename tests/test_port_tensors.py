@@ -231,3 +231,32 @@ def test_a_whole_extension_is_built_and_what_no_header_has_is_its_error(
     assert isinstance(made[1], NotBuilt)
     assert (made[1].cause, made[1].line) == ("code", 16)
     assert "getStreamOfNobody" in made[1].reason
+
+
+@pytest.mark.parametrize("macro", ["torch::PackedTensorAccessor32<scalar_t, 3>", "accessor< 3 >"])
+def test_a_macro_for_a_type_is_spelled_out(macro: str, tmp_path: Path) -> None:
+    text = SCALED.replace("torch::PackedTensorAccessor32<scalar_t, 3> ", "ACCESSOR ")
+    made = f"#define ACCESSOR {macro}\n" + text
+    (kernel,) = read(made, tmp_path).kernels
+    assert [parameter.type for parameter in kernel.parameters][:2] == [macro, f"const {macro}"]
+    unclear = "#define ACCESSOR other<int, 1>\n" + made  # as in the branches of a condition
+    (kernel,) = read(unclear, tmp_path).kernels
+    assert kernel.parameters[0].type == "ACCESSOR"
+
+
+def test_headers_of_python_for_each_processor_are_found_beside_it(tmp_path: Path) -> None:
+    own = tmp_path / "python9.1"
+    for folder in (own, tmp_path / "x86_64-linux-gnu" / "python9.1"):
+        folder.mkdir(parents=True)
+    (own / "pyconfig.h").write_text(
+        "#if defined(__x86_64__)\n#  include <x86_64-linux-gnu/python9.1/pyconfig.h>\n"
+        "#else\n#  include <s390x-linux-gnu/python9.1/pyconfig.h>\n#endif\n"
+    )
+    there = tmp_path / "x86_64-linux-gnu" / "python9.1" / "pyconfig.h"
+    there.write_text("#define WORDS 1\n")
+    first, second = torch_headers.of_python(own)
+    assert first == own and tmp_path not in second.parents
+    assert (second / "x86_64-linux-gnu/python9.1/pyconfig.h").read_text() == there.read_text()
+    there.unlink()
+    torch_headers.of_python.cache_clear()
+    assert torch_headers.of_python(own) == (own,)

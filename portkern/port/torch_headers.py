@@ -76,7 +76,7 @@ def of(texts: Iterable[str], include: Sequence[Path]) -> TorchHeaders | None:
         return None
     for_amd = (root / "c10" / "hip" / "HIPStream.h").is_file()
     own = () if for_amd else _translated(root, frozenset(names), "\n".join(texts))
-    python = _of_python(Path(sysconfig.get_path("include")))
+    python = of_python(Path(sysconfig.get_path("include")))
     remark = f"host code was read by the headers of torch {package_version('torch')}"
     if not for_amd:
         remark += ", of which those for CUDA were translated, and by stand-ins of AMD's libraries"
@@ -85,7 +85,7 @@ def of(texts: Iterable[str], include: Sequence[Path]) -> TorchHeaders | None:
 
 
 @lru_cache(maxsize=8)
-def _of_python(include: Path) -> tuple[Path, ...]:
+def of_python(include: Path) -> tuple[Path, ...]:
     """Folders of Python's headers. Where its pyconfig.h stands for one of each processor, which the
     system's compiler finds beside (``x86_64-linux-gnu/python3.12/pyconfig.h``), they are put where
     a compiler for other systems finds them: it is not shown the system's headers."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import count, starmap
 
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
-from portkern.port.proof import assigned, records, strides, width
+from portkern.port.proof import assigned, records, strides, switches, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
 from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
@@ -29,7 +29,8 @@ class Scale:
     product of the dimensions. ``bits``: integers in buffers have any value, not only indices;
     ``least``: what a number is that the host's code computes as 0 of sizes as small as these;
     ``named``: a number is what the kernel asks whether it is, as ``mode == 5``;
-    ``alike``: all dimensions are as long as this, so that any index fits any of them."""
+    ``alike``: all dimensions are as long as this, so that any index fits any of them; ``unit``:
+    numbers lie between 0 and 1, as places in a cell and shares do."""
 
     total: int
     batch: int
@@ -41,6 +42,7 @@ class Scale:
     least: int = 0
     named: bool = False
     alike: int = 0
+    unit: bool = False
 
 
 #: Odd sizes first: they reach the guards. Where the original is not made for them, even ones; where
@@ -57,6 +59,7 @@ SCALES = (
     Scale(1024, 2, 4, 8, 128, least=1),
     Scale(1024, 2, 4, 8, 128, bits=True),
     Scale(1024, 2, 4, 8, 128, named=True),
+    Scale(1024, 2, 4, 8, 128, unit=True),
 )
 #: Of kernels that ask accessors for their extents: those that begin alike, then all alike.
 _OF_TENSORS = (
@@ -99,6 +102,11 @@ _TOTAL = re.compile(
 _ZERO = re.compile(
     r"(\w*offset\w*|start\w*|begin\w*|first\w*|axis|seed|mode|flag\w*)", re.IGNORECASE
 )
+#: Of a window that goes over an image: what it has on each axis where it leaves the image as large
+#: as it was.
+_KERNEL = re.compile(r"(kernel|filter|window|patch)_?\w{1,6}|k_?[hwd]|k(er)?size", re.IGNORECASE)
+_AROUND = re.compile(r"(pad|padding|dil|dilation)_?\w{0,6}", re.IGNORECASE)
+_STEP = re.compile(r"strides?_?(\d|h|w|d|x|y|z|height|width|depth)|d[hwHW]", re.IGNORECASE)
 _EPSILON = re.compile(r"(eps\w*)", re.IGNORECASE)
 _DECAY = re.compile(r"(beta_?\d?|\w*decay|momentum)", re.IGNORECASE)
 _ALLOCATION = r"\b(?:cuda|hip)Malloc\w*\s*\(\s*(?:\([^()]*\)\s*)?&\s*{}\s*,"
@@ -221,7 +229,8 @@ class _Proposal:
         self._text = file.text[kernel.start : kernel.stop]
         own = constants(kernel.template, chosen.template)
         widths = dict.fromkeys(_WIDTHS, warp)
-        given = {**widths, **own, **numbers(dict(chosen.bound))}
+        told = switches.told(texts.whole, offset)
+        given = {**widths, **told, **own, **numbers(dict(chosen.bound))}
         self._offset, self._asking = offset, texts.whole
         self._whole = width.in_one_word(texts.whole)
         self._names = Names(self._whole, given, known)
@@ -230,8 +239,11 @@ class _Proposal:
         self._extents = self._of_accessors()
         self._know_sizes(given)
         self._block_names()
+        names = [*_names(self._parameters), *map(_last, self._arguments.values())]
+        self._is_window = any(map(_KERNEL.fullmatch, names)) and any(map(_AROUND.fullmatch, names))
         sizes = self._sized()
-        self._tensors = strides.tensors(sizes)
+        of_tensors = {n: s for n, s in sizes.items() if self._of_window(_last(n)) is None}
+        self._tensors = strides.tensors(of_tensors)
         self._dimensions = sizes | strides.values(self._tensors) | self._longest()
         self._names.given |= self._dimensions
 
@@ -374,7 +386,9 @@ class _Proposal:
         return unknown or ([] if is_small else [text])
 
     def _dimension(self, name: str, *, alone: bool) -> int:
-        scale = self._scale
+        scale, of_window = self._scale, self._of_window(name)
+        if of_window is not None:
+            return of_window
         if _ZERO.fullmatch(name):
             return 0
         if scale.alike:
@@ -391,6 +405,12 @@ class _Proposal:
             if pattern.fullmatch(name):
                 return size
         return scale.inner if self._is_guard(name) or self._is_stride(name) else 4
+
+    def _of_window(self, name: str) -> int | None:
+        if self._is_window and _KERNEL.fullmatch(name):
+            return 3
+        around = _AROUND.fullmatch(name) or _STEP.fullmatch(name)
+        return 1 if self._is_window and around else None
 
     def _is_stride(self, name: str) -> bool:
         """Whether an index is multiplied by it, as of a row."""
@@ -432,7 +452,7 @@ class _Proposal:
         size = min(spans, _MOST_ELEMENTS) * self._scale.room
         size = max(size, min(bytes_ // (element.size * lanes), _MOST_ELEMENTS))
         if element.is_float:
-            values = "normal"
+            values = "uniform" if self._scale.unit else "normal"
         elif self._scale.bits:
             values = f"range(0,{_any_value(element.size)})"
         elif constant or "atomic" not in self._text:

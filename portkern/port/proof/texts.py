@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from portkern.port.proof.records import Record, records
 #: Headers are read until there are so many characters: a project's own are not more.
 _MOST_TEXT = 4_000_000
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_TYPE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w:]+[ \t]*<[\w \t:,<>*]+>)[ \t]*$", re.MULTILINE
+)
 #: The first argument of an explicit specialisation.
 _SPECIAL = re.compile(r"template\s*<\s*>[^;{}()]*<\s*([A-Za-z_][\w:]*)")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
@@ -46,7 +50,8 @@ class SourceTexts:
     def files(self) -> tuple[Text, ...]:
         markers = shared_markers(self._texts.values())
         macros = shared_macros(self._texts.values())
-        return tuple(_parsed(*file, markers, macros) for file in self._texts.items())
+        types = _types(self._texts.values())
+        return tuple(_parsed(*file, markers, macros, types) for file in self._texts.items())
 
     @property
     def own(self) -> Text:
@@ -109,9 +114,36 @@ class SourceTexts:
                 break
 
 
-def _parsed(path: Path, text: str, markers: Markers, macros: Mapping[str, Macro]) -> Text:
+def _parsed(
+    path: Path,
+    text: str,
+    markers: Markers,
+    macros: Mapping[str, Macro],
+    types: Mapping[str, str],
+) -> Text:
     syntax = parse(text, markers=markers, macros=macros)
-    return Text(path, text, syntax.kernels, syntax.launches, _namespaces(syntax))
+    kernels = tuple(_spelled_out(kernel, types) for kernel in syntax.kernels)
+    return Text(path, text, kernels, syntax.launches, _namespaces(syntax))
+
+
+def _types(texts: Iterable[str]) -> Mapping[str, str]:
+    """Macros that stand for an instance of a template; one that is defined in two ways is none."""
+    found: dict[str, set[str]] = {}
+    for text in texts:
+        for name, type_ in _TYPE.findall(text):
+            found.setdefault(name, set()).add(type_)
+    return {name: min(types) for name, types in found.items() if len(types) == 1}
+
+
+def _spelled_out(kernel: Kernel, types: Mapping[str, str]) -> Kernel:
+    """The kernel with the types of its parameters in place of macros."""
+    if not types:
+        return kernel
+    own = tuple(
+        replace(p, type=re.sub(r"\w+", lambda word: types.get(word[0], word[0]), p.type))
+        for p in kernel.parameters
+    )
+    return replace(kernel, parameters=own)
 
 
 def _namespaces(syntax: Syntax) -> tuple[tuple[int, int, str], ...]:
