@@ -172,6 +172,7 @@ def _ran(way: str, folder: Path) -> float:
             compilers = opened.enter_context(JailedCompilers(SourceView.of([source])))
             reads = [folder, runtime_library.ready().folder]
             processes = opened.enter_context(JailedProcesses(reads))
+            processes.begin()  # as the command does
             built = compilers.program(source, out, how)
             asked = Execute((str(built),), str(folder / "program.src"), GPU, "cuda", (), 60.0)
             outcome = processes.run(asked).program

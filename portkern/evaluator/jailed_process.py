@@ -61,15 +61,20 @@ class JailedProcesses:
             self._worker.close()
             self._worker = None
 
-    def run(self, asked: Execute) -> JailedOutcome:
+    def begin(self) -> Session:
+        """The worker, which gets ready while the caller does something else."""
         if self._worker is None or not self._worker.alive:
             self.close()
             self._worker = Session(COMPILING, inherited(), reads=self._reads, programs=True)
-        outcome = self._worker.ask(asked, timeout_s=asked.timeout_s + _MARGIN_S)
+        return self._worker
+
+    def run(self, asked: Execute) -> JailedOutcome:
+        worker = self.begin()
+        outcome = worker.ask(asked, timeout_s=asked.timeout_s + _MARGIN_S)
         if isinstance(outcome, Answered):
             reply = outcome.reply
             ended = ProgramOutcome(reply.status, "".join(reply.output), reply.findings, ())
-            return JailedOutcome(ended, self._files(self._worker, reply))
+            return JailedOutcome(ended, self._files(worker, reply))
         if isinstance(outcome, TimedOut):
             late = Diagnostic("SX405", f"the program ran longer than {asked.timeout_s:g} s")
             return JailedOutcome(ProgramOutcome(None, outcome.log, (late,), ()))
@@ -90,13 +95,20 @@ class JailedProcesses:
         return files
 
 
-def run(asked: Execute, reads: Sequence[Path]) -> ProgramOutcome:
-    """The only process of this command. Raises WorkerError where this machine cannot contain it."""
+@contextmanager
+def of_command(reads: Sequence[Path]) -> Iterator[JailedProcesses]:
+    """The processes of a command that has no others."""
     try:
         with JailedProcesses(reads) as processes:
-            return processes.run(asked).program
+            yield processes
     finally:
         session.close_servers()
+
+
+def run(asked: Execute, reads: Sequence[Path]) -> ProgramOutcome:
+    """The only process of this command. Raises WorkerError where this machine cannot contain it."""
+    with of_command(reads) as processes:
+        return processes.run(asked).program
 
 
 @contextmanager

@@ -45,7 +45,12 @@ from portkern.toolchain.run_tool import cache_root
 R = TypeVar("R")
 
 #: What workers that compile programs of others, or run them, import before they are forked.
-COMPILING = ("portkern.worker.compiling", "portkern.simt.execute.build")
+COMPILING = (
+    "portkern.worker.compiling",
+    "portkern.simt.execute.build",
+    "portkern.simt.execute.program",
+    "portkern.simt.execute.source_lines",
+)
 
 #: Threads that wait for work spin for some 0.1 ms and no longer: by default OpenMP's and OpenBLAS's
 #: keep a processor for up to 200 ms, and time that another worker's kernel or baseline would need.

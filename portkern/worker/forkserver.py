@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from portkern.sandbox import jail
-from portkern.sandbox.jail import JailPolicy, Layers, limits, system
+from portkern.sandbox.jail import JailPolicy, Layers, limits, root, system
 from portkern.sandbox.jail.limits import ControlGroup
 from portkern.sandbox.message import Confined, encoded
 from portkern.worker import worker
@@ -36,6 +36,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     system.set_dumpable(False)  # nor are the workers: whoever has their user sees nothing of them
     limits.sweep()
+    root.python_paths()
     layers = jail.probe()  # while there is one thread
     gc.disable()  # modules are hundreds of thousands of objects, and hardly any is garbage
     for module in sys.argv[2:]:

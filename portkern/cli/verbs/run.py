@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,11 +180,14 @@ def _run(
             timeout_s=options.timeout_s,
             arguments=arguments,
         )
-    with JailedCompilers(_view(source, options)) as compilers:
-        built = compilers.program(source, out, how, further=further)
     folder.chmod(0o755)  # in the jail, root's processes are nobody's
+
+    def command() -> tuple[str, ...]:
+        with JailedCompilers(_view(source, options)) as compilers:
+            return str(compilers.program(source, out, how, further=further)), *arguments
+
     checks = tuple(sorted(chosen))
-    return _jailed((str(built), *arguments), [folder], target, language, checks, options)
+    return _jailed(command, [folder], target, language, checks, options)
 
 
 def _run_object(
@@ -197,21 +200,25 @@ def _run_object(
 ) -> ProgramOutcome:
     """The host's code here, and the device's as it is compiled for the target."""
     further, how = list(map(Path, options.further)), _compile_options(target, options)
-    with JailedCompilers(_view(source, options)) as compilers:
-        library, object_ = object_program.build(
-            compilers, source, folder / source.stem, how, further=further
-        )
     folder.chmod(0o755)
-    for file in (library, object_):
-        file.chmod(0o755)
-    limit_s = options.timeout_s
-    command = object_program.command(library, object_, target, sorted(chosen), limit_s=limit_s)
+
+    def command() -> tuple[str, ...]:
+        with JailedCompilers(_view(source, options)) as compilers:
+            library, object_ = object_program.build(
+                compilers, source, folder / source.stem, how, further=further
+            )
+        for file in (library, object_):
+            file.chmod(0o755)
+        checks, limit_s = sorted(chosen), options.timeout_s
+        own = object_program.command(library, object_, target, checks, limit_s=limit_s)
+        return *own, *arguments
+
     reads = [folder, *object_program.reads()]
-    return _jailed((*command, *arguments), reads, target, "hip", (), options, apart=True)
+    return _jailed(command, reads, target, "hip", (), options, apart=True)
 
 
 def _jailed(
-    command: tuple[str, ...],
+    command: Callable[[], tuple[str, ...]],
     reads: Sequence[Path],
     target: Target,
     language: Language,
@@ -220,10 +227,13 @@ def _jailed(
     *,
     apart: bool = False,
 ) -> ProgramOutcome:
-    """Runs the command in the jail, in a working folder of its own."""
-    with _working_folder() as here:
+    """Runs a command in the jail, in a working folder of its own. The worker gets ready while
+    ``command`` builds what it is of."""
+    reads = [*reads, runtime_library.ready().folder]
+    with _working_folder() as here, jailed_process.of_command([*reads, here]) as processes:
+        processes.begin()
         execute = Execute(
-            command,
+            command(),
             str(here),
             str(target),
             language,
@@ -232,7 +242,7 @@ def _jailed(
             apart=apart,
             sealed=not apart,
         )
-        return jailed_process.run(execute, [*reads, runtime_library.ready().folder, here])
+        return processes.run(execute).program
 
 
 def _view(source: Path, options: RunOptions) -> SourceView:

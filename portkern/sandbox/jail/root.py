@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -31,9 +32,11 @@ HIDDEN = ("ops",)
 _NEW, _MACHINE = Path("/new"), Path("/machine")
 
 
-def python_paths() -> list[Path]:
+@cache
+def python_paths() -> tuple[Path, ...]:
     """The paths that the running interpreter imports from; portkern's checkout is not among
-    them, only the folders that are installed from it."""
+    them, only the folders that are installed from it. To look for plug-ins takes longer than all
+    else that a worker does before it is one: the server has it looked for before it forks any."""
     here = Path(portkern.__file__).parent
     installed = {
         sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -46,7 +49,7 @@ def python_paths() -> list[Path]:
     checkout = here.resolve().parent
     if (checkout / "pyproject.toml").exists():
         paths = {path for path in paths if path.resolve() != checkout}
-    return sorted(path.absolute() for path in paths if path.exists())
+    return tuple(sorted(path.absolute() for path in paths if path.exists()))
 
 
 def _plugins() -> set[Path]:
