@@ -20,6 +20,8 @@ _MOST_PARTS = 10_000
 _Value = str | list["_Value"] | dict[str, "_Value"] | None
 #: Built when they are called, not by setup.py.
 _AT_RUN_TIME = frozenset(["load", "load_inline"])
+#: What scripts call the answer whether it is built for AMD.
+_AMD = re.compile(r"_?(is_|use_|with_|has_)?(rocm|hip)(_\w+)?", re.IGNORECASE)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -115,8 +117,12 @@ class _Folding:
         self._names: dict[str, _Value] = {"__file__": str(file)}
 
     def learn(self, module: ast.Module) -> None:
-        """The values of names, in the order of assignments, of functions too."""
+        """The values of names, in the order of assignments, of functions too; but not those of
+        branches that only a build for AMD takes."""
+        of_amd = {id(node) for branch in _of_amd(module) for node in ast.walk(branch)}
         for node in ast.walk(module):
+            if id(node) in of_amd:
+                continue
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=given):
                     self._names[name] = self.value(given)
@@ -209,6 +215,34 @@ class _Folding:
             return [str(path) for path in sorted(paths)[:1000]]
         except (OSError, ValueError, NotImplementedError):
             return None
+
+
+def _of_amd(module: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of branches that only a build for AMD takes."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.If) and (asks := _asks_for_amd(node.test)) is not None:
+            yield from node.body if asks else node.orelse
+
+
+def _asks_for_amd(test: ast.expr) -> bool | None:
+    """Whether a condition holds for AMD alone, or for others alone; None for any other."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            asks = _asks_for_amd(inner)
+            return None if asks is None else not asks
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(None)]):
+            return None if _asks_for_amd(left) is None else False
+        case ast.Compare(left=left, comparators=[ast.Constant(None)]):
+            return _asks_for_amd(left)
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return True if any(_asks_for_amd(part) for part in parts) else None
+        case ast.Call(func=function):
+            return _asks_for_amd(function)
+        case ast.Attribute(value=ast.Attribute(attr="version"), attr="hip"):
+            return True
+        case ast.Attribute() | ast.Name():
+            return True if _AMD.fullmatch(_name(test)) else None
+    return None
 
 
 def _sum(first: _Value, second: _Value) -> _Value:
