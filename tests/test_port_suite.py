@@ -243,6 +243,33 @@ def test_the_modules_of_a_setup_script_have_their_own_files_and_macros(tmp_path:
     assert module.include == (tmp_path / "rows" / "csrc",)
 
 
+@pytest.mark.parametrize(
+    ("condition", "defines"),
+    [
+        ("torch.version.hip", ["OTHER"]),
+        ("torch.version.hip is not None and WITH_CUDA", ["OTHER"]),
+        ("not is_rocm_pytorch()", ["THIS"]),
+        ("torch.version.hip is None", ["THIS"]),
+        ("use_chip", ["THIS", "OTHER"]),
+        ("torch.version.hip or debug", ["THIS", "OTHER"]),
+    ],
+)
+def test_what_a_setup_script_defines_for_amd_alone_is_not_the_originals(
+    condition: str, defines: list[str]
+) -> None:
+    text = f"""
+macros = []
+if {condition}:
+    macros += [('THIS', None)]
+else:
+    macros += [('OTHER', None)]
+CUDAExtension('a', ['a.cu'], define_macros=macros)
+"""
+    found = setup_script.read(text, Path("setup.py"))
+    assert isinstance(found, setup_script.Extensions)
+    assert found.defines == defines
+
+
 def test_the_files_of_a_module_are_those_in_the_library(tmp_path: Path) -> None:
     root = written(tmp_path / "rows")
     (tmp_path / "beside.cu").write_text("", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a ``switch`` of host code says about the launch in one of its cases."""
+"""The value that a ``switch`` of host code gives a name at the launch in one of its cases."""
 
 from __future__ import annotations
 
