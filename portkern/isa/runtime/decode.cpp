@@ -573,6 +573,7 @@ Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigne
                bool gfx90a) {
     Program program;
     program.start = start;
+    program.gfx90a = gfx90a;
     program.at.assign(size / 4 + 1, ~0u);
     Decoder decoder(table, wave_size, gfx90a);
     for (u32 pc = start; pc + 4 <= start + size;) {

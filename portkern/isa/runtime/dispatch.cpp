@@ -16,6 +16,7 @@
 namespace isa {
 
 u32 missing_waits(const Program& program, const Table& table, u32 entry, Found* found, u32 most);
+u32 missing_states(const Program& program, const Table& table, u32 entry, Found* found, u32 most);
 
 namespace {
 
@@ -338,11 +339,13 @@ void isa_describe(const Program* p, Described* out) {
     for (const Instruction& i : p->code)
         *out++ = {i.pc, i.words, i.name, i.flags, i.model != unmodelled, i.encoding};
 }
-// The waits that are missing on some path from an address on; a number of findings, at most 256.
+// The waits and idle states that are missing on some path from an address on; a number of findings,
+// at most 256.
 u32 isa_missing_waits(const Program* p, const Table* t, u32 entry, Found* found) {
     const size_t place = (entry - p->start) / 4;
     if (entry < p->start || place >= p->at.size() || p->at[place] == ~0u) return 0;
-    return missing_waits(*p, *t, p->at[place], found, 256);
+    const u32 waits = missing_waits(*p, *t, p->at[place], found, 256);
+    return waits + missing_states(*p, *t, p->at[place], found + waits, 256 - waits);
 }
 u32 isa_has_model(const char* name) { return model_of(name) != nullptr; }
 

@@ -108,6 +108,7 @@ struct Program {
     std::vector<u8> orders;    // whether other waves may order their accesses by it
     std::vector<u32> at;       // index by (pc - start) / 4; ~0u inside an instruction
     u32 start = 0;
+    bool gfx90a = false;
 };
 
 Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigned wave_size,

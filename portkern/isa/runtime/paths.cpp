@@ -3,16 +3,12 @@
 //
 // In place of numbers a register has an age, the operations of its kind that were issued since the
 // one that fills it. Where paths meet, the younger one counts.
-#include <deque>
-
-#include "scoreboard.h"
+#include "paths.h"
 
 namespace isa {
 namespace {
 
 constexpr u8 FILLED = 255, OLDEST = 63;
-// Of instructions that are looked at; a stranger's jumps may make any graph.
-constexpr u64 MOST_STEPS = 1 << 24;
 
 struct Ages {
     u8 vector[VECTORS], local[VECTORS];
@@ -70,75 +66,26 @@ struct Ages {
     }
 };
 
-enum class Flow : u8 { on, jump, either, end, call };
-
-Flow flow_of(const std::string& name) {
-    if (name == "s_branch") return Flow::jump;
-    if (starts_with(name, "s_cbranch")) return Flow::either;
-    if (starts_with(name, "s_endpgm") || name == "s_setpc_b64" || name == "s_code_end")
-        return Flow::end;
-    return name == "s_swappc_b64" || starts_with(name, "s_call") ? Flow::call : Flow::on;
-}
-
 }  // namespace
 
 // What is found from the instruction with this number on, at most `most`; the number of them.
 u32 missing_waits(const Program& program, const Table& table, u32 entry, Found* found, u32 most) {
-    const size_t count = program.code.size();
-    std::vector<Flow> flow(count);
-    std::vector<bool> begins(count), told(count);
-    for (size_t k = 0; k < count; ++k) {
-        flow[k] = flow_of(table.names[program.code[k].name]);
-        const bool jumps = flow[k] == Flow::jump || flow[k] == Flow::either;
-        if (jumps && program.code[k].imm >= 0) begins[(size_t)program.code[k].imm] = true;
-    }
-    std::unordered_map<u32, Ages> known;               // at the beginnings of blocks
-    std::deque<u32> left{entry};
-    known.emplace(entry, Ages());
-    u32 reported = 0;
-    u64 steps = 0;
-    const auto reach = [&](u32 at, const Ages& ages) {
-        const auto [place, is_new] = known.emplace(at, ages);
-        if (is_new || place->second.meet(ages)) left.push_back(at);
-    };
-    const auto report = [&](u32 at, Finding kind, u32 reg) {
+    Told told(program, found, most);
+    over_paths<Ages>(program, table, entry, [&](u32 at, Ages& ages) {
         const Instruction& i = program.code[at];
-        if (told[at] || reported == most) return;
-        told[at] = true;
-        found[reported++] = {(u32)kind, i.pc, 0, 0, reg, {0, 0, 0}, i.name};
-    };
-    while (!left.empty() && steps < MOST_STEPS) {
-        u32 at = left.front();
-        left.pop_front();
-        Ages ages = known.at(at);
-        for (;; ++at, ++steps) {
-            const Instruction& i = program.code[at];
-            const Access access = program.access[at];
-            if (i.model == unmodelled && flow[at] != Flow::end) {
-                ages = Ages();                         // what it touches is not known
-            } else if (access == Access::wait) {
-                ages.wait(Waited(i));
-            } else if (access == Access::barrier) {
-                if (ages.stored != FILLED || ages.dma != FILLED)
-                    report(at, Finding::unwaited_lds, 0);
-            } else {
-                const i32 reg = unfilled(ages, i, access);
-                if (reg >= 0) report(at, Finding::unwaited, (u32)reg);
-                ages.issue(i, access);
-            }
-            const Flow next = flow[at];
-            const bool jumps = next == Flow::jump || next == Flow::either;
-            if (jumps && i.imm >= 0) reach((u32)i.imm, ages);
-            // Functions wait for all that is theirs before they return.
-            if (next == Flow::call) ages = Ages();
-            if (next == Flow::end || next == Flow::jump || at + 1 >= count) break;
-            if (begins[at + 1]) {
-                reach(at + 1, ages);
-                break;
-            }
+        const Access access = program.access[at];
+        if (access == Access::wait) {
+            ages.wait(Waited(i));
+        } else if (access == Access::barrier) {
+            if (ages.stored != FILLED || ages.dma != FILLED)
+                told.report(at, Finding::unwaited_lds, 0);
+        } else {
+            const i32 reg = unfilled(ages, i, access);
+            if (reg >= 0) told.report(at, Finding::unwaited, (u32)reg);
+            ages.issue(i, access);
         }
-    }
-    return reported;
+    });
+    return told.count();
 }
 
 }  // namespace isa

@@ -36,6 +36,7 @@ enum class Finding : u32 {
     lds_race,
     in_step,
     room,
+    too_soon,
 };
 
 // What is looked for, as bits.

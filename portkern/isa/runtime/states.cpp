@@ -1,0 +1,184 @@
+// Idle states that CDNA asks for between some instructions, and has no interlock for: `s_nop`s, or
+// others that happen to stand there. Rules of AMD's manuals, and of LLVM's tables where those are
+// silent; of matrix instructions the least that any chip asks for, as each shape has its own.
+#include "paths.h"
+
+namespace isa {
+namespace {
+
+constexpr u8 LONG_AGO = 32;
+
+bool any_of(const std::string& name, std::initializer_list<const char*> starts) {
+    return std::any_of(starts.begin(), starts.end(),
+                       [&](const char* s) { return starts_with(name, s); });
+}
+
+// What an instruction is, as far as the rules ask.
+struct Sort {
+    bool vector = false, matrix = false, doubles = false, function = false, partial = false;
+    bool lane = false, picks_lane = false, buffer = false, memory = false, wide_store = false;
+    bool div_fmas = false, sets_exec = false, keeps_sum = false;
+    u8 passes = 0;             // of a matrix instruction, at least
+    u32 idle = 1;              // the states it is itself
+
+    Sort() = default;
+    Sort(const Instruction& i, const std::string& name, const std::string& encoding, bool gfx90a) {
+        matrix = starts_with(name, "v_mfma") || starts_with(name, "v_smfmac");
+        vector = starts_with(name, "v_");
+        doubles = contains(name, "mfma_f64");
+        passes = contains(name, "4x4x") ? 2 : contains(name, "16x16x") ? 4 : 8;
+        if (gfx90a && passes > 2) passes *= 2;
+        // Later chips keep a sum that it reads only of those with narrow factors.
+        const size_t n = name.size();
+        keeps_sum = matrix && !doubles && (gfx90a || n < 4 || name.compare(n - 4, 4, "_f32"));
+        function = any_of(name, {"v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_"});
+        partial = i.flags & SDWA ? i.dst_part != 6 : vector && i.opsel >> 3 & 1;
+        lane = any_of(name, {"v_readlane", "v_readfirstlane", "v_writelane"});
+        picks_lane = any_of(name, {"v_readlane", "v_writelane"});
+        buffer = encoding == "MUBUF" || encoding == "MTBUF";
+        const bool global = encoding == "FLAT" || encoding == "GLOBAL" || encoding == "SCRATCH";
+        memory = buffer || global || encoding == "DS";
+        div_fmas = starts_with(name, "v_div_fmas");
+        sets_exec = starts_with(name, "v_cmpx");
+        const Operand& data = i.o[buffer ? 0 : 2];
+        const bool stores = contains(name, "_store") || contains(name, "_atomic");
+        wide_store = stores && (buffer || global) && data.kind == Kind::vector && data.count > 2 &&
+                     !(buffer && i.o[3].kind == Kind::scalar);
+        if (name == "s_nop") idle = ((u32)i.imm & 15) + 1;
+    }
+};
+
+// How many states ago something was done to a register.
+struct Since {
+    u8 vector[VECTORS], function[VECTORS], partial[VECTORS], stored[VECTORS], matrix[VECTORS];
+    u8 summed[VECTORS];        // read as the sum of a matrix instruction
+    u8 needs[VECTORS], needs_sum[VECTORS];  // what that matrix instruction asks for
+    u8 scalar[128];            // by the vector unit
+
+    Since() {
+        memset(this, LONG_AGO, sizeof *this);
+        memset(needs, 0, sizeof needs + sizeof needs_sum);
+    }
+    bool meet(const Since& other) {
+        bool changed = false;
+        u8 *mine = (u8*)this, *end = mine + sizeof *this;
+        const u8* theirs = (const u8*)&other;
+        const u8 *low = needs, *high = low + 2 * sizeof needs;
+        for (; mine != end; ++mine, ++theirs) {
+            const bool greater = mine >= low && mine < high;
+            if (greater ? *theirs > *mine : *theirs < *mine) *mine = *theirs, changed = true;
+        }
+        return changed;
+    }
+    void pass(u32 states) {
+        const auto older = [&](u8* ages, size_t n) {
+            for (size_t k = 0; k < n; ++k) ages[k] = (u8)std::min<u32>(ages[k] + states, LONG_AGO);
+        };
+        older(vector, VECTORS), older(function, VECTORS), older(partial, VECTORS);
+        older(stored, VECTORS), older(matrix, VECTORS), older(summed, VECTORS);
+        older(scalar, 128);
+    }
+};
+
+class Rules {
+public:
+    Rules(const Program& program, const Table& table) : program_(program) {
+        for (const Instruction& i : program.code) {
+            const bool known = i.encoding < table.encodings.size();
+            sorts_.emplace_back(i, table.names[i.name], known ? table.encodings[i.encoding].name : "",
+                                program.gfx90a);
+        }
+    }
+
+    // The first register that is used too soon, or -1.
+    i32 broken(u32 at, const Since& since) const {
+        const Instruction& i = program_.code[at];
+        const Sort& s = sorts_[at];
+        const bool newer = !program_.gfx90a;           // gfx940 and later ask for more
+        if (!s.vector && !s.memory) return -1;
+        const auto soon = [](u8 age, u32 needed) { return age < needed; };
+        if (s.div_fmas && (soon(since.scalar[VCC], 4) || soon(since.scalar[VCC + 1], 4))) return VCC;
+        const u32 for_exec = i.flags & DPP ? 5 : s.matrix || (s.lane && newer) ? 4 : 0;
+        if (soon(since.scalar[EXEC], for_exec)) return EXEC;
+        for (int n = i.destinations; n < 6; ++n) {
+            const Operand& o = i.o[n];
+            for (u32 k = 0; k < o.count; ++k) {
+                const u32 reg = o.reg + k;
+                if (o.kind == Kind::scalar && reg < 128) {
+                    const u32 needed = s.buffer                                        ? 5
+                                       : s.picks_lane && n == i.destinations + 1       ? 4
+                                       : s.vector && newer                             ? 2
+                                                                                       : 0;
+                    if (soon(since.scalar[reg], needed)) return (i32)reg;
+                }
+                if (o.kind != Kind::vector || reg >= VECTORS) continue;
+                const u32 needed = i.flags & DPP && o.dpp ? 2
+                                   : s.matrix             ? 2
+                                   : s.lane && newer      ? 1
+                                                          : 0;
+                if (soon(since.vector[reg], needed)) return (i32)reg;
+                if (newer && s.vector && !s.function && soon(since.function[reg], 1)) return (i32)reg;
+                if (newer && s.vector && soon(since.partial[reg], 1)) return (i32)reg;
+                if (!s.matrix && soon(since.matrix[reg], since.needs[reg])) return (i32)reg;
+                if (s.matrix && n < i.destinations + 2 && soon(since.matrix[reg], since.needs[reg]))
+                    return (i32)reg;
+            }
+        }
+        if (s.matrix) return -1;
+        for (u32 d = 0; d < i.destinations; ++d) {
+            const Operand& o = i.o[d];
+            for (u32 k = 0; o.kind == Kind::vector && k < o.count; ++k) {
+                const u32 reg = o.reg + k;
+                if (s.vector && soon(since.stored[reg], newer ? 2 : 1)) return (i32)reg;
+                if (soon(since.matrix[reg], since.needs[reg])) return (i32)reg;
+                if (soon(since.summed[reg], since.needs_sum[reg])) return (i32)reg;
+            }
+        }
+        return -1;
+    }
+
+    void issue(u32 at, Since& since) const {
+        const Instruction& i = program_.code[at];
+        const Sort& s = sorts_[at];
+        since.pass(s.idle);
+        if (s.sets_exec) since.scalar[EXEC] = since.scalar[EXEC + 1] = 0;
+        if (s.wide_store) {
+            const Operand& data = i.o[s.buffer ? 0 : 2];
+            for (u32 k = 0; k < data.count; ++k) since.stored[data.reg + k] = 0;
+        }
+        const Operand& sum = i.o[3];
+        for (u32 k = 0; s.keeps_sum && sum.kind == Kind::vector && k < sum.count; ++k)
+            since.summed[sum.reg + k] = 0, since.needs_sum[sum.reg + k] = s.passes - 1;
+        for (u32 d = 0; d < i.destinations; ++d)
+            for (u32 k = 0; k < i.o[d].count; ++k) {
+                const u32 reg = i.o[d].reg + k;
+                if (i.o[d].kind == Kind::scalar && reg < 128) since.scalar[reg] = s.vector ? 0 : LONG_AGO;
+                if (i.o[d].kind != Kind::vector || reg >= VECTORS) continue;
+                since.vector[reg] = s.vector && !s.matrix ? 0 : LONG_AGO;
+                since.function[reg] = s.function ? 0 : LONG_AGO;
+                since.partial[reg] = s.partial ? 0 : LONG_AGO;
+                since.matrix[reg] = s.matrix ? 0 : LONG_AGO;
+                since.needs[reg] = s.matrix ? (u8)(s.doubles ? 6 : s.passes + (program_.gfx90a ? 3 : 2)) : 0;
+            }
+    }
+
+private:
+    const Program& program_;
+    std::vector<Sort> sorts_;
+};
+
+}  // namespace
+
+// What uses something too soon from the instruction with this number on, at most `most`.
+u32 missing_states(const Program& program, const Table& table, u32 entry, Found* found, u32 most) {
+    const Rules rules(program, table);
+    Told told(program, found, most);
+    over_paths<Since>(program, table, entry, [&](u32 at, Since& since) {
+        if (const i32 reg = rules.broken(at, since); reg >= 0)
+            told.report(at, Finding::too_soon, (u32)reg);
+        rules.issue(at, since);
+    });
+    return told.count();
+}
+
+}  // namespace isa
