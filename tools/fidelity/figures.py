@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from .instructions import PROCESSORS
@@ -33,15 +33,12 @@ UNTRIED = (
 
 @dataclass
 class Figure:
-    """One instruction in one family: its group, how it was tried, how far it may be from the
-    oracle. ``second``: on how many inputs AMD's pseudo-code was evaluated beside it, and on how
-    many of them it says otherwise."""
+    """One instruction in one family: its group, and how it was tried."""
 
     group: str
     trials: int = 0
     inputs: int = 0
     wrong: int = 0
-    second: list[int] = field(default_factory=list)
 
 
 Figures = dict[str, dict[str, Figure]]
@@ -66,8 +63,7 @@ def write(figures: Figures, file: Path = FILE) -> None:
     for name in names:
         there = {family: known[name] for family, known in figures.items() if name in known}
         numbers = (
-            f"{family}:{one.trials}:{one.inputs}:{one.wrong}:{':'.join(map(str, one.second))}"
-            for family, one in there.items()
+            f"{family}:{one.trials}:{one.inputs}:{one.wrong}" for family, one in there.items()
         )
         lines.append("\t".join((name, next(iter(there.values())).group, *numbers)))
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -78,9 +74,8 @@ def read(file: Path = FILE) -> Figures:
     for line in file.read_text(encoding="utf-8").splitlines():
         name, group, *families = line.split("\t")
         for numbers in families:
-            family, trials, inputs, wrong, *second = numbers.split(":")
-            beside = [int(n) for n in second if n]
-            figure = Figure(group, int(trials), int(inputs), int(wrong), beside)
+            family, trials, inputs, wrong = numbers.split(":")
+            figure = Figure(group, int(trials), int(inputs), int(wrong))
             found.setdefault(family, {})[name] = figure
     return {family: found[family] for family in PROCESSORS if family in found}
 
@@ -122,8 +117,6 @@ def summary(figures: Figures) -> str:
         ("forms", "{trials:,}"),
         ("inputs", "{inputs:,}"),
         ("results that differ from the oracle", "{wrong:,}"),
-        ("instructions that the pseudo-code was evaluated for", "{second:,}"),
-        ("of these, otherwise than here", "{otherwise:,}"),
     )
     facts = [_facts(known) for known in figures.values()]
     for title, form in rows:
@@ -138,6 +131,4 @@ def _facts(known: Mapping[str, Figure]) -> dict[str, int]:
         "trials": sum(one.trials for one in every),
         "inputs": sum(one.inputs for one in every),
         "wrong": sum(one.wrong for one in every),
-        "second": sum(bool(one.second) for one in every),
-        "otherwise": sum(bool(one.second and one.second[1]) for one in every),
     }
