@@ -136,10 +136,11 @@ def _expanded(x: torch.Tensor) -> torch.Tensor:
     return x.flatten()[:1].expand(x.numel()).view(x.shape) if plain else x
 
 
+ODD = "no element at a multiple of 16 bytes"
 HOSTILE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "as it is": lambda x: x,
     "strided": _strided,
-    "no element at a multiple of 16 bytes": _offset,
+    ODD: _offset,
     "a view that negates": lambda x: torch._neg_view(x) if x.is_floating_point() else x,
     "one element for all": _expanded,
     "double": lambda x: x.double() if x.is_floating_point() else x,
@@ -169,13 +170,15 @@ def hostile(case: Case) -> None:
                 if name in _FEWER and case.device == "cuda" and _indexed(case.op):
                     continue  # the framework's own assertion on the device would end the process
                 given = [change(t) if n in which else t for n, t in enumerate(tensors)]
+                # Torch's own attention ends the process of a GPU where an address is odd.
+                plain = [t.clone() if name == ODD else t for t in given]
                 try:
-                    expected = case.theirs(*given, scalars=scalars)
+                    case.theirs(*plain, scalars=scalars)
                 except _REFUSED:
                     _refuses(case, given, scalars, name)
                     continue
                 try:
-                    compare(case.ours(*given, scalars=scalars), expected)
+                    case.compare(plain, scalars, case.ours(*given, scalars=scalars))
                 except Exception as error:
                     raise AssertionError(f"{name}, inputs {sorted(which)}: {error}") from error
 

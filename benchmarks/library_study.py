@@ -34,8 +34,8 @@ from portkern.spec.op import Workload
 KINDS = ("measured", "near", "anywhere")
 #: Sizes that no record has.
 HELD_OUT = ("near", "anywhere")
-#: Rounds by which a choice is judged, of so many seconds each on a GPU.
-_ROUNDS, _ROUND_S = 15, 300e-6
+#: Rounds by which a choice is judged, of so many seconds each at least.
+_ROUNDS, _ROUND_S = 15, {"cpu": 50e-6, "cuda": 300e-6}
 #: Elements of a drawn shape's lengths, as powers of 2, and operations at most.
 _ELEMENTS, _OPERATIONS = {"cpu": (10, 19), "cuda": (10, 24)}, {"cpu": 2**27, "cuda": 2**34}
 #: Of one tensor.
@@ -48,9 +48,10 @@ WAYS = (*MARGINS, "online")
 
 @dataclass(frozen=True)
 class Judged:
-    """``chosen`` has by the way of choosing what it was slower by than PyTorch, which took
-    ``eager_us``, and ``best`` is that of the fastest. ``record`` is the nearest one, if it says
-    anything."""
+    """``chosen`` has by the way of choosing what it was slower by than the operator with PyTorch's
+    formula, which took ``eager_us``, and ``best`` is that of the fastest: all are called by the one
+    door, and what the door itself costs is ``benchmarks.library``'s to say. ``record`` is the
+    nearest one, if it says anything."""
 
     what: str
     kind: str
@@ -153,10 +154,9 @@ class Study:
             chosen[way] = self._chosen(number, dtype)
         key = self._key(number, dtype)
         self.lib._policy("evidence")
-        theirs = lambda: case.theirs(*tensors, scalars=scalars)  # noqa: E731
-        ours = lambda: case.ours(*tensors, scalars=scalars)  # noqa: E731
+        call = lambda: case.ours(*tensors, scalars=scalars)  # noqa: E731
         count = len(self.lib._kernels[number, self.slot, dtype])
-        times = self._times(theirs, ours, count, lambda k: self._know(number, dtype, key, k))
+        times = self._times(call, count, lambda k: self._know(number, dtype, key, k))
         ratios = [one / times[0] for one in times]
         return Judged(
             f"{case.op.name} {case.dtype} {work.dims} {work.scalars}",
@@ -193,21 +193,17 @@ class Study:
         self.lib._c.pk_know(number, self.slot, dtype, values, len(key), kernel, 0)
 
     def _times(
-        self,
-        theirs: Callable[[], Any],
-        ours: Callable[[], Any],
-        kernels: int,
-        know: Callable[[int], None],
+        self, call: Callable[[], Any], kernels: int, know: Callable[[int], None]
     ) -> list[float]:
-        """Medians, PyTorch's own first, then each kernel's."""
-        once = self._timed(theirs, 2)
-        calls = max(1, min(50, round(_ROUND_S / once))) if self.device == "cuda" else 1
+        """Medians, of the formula first, then of each kernel."""
+        know(-1)
+        once = self._timed(call, 2)
+        calls = max(1, min(50, round(_ROUND_S[self.device] / once)))
         times: list[list[float]] = [[] for _ in range(kernels + 1)]
         for round_ in range(_ROUNDS + 1):
             for place in range(kernels + 1):
-                if place:
-                    know(place - 1)
-                taken = self._timed(ours if place else theirs, calls)
+                know(place - 1)
+                taken = self._timed(call, calls)
                 if round_:
                     times[place].append(taken)
         return [statistics.median(one) for one in times]

@@ -315,10 +315,23 @@ def _kernel(one: _Built, numbers: Mapping[str, int]) -> dict[str, Any]:
 def _references(ops: Sequence[Op]) -> str:
     """The formulas in Python, by the operators' names."""
     texts = [op.reference_source.replace("def run(", f"def {op.name}(", 1) for op in ops]
-    head = (
-        '"""What each operator computes."""\n\nfrom __future__ import annotations\n\nimport torch'
-    )
-    return "\n\n\n".join([head, *(text.strip() for text in texts)]) + "\n"
+    texts = [text.replace("torch.nn.functional.rms_norm(", "_rms_norm(") for text in texts]
+    return "\n\n\n".join([_HEAD, *(text.strip() for text in texts)]) + "\n"
+
+
+_HEAD = '''"""What each operator computes."""
+
+from __future__ import annotations
+
+import torch
+
+
+def _rms_norm(x, sizes, weight, eps):
+    """As torch's own, which up to 2.11 takes a length that is a symbol for a number."""
+    if all(isinstance(one, int) for one in sizes):
+        return torch.nn.functional.rms_norm(x, sizes, weight, eps)
+    scale = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps)
+    return (x * scale * weight).to(x.dtype)'''
 
 
 # ---- The wheel

@@ -267,6 +267,7 @@ std::optional<{self._type}> {self.op.name}_launch(
         name = self.op.name
         return f"""
 {self._type} {name}_backend({self._parameters}) {{
+  const WhileCaptured hold({self.form.first}.device());
   Key key;
   at::IntArrayRef lead;
   int why = OURS;

@@ -43,11 +43,12 @@ FORMULAS: Mapping[str, Formula] = {
     "add": Formula("at::add(a, b)"),
     "add_rmsnorm": Formula(
         "[&] { const Tensor total = x + residual; return std::make_tuple("
-        "at::rms_norm_symint(total, {total.sym_size(-1)}, weight, eps), total); }()"
+        "rms_norm(total, weight, eps), total); }()"
     ),
     "argmax": Formula("at::argmax(x, -1)", differentiable=False),
     "attention": Formula(
-        "at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, /*is_causal=*/true)"
+        "at::scaled_dot_product_attention("
+        "aligned(q), aligned(k), aligned(v), std::nullopt, 0.0, /*is_causal=*/true)"
     ),
     "bias_gelu": Formula("at::gelu(x + bias)"),
     "bmm": Formula("at::matmul(a, b)"),
@@ -169,7 +170,7 @@ FORMULAS: Mapping[str, Formula] = {
         "return at::matmul(at::softmax(scores, -1).masked_fill(hidden, 0), values); }()"
     ),
     "relu": Formula("at::relu(x)", ("at::threshold_backward(g, y, 0)",)),
-    "rmsnorm": Formula("at::rms_norm_symint(x, {x.sym_size(-1)}, weight, eps)"),
+    "rmsnorm": Formula("rms_norm(x, weight, eps)"),
     "rmsnorm_backward": Formula(_BACKWARD.format("const Tensor v = wide_x", "own", "")),
     "rope": Formula(
         "[&] { const Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1), p = x.select(2, 0), "

@@ -24,6 +24,7 @@
 
 #ifdef PORTKERN_CUDA
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #endif
@@ -129,6 +130,38 @@ inline bool capturing(const at::Device& device) {
   return false;
 }
 
+// The first call of a kernel loads it, and that of a framework's product makes a handle. A capture that
+// looks after all threads forbids both, and ends with an error then; in this mode neither is captured.
+struct WhileCaptured {
+#ifdef PORTKERN_CUDA
+  std::optional<c10::cuda::CUDAStreamCaptureModeGuard> relaxed;
+  explicit WhileCaptured(const at::Device& device) {
+    if (capturing(device)) relaxed.emplace(cudaStreamCaptureModeRelaxed);
+  }
+#else
+  explicit WhileCaptured(const at::Device&) {}
+#endif
+};
+
+// PyTorch's attention on a GPU reads packs of elements wherever a tensor begins: at an address that is not
+// one of a pack it ends with an error of the device, or with the process. A copy begins at one.
+inline Tensor aligned(const Tensor& t) {
+  static constexpr c10::DispatchKeySet wrapped{
+      c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper};
+  if (!t.is_cuda() || !t.has_storage() || t.key_set().has_any(wrapped)) return t;
+  return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 ? t.clone() : t;
+}
+
+// torch::rms_norm, which up to 2.11 takes a length that is a symbol for a number.
+inline Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  const c10::SymInt length = x.sym_size(-1);
+  if (const auto known = length.maybe_as_int()) return at::rms_norm(x, {*known}, weight, eps);
+  TORCH_CHECK(weight.dim() == 1 && weight.sym_size(0) == length, "expected a weight of the last axis' length");
+  const Tensor wide = x.to(c10::promoteTypes(x.scalar_type(), at::kFloat));
+  const Tensor scale = at::rsqrt((wide * wide).mean(-1, true) + eps);
+  return (wide * scale * weight).to(x.scalar_type());
+}
+
 // The rule: the very cell; else, where the nearest cell is within a factor of 2 in every size and the
 // three nearest all win by the same kernel, that; else nothing.
 inline void by_evidence(const Table& table, int scalars, const Key& key, Choice& choice) {
@@ -203,9 +236,10 @@ double timed(const at::Device& device, int calls, Call call, int kernel) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
 }
 
-// Ten rounds in turns. `call(kernel)` runs one and has nothing where that fails, `call(-1)` runs the
-// formula and `call(-2)` the formula in double. On a GPU a round is of some 300 us, or what is timed
-// is how long it takes to wait.
+// Ten rounds in turns, and up to thirty while they take five milliseconds. `call(kernel)` runs one and
+// has nothing where that fails, `call(-1)` runs the formula and `call(-2)` the formula in double. A round
+// is of some 300 us on a GPU, or what is timed is how long it takes to wait, and of 50 us on a CPU, whose
+// clock and interrupts are as long as a small call.
 template <typename Call>
 void race(Table& table, const at::Device& device, Call call, Choice& choice) {
   choice.kernel = -1;  // whatever the evidence said: who does not win is not taken
@@ -220,9 +254,13 @@ void race(Table& table, const at::Device& device, Call call, Choice& choice) {
   for (int k = -1; k < count; ++k)  // warm
     if (k < 0 || right[k]) {
       const double once = timed(device, 1, call, k);
-      if (k < 0 && !device.is_cpu()) calls = int(std::clamp(300e-6 / once, 1.0, 30.0));
+      if (k < 0) calls = int(std::clamp((device.is_cpu() ? 50e-6 : 300e-6) / once, 1.0, 30.0));
     }
-  for (int round = 0; round < 10; ++round)
+  const auto begun = std::chrono::steady_clock::now();
+  const auto goes_on = [&](int round) {
+    return round < 10 || (round < 30 && std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(5));
+  };
+  for (int round = 0; goes_on(round); ++round)
     for (int place = 0; place <= count; ++place) {
       const int k = (round % 2 ? count - place : place) - 1;  // who comes first is the last one then
       if (k < 0 || right[k]) times[k + 1].push_back(timed(device, calls, call, k));
@@ -251,7 +289,7 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
     const auto found = table.known.find(key);
     if (found != table.known.end()) return found->second.get();
   }
-  if (capturing(where)) {  // is decided another time: a kernel's first call may load or ask what a capture forbids
+  if (policy == ONLINE && !table.kernels.empty() && capturing(where)) {  // a race waits, which a capture forbids
     static Choice later;
     later.why = CAPTURED;
     return &later;
