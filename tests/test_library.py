@@ -26,8 +26,9 @@ from benchmarks import library_checks
 from portkern import ops
 from portkern.cli import main
 from portkern.deploy import library
+from portkern.deploy.artifacts import as_measured
 from portkern.deploy.evidence import device_of, table
-from portkern.deploy.library import LibraryOptions, as_measured
+from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import hub
 from portkern.errors import ConfigError

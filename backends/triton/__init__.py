@@ -98,9 +98,13 @@ class TritonBackend(Backend):
 
         if triton.knobs.runtime.interpret:
             raise ToolError("Triton cannot compile: TRITON_INTERPRET is set here; unset it")
-        launches = compile_launches(
-            lambda: import_entry(source, request.candidate.entry), request, workdir / _CACHE
-        )
+        entry = lambda: import_entry(source, request.candidate.entry)  # noqa: E731
+        launches = compile_launches(entry, request, workdir / _CACHE)
+        if request.ahead:
+            from .launches import plan_or_error
+
+            plan = plan_or_error(entry, request, workdir)
+            return Artifact(plan, "plan", launches.resources, launches.log)
         return Artifact(source, launches.kind, launches.resources, launches.log)
 
     def load(self, artifact: Artifact, request: Build, venue: Venue) -> Kernel:

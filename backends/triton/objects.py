@@ -23,30 +23,10 @@ from portkern.spec.backend import Kernel
 from portkern.spec.target import Target
 
 from . import standin
+from .layouts import POINTER, layout
 
 if TYPE_CHECKING:
     from portkern.spec.backend import Call
-
-#: How the values of a signature's types lie in the argument segment.
-_LAYOUTS = {
-    "i1": "<b",
-    "i8": "<b",
-    "i16": "<h",
-    "i32": "<i",
-    "i64": "<q",
-    "u1": "<B",
-    "u8": "<B",
-    "u16": "<H",
-    "u32": "<I",
-    "u64": "<Q",
-    "fp16": "<e",
-    "f16": "<e",
-    "fp32": "<f",
-    "f32": "<f",
-    "fp64": "<d",
-    "f64": "<d",
-}
-_POINTER = "<Q"
 
 
 @dataclass
@@ -68,7 +48,8 @@ class Objects:
         # Not all of their storages: around an output lie the evaluator's margins.
         self._given = {_storage(x): _exactly(x, writable=True) for x in call.outputs}
         self._given |= {_storage(x): _exactly(x, writable=False) for x in call.inputs}
-        with standin.driver(self.target, self._launch), standin.first_configuration():
+        cpu = torch.device("cpu")
+        with standin.driver(self.target, self._launch, cpu), standin.first_configuration():
             yield
 
     def _launch(self, launch: standin.Launch) -> None:
@@ -120,12 +101,13 @@ def _exactly(tensor: torch.Tensor, *, writable: bool) -> Buffer:
 
 def _packed(value: Any, kind: str) -> bytes:
     if isinstance(value, torch.Tensor):
-        return struct.pack(_POINTER, value.data_ptr())
+        return struct.pack(POINTER, value.data_ptr())
     if kind.startswith("*"):
-        return struct.pack(_POINTER, int(value or 0))
-    if kind not in _LAYOUTS:
+        return struct.pack(POINTER, int(value or 0))
+    form = layout(kind)
+    if form is None:
         raise LaunchError(f"An argument of type {kind!r} is not known to the executor")
-    return struct.pack(_LAYOUTS[kind], value)
+    return struct.pack(form, value)
 
 
 def executed(kernel: Kernel, target: Target, checks: Sequence[str] = ()) -> Kernel:

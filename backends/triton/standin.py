@@ -67,25 +67,33 @@ def compile_launches(
 
 
 def _call(entry: Callable[..., object], request: Build) -> None:
-    # An empty tensor launches nothing, and the target's code is still asked for.
-    dims = {axis: length or 1 for axis, length in request.dims.items()}
+    given = arguments(request)
+    if request.candidate.style == "module":
+        module = Module(entry, request, torch.device("cpu"))
+        module.launch(Call(given, (), _dims(request), request.scalars))
+        return
+    entry(*given, **request.scalars)
 
-    def tensors(specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
+
+def _dims(request: Build) -> dict[str, int]:
+    """An empty tensor launches nothing, and the target's code is still asked for."""
+    return {axis: length or 1 for axis, length in request.dims.items()}
+
+
+def arguments(request: Build) -> list[torch.Tensor]:
+    """The call's tensors, which stand in for those of a GPU within :func:`stand_ins`."""
+    specs: Sequence[TensorSpec] = request.signature.inputs
+    if request.candidate.style == "dps":
+        specs = (*specs, *request.signature.outputs)
+    with _StandIns():
         return [
             torch.empty(
-                spec.sizes(dims), dtype=getattr(torch, spec.resolve(request.dtype)), device=_DEVICE
+                spec.sizes(_dims(request)),
+                dtype=getattr(torch, spec.resolve(request.dtype)),
+                device=_DEVICE,
             )
             for spec in specs
         ]
-
-    arguments = tensors(request.signature.inputs)
-    if request.candidate.style == "module":
-        module = Module(entry, request, torch.device("cpu"))
-        module.launch(Call(arguments, (), dims, request.scalars))
-        return
-    if request.candidate.style == "dps":
-        arguments += tensors(request.signature.outputs)
-    entry(*arguments, **request.scalars)
 
 
 class _StandIn(torch.Tensor):
@@ -100,7 +108,7 @@ class _StandIn(torch.Tensor):
         return True
 
     def data_ptr(self) -> int:
-        return _ADDRESS
+        return _ADDRESS + int(self.storage_offset()) * self.element_size()
 
 
 class _StandIns(TorchFunctionMode):
@@ -122,6 +130,11 @@ class _StandIns(TorchFunctionMode):
         return tree_map(_stand_in, made)
 
 
+def stand_ins() -> contextlib.AbstractContextManager[Any]:
+    """A context in which tensors of a GPU are made without one."""
+    return _StandIns()
+
+
 def _for_shapes(value: object) -> object:
     if isinstance(value, _StandIn):
         return value.as_subclass(torch.Tensor)
@@ -138,7 +151,8 @@ def _stand_in(value: object) -> object:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch that Triton would make; ``kinds`` are its signature's types of ``arguments``."""
+    """One launch that Triton would make; ``kinds`` are its signature's types of ``arguments``,
+    ``special`` names what it needs beside grid, threads and arguments."""
 
     name: str
     binary: bytes
@@ -147,6 +161,7 @@ class Launch:
     grid: tuple[int, int, int]
     arguments: Sequence[object]
     kinds: Sequence[str]
+    special: str = ""
 
 
 #: What stands before the arguments in a launcher's parameters: packed metadata, the launch's
@@ -188,13 +203,24 @@ def gpu_target(target: Target) -> GPUTarget:
     return GPUTarget("hip", target.arch, target.warp)
 
 
+def _special(metadata: Any) -> str:
+    """What a launch of this kernel takes that is not in its arguments."""
+    said = metadata._asdict()
+    named = ("launch_cooperative_grid", "launch_pdl", "global_scratch_size", "profile_scratch_size")
+    found = [name for name in named if said.get(name)]
+    clusters = max(said.get("num_ctas") or 1, *(said.get("cluster_dims") or (1,)))
+    return " ".join([*found, *(["clusters of blocks"] if clusters > 1 else [])])
+
+
 class _Driver:
     """Triton's driver interface for a device that is not here; what is launched is handed to
     ``execute``, and nothing happens without it."""
 
-    def __init__(self, target: Target, execute: Callable[[Launch], None] | None) -> None:
+    def __init__(
+        self, target: Target, execute: Callable[[Launch], None] | None, memory: torch.device
+    ) -> None:
         self.utils = _Utilities(target)
-        self.execute = execute
+        self.execute, self.memory = execute, memory
         # Triton caches a device's limits and kernels by its number, so each target is a device of
         # its own, and each driver that executes: functions are its own.
         self.device = target.name if execute is None else f"{target.name}-{id(self)}"
@@ -212,7 +238,7 @@ class _Driver:
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        return _DEVICE if self.execute is None else torch.device("cpu")
+        return self.memory
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         execute = self.execute
@@ -223,20 +249,36 @@ class _Driver:
             name, binary, shared = self.utils.loaded[function]
             kinds = tuple(source.signature.values())
             arguments = rest[_BEFORE_ARGUMENTS:]
-            execute(Launch(name, binary, shared, metadata.num_warps, (x, y, z), arguments, kinds))
+            execute(
+                Launch(
+                    name,
+                    binary,
+                    shared,
+                    metadata.num_warps,
+                    (x, y, z),
+                    arguments,
+                    kinds,
+                    _special(metadata),
+                )
+            )
 
         return launch
 
 
 @contextlib.contextmanager
-def driver(target: Target, execute: Callable[[Launch], None] | None = None) -> Iterator[None]:
-    """Makes ``target`` Triton's active device; ``execute`` gets what is launched on it."""
+def driver(
+    target: Target,
+    execute: Callable[[Launch], None] | None = None,
+    memory: torch.device = _DEVICE,
+) -> Iterator[None]:
+    """Makes ``target`` Triton's active device; ``execute`` gets what is launched on it, on tensors
+    that lie in ``memory``."""
     import triton
 
     config = triton.runtime.driver
     # 3.6 and 3.9 keep the driver in this attribute; reading the property would look for a GPU.
     before = config._active
-    config.set_active(_Driver(target, execute))
+    config.set_active(_Driver(target, execute, memory))
     try:
         with triton.knobs.nvidia.scope():
             triton.knobs.nvidia.dump_ptxas_log = True  # where spills are told, on stdout

@@ -17,8 +17,9 @@ from portkern.spec.op import CELL, Op
 if TYPE_CHECKING:
     from portkern.deploy.operators import Operator
 
-#: What an operator in C++ can call: a C function, on the device that its tensors are on.
-_CALLED = {("cpu", "c++"): "cpu", ("cuda", "cuda"): "cuda"}
+#: What an operator in C++ can call on the device that its tensors are on: a C function, or launches
+#: that are written down when the library is made.
+_CALLED = {("cpu", "c++"), ("cuda", "cuda"), ("triton", "triton")}
 _CPUS = re.compile(r"\b(\d+) CPUs")
 #: The framework's own time, which a kernel is held against.
 BASELINE = "eager"
@@ -36,6 +37,11 @@ class KernelOf:
     @property
     def op(self) -> Op:
         return self.kernel.op.op
+
+    @property
+    def planned(self) -> bool:
+        """Whether its host code is not C's: then a library has its launches."""
+        return self.kernel.candidate.language == "triton"
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -99,11 +105,10 @@ def table(
 
 def _on_devices(kernel: KernelRecords, made: Table) -> list[tuple[KernelOf, list[Record]]]:
     candidate = kernel.candidate
-    called = _CALLED.get((candidate.backend, candidate.language))
-    if called is None or candidate.style != "dps":
+    if (candidate.backend, candidate.language) not in _CALLED or candidate.style != "dps":
         made.refuse(
             f"{candidate.backend} {candidate.language}",
-            "a library's operators call C++ on CPUs and CUDA on NVIDIA's GPUs",
+            "a library's operators call C++ on CPUs, and CUDA and Triton on NVIDIA's GPUs",
         )
         return []
     groups: dict[tuple[str, str], list[Record]] = {}

@@ -8,43 +8,33 @@ import importlib.resources
 import io
 import json
 import keyword
-import os
 import re
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from portkern import guard
-from portkern.deploy.evidence import KernelOf, Table, table
+from portkern.deploy import artifacts
+from portkern.deploy.artifacts import Built, sha256
+from portkern.deploy.evidence import Table, table
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build as compiling
 from portkern.errors import ConfigError
-from portkern.evaluator import build
-from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.evaluator.build import BuildRequest, Failure, StageLimits
 from portkern.formats.exported import Export, KernelRecords, NoSuchForm
 from portkern.records import atomic_write
 from portkern.records.record import Evidence
-from portkern.sandbox import session
-from portkern.spec import own_headers, registry
 from portkern.spec import target as targets
-from portkern.spec.backend import Build, Missing
-from portkern.spec.candidate import Candidate
-from portkern.spec.companions import Companions
 from portkern.spec.op import Op
-from portkern.toolchain import fat_binary
 from portkern.toolchain.run_tool import cache_root
 
 _PACKAGE = "portkern.deploy.package"
 #: What is copied as it is.
 _COPIED = (
     *("_apply.py", "_build.py", "_call.py", "_finder.py", "_formulas.py", "_functions.py"),
-    *("_graph.py", "_match.py", "_modules.py", "_nodes.py", "_text.py"),
-    *("hub.py", "liger.py", "sglang.py", "vllm.py", compiling.HEADER),
+    *("_graph.py", "_match.py", "_modules.py", "_nodes.py", "_plans.py", "_text.py"),
+    *("hub.py", "liger.py", "sglang.py", "vllm.py", *compiling.HEADERS),
 )
 #: Names that are torch's own, or those of functions in every library.
 _TAKEN = frozenset("aten prim prims torch torch_library profiler inductor portkern".split())
@@ -55,21 +45,6 @@ class LibraryOptions:
     name: str
     evidence: Evidence = Evidence.MEASURED
     version: str = "1.0.0"
-
-
-@dataclass(frozen=True)
-class _Built:
-    kernel: KernelOf
-    data: bytes
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.data).hexdigest()
-
-    @property
-    def file(self) -> str:
-        own = self.kernel
-        return f"kernels/{own.op.name}_{own.kernel.dtype}_{self.sha256[:8]}.so"
 
 
 def check_name(name: str) -> None:
@@ -91,7 +66,7 @@ def write(kernels: Sequence[KernelRecords], export: Export, options: LibraryOpti
     own = [kernel for kernel in kernels if kernel.op.op.name in known]
     keys = {name: one.key for name, one in known.items()}
     found = table(own, options.evidence, keys)
-    built = _built(found)
+    built = artifacts.built(found)
     for line in found.refused:
         what, _, why = line.partition(": ")
         export.skip(what, why)
@@ -118,77 +93,8 @@ def _operators(kernels: Sequence[KernelRecords], space: str, export: Export) -> 
     return list(made.values())
 
 
-def _built(found: Table) -> list[_Built]:
-    """Builds the kernels with the backends' own tools, in the jail, as for an evaluation, several
-    at once."""
-    cache = ArtifactCache(cache_root() / "builds")
-    try:
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            made = list(pool.map(lambda kernel: _one_built(kernel, cache), found.kernels))
-    finally:
-        session.close_servers()
-    for kernel, one in zip(found.kernels, made, strict=True):
-        if isinstance(one, str):
-            found.refuse(kernel, one)
-    return [one for one in made if isinstance(one, _Built)]
-
-
-def _one_built(kernel: KernelOf, cache: ArtifactCache) -> _Built | str:
-    """The kernel, or why it is left out."""
-    policy = guard.GuardPolicy("allow", kernel.op.precision)
-    reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
-    if reason:  # whatever its records say: it will run where there is no jail
-        return f"rejected: {reason.partition(chr(10))[0]}"
-    request = _request(kernel)
-    ready = request.backend.probe(request.build.target)
-    if isinstance(ready, Missing):
-        return f"it cannot be built here: {ready}"
-    [result] = build.build_all([request], [ready.toolchain], limits=StageLimits(), cache=cache)
-    if isinstance(result.outcome, Failure):
-        return f"{result.outcome.verdict}: {result.outcome.detail}"
-    if result.outcome.kind != "shared library":
-        return f"its build is of kind {result.outcome.kind!r}, no library"
-    data = result.outcome.path.read_bytes()
-    wanted = targets.load(kernel.target)
-    found = fat_binary.architectures(data) if wanted.vendor == "nvidia" else frozenset()
-    if wanted.vendor == "nvidia" and wanted.arch not in found:
-        has = ", ".join(sorted(found)) or "no GPU"
-        return f"its build has machine code for {has}, expected {wanted.arch}"
-    return _Built(kernel, data)
-
-
-def _request(kernel: KernelOf) -> BuildRequest:
-    op, own = kernel.op, kernel.kernel
-    workload = (*op.workloads.get("typical", ()), *op.workloads["ci"])[0]
-    made = Build(
-        as_measured(own.candidate),
-        op.signature,
-        own.dtype,
-        targets.load(kernel.target),
-        workload.dims,
-        op.signature.scalar_values(workload.scalars),
-    )
-    return BuildRequest(registry.load(own.candidate.backend), made)
-
-
-def as_measured(candidate: Candidate) -> Candidate:
-    """The candidate with portkern's headers as they were, as files of its own, where they have
-    changed since."""
-    now = own_headers.included(replace(candidate, headers={}))
-    old = {name: text for name, text in candidate.headers.items() if now.get(name) != text}
-    if not old:
-        return candidate
-    beside = candidate.companions
-    files = tuple({**candidate.headers, **beside.texts}.items())
-    path = beside.path or "kernel.src"
-    include = (*beside.include, ".")
-    return replace(
-        candidate, companions=Companions(path, files, include, beside.defines, beside.sources)
-    )
-
-
 def _files(
-    operators: Sequence[Operator], found: Table, built: Sequence[_Built], options: LibraryOptions
+    operators: Sequence[Operator], found: Table, built: Sequence[Built], options: LibraryOptions
 ) -> dict[str, bytes]:
     """The files of the package by their places in it."""
     package = importlib.resources.files(_PACKAGE)
@@ -198,7 +104,8 @@ def _files(
         compiling.SOURCE: translation_unit(operators).encode(),
         "_references.py": _references([one.op for one in operators]).encode(),
     }
-    files |= {one.file: one.data for one in built}
+    for one in built:
+        files |= one.files
     files |= {f"sources/{_source_name(one)}": _source(one) for one in built}
     name, data = _compiled(files)
     files[name] = data
@@ -210,11 +117,11 @@ def _files(
     return files
 
 
-def _source_name(one: _Built) -> str:
+def _source_name(one: Built) -> str:
     return f"{one.kernel.kernel.candidate.digest}.txt"
 
 
-def _source(one: _Built) -> bytes:
+def _source(one: Built) -> bytes:
     candidate = one.kernel.kernel.candidate
     parts = [candidate.source, *(f"// {n}\n{t}" for n, t in candidate.companions.files)]
     return "\n".join(parts).encode()
@@ -227,7 +134,7 @@ def _compiled(files: Mapping[str, bytes]) -> tuple[str, bytes]:
     name = compiling.compiled_name(torch.__version__, cuda=torch.version.cuda is not None)
     with tempfile.TemporaryDirectory(prefix="portkern-library-") as folder:
         place = Path(folder)
-        for file in (compiling.HEADER, compiling.SOURCE):
+        for file in (*compiling.HEADERS, compiling.SOURCE):
             (place / file).write_bytes(files[file])
         kept = cache_root() / "libraries" / _digest(files) / name
         if not kept.is_file():
@@ -239,12 +146,12 @@ def _compiled(files: Mapping[str, bytes]) -> tuple[str, bytes]:
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    text = files[compiling.HEADER] + files[compiling.SOURCE] + files["_build.py"]
-    return hashlib.sha256(text).hexdigest()[:16]
+    names = (*compiling.HEADERS, compiling.SOURCE, "_build.py")
+    return sha256(b"".join(files[name] for name in names))[:16]
 
 
 def _document(
-    operators: Sequence[Operator], found: Table, built: Sequence[_Built], options: LibraryOptions
+    operators: Sequence[Operator], found: Table, built: Sequence[Built], options: LibraryOptions
 ) -> dict[str, Any]:
     """The table that the library reads when it is imported, with where each entry came from."""
     numbers = {one.op.name: place for place, one in enumerate(operators)}
@@ -293,7 +200,7 @@ def _document(
     }
 
 
-def _kernel(one: _Built, numbers: Mapping[str, int]) -> dict[str, Any]:
+def _kernel(one: Built, numbers: Mapping[str, int]) -> dict[str, Any]:
     own, candidate = one.kernel, one.kernel.kernel.candidate
     passed = own.kernel.evaluated
     return {
@@ -308,6 +215,7 @@ def _kernel(one: _Built, numbers: Mapping[str, int]) -> dict[str, Any]:
         "source_hash": candidate.digest,
         "file": one.file,
         "sha256": one.sha256,
+        "binaries": {name: sha256(data) for name, data in one.binaries.items()},
         "evidence": str(min(record.evidence for record in passed)),
     }
 

@@ -245,19 +245,28 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
         outputs = [f"{tensor.name}_" for tensor in signature.outputs]
         made = outputs[0] if len(outputs) == 1 else f"{self._type}({', '.join(outputs)})"
         body = "".join(f"  {line}\n" for line in lines)
+        numbers = ", ".join([*(f"double({s.name})" for s in signature.scalars), "0"])
+        tensors = ", ".join(
+            [*(f"const_cast<void*>({n}.const_data_ptr())" for n in self._inputs)]
+            + [f"{t.name}_.mutable_data_ptr()" for t in signature.outputs]
+        )
         return f"""
 // Nothing where the kernel ends with an error.
 std::optional<{self._type}> {self.op.name}_launch(
-    void* kernel, const Key& key, at::IntArrayRef lead, {self._parameters}) {{
+    const Kernel& kernel, const Key& key, at::IntArrayRef lead, {self._parameters}) {{
 {body}  int code = 0;
 #ifdef PORTKERN_CUDA
   if ({self.form.first}.is_cuda()) {{
     const c10::cuda::CUDAGuard guard({self.form.first}.device());
     void* const stream = static_cast<void*>(c10::cuda::getCurrentCUDAStream().stream());
-    code = reinterpret_cast<int (*)({arguments}, void*)>(kernel)({called}, stream);
+    void* const all[] = {{{tensors}}};
+    const double numbers[] = {{{numbers}}};
+    code = kernel.plan
+        ? kernel.plan->run(key, all, numbers, {self.form.first}.device(), stream)
+        : reinterpret_cast<int (*)({arguments}, void*)>(kernel.function)({called}, stream);
   }} else
 #endif
-  code = reinterpret_cast<int (*)({arguments})>(kernel)({called});
+  code = reinterpret_cast<int (*)({arguments})>(kernel.function)({called});
   if (code) return std::nullopt;
   return {made};
 }}
@@ -276,7 +285,7 @@ std::optional<{self._type}> {self.op.name}_launch(
   if (choice && choice->kernel >= 0) {{
     const int slot = device_of({self.form.first}.device());
     const int dtype = dtype_of({self._cell}.scalar_type());
-    void* const kernel = operators[{self.number}].tables[slot][dtype].kernels[choice->kernel];
+    const Kernel kernel = operators[{self.number}].tables[slot][dtype].kernels[choice->kernel];
     if (auto made = {name}_launch(kernel, key, lead, {self._given})) return *std::move(made);
     why = FAILED;
   }}

@@ -48,6 +48,7 @@ def build_key(build: Build, builds_for: str, toolchain: Mapping[str, str]) -> st
         build.executed,
         build.checked,
         build.emulator,
+        *(["ahead"] if build.ahead else []),
         dict(toolchain),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

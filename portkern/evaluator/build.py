@@ -25,6 +25,7 @@ from portkern.sandbox.session import (
 )
 from portkern.spec.backend import Artifact, Backend, Build, Missing
 from portkern.spec.candidate import Candidate
+from portkern.spec.launch_plan import BINARIES, PLAN
 from portkern.spec.target import Target
 from portkern.toolchain.compiler_log import first_error, renamed
 from portkern.worker import protocol
@@ -260,7 +261,8 @@ def _unpacked(
 ) -> Built:
     """Puts the files that the worker lists into the cache; their bytes follow each other in the
     shared memory. A module's text has to be what was asked for, and is all that is kept: whatever
-    lies beside it may have been left there by the module. Raises ValueError for a list that no
+    lies beside it may have been left there by the module. So may a plan, which is read as a
+    stranger's (:mod:`portkern.spec.launch_plan`). Raises ValueError for a list that no
     build leaves."""
     files = dict(listed(made.files))
     size = sum(files.values())
@@ -270,7 +272,12 @@ def _unpacked(
     if str(made.artifact.path) not in files:
         raise ValueError("its artifact is not among them")
     module = str(made.artifact.path) if made.artifact.path.suffix == ".py" else ""
-    if not module and request.backend.runs_at_build(request.candidate):
+    kept_files = {*files} if not module else {module}
+    if request.build.ahead:
+        kept_files = {name for name in files if name == PLAN or name.startswith(f"{BINARIES}/")}
+        if str(made.artifact.path) not in kept_files:
+            raise ValueError(f"{made.artifact.path} is not a plan")
+    elif not module and request.backend.runs_at_build(request.candidate):
         raise ValueError(f"{made.artifact.path} is not a module")
     try:
         with cache.workdir() as workdir:
@@ -278,7 +285,7 @@ def _unpacked(
             for name, length in files.items():
                 content = packed[offset : offset + length]
                 offset += length
-                if module and name != module:
+                if name not in kept_files:
                     continue
                 if module and bytes(content) != request.candidate.source.encode():
                     raise ValueError(f"{name} is no longer the source that was to be built")

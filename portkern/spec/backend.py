@@ -141,7 +141,8 @@ class Build:
     ``runnable`` asks for something :meth:`Backend.load` can open on this machine; without it the
     target's object code is enough. ``emulated`` asks for what an emulator runs as well,
     ``executed`` for what is needed to execute the object code here, and ``checked`` for what
-    checkers can look into; ``emulator`` is the version of the one or of the other.
+    checkers can look into; ``emulator`` is the version of the one or of the other. ``ahead`` asks
+    for a plan of what this very call launches (:mod:`portkern.spec.launch_plan`).
     """
 
     candidate: Candidate
@@ -155,6 +156,7 @@ class Build:
     executed: bool = False
     checked: bool = False
     emulator: str = ""
+    ahead: bool = False
 
 
 #: Artifacts of these kinds are still source: they are not evidence of a build for the target.

@@ -29,3 +29,17 @@ def _entries(program: bytes) -> Iterator[tuple[int, int]]:
             yield kind, arch
             place += max(own, _ENTRY.size) + content
         start = program.find(_MAGIC, start + _HEAD.size)
+
+
+_CUDA, _FLAGS_AT, _VERSION_AT = 190, 48, 8
+
+
+def of_cubin(program: bytes) -> str:
+    """The architecture of one file of machine code; '' where it is another kind of file."""
+    if program[:5] != b"\x7fELF\x02" or len(program) < _FLAGS_AT + 4:
+        return ""
+    if struct.unpack_from("<H", program, 18)[0] != _CUDA:
+        return ""
+    flags = struct.unpack_from("<I", program, _FLAGS_AT)[0]
+    # From this version of the interface on another byte is the architecture's.
+    return f"sm_{flags >> 8 & 0xFF if program[_VERSION_AT] >= 8 else flags & 0xFF}"

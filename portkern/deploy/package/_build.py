@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-SOURCE, HEADER = "operators.cpp", "library.h"
+SOURCE, HEADERS = "operators.cpp", ("library.h", "plans.h")
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-w")
 
 
@@ -41,7 +41,7 @@ def build(folder: Path, out: Path) -> None:
     if cuda:
         include.append(Path(str(home)) / "include")
         flags.append("-DPORTKERN_CUDA")
-        libraries += ["-lc10_cuda", "-ltorch_cuda"]
+        libraries += ["-lc10_cuda", "-ltorch_cuda", "-ldl"]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent) as scratch:

@@ -22,6 +22,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "plans.h"
+
 #ifdef PORTKERN_CUDA
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -34,7 +36,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Key = c10::SmallVector<int64_t, 16>;
 
 // In the order of the words in runtime.py.
 enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, FAILED, UNRACED, REASONS };
@@ -52,15 +53,8 @@ struct Choice {
   double distance = -1;
   mutable std::atomic<int64_t> calls{0};  // without those that only asked
 };
-struct KeyHash {
-  size_t operator()(const Key& key) const {
-    size_t h = 1469598103934665603u;
-    for (const int64_t n : key) h = (h ^ size_t(n)) * 1099511628211u;
-    return h ^ (h >> 29);
-  }
-};
 struct Table {
-  std::vector<void*> kernels;
+  std::vector<Kernel> kernels;
   std::vector<Cell> cells;
   std::unordered_map<Key, std::unique_ptr<Choice>, KeyHash> known;
   std::shared_mutex lock;
@@ -190,7 +184,7 @@ inline void by_evidence(const Table& table, int scalars, const Key& key, Choice&
   choice.distance = std::sqrt(near[0].first);
   choice.cell = first.record;
   const bool exact = near[0].first == 0;
-  if (!exact && (near.size() < 3 || widest > 1.0)) { choice.why = FAR; return; }
+  if (!exact && (near.size() < 3 || widest > 1.0 || !table.kernels[first.kernel].takes(key))) { choice.why = FAR; return; }
   for (const auto& [_, cell] : near)
     if (!(cell->speedup > wanted) || cell->kernel != first.kernel) { choice.why = exact ? SLOWER : FAR; return; }
   choice.kernel = first.kernel;
@@ -282,6 +276,15 @@ void race(Table& table, const at::Device& device, Call call, Choice& choice) {
 }
 
 template <typename Call>
+bool as_the_formula(Call call, int kernel) {
+  try {
+    return close(call(kernel), call(-1), call(-2));
+  } catch (const std::exception&) {  // as where the formula in double does not fit into the memory
+    return false;
+  }
+}
+
+template <typename Call>
 const Choice* decide(int op, int device, int dtype, const Key& key, const at::Device& where, Call call) {
   Table& table = operators[op].tables[device][dtype];
   {
@@ -289,19 +292,19 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
     const auto found = table.known.find(key);
     if (found != table.known.end()) return found->second.get();
   }
-  if (policy == ONLINE && !table.kernels.empty() && capturing(where)) {  // a race waits, which a capture forbids
-    static Choice later;
-    later.why = CAPTURED;
-    return &later;
-  }
+  static Choice later;  // what waits for a result is for another time: a capture forbids it
+  later.why = CAPTURED;
+  const bool captured = capturing(where);
+  if (policy == ONLINE && !table.kernels.empty() && captured) return &later;
   std::unique_lock<std::shared_mutex> hold(table.lock);
   const auto found = table.known.find(key);
   if (found != table.known.end()) return found->second.get();
   auto choice = std::make_unique<Choice>();
   const int now = policy;
   if (now == ALWAYS) {
-    choice->kernel = table.kernels.empty() ? -1 : 0;
-    choice->why = table.kernels.empty() ? NO_KERNEL : OURS;
+    const auto able = std::find_if(table.kernels.begin(), table.kernels.end(), [&](const Kernel& one) { return one.takes(key); });
+    choice->kernel = able == table.kernels.end() ? -1 : int(able - table.kernels.begin());
+    choice->why = choice->kernel < 0 ? NO_KERNEL : OURS;
   } else {
     by_evidence(table, operators[op].scalars, key, *choice);
     // A record's times are without the host's.
@@ -311,6 +314,14 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
         choice->kernel = -1;
         choice->why = UNRACED;
       }
+  }
+  // Its launches were written down where nothing ran: the first of them is held against the formula.
+  if (choice->kernel >= 0 && table.kernels[choice->kernel].plan && choice->why == OURS) {
+    if (captured) return &later;
+    if (!as_the_formula(call, choice->kernel)) {
+      choice->kernel = -1;
+      choice->why = WRONG;
+    }
   }
   return (table.known[key] = std::move(choice)).get();
 }
@@ -342,9 +353,9 @@ inline void outdated(std::unique_ptr<Choice> choice) {
 }  // namespace
 
 extern "C" {
-int pk_kernel(int op, int device, int dtype, void* function) {
+int pk_kernel(int op, int device, int dtype, void* function, const void* plan) {
   auto& kernels = operators[op].tables[device][dtype].kernels;
-  kernels.push_back(function);
+  kernels.push_back({function, static_cast<const Plan*>(plan)});
   return int(kernels.size()) - 1;
 }
 void pk_cell(int op, int device, int dtype, const int64_t* key, int count, int kernel, double speedup, int record) {

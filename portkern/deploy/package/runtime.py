@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from . import _apply, _build, _modules
+from . import _apply, _build, _modules, _plans
 
 HERE = Path(__file__).parent
 TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
@@ -326,19 +326,18 @@ def _load_kernels() -> None:
         if lacking:
             refused.append(f"{shown}: this CPU has no {' '.join(lacking)}")
             continue
-        file = HERE / kernel["file"]
-        if not _sound(file, kernel["sha256"]):
-            refused.append(f"{shown}: {kernel['file']} is not the file that was exported")
+        parts = {kernel["file"]: kernel["sha256"], **kernel["binaries"]}
+        if changed := [name for name, digest in parts.items() if not _sound(HERE / name, digest)]:
+            refused.append(f"{shown}: {changed[0]} is not the file that was exported")
             continue
         try:
-            function = getattr(ctypes.CDLL(str(file)), kernel["entry"])
+            address = _opened(kernel)
         except (OSError, AttributeError) as error:
             refused.append(f"{shown}: {str(error).splitlines()[0]}")
             continue
-        address = ctypes.cast(function, ctypes.c_void_p)
         for slot in slots:
             place = (kernel["op"], slot, DTYPES.index(kernel["dtype"]))
-            own[slot] = _c.pk_kernel(*place, address)
+            own[slot] = _c.pk_kernel(*place, *address)
             _kernels.setdefault(place, []).append(kernel)
     if not _kernels:
         devices = sorted({kernel["device"] for kernel in TABLE["kernels"]})
@@ -356,6 +355,16 @@ def _load_kernels() -> None:
         for slot, number in places[cell["kernel"]].items():
             about = (number, float(cell["speedup"]), cell["record"])
             _c.pk_cell(kernel["op"], slot, dtype, values, len(key), *about)
+
+
+def _opened(kernel: dict[str, Any]) -> tuple[Any, Any]:
+    """Its function or its plan. Raises OSError and AttributeError."""
+    file = HERE / kernel["file"]
+    if kernel["binaries"]:
+        contents = {Path(name).stem: (HERE / name).read_bytes() for name in kernel["binaries"]}
+        return None, _plans.open_plan(_c, file, contents)
+    function = getattr(ctypes.CDLL(str(file)), kernel["entry"])
+    return ctypes.cast(function, ctypes.c_void_p), None
 
 
 def _trace(
@@ -386,7 +395,7 @@ def _library() -> ctypes.CDLL:
     torch.ops.load_library(str(file))  # type: ignore[no-untyped-call]
     library = ctypes.CDLL(str(file))
     numbers, whole = ctypes.POINTER(ctypes.c_int64), ctypes.c_int
-    library.pk_kernel.argtypes = [whole, whole, whole, ctypes.c_void_p]
+    library.pk_kernel.argtypes = [*[whole] * 3, *[ctypes.c_void_p] * 2]
     library.pk_cell.argtypes = [*[whole] * 3, numbers, whole, whole, ctypes.c_double, whole]
     library.pk_policy.argtypes = [whole, ctypes.c_double, whole]
     library.pk_know.argtypes = [*[whole] * 3, numbers, *[whole] * 3]

@@ -1,0 +1,174 @@
+"""The files of a library's kernels: built by the backends' own tools, in the jail, as for an
+evaluation, and looked into before they are taken."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from portkern import guard
+from portkern.deploy.evidence import Cell, KernelOf, Table
+from portkern.evaluator import build
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import BuildRequest, Failure, StageLimits
+from portkern.sandbox import session
+from portkern.spec import launch_plan, own_headers, registry
+from portkern.spec import target as targets
+from portkern.spec.backend import Artifact, Build, Missing
+from portkern.spec.candidate import Candidate
+from portkern.spec.companions import Companions
+from portkern.spec.op import Workload
+from portkern.toolchain import fat_binary
+from portkern.toolchain.run_tool import cache_root
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Built:
+    """``data`` is a shared library, or a plan, whose ``binaries`` are files beside it."""
+
+    kernel: KernelOf
+    data: bytes
+    binaries: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.data)
+
+    @property
+    def file(self) -> str:
+        own = self.kernel
+        suffix = "json" if own.planned else "so"
+        return f"kernels/{own.op.name}_{own.kernel.dtype}_{self.sha256[:8]}.{suffix}"
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {self.file: self.data, **self.binaries}
+
+
+class _Left(Exception):
+    """Why a kernel is left out, in one line."""
+
+
+def built(found: Table) -> list[Built]:
+    """Several at once; a kernel that is left out is refused in ``found``, with its cells."""
+    cells: dict[KernelOf, list[Cell]] = defaultdict(list)
+    for cell in found.cells:
+        cells[cell.kernel].append(cell)
+    cache = ArtifactCache(cache_root() / "builds")
+    try:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            made = list(pool.map(lambda kernel: _one(kernel, cells[kernel], cache), found.kernels))
+    finally:
+        session.close_servers()
+    for kernel, one in zip(found.kernels, made, strict=True):
+        if isinstance(one, str):
+            found.refuse(kernel, one)
+    return [one for one in made if isinstance(one, Built)]
+
+
+def _one(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built | str:
+    """The kernel, or why it is left out."""
+    policy = guard.GuardPolicy("allow", kernel.op.precision)
+    reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
+    if reason:  # whatever its records say: it will run where there is no jail
+        return f"rejected: {reason.partition(chr(10))[0]}"
+    try:
+        return _planned(kernel, cells, cache) if kernel.planned else _compiled(kernel, cache)
+    except _Left as error:
+        return str(error)
+
+
+def _compiled(kernel: KernelOf, cache: ArtifactCache) -> Built:
+    op = kernel.op
+    workload = (*op.workloads.get("typical", ()), *op.workloads["ci"])[0]
+    [made] = _artifacts([_request(kernel, workload)], cache)
+    if made.kind != "shared library":
+        raise _Left(f"its build is of kind {made.kind!r}, no library")
+    data = made.path.read_bytes()
+    if targets.load(kernel.target).vendor == "nvidia":
+        _expect_code(kernel, fat_binary.architectures(data))
+    return Built(kernel, data)
+
+
+def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built:
+    """With the launches at each of its cells."""
+    signature = kernel.op.signature
+    works = [
+        Workload(c.record.workload.name, c.record.workload.dims, c.record.workload.scalars)
+        for c in cells
+    ]
+    made = _artifacts([_request(kernel, work, ahead=True) for work in works], cache)
+    documents: list[dict[str, object]] = []
+    binaries: dict[str, bytes] = {}
+    for cell, artifact in zip(cells, made, strict=True):
+        tensors = len(signature.inputs) + len(signature.outputs)
+        try:
+            plan = launch_plan.read(artifact.path.parent, tensors, len(signature.scalars))
+        except launch_plan.BadPlan as error:
+            raise _Left(f"its plan cannot be read: {error}") from error
+        documents.append({"key": cell.key, **plan.document})
+        for digest, data in plan.binaries.items():
+            _expect_code(kernel, {fat_binary.of_cubin(data)} - {""})
+            if sha256(data) != digest:
+                raise _Left("its plan names a binary of another digest")
+            binaries[f"kernels/{digest}.cubin"] = data
+    return Built(kernel, json.dumps({"cells": documents}).encode(), binaries)
+
+
+def _expect_code(kernel: KernelOf, found: Set[str]) -> None:
+    wanted = targets.load(kernel.target).arch
+    if wanted not in found:
+        has = ", ".join(sorted(found)) or "no GPU"
+        raise _Left(f"its build has machine code for {has}, expected {wanted}")
+
+
+def _artifacts(requests: Sequence[BuildRequest], cache: ArtifactCache) -> list[Artifact]:
+    """Raises _Left."""
+    ready = requests[0].backend.probe(requests[0].build.target)
+    if isinstance(ready, Missing):
+        raise _Left(f"it cannot be built here: {ready}")
+    chains = [ready.toolchain] * len(requests)
+    made = build.build_all(requests, chains, limits=StageLimits(), cache=cache)
+    failed = [one.outcome for one in made if isinstance(one.outcome, Failure)]
+    if failed:
+        raise _Left(f"{failed[0].verdict}: {failed[0].detail}")
+    return [one.outcome for one in made if isinstance(one.outcome, Artifact)]
+
+
+def _request(kernel: KernelOf, workload: Workload, *, ahead: bool = False) -> BuildRequest:
+    signature, own = kernel.op.signature, kernel.kernel
+    made = Build(
+        as_measured(own.candidate),
+        signature,
+        own.dtype,
+        targets.load(kernel.target),
+        workload.dims,
+        signature.scalar_values(workload.scalars),
+        ahead=ahead,
+    )
+    return BuildRequest(registry.load(own.candidate.backend), made)
+
+
+def as_measured(candidate: Candidate) -> Candidate:
+    """The candidate with portkern's headers as they were, as files of its own, where they have
+    changed since."""
+    now = own_headers.included(replace(candidate, headers={}))
+    old = {name: text for name, text in candidate.headers.items() if now.get(name) != text}
+    if not old:
+        return candidate
+    beside = candidate.companions
+    files = tuple({**candidate.headers, **beside.texts}.items())
+    path = beside.path or "kernel.src"
+    include = (*beside.include, ".")
+    return replace(
+        candidate, companions=Companions(path, files, include, beside.defines, beside.sources)
+    )

@@ -1,0 +1,81 @@
+"""A plan beside an artifact: the launches of one call, for a process without the toolchain."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: In the artifact's folder.
+PLAN, BINARIES = "plan.json", "binaries"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]{0,1000}")
+_MOST, _STEPS, _ARGUMENTS = 1 << 40, 1000, 500
+
+
+class BadPlan(Exception):
+    """Says in one line what is not as a plan has it."""
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """``document`` has temporaries and steps; ``binaries`` are by their SHA-256."""
+
+    document: dict[str, Any]
+    binaries: dict[str, bytes]
+
+
+def read(folder: Path, tensors: int, scalars: int) -> LaunchPlan:
+    """The plan in an artifact's folder, which code of others wrote. Raises BadPlan."""
+    try:
+        document = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        temporaries, steps = document["temporaries"], document["steps"]
+        sizes = {"given": tensors, "temporary": len(temporaries), "scalar": scalars}
+        for number in temporaries:
+            _number(number, _MOST)
+        if not 0 < len(steps) <= _STEPS:
+            raise BadPlan(f"it has {len(steps)} steps, expected 1 to {_STEPS}")
+        for step in steps:
+            _check_step(step, sizes)
+        digests = dict.fromkeys(step["binary"] for step in steps if "binary" in step)
+        binaries = {one: (folder / BINARIES / one).read_bytes() for one in digests}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadPlan(f"{type(error).__name__}: {str(error)[:200]}") from error
+    return LaunchPlan({"temporaries": temporaries, "steps": steps}, binaries)
+
+
+def _check_step(step: dict[str, Any], sizes: dict[str, int]) -> None:
+    if "zero" in step:
+        _check_argument(step["zero"], {k: n for k, n in sizes.items() if k != "scalar"})
+        _number(step["bytes"], _MOST)
+        return
+    if not _DIGEST.fullmatch(step["binary"]) or not _NAME.fullmatch(step["name"]):
+        raise BadPlan("a launch names no binary or no kernel")
+    x, y, z = step["grid"]
+    for number, most in ((x, 2**31 - 1), (y, 65535), (z, 65535), (step["threads"], 1024)):
+        if not _number(number, most):
+            raise BadPlan("a launch has no threads")
+    _number(step["shared"], 1 << 20)
+    if len(step["arguments"]) > _ARGUMENTS:
+        raise BadPlan(f"a launch has {len(step['arguments'])} arguments")
+    for argument in step["arguments"]:
+        _check_argument(argument, sizes)
+
+
+def _check_argument(argument: list[Any], sizes: dict[str, int]) -> None:
+    kind, what, offset = argument
+    if kind == "value" and isinstance(what, str):
+        if not 1 <= len(bytes.fromhex(what)) <= 8:
+            raise BadPlan(f"a value has {len(what) // 2} bytes, expected 1 to 8")
+        return
+    if kind not in sizes or _number(what, _MOST) >= sizes[kind]:
+        raise BadPlan(f"an argument is {str(kind)[:20]!r} {str(what)[:20]}, which the call has not")
+    _number(offset, _MOST)
+
+
+def _number(value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise BadPlan(f"got {str(value)[:40]!r}, expected a whole number up to {most}")
+    return value
