@@ -19,7 +19,7 @@ from portkern import ops
 from portkern.cells import shapes
 from portkern.cells.selection import Selection
 from portkern.deploy.operators import Operator
-from portkern.deploy.package import _apply, _functions, _modules
+from portkern.deploy.package import _apply, _functions, _modules, _report
 from portkern.errors import ConfigError
 
 SPACE = "pk_apply_test"
@@ -57,7 +57,7 @@ def _counted() -> None:
     torch.manual_seed(0)
 
 
-def applied(model: nn.Module, *given: Any, every: bool = True, **options: Any) -> _apply.Report:
+def applied(model: nn.Module, *given: Any, every: bool = True, **options: Any) -> _report.Report:
     known = options.pop("operators", sorted(ops.CORE))
     return _apply.apply(model, given, library=SPACE, operators=known, every=every, **options)
 

@@ -20,7 +20,7 @@ from portkern.ops.formulas import FORMULAS
 if TYPE_CHECKING:
     import torch
 
-    from portkern.deploy.package._apply import Report
+    from portkern.deploy.package._report import Report
 
 
 def apply(
@@ -82,15 +82,15 @@ def _library(given: object) -> Any:
 def shapes(model: torch.nn.Module, inputs: Any) -> list[Shape]:
     """The sizes at which a model calls operators, those of the most calls first. Raises
     ConfigError."""
-    from portkern.deploy.package import _apply
+    from portkern.deploy.package import _apply, _report, _sites
 
     try:
         given, named = _apply.arguments(inputs)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     calls: dict[str, tuple[Shape, int]] = {}
-    for used in _apply.sites(model, given, named):
-        if isinstance(used, _apply.Kept):
+    for used in _sites.sites(model, given, named):
+        if isinstance(used, _report.Kept):
             continue
         for site in used.sites:
             shape = _shape(site)

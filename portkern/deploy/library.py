@@ -33,7 +33,8 @@ _PACKAGE = "portkern.deploy.package"
 #: What is copied as it is.
 _COPIED = (
     *("_apply.py", "_build.py", "_call.py", "_finder.py", "_formulas.py", "_functions.py"),
-    *("_graph.py", "_match.py", "_modules.py", "_nodes.py", "_plans.py", "_text.py"),
+    *("_graph.py", "_match.py", "_modules.py", "_nodes.py", "_plans.py", "_proof.py"),
+    *("_race.py", "_report.py", "_running.py", "_sites.py", "_text.py", "_work.py"),
     *("hub.py", "liger.py", "sglang.py", "vllm.py", *compiling.HEADERS),
 )
 #: Names that are torch's own, or those of functions in every library.

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from . import _apply, _build, _modules, _plans
+from . import _apply, _build, _modules, _plans, _report
 
 HERE = Path(__file__).parent
 TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
@@ -128,7 +128,7 @@ def configure(*, tune: str = "never", min_speedup: float = MIN_SPEEDUP) -> None:
         _remembered()
 
 
-def apply(model: torch.nn.Module, inputs: Any, **options: Any) -> _apply.Report:
+def apply(model: torch.nn.Module, inputs: Any, **options: Any) -> _report.Report:
     """Replaces in a model what ``inputs`` show to be equal to an operator here and faster by it;
     the report says what, what not and why, and ``undo()`` takes it back. Which kernel is the
     fastest at the sample's sizes is found by a race, where no record has these."""
