@@ -15,22 +15,29 @@ import sys
 import types
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from benchmarks import library_checks
 from portkern import ops
 from portkern.cli import main
-from portkern.deploy import library
+from portkern.deploy import artifacts, library, objects, signing
 from portkern.deploy.artifacts import as_measured
 from portkern.deploy.evidence import device_of, table
 from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
-from portkern.deploy.package import hub
+from portkern.deploy.package import _plans, _signature, hub
 from portkern.errors import ConfigError
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
@@ -43,10 +50,13 @@ from portkern.records.record import (
     Verdict,
     WorkloadRef,
 )
+from portkern.spec import launch_plan
 from portkern.spec.op import Op, Workload
-from portkern.toolchain import host
+from portkern.toolchain import fat_binary, host
 from tests.test_formats_out import TIMING, kernel, record, shipped
 
+UNTIMED: dict[str, Any] = {"timing": None, "speedup": {}, "baselines": {}}
+OPS = {name: ops.load(name) for name in ops.names()}
 KEYS = {name: Operator.of(ops.load(name), 0, "x").key for name in ops.names()}
 HERE = Environment(
     machine=host.machine(), device=host.cpu_name(), toolchain={}, harness_version="0"
@@ -119,6 +129,10 @@ def test_the_fastest_kernel_of_a_cell_counts_by_the_lower_end_of_its_interval() 
             {"evidence": Evidence.VERIFIED, "timing": None, "speedup": {}, "baselines": {}},
             "its evidence is verified, expected measured",
         ),
+        (
+            {"evidence": Evidence.EXECUTED, "timing": None, "speedup": {}, "baselines": {}},
+            "its evidence is executed, expected measured",
+        ),
         ({"verdict": Verdict.WRONG}, "it is wrong at"),
     ],
 )
@@ -163,8 +177,8 @@ def test_a_cpu_is_told_apart_by_its_number_of_processors() -> None:
     assert device_of(one).startswith(f"{host.cpu_name()}, ")
     gpu = record(shipped("softmax", "cuda"))
     assert device_of(gpu) == "NVIDIA H200"
-    triton = table([kernel(shipped("softmax", "triton"))], Evidence.MEASURED, KEYS)
-    assert "operators call C++ on CPUs and CUDA" in triton.refused[0]
+    hip = table([kernel(shipped("softmax", "hip"))], Evidence.MEASURED, KEYS)
+    assert "operators call C++ on CPUs, and CUDA and Triton" in hip.refused[0]
 
 
 def test_headers_of_another_day_go_with_the_kernel() -> None:
@@ -234,9 +248,21 @@ def test_a_layer_of_gelu_leaves_another_approximation_to_the_framework(
 # ---- The library, installed and called
 
 
+def signed_by(folder: Path) -> Path:
+    """A new private key; the public one is beside it."""
+    folder.mkdir(exist_ok=True)
+    private = Ed25519PrivateKey.generate()
+    form = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "private.pem").write_bytes(form)
+    public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / "public.pem").write_bytes(public)
+    return folder / "private.pem"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of every shipped C++ kernel, measured at three sizes of softmax."""
+    emulated = record(shipped("rope", "cuda"), evidence=Evidence.EMULATED, **UNTIMED)
     kernels = []
     for name in ops.names():
         records = [measured(name)]
@@ -248,10 +274,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             speedup = {"eager": Speedup(value=0.9, ci95=(0.8, 1.0))}
             records.append(measured(name, slow, speedup=speedup))
         kernels.append(of_cpu(name, *records))
+    kernels.append(kernel(shipped("rope", "cuda"), emulated))
     export = Export(tmp_path_factory.mktemp("wheel"))
-    made = library.write(kernels, export, LibraryOptions("pk_test_library"))
+    key = signed_by(export.folder.parent / "keys")
+    made = library.write(kernels, export, LibraryOptions("pk_test_library", key=str(key)))
     assert made is not None, export.skipped
-    assert export.skipped == []
+    assert [one.reason for one in export.skipped] == ["its evidence is emulated, expected measured"]
     return made
 
 
@@ -268,7 +296,7 @@ def lib(site: Path) -> Iterator[Any]:
     sys.path.insert(0, str(site))
     try:
         made = importlib.import_module("pk_test_library")
-        assert made.refused == []
+        assert [line.partition(" ")[0] for line in made.refused] == ["rope"]
         yield made
     finally:
         sys.path.remove(str(site))
@@ -476,6 +504,153 @@ def test_one_graph_serves_all_sizes(always: Any) -> None:
 
 
 @pytest.mark.full
+def test_what_was_not_measured_is_never_a_candidate_and_the_library_says_so(lib: Any) -> None:
+    """The wheel was asked for a kernel too that only an emulator ran."""
+    (line,) = lib.receipt()["refused"]
+    assert line.startswith("rope float32 in cuda for h200")
+    assert "its evidence is emulated, expected measured" in line
+    x, *others = drawn(OPS["rope"], OPS["rope"].workloads["ci"][0])[0]
+    inputs = (x.half(), *others)  # the kernel in C++ is for another dtype
+    try:
+        for policy in ("evidence", "online", "always"):
+            lib._policy(policy)
+            said = lib.explain("rope", *inputs)
+            assert said["kernel"] is None and said["refused"] == [line]
+            assert said["reason"] == "no kernel of enough evidence for this device and dtype"
+    finally:
+        lib.configure()
+    assert {one["language"] for one in lib.TABLE["kernels"]} == {"c++"}
+
+
+@pytest.mark.full
+def test_a_key_says_whether_all_files_are_those_that_were_signed(
+    wheel: Path, site: Path, tmp_path: Path
+) -> None:
+    key, package = wheel.parent.parent / "keys/public.pem", tmp_path / "pk_test_library"
+    done = _python(site, "print(lib.NAME)", PORTKERN_LIBRARY_KEY=str(key))
+    assert done.stdout == "pk_test_library\n", done.stderr
+    shutil.copytree(site / "pk_test_library", package)
+    _signature.check(package, key)
+    other = signed_by(tmp_path / "others").with_name("public.pem")
+    with pytest.raises(_signature.NotSigned, match="was not signed by the owner of"):
+        _signature.check(package, other)
+    with pytest.raises(_signature.NotSigned, match="cannot be read"):
+        _signature.check(package, tmp_path / "none.pem")
+    with (package / "_work.py").open("a") as file:
+        file.write("\n# changed\n")
+    with pytest.raises(_signature.NotSigned, match=r"_work\.py is not the file that was signed"):
+        _signature.check(package, key)
+    (package / "metadata.sig").write_text("AAAA")
+    done = _python(tmp_path, "", PORTKERN_LIBRARY_KEY=str(key))
+    assert "ImportError: pk_test_library: metadata.json was not signed" in done.stderr
+    about = json.loads((package / "metadata.json").read_text())
+    assert about["toolchains"] == [{}] and len(about["records"]) == len(lib_records(package))
+
+
+def lib_records(package: Path) -> list[Any]:
+    found: list[Any] = json.loads((package / "table.json").read_text())["records"]
+    return found
+
+
+def test_a_key_that_cannot_sign_is_told_before_a_wheel_is_written(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("not a key")
+    with pytest.raises(ConfigError, match=r"private key .* cannot be read"):
+        signing.metadata({}, {"name": "x", "version": "1", "records": []}, str(tmp_path / "key"))
+
+
+@pytest.mark.full
+def test_a_kernel_that_came_as_a_text_is_compiled_where_it_is_imported(
+    site: Path, tmp_path: Path
+) -> None:
+    [made] = artifacts.built(
+        table([of_cpu("relu", measured("relu"))], Evidence.MEASURED, KEYS), lazy=True
+    )
+    assert made.recipe is not None and made.file.endswith(".cpp")
+    package = tmp_path / "site/pk_test_library"
+    shutil.copytree(site / "pk_test_library", package)
+    about = json.loads((package / "table.json").read_text())
+    number = next(n for n, one in enumerate(about["operators"]) if one["name"] == "relu")
+    (own,) = (one for one in about["kernels"] if one["op"] == number)
+    own |= {"file": made.file, "sha256": made.sha256, "build": asdict(made.recipe)}
+    (package / made.file).write_bytes(made.data)
+    (package / "table.json").write_text(json.dumps(about))
+    text = "import torch; lib._policy('always'); x = torch.randn(1000); y = lib.relu(x)\n"
+    text += "print(torch.equal(y, x.relu()), lib.explain('relu', x)['reason'], *lib.refused[1:])"
+    kept = str(tmp_path / "kept")
+    done = _python(tmp_path / "site", text, TORCH_EXTENSIONS_DIR=kept, CXX="")
+    assert done.stdout == "True portkern's kernel\n", done.stderr
+    lacking = _python(tmp_path / "site", text, TORCH_EXTENSIONS_DIR=str(tmp_path / "no"), PATH="")
+    assert "True no kernel of enough" in lacking.stdout and "install g++" in lacking.stdout
+
+
+@pytest.mark.full
+def test_launches_of_a_triton_kernel_are_written_down_for_each_cell(
+    lib: Any, tmp_path: Path
+) -> None:
+    works = [OPS["rmsnorm"].workloads["ci"][0], Workload("wide", {"rows": 2, "cols": 65537})]
+    refs = [WorkloadRef(set="ci", name=w.name, dims=w.dims, dtype="float32") for w in works]
+    records = [record(shipped("rmsnorm", "triton"), workload=one, key=one.name) for one in refs]
+    found = table([kernel(shipped("rmsnorm", "triton"), *records)], Evidence.MEASURED, KEYS)
+    [made] = artifacts.built(found)
+    assert found.refused == []
+    one, wide = json.loads(made.data)["cells"]
+    assert one["key"] == [32, 129] and len(one["steps"]) == 1 and one["temporaries"] == []
+    assert ["scalar", 0, 0] in one["steps"][0]["arguments"], "eps is the call's own"
+    assert len(wide["steps"]) == 2 and len(wide["temporaries"]) == 1
+    assert ["temporary", 0, 0] in wide["steps"][0]["arguments"]
+    assert {fat_binary.of_cubin(data) for data in made.binaries.values()} == {"sm_90"}
+    contents = {Path(name).stem: data for name, data in made.binaries.items()}
+    (tmp_path / "plan.json").write_bytes(made.data)
+    assert _plans.open_plan(lib._c, tmp_path / "plan.json", contents)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"grid": [1, 1]}, "not enough values"),
+        ({"grid": [1, 1, 65536]}, "expected a whole number up to 65535"),
+        ({"threads": 0}, "has no threads"),
+        ({"threads": True}, "expected a whole number"),
+        ({"binary": "../../x"}, "names no binary"),
+        ({"arguments": [["given", 3, 0]]}, "which the call has not"),
+        ({"arguments": [["given", 0, -4]]}, "expected a whole number"),
+        ({"arguments": [["value", "00" * 9, 0]]}, "expected 1 to 8"),
+        ({"arguments": [["file", 0, 0]]}, "which the call has not"),
+    ],
+)
+def test_a_plan_is_read_as_a_strangers(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    step = {"binary": "0" * 64, "name": "f", "grid": [1, 1, 1], "threads": 32, "shared": 0}
+    step |= {"arguments": [["given", 2, 0], ["value", "01000000", 0]]}
+    (tmp_path / "binaries").mkdir()
+    (tmp_path / "binaries" / ("0" * 64)).write_bytes(b"")
+
+    def read(step: dict[str, Any]) -> object:
+        (tmp_path / "plan.json").write_text(json.dumps({"temporaries": [], "steps": [step]}))
+        return launch_plan.read(tmp_path, 3, 0)
+
+    read(step)
+    with pytest.raises(launch_plan.BadPlan, match=reason):
+        read(step | change)
+
+
+@pytest.mark.full
+def test_code_objects_of_amd_go_along_with_their_evidence_and_are_not_called(
+    tmp_path: Path,
+) -> None:
+    candidate, export = shipped("relu", "triton"), Export(tmp_path)
+    executed = record(candidate, target="gfx942", evidence=Evidence.EXECUTED, **UNTIMED)
+    own = [kernel(candidate, executed)]
+    first, second = objects.carried(own, ["gfx942", "gfx1100"], export)
+    assert (first.target, str(first.evidence)) == ("gfx942", "executed")
+    assert (second.target, str(second.evidence)) == ("gfx1100", "built")
+    assert first.file.startswith("objects/gfx942/relu_float32_") and first.data != second.data
+    with pytest.raises(ConfigError, match="no kernel has code for it: none is in HIP or Triton"):
+        objects.carried([of_cpu("relu")], ["gfx942"], export)
+    with pytest.raises(ConfigError, match="expected a GPU of AMD"):
+        objects.carried(own, ["h200"], export)
+
+
+@pytest.mark.full
 def test_a_decision_follows_the_evidence_and_says_so(lib: Any) -> None:
     lib.configure()
     exact = lib.explain("softmax", torch.randn(64, 1024))
@@ -582,7 +757,7 @@ def test_a_changed_kernel_and_another_device_are_refused_at_import(
     (package / "table.json").write_text(json.dumps(about))
     with (package / about["kernels"][2]["file"]).open("ab") as file:
         file.write(b"\0")
-    done = _python(copy, "print(*lib.refused, sep='\\n')")
+    done = _python(copy, "print(*lib.refused[1:], sep='\\n')")
     lines = done.stdout.splitlines()
     assert "measured on Another CPU, 4 CPUs, which is not here" in lines[0]
     assert "this CPU has no avx1024" in lines[1]

@@ -10,7 +10,17 @@ from typing import ClassVar
 
 from portkern.errors import BackendUnavailable, BuildError
 from portkern.spec import abi
-from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
+from portkern.spec.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Kernel,
+    Missing,
+    Ready,
+    Recipe,
+    Venue,
+    Venues,
+)
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
@@ -100,6 +110,10 @@ class CpuBackend(Backend):
         if request.candidate.language == "numba":
             return functions.build(request, workdir)
         return _build_cpp(request, workdir)
+
+    def recipe(self, target: Target) -> Recipe | None:
+        flags = (*FLAGS, f"-march={target.march}", "-fopenmp", "-shared")
+        return Recipe("c++", flags, ".cpp") if target.march else None
 
     def declaration(self, signature: Signature, language: str) -> str:
         if language != "c++":

@@ -12,7 +12,17 @@ from portkern.simt.execute.build import Source
 from portkern.simt.execute.options import CHECKERS, UNMODELLED
 from portkern.simt.torch_extension import module
 from portkern.spec import abi
-from portkern.spec.backend import Artifact, Backend, Build, Kernel, Missing, Ready, Venue, Venues
+from portkern.spec.backend import (
+    Artifact,
+    Backend,
+    Build,
+    Kernel,
+    Missing,
+    Ready,
+    Recipe,
+    Venue,
+    Venues,
+)
 from portkern.spec.candidate import Candidate
 from portkern.spec.file_build import FileBuild, FileObject
 from portkern.spec.op import Signature
@@ -112,6 +122,9 @@ class CudaBackend(Backend):
 
     def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
         return whole_file.build(request, workdir)
+
+    def recipe(self, target: Target) -> Recipe | None:
+        return nvcc.recipe(target) if self.supports(target) else None
 
     def declaration(self, signature: Signature, language: str) -> str:
         return abi.declaration(signature, signature.name, source.TYPES, stream="cudaStream_t")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from portkern.errors import ToolError
-from portkern.spec.backend import Artifact, Build, Missing
+from portkern.spec.backend import Artifact, Build, Missing, Recipe
 from portkern.spec.target import Target
 from portkern.toolchain.run_tool import package_dir, run_tool
 
@@ -20,6 +20,9 @@ from . import ptxas, source
 
 REMEDY = "pip install 'portkern[cuda]' or put nvcc on PATH"
 BUILD_S = 300.0
+#: The static runtime: torch's own libcudart may be of another version than this nvcc's.
+LIBRARY = ("-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
+COMMON = ("-O3", "-std=c++17")
 #: Headers of ours that kernels may include, such as ``portkern/portable.h``.
 INCLUDES = (Path(__file__).parent / "include", PORTABLE)
 #: Those of what Hopper alone has, such as ``portkern/hopper.h``.
@@ -61,23 +64,20 @@ def build(
     # nvcc knows a language by its suffix, and .hip is none of its own
     path = source.write(request, text, workdir, ".cu")
     output = path.with_suffix(".so" if request.runnable else ".cubin")
-    # The static runtime: torch's own libcudart may be of another version than this nvcc's.
-    library = ["-shared", "-Xcompiler", "-fPIC", "-cudart", "static"]
     # No --split-compile: it saves seconds, and one source gets other registers, at times spills, in
     # every second build (nvcc 13.5).
     number = arch(request.target)
     log = run_tool(
         [
             nvcc.path,
-            *(library if request.runnable else ["-cubin"]),
+            *(LIBRARY if request.runnable else ["-cubin"]),
             "-gencode",
             f"arch=compute_{number},code=sm_{number}",
             *flags,  # first what a kernel brings: it may have headers of ours as they were
             *(flag for folder in (*INCLUDES, HOPPER) for flag in ("-I", folder)),
             *(f"-D{macro}" for macro in hopper_macros(request.target)),
             "-DPORTKERN_CLUSTERS=1",
-            "-O3",
-            "-std=c++17",
+            *COMMON,
             "-lineinfo",
             "-Xptxas",
             "-v",
@@ -97,6 +97,14 @@ def build(
     declared = ptx.read_text() if ptx.exists() else ""
     kind = "shared library" if request.runnable else "cubin"
     return Artifact(output, kind, ptxas.resources(log, declared), log)
+
+
+def recipe(target: Target) -> Recipe:
+    """As :func:`build` has it, of a text that has all headers in it."""
+    number = arch(target)
+    macros = (*hopper_macros(target), "PORTKERN_CLUSTERS=1")
+    code = ("-gencode", f"arch=compute_{number},code=sm_{number}")
+    return Recipe("nvcc", (*LIBRARY, *code, *(f"-D{m}" for m in macros), *COMMON), ".cu")
 
 
 @lru_cache

@@ -16,10 +16,12 @@ from portkern.deploy.evidence import Cell, KernelOf, Table
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest, Failure, StageLimits
+from portkern.formats import torch_source
+from portkern.formats.exported import NoSuchForm
 from portkern.sandbox import session
 from portkern.spec import launch_plan, own_headers, registry
 from portkern.spec import target as targets
-from portkern.spec.backend import Artifact, Build, Missing
+from portkern.spec.backend import Artifact, Build, Missing, Recipe
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import Companions
 from portkern.spec.op import Workload
@@ -33,11 +35,13 @@ def sha256(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Built:
-    """``data`` is a shared library, or a plan, whose ``binaries`` are files beside it."""
+    """``data`` is a shared library, or a plan, whose ``binaries`` are files beside it, or a text
+    that is compiled by the ``recipe`` where the library is imported."""
 
     kernel: KernelOf
     data: bytes
     binaries: Mapping[str, bytes] = field(default_factory=dict)
+    recipe: Recipe | None = None
 
     @property
     def sha256(self) -> str:
@@ -46,27 +50,30 @@ class Built:
     @property
     def file(self) -> str:
         own = self.kernel
-        suffix = "json" if own.planned else "so"
-        return f"kernels/{own.op.name}_{own.kernel.dtype}_{self.sha256[:8]}.{suffix}"
+        suffix = self.recipe.suffix if self.recipe else ".json" if own.planned else ".so"
+        return f"kernels/{own.op.name}_{own.kernel.dtype}_{self.sha256[:8]}{suffix}"
 
     @property
     def files(self) -> dict[str, bytes]:
         return {self.file: self.data, **self.binaries}
 
 
-class _Left(Exception):
-    """Why a kernel is left out, in one line."""
+class LeftOut(Exception):
+    """Says in one line why a kernel is left out."""
 
 
-def built(found: Table) -> list[Built]:
-    """Several at once; a kernel that is left out is refused in ``found``, with its cells."""
+def built(found: Table, *, lazy: bool = False) -> list[Built]:
+    """Several at once; a kernel that is left out is refused in ``found``, with its cells. ``lazy``:
+    what can be is left to the machine that imports the library, as what cannot be built here is."""
     cells: dict[KernelOf, list[Cell]] = defaultdict(list)
     for cell in found.cells:
         cells[cell.kernel].append(cell)
     cache = ArtifactCache(cache_root() / "builds")
     try:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            made = list(pool.map(lambda kernel: _one(kernel, cells[kernel], cache), found.kernels))
+            made = list(
+                pool.map(lambda one: _one(one, cells[one], cache, lazy=lazy), found.kernels)
+            )
     finally:
         session.close_servers()
     for kernel, one in zip(found.kernels, made, strict=True):
@@ -75,28 +82,43 @@ def built(found: Table) -> list[Built]:
     return [one for one in made if isinstance(one, Built)]
 
 
-def _one(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built | str:
+def _one(
+    kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache, *, lazy: bool
+) -> Built | str:
     """The kernel, or why it is left out."""
     policy = guard.GuardPolicy("allow", kernel.op.precision)
     reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
     if reason:  # whatever its records say: it will run where there is no jail
         return f"rejected: {reason.partition(chr(10))[0]}"
     try:
-        return _planned(kernel, cells, cache) if kernel.planned else _compiled(kernel, cache)
-    except _Left as error:
+        if kernel.planned:
+            return _planned(kernel, cells, cache)
+        ready = registry.load(kernel.kernel.candidate.backend).probe(targets.load(kernel.target))
+        return _text(kernel) if lazy or isinstance(ready, Missing) else _compiled(kernel, cache)
+    except (LeftOut, NoSuchForm) as error:
         return str(error)
 
 
 def _compiled(kernel: KernelOf, cache: ArtifactCache) -> Built:
     op = kernel.op
     workload = (*op.workloads.get("typical", ()), *op.workloads["ci"])[0]
-    [made] = _artifacts([_request(kernel, workload)], cache)
+    [made] = artifacts_of([_request(kernel, workload)], cache)
     if made.kind != "shared library":
-        raise _Left(f"its build is of kind {made.kind!r}, no library")
+        raise LeftOut(f"its build is of kind {made.kind!r}, no library")
     data = made.path.read_bytes()
     if targets.load(kernel.target).vendor == "nvidia":
         _expect_code(kernel, fat_binary.architectures(data))
     return Built(kernel, data)
+
+
+def _text(kernel: KernelOf) -> Built:
+    """Raises LeftOut and NoSuchForm."""
+    own, target = kernel.kernel, targets.load(kernel.target)
+    recipe = registry.load(own.candidate.backend).recipe(target)
+    if recipe is None:
+        raise LeftOut("it can be compiled by its backend alone, which is not here")
+    text = torch_source.kernel_text(as_measured(own.candidate), kernel.op.signature, own.dtype)
+    return Built(kernel, text.encode(), recipe=recipe)
 
 
 def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built:
@@ -106,7 +128,7 @@ def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> B
         Workload(c.record.workload.name, c.record.workload.dims, c.record.workload.scalars)
         for c in cells
     ]
-    made = _artifacts([_request(kernel, work, ahead=True) for work in works], cache)
+    made = artifacts_of([_request(kernel, work, ahead=True) for work in works], cache)
     documents: list[dict[str, object]] = []
     binaries: dict[str, bytes] = {}
     for cell, artifact in zip(cells, made, strict=True):
@@ -114,12 +136,12 @@ def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> B
         try:
             plan = launch_plan.read(artifact.path.parent, tensors, len(signature.scalars))
         except launch_plan.BadPlan as error:
-            raise _Left(f"its plan cannot be read: {error}") from error
+            raise LeftOut(f"its plan cannot be read: {error}") from error
         documents.append({"key": cell.key, **plan.document})
         for digest, data in plan.binaries.items():
             _expect_code(kernel, {fat_binary.of_cubin(data)} - {""})
             if sha256(data) != digest:
-                raise _Left("its plan names a binary of another digest")
+                raise LeftOut("its plan names a binary of another digest")
             binaries[f"kernels/{digest}.cubin"] = data
     return Built(kernel, json.dumps({"cells": documents}).encode(), binaries)
 
@@ -128,19 +150,19 @@ def _expect_code(kernel: KernelOf, found: Set[str]) -> None:
     wanted = targets.load(kernel.target).arch
     if wanted not in found:
         has = ", ".join(sorted(found)) or "no GPU"
-        raise _Left(f"its build has machine code for {has}, expected {wanted}")
+        raise LeftOut(f"its build has machine code for {has}, expected {wanted}")
 
 
-def _artifacts(requests: Sequence[BuildRequest], cache: ArtifactCache) -> list[Artifact]:
-    """Raises _Left."""
+def artifacts_of(requests: Sequence[BuildRequest], cache: ArtifactCache) -> list[Artifact]:
+    """Raises LeftOut."""
     ready = requests[0].backend.probe(requests[0].build.target)
     if isinstance(ready, Missing):
-        raise _Left(f"it cannot be built here: {ready}")
+        raise LeftOut(f"it cannot be built here: {ready}")
     chains = [ready.toolchain] * len(requests)
     made = build.build_all(requests, chains, limits=StageLimits(), cache=cache)
     failed = [one.outcome for one in made if isinstance(one.outcome, Failure)]
     if failed:
-        raise _Left(f"{failed[0].verdict}: {failed[0].detail}")
+        raise LeftOut(f"{failed[0].verdict}: {failed[0].detail}")
     return [one.outcome for one in made if isinstance(one.outcome, Artifact)]
 
 

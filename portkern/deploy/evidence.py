@@ -49,7 +49,8 @@ class KernelOf:
 
     def __str__(self) -> str:
         candidate = self.kernel.candidate
-        return f"{self.kernel.name} {self.kernel.dtype} for {self.target} ({candidate.digest})"
+        what = f"{self.op.name} {self.kernel.dtype} in {candidate.language}"
+        return f"{what} for {self.target} ({candidate.digest})"
 
 
 @dataclass(frozen=True, eq=False)

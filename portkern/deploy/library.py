@@ -12,13 +12,14 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from portkern.deploy import artifacts
+from portkern.deploy import artifacts, signing
 from portkern.deploy.artifacts import Built, sha256
 from portkern.deploy.evidence import Table, table
+from portkern.deploy.objects import carried
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build as compiling
 from portkern.errors import ConfigError
@@ -34,7 +35,8 @@ _PACKAGE = "portkern.deploy.package"
 _COPIED = (
     *("_apply.py", "_build.py", "_call.py", "_finder.py", "_formulas.py", "_functions.py"),
     *("_graph.py", "_match.py", "_modules.py", "_nodes.py", "_plans.py", "_proof.py"),
-    *("_race.py", "_report.py", "_running.py", "_sites.py", "_text.py", "_work.py"),
+    *("_race.py", "_report.py", "_running.py", "_signature.py", "_sites.py", "_text.py"),
+    *("_work.py",),
     *("hub.py", "liger.py", "sglang.py", "vllm.py", *compiling.HEADERS),
 )
 #: Names that are torch's own, or those of functions in every library.
@@ -43,9 +45,16 @@ _TAKEN = frozenset("aten prim prims torch torch_library profiler inductor portke
 
 @dataclass(frozen=True)
 class LibraryOptions:
+    """``key`` is the file of a private key, which signs the digests of all files; ``objects`` are
+    targets of AMD's whose code objects go with the library. ``lazy``: kernels go as texts, which
+    are compiled where it is imported."""
+
     name: str
     evidence: Evidence = Evidence.MEASURED
     version: str = "1.0.0"
+    key: str = ""
+    objects: tuple[str, ...] = ()
+    lazy: bool = False
 
 
 def check_name(name: str) -> None:
@@ -67,18 +76,23 @@ def write(kernels: Sequence[KernelRecords], export: Export, options: LibraryOpti
     own = [kernel for kernel in kernels if kernel.op.op.name in known]
     keys = {name: one.key for name, one in known.items()}
     found = table(own, options.evidence, keys)
-    built = artifacts.built(found)
+    built = artifacts.built(found, lazy=options.lazy)
     for line in found.refused:
         what, _, why = line.partition(": ")
         export.skip(what, why)
-    if not built:
+    beside = carried(own, options.objects, export)
+    if not built and not beside:
         return None
-    used = {one.kernel.op.name for one in built}
+    used = {one.kernel.op.name for one in built} | {one.kernel.op.op.name for one in beside}
     numbered = [
         replace(known[name], number=n) for n, name in enumerate(n for n in known if n in used)
     ]
-    files = _files(numbered, found, built, options)
-    export.items += len(built)
+    document = _document(numbered, found, built, options)
+    document["objects"] = [one.document() for one in beside]
+    files = _files(numbered, document, built, options)
+    files |= {one.file: one.data for one in beside}
+    files |= signing.metadata(files, json.loads(files["table.json"]), options.key)
+    export.items += len(built) + len(beside)
     return _wheel(files, export, options)
 
 
@@ -95,7 +109,10 @@ def _operators(kernels: Sequence[KernelRecords], space: str, export: Export) -> 
 
 
 def _files(
-    operators: Sequence[Operator], found: Table, built: Sequence[Built], options: LibraryOptions
+    operators: Sequence[Operator],
+    document: dict[str, Any],
+    built: Sequence[Built],
+    options: LibraryOptions,
 ) -> dict[str, bytes]:
     """The files of the package by their places in it."""
     package = importlib.resources.files(_PACKAGE)
@@ -110,7 +127,6 @@ def _files(
     files |= {f"sources/{_source_name(one)}": _source(one) for one in built}
     name, data = _compiled(files)
     files[name] = data
-    document = _document(operators, found, built, options)
     document["compiled"] = {name: hashlib.sha256(data).hexdigest()}
     said = json.dumps(document, sort_keys=True).encode()
     document["version"] = f"{options.version}+g{hashlib.sha256(said).hexdigest()[:8]}"
@@ -216,6 +232,7 @@ def _kernel(one: Built, numbers: Mapping[str, int]) -> dict[str, Any]:
         "source_hash": candidate.digest,
         "file": one.file,
         "sha256": one.sha256,
+        "build": asdict(one.recipe) if one.recipe else None,
         "binaries": {name: sha256(data) for name, data in one.binaries.items()},
         "evidence": str(min(record.evidence for record in passed)),
     }

@@ -159,6 +159,16 @@ class Build:
     ahead: bool = False
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How one text becomes a shared library where no portkern is: the command's name (``c++``
+    stands for any compiler of C++), its flags, and the file's suffix."""
+
+    compiler: str
+    flags: tuple[str, ...]
+    suffix: str
+
+
 #: Artifacts of these kinds are still source: they are not evidence of a build for the target.
 SOURCE_KINDS = ("python", "opencl", "stablehlo")
 
@@ -404,6 +414,11 @@ class Backend(ABC):
         """The variables that the worker which builds for ``target`` needs in its environment
         before any import."""
         return {}
+
+    def recipe(self, target: Target) -> Recipe | None:
+        """How a kernel's text, with all its headers in it, is compiled for a target elsewhere; None
+        where it takes this backend."""
+        return None
 
     def declaration(self, signature: Signature, language: str) -> str:
         """The head of the function that a kernel in ``language`` defines, for its author; Python's

@@ -58,8 +58,8 @@ _LEVEL = re.compile(r"level_?(\d+)")
 @dataclass
 class ExportOptions(history.Choice):
     """``ops``: files of operators that do not ship; ``kernels``: files and folders of kernels that
-    do not, beside what the records' authors say. ``name`` and ``evidence`` are of the format
-    ``library``. The choice is of the format ``history``."""
+    do not, beside what the records' authors say. ``name``, ``evidence``, ``key``, ``objects``
+    and ``lazy`` are of the format ``library``. The choice is of the format ``history``."""
 
     format: str = MISSING
     run: Names = field(default_factory=list)
@@ -70,6 +70,9 @@ class ExportOptions(history.Choice):
     kernels: Names = field(default_factory=list)
     name: str = ""
     evidence: str = "measured"
+    key: str = ""
+    objects: Names = field(default_factory=list)
+    lazy: bool = False
     select: str = "all"
     reward: str = "kevin"
     test: Names = field(default_factory=list)
@@ -217,7 +220,8 @@ def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export
     if options.evidence not in known:
         raise no_such("evidence", options.evidence, known)
     name = options.name or identifier(Path(_run(options)).stem.lower())
-    chosen = library.LibraryOptions(name, known[options.evidence])
+    objects = tuple(names(options.objects))
+    chosen = library.LibraryOptions(name, known[options.evidence], key=options.key, objects=objects)
     library.check_name(name)
     return lambda kernels, export: library.write(kernels, export, chosen)
 

@@ -54,7 +54,7 @@ def write(folder: str | Path) -> Path:
     cuda = any(kernel["backend"] == "cuda" for kernel in table["kernels"])
     backend = "cuda" if cuda else "cpu"
     out = Path(folder) / "build" / f"torch-{backend}"
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "metadata.*")  # kernels has its own
     shutil.copytree(HERE, out, ignore=ignored)
     names = [one["name"] for one in table["operators"]]
     (out / "layers.py").write_text(_layers(names), encoding="utf-8")

@@ -315,8 +315,7 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
         choice->why = UNRACED;
       }
   }
-  // Its launches were written down where nothing ran: the first of them is held against the formula.
-  if (choice->kernel >= 0 && table.kernels[choice->kernel].plan && choice->why == OURS) {
+  if (choice->kernel >= 0 && table.kernels[choice->kernel].unproven && choice->why == OURS) {
     if (captured) return &later;
     if (!as_the_formula(call, choice->kernel)) {
       choice->kernel = -1;
@@ -353,9 +352,9 @@ inline void outdated(std::unique_ptr<Choice> choice) {
 }  // namespace
 
 extern "C" {
-int pk_kernel(int op, int device, int dtype, void* function, const void* plan) {
+int pk_kernel(int op, int device, int dtype, void* function, const void* plan, int unproven) {
   auto& kernels = operators[op].tables[device][dtype].kernels;
-  kernels.push_back({function, static_cast<const Plan*>(plan)});
+  kernels.push_back({function, static_cast<const Plan*>(plan), unproven != 0});
   return int(kernels.size()) - 1;
 }
 void pk_cell(int op, int device, int dtype, const int64_t* key, int count, int kernel, double speedup, int record) {

@@ -152,10 +152,12 @@ class Plan {
 #endif
 };
 
-// One of a library: a function in C, or a plan.
+// One of a library: a function in C, or a plan. `unproven`: it is not the very code that was measured,
+// and its first call is held against the formula.
 struct Kernel {
   void* function = nullptr;
   const Plan* plan = nullptr;
+  bool unproven = false;
   bool takes(const Key& key) const { return !plan || plan->has(key); }
 };
 

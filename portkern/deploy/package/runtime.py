@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -22,9 +23,14 @@ from typing import Any
 
 import torch
 
-from . import _apply, _build, _modules, _plans, _report
+from . import _apply, _build, _modules, _plans, _report, _signature
 
 HERE = Path(__file__).parent
+if _key := os.environ.get("PORTKERN_LIBRARY_KEY"):
+    try:
+        _signature.check(HERE, Path(_key))
+    except _signature.NotSigned as _error:
+        raise ImportError(f"{__name__}: {_error}") from _error
 TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
 NAME: str = TABLE["name"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -79,7 +85,9 @@ def explain(operator: str, *arguments: Any) -> dict[str, Any]:
         why, kernel, cell, distance = asked(*arguments)
     tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
     said: dict[str, Any] = {"operator": operator, "reason": REASONS[why], "kernel": None}
-    if kernel >= 0:
+    if kernel < 0:
+        said["refused"] = [line for line in refused if line.startswith(f"{operator} ")]
+    else:
         cells = [one for one in tensors if one.is_floating_point()]
         place = (number, _slot(tensors[0].device), DTYPES.index(str(cells[0].dtype)[6:]))
         said["kernel"] = _told(_kernels[place][kernel])
@@ -285,6 +293,12 @@ def _sound(file: Path, sha256: str) -> bool:
     return False
 
 
+def _built_here() -> Path:
+    """Where is kept what is compiled on this machine."""
+    root = os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions"
+    return Path(root) / f"{NAME}-{TABLE['version']}"
+
+
 def _operators() -> Path:
     """The compiled operators: those of the package for this torch, else built here and kept."""
     name = _build.compiled_name(torch.__version__, cuda=torch.version.cuda is not None)
@@ -293,8 +307,7 @@ def _operators() -> Path:
         if _sound(file, TABLE["compiled"][name]):
             return file
         raise ImportError(f"{file} is not the file that was exported; install {NAME} again")
-    root = os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions"
-    kept: Path = Path(root) / f"{NAME}-{TABLE['version']}" / name
+    kept = _built_here() / name
     if not kept.is_file():
         try:
             _build.build(HERE, kept)
@@ -314,6 +327,9 @@ def _load_kernels() -> None:
     for index in range(torch.cuda.device_count() if torch.version.cuda else 0):
         _names[1 + index] = torch.cuda.get_device_name(index)
     places: list[dict[int, int]] = []
+    here = [one for one in TABLE["kernels"] if one["build"] and one["device"] in _names.values()]
+    with ThreadPoolExecutor(max(1, min(len(here), len(os.sched_getaffinity(0))))) as pool:
+        list(pool.map(_compiled_here, here))
     for kernel in TABLE["kernels"]:
         own: dict[int, int] = {}
         places.append(own)
@@ -332,13 +348,18 @@ def _load_kernels() -> None:
             continue
         try:
             address = _opened(kernel)
-        except (OSError, AttributeError) as error:
+        except (OSError, AttributeError, _build.CannotBuild) as error:
             refused.append(f"{shown}: {str(error).splitlines()[0]}")
             continue
         for slot in slots:
             place = (kernel["op"], slot, DTYPES.index(kernel["dtype"]))
             own[slot] = _c.pk_kernel(*place, *address)
             _kernels.setdefault(place, []).append(kernel)
+    refused.extend(
+        f"{one['op']} {one['dtype']} ({one['target']}): its code object is carried, not called: "
+        f"its evidence is {one['evidence']}, expected {TABLE['evidence']}"
+        for one in TABLE["objects"]
+    )
     if not _kernels:
         devices = sorted({kernel["device"] for kernel in TABLE["kernels"]})
         warnings.warn(
@@ -357,14 +378,25 @@ def _load_kernels() -> None:
             _c.pk_cell(kernel["op"], slot, dtype, values, len(key), *about)
 
 
-def _opened(kernel: dict[str, Any]) -> tuple[Any, Any]:
-    """Its function or its plan. Raises OSError and AttributeError."""
-    file = HERE / kernel["file"]
+def _compiled_here(kernel: dict[str, Any]) -> None:
+    """Several are compiled at once; that one cannot be is said where it is opened."""
+    if _sound(HERE / kernel["file"], kernel["sha256"]):
+        with suppress(OSError, AttributeError, _build.CannotBuild):
+            _opened(kernel)
+
+
+def _opened(kernel: dict[str, Any]) -> tuple[Any, Any, bool]:
+    """Its function, its plan, and whether it is another code than the one that was measured. Raises
+    OSError, AttributeError and CannotBuild."""
+    file: Path = HERE / kernel["file"]
     if kernel["binaries"]:
         contents = {Path(name).stem: (HERE / name).read_bytes() for name in kernel["binaries"]}
-        return None, _plans.open_plan(_c, file, contents)
+        return None, _plans.open_plan(_c, file, contents), True
+    own = kernel["build"]
+    if own:
+        file = _build.kernel(file, own["compiler"], own["flags"], _built_here() / "kernels")
     function = getattr(ctypes.CDLL(str(file)), kernel["entry"])
-    return ctypes.cast(function, ctypes.c_void_p), None
+    return ctypes.cast(function, ctypes.c_void_p), None, bool(own)
 
 
 def _trace(
@@ -395,7 +427,7 @@ def _library() -> ctypes.CDLL:
     torch.ops.load_library(str(file))  # type: ignore[no-untyped-call]
     library = ctypes.CDLL(str(file))
     numbers, whole = ctypes.POINTER(ctypes.c_int64), ctypes.c_int
-    library.pk_kernel.argtypes = [*[whole] * 3, *[ctypes.c_void_p] * 2]
+    library.pk_kernel.argtypes = [*[whole] * 3, *[ctypes.c_void_p] * 2, whole]
     library.pk_cell.argtypes = [*[whole] * 3, numbers, whole, whole, ctypes.c_double, whole]
     library.pk_policy.argtypes = [whole, ctypes.c_double, whole]
     library.pk_know.argtypes = [*[whole] * 3, numbers, *[whole] * 3]
