@@ -588,7 +588,7 @@ def test_launches_of_a_triton_kernel_are_written_down_for_each_cell(
     lib: Any, tmp_path: Path
 ) -> None:
     works = [OPS["rmsnorm"].workloads["ci"][0], Workload("wide", {"rows": 2, "cols": 65537})]
-    refs = [WorkloadRef(set="ci", name=w.name, dims=w.dims, dtype="float32") for w in works]
+    refs = [WorkloadRef(set="ci", name=w.name, dims=dict(w.dims), dtype="float32") for w in works]
     records = [record(shipped("rmsnorm", "triton"), workload=one, key=one.name) for one in refs]
     found = table([kernel(shipped("rmsnorm", "triton"), *records)], Evidence.MEASURED, KEYS)
     [made] = artifacts.built(found)

@@ -100,7 +100,7 @@ def build(
 
 
 def recipe(target: Target) -> Recipe:
-    """As :func:`build` has it, of a text that has all headers in it."""
+    """The flags that :func:`build` gives nvcc, for a text that has all headers in it."""
     number = arch(target)
     macros = (*hopper_macros(target), "PORTKERN_CLUSTERS=1")
     code = ("-gencode", f"arch=compute_{number},code=sm_{number}")

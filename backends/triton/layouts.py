@@ -24,5 +24,5 @@ _LAYOUTS = {
 
 
 def layout(kind: str) -> str | None:
-    """None for a type of which nothing is known here."""
+    """The layout of a type; None where nothing is known of it here."""
     return _LAYOUTS.get(kind)

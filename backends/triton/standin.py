@@ -204,7 +204,7 @@ def gpu_target(target: Target) -> GPUTarget:
 
 
 def _special(metadata: Any) -> str:
-    """What a launch of this kernel takes that is not in its arguments."""
+    """Names what a launch of this kernel takes that is not in its arguments."""
     said = metadata._asdict()
     named = ("launch_cooperative_grid", "launch_pdl", "global_scratch_size", "profile_scratch_size")
     found = [name for name in named if said.get(name)]

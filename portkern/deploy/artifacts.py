@@ -122,7 +122,7 @@ def _text(kernel: KernelOf) -> Built:
 
 
 def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built:
-    """With the launches at each of its cells."""
+    """The kernel with the launches at each of its cells."""
     signature = kernel.op.signature
     works = [
         Workload(c.record.workload.name, c.record.workload.dims, c.record.workload.scalars)

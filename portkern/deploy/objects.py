@@ -62,8 +62,8 @@ class Carried:
 def carried(
     kernels: Sequence[KernelRecords], names: Sequence[str], export: Export
 ) -> list[Carried]:
-    """Those of all kernels for each of the targets that are named. Raises ConfigError for a target
-    of which there is nothing: a library does not claim what it has no code for."""
+    """The objects of all kernels for each of the targets that are named. Raises ConfigError for a
+    target of which there is none: a library does not claim what it has no code for."""
     wanted = [_target(name) for name in names]
     mine = [one for one in kernels if one.candidate.backend in _BACKENDS]
     pairs = [(one, target) for target in wanted for one in mine if one.candidate.style == "dps"]

@@ -38,7 +38,7 @@ def metadata(files: Mapping[str, bytes], document: Mapping[str, Any], key: str) 
 
 
 def _commit() -> str:
-    """That of portkern's own files, where these are a checkout."""
+    """The commit of portkern's own files, where these are a checkout."""
     try:
         where = str(Path(__file__).parent)
         said = run_tool(

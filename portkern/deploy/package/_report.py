@@ -1,4 +1,4 @@
-"""What an :func:`apply` did to a model, in words and as JSON."""
+"""The account of an :func:`apply`: what it did to a model, in words and as JSON."""
 
 from __future__ import annotations
 

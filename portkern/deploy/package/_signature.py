@@ -27,7 +27,7 @@ def check(folder: Path, key: Path) -> None:
     try:
         public = load_pem_public_key(key.read_bytes())
         said = (folder / METADATA).read_bytes()
-        signature = base64.b64decode((folder / SIGNATURE).read_bytes(), validate=True)
+        signature = base64.b64decode((folder / SIGNATURE).read_bytes().strip(), validate=True)
     except (OSError, ValueError) as error:
         raise NotSigned(f"the key or the signature cannot be read: {error}") from error
     if not isinstance(public, Ed25519PublicKey):

@@ -1,4 +1,4 @@
-"""What is replaced in a model so far, and what is not."""
+"""Keeps what is replaced in a model so far, and what is not."""
 
 from __future__ import annotations
 
