@@ -32,7 +32,9 @@ PARSERS = {
     "worker.worker",
     "agent.feedback.profile",
     "deploy.library",  # not gone through yet
-    "deploy.package.runtime",  # stands alone, where no portkern is
+    "deploy.package._plans",  # stands alone, where no portkern is
+    "deploy.package._signature",
+    "deploy.package.runtime",
     "agent.memory.encoder",
     "agent.run",
     "evaluator.artifact_cache",

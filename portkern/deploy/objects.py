@@ -137,7 +137,7 @@ def _built(kernel: KernelRecords, target: Target) -> tuple[list[bytes], Mapping[
     if planned:
         tensors = len(op.signature.inputs) + len(op.signature.outputs)
         plan = launch_plan.read(folder, tensors, len(op.signature.scalars))
-        paths = [folder / launch_plan.BINARIES / digest for digest in plan.binaries]
+        paths = [launch_plan.binary(folder, digest) for digest in plan.binaries]
         launches = {"dims": dict(work.dims), **plan.document}
     for path in paths:
         has = code_object.read(path).processor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from portkern.spec.foreign_text import json_value
 
 #: In the artifact's folder.
 PLAN, BINARIES = "plan.json", "binaries"
@@ -30,7 +31,7 @@ class LaunchPlan:
 def read(folder: Path, tensors: int, scalars: int) -> LaunchPlan:
     """The plan in an artifact's folder, which code of others wrote. Raises BadPlan."""
     try:
-        document = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        document = json_value((folder / PLAN).read_bytes())
         temporaries, steps = document["temporaries"], document["steps"]
         sizes = {"given": tensors, "temporary": len(temporaries), "scalar": scalars}
         for number in temporaries:
@@ -40,10 +41,17 @@ def read(folder: Path, tensors: int, scalars: int) -> LaunchPlan:
         for step in steps:
             _check_step(step, sizes)
         digests = dict.fromkeys(step["binary"] for step in steps if "binary" in step)
-        binaries = {one: (folder / BINARIES / one).read_bytes() for one in digests}
+        binaries = {one: binary(folder, one).read_bytes() for one in digests}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPlan(f"{type(error).__name__}: {str(error)[:200]}") from error
     return LaunchPlan({"temporaries": temporaries, "steps": steps}, binaries)
+
+
+def binary(folder: Path, digest: str) -> Path:
+    """The file of a binary of a plan in an artifact's folder. Raises BadPlan."""
+    if not _DIGEST.fullmatch(digest):
+        raise BadPlan(f"got {digest[:80]!r}, expected a digest")
+    return folder / BINARIES / digest
 
 
 def _check_step(step: dict[str, Any], sizes: dict[str, int]) -> None:
