@@ -89,6 +89,10 @@ class Case:
 
     def __init__(self, lib: Any, name: str, device: str, dtype: str = "float32") -> None:
         self.lib, self.op, self.device, self.dtype = lib, ops.load(name), device, dtype
+        #: Parts of a check that end the process where PyTorch is alone, and the one that is asked.
+        self.fatal: Sequence[str] = ()
+        self.alone = ""
+        self.begins: Callable[[str], None] = lambda part: None
         self.call = getattr(getattr(torch.ops, lib.NAME), name).default
 
     def draw(self, workload: Workload, seed: int = 1) -> tuple[list[torch.Tensor], list[Any]]:
@@ -172,10 +176,17 @@ def hostile(case: Case) -> None:
                 given = [change(t) if n in which else t for n, t in enumerate(tensors)]
                 # Torch's own attention ends the process of a GPU where an address is odd.
                 plain = [t.clone() if name == ODD else t for t in given]
+                part = f"{workload.name}, {name}, inputs {sorted(which)}"
+                if part in case.fatal or case.alone not in ("", part):
+                    continue
+                case.begins(part)
                 try:
                     case.theirs(*plain, scalars=scalars)
+                    if case.alone:
+                        continue
                 except _REFUSED:
-                    _refuses(case, given, scalars, name)
+                    if not case.alone:
+                        _refuses(case, given, scalars, name)
                     continue
                 try:
                     case.compare(plain, scalars, case.ours(*given, scalars=scalars))
@@ -419,10 +430,14 @@ IN_ALL_DTYPES = ("graph", "streams", "sizes", "hostile")
 
 _LATE = "not asked: the time is up"
 Place = tuple[str, str, str]
+_PART, _FATAL = "a part of", "fatal"
 
 
-def worker(library: str, device: str, places: Sequence[Place], out: Path) -> None:
-    """Appends a line of what it begins, and one of how it ended, for each."""
+def worker(
+    library: str, device: str, places: Sequence[Sequence[Any]], out: Path, alone: str = ""
+) -> None:
+    """Appends a line of what it begins, and one of how it ended, for each; a place names parts that
+    are left out behind its check, operator and dtype. ``alone``: of this part PyTorch's side."""
     lib = importlib.import_module(library)
     lib._policy("always")
     torch.backends.cudnn.allow_tf32 = False  # kernels in float32 are held against float32
@@ -432,11 +447,14 @@ def worker(library: str, device: str, places: Sequence[Place], out: Path) -> Non
             file.write(json.dumps(words) + "\n")
             file.flush()
 
-        for check, name, dtype in places:
+        for check, name, dtype, *fatal in places:
             say(check, name, dtype, None, 0.0)
             start, said = time.perf_counter(), "right"
+            case = Case(lib, name, device, dtype)
+            case.fatal, case.alone = fatal, alone
+            case.begins = lambda part: say(_PART, part)
             try:
-                CHECKS[check](Case(lib, name, device, dtype))
+                CHECKS[check](case)
                 if device == "cuda":
                     torch.cuda.synchronize()
             except Exception as error:  # noqa: BLE001 - the next ones are asked all the same
@@ -452,41 +470,63 @@ def worker(library: str, device: str, places: Sequence[Place], out: Path) -> Non
 
 
 def run(library: str, device: str, places: Sequence[Place], end: float) -> list[list[Any]]:
-    """All places in one process, and in another from where it ended too early."""
-    left, found = list(places), list[list[Any]]()
+    """All places in one process, and in another from where it ended too early. A part that ends a
+    process where PyTorch computes it alone is left out, and said."""
+    left: list[list[Any]] = [[*one] for one in places]
+    found = list[list[Any]]()
     while left:
         if time.monotonic() > end:
-            return [*found, *([*one, _LATE, 0.0] for one in left)]
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "said.jsonl"
-            given = ["worker=" + library, "device=" + device, "out=" + str(out)]
-            command = [sys.executable, "-m", "benchmarks.library_checks", *given]
-            try:
-                wait = max(end - time.monotonic(), 1)
-                done: Any = subprocess.run(
-                    command, input=json.dumps(left), text=True, timeout=wait, check=False
-                ).returncode
-            except subprocess.TimeoutExpired:
-                done = "the time is up"
-            lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-            said = [json.loads(line) for line in lines]
-        ended = {tuple(one[:3]): one for one in said if one[3] is not None}
+            return [*found, *([*one[:3], _LATE, 0.0] for one in left)]
+        said, done = _asked(library, device, left, end)
+        ended = {tuple(one[:3]): one for one in said if len(one) == 5 and one[3] is not None}
         found += ended.values()
-        begun = [tuple(one[:3]) for one in said if tuple(one[:3]) not in ended]
-        found += [[*one, f"the process ended: {done}", 0.0] for one in begun]
-        after = [one for one in left if one not in ended and one not in begun]
+        begun = [one[:3] for one in said if len(one) == 5 and tuple(one[:3]) not in ended]
+        after = [one for one in left if tuple(one[:3]) not in ended and one[:3] not in begun]
         if len(after) == len(left):
             return [*found, ["", "", "", f"no process could be started: {done}", 0.0]]
+        parts = [one[1] for one in said if one[0] == _PART]
+        for place in (one for one in left if one[:3] in begun):
+            if parts and parts[-1] not in place and _fatal(library, device, place, parts[-1], end):
+                found.append([_FATAL, " ".join(place[:3]), parts[-1], "", 0.0])
+                after.insert(0, [*place, parts[-1]])
+            else:
+                found.append([*place[:3], f"the process ended: {done}", 0.0])
         left = after
     return found
 
 
+def _fatal(library: str, device: str, place: list[Any], part: str, end: float) -> bool:
+    """Whether PyTorch alone ends the process."""
+    said, _ = _asked(library, device, [place], end, part)
+    return not any(len(one) == 5 and one[3] is not None for one in said)
+
+
+def _asked(
+    library: str, device: str, places: Sequence[Sequence[Any]], end: float, alone: str = ""
+) -> tuple[list[list[Any]], Any]:
+    """The lines that a process left, and how it ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "said.jsonl"
+        given = ["worker=" + library, "device=" + device, "out=" + str(out), "alone=" + alone]
+        command = [sys.executable, "-m", "benchmarks.library_checks", *given]
+        try:
+            wait = max(end - time.monotonic(), 1)
+            done: Any = subprocess.run(
+                command, input=json.dumps(places), text=True, timeout=wait, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            done = "the time is up"
+        lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
+        return [json.loads(line) for line in lines], done
+
+
 def main() -> int:
-    given = _script.words(("library", "device", "workers", "seconds", "worker", "out"), __doc__)
+    known = ("library", "device", "workers", "seconds", "worker", "out", "alone")
+    given = _script.words(known, __doc__)
     device = given.get("device", "cpu")
     if "worker" in given:
-        places = [(a, b, c) for a, b, c in json.load(sys.stdin)]
-        worker(given["worker"], device, places, Path(given["out"]))
+        places = json.load(sys.stdin)
+        worker(given["worker"], device, places, Path(given["out"]), given.get("alone", ""))
         return 0
     library = given["library"]
     lib = importlib.import_module(library)
@@ -517,7 +557,7 @@ def main() -> int:
 
 def _document(lib: Any, device: str, found: Sequence[Sequence[Any]]) -> dict[str, Any]:
     calls = {name: said for check, name, _, said, _ in found if check == "calls of a kernel"}
-    asked = [one for one in found if one[0] != "calls of a kernel"]
+    asked = [one for one in found if one[0] not in ("calls of a kernel", _FATAL)]
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else lib._names[0],
         "torch": torch.__version__,
@@ -530,6 +570,7 @@ def _document(lib: Any, device: str, found: Sequence[Sequence[Any]]) -> dict[str
             check: round(sum(one[4] for one in asked if one[0] == check), 1) for check in CHECKS
         },
         "calls of a kernel": calls,
+        "PyTorch alone ends the process": [" ".join(one[1:3]) for one in found if one[0] == _FATAL],
         "not asked": sum(str(one[3]).startswith(_LATE) for one in asked),
         "wrong": [
             " ".join(map(str, one[:4]))
