@@ -859,7 +859,7 @@ def test_the_command_writes_a_wheel_of_a_run_or_a_file_of_records(
     """It stands beside another library in one process."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "reports" / "one"
-    gone = record(shipped("gelu", "triton"))
+    gone = record(shipped("gelu", "hip"))
     RecordFile(folder / "records.jsonl").append([measured("relu"), gone])
     assert main.run(["export", "library", "one", "name=Fast"]) == 2
     assert "expected small letters" in capsys.readouterr().err
