@@ -21,8 +21,8 @@ from portkern.agent.memory.ranking import words
 from portkern.spec import catalogue, registry
 
 Vectors = npt.NDArray[np.float64]
-#: As many dimensions as kernels have subjects, about: of 16 to 64 the best in finding related ops.
-RANK = 32
+#: As many dimensions as kernels have subjects, about: of 32 to 128 the best in answering questions.
+RANK = 48
 
 
 class Embedding(Protocol):
