@@ -205,11 +205,19 @@ class ForkServer:
 
     def wait(self, pid: int, *, server: int) -> End:
         """How a worker of the server with this pid ended; it has been killed if it had not."""
-        with self._lock:
-            if self._control is None or self._process is None or self._process.pid != server:
-                return End(gone=True)
-            reply = self._ask(self._control, encoded({"wait": pid}), [])
-        return End(gone=True) if reply is None else End(**json.loads(reply))
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs, self._lock:
+                if self._control is None or self._process is None or self._process.pid != server:
+                    return End(gone=True)
+                with suppress(OSError):  # it has ended: nothing will be read
+                    socket.send_fds(self._control, [encoded({"wait": pid})], [theirs.fileno()])
+            ours.settimeout(REPLY_S)  # others are started and waited for meanwhile
+            try:
+                reply = ours.recv(1 << 16)
+            except OSError:
+                reply = b""
+        return End(**json.loads(reply)) if reply else End(gone=True)
 
     def close(self) -> None:
         with self._lock:

@@ -1,7 +1,9 @@
 """Forks workers from a process that has imported the slow modules once. Run with ``-m``.
 
-It answers one request at a time on a SOCK_SEQPACKET socket (file descriptor ``argv[1]``) and
-ends when that socket closes. It never opens a device: CUDA contexts do not survive a fork.
+It takes one request at a time on a SOCK_SEQPACKET socket (file descriptor ``argv[1]``) and ends
+when that socket closes. That a worker has ended it says on a handle which came with the question:
+that takes as long as dozens of new workers, which are not to stand behind it. It never opens a
+device: CUDA contexts do not survive a fork.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -17,6 +20,7 @@ import tempfile
 import time
 import warnings
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.sandbox import jail
@@ -30,6 +34,8 @@ MESSAGE_BYTES = 1 << 16
 HANDLES = 4
 #: A killed process that hangs in a driver is not waited for longer.
 ENDING_S = 10.0
+#: How often those that end are looked at: at first, and at last.
+LOOK_S = 0.0005, 0.02
 
 
 def main() -> None:
@@ -52,8 +58,13 @@ def main() -> None:
     with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
         while True:
+            asked = select.select([control], [], [], server.pause_s)[0]
+            server.look()
+            if not asked:
+                continue
             message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, HANDLES)
             if not message:
+                server.close()
                 return
             for handle in handles:  # whatever a worker starts, in whatever way, has none of them
                 os.set_inheritable(handle, False)
@@ -63,17 +74,31 @@ def main() -> None:
                 pid = server.spawn(policy, request["spawn"]["environment"], handles)
                 control.send(json.dumps({"pid": pid}).encode())
             else:
-                status, exhausted = server.wait(request["wait"])
-                control.send(json.dumps({"status": status, "exhausted": exhausted}).encode())
+                server.wait(request["wait"], *handles)
+
+
+@dataclass
+class Ending:
+    """A worker that has ended or was killed. ``answer`` is the handle of who waits for it, -1 once
+    that was told; ``status`` is None until it is known."""
+
+    pid: int
+    group: ControlGroup | None
+    answer: int
+    deadline: float
+    status: int | None = None
 
 
 class Server:
-    """The workers that were forked and not yet waited for."""
+    """The workers that were forked, and those whose end is waited for. ``pause_s`` until the next
+    :meth:`look`; None where nobody waits."""
 
     def __init__(self, control: socket.socket, layers: Layers) -> None:
         self._control, self._layers = control, layers
         self._groups: dict[int, ControlGroup | None] = {}
+        self._endings: list[Ending] = []
         self._stuck: set[int] = set()  # killed, and not gone in time
+        self.pause_s: float | None = None
 
     def spawn(self, policy: JailPolicy, environment: dict[str, str], handles: list[int]) -> int:
         group = ControlGroup.create(policy.limits) if "cgroup" in self._layers.active else None
@@ -84,49 +109,73 @@ class Server:
             self._groups[pid] = group
             return pid
         try:
+            for ending in self._endings:  # what is said there is not the worker's to say
+                if ending.answer >= 0:
+                    os.close(ending.answer)
             _become_worker(policy, environment, self._layers, group, self._control, handles)
         finally:
             os._exit(1)
 
-    def wait(self, pid: int) -> tuple[int, bool]:
-        """How a worker that has ended or was killed ended, and all that it started with it: its
-        status, and whether it used more memory than granted."""
+    def wait(self, pid: int, answer: int) -> None:
+        """Has :meth:`look` say on this handle how a worker ended, when all that it started is gone:
+        its status, and whether it used more memory than granted."""
         deadline = time.monotonic() + ENDING_S
-        status = self._reaped(pid, deadline)
-        group = self._groups.pop(pid)
-        self._end_orphans(deadline)
-        exhausted = group is not None and group.out_of_memory
-        if group is not None:
-            group.remove()
-        return status, exhausted
+        self._endings.append(Ending(pid, self._groups.get(pid), answer, deadline))
+        self.pause_s = LOOK_S[0]
 
-    def _end_orphans(self, deadline: float) -> None:
-        """Ends the processes that a worker leaves behind, which have become ours: the first
-        process of its namespace, which ends when all in it have, or those that it started in
-        sessions of their own."""
-        while True:
-            text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-            orphans = {int(pid) for pid in text.split()} - set(self._groups) - self._stuck
-            if not orphans:
-                return
-            for pid in orphans:
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-                self._reaped(pid, deadline)
+    def look(self) -> None:
+        """Tells of those that have ended since the last time."""
+        self._endings = [ending for ending in self._endings if not self._is_over(ending)]
+        longer = min(2 * (self.pause_s or 0.0), LOOK_S[1])
+        self.pause_s = longer if self._endings else None
 
-    def _reaped(self, pid: int, deadline: float) -> int:
-        """The exit status of a process; that of a kill for one that has not ended by the
-        deadline."""
-        pause_s = 0.0005
-        while True:
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                return os.waitstatus_to_exitcode(status)
-            if time.monotonic() > deadline:
-                self._stuck.add(pid)
-                return -signal.SIGKILL
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 0.02)
+    def close(self) -> None:
+        """Removes what those that were told of have left."""
+        for ending in self._endings:
+            if ending.answer < 0 and ending.group is not None:
+                ending.group.remove()
+
+    def _is_over(self, ending: Ending) -> bool:
+        late = time.monotonic() > ending.deadline
+        if ending.status is None:
+            ending.status = self._reaped(ending.pid, late=late)
+            if ending.status is None:
+                return False
+            self._groups.pop(ending.pid, None)
+        if ending.answer >= 0:
+            if self._has_orphans(late=late):
+                return False
+            exhausted = ending.group is not None and ending.group.out_of_memory
+            with suppress(OSError):  # nobody waits any more
+                os.write(
+                    ending.answer,
+                    json.dumps({"status": ending.status, "exhausted": exhausted}).encode(),
+                )
+            os.close(ending.answer)
+            ending.answer = -1
+        return ending.group is None or ending.group.removed() or late
+
+    def _has_orphans(self, *, late: bool) -> bool:
+        """Whether there are still processes that a worker left behind, which have become ours: the
+        first process of its namespace, which ends when all in it have, or those that it started in
+        sessions of their own. They are killed."""
+        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+        orphans = {int(pid) for pid in text.split()} - set(self._groups) - self._stuck
+        for pid in orphans:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        return any(self._reaped(pid, late=late) is None for pid in orphans)
+
+    def _reaped(self, pid: int, *, late: bool) -> int | None:
+        """The exit status of a process; None where it has not ended, and that of a kill where it
+        is too late for that."""
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if late:
+            self._stuck.add(pid)
+            return -signal.SIGKILL
+        return None
 
 
 def _become_worker(

@@ -124,9 +124,12 @@ class ControlGroup:
     def remove(self) -> None:
         """Once all in it have ended; what has not after a while stays for a later sweep."""
         deadline = time.monotonic() + _LEAVING_S
-        for folder in self.folders:
-            while not _removed(folder) and time.monotonic() < deadline:
-                time.sleep(0.005)
+        while not self.removed() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def removed(self) -> bool:
+        """Removes it if all in it have ended; whether it is gone."""
+        return all(_removed(folder) for folder in self.folders)
 
 
 def sweep() -> None:
