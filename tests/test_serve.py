@@ -19,17 +19,19 @@ from pathlib import Path
 
 import pytest
 
+from portkern.cells.selection import Cell
 from portkern.cli import main
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, StorageError, WorkerError
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.installation import Portkern
 from portkern.execution.plan import Plan
+from portkern.learn.rewards import Unavailable
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.serve import address, evaluation, server, signature
 from portkern.serve.address import PLANS, STATUS, Address
-from portkern.serve.client import Client, ServerGone
+from portkern.serve.client import Client, ServerFailed, ServerGone
 from portkern.serve.job_queue import Job, JobQueue, Limits, QueueFull
 from portkern.serve.machine import Machine
 from tests.llm_server import MODEL
@@ -179,7 +181,7 @@ def test_who_is_alone_on_the_machine_is_alone() -> None:
 # The door
 
 
-def plan(run: str = "mine", source: str = RELU) -> Plan:
+def cells(source: str = RELU) -> list[Cell]:
     from portkern.cells.selection import Selection
     from portkern.spec import registry
     from portkern.spec.candidate import Candidate
@@ -191,8 +193,11 @@ def plan(run: str = "mine", source: str = RELU) -> Plan:
             return [Candidate(op, "cpu", "c++", source, entry=op)]
 
     assert registry.load("cpu")
-    cells = Selection(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], kernels=One()).cells()
-    return Plan.of(cells, TrialOptions(), run)
+    return Selection(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], kernels=One()).cells()
+
+
+def plan(run: str = "mine", source: str = RELU) -> Plan:
+    return Plan.of(cells(source), TrialOptions(), run)
 
 
 @contextmanager
@@ -337,15 +342,27 @@ def wait_for(condition: object) -> None:
         time.sleep(0.01)
 
 
-def test_a_job_that_fails_costs_no_other() -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("odd"), StorageError("no space left"), WorkerError("none starts")]
+)
+def test_a_job_that_fails_costs_no_other_and_no_kernel_a_reward(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def work(asked: Plan) -> list[Record]:
         if asked.run == "bad":
-            raise RuntimeError("odd")
+            raise error
         return answers(asked)
 
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
     with running(work) as client:
-        with pytest.raises(ConfigError, match="RuntimeError: odd"):
+        with pytest.raises(ServerFailed, match=str(error)):
             client.evaluate(plan("bad"))
+        client.at.model_copy(update={"portkern": str(Portkern.here())}).write()
+        pytest.importorskip("gymnasium", reason="the package gymnasium is not installed")
+        from portkern.env.judge import Judge
+
+        with pytest.raises(Unavailable, match=f"No reward: .*{error}"):
+            Judge(tmp_path / "bad", timed=False).records(cells())
         assert client.evaluate(plan("good"))
 
 

@@ -14,12 +14,12 @@ from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.learn.rewards import Unavailable
 from portkern.records.record import Record
-from portkern.serve.client import Client, ServerGone
+from portkern.serve.client import Client, ServerFailed, ServerGone
 from portkern.serve.evaluation import Evaluation
 from portkern.serve.job_queue import QueueFull
 from portkern.serve.machine import Machine
 
-_OF_THE_MACHINE = (MachineUnfit, QueueFull, ServerGone, StorageError, WorkerError)
+_OF_THE_MACHINE = (MachineUnfit, QueueFull, ServerFailed, ServerGone, StorageError, WorkerError)
 #: A source that takes longer in a stage is not worth learning from.
 _STAGE_S = 60.0
 #: Rounds and seconds of timing, which attempts are compared by.

@@ -29,6 +29,11 @@ class ServerGone(BackendUnavailable):
     run."""
 
 
+class ServerFailed(BackendUnavailable):
+    """Raised when the server took a job and could not do it, as its disk was full or no worker
+    started: the kernel is not to blame."""
+
+
 @dataclass(frozen=True)
 class Client:
     """``name`` tells clients apart, whose jobs take turns."""
@@ -60,7 +65,8 @@ class Client:
 
     def evaluate(self, plan: Plan) -> list[Record]:
         """The records of the plan's cells, in its order, under the plan's run. Raises ConfigError
-        for what the server refuses, QueueFull, and ServerGone when it ends meanwhile."""
+        for what the server refuses, QueueFull, ServerFailed, and ServerGone when it ends
+        meanwhile."""
         answer = self._ask("POST", PLANS, plan.to_json().encode(), _ANSWER_S)
         said = answer.get("records")
         if not isinstance(said, list) or len(said) != len(plan.cells):
@@ -99,4 +105,5 @@ class Client:
         why = str(content.get("error", f"status {response.status}"))
         if response.status == http.client.TOO_MANY_REQUESTS:
             raise QueueFull(why)
-        raise ConfigError(why)
+        failed = response.status == http.client.INTERNAL_SERVER_ERROR
+        raise ServerFailed(why) if failed or content.get("exit_code") == 3 else ConfigError(why)

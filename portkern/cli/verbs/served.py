@@ -17,7 +17,7 @@ from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.printable import printable
 from portkern.records.record import Record, RecordFile
-from portkern.serve.client import Client, ServerGone
+from portkern.serve.client import Client, ServerFailed, ServerGone
 from portkern.serve.evaluation import bounded
 from portkern.serve.job_queue import QueueFull
 
@@ -72,7 +72,7 @@ class _Server:
             return None
         try:
             records = self.client.evaluate(Plan.of(cells, chosen, run))
-        except (ConfigError, QueueFull, ServerGone) as error:
+        except (ConfigError, QueueFull, ServerFailed, ServerGone) as error:
             if self.must:
                 raise
             self._tell(f"not evaluated by the server: {error}")
