@@ -2,14 +2,15 @@
 Adds a row to results/serving.jsonl.
 
     .venv/bin/python -m benchmarks.serving [clients=8] [evaluations=200] [hostile=0.0] [kills=0]
-        [distinct=0] [limit_s=20] [places=cpu@x86_64] [timed=false]
+        [distinct=0] [limit_s=20] [places=cpu@x86_64] [timed=false] [seconds=0] [first=0]
 
 ``hostile`` is the share of kernels that crash, hang, are wrong or break rules; each has the verdict
 that it must get. ``kills`` of workers are spread over the run: a kernel whose worker was killed is
 asked again. Clients also go away in the middle of a request, one in fifty. ``distinct``: so many
 kernels are sent again and again, so that most need no compiler; 0: each is sent once. ``limit_s``:
 seconds of a load or a call, which those that hang take as a whole. ``places``: where each kernel
-must be right, with commas, such as hip@gfx942,hip@gfx1100,cuda@sm_90.
+must be right, with commas, such as hip@gfx942,hip@gfx1100,cuda@sm_90. After ``seconds`` no more
+are sent; ``first`` is the number of the first kernel, by which a second run sends others.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ VANISHES = 50
 #: How often the server's memory is looked at while it works.
 LOOKS = 10
 RESULTS = _script.RESULTS / "serving.jsonl"
-KNOWN = tuple("clients evaluations hostile kills distinct limit_s places timed".split())
+KNOWN = tuple(
+    "clients evaluations hostile kills distinct limit_s places timed seconds first".split()
+)
 
 
 @dataclass
@@ -128,6 +131,7 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
     asked_again: int = 0
+    killed: int = 0
     vanished: int = 0
     megabytes: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -142,6 +146,8 @@ class Load:
     limit_s: float
     places: tuple[str, ...] = ("cpu@x86_64",)
     timed: bool = False
+    seconds: float = 0.0
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -177,6 +183,8 @@ def main() -> None:
         float(words.get("limit_s", 20)),
         tuple(words.get("places", "cpu@x86_64").split(",")),
         words.get("timed") == "true",
+        float(words.get("seconds", 0)),
+        int(words.get("first", 0)),
     )
     with tempfile.TemporaryDirectory() as box:
         folder = Path(box)
@@ -184,7 +192,9 @@ def main() -> None:
             warm(clients, asked)
             before, start = Footprint.of(server, folder), time.monotonic()
             with killing(server, kills, count, tally), ThreadPoolExecutor(clients) as pool:
-                for done in [pool.submit(ask, one, asked, tally, server) for one in range(count)]:
+                until = start + asked.seconds if asked.seconds else float("inf")
+                numbers = range(asked.first, asked.first + count)
+                for done in [pool.submit(ask, n, asked, tally, server, until) for n in numbers]:
                     done.result()
             wall_s = time.monotonic() - start
             time.sleep(2)  # the last workers end
@@ -193,12 +203,12 @@ def main() -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     row = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{os.cpu_count()} cores, {host.cpu_name()}",
+        "machine": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {host.cpu_name()}",
         "load": round(os.getloadavg()[0], 1),
         "clients": clients,
         "evaluations": len(tally.seconds),
         **vars(asked),
-        "kills": kills,
+        "kills": tally.killed,
         "asked_again": tally.asked_again,
         "vanished": tally.vanished,
         "per_minute": round(60 * len(tally.seconds) / wall_s, 1),
@@ -254,12 +264,14 @@ def killing(server: psutil.Process, kills: int, count: int, tally: Tally) -> Ite
 
     def kill() -> None:
         for number in range(1, kills + 1):
-            while len(tally.seconds) < number * count / (kills + 1) and not over.wait(0.05):
-                pass
+            while len(tally.seconds) < number * count / (kills + 1):
+                if over.wait(0.05):
+                    return
             with suppress(psutil.Error, IndexError):
                 forkers = [p for p in server.children() if "forkserver" in " ".join(p.cmdline())]
                 leaves = [one for p in forkers for one in p.children(recursive=True)]
                 random.choice(leaves).kill()
+                tally.killed += 1
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -270,8 +282,16 @@ def killing(server: psutil.Process, kills: int, count: int, tally: Tally) -> Ite
         thread.join()
 
 
-def ask(turn: int, asked: Load, tally: Tally, server: psutil.Process | None = None) -> None:
+def ask(
+    turn: int,
+    asked: Load,
+    tally: Tally,
+    server: psutil.Process | None = None,
+    until: float = float("inf"),
+) -> None:
     """One kernel of the two kinds, as one of the clients, until it has a verdict."""
+    if time.monotonic() > until:
+        return
     number = turn % asked.distinct if asked.distinct and turn > 0 else turn
     drawn = random.Random(number)
     first = drawn.choice([*HOSTILE]) if drawn.random() < asked.hostile else HONEST

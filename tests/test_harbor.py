@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -151,6 +153,23 @@ def test_a_files_task_keeps_its_name_by_which_its_entry_is_called(
     for own in (folder / "tests").glob("19_ReLU.*"):
         own.rename(own.with_name(own.name.replace("19_ReLU", "problem")))
     assert load_op(str(folder / "tests" / "problem.py")).name == task.task.op.name
+
+
+@pytest.mark.skipif(shutil.which("harbor") is None, reason="Harbor's command is not installed")
+def test_harbors_own_command_finds_nothing_in_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lint() -> list[dict[str, str]]:
+        command = ["harbor", "lint", "--json", str(folder)]
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        found: list[dict[str, str]] = json.loads(said)
+        return found
+
+    folder = graded(monkeypatch).write(tmp_path)
+    assert lint() == []
+    config = folder / "task.toml"
+    config.write_text(config.read_text().replace('"separate"', '"nowhere"'))
+    assert "environment_mode" in str(lint())
 
 
 @pytest.mark.drawn
