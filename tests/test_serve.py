@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import socket
 import subprocess
@@ -29,11 +30,15 @@ from portkern.execution.installation import Portkern
 from portkern.execution.plan import Plan
 from portkern.learn.rewards import Unavailable
 from portkern.records.record import Record, RecordFile, Verdict
+from portkern.sandbox import threads
+from portkern.sandbox.message import Failed
+from portkern.sandbox.session import Session
 from portkern.serve import address, evaluation, server, signature
 from portkern.serve.address import PLANS, STATUS, Address
 from portkern.serve.client import Client, ServerFailed, ServerGone
 from portkern.serve.job_queue import Job, JobQueue, Limits, QueueFull
 from portkern.serve.machine import Machine
+from portkern.worker.protocol import Reference
 from tests.llm_server import MODEL
 from tests.llm_server import Server as LanguageModel
 from tests.report_records import make
@@ -150,6 +155,47 @@ def test_a_job_that_is_cancelled_makes_room_and_is_not_begun() -> None:
     gone.answer.cancel()
     queue.put(next_one)
     assert queue.take() is next_one
+
+
+@pytest.mark.parametrize(
+    ("jobs", "processors", "set_", "given"),
+    [
+        (1, 48, "", None),
+        (4, 48, "", "12"),
+        (44, 48, "", "2"),  # not one: a kernel's threads would not disturb each other
+        (44, 48, "1", None),
+        (44, 48, "64", "2"),
+        (5, 2, "", None),
+        (2, 48, "four", "24"),
+    ],
+)
+def test_threads_of_a_worker_are_its_jobs_part_of_the_processors(
+    jobs: int, processors: int, set_: str, given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
+    monkeypatch.setattr(threads, "_jobs", jobs)
+    told = threads.environment({"OMP_NUM_THREADS": set_})
+    assert told.get("OMP_NUM_THREADS") == told.get("NUMBA_NUM_THREADS") == given
+
+
+def test_a_worker_beside_others_has_its_part_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import torch\nraise KeyError(torch.get_num_threads())\n"
+    monkeypatch.setattr(threads, "LEAST", 1)
+    monkeypatch.setattr(threads, "_jobs", len(os.sched_getaffinity(0)))
+    with Session(("torch",), {}) as opened:
+        outcome = opened.ask(Reference(source, device="cpu", compiled=False), timeout_s=60)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "1"
+
+
+def test_jobs_are_told_how_many_they_are() -> None:
+    told: list[int] = []
+    machine = Machine(4, told.append)
+    with machine.shared(), machine.shared(), machine.shared():
+        pass
+    with machine.alone():
+        pass
+    assert told == [1, 2, 3, 1]
 
 
 def test_who_is_alone_on_the_machine_is_alone() -> None:

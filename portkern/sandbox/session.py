@@ -28,6 +28,7 @@ from types import MappingProxyType, TracebackType
 from typing import Generic, Literal, TypeVar
 
 from portkern.errors import StorageError, WorkerError
+from portkern.sandbox import threads
 from portkern.sandbox.environment import inherited
 from portkern.sandbox.jail import JailPolicy, Layers, owner
 from portkern.sandbox.message import (
@@ -350,7 +351,11 @@ class Session:
             self.scratch, tuple(reads), device=device, programs=programs, copies=copies
         )
         # Its home is its scratch folder, so it is told where the evaluator's cache is now.
-        environment = {**environment, "PORTKERN_CACHE_DIR": str(cache_root().absolute())}
+        environment = {
+            **threads.environment(os.environ),
+            **environment,
+            "PORTKERN_CACHE_DIR": str(cache_root().absolute()),
+        }
         self._handles, theirs = socket.socketpair()
         self._handles.settimeout(GRACE_S)
         try:

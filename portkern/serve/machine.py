@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from portkern.sandbox import threads
 
 
 class Machine:
     """``slots`` jobs at once, or a single one that has the machine for itself, such as one that is
-    timed. Whoever wants it alone comes next: others wait behind, or it would never be alone."""
+    timed. Whoever wants it alone comes next: others wait behind, or it would never be alone.
+    ``tell`` is called with the number of jobs when one begins."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, tell: Callable[[int], None] = threads.share) -> None:
         self.slots = slots
+        self._tell = tell
         self._busy = 0
         self._alone = False
         self._waiting_alone = 0
@@ -25,6 +29,7 @@ class Machine:
                 lambda: self._busy < self.slots and not self._alone and not self._waiting_alone
             )
             self._busy += 1
+            self._tell(self._busy)
         try:
             yield
         finally:
@@ -39,6 +44,7 @@ class Machine:
             try:
                 self._changed.wait_for(lambda: not self._busy and not self._alone)
                 self._alone = True
+                self._tell(1)
             finally:
                 self._waiting_alone -= 1
                 self._changed.notify_all()

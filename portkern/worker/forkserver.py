@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern.sandbox import jail
+from portkern.sandbox import jail, threads
 from portkern.sandbox.jail import JailPolicy, Layers, limits, root, system
 from portkern.sandbox.jail.limits import ControlGroup
 from portkern.sandbox.message import Confined, encoded
@@ -203,6 +203,7 @@ def _become_worker(
         return
     stream.sendall(encoded(Confined()))
     os.environ.update(environment)
+    threads.limit_loaded(environment)
     os.environ["HOME"] = os.environ["TMPDIR"] = str(policy.scratch)
     tempfile.tempdir = (
         None  # where the server's temporary files are is not where the worker may write

@@ -14,6 +14,7 @@ from portkern.cli.verbs import run_folder
 from portkern.errors import BackendUnavailable, ConfigError, StorageError, no_such
 from portkern.execution.installation import Portkern
 from portkern.printable import printable
+from portkern.sandbox import threads
 from portkern.serve import address, server, signature
 from portkern.serve.client import Client
 from portkern.serve.evaluation import Evaluation
@@ -67,7 +68,7 @@ def _start(options: ServeOptions) -> int:
         Limits(options.waiting_per_client, options.waiting),
     )
     with _alone(), run_folder.writing(folder):
-        evaluation = Evaluation(folder, Machine(workers))
+        evaluation = Evaluation(folder, Machine(workers, _share))
         running = server.evaluating(evaluation, key, chosen)
         at = address.Address(
             host=options.host,
@@ -85,6 +86,12 @@ def _start(options: ServeOptions) -> int:
         finally:
             address.forget(at)
     return 0
+
+
+def _share(jobs: int) -> None:
+    """References are computed in this process, beside those of the other jobs."""
+    threads.share(jobs)
+    threads.limit_here()
 
 
 def _tell(options: ServeOptions, at: address.Address) -> None:

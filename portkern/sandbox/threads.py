@@ -1,0 +1,53 @@
+"""How many threads the libraries of a new worker have: one each for the processors, or their part
+of these where several jobs share the machine.
+
+With a team for all processors in each of dozens of workers, teams wait for each other's threads
+longer than they work, and whoever looks at a worker has all of its threads to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+#: Fewer would hide what a kernel's threads do to each other.
+LEAST = 2
+_jobs = 1
+_usual: int | None = None  # of this process's own libraries
+
+
+def share(jobs: int) -> None:
+    """From now on, workers are started for one of so many jobs."""
+    global _jobs
+    _jobs = jobs
+
+
+def number() -> int | None:
+    """The threads of a job's worker; None where they need no limit."""
+    processors = len(os.sched_getaffinity(0))
+    part = max(LEAST, processors // _jobs)
+    return part if part < processors else None
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a new worker's libraries know; ``given`` is what its user set."""
+    limit, set_ = number(), given.get("OMP_NUM_THREADS", "")
+    if limit is None or (set_.isdecimal() and int(set_) <= limit):
+        return {}
+    return {"OMP_NUM_THREADS": str(limit), "NUMBA_NUM_THREADS": str(limit)}
+
+
+def limit_here() -> None:
+    """As many for this process's own libraries, in this thread and in those that begin later."""
+    global _usual
+    if (torch := sys.modules.get("torch")) is not None:
+        _usual = _usual or torch.get_num_threads()
+        torch.set_num_threads(min(_usual, number() or _usual))
+
+
+def limit_loaded(environment: Mapping[str, str]) -> None:
+    """The same for what was loaded before this process was told, and would not look again."""
+    limit, torch = environment.get("OMP_NUM_THREADS", ""), sys.modules.get("torch")
+    if torch is not None and limit.isdecimal():
+        torch.set_num_threads(int(limit))
