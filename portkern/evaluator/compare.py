@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from portkern.evaluator.arithmetic import alone
 from portkern.evaluator.reference import (
     OWN_FACTOR,
     Case,
@@ -20,7 +21,6 @@ from portkern.evaluator.reference import (
     ReferenceBlock,
     all_finite,
     allowance,
-    alone,
     as_numbers,
 )
 from portkern.records.record import Tolerance

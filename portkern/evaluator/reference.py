@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from portkern.evaluator import imported
+from portkern.evaluator.arithmetic import alone
 from portkern.evaluator.inputs import IN_PART, draw, sizes_of
 from portkern.records.record import Tolerance
 from portkern.rounding.derived_budget import Derivation, DerivedBudget
@@ -25,8 +25,6 @@ from portkern.toolchain.torch_device import copied
 
 if TYPE_CHECKING:
     import torch
-
-T = TypeVar("T")
 
 #: A kernel may err this many times as much as the framework's own kernel …
 OWN_FACTOR = 4.0
@@ -45,9 +43,6 @@ REPEATED_ROUNDOFFS = 0.5
 SWAMPED = ("one-hot", "heavy", IN_PART)
 #: … and, where they cancel, by this many of the sum of their sizes.
 TERM_ROUNDOFFS = 4.0
-#: Does the arithmetic on whole tensors, which uses all processors: a second thread would bring a
-#: team of its own that waits for the first, and memory of its own to be asked of the system.
-_WORKER = ThreadPoolExecutor(1, "portkern-check")
 #: So many elements are compared at a time: on a host, what stays in a cache; on a GPU, enough to
 #: keep it busy.
 HOST_BLOCK, DEVICE_BLOCK = 1 << 19, 1 << 24
@@ -92,7 +87,11 @@ class Case:
         """The error that is granted where the outputs are not within :attr:`budgets`. It takes
         many times as long to compute as the reference."""
         derivation = self.derivation
-        return None if derivation is None else alone(lambda: _derived(derivation))
+        if derivation is None:
+            return None
+        if isinstance(derivation, imported.ImportedDerivation):
+            _ = derivation.budget  # a worker's work, which keeps nobody here waiting
+        return alone(lambda: _derived(derivation))
 
 
 @dataclass(frozen=True)
@@ -216,16 +215,13 @@ def answer(op: Op, workload: Workload, distribution: str, inputs: Sequence[torch
     def run(given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         return _reference(op, given, scalars)
 
-    return alone(case)
+    # An imported one is computed in a worker of its own, which others need not wait for.
+    return case() if isinstance(op.reference, ImportedReference) else alone(case)
 
 
 def on_host(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The tensors on the host: those that are there as they are, copies of others."""
     return tuple(copied(tensor, "cpu") if tensor.is_cuda else tensor for tensor in tensors)
-
-
-def alone(work: Callable[[], T]) -> T:
-    return _WORKER.submit(work).result()
 
 
 def _chain(

@@ -14,13 +14,17 @@ from collections.abc import Mapping
 #: Fewer would hide what a kernel's threads do to each other.
 LEAST = 2
 _jobs = 1
-_usual: int | None = None  # of this process's own libraries
+_usual: int | None = None  # of this process's own libraries; None where they are not ours
 
 
 def share(jobs: int) -> None:
     """From now on, workers are started for one of so many jobs."""
     global _jobs
     _jobs = jobs
+
+
+def jobs() -> int:
+    return _jobs
 
 
 def number() -> int | None:
@@ -38,12 +42,22 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(limit), "NUMBA_NUM_THREADS": str(limit)}
 
 
-def limit_here() -> None:
-    """As many for this process's own libraries, in this thread and in those that begin later."""
+def own_process() -> None:
+    """Says that nothing but evaluations is done in this process."""
     global _usual
-    if (torch := sys.modules.get("torch")) is not None:
-        _usual = _usual or torch.get_num_threads()
-        torch.set_num_threads(min(_usual, number() or _usual))
+    import torch
+
+    _usual = torch.get_num_threads()
+
+
+def limit_here() -> None:
+    """As many for this process's own libraries, in this thread and in those that begin later; where
+    it is somebody's whose threads are not ours to say, nothing."""
+    if _usual is None:
+        return
+    torch, wanted = sys.modules["torch"], min(_usual, number() or _usual)
+    if torch.get_num_threads() != wanted:  # it starts a pool anew each time that it is told
+        torch.set_num_threads(wanted)
 
 
 def limit_loaded(environment: Mapping[str, str]) -> None:

@@ -68,7 +68,8 @@ def _start(options: ServeOptions) -> int:
         Limits(options.waiting_per_client, options.waiting),
     )
     with _alone(), run_folder.writing(folder):
-        evaluation = Evaluation(folder, Machine(workers, _share))
+        threads.own_process()
+        evaluation = Evaluation(folder, Machine(workers))
         running = server.evaluating(evaluation, key, chosen)
         at = address.Address(
             host=options.host,
@@ -86,12 +87,6 @@ def _start(options: ServeOptions) -> int:
         finally:
             address.forget(at)
     return 0
-
-
-def _share(jobs: int) -> None:
-    """References are computed in this process, beside those of the other jobs."""
-    threads.share(jobs)
-    threads.limit_here()
 
 
 def _tell(options: ServeOptions, at: address.Address) -> None:
