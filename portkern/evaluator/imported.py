@@ -149,13 +149,15 @@ class ImportedDerivation:
         return self.worker.derived(self.inputs, self.scalars, self.exact, self.own, self.seed)
 
 
-_WORKERS: dict[ImportedReference, ReferenceWorker] = {}
 _LOCK = threading.Lock()
 
 
 def worker_of(reference: ImportedReference) -> ReferenceWorker:
+    """The worker of this object, which ends with it: jobs that were given the same text are not to
+    wait for each other, nor close what another one uses."""
     with _LOCK:
-        return _WORKERS.setdefault(reference, ReferenceWorker(reference))
+        known: ReferenceWorker = vars(reference).setdefault("_worker", ReferenceWorker(reference))
+        return known
 
 
 def close(reference: object) -> None:
