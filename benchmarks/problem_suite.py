@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import tempfile
 import time
@@ -106,9 +107,9 @@ def row_of(path: Path, door: str, place: str, seed: int, out: Path) -> Row:
             DOORS[door](own, place, seed, out / path.parent.name, steps)
             ended = "proven"
         except (PortkernError, Unavailable) as error:
-            ended = str(error).replace(box, "").strip()[:300]
+            ended = said(str(error), box)
         except Exception as error:  # noqa: BLE001 - a defect of ours is one problem's row
-            ended = f"{type(error).__name__}: {error}".replace(box, "").strip()[:300]
+            ended = said(f"{type(error).__name__}: {error}", box)
     return Row(
         door,
         named(path),
@@ -121,6 +122,11 @@ def row_of(path: Path, door: str, place: str, seed: int, out: Path) -> Row:
         f"{os.cpu_count()} cores, {host.cpu_name()}",
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def said(error: str, box: str) -> str:
+    """An error without folders of this machine."""
+    return re.sub(r' \(File "/.*?\)', "", error.replace(f"{box}/", "")).strip()[:300]
 
 
 def task_of(path: Path, place: str) -> HarborTask:

@@ -1,5 +1,5 @@
-"""How many threads the libraries of a new worker have: one each for the processors, or their part
-of these where several jobs share the machine.
+"""How many threads the libraries of a new worker have: one for each processor, or for their part of
+these where several jobs share the machine.
 
 With a team for all processors in each of dozens of workers, teams wait for each other's threads
 longer than they work, and whoever looks at a worker has all of its threads to look at.
@@ -18,7 +18,7 @@ _usual: int | None = None  # of this process's own libraries; None where they ar
 
 
 def share(jobs: int) -> None:
-    """From now on, workers are started for one of so many jobs."""
+    """Says of how many jobs a worker that is started from now on is one."""
     global _jobs
     _jobs = jobs
 
