@@ -28,9 +28,16 @@ def x() -> torch.Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
+def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    known, asked = imported.worker_of, list[ReferenceWorker]()
+
+    def worker_of(reference: ImportedReference) -> ReferenceWorker:
+        asked.append(known(reference))
+        return asked[-1]
+
+    monkeypatch.setattr(imported, "worker_of", worker_of)
     yield
-    for worker in list(imported._WORKERS.values()):
+    for worker in asked:
         worker.close()
 
 
