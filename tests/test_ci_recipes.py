@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -133,16 +135,18 @@ def judge(
     (step,) = (s for s in workflow["jobs"]["matrix"]["steps"] if s.get("name") == name)
     facts = {"github.event_name": "schedule", "github.run_id": str(number)}
     script = re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda match: facts[match[1]], step["run"])
+    summary = str(folder / "summary.md")
+    return shell(folder, script, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=summary)
+
+
+def shell(folder: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A step as a runner runs it, by what is installed here."""
     script = script.replace(".venv/bin/", "").replace("track=true", "track=false")
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "GITHUB_ACTIONS": "true",
-        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
-    }
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", script],
         cwd=folder,
-        env=environment,
+        env=os.environ | path | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -163,6 +167,58 @@ def test_the_recipe_without_a_gpu_tells_a_night_on_which_a_kernel_broke(tmp_path
     assert "::error file=kernels/relu.cpp,line=1,title=wrong%3A relu cpu@" in third.stderr
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert "schedule-3 against schedule-2: 2 new failure" in summary
+
+
+def night_of(recipe: str, folder: Path, source: str, number: int) -> list[int]:
+    """How the steps of a recipe that are not installations end, one after another. Between the
+    machines' job and the one that merges, what was sent is out of the way, as on other agents."""
+    (folder / "kernels").mkdir(exist_ok=True)
+    (folder / "kernels" / "relu.cpp").write_text(source)
+    variables = {"CI_PIPELINE_ID": str(number), "BUILD_NUMBER": str(number), "MACHINE": "cpu"}
+    variables |= {"TARGETS": "host", "REPORTS": "reports"}
+    sent, codes = folder / "sent", []
+    for step in steps(ROOT / "docs" / "ci" / recipe):
+        if re.search(r"pip install|-m venv|apt-get", step):
+            continue
+        if " import " in step:
+            if sent.exists():
+                shutil.copytree(sent, folder / "machines", dirs_exist_ok=True)
+            variables["REPORTS"] = "merged"
+        done = shell(folder, step, **variables)
+        codes.append(done.returncode)
+        if "machines/$MACHINE" in step:
+            shutil.copytree(folder / "machines", sent)
+    return codes
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("recipe", "left"), [("gitlab.yml", "reports/night-2"), ("Jenkinsfile", "newest")]
+)
+def test_recipes_of_other_systems_tell_a_night_on_which_a_kernel_broke(
+    recipe: str, left: str, tmp_path: Path
+) -> None:
+    first = night_of(recipe, tmp_path, RELU, 1)
+    assert first and not any(first)
+    wrong = night_of(recipe, tmp_path, RELU.replace("x[i] < 0", "x[i] < 1"), 2)
+    assert wrong[0] == 1 and not any(wrong[1:])
+    told = json.loads((tmp_path / left / "regressions.json").read_text())
+    assert told["before"] == "night-1" and told["counts"]["new failure"] == 2
+    assert ElementTree.parse(tmp_path / left / "junit.xml").getroot().get("failures") == "2"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("recipe", "left"),
+    [("gitlab-matrix.yml", "reports/night-1"), ("Jenkinsfile-matrix", "newest")],
+)
+def test_a_machine_whose_night_is_red_is_in_the_merged_one(
+    recipe: str, left: str, tmp_path: Path
+) -> None:
+    codes = night_of(recipe, tmp_path, RELU.replace("x[i] < 0", "x[i] < 1"), 1)
+    assert codes.count(1) == 2, "the machine's gate, and that of all"
+    assert ElementTree.parse(tmp_path / left / "junit.xml").getroot().get("failures") == "2"
+    assert "red" in (tmp_path / left / "matrix.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.full
