@@ -8,11 +8,14 @@ import pytest
 
 from portkern import ops
 from portkern.errors import BuildError
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import BuildRequest, StageLimits, build_all
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.spec.candidate import Candidate
 from portkern.testing import evaluate
+from portkern.toolchain import machine_code
 
 TRITON = registry.load("triton")
 READY = TRITON.probe(target.load("sm_90"))
@@ -105,6 +108,21 @@ def test_nothing_of_a_build_is_left_outside_its_folder(tmp_path: Path) -> None:
 def test_an_autotuned_kernel_is_built_in_its_first_configuration(tmp_path: Path) -> None:
     artifact = TRITON.build(request(written(TUNED), "sm_90"), tmp_path)
     assert len(artifact.resources) == 1
+
+
+@pytest.mark.full
+def test_a_build_tells_its_machine_code_though_the_module_alone_is_kept(tmp_path: Path) -> None:
+    """What lies beside a module may have been left there by it; a comment more is the same code."""
+    told = []
+    for number, line in enumerate(("", "# Looked at again.\n")):
+        kernel = shipped("relu")
+        asked = request(replace(kernel, source=line + kernel.source), "h200")
+        cache = ArtifactCache(tmp_path / str(number))
+        [built] = build_all([BuildRequest(TRITON, asked)], [{}], limits=StageLimits(), cache=cache)
+        assert isinstance(built.outcome, Artifact) and built.outcome.code_bytes
+        assert machine_code.of(built.outcome.path) is None
+        told.append(built.outcome.code)
+    assert told[0] and told[0] == told[1]
 
 
 def test_a_host_function_that_launches_nothing_is_no_machine_code(tmp_path: Path) -> None:
