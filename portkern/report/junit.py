@@ -75,7 +75,7 @@ def _counts(cases: Sequence[_Case]) -> dict[str, object]:
 
 
 def _properties(facts: RunFacts) -> list[str]:
-    """What the run is of; no line where nothing is known."""
+    """Properties that say what the run is of; no line where nothing is known."""
     said = {"ci.job": facts.job}
     if git := facts.git:
         changes = "true" if git.dirty else ""
