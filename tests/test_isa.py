@@ -17,10 +17,11 @@ import pytest
 import torch
 from elftools.elf.elffile import ELFFile
 
+from benchmarks import object_waits
 from portkern import ops
 from portkern.errors import BuildError, LaunchError
 from portkern.isa import disassembly, runtime_library
-from portkern.isa.executor import Buffer, Program
+from portkern.isa.executor import TABLES, Buffer, Program
 from portkern.isa.finding import Kind, Ran
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Call, Missing, Venue
@@ -339,6 +340,22 @@ __global__ void mixes(const unsigned* x, const float* y, float* z) {
     asm("v_fma_mixhi_f16 %0, %0, 4.0, |%1| op_sel_hi:[1,1,0]" : "+v"(both) : "v"(y[i]));
     z[i + 192] = __uint_as_float(both);
 }
+#if defined(__gfx942__) || defined(__gfx950__)
+__global__ void straight(const int* x, int* y) {
+    __shared__ int kept[2][64];
+    const int t = threadIdx.x;
+    int got[2];
+    typedef __attribute__((address_space(1))) int* global;
+    typedef __attribute__((address_space(3))) int* local;
+    for (int k = 0; k < 2; ++k)
+        __builtin_amdgcn_global_load_lds((global)(x + 64 * k + t), (local)&kept[k][0], 4, 0, 0);
+    asm volatile("s_waitcnt vmcnt(1)\n s_barrier\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+        : "=v"(got[0]) : "v"((local)&kept[0][t]));
+    asm volatile("s_waitcnt vmcnt(0)\n s_barrier\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+        : "=v"(got[1]) : "v"((local)&kept[1][t]));
+    y[t] = got[0], y[t + 64] = got[1];
+}
+#endif
 #ifdef __gfx950__
 __global__ void columns(const unsigned long* x, unsigned long* y) {
     __shared__ unsigned long kept[64];
@@ -707,16 +724,8 @@ def test_launches_that_a_gpu_refuses_are_refused(whole: bytes, tmp_path: Path) -
 # ---- waits and barriers
 
 CHECKED = ("waits", "lds")
-#: Waits for nothing: all counters at their most; and an instruction that does nothing.
-NO_WAIT, NOTHING, TRAP = 0xBF8CCF7F, 0xBF800000, 0xBF920002
+NOTHING = 0xBF800000
 EXCHANGES: list[tuple[str, tuple[int, ...]]] = [("exchange", ()), ("in_rounds", (3,))]
-
-
-def with_word(program: Program, address: int, word: int) -> Program:
-    """The same object, with another instruction of one word."""
-    changed = Program(program.path)
-    struct.pack_into("<I", changed._image, address, word)
-    return changed
 
 
 def found(program: Program, name: str, numbers: tuple[int, ...]) -> set[Kind]:
@@ -725,48 +734,54 @@ def found(program: Program, name: str, numbers: tuple[int, ...]) -> set[Kind]:
     return {finding.kind for finding in ran.findings}
 
 
-def own(program: Program, name: str, mnemonic: str) -> list[int]:
+def own(program: Program, name: str, *mnemonics: str) -> list[int]:
     """The addresses of such instructions of a kernel."""
-    every = [one.address for one in program.instructions(64) if one.mnemonic == mnemonic]
+    kernel = program.object.kernel(name)
+    instructions = program.instructions(kernel.wave_size)
+    every = [one.address for one in instructions if one.mnemonic in mnemonics]
     starts = sorted(kernel.entry for kernel in program.object.kernels.values())
-    start = program.object.kernel(name).entry
-    end = next((other for other in starts if other > start), 1 << 62)
-    return [address for address in every if start <= address < end]
+    end = next((other for other in starts if other > kernel.entry), 1 << 62)
+    return [address for address in every if kernel.entry <= address < end]
 
 
-def executed(program: Program, name: str, numbers: tuple[int, ...], mnemonic: str) -> list[int]:
+def waits_of(program: Program, name: str) -> list[int]:
+    return own(program, name, *object_waits.WAITS[TABLES[program.object.processor]])
+
+
+def executed(
+    program: Program, name: str, numbers: tuple[int, ...], addresses: list[int]
+) -> list[int]:
     """Those that a launch comes by."""
+    trap = object_waits.TRAPS[TABLES[program.object.processor]]
     return [
-        at
-        for at in own(program, name, mnemonic)
-        if Kind.TRAP in found(with_word(program, at, TRAP), name, numbers)
+        at for at in addresses if Kind.TRAP in found(program.altered({at: trap}), name, numbers)
     ]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize(("name", "numbers"), EXCHANGES)
 def test_a_wait_that_is_left_out_is_found_where_it_is_missed(
     programs: Programs, name: str, numbers: tuple[int, ...], arch: str
 ) -> None:
     program = programs(arch)
     assert not found(program, name, numbers)
-    waits = executed(program, name, numbers, "s_waitcnt")
-    seen = [found(with_word(program, at, NO_WAIT), name, numbers) for at in waits]
+    waits = executed(program, name, numbers, waits_of(program, name))
+    seen = [found(program.altered({at: NOTHING}), name, numbers) for at in waits]
     assert len(waits) >= 3
     # One before a barrier may wait for reads of LDS alone, which no register shows.
     assert sum(map(bool, seen)) >= len(waits) - 1
     assert set().union(*seen) == {Kind.UNWAITED, Kind.UNWAITED_LDS}
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 def test_a_wait_that_is_left_out_is_found_in_the_code_alone(programs: Programs, arch: str) -> None:
     program = programs(arch)
     kernels = program.object.kernels
     assert not any(program.missing_waits(name) for name in kernels)
     for name, _ in EXCHANGES:
-        waits = own(program, name, "s_waitcnt")
-        seen = [with_word(program, at, NO_WAIT).missing_waits(name) for at in waits]
+        waits = waits_of(program, name)
+        seen = [program.altered({at: NOTHING}).missing_waits(name) for at in waits]
         # As above: one before a barrier may wait for reads of LDS alone.
         assert len(waits) >= 3 and sum(map(bool, seen)) >= len(waits) - 1
         assert not any(finding.executed for several in seen for finding in several)
@@ -777,7 +792,7 @@ def test_a_wait_is_missed_on_a_path_that_no_wave_takes(programs: Programs) -> No
     program, x = programs("gfx942"), ints(64)
     [load] = own(program, "some", "global_load_dword")
     wait = next(at for at in own(program, "some", "s_waitcnt") if at > load)
-    broken = with_word(program, wait, NO_WAIT)
+    broken = program.altered({wait: NOTHING})
     for most, executed in ((0, False), (64, True)):
         assert launch(program, "some", x, most, checks=CHECKED).clean
         ran = launch(broken, "some", x, most, checks=CHECKED)
@@ -788,6 +803,17 @@ def test_a_wait_is_missed_on_a_path_that_no_wave_takes(programs: Programs) -> No
         assert said.to_json("some")["severity"] == ("error" if executed else "warning")
 
 
+def test_loads_into_lds_are_waited_for_before_their_bytes_are_read(programs: Programs) -> None:
+    """One of two is still under way at the first barrier, as nobody reads it yet."""
+    program, x, y = programs("gfx942"), np.arange(128, dtype=np.int32), ints(128)
+    assert launch(program, "straight", x, y, checks=CHECKED).clean
+    assert (x == y).all()
+    for barrier in own(program, "straight", "s_barrier"):
+        early = program.altered({barrier - 4: NOTHING})
+        ran = launch(early, "straight", x, ints(128), checks=CHECKED)
+        assert {finding.kind for finding in ran.findings} == {Kind.UNFILLED_LDS}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
 @pytest.mark.parametrize(("name", "numbers"), EXCHANGES)
@@ -795,10 +821,10 @@ def test_a_barrier_that_is_left_out_is_a_race_in_lds(
     programs: Programs, name: str, numbers: tuple[int, ...], arch: str
 ) -> None:
     program = programs(arch)
-    barriers = executed(program, name, numbers, "s_barrier")
+    barriers = executed(program, name, numbers, own(program, name, "s_barrier"))
     assert barriers
     for at in barriers:
-        assert Kind.LDS_RACE in found(with_word(program, at, NOTHING), name, numbers)
+        assert Kind.LDS_RACE in found(program.altered({at: NOTHING}), name, numbers)
 
 
 @pytest.mark.full

@@ -20,6 +20,9 @@ from benchmarks import (
     headline,
     load,
     memory_bound,
+    object_records,
+    object_speed,
+    object_waits,
     residual,
     tolerances,
 )
@@ -147,6 +150,18 @@ def _moved() -> str:
     return amd_moved.table(_result("amd-moved.json"))
 
 
+def _objects() -> str:
+    return object_records.table()
+
+
+def _waits() -> str:
+    return object_waits.table(_result("object-waits.json"))
+
+
+def _rates() -> str:
+    return object_speed.table(_result("object-speed.json")["rows"])
+
+
 def _presets() -> str:
     """The presets in the order of their names, each with its page."""
     rows = ["| preset | system | fidelity | what differs | source |", "|---|---|---|---|---|"]
@@ -172,6 +187,7 @@ PAGES = {
     "docs/commands.md": (_commands,),
     "docs/presets/index.md": (_presets,),
     "docs/evaluator.md": (_attacks, _cost, _load, _residual, _tolerances),
+    "docs/objects.md": (_waits, _objects, _rates),
     "docs/operators.md": (_headline, _memory, _cpu, _amd, _moved),
 }
 

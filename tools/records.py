@@ -37,12 +37,12 @@ def main(argv: list[str]) -> int:
         }
         known |= newer
         _keep_sources(file.parent, list(newer.values()))
-    packed.write(kept, [record.to_json() for record in known.values()], _op_of)
+    packed.write(kept, [record.to_json() for record in known.values()], op_of_line)
     sys.stderr.write(f"{kept.relative_to(ROOT)}: {len(known)} records ({before} before)\n")
     return 0
 
 
-def _op_of(line: str) -> str:
+def op_of_line(line: str) -> str:
     found = _OP.search(line)
     return found[1] if found else ""
 

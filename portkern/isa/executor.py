@@ -161,6 +161,13 @@ class Program:
             )
         return self._decoded[wave_size]
 
+    def altered(self, words: Mapping[int, int]) -> Program:
+        """The same object, with other words of code at these addresses."""
+        other = Program(self.path)
+        for address, word in words.items():
+            struct.pack_into("<I", other._image, address, word)
+        return other
+
     def name(self, number: int) -> str:
         found: bytes = self._library.isa_name(self._table, number)
         return found.decode()
@@ -211,7 +218,7 @@ class Program:
         segment = _Segment(entry, arguments, grid, block, dynamic_lds_bytes)
         packet = self._packet(entry, grid, block, dynamic_lds_bytes, segment.address)
         launch = self._launch(entry, grid, block, dynamic_lds_bytes, limit)
-        looking = set(checks) & self._checkers
+        looking = set(checks) & CHECKS.keys()
         launch.checks = sum(CHECKS[name] for name in looking)
         launch.kernarg, launch.dispatch = segment.address, ctypes.addressof(packet)
         launch.quiet, launch.resident = quiet, resident
@@ -251,14 +258,14 @@ class Program:
 
     def missing_waits(self, kernel: str) -> tuple[Finding, ...]:
         """Findings about what the kernel's code touches on some path with no wait before it,
-        whether a launch comes by there or not; none but for CDNA, whose counters are known."""
-        if kernel not in self._missing and self._cdna:
+        whether a launch comes by there or not."""
+        if kernel not in self._missing:
             entry, found = self.object.kernel(kernel), (_Found * _MOST_FINDINGS)()
             decoded = self._decode(entry.wave_size)
             count = self._library.isa_missing_waits(decoded, self._table, _start(entry), found)
             findings = (self._finding(one) for one in found[:count])
             self._missing[kernel] = tuple(replace(one, executed=False) for one in findings)
-        return self._missing.get(kernel, ())
+        return self._missing[kernel]
 
     def _counts(
         self, wave_size: int, totals: Sequence[int], hits: Sequence[int], lanes: Sequence[int]
@@ -282,12 +289,6 @@ class Program:
                 before = one.address
             self._named[wave_size] = named
         return self._named[wave_size]
-
-    @property
-    def _checkers(self) -> set[str]:
-        """The names of :data:`CHECKS` that can run here; ``waits`` looks at counters that only
-        CDNA has."""
-        return {name for name in CHECKS if name != "waits" or self._cdna}
 
     @property
     def _cdna(self) -> bool:

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     IN_STEP = "waits for what no other wave can do any more, while lanes of its own wait for it"
     ROOM = "more workgroups wait for each other than the executor has room for"
     TOO_SOON = "uses what another instruction gives before the idle states that gfx9 asks for"
+    UNFILLED_LDS = "reads LDS before what is loaded straight into it is there, with no wait for it"
 
 
 #: A kernel that ends with one of these has not been judged: the executor cannot run it.

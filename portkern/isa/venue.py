@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: What ``sanitize`` may name here, and what each looks for.
 CHECKERS: Final[Mapping[str, str]] = {
     "bounds": "accesses outside buffers and LDS, which are looked for in any case",
-    "waits": "registers and LDS that are used before memory must have filled them (gfx9)",
+    "waits": "registers and LDS that are used before memory must have filled them",
     "lds": "waves that meet at one byte of LDS without a barrier or an atomic between them",
 }
 

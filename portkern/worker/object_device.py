@@ -43,6 +43,7 @@ _CODES: Final[Mapping[Kind, int]] = {
     Kind.MODE: 701,
     Kind.UNWAITED: 702,
     Kind.UNWAITED_LDS: 702,
+    Kind.UNFILLED_LDS: 702,
     Kind.LDS_RACE: 201,
     Kind.IN_STEP: 312,
     Kind.ROOM: 701,

@@ -416,7 +416,8 @@ def _products(into: Table) -> None:
             return (terms[0] + terms[1] + abs(c.astype(F64))) * 2.0**-22 + 2.0**-148
 
         into.add(f"v_dot2_f32_{kind}", "f32 u32 u32 f32", dot, within=size)
-        into.add(f"v_dot2c_f32_{kind}", "f32 u32 u32 old:f32", dot, within=size)
+        for name in ("dot2c", "dot2acc"):
+            into.add(f"v_{name}_f32_{kind}", "f32 u32 u32 old:f32", dot, within=size)
     into.group = "arithmetic of mixed widths"
     three = "f32 f32 f32"
     into.add("v_fma_mix_f32", f"f32 {three}", fused)

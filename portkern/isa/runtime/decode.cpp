@@ -572,7 +572,7 @@ Table::Table(std::string_view text) {
 Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigned wave_size,
                bool gfx90a) {
     Program program;
-    program.start = start;
+    program.start = start, program.cdna = table.cdna;
     program.gfx90a = gfx90a;
     program.at.assign(size / 4 + 1, ~0u);
     Decoder decoder(table, wave_size, gfx90a);

@@ -117,7 +117,7 @@ private:
         w.snapshot.clear();
         w.synced = 1;
         if (counter_) counter_->begun();
-        if (m_.checks & WAITS) w.board = std::make_shared<Scoreboard>();
+        if (m_.checks & WAITS) w.board = std::make_shared<Scoreboard>(m_.program->cdna);
         w.index = m_.program->at[(a_.entry - m_.program->start) / 4];
         w.scratch_bytes = a_.scratch;
         w.scratch.assign((size_t)a_.scratch * LANES, 0xCB);

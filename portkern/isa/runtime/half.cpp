@@ -288,5 +288,7 @@ DOT2(v_dot2_f32_f16, dot2, 3)
 DOT2(v_dot2c_f32_f16, dot2, 0)
 DOT2(v_dot2_f32_bf16, dot2_bf16, 3)
 DOT2(v_dot2c_f32_bf16, dot2_bf16, 0)
+ALSO(v_dot2acc_f32_f16, v_dot2c_f32_f16)
+ALSO(v_dot2acc_f32_bf16, v_dot2c_f32_bf16)
 
 }  // namespace isa

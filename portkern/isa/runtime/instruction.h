@@ -100,7 +100,21 @@ struct Table {
 };
 
 // What checkers know of an instruction.
-enum class Access : u8 { none, vector, flat, local, scalar, wait, barrier };
+enum class Access : u8 {
+    none,
+    vector,
+    flat,
+    local,
+    scalar,
+    barrier,
+    wait,                      // each from here on waits
+    wait_all,
+    wait_loads,
+    wait_others,
+    wait_local,
+    wait_scalar,
+    wait_loads_local,
+};
 
 struct Program {
     std::vector<Instruction> code;
@@ -109,6 +123,7 @@ struct Program {
     std::vector<u32> at;       // index by (pc - start) / 4; ~0u inside an instruction
     u32 start = 0;
     bool gfx90a = false;
+    bool cdna = false;
 };
 
 Program decode(const Table& table, const u8* image, u32 start, u32 size, unsigned wave_size,

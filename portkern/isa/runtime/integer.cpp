@@ -134,7 +134,7 @@ static u32 permuted(u32 a, u32 b, u32 c) {
 }
 TERNARY(v_perm_b32, u32, u32, u32, u32, permuted(a, b, c))
 // Any function of three bits: its table lies where other instructions have modifiers.
-MODEL(v_bitop3_b32) {
+template <class T> void by_table(Wave& w, const Instruction& i) {
     Instruction plain = i;
     u32 table = (u32)i.omod << 6;
     for (int k = 0; k < 3; ++k) {
@@ -142,14 +142,16 @@ MODEL(v_bitop3_b32) {
         plain.o[k + 1].abs = plain.o[k + 1].neg = false;
     }
     plain.omod = 0;
-    ternary<u32, u32, u32, u32>(w, plain, [table](u32 a, u32 b, u32 c) {
-        u32 r = 0;
+    ternary<T, T, T, T>(w, plain, [table](T a, T b, T c) {
+        T r = 0;
         for (u32 k = 0; k < 8; ++k)
             if (table >> k & 1)
-                r |= (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
+                r |= (T)((k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c));
         return r;
     });
 }
+MODEL(v_bitop3_b32) { by_table<u32>(w, i); }
+MODEL(v_bitop3_b16) { by_table<u16>(w, i); }
 BINARY(v_bcnt_u32_b32, u32, u32, u32, (u32)__builtin_popcount(a) + b)
 TERNARY(v_sad_u32, u32, u32, u32, u32, (a > b ? a - b : b - a) + c)
 static u32 differences(u32 a, u32 b) {

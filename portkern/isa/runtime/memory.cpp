@@ -82,6 +82,7 @@ void to_lds(Wave& w, const Instruction& i, int words, const u32 (*from)[LANES], 
             u8* to = lds_at(w, i, (u64)base + 4 * (u32)(words * l + k), 4, l);
             if (!to) continue;
             lds_written(w, i, to, &from[k][l], 4, l);
+            lds_fills(w, to, 4);
             put(*w.machine, to, &from[k][l], 4);
         }
     }

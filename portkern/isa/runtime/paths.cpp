@@ -12,7 +12,7 @@ constexpr u8 FILLED = 255, OLDEST = 63;
 
 struct Ages {
     u8 vector[VECTORS], local[VECTORS];
-    u8 stored, dma;                        // stores to LDS, and loads straight into it
+    u8 stored;                             // the last store to LDS
     bool scalar[128];
 
     Ages() {
@@ -31,7 +31,7 @@ struct Ages {
         };
         for (int r = 0; r < VECTORS; ++r)
             younger(vector[r], other.vector[r]), younger(local[r], other.local[r]);
-        younger(stored, other.stored), younger(dma, other.dma);
+        younger(stored, other.stored);
         for (int r = 0; r < 128; ++r)
             if (other.scalar[r] && !scalar[r]) scalar[r] = changed = true;
         return changed;
@@ -41,27 +41,27 @@ struct Ages {
         const auto done = [](u8& age, u32 left) {
             if (age >= left) age = FILLED;
         };
-        for (int r = 0; r < VECTORS; ++r) done(vector[r], to.vectors), done(local[r], to.others);
-        done(dma, to.vectors), done(stored, to.others);
-        if (to.others == 0) memset(scalar, 0, sizeof scalar);
+        for (int r = 0; r < VECTORS; ++r) done(vector[r], to.vectors), done(local[r], to.locals);
+        done(stored, to.locals);
+        if (to.scalars == 0) memset(scalar, 0, sizeof scalar);
     }
 
-    void issue(const Instruction& i, Access access) {
+    void issue(const Instruction& i, Access access, bool cdna) {
         if (access == Access::none) return;
         if (access == Access::scalar) {
             for (u32 k = 0; k < i.o[0].count; ++k) scalar[(i.o[0].reg + k) & 127] = true;
             return;
         }
         const bool of_lds = access == Access::local;
+        if (!of_lds && !with_loads(i, cdna)) return;
         u8* ages = of_lds ? local : vector;
         const auto older = [](u8& age) {
             if (age < OLDEST) ++age;
         };
         for (int r = 0; r < VECTORS; ++r) older(ages[r]);
-        older(of_lds ? stored : dma);
-        if (i.flags & TO_LDS) dma = 0;
+        if (of_lds) older(stored);
         if (of_lds && !i.destinations) stored = 0;
-        for (u32 d = 0; d < i.destinations; ++d)
+        for (u32 d = 0; d < results(i); ++d)
             for (u32 k = 0; k < i.o[d].count; ++k) ages[i.o[d].reg + k] = 0;
     }
 };
@@ -74,15 +74,14 @@ u32 missing_waits(const Program& program, const Table& table, u32 entry, Found* 
     over_paths<Ages>(program, table, entry, [&](u32 at, Ages& ages) {
         const Instruction& i = program.code[at];
         const Access access = program.access[at];
-        if (access == Access::wait) {
-            ages.wait(Waited(i));
+        if (waits(access)) {
+            ages.wait(Waited(i, access, program.cdna));
         } else if (access == Access::barrier) {
-            if (ages.stored != FILLED || ages.dma != FILLED)
-                told.report(at, Finding::unwaited_lds, 0);
+            if (ages.stored != FILLED) told.report(at, Finding::unwaited_lds, 0);
         } else {
             const i32 reg = unfilled(ages, i, access);
             if (reg >= 0) told.report(at, Finding::unwaited, (u32)reg);
-            ages.issue(i, access);
+            ages.issue(i, access, program.cdna);
         }
     });
     return told.count();

@@ -1,8 +1,9 @@
 // Which registers memory has not filled yet: what a wave may touch before it waits.
 //
-// CDNA's counters. Vector memory comes back in order; LDS does so too, but scalar loads share its
-// counter and come back in any order. A value is there at once in these models, so only who looks at
-// the counters sees that hardware might not have it yet.
+// Vector memory comes back in order; LDS does so too, but scalar loads come back in any order. CDNA
+// counts stores among the loads; RDNA counts them by themselves, and nothing here waits for them.
+// CDNA and RDNA3 count LDS and scalar loads together, RDNA4 each by itself. A value is there at once
+// in these models, so only who looks at the counters sees that hardware might not have it yet.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -25,11 +26,19 @@ inline bool synchronises(const std::string& name) {
 
 // Cache operations are none: whether they are counted is not stated.
 inline Access access_of(const std::string& name) {
+    if (name == "s_wait_idle") return Access::wait_all;
     if (name == "s_waitcnt") return Access::wait;
-    if (name == "s_barrier") return Access::barrier;
+    if (name == "s_waitcnt_vmcnt" || name == "s_wait_loadcnt") return Access::wait_loads;
+    if (name == "s_waitcnt_lgkmcnt") return Access::wait_others;
+    if (name == "s_wait_dscnt" || name == "s_wait_storecnt_dscnt") return Access::wait_local;
+    if (name == "s_wait_kmcnt") return Access::wait_scalar;
+    if (name == "s_wait_loadcnt_dscnt") return Access::wait_loads_local;
+    // Of a split barrier the half behind which others may go on.
+    if (name == "s_barrier" || starts_with(name, "s_barrier_signal")) return Access::barrier;
     if (starts_with(name, "ds_")) return name == "ds_nop" ? Access::none : Access::local;
     if (starts_with(name, "s_load") || starts_with(name, "s_buffer_load") ||
-        starts_with(name, "s_memtime") || starts_with(name, "s_memrealtime"))
+        starts_with(name, "s_memtime") || starts_with(name, "s_memrealtime") ||
+        starts_with(name, "s_sendmsg_rtn"))
         return Access::scalar;
     if (!contains(name, "_load") && !contains(name, "_store") && !contains(name, "_atomic"))
         return Access::none;
@@ -39,18 +48,45 @@ inline Access access_of(const std::string& name) {
     return memory ? Access::vector : Access::none;
 }
 
-// The counts that s_waitcnt lets be outstanding: of vector memory, and of LDS and scalar loads.
+inline bool waits(Access access) { return access >= Access::wait; }
+
+// The counts that a wait lets be outstanding: of vector memory, of LDS and of scalar loads.
 struct Waited {
-    u32 vectors, others;
-    explicit Waited(const Instruction& i)
-        : vectors((i.imm & 15) | (i.imm >> 14 & 3) << 4), others(i.imm >> 8 & 15) {}
+    static constexpr u32 ANY = 63;                     // the counters end there
+    u32 vectors = ANY, locals = ANY, scalars = ANY;
+
+    Waited(const Instruction& i, Access access, bool cdna) {
+        const u32 imm = (u32)i.imm;
+        switch (access) {
+        case Access::wait:
+            vectors = cdna ? (imm & 15) | (imm >> 14 & 3) << 4 : imm >> 10 & 63;
+            locals = scalars = cdna ? imm >> 8 & 15 : imm >> 4 & 63;
+            // The largest count of four bits is all that there can be.
+            if (cdna && locals == 15) locals = scalars = ANY;
+            break;
+        case Access::wait_all: vectors = locals = scalars = 0; break;
+        case Access::wait_loads: vectors = imm & 63; break;
+        case Access::wait_others: locals = scalars = imm & 63; break;
+        case Access::wait_local: locals = imm & 63; break;
+        case Access::wait_scalar: scalars = imm & 63; break;
+        case Access::wait_loads_local: vectors = imm >> 8 & 63, locals = imm & 63; break;
+        default: break;
+        }
+    }
 };
+
+// Whether an access to vector memory is counted with the loads.
+inline bool with_loads(const Instruction& i, bool cdna) { return cdna || i.destinations; }
+
+// The registers that an instruction's result goes to; what is loaded straight into LDS has none.
+inline u32 results(const Instruction& i) { return i.flags & TO_LDS ? 0 : i.destinations; }
 
 // The first register of an instruction that memory has not filled; -1: none. Loads of one kind fill
 // a register in their order.
 template <class Board> i32 unfilled(const Board& board, const Instruction& i, Access access) {
     for (int n = 0; n < 6; ++n) {
         const Operand& o = i.o[n];
+        if (n == 0 && (i.flags & TO_LDS)) continue;
         const bool filled = n < i.destinations && access != Access::none;
         for (u32 k = 0; k < o.count; ++k) {
             const u32 reg = o.reg + k;
@@ -68,15 +104,17 @@ template <class Board> i32 unfilled(const Board& board, const Instruction& i, Ac
 
 class Scoreboard {
 public:
-    Scoreboard() { memset(this, 0, sizeof *this); }
+    explicit Scoreboard(bool cdna) {
+        memset(this, 0, sizeof *this);
+        cdna_ = cdna;
+    }
 
     // Before i is executed. What has no model may name registers that are not there.
     void before(Wave& w, const Instruction& i, Access access) {
         if (i.model == unmodelled) return;
-        if (access == Access::wait) return wait(Waited(i));
+        if (waits(access)) return wait(Waited(i, access, cdna_));
         if (access == Access::barrier) {
-            if (stored_ > local_done_ || dma_ > vector_done_)
-                report(w, i, Finding::unwaited_lds, stored_ > local_done_ ? stored_ : dma_);
+            if (stored_ > local_done_) report(w, i, Finding::unwaited_lds, stored_);
             return;
         }
         if (const i32 reg = unfilled(*this, i, access); reg >= 0)
@@ -87,10 +125,10 @@ public:
             return;
         }
         const bool vector = access != Access::local;
+        if (vector && !with_loads(i, cdna_)) return;
         const u32 number = vector ? ++vector_ : ++local_;
-        if (i.flags & TO_LDS) dma_ = number;
         if (!vector && !i.destinations) stored_ = number;
-        for (u32 d = 0; d < i.destinations; ++d)
+        for (u32 d = 0; d < results(i); ++d)
             for (u32 k = 0; k < i.o[d].count; ++k)
                 (vector ? by_vector_ : by_local_)[i.o[d].reg + k] = number;
     }
@@ -98,17 +136,20 @@ public:
     bool by_vector(u32 reg) const { return by_vector_[reg] > vector_done_; }
     bool by_local(u32 reg) const { return by_local_[reg] > local_done_; }
     bool by_scalar(u32 reg) const { return scalar_[reg]; }
+    // The number of the last operation of vector memory, and whether one is known to be done.
+    u32 vectors() const { return vector_; }
+    bool done(u32 number) const { return number <= vector_done_; }
 
 private:
-    u32 vector_, vector_done_, local_, local_done_, stored_, dma_;
+    u32 vector_, vector_done_, local_, local_done_, stored_;
     u32 by_vector_[VECTORS], by_local_[VECTORS];
-    bool scalar_[128];
+    bool scalar_[128], cdna_;
 
     void wait(Waited to) {
         if (vector_ > to.vectors) vector_done_ = std::max(vector_done_, vector_ - to.vectors);
         // Of those that are left, each may be one of LDS.
-        if (local_ > to.others) local_done_ = std::max(local_done_, local_ - to.others);
-        if (to.others == 0) memset(scalar_, 0, sizeof scalar_);
+        if (local_ > to.locals) local_done_ = std::max(local_done_, local_ - to.locals);
+        if (to.scalars == 0) memset(scalar_, 0, sizeof scalar_);
     }
 
     static void report(Wave& w, const Instruction& i, Finding kind, u32 reg) {

@@ -37,6 +37,7 @@ enum class Finding : u32 {
     in_step,
     room,
     too_soon,
+    unfilled_lds,
 };
 
 // What is looked for, as bits.
@@ -84,9 +85,16 @@ struct Shadow {
     bool many = false, atomic = false;
 };
 
+// The load that fills a byte of LDS straight from memory: its number on its wave's scoreboard.
+struct Fill {
+    u32 number = 0;
+    u16 wave = 0;
+};
+
 struct Group {
     std::vector<u8> lds;
     std::vector<Shadow> shadow;                        // as long as LDS where races are looked for
+    std::vector<Fill> fills;                           // likewise, of a group that loads so
     u32 clock = 1;                                     // goes on where waves may meet
     u32 id[3] = {};
     std::vector<Wave*> waves;
