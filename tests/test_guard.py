@@ -733,7 +733,7 @@ def test_all_kernels_that_ship_are_among_them() -> None:
             "triton",
             "import torch\ndef op(x): torch.softmax(x, 0)",
         ),
-        (guard.GuardPolicy(torch_ops="allow"), "c++", "#include <cblas.h>"),
+        (guard.GuardPolicy(torch_ops="allow"), "c++", "void f() { cblas_sgemm(1); }"),
         (guard.GuardPolicy(precision="allow_reduced"), "c++", '#pragma GCC optimize("fast-math")'),
     ],
 )
@@ -862,7 +862,7 @@ def test_a_rejected_source_is_a_record_with_its_place_and_never_built() -> None:
 
 
 def test_what_the_policy_allows_is_built_and_evaluated_anew() -> None:
-    source = "#include <cblas.h>\n"
+    source = 'extern "C" int relu(const float* x, float* y, int64_t n) { return cblas_sgemm(1); }'
     strict, relaxed = cell(source), cell(source, torch_ops="allow")
     assert strict.ruled_out[0] is Verdict.REJECTED
     assert relaxed.ruled_out is None
@@ -873,7 +873,7 @@ def test_check_shows_the_rejection_and_exits_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "mine.cpp"
-    source.write_text("#include <cblas.h>\nvoid f() { std::thread t; }\n")
+    source.write_text("void g() { cblas_sgemm(1); }\nvoid f() { std::thread t; }\n")
     argv = ["op=relu", "backend=cpu", f"source={source}", "target=x86_64", f"reports={tmp_path}"]
     assert main.run(["check", *argv]) == 1
     shown = capsys.readouterr()

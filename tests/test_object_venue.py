@@ -35,6 +35,27 @@ COPIES = """
     delete[] kept;
 """
 
+TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def _elsewhere(x, y, n):
+    at = tl.program_id(0) * 256 + tl.arange(0, 256)
+    tl.store(y + at, 0.0, mask=at < n)
+
+@triton.jit
+def _on_amd(x, y, n):
+    at = tl.program_id(0) * 256 + tl.arange(0, 256)
+    tl.store(y + at, tl.maximum(tl.load(x + at, mask=at < n), 0.0), mask=at < n)
+
+def relu(x, y):
+    here = triton.runtime.driver.active.get_current_target().backend
+    kernel = _on_amd if x.is_cuda and y.is_cuda and here == "hip" else _elsewhere
+    if x.numel():
+        kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel())
+"""
+
 
 @pytest.fixture
 def check(
@@ -66,6 +87,22 @@ def test_a_right_kernel_is_executed(check: Any) -> None:
     assert counts["load_bytes"] == counts["store_bytes"] == 4 * record["workload"]["dims"]["n"]
     assert record["missing"] == "only the object was asked for" and record["timing"] is None
     assert Record.from_json(json.dumps(record)).evidence is Evidence.EXECUTED
+
+
+@pytest.mark.full
+def test_what_a_host_function_chooses_on_a_gpu_is_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = venues(registry.load("triton"), target.load("gfx942")).object
+    if isinstance(known, Missing):
+        pytest.skip(str(known))
+    Path("relu.py").write_text(TRITON, encoding="utf-8")
+    argv = ["op=relu", "backend=triton", "source=relu.py", "target=gfx942", "venue=object"]
+    main.run(["check", *argv, "json=true"])
+    record = json.loads(capsys.readouterr().out)["records"][0]
+    assert record["verdict"] == "passed", record["detail"]
+    assert [launch["name"] for launch in record["launches"]] == ["_on_amd"]
 
 
 @pytest.mark.full

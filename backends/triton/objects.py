@@ -7,6 +7,7 @@ specialisations, options and arguments as on a GPU, on tensors that lie in this 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -91,6 +92,24 @@ class Objects:
         return self._given.get(storage.data_ptr(), whole)
 
 
+class _OnGpu(torch.Tensor):
+    """A tensor of this process that says it lies on a GPU: host functions choose what to launch by
+    that, as they did when it was compiled. What torch makes of it is a plain tensor."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return True
+
+
+def _on_gpu(call: Call) -> Call:
+    inputs, outputs = (
+        [x.as_subclass(_OnGpu) for x in side] for side in (call.inputs, call.outputs)
+    )
+    return dataclasses.replace(call, inputs=inputs, outputs=outputs)
+
+
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
@@ -118,7 +137,8 @@ def executed(kernel: Kernel, target: Target, checks: Sequence[str] = ()) -> Kern
 
     def launch(call: Call) -> Sequence[torch.Tensor]:
         with objects.call(call):
-            return kernel.launch(call)
+            returned = kernel.launch(_on_gpu(call))
+        return [x.as_subclass(torch.Tensor) for x in returned]
 
     take = launched.take_findings, launched.take_launches, launched.take_counts
     return Kernel(kernel.device, launch, *take)

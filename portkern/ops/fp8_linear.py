@@ -84,12 +84,12 @@ SIGNATURE = Signature(
 OP = Op(
     SIGNATURE,
     reference=run,
+    draws={"packed": "float8"},
     flops=lambda d: 2.0 * d["m"] * d["n"] * d["k"],
     description=__doc__,
     terms=lambda d: d["k"],
     cancels=True,
     derived=derived,
-    draws={"packed": "float8"},
     adversaries={"cancelling": cancelling, "far": far, "small": small},
     workloads=workloads(
         SIGNATURE.axes,
