@@ -2,7 +2,7 @@
 shows both verdicts of each cell.
 
     .venv/bin/python -m benchmarks.object_records run=FOLDER [ops=all] [dtypes=all] [seconds=3600]
-        [venues=object,emulator]
+        [venues=object,emulator] [backends=hip,triton]
     .venv/bin/python -m benchmarks.object_records records=FILE[,FILE…]
 
 ``run`` begins a ``portkern matrix`` for each operator, type, backend and venue, one on each
@@ -79,7 +79,9 @@ class Item:
 
 
 def main() -> None:
-    words = _script.words({"run", "ops", "dtypes", "seconds", "venues", "records"}, __doc__)
+    words = _script.words(
+        {"run", "ops", "dtypes", "seconds", "venues", "backends", "records"}, __doc__
+    )
     if "run" in words:
         run(Path(words["run"]), items(words), float(words.get("seconds", 3600)))
     elif "records" in words:
@@ -95,9 +97,10 @@ def items(words: dict[str, str]) -> list[Item]:
     names.sort(key=_is_long)
     dtypes = DTYPES if words.get("dtypes", "all") == "all" else words["dtypes"].split(",")
     venues = words.get("venues", "object,emulator").split(",")
+    backends = words.get("backends", ",".join(BACKENDS)).split(",")
     return [
         Item(venue, op, dtype, backend)
-        for venue, op, dtype, backend in itertools.product(venues, names, dtypes, BACKENDS)
+        for venue, op, dtype, backend in itertools.product(venues, names, dtypes, backends)
     ]
 
 
