@@ -48,9 +48,9 @@ def test_an_option_that_was_renamed_is_refused_with_its_name(
     assert f"write {new}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("verb", "begun"), [("check", True), ("tune", True), ("report", False)])
-def test_a_verb_that_runs_kernels_has_its_fork_server_begun_before_its_options_are_read(
-    verb: str, begun: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("verb", "begun"), [("check", 2), ("tune", 1), ("report", 0)])
+def test_a_verb_that_runs_kernels_has_its_fork_servers_begun_before_its_options_are_read(
+    verb: str, begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers: dict[tuple[str, ...], session.ForkServer] = {}
     monkeypatch.setattr(session, "_SERVERS", servers)

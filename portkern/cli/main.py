@@ -196,7 +196,7 @@ def _workers_ahead(verb: str, words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        if any(begun):
+        if all(begun):  # else whoever had one before has them all
             session.close_servers()
 
 
