@@ -192,12 +192,13 @@ def _workers_ahead(verb: str, words: Sequence[str]) -> Iterator[None]:
         return
     from portkern.sandbox import session
 
-    begun = [session.server(preload).begin() for preload in preloads]
+    servers = [session.server(preload) for preload in preloads]
+    begun = [server for server in servers if server.begin()]
     try:
         yield
-    finally:
-        if all(begun):  # else whoever had one before has them all
-            session.close_servers()
+    finally:  # those that the verb began as well, unless there were some before it
+        if begun:
+            session.close_servers(*(begun if len(begun) < len(servers) else ()))
 
 
 def _preloads(verb: str, words: Sequence[str]) -> Iterator[tuple[str, ...]]:

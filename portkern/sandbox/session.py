@@ -307,11 +307,12 @@ def warm(preload: tuple[str, ...]) -> None:
     threading.Thread(target=work).start()  # an import must not be cut off by the end
 
 
-def close_servers() -> None:
+def close_servers(*which: ForkServer) -> None:
+    """Close these, or all there are."""
     with _SERVERS_LOCK:
-        while _SERVERS:  # one that cannot be closed is not used again either
-            _, oldest = _SERVERS.popitem()
-            oldest.close()
+        closing = [key for key, one in _SERVERS.items() if not which or one in which]
+        for one in [_SERVERS.pop(key) for key in closing]:  # not used again if this fails
+            one.close()
 
 
 def layers() -> Layers:
