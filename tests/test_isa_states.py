@@ -10,26 +10,31 @@ from portkern.spec.backend import Missing
 from tools.fidelity.machine import Assembler
 
 DPP = "v_mov_b32_dpp v3, v1 row_shr:1 row_mask:0xf bank_mask:0xf"
-MFMA = "v_mfma_f32_16x16x16_f16 v[12:15], v[4:5], v[6:7], v[8:11]"
-#: What gives something, what uses it, and the states that must lie in between on gfx942.
+MFMA = "v_mfma_f32_16x16x16f16 v[12:15], v[4:5], v[6:7], v[8:11]"
+#: What gives something, what uses it, and the states that must lie in between on gfx942 and gfx90a.
 RULES = (
-    ("v_cmp_lt_u32_e64 s[20:21], v1, v2", "v_cndmask_b32_e64 v3, v1, v2, s[20:21]", 2),
-    ("v_readfirstlane_b32 s20, v1", "v_add_u32_e32 v3, s20, v2", 2),
-    ("v_readfirstlane_b32 s20, v1", "buffer_load_dword v3, v2, s[20:23], 0 offen", 5),
-    ("v_readfirstlane_b32 s20, v1", "v_readlane_b32 s4, v2, s20", 4),
-    ("v_cmp_lt_f32_e32 vcc, v1, v2", "v_div_fmas_f32 v3, v1, v2, v4", 4),
-    ("v_cmpx_lt_u32_e32 vcc, v4, v2", DPP, 5),
-    ("v_cmpx_lt_u32_e32 vcc, v4, v2", "v_readfirstlane_b32 s4, v3", 4),
-    ("v_mov_b32_e32 v1, v2", DPP, 2),
-    ("v_mov_b32_e32 v1, v2", "v_readlane_b32 s4, v1, 3", 1),
-    ("v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2", 1),
-    ("v_mov_b32_sdwa v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE", "v_not_b32_e32 v3, v1", 1),
-    ("global_store_dwordx4 v[2:3], v[4:7], off", "v_mov_b32_e32 v5, v1", 2),
-    ("v_mov_b32_e32 v4, v1", MFMA, 2),
-    (MFMA, "v_add_f32_e32 v1, v12, v2", 6),
-    (MFMA, "global_store_dwordx4 v[2:3], v[12:15], off", 6),
-    (MFMA, "v_mov_b32_e32 v13, v1", 6),
-    (MFMA, "v_mov_b32_e32 v9, v1", 3),
+    ("v_cmp_lt_u32_e64 s[20:21], v1, v2", "v_cndmask_b32_e64 v3, v1, v2, s[20:21]", 2, 0),
+    ("v_readfirstlane_b32 s20, v1", "v_add_u32_e32 v3, s20, v2", 2, 0),
+    ("v_readfirstlane_b32 s20, v1", "buffer_load_dword v3, v2, s[20:23], 0 offen", 5, 5),
+    ("v_readfirstlane_b32 s20, v1", "v_readlane_b32 s4, v2, s20", 4, 4),
+    ("v_cmp_lt_f32_e32 vcc, v1, v2", "v_div_fmas_f32 v3, v1, v2, v4", 4, 4),
+    ("v_cmpx_lt_u32_e32 vcc, v4, v2", DPP, 5, 5),
+    ("v_cmpx_lt_u32_e32 vcc, v4, v2", "v_readfirstlane_b32 s4, v3", 4, 0),
+    ("v_mov_b32_e32 v1, v2", DPP, 2, 2),
+    ("v_mov_b32_e32 v1, v2", "v_readlane_b32 s4, v1, 3", 1, 0),
+    ("v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2", 1, 0),
+    (
+        "v_mov_b32_sdwa v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE",
+        "v_not_b32_e32 v3, v1",
+        1,
+        0,
+    ),
+    ("global_store_dwordx4 v[2:3], v[4:7], off", "v_mov_b32_e32 v5, v1", 2, 1),
+    ("v_mov_b32_e32 v4, v1", MFMA, 2, 2),
+    (MFMA, "v_add_f32_e32 v1, v12, v2", 6, 11),
+    (MFMA, "global_store_dwordx4 v[2:3], v[12:15], off", 6, 11),
+    (MFMA, "v_mov_b32_e32 v13, v1", 6, 11),
+    (MFMA, "v_mov_b32_e32 v9, v1", 3, 7),
 )
 #: Pairs that ask for nothing: other registers, other units, or a unit that waits by itself.
 FREE = (
@@ -45,7 +50,19 @@ FREE = (
 
 def between(states: int) -> list[str]:
     """The states as nops, of which each is at most sixteen."""
-    return [f"s_nop {states - 1}"] if states else []
+    return [f"s_nop {min(16, left) - 1}" for left in range(states, 0, -16)]
+
+
+def joined(name: str, large: int, small: int) -> list[str]:
+    """A kernel of which two paths have matrix instructions, each with so many states behind it, and
+    meet where both results are read."""
+    wide = "v_mfma_f32_32x32x8f16 v[16:31], v[4:5], v[6:7], 0"
+    narrow = "v_mfma_f32_16x16x16f16 v[16:19], v[4:5], v[6:7], 0"
+    return [
+        "s_nop 15", "s_nop 15", f"s_cbranch_scc1 other_{name}", wide, *between(large - 1),
+        f"s_branch both_{name}", f"other_{name}:", narrow, *between(small),
+        f"both_{name}:", "v_add_f32_e32 v1, v16, v2", "s_endpgm",
+    ]  # fmt: skip
 
 
 def body(first: str, states: int, second: str) -> list[str]:
@@ -53,21 +70,33 @@ def body(first: str, states: int, second: str) -> list[str]:
     return ["s_nop 15", "s_nop 15", first, *between(states), second, "s_nop 15", "s_endpgm"]
 
 
-def test_what_is_used_too_soon_is_found() -> None:
+@pytest.mark.parametrize(
+    ("processor", "which", "large", "small"), [("gfx942", 2, 10, 6), ("gfx90a", 3, 19, 11)]
+)
+def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, small: int) -> None:
     if isinstance(found := runtime_library.find(), Missing):
         pytest.skip(str(found))
+    needed = [rule[which] for rule in RULES]
     kernels = {f"free_{k}": body(a, 0, b) for k, (a, b) in enumerate(FREE)}
-    for k, (first, second, states) in enumerate(RULES):
+    for k, ((first, second, *_), states) in enumerate(zip(RULES, needed, strict=True)):
         kernels[f"right_{k}"] = body(first, states, second)
+        if not states:
+            continue
         kernels[f"soon_{k}"] = body(first, states - 1, second)
         # Around a loop it is as near.
         around = ["s_nop 15", f"again_{k}:", second, *between(states - 2), first]
         kernels[f"around_{k}"] = [*around, f"s_cbranch_scc1 again_{k}", "s_nop 15", "s_endpgm"]
-    program = Assembler("cdna", "gfx942").program(kernels)
+    for name, more in {
+        "joined_0": (0, 0),
+        "soon_large_0": (-1, 0),
+        "soon_small_0": (0, -1),
+    }.items():
+        kernels[name] = joined(name, large + more[0], small + more[1])
+    program = Assembler("cdna", processor).program(kernels)
     for name in kernels:
         said = [x for x in program.missing_waits(name) if x.kind is Kind.TOO_SOON]
         number = int(name.rpartition("_")[2])
-        near = name.startswith("soon") or (name.startswith("around") and RULES[number][2] > 1)
+        near = name.startswith("soon") or (name.startswith("around") and needed[number] > 1)
         assert bool(said) is near, (name, kernels[name], said)
         for finding in said:
             assert not finding.executed

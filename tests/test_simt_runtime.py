@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -872,6 +873,48 @@ def test_host_code_changes_nothing_that_a_kernel_reads(how: str, run: Runner) ->
     """
     outcome = run(source.replace("DOES", does), mode="check")
     assert [f.code for f in outcome.findings] == ["SX119"] * told, outcome
+
+
+def test_what_host_code_keeps_for_itself_costs_launches_nothing(run: Runner) -> None:
+    source = """
+        static float grid[8192][8192];
+        __device__ int n, large[1 << 20];
+        __global__ void k() { ++n; large[n] = large[n - 1] + 1; }
+        int main() {
+            for (int i = 0; i < 1000; ++i) { k<<<1, 1>>>(); grid[0][i] = i; }
+            int last = 0;
+            cudaMemcpyFromSymbol(&last, large, 4, 4000);
+            return last != 1000 || cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    assert outcome.status == 0 and not outcome.findings, outcome
+
+
+def test_addresses_that_a_linker_packs_are_not_of_host_code(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not which("ld.bfd") or runtime_library.ready().compiler.name == "zig":
+        pytest.skip("the linker does not pack addresses")
+    packs = ("-fuse-ld=bfd", "-Wl,-z,pack-relative-relocs")
+    monkeypatch.setattr(build, "_LINKED", {"check": packs})
+    source = """
+        __device__ int a = 1, b = 2;
+        __device__ int* row[] = {&a, &b, nullptr, &a, &b};
+        __device__ struct { int* first; int gap[200]; int* last; } apart = {&a, {}, &b};
+        __global__ void k(int* x) { *x = *row[0] + *row[4] + *apart.first + *apart.last; }
+        int main() {
+            int* x = device<int>(1);
+            k<<<1, 1>>>(x);
+            row[3] = &b;
+            k<<<1, 1>>>(x);
+            apart.last = &a;
+            k<<<1, 1>>>(x);
+            return cudaDeviceSynchronize();
+        }
+    """
+    outcome = run(source, mode="check")
+    assert [f.code for f in outcome.findings] == ["SX119"], outcome
 
 
 def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: Runner) -> None:

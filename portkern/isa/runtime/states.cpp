@@ -48,38 +48,37 @@ struct Sort {
     }
 };
 
-// How many states ago something was done to a register.
+// What was done to a register: how many states ago, and for how many more it must be left alone.
 struct Since {
-    u8 vector[VECTORS], function[VECTORS], partial[VECTORS], stored[VECTORS], matrix[VECTORS];
-    u8 summed[VECTORS];        // read as the sum of a matrix instruction
-    u8 needs[VECTORS], needs_sum[VECTORS];  // what that matrix instruction asks for
+    u8 vector[VECTORS], function[VECTORS], partial[VECTORS], stored[VECTORS];
     u8 scalar[128];            // by the vector unit
+    struct Left {
+        u8 matrix[VECTORS];    // until the result of a matrix instruction is there
+        u8 summed[VECTORS];    // until one has read it as its sum
+    } left;
 
     Since() {
         memset(this, LONG_AGO, sizeof *this);
-        memset(needs, 0, sizeof needs + sizeof needs_sum);
+        memset(&left, 0, sizeof left);
     }
+    // Of what is left the most counts, of what is long ago the latest.
     bool meet(const Since& other) {
         bool changed = false;
         u8 *mine = (u8*)this, *end = mine + sizeof *this;
         const u8* theirs = (const u8*)&other;
-        const u8 *low = needs, *high = low + 2 * sizeof needs;
-        for (; mine != end; ++mine, ++theirs) {
-            const bool greater = mine >= low && mine < high;
-            if (greater ? *theirs > *mine : *theirs < *mine) *mine = *theirs, changed = true;
-        }
+        for (const u8* low = (const u8*)&left; mine != end; ++mine, ++theirs)
+            if (mine >= low ? *theirs > *mine : *theirs < *mine) *mine = *theirs, changed = true;
         return changed;
     }
     void pass(u32 states) {
-        const auto older = [&](u8* ages, size_t n) {
-            for (size_t k = 0; k < n; ++k) ages[k] = (u8)std::min<u32>(ages[k] + states, LONG_AGO);
-        };
-        older(vector, VECTORS), older(function, VECTORS), older(partial, VECTORS);
-        older(stored, VECTORS), older(matrix, VECTORS), older(summed, VECTORS);
-        older(scalar, 128);
+        u8 *at = (u8*)this, *low = (u8*)&left, *end = at + sizeof *this;
+        for (; at != low; ++at) *at = (u8)std::min<u32>(*at + states, LONG_AGO);
+        for (; at != end; ++at) *at = (u8)(*at - std::min<u32>(*at, states));
     }
 };
 
+// Registers are there: of an instruction that names others the decoder says that it is unmodelled,
+// and nothing is asked of it here.
 class Rules {
 public:
     Rules(const Program& program, const Table& table) : program_(program) {
@@ -111,7 +110,7 @@ public:
                                                                                        : 0;
                     if (soon(since.scalar[reg], needed)) return (i32)reg;
                 }
-                if (o.kind != Kind::vector || reg >= VECTORS) continue;
+                if (o.kind != Kind::vector) continue;
                 const u32 needed = i.flags & DPP && o.dpp ? 2
                                    : s.matrix             ? 2
                                    : s.lane && newer      ? 1
@@ -119,9 +118,7 @@ public:
                 if (soon(since.vector[reg], needed)) return (i32)reg;
                 if (newer && s.vector && !s.function && soon(since.function[reg], 1)) return (i32)reg;
                 if (newer && s.vector && soon(since.partial[reg], 1)) return (i32)reg;
-                if (!s.matrix && soon(since.matrix[reg], since.needs[reg])) return (i32)reg;
-                if (s.matrix && n < i.destinations + 2 && soon(since.matrix[reg], since.needs[reg]))
-                    return (i32)reg;
+                if ((!s.matrix || n < i.destinations + 2) && since.left.matrix[reg]) return (i32)reg;
             }
         }
         if (s.matrix) return -1;
@@ -130,8 +127,7 @@ public:
             for (u32 k = 0; o.kind == Kind::vector && k < o.count; ++k) {
                 const u32 reg = o.reg + k;
                 if (s.vector && soon(since.stored[reg], newer ? 2 : 1)) return (i32)reg;
-                if (soon(since.matrix[reg], since.needs[reg])) return (i32)reg;
-                if (soon(since.summed[reg], since.needs_sum[reg])) return (i32)reg;
+                if (since.left.matrix[reg] || since.left.summed[reg]) return (i32)reg;
             }
         }
         return -1;
@@ -140,6 +136,7 @@ public:
     void issue(u32 at, Since& since) const {
         const Instruction& i = program_.code[at];
         const Sort& s = sorts_[at];
+        const u8 result = (u8)(s.doubles ? 6 : s.passes + (program_.gfx90a ? 3 : 2));
         since.pass(s.idle);
         if (s.sets_exec) since.scalar[EXEC] = since.scalar[EXEC + 1] = 0;
         if (s.wide_store) {
@@ -147,18 +144,19 @@ public:
             for (u32 k = 0; k < data.count; ++k) since.stored[data.reg + k] = 0;
         }
         const Operand& sum = i.o[3];
-        for (u32 k = 0; s.keeps_sum && sum.kind == Kind::vector && k < sum.count; ++k)
-            since.summed[sum.reg + k] = 0, since.needs_sum[sum.reg + k] = s.passes - 1;
+        for (u32 k = 0; s.keeps_sum && sum.kind == Kind::vector && k < sum.count; ++k) {
+            u8& left = since.left.summed[sum.reg + k];
+            left = std::max(left, (u8)(s.passes - 1));
+        }
         for (u32 d = 0; d < i.destinations; ++d)
             for (u32 k = 0; k < i.o[d].count; ++k) {
                 const u32 reg = i.o[d].reg + k;
                 if (i.o[d].kind == Kind::scalar && reg < 128) since.scalar[reg] = s.vector ? 0 : LONG_AGO;
-                if (i.o[d].kind != Kind::vector || reg >= VECTORS) continue;
+                if (i.o[d].kind != Kind::vector) continue;
                 since.vector[reg] = s.vector && !s.matrix ? 0 : LONG_AGO;
                 since.function[reg] = s.function ? 0 : LONG_AGO;
                 since.partial[reg] = s.partial ? 0 : LONG_AGO;
-                since.matrix[reg] = s.matrix ? 0 : LONG_AGO;
-                since.needs[reg] = s.matrix ? (u8)(s.doubles ? 6 : s.passes + (program_.gfx90a ? 3 : 2)) : 0;
+                since.left.matrix[reg] = s.matrix ? result : 0;
             }
     }
 

@@ -740,65 +740,61 @@ void access_heap(Context& c, BlockState& b, Region& r, Access& a) {
 // has done since. On a GPU host code has a memory of its own and changes nothing of that.
 
 struct Held {
-    Data data;                  // as the device has it
-    std::vector<uint8_t> host;  // a bit for each byte that host code has changed
+    Data data;                         // as the device has it
+    uint8_t* written;                  // a bit for each byte that this launch's kernel has written
+    std::unordered_set<size_t> pages;  // in which there are such
 };
 std::vector<Held> held;
 std::unordered_set<const void*> held_of;  // the modules
+constexpr size_t page_bytes = 4096;
 
+// Memory is taken as it is touched: host code may have arrays that no kernel reads.
 void hold(const void* p) {
     Dl_info info;
-    if (!dladdr(p, &info) || !held_of.insert(info.dli_fbase).second) return;
-    for (Data& data : data_of(p)) {
-        const size_t bytes = data.initial.size();
-        held.push_back({std::move(data), std::vector<uint8_t>(bytes / 8 + 1)});
-    }
+    if (!config.bounds || !dladdr(p, &info) || !held_of.insert(info.dli_fbase).second) return;
+    for (const Data& data : data_of(p))
+        if (char* bits = zeros(data.bytes / 8 + 1))
+            held.push_back({data, reinterpret_cast<uint8_t*>(bits), {}});
 }
 
-// Before a launch: which bytes are others than the device's.
-void compare_held() {
-    constexpr size_t step = 1024;
-    for (Held& h : held) {
-        std::fill(h.host.begin(), h.host.end(), 0);
-        const char *now = h.data.begin, *was = h.data.initial.data();
-        const size_t bytes = h.data.initial.size();
-        for (size_t i = 0; i < bytes; i += step) {
-            const size_t n = std::min(step, bytes - i);
-            for (size_t j = memcmp(now + i, was + i, n) ? 0 : n; j < n; ++j)
-                if (now[i + j] != was[i + j]) set_written(h.host.data(), i + j, 1);
-        }
-        for (auto [first, last] : h.data.managed)
-            for (size_t i = first; i < last; ++i) h.host[i / 8] &= (uint8_t)~(1u << i % 8);
-    }
+void note_written(Held& h, size_t offset, size_t bytes) {
+    set_written(h.written, offset, bytes);
+    h.pages.insert({offset / page_bytes, (offset + bytes - 1) / page_bytes});
 }
 
-// After it: what the host has changed, and the kernel has not written since, stays what it was.
+// After a launch: what its kernel has written is what the device has.
 void keep_held() {
     for (Held& h : held) {
-        char* was = h.data.initial.data();
-        for (size_t i = 0; i < h.data.initial.size(); ++i)
-            if (!h.host[i / 8]) {
-                const size_t n = std::min(8 - i % 8, h.data.initial.size() - i);
-                memcpy(was + i, h.data.begin + i, n);
-                i += n - 1;
-            } else if (!(h.host[i / 8] >> i % 8 & 1)) {
-                was[i] = h.data.begin[i];
-            }
+        for (const size_t page : h.pages) {
+            const size_t first = page * page_bytes;
+            const size_t last = std::min(first + page_bytes, h.data.bytes);
+            for (size_t i = first; i < last; ++i)
+                if (h.written[i / 8] >> i % 8 & 1) h.data.initial[i] = h.data.begin[i];
+            memset(h.written + first / 8, 0, (last - first + 7) / 8);
+        }
+        h.pages.clear();
     }
+}
+
+bool is_managed(const Data& data, size_t offset) {
+    return std::any_of(data.managed.begin(), data.managed.end(), [&](const auto& m) {
+        return offset >= m.first && offset < m.second;
+    });
 }
 
 // Whether a kernel reads there what host code has put there, of which it is told once.
 bool is_hosts(const Access& a) {
     for (Held& h : held) {
         const size_t offset = (size_t)(a.at - h.data.begin);
-        if (offset >= h.data.initial.size()) continue;
-        const size_t bytes = std::min<size_t>(a.bytes, h.data.initial.size() - offset);
+        if (offset >= h.data.bytes) continue;
+        const size_t bytes = std::min<size_t>(a.bytes, h.data.bytes - offset);
+        const char* was = h.data.initial + offset;
+        const bool reads = !a.writes || a.atomic;
         bool found = false;
-        for (size_t i = offset; i < offset + bytes; ++i) {
-            const uint8_t bit = (uint8_t)(1u << i % 8);
-            found |= (!a.writes || a.atomic) && h.host[i / 8] & bit;
-            h.host[i / 8] &= (uint8_t)~bit;
-        }
+        for (size_t i = reads && memcmp(a.at, was, bytes) ? 0 : bytes; i < bytes; ++i)
+            found |= a.at[i] != was[i] && unwritten(h.written, offset + i, 1) &&
+                     !is_managed(h.data, offset + i);
+        if (a.writes || found) note_written(h, offset, bytes);
         return found;
     }
     return false;
@@ -960,16 +956,14 @@ void begin_launch(const Launch& launch) {
     if (launch.shape.dynamic) shared_names.push_back({0, launch.shape.dynamic, "dynamic memory"});
     counters::begin_launch(launch);
     hold(reinterpret_cast<const void*>(launch.call.run));
-    compare_held();
 }
 
 void copied(const void* p, size_t bytes) {
     hold(p);
     for (Held& h : held) {
         const size_t offset = (size_t)(static_cast<const char*>(p) - h.data.begin);
-        if (offset < h.data.initial.size())
-            memcpy(h.data.initial.data() + offset, p,
-                   std::min(bytes, h.data.initial.size() - offset));
+        if (offset < h.data.bytes)
+            memcpy(h.data.initial + offset, p, std::min(bytes, h.data.bytes - offset));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sys/mman.h>
 
 #include <cctype>
 #include <cstdint>
@@ -196,6 +197,8 @@ constexpr unsigned relative = R_AARCH64_RELATIVE, copied = R_AARCH64_COPY;
 constexpr unsigned of_symbol[] = {R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT};
 #endif
 
+constexpr unsigned packed = 19;  // SHT_RELR, which older headers do not have
+
 // What the loader puts in the place of a relocation: of a symbol of the module's own, its address;
 // of another module's what is there now.
 void relocate(Data& data, const ElfW(Rela)& r, const ElfW(Sym)* symbols, uintptr_t base) {
@@ -203,16 +206,46 @@ void relocate(Data& data, const ElfW(Rela)& r, const ElfW(Sym)* symbols, uintptr
     const unsigned type = (unsigned)ELF64_R_TYPE(r.r_info);
     const ElfW(Sym)& symbol = symbols[ELF64_R_SYM(r.r_info)];
     const size_t bytes = type == copied ? symbol.st_size : sizeof(uintptr_t);
-    if (at > data.initial.size() || bytes > data.initial.size() - at) return;
+    if (at > data.bytes || bytes > data.bytes - at) return;
     bool own = type == relative;
     uintptr_t word = base + (uintptr_t)r.r_addend;
     for (unsigned t : of_symbol)
         if (type == t && symbol.st_shndx != SHN_UNDEF) own = true, word += symbol.st_value;
     const void* from = own ? static_cast<const void*>(&word) : data.begin + at;
-    memcpy(data.initial.data() + at, from, bytes);
+    memcpy(data.initial + at, from, bytes);
+}
+
+// Addresses of the module's own as linkers pack them (SHT_RELR): a place, which is even, then bits
+// for the words behind it. What the file has there is relative to the base.
+void relocate_packed(Data& data, const uintptr_t* entries, size_t count, uintptr_t base) {
+    constexpr size_t word = sizeof(uintptr_t);
+    const auto add_base = [&](uintptr_t place) {
+        const uintptr_t at = base + place - (uintptr_t)data.begin;
+        uintptr_t value;
+        if (at > data.bytes || word > data.bytes - at) return;
+        memcpy(&value, data.initial + at, word);
+        value += base;
+        memcpy(data.initial + at, &value, word);
+    };
+    uintptr_t next = 0;
+    for (const uintptr_t* entry = entries; entry < entries + count; ++entry) {
+        if (*entry % 2 == 0) {
+            add_base(*entry);
+            next = *entry + word;
+            continue;
+        }
+        for (size_t k = 1; k < 8 * word; ++k, next += word)
+            if (*entry >> k & 1) add_base(next);
+    }
 }
 
 }  // namespace
+
+char* zeros(size_t bytes) {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<char*>(at);
+}
 
 std::vector<Data> data_of(const void* code) {
     std::vector<Data> all;
@@ -229,11 +262,16 @@ std::vector<Data> data_of(const void* code) {
     for (const ElfW(Phdr)* p = parts; p < parts + header.e_phnum; ++p) {
         if (p->p_type != PT_LOAD || !(p->p_flags & PF_W)) continue;
         if (p->p_offset + p->p_filesz > file.size()) return {};
-        Data data{reinterpret_cast<char*>(loaded->l_addr + p->p_vaddr), {}, {}};
-        data.initial.assign(file.data() + p->p_offset, file.data() + p->p_offset + p->p_filesz);
-        data.initial.resize(p->p_memsz);
+        char* initial = zeros(p->p_memsz);
+        if (!initial) continue;
+        memcpy(initial, file.data() + p->p_offset, p->p_filesz);
+        Data data{reinterpret_cast<char*>(loaded->l_addr + p->p_vaddr), initial, p->p_memsz, {}};
         for (const ElfW(Shdr)* s = sections; s < sections + header.e_shnum; ++s) {
-            if (s->sh_type != SHT_RELA || !(s->sh_flags & SHF_ALLOC)) continue;
+            if (!(s->sh_flags & SHF_ALLOC)) continue;
+            if (s->sh_type == packed)
+                relocate_packed(data, reinterpret_cast<const uintptr_t*>(file.data() + s->sh_offset),
+                                s->sh_size / sizeof(uintptr_t), loaded->l_addr);
+            if (s->sh_type != SHT_RELA) continue;
             const auto* first = reinterpret_cast<const ElfW(Rela)*>(file.data() + s->sh_offset);
             const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(
                 file.data() + sections[s->sh_link].sh_offset);

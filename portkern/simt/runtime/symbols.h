@@ -13,14 +13,17 @@ std::string function_at(const void* code);
 bool defines_function(const void* code, const std::string& name);
 // Whether __constant__ variables (see language.h) have any of these bytes.
 bool is_constant(const void* p, size_t bytes);
+// So many bytes of memory that are zero, to keep; null where there is none.
+char* zeros(size_t bytes);
 // A module's writable data, and what it held when it was loaded. __managed__ variables lie from
 // one offset to another.
 struct Data {
     char* begin;
-    std::vector<char> initial;
+    char* initial;
+    size_t bytes;
     std::vector<std::pair<size_t, size_t>> managed;
 };
-// All of the module that `code` is in; none where its file cannot be read.
+// All of the module that `code` is in; none where its file cannot be read. It is the caller's to keep.
 std::vector<Data> data_of(const void* code);
 // Whether a variable of the device can be here: not on the host's stack or heap, nor a static one
 // of a function.
