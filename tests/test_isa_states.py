@@ -76,7 +76,7 @@ def body(first: str, states: int, second: str) -> list[str]:
 def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, small: int) -> None:
     if isinstance(found := runtime_library.find(), Missing):
         pytest.skip(str(found))
-    needed = [rule[which] for rule in RULES]
+    needed = [int(rule[which]) for rule in RULES]
     kernels = {f"free_{k}": body(a, 0, b) for k, (a, b) in enumerate(FREE)}
     for k, ((first, second, *_), states) in enumerate(zip(RULES, needed, strict=True)):
         kernels[f"right_{k}"] = body(first, states, second)
