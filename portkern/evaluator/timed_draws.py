@@ -4,8 +4,9 @@ ones.
 Values follow from a seed, a tensor and a call's number alone, so that those of a call whose output
 is looked at can be made once more. Inputs that an operator's own file makes are drawn by it.
 
-Every second call has but a part of its own, at a random place: the rest it shares with the call
-before, so that a few elements do not tell one call from another.
+Of every second call one element in four to sixteen is its own: the rest it shares with the call
+before, so that a few elements do not tell one call from another. No row or matrix of sixteen
+elements stays as it was, so that nobody who keeps results of the call before has less to do.
 """
 
 from __future__ import annotations
@@ -211,9 +212,10 @@ class TimedDraws:
         for row, call in enumerate(range(first, first + rows)):
             if call % 2 == 0:  # the one that warms up is -1
                 before = block[row - 1] if row else self._values(seed, call - 1, 1, size, bounds)[0]
-                start, end = _own(seed, call, size)
-                block[row, :start].copy_(before[:start])
-                block[row, end:].copy_(before[end:])
+                first_own, step = _own(seed, call, size)
+                own = block[row, first_own::step].clone()
+                block[row].copy_(before)
+                block[row, first_own::step] = own
         transform = inputs.DRAWS.get(self.op.draws.get(spec.name, ""))
         if transform is not None:
             block = torch.stack([transform(row.view(shape)).reshape(-1) for row in block])
@@ -277,8 +279,7 @@ def _nudged(seed: str, call: int, size: int) -> tuple[int, int]:
 
 
 def _own(seed: str, call: int, size: int) -> tuple[int, int]:
-    """Where the elements begin and end that a call does not share: a quarter to a half of all."""
+    """The first element that a call does not share, and how far it is to the next."""
     drawn = random.Random(f"{seed} own {call}")
-    count = min(size, drawn.randint(size // 4, size // 2) + 1)
-    start = drawn.randint(0, size - count)
-    return start, start + count
+    step = drawn.randint(4, 16)
+    return drawn.randrange(max(1, min(step, size))), step
