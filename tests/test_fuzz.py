@@ -44,6 +44,7 @@ from portkern.sandbox.shared_memory import SharedMemory
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build
 from portkern.spec.candidate import Candidate
+from portkern.spec.json_types import JsonObject
 from portkern.testing import QUICK, evaluate
 from portkern.worker import output_guards, protocol
 from portkern.worker.protocol import Changes, Ran, State, Timed
@@ -441,7 +442,8 @@ def test_any_build_ends_in_an_artifact_or_a_failure_and_leaves_nothing_else(
 def test_files_that_no_build_leaves_are_refused(
     files: list[Any], told: str, tmp_path: Path
 ) -> None:
-    artifact = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
+    artifact: JsonObject = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
+    artifact |= {"code": "", "code_bytes": None}
     outcome = built(
         {"files": files, "artifact": artifact, "seconds": 1.0}, b"abcdefgh", tmp_path
     ).outcome
@@ -451,7 +453,8 @@ def test_files_that_no_build_leaves_are_refused(
 
 def test_a_sparse_arena_is_not_read_whole(tmp_path: Path) -> None:
     """A file of a terabyte costs its worker nothing."""
-    artifact = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
+    artifact: JsonObject = {"path": "a.so", "kind": "cubin", "log": "", "resources": []}
+    artifact |= {"code": "", "code_bytes": None}
     files = [["a.so", 1 << 40]]
     session = Reply({"files": files, "artifact": artifact, "seconds": 1.0}, b"")
     with session.memory:

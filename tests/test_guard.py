@@ -516,6 +516,8 @@ BAD_NATIVE = [
     ("G302", "#include <cublas_v2.h>\n#define A <cublasSgemm>\nvoid f() { call A (1); }"),
     ("G302", "#include <cublas_v2.h>\nvoid f() { cub\\u006casSgemm(h); }"),
     ("G302", "#include <mkl.h>\nvoid f() { vsExp(n, a, b); SGEMM(1); }"),
+    ("G302", "#include <mkl.h>\nvoid f() { MKL_Somatcopy('R', a, b); }"),
+    ("G302", "#include <lapacke.h>\nvoid f() { LAPACK_sgesv(a, b); }"),
     (
         "G302",
         "#include <Eigen/Dense>\nusing namespace Eigen;\nMatrixXf f(MatrixXf a) { return a * a; }",

@@ -19,8 +19,10 @@ EXHAUSTED = (MemoryError, RuntimeError, OSError)
 _WIDE, _SHARED = 10, 8
 _GIB = 2**30
 #: mallopt's names and values, <malloc.h>: what is freed goes back to the system above the first,
-#: and what is larger than the second, 32 MiB at most, always.
+#: and what is larger than the second, 32 MiB at most, always. Each thread's heap keeps what it ever
+#: held, so there are few, the third.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = (-1, 256 << 20), (-3, 32 << 20)
+_M_ARENA_MAX = (-8, 2)
 
 
 @cache
@@ -30,7 +32,7 @@ def keep_freed() -> None:
     nothing."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        for name, value in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+        for name, value in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX):
             mallopt(name, value)
 
 

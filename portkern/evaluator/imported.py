@@ -8,10 +8,10 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from portkern.errors import ReferenceFailed
+from portkern.evaluator.cached import cached_property
 from portkern.rounding.derived_budget import DerivedBudget
 from portkern.sandbox.message import Failed, Request, brief
 from portkern.sandbox.session import Answered, Session

@@ -11,11 +11,11 @@ import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from portkern.evaluator import imported
 from portkern.evaluator.arithmetic import alone
+from portkern.evaluator.cached import cached_property
 from portkern.evaluator.inputs import IN_PART, draw, sizes_of
 from portkern.records.record import Tolerance
 from portkern.rounding.derived_budget import Derivation, DerivedBudget

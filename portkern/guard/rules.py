@@ -335,8 +335,9 @@ HEADERS = {
 }
 #: Names of BLAS and LAPACK as Fortran has them.
 _BLAS = (
-    r"(?P<fortran>(?i:[sdcz](gemm\w*|gemv|gbmv|ger[cu]?|symm|symv|syrk|trmm|trsm|trsv|dot[cu]?|axpy"
-    r"|scal|nrm2|asum|(ge|po|sy|he|gt)(trf|trs|tri|sv|svd|sdd|ev|evd|qrf|ls))_*))"
+    r"(?P<fortran>(?i:[sdcz](gemm\w*|gemv|gbmv|ger[cu]?|(sy|he)(mm|mv|rk|r2k)|tr(mm|mv|sm|sv|tri)"
+    r"|dot[cu]?|axpb?y|scal|nrm2|asum|omatcopy|imatcopy|(or|un)(g|m)(qr|lq)"
+    r"|(ge|po|sy|he|gt)(trf|trs|tri|sv|svd|sdd|ev|evd|qrf|ls))_*))"
 )
 #: Vendors' libraries: what their headers begin with, and the names that use one, but for its types
 #: and constants. To include a header is not to use it.
@@ -347,7 +348,8 @@ LIBRARIES = tuple((re.compile(headers), re.compile(names)) for headers, names in
      r"(Handle|Real|Complex|Double\w+|Result|Type)$)\w+|"
      r"roc(blas|fft)_(?!(handle|status|plan|operation|int|half|bfloat16|datatype)(_\w+)?$)\w+"),
     (r"mkl|cblas|lapack|openblas|armpl|nvpl",
-     rf"(cblas|LAPACKE|mkl|openblas|armpl|nvpl|Dfti|vsl)\w+(?<!_t)|vm?[sdcz][A-Z]\w+|{_BLAS}"),
+     rf"(cblas|LAPACKE|mkl|openblas|armpl|nvpl|Dfti|vsl)\w+(?<!_t)|vm?[sdcz][A-Z]\w+|{_BLAS}"
+     r"|pardiso\w*|MKL_(?!Complex)[SDCZ][a-z]\w+|LAPACK_[sdcz][a-z]\w+"),
     (r"oneapi/|dnnl|onednn", r"oneapi|dnnl(_\w+(?<!_t))?"),
     (r"Eigen/", r"Eigen"),
     (r"tensorflow/", r"tensorflow|TF_\w+"),

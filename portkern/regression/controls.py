@@ -129,7 +129,7 @@ class Controls:
 def _is_processor(device: str, machine: str) -> bool:
     """Whether the device is the machine's processor, which OpenCL gives a longer name."""
     processor = machine.partition(" CPUs, ")[2]
-    return device in machine or (bool(processor) and processor in device)
+    return processor in device if processor and device else device in machine
 
 
 def _enough(controls: Sequence[Control]) -> bool:

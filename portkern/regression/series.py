@@ -64,14 +64,17 @@ def changes(before: Outcome, after: Outcome) -> list[str]:
         found.append("the operator, its options or portkern's evaluator")
     if same_code(before, after):
         return moved_on(*said, compilers=False) if moved_on(*said) else found
-    if before.code and after.code and before.source_hash == after.source_hash:
+    both = before.code and after.code and before.code != after.code
+    if both and before.source_hash == after.source_hash:
         found.append(CODE)
     return found
 
 
 def same_code(before: Outcome, after: Outcome) -> bool:
-    """Whether both are of equal machine code, as far as that is known."""
-    return bool(before.code) and before.code == after.code
+    """Whether both are of equal machine code, as far as that is known. Of Triton's kernels a build
+    compiles the first configuration alone, so that another Triton may have changed the others."""
+    triton = [one.environment.toolchain.get("triton") for one in (before, after)]
+    return bool(before.code) and before.code == after.code and triton[0] == triton[1]
 
 
 def moved_on(

@@ -353,8 +353,8 @@ class Session:
         )
         # Its home is its scratch folder, so it is told where the evaluator's cache is now.
         environment = {
-            **threads.environment(os.environ),
             **environment,
+            **threads.environment({**os.environ, **environment}),
             "PORTKERN_CACHE_DIR": str(cache_root().absolute()),
         }
         self._handles, theirs = socket.socketpair()

@@ -221,7 +221,9 @@ def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export
         raise no_such("evidence", options.evidence, known)
     name = options.name or identifier(Path(_run(options)).stem.lower())
     objects = tuple(names(options.objects))
-    chosen = library.LibraryOptions(name, known[options.evidence], key=options.key, objects=objects)
+    chosen = library.LibraryOptions(
+        name, known[options.evidence], key=options.key, objects=objects, lazy=options.lazy
+    )
     library.check_name(name)
     return lambda kernels, export: library.write(kernels, export, chosen)
 
