@@ -133,5 +133,6 @@ def prepare(modes: Iterable[Mode], source: str = "") -> tuple[Path, ...]:
     box = runtime_library.ready()
     for mode in modes:
         for language in {_LANGUAGE, _language(source)}:
-            box.headers(language, mode, torch=language == "cuda")
+            for torch in {False, language == "cuda"}:  # files of one extension may be of both kinds
+                box.headers(language, mode, torch=torch)
     return (box.folder,)
