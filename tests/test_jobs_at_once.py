@@ -16,6 +16,7 @@ import torch
 from portkern import ops
 from portkern.evaluator import imported, reference
 from portkern.evaluator.arithmetic import alone
+from portkern.evaluator.cached import cached_property
 from portkern.evaluator.imported import ReferenceWorker
 from portkern.sandbox import threads
 from portkern.sandbox.session import Session
@@ -77,6 +78,35 @@ def test_the_same_reference_of_two_jobs_has_a_worker_for_each() -> None:
     assert mine == other
     assert imported.worker_of(mine) is imported.worker_of(mine)
     assert imported.worker_of(mine) is not imported.worker_of(other)
+
+
+def test_a_reference_that_nobody_has_leaves_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[object] = []
+    monkeypatch.setattr(imported.ReferenceWorker, "close", lambda self: ended.append(self))
+    reference = imported_relu()
+    worker = imported.worker_of(reference)
+    assert not ended
+    del reference
+    assert ended == [worker]
+
+
+def test_a_budget_that_takes_long_keeps_no_other_case_waiting() -> None:
+    class Slow:
+        def __init__(self, wait: threading.Event) -> None:
+            self._wait = wait
+
+        @cached_property
+        def value(self) -> bool:
+            return self._wait.wait(SOON_S)
+
+    go_on, at_once = threading.Event(), threading.Event()
+    at_once.set()
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(lambda: Slow(go_on).value)
+        assert Slow(at_once).value
+        assert not slow.done()
+        go_on.set()
+        assert slow.result()
 
 
 def test_a_worker_starts_while_the_end_of_another_is_waited_for() -> None:

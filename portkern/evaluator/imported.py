@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from portkern.errors import ReferenceFailed
@@ -156,7 +157,10 @@ def worker_of(reference: ImportedReference) -> ReferenceWorker:
     """The worker of this object, which ends with it: jobs that were given the same text are not to
     wait for each other, nor close what another one uses."""
     with _LOCK:
-        known: ReferenceWorker = vars(reference).setdefault("_worker", ReferenceWorker(reference))
+        known: ReferenceWorker | None = vars(reference).get("_worker")
+        if known is None:
+            known = vars(reference)["_worker"] = ReferenceWorker(replace(reference))
+            weakref.finalize(reference, known.close).atexit = False
         return known
 
 
