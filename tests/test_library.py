@@ -616,6 +616,12 @@ def test_launches_of_a_triton_kernel_are_written_down_for_each_cell(
         ({"arguments": [["given", 0, -4]]}, "expected a whole number"),
         ({"arguments": [["value", "00" * 9, 0]]}, "expected 1 to 8"),
         ({"arguments": [["file", 0, 0]]}, "which the call has not"),
+        ({"arguments": [["value", "01000000", "x"]]}, "expected a whole number up to 0"),
+        ({"arguments": [["value", 1, 0]]}, "TypeError"),
+        ({"zero": ["value", "ffffffffffffff7f", 0], "bytes": 8}, "which the call has not"),
+        ({"zero": ["scalar", 0, 0], "bytes": 8}, "which the call has not"),
+        ({"zero": ["temporary", 0, 60], "bytes": 8}, "68 bytes of a temporary of 64"),
+        ({"zero": ["given", 0, "x"], "bytes": 8}, "expected a whole number"),
     ],
 )
 def test_a_plan_is_read_as_a_strangers(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -625,12 +631,73 @@ def test_a_plan_is_read_as_a_strangers(change: dict[str, Any], reason: str, tmp_
     (tmp_path / "binaries" / ("0" * 64)).write_bytes(b"")
 
     def read(step: dict[str, Any]) -> object:
-        (tmp_path / "plan.json").write_text(json.dumps({"temporaries": [], "steps": [step]}))
-        return launch_plan.read(tmp_path, 3, 0)
+        (tmp_path / "plan.json").write_text(json.dumps({"temporaries": [64], "steps": [step]}))
+        return launch_plan.read(tmp_path, 3, 1)
 
     read(step)
+    read({"zero": ["temporary", 0, 60], "bytes": 4})
     with pytest.raises(launch_plan.BadPlan, match=reason):
         read(step | change)
+
+
+def test_temporaries_of_a_plan_are_bounded_together(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps({"temporaries": [1 << 35] * 3, "steps": [{}]}))
+    with pytest.raises(launch_plan.BadPlan, match="expected a whole number up to 68719476736"):
+        launch_plan.read(tmp_path, 3, 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"zero": ["value", "ffffffffffffff7f", 0], "bytes": 8},
+        {"zero": ["temporary", 1, 0], "bytes": 8},
+        {"zero": ["given", 0, -8], "bytes": 8},
+        {"zero": ["given", 0, "x"], "bytes": 8},
+        {"zero": ["file", 0, 0], "bytes": 8},
+        {"bytes": 8},
+    ],
+)
+def test_a_plan_that_names_what_is_not_there_is_not_taken(
+    step: dict[str, Any], lib: Any, tmp_path: Path
+) -> None:
+    def opened(step: dict[str, Any]) -> Any:
+        cell = {"key": [1], "temporaries": [8], "steps": [step]}
+        (tmp_path / "plan.json").write_text(json.dumps({"cells": [cell]}))
+        return _plans.open_plan(lib._c, tmp_path / "plan.json", {})
+
+    assert opened({"zero": ["temporary", 0, 0], "bytes": 8})
+    with pytest.raises(ValueError, match="is not"):
+        opened(step)
+
+
+@pytest.mark.full
+def test_attention_of_rows_that_do_not_fit_is_refused_before_pytorch_is_asked(lib: Any) -> None:
+    q, short = torch.ones(1, 1, 4, 16), torch.ones(1, 1, 4, 15)
+    with pytest.raises(RuntimeError, match="q has 16 elements a row and k 15"):
+        lib.attention(q, short, q)
+    with pytest.raises(RuntimeError, match="k has 4 rows and v 3"):
+        lib.attention(q, q, q[:, :, 1:])
+    assert lib.attention(q, q, short).shape == short.shape  # as PyTorch has it
+
+
+@pytest.mark.parametrize(
+    ("done", "lines", "fatal"),
+    [
+        (-11, [["a part of", "odd"]], True),
+        (-11, [], False),
+        (-11, [["a part of", "another"]], False),
+        (1, [["a part of", "odd"]], False),
+        ("the time is up", [["a part of", "odd"]], False),
+        (-6, [["a part of", "odd"], ["hostile", "relu", "float16", "right", 1.0]], False),
+    ],
+)
+def test_pytorch_is_blamed_for_a_signal_in_the_very_part(
+    done: object, lines: list[Any], fatal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library_checks, "_asked", lambda *_: (lines, done))
+    place = ["hostile", "relu", "float16"]
+    assert library_checks._fatal("library", "cuda", place, "odd", 0.0) is fatal
 
 
 @pytest.mark.full
@@ -715,7 +782,7 @@ def test_a_race_that_ends_with_an_error_leaves_the_formula(site: Path, tmp_path:
     )
     lines = done.stdout.splitlines()
     assert lines[:1] == ["[1.0, 1.0]"], done.stderr
-    assert lines[1].startswith("a race ended with an error")
+    assert lines[1].startswith("a race ended with an error, or")
     assert len(lines) == 3
 
 

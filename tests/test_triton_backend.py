@@ -54,6 +54,30 @@ def relu(x, y):
     kernel[(1,)](x, y, x.numel(), BLOCK=1024)
 """
 
+#: Its launches depend on a scalar in the ways of CHOOSES.
+SCALED = """
+import math
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, eps, ON: tl.constexpr):
+    at = tl.arange(0, 1024)
+    tl.store(y + at, tl.load(x + at, mask=at < n) / (eps if ON else 1.0), mask=at < n)
+
+
+def rmsnorm(x, weight, y, eps):
+    kernel[(1,)](x, y, x.numel(), eps, ON=True)
+"""
+CHOOSES = {
+    "a constant": ("ON=True", "ON=eps > 0"),
+    "a grid": ("(1,)", "(2 if eps < 1e10 else 1,)"),
+    "an argument": ("x.numel(), eps", "x.numel() - (eps == 1.0), eps"),
+    "what it raises": ("    kernel[", "    math.sqrt(eps)\n    kernel["),
+    "warps at its own value": ("ON=True", "ON=True, num_warps=8 if eps == 1e-6 else 4"),
+}
+
 
 def request(candidate: Candidate, name: str, dtype: str = "float32", size: int = 0) -> Build:
     op = ops.load(candidate.op)
@@ -93,6 +117,34 @@ def test_it_builds_the_code_of_every_gpu_with_none_here(name: str, tmp_path: Pat
 def test_every_shipped_kernel_fits_its_registers(op: str, name: str, tmp_path: Path) -> None:
     artifact = TRITON.build(request(shipped(op), name, "bfloat16", size=1), tmp_path)
     assert [kernel.spills for kernel in artifact.resources] == [0] * len(artifact.resources)
+
+
+@pytest.mark.sampled()
+@pytest.mark.parametrize("how", CHOOSES)
+def test_a_plan_is_that_of_every_value_of_a_scalar(how: str, tmp_path: Path) -> None:
+    source = SCALED.replace(*CHOOSES[how])
+    asked = replace(request(written(source, "rmsnorm"), "sm_90"), ahead=True)
+    with pytest.raises(BuildError, match="launches depends on the value of eps"):
+        TRITON.build(asked, tmp_path)
+
+
+def test_a_plan_takes_a_scalar_of_the_call_and_is_not_made_of_an_empty_one(tmp_path: Path) -> None:
+    asked = replace(request(written(SCALED, "rmsnorm"), "sm_90"), ahead=True)
+    for name, lengths in (("empty", (0, 8)), ("without columns", (8, 0))):
+        empty = replace(asked, dims=dict(zip(("rows", "cols"), lengths, strict=True)))
+        (tmp_path / name).mkdir()
+        with pytest.raises(BuildError, match="an empty tensor has no address"):
+            TRITON.build(empty, tmp_path / name)
+    (tmp_path / "full").mkdir()
+    plan = TRITON.build(asked, tmp_path / "full").path.read_text()
+    assert '["scalar", 0, 0]' in plan
+
+
+@pytest.mark.full
+def test_the_plan_of_grouped_attention_is_not_one_for_all_caps(tmp_path: Path) -> None:
+    asked = replace(request(shipped("grouped_attention"), "sm_90", size=2), ahead=True)
+    with pytest.raises(BuildError, match="launches depends on the value of softcap"):
+        TRITON.build(asked, tmp_path)
 
 
 def test_a_kernel_is_built_for_an_empty_workload_too(tmp_path: Path) -> None:

@@ -22,8 +22,11 @@ from portkern.spec.launch_plan import BINARIES, PLAN
 from . import standin
 from .layouts import POINTER, layout
 
-#: Of a scalar that is not a part of a decision's key: launches may differ by the value alone.
+#: Of a scalar that is not a part of a decision's key: values that nothing else has, by which a plan
+#: knows it, and values at which host code may choose other launches, as the call's own.
 _VALUES = (0.123456789, 0.2468013579)
+_TRIED = (0.0, -0.5, 1.0, 1e30, float("inf"), float("nan"))
+_SCALAR = "<f"
 _MAKES = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 _ZEROES = ("zeros", "zeros_like", "new_zeros", "zero_")
 
@@ -33,21 +36,46 @@ def record(import_entry: Callable[[], Callable[..., object]], request: Build, wo
     is the candidate's own."""
     if request.candidate.style != "dps":
         return "its entry does not write into tensors that it is given"
+    if not all(request.dims.values()):
+        return "an empty tensor has no address, and what other lengths launch is not its plan"
     free = [s.name for s in request.signature.scalars if s.dtype == "float32"]
-    plans = []
     try:
-        for value in _VALUES if free else _VALUES[:1]:
-            scalars = {**request.scalars, **{n: value + k for k, n in enumerate(free)}}
-            plans.append(_Recording(request, scalars, free).plan(import_entry))
+        plan = _plan(import_entry, request, free)
     except _NoPlanError as error:
         return str(error)
-    if any(one.document() != plans[0].document() for one in plans):
-        return f"what it launches depends on the value of {' or '.join(free)}"
     (workdir / BINARIES).mkdir()
-    for digest, binary in plans[0].binaries.items():
+    for digest, binary in plan.binaries.items():
         (workdir / BINARIES / digest).write_bytes(binary)
-    (workdir / PLAN).write_text(json.dumps(plans[0].document()), encoding="utf-8")
+    (workdir / PLAN).write_text(json.dumps(plan.document()), encoding="utf-8")
     return ""
+
+
+def _plan(
+    import_entry: Callable[[], Callable[..., object]], request: Build, free: Sequence[str]
+) -> _Plan:
+    """What the call launches, whatever its ``free`` scalars are. Raises _NoPlanError."""
+
+    def recorded(values: Mapping[str, float], free: Sequence[str]) -> _Plan:
+        return _Recording(request, {**request.scalars, **values}, free).plan(import_entry)
+
+    depends = _NoPlanError(f"what it launches depends on the value of {' or '.join(free)}")
+    first, *others = (
+        recorded({n: value + k for k, n in enumerate(free)}, free)
+        for value in (_VALUES if free else _VALUES[:1])
+    )
+    if any(one.document() != first.document() for one in others):
+        raise depends
+    own = {name: float(request.scalars[name]) for name in free}
+    names = [s.name for s in request.signature.scalars]
+    for values in (own, *(own | {name: value} for name in free for value in _TRIED)):
+        numbers = {names.index(name): value for name, value in values.items()}
+        try:
+            same = recorded(values, ()).document() == first.document(numbers)
+        except Exception as error:  # the candidate's own, which a plan would not raise
+            raise depends from error
+        if not same:
+            raise depends
+    return first
 
 
 class _NoPlanError(Exception):
@@ -60,8 +88,22 @@ class _Plan:
     steps: list[dict[str, Any]] = field(default_factory=list)
     binaries: dict[str, bytes] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
-        return {"temporaries": self.temporaries, "steps": self.steps}
+    def document(self, scalars: Mapping[int, float] | None = None) -> dict[str, Any]:
+        """With the values of ``scalars`` in place of these, where they are given."""
+
+        def argument(one: list[Any]) -> list[Any]:
+            kind, number, _ = one
+            if scalars is None or kind != "scalar":
+                return one
+            return ["value", struct.pack(_SCALAR, scalars[number]).hex(), 0]
+
+        steps = [
+            step | {"arguments": [argument(one) for one in step["arguments"]]}
+            if "arguments" in step
+            else step
+            for step in self.steps
+        ]
+        return {"temporaries": self.temporaries, "steps": steps}
 
 
 class _Recording:
@@ -123,7 +165,7 @@ class _Recording:
         if isinstance(value, torch.Tensor):
             return self.place(value)
         if isinstance(value, float) and value in self._sentinels:
-            if layout(kind) != "<f":
+            if layout(kind) != _SCALAR:
                 raise _NoPlanError(f"it takes a scalar as {kind}")
             return ["scalar", self._sentinels[value], 0]
         form = POINTER if kind.startswith("*") else layout(kind)

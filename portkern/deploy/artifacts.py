@@ -122,8 +122,11 @@ def _text(kernel: KernelOf) -> Built:
 
 
 def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built:
-    """The kernel with the launches at each of its cells."""
+    """The kernel with the launches at each of its cells that is not empty."""
     signature = kernel.op.signature
+    cells = [one for one in cells if all(one.record.workload.dims.values())]
+    if not cells:
+        raise LeftOut("all that it was measured with is empty, which has no plan")
     works = [
         Workload(c.record.workload.name, c.record.workload.dims, c.record.workload.scalars)
         for c in cells

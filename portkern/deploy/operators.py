@@ -245,7 +245,7 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
         outputs = [f"{tensor.name}_" for tensor in signature.outputs]
         made = outputs[0] if len(outputs) == 1 else f"{self._type}({', '.join(outputs)})"
         body = "".join(f"  {line}\n" for line in lines)
-        numbers = ", ".join([*(f"double({s.name})" for s in signature.scalars), "0"])
+        numbers = ", ".join(f"double({s.name})" for s in signature.scalars)
         tensors = ", ".join(
             [*(f"const_cast<void*>({n}.const_data_ptr())" for n in self._inputs)]
             + [f"{t.name}_.mutable_data_ptr()" for t in signature.outputs]
@@ -259,10 +259,8 @@ std::optional<{self._type}> {self.op.name}_launch(
   if ({self.form.first}.is_cuda()) {{
     const c10::cuda::CUDAGuard guard({self.form.first}.device());
     void* const stream = static_cast<void*>(c10::cuda::getCurrentCUDAStream().stream());
-    void* const all[] = {{{tensors}}};
-    const double numbers[] = {{{numbers}}};
     code = kernel.plan
-        ? kernel.plan->run(key, all, numbers, {self.form.first}.device(), stream)
+        ? kernel.plan->run(key, {{{tensors}}}, {{{numbers}}}, {self.form.first}.device(), stream)
         : reinterpret_cast<int (*)({arguments}, void*)>(kernel.function)({called}, stream);
   }} else
 #endif

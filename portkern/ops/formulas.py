@@ -46,10 +46,7 @@ FORMULAS: Mapping[str, Formula] = {
         "rms_norm(total, weight, eps), total); }()"
     ),
     "argmax": Formula("at::argmax(x, -1)", differentiable=False),
-    "attention": Formula(
-        "at::scaled_dot_product_attention("
-        "aligned(q), aligned(k), aligned(v), std::nullopt, 0.0, /*is_causal=*/true)"
-    ),
+    "attention": Formula("attention(q, k, v)"),
     "bias_gelu": Formula("at::gelu(x + bias)"),
     "bmm": Formula("at::matmul(a, b)"),
     "causal_conv1d": Formula(

@@ -14,6 +14,8 @@ PLAN, BINARIES = "plan.json", "binaries"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]{0,1000}")
 _MOST, _STEPS, _ARGUMENTS = 1 << 40, 1000, 500
+#: Bytes of all temporaries of a call.
+_TEMPORARY = 1 << 36
 
 
 class BadPlan(Exception):
@@ -34,12 +36,11 @@ def read(folder: Path, tensors: int, scalars: int) -> LaunchPlan:
         document = json_value((folder / PLAN).read_bytes())
         temporaries, steps = document["temporaries"], document["steps"]
         sizes = {"given": tensors, "temporary": len(temporaries), "scalar": scalars}
-        for number in temporaries:
-            _number(number, _MOST)
+        _number(sum(_number(one, _TEMPORARY) for one in temporaries), _TEMPORARY)
         if not 0 < len(steps) <= _STEPS:
             raise BadPlan(f"it has {len(steps)} steps, expected 1 to {_STEPS}")
         for step in steps:
-            _check_step(step, sizes)
+            _check_step(step, sizes, temporaries)
         digests = dict.fromkeys(step["binary"] for step in steps if "binary" in step)
         binaries = {one: binary(folder, one).read_bytes() for one in digests}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -54,10 +55,13 @@ def binary(folder: Path, digest: str) -> Path:
     return folder / BINARIES / digest
 
 
-def _check_step(step: dict[str, Any], sizes: dict[str, int]) -> None:
+def _check_step(step: dict[str, Any], sizes: dict[str, int], temporaries: list[int]) -> None:
     if "zero" in step:
-        _check_argument(step["zero"], {k: n for k, n in sizes.items() if k != "scalar"})
-        _number(step["bytes"], _MOST)
+        _check_memory(step["zero"], {k: n for k, n in sizes.items() if k != "scalar"})
+        kind, number, offset = step["zero"]
+        end = offset + _number(step["bytes"], _MOST)
+        if kind == "temporary" and end > temporaries[number]:
+            raise BadPlan(f"{end} bytes of a temporary of {temporaries[number]} become zero")
         return
     if not _DIGEST.fullmatch(step["binary"]) or not _NAME.fullmatch(step["name"]):
         raise BadPlan("a launch names no binary or no kernel")
@@ -74,10 +78,17 @@ def _check_step(step: dict[str, Any], sizes: dict[str, int]) -> None:
 
 def _check_argument(argument: list[Any], sizes: dict[str, int]) -> None:
     kind, what, offset = argument
-    if kind == "value" and isinstance(what, str):
-        if not 1 <= len(bytes.fromhex(what)) <= 8:
-            raise BadPlan(f"a value has {len(what) // 2} bytes, expected 1 to 8")
-        return
+    if kind in ("value", "scalar"):
+        _number(offset, 0)
+    if kind != "value":
+        _check_memory(argument, sizes)
+    elif not 1 <= len(bytes.fromhex(what)) <= 8:
+        raise BadPlan(f"a value has {len(what) // 2} bytes, expected 1 to 8")
+
+
+def _check_memory(argument: list[Any], sizes: dict[str, int]) -> None:
+    """What a step reads or writes is of the call: a value is not an address."""
+    kind, what, offset = argument
     if kind not in sizes or _number(what, _MOST) >= sizes[kind]:
         raise BadPlan(f"an argument is {str(kind)[:20]!r} {str(what)[:20]}, which the call has not")
     _number(offset, _MOST)

@@ -14,22 +14,27 @@ _KINDS = ("given", "temporary", "scalar", "value")
 
 
 def open_plan(library: Any, file: Path, binaries: Mapping[str, bytes]) -> ctypes.c_void_p:
-    """Hands a plan to the library's C++. ``binaries`` are by their names in the plan."""
-    document = json.loads(file.read_text(encoding="utf-8"))
+    """Hands a plan to the library's C++. ``binaries`` are by their names in the plan. Raises
+    ValueError for a plan that is not one."""
     names = list(binaries)
-    words, functions = _words(document["cells"], names)
+    try:
+        words, functions = _words(json.loads(file.read_text(encoding="utf-8"))["cells"], names)
+        numbers = (ctypes.c_int64 * len(words))(*words)
+        texts = [name.encode() for _, name in functions]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file.name} is not a plan: {type(error).__name__}: {error}") from error
     library.pk_plan.restype = ctypes.c_void_p
-    texts = [name.encode() for _, name in functions]
     contents = [binaries[name] for name in names]
-    return ctypes.c_void_p(
-        library.pk_plan(
-            (ctypes.c_int64 * len(words))(*words),
-            (ctypes.c_char_p * len(contents))(*contents),
-            (ctypes.c_int64 * len(contents))(*map(len, contents)),
-            len(contents),
-            (ctypes.c_char_p * len(texts))(*texts),
-        )
+    made = library.pk_plan(
+        numbers,
+        (ctypes.c_char_p * len(contents))(*contents),
+        (ctypes.c_int64 * len(contents))(*map(len, contents)),
+        len(contents),
+        (ctypes.c_char_p * len(texts))(*texts),
     )
+    if not made:
+        raise ValueError(f"{file.name} is not a plan: a launch names what is not there")
+    return ctypes.c_void_p(made)
 
 
 def _words(

@@ -118,8 +118,10 @@ inline bool within(const Tensor& t, int64_t low, int64_t high) {
 
 inline bool capturing(const at::Device& device) {
 #ifdef PORTKERN_CUDA
-  if (device.is_cuda())
+  if (device.is_cuda()) {
+    const c10::cuda::CUDAGuard guard(device);  // what is asked is the stream of the current device
     return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+  }
 #endif
   return false;
 }
@@ -144,6 +146,16 @@ inline Tensor aligned(const Tensor& t) {
       c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper};
   if (!t.is_cuda() || !t.has_storage() || t.key_set().has_any(wrapped)) return t;
   return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 ? t.clone() : t;
+}
+
+// PyTorch's attention of half precision may end the process of a GPU when it is asked a second time for what it
+// refused once, so it is not asked.
+inline Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  for (const Tensor* one : {&q, &k, &v})
+    TORCH_CHECK(one->dim() >= 2, "expected at least 2 dimensions, got ", one->dim());
+  TORCH_CHECK(q.sym_size(-1) == k.sym_size(-1), "q has ", q.sym_size(-1), " elements a row and k ", k.sym_size(-1), ", expected as many");
+  TORCH_CHECK(k.sym_size(-2) == v.sym_size(-2), "k has ", k.sym_size(-2), " rows and v ", v.sym_size(-2), ", expected as many");
+  return at::scaled_dot_product_attention(aligned(q), aligned(k), aligned(v), std::nullopt, 0.0, /*is_causal=*/true);
 }
 
 // torch::rms_norm, which up to 2.11 takes a length that is a symbol for a number.
@@ -184,7 +196,8 @@ inline void by_evidence(const Table& table, int scalars, const Key& key, Choice&
   choice.distance = std::sqrt(near[0].first);
   choice.cell = first.record;
   const bool exact = near[0].first == 0;
-  if (!exact && (near.size() < 3 || widest > 1.0 || !table.kernels[first.kernel].takes(key))) { choice.why = FAR; return; }
+  if (!table.kernels[first.kernel].takes(key)) { choice.why = FAR; return; }
+  if (!exact && (near.size() < 3 || widest > 1.0)) { choice.why = FAR; return; }
   for (const auto& [_, cell] : near)
     if (!(cell->speedup > wanted) || cell->kernel != first.kernel) { choice.why = exact ? SLOWER : FAR; return; }
   choice.kernel = first.kernel;
@@ -193,7 +206,8 @@ inline void by_evidence(const Table& table, int scalars, const Key& key, Choice&
 
 using Tensors = c10::SmallVector<Tensor, 2>;
 
-// Within four times what the framework's own formula errs by, and a few roundoffs.
+// Within four times what the framework's own formula errs by, and a few roundoffs. Whole numbers are equal:
+// an operator of this project with indices says which of equal elements comes first.
 inline bool close(const Tensors& ours, const Tensors& theirs, const Tensors& exact) {
   if (ours.size() != theirs.size()) return false;
   for (size_t i = 0; i < ours.size(); ++i) {
@@ -275,12 +289,15 @@ void race(Table& table, const at::Device& device, Call call, Choice& choice) {
   }
 }
 
+// OURS where a kernel gives what the formula does, else why it is not taken.
 template <typename Call>
-bool as_the_formula(Call call, int kernel) {
+Why as_the_formula(Call call, int kernel) {
   try {
-    return close(call(kernel), call(-1), call(-2));
+    const Tensors ours = call(kernel);
+    if (ours.empty()) return FAILED;
+    return close(ours, call(-1), call(-2)) ? OURS : WRONG;
   } catch (const std::exception&) {  // as where the formula in double does not fit into the memory
-    return false;
+    return UNRACED;
   }
 }
 
@@ -317,10 +334,8 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
   }
   if (choice->kernel >= 0 && table.kernels[choice->kernel].unproven && choice->why == OURS) {
     if (captured) return &later;
-    if (!as_the_formula(call, choice->kernel)) {
-      choice->kernel = -1;
-      choice->why = WRONG;
-    }
+    choice->why = as_the_formula(call, choice->kernel);
+    if (choice->why != OURS) choice->kernel = -1;
   }
   return (table.known[key] = std::move(choice)).get();
 }

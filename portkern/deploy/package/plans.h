@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -76,19 +77,45 @@ class Plan {
   std::vector<std::string> binaries;
   std::vector<std::pair<int64_t, std::string>> functions;  // the binary, and the name in it
   std::unordered_map<Key, Launches, KeyHash> cells;
+  int64_t tensors = 0, scalars = 0;  // of a call, that it needs
 
   bool has(const Key& key) const { return cells.count(key); }
 
+  // Whether all that a step names is there, or will be in a call of as many tensors and scalars as are noted.
+  bool sound(const Step& step, int64_t temporaries) {
+    const bool zeroes = step.function < 0;
+    if (zeroes ? step.arguments.size() != 1 || step.bytes < 0 : step.function >= int64_t(functions.size())) return false;
+    for (const Argument& one : step.arguments) {
+      if (one.kind == VALUE ? zeroes : one.what < 0 || one.offset < 0) return false;
+      switch (one.kind) {
+        case GIVEN: tensors = std::max(tensors, one.what + 1); break;
+        case TEMPORARY: if (one.what >= temporaries) return false; break;
+        case SCALAR: if (zeroes) return false; scalars = std::max(scalars, one.what + 1); break;
+        case VALUE: break;
+        default: return false;
+      }
+    }
+    return true;
+  }
+
 #ifdef PORTKERN_CUDA
-  // 0, or the driver's error. Temporary memory is torch's, so that streams and captured graphs keep it.
-  int run(const Key& key, void* const* given, const double* scalars, const at::Device& device, void* stream) const {
+  // 0, or an error, of the driver or of a call that is not the plan's. Temporary memory is torch's, so that
+  // streams and captured graphs keep it.
+  int run(const Key& key, at::ArrayRef<void*> given, at::ArrayRef<double> numbers, const at::Device& device, void* stream) const {
     const auto cell = cells.find(key);
     if (cell == cells.end() || !Driver::here().there) return 1;
+    if (tensors > int64_t(given.size()) || scalars > int64_t(numbers.size())) return 1;
+    // No plan is written of a call with an empty tensor, which has no address.
+    if (std::find(given.begin(), given.end(), nullptr) != given.end()) return 1;
     const std::vector<void*>* const loaded = on(device.index());
     if (!loaded) return 1;
     c10::SmallVector<at::Tensor, 4> temporaries;
-    for (const int64_t bytes : cell->second.temporaries)
-      temporaries.push_back(at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
+    try {
+      for (const int64_t bytes : cell->second.temporaries)
+        temporaries.push_back(at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device)));
+    } catch (const c10::OutOfMemoryError&) {  // the formula may do with less
+      return 1;
+    }
     const auto address = [&](const Argument& one) {
       char* const start = one.kind == GIVEN ? static_cast<char*>(given[one.what]) : static_cast<char*>(temporaries[one.what].mutable_data_ptr());
       return reinterpret_cast<uint64_t>(start + one.offset);
@@ -106,7 +133,7 @@ class Plan {
         if (i >= step.arguments.size()) continue;
         const Argument& one = step.arguments[i];
         if (one.kind == SCALAR) {
-          const float number = float(scalars[one.what]);
+          const float number = float(numbers[one.what]);
           std::memcpy(&values[i], &number, sizeof number);
         } else {
           values[i] = one.kind == VALUE ? uint64_t(one.what) : address(one);
@@ -170,12 +197,15 @@ struct Words {
 }  // namespace
 
 extern "C" {
-// Kept for as long as the process lives: kernels point at it.
+// Kept for as long as the process lives: kernels point at it. Nothing where words name what is not there:
+// Python called, which no exception may pass.
 void* pk_plan(const int64_t* words, const char* const* binaries, const int64_t* sizes, int count, const char* const* names) {
-  auto* const plan = new Plan;
+  auto plan = std::make_unique<Plan>();
   for (int i = 0; i < count; ++i) plan->binaries.emplace_back(binaries[i], sizes[i]);
   Words in{words};
   for (int64_t i = 0, n = in.next(); i < n; ++i) plan->functions.emplace_back(in.next(), names[i]);
+  for (const auto& [binary, _] : plan->functions)
+    if (binary < 0 || binary >= count) return nullptr;
   for (int64_t i = 0, n = in.next(); i < n; ++i) {
     Key key;
     for (int64_t k = 0, m = in.next(); k < m; ++k) key.push_back(in.next());
@@ -184,9 +214,10 @@ void* pk_plan(const int64_t* words, const char* const* binaries, const int64_t* 
     for (int64_t k = 0, m = in.next(); k < m; ++k) {
       Step step{in.next(), {unsigned(in.next()), unsigned(in.next()), unsigned(in.next())}, unsigned(in.next()), unsigned(in.next()), in.next(), {}};
       for (int64_t j = 0, l = in.next(); j < l; ++j) step.arguments.push_back({in.next(), in.next(), in.next()});
+      if (!plan->sound(step, cell.temporaries.size())) return nullptr;
       cell.steps.push_back(std::move(step));
     }
   }
-  return plan;
+  return plan.release();
 }
 }

@@ -53,9 +53,9 @@ REASONS = (
     "not decided yet, and a graph is being captured",
     "portkern's kernel, which won a race here",
     "the framework won a race here",
-    "the kernel's result differed in a race",
+    "the kernel's result differed from the formula's",
     "the kernel ended with an error",
-    "a race ended with an error: the memory may be too small for one",
+    "a race ended with an error, or a first comparison: the memory may be too small for it",
 )
 POLICIES = ("never", "evidence", "online", "always")
 _MOST_KEY = 16
@@ -348,7 +348,7 @@ def _load_kernels() -> None:
             continue
         try:
             address = _opened(kernel)
-        except (OSError, AttributeError, _build.CannotBuild) as error:
+        except (OSError, AttributeError, ValueError, _build.CannotBuild) as error:
             refused.append(f"{shown}: {str(error).splitlines()[0]}")
             continue
         for slot in slots:
@@ -387,7 +387,7 @@ def _compiled_here(kernel: dict[str, Any]) -> None:
 
 def _opened(kernel: dict[str, Any]) -> tuple[Any, Any, bool]:
     """Its function, its plan, and whether it is another code than the one that was measured. Raises
-    OSError, AttributeError and CannotBuild."""
+    OSError, AttributeError, ValueError and CannotBuild."""
     file: Path = HERE / kernel["file"]
     if kernel["binaries"]:
         contents = {Path(name).stem: (HERE / name).read_bytes() for name in kernel["binaries"]}
