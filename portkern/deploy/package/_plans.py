@@ -21,7 +21,7 @@ def open_plan(library: Any, file: Path, binaries: Mapping[str, bytes]) -> ctypes
         words, functions = _words(json.loads(file.read_text(encoding="utf-8"))["cells"], names)
         numbers = (ctypes.c_int64 * len(words))(*words)
         texts = [name.encode() for _, name in functions]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{file.name} is not a plan: {type(error).__name__}: {error}") from error
     library.pk_plan.restype = ctypes.c_void_p
     contents = [binaries[name] for name in names]
