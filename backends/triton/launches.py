@@ -53,7 +53,7 @@ def record(import_entry: Callable[[], Callable[..., object]], request: Build, wo
 def _plan(
     import_entry: Callable[[], Callable[..., object]], request: Build, free: Sequence[str]
 ) -> _Plan:
-    """What the call launches, whatever its ``free`` scalars are. Raises _NoPlanError."""
+    """The launches of the call, whatever its ``free`` scalars are. Raises _NoPlanError."""
 
     def recorded(values: Mapping[str, float], free: Sequence[str]) -> _Plan:
         return _Recording(request, {**request.scalars, **values}, free).plan(import_entry)
@@ -89,7 +89,7 @@ class _Plan:
     binaries: dict[str, bytes] = field(default_factory=dict)
 
     def document(self, scalars: Mapping[int, float] | None = None) -> dict[str, Any]:
-        """With the values of ``scalars`` in place of these, where they are given."""
+        """The plan as JSON has it, with the values of ``scalars`` in their places where given."""
 
         def argument(one: list[Any]) -> list[Any]:
             kind, number, _ = one

@@ -87,7 +87,7 @@ def _check_argument(argument: list[Any], sizes: dict[str, int]) -> None:
 
 
 def _check_memory(argument: list[Any], sizes: dict[str, int]) -> None:
-    """What a step reads or writes is of the call: a value is not an address."""
+    """Memory that a step reads or writes has to be of the call: a value is not an address."""
     kind, what, offset = argument
     if kind not in sizes or _number(what, _MOST) >= sizes[kind]:
         raise BadPlan(f"an argument is {str(kind)[:20]!r} {str(what)[:20]}, which the call has not")
