@@ -9,10 +9,25 @@ FEW = 1 << 17  # elements: fewer than a GPU's threads
 
 
 @triton.jit
+def _exp(x):
+    # GPUs have powers of two, and of a large x the rounded product with log2(e) is off by more than
+    # the result may be: a power with a whole exponent is taken out first.
+    power = tl.floor(x * 1.4426950408889634 + 0.5)
+    power = tl.minimum(tl.maximum(power, -126.0), 127.0)
+    # ln(2) in two parts, of which the first has so few bits that the product is exact.
+    rest = x - power * 0.693359375 + power * 2.12194440e-4
+    return tl.exp2(power) * tl.exp(rest)
+
+
+@triton.jit
 def _gated(gate, up):
     value = gate.to(tl.float32)
+    if gate.dtype == tl.float32:
+        power = _exp(-value)
+    else:
+        power = tl.exp(-value)
     # Where the exponential overflows, the quotient is -0, as it should be.
-    return value / (1.0 + tl.exp(-value)) * up.to(tl.float32)
+    return value / (1.0 + power) * up.to(tl.float32)
 
 
 @triton.jit
