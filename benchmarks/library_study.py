@@ -159,16 +159,16 @@ class Study:
         key = self._key(number, dtype)
         self.lib._policy("evidence")
         call = lambda: case.ours(*tensors, scalars=scalars)  # noqa: E731
-        count = len(self.lib._kernels[number, self.slot, dtype])
-        times = self._times(call, count, lambda k: self._know(number, dtype, key, k))
-        ratios = [one / times[0] for one in times]
+        able = self.able(number, dtype, key)
+        times = self._times(call, able, lambda k: self._know(number, dtype, key, k))
+        ratios = {kernel: one / times[-1] for kernel, one in times.items()}
         return Judged(
             f"{case.op.name} {case.dtype} {work.dims} {work.scalars}",
             kind,
-            min(ratios),
-            {tune: ratios[1 + kernel] for tune, kernel in chosen.items()},
+            min(ratios.values()),
+            {tune: ratios[kernel] for tune, kernel in chosen.items()},
             race_ms,
-            times[0] * 1e6,
+            times[-1] * 1e6,
             {name: record[name] for name in ("workload", "speedup") if name in record},
         )
 
@@ -196,21 +196,33 @@ class Study:
         values = (ctypes.c_int64 * len(key))(*key)
         self.lib._c.pk_know(number, self.slot, dtype, values, len(key), kernel, 0)
 
+    def able(self, number: int, dtype: int, key: Sequence[int]) -> list[int]:
+        """The kernels that take these sizes. One with a plan has launches for its cells alone: in
+        its place the operator would call the formula."""
+        found = []
+        for place, kernel in enumerate(self.lib._kernels[number, self.slot, dtype]):
+            if kernel["binaries"]:
+                plan = json.loads((self.lib.HERE / kernel["file"]).read_text(encoding="utf-8"))
+                if [*key] not in [cell["key"] for cell in plan["cells"]]:
+                    continue
+            found.append(place)
+        return found
+
     def _times(
-        self, call: Callable[[], Any], kernels: int, know: Callable[[int], None]
-    ) -> list[float]:
-        """Medians, of the formula first, then of each kernel."""
+        self, call: Callable[[], Any], kernels: Sequence[int], know: Callable[[int], None]
+    ) -> dict[int, float]:
+        """Medians of these kernels, and of the formula, which is -1."""
         know(-1)
         once = self._timed(call, 2)
         calls = max(1, min(50, round(_ROUND_S[self.device] / once)))
-        times: list[list[float]] = [[] for _ in range(kernels + 1)]
+        times: dict[int, list[float]] = {kernel: [] for kernel in (-1, *kernels)}
         for round_ in range(_ROUNDS + 1):
-            for place in range(kernels + 1):
-                know(place - 1)
+            for kernel, own in times.items():
+                know(kernel)
                 taken = self._timed(call, calls)
                 if round_:
-                    times[place].append(taken)
-        return [statistics.median(one) for one in times]
+                    own.append(taken)
+        return {kernel: statistics.median(own) for kernel, own in times.items()}
 
     def _timed(self, call: Callable[[], Any], calls: int) -> float:
         self._wait()

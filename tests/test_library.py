@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import base64
+import builtins
+import ctypes
 import enum
 import hashlib
 import importlib
+import importlib.machinery
+import importlib.util
 import inspect
 import json
+import marshal
 import os
 import shutil
 import subprocess
 import sys
+import time
 import types
 import zipfile
 from collections.abc import Callable, Iterator
@@ -29,7 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from benchmarks import library_checks
+from benchmarks import library_checks, library_study
 from portkern import ops
 from portkern.cli import main
 from portkern.deploy import artifacts, library, objects, signing
@@ -37,7 +43,7 @@ from portkern.deploy.artifacts import as_measured
 from portkern.deploy.evidence import device_of, table
 from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
-from portkern.deploy.package import _plans, _signature, hub
+from portkern.deploy.package import _build, _plans, _signature, hub
 from portkern.errors import ConfigError
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
@@ -51,6 +57,7 @@ from portkern.records.record import (
     WorkloadRef,
 )
 from portkern.spec import launch_plan
+from portkern.spec import target as targets
 from portkern.spec.op import Op, Workload
 from portkern.toolchain import fat_binary, host
 from tests.test_formats_out import TIMING, kernel, record, shipped
@@ -237,12 +244,170 @@ def test_a_layer_of_gelu_leaves_another_approximation_to_the_framework(
         return torch.nn.functional.gelu(x)
 
     monkeypatch.setitem(sys.modules, "pk_layers", types.SimpleNamespace(gelu=gelu))
-    exec(hub._layers(["gelu"]), space)
+    exec(hub.text_of_layers(["gelu"]), space)
     x = torch.linspace(-3, 3, 50)
     for approximate, count in (("tanh", 0), ("none", 1)):
         own = torch.nn.GELU(approximate)
         assert torch.equal(space["GELU"].forward(own, x), own(x))
         assert len(called) == count
+
+
+def test_objects_of_amd_are_built_with_the_headers_that_were_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def stopped(requests: list[Any], cache: Any) -> None:
+        asked.extend(requests)
+        raise artifacts.LeftOut("stopped")
+
+    monkeypatch.setattr(objects, "artifacts_of", stopped)
+    old = replace(shipped("softmax", "hip"), headers={"portkern/rows.h": "// of another day\n"})
+    assert objects._of(kernel(old), targets.load("gfx942")) == "stopped"
+    assert asked[0].build.candidate.companions.texts["portkern/rows.h"] == "// of another day\n"
+
+
+def test_a_commit_is_that_of_the_checkout_that_has_the_file(tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y"]
+    inside = tmp_path / "venv/own.py"
+    inside.parent.mkdir()
+    (tmp_path / "other.py").touch()
+    inside.touch()
+    for words in (["init", "-q"], ["add", "other.py"], ["commit", "-qm", "One file"]):
+        subprocess.run([*git, *words], check=True)
+    assert signing.commit(inside) == "", "the repository around is another project's"
+    (tmp_path / ".gitignore").write_text("venv\n.gitignore\n")
+    said = signing.commit(tmp_path / "other.py")
+    assert len(said) == 40 and int(said, 16)
+    (tmp_path / "other.py").write_text("changed")
+    assert signing.commit(tmp_path / "other.py") == f"{said}-dirty"
+
+
+def test_a_compiler_that_does_not_end_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_build, "TIMEOUT_S", 0.5)
+    script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(_build.CannotBuild, match=r"sh was ended, as it took over 0\.5 s"):
+        _build._run(["sh", "-c", script], tmp_path / "made.so")
+    stat = Path("/proc") / (tmp_path / "pid").read_text().strip() / "stat"
+    end = time.monotonic() + 20
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < end, "what the compiler started still runs"
+        time.sleep(0.01)
+    assert not [*tmp_path.glob("**/made.so")]
+
+
+def test_a_study_times_a_kernel_at_the_sizes_that_it_takes(tmp_path: Path) -> None:
+    cells = [{"key": [4, 8]}, {"key": [16, 8]}]
+    (tmp_path / "plan.json").write_text(json.dumps({"cells": cells}))
+    own = [{"binaries": {"x": ""}, "file": "plan.json"}, {"binaries": {}, "file": "any.so"}]
+    lib = types.SimpleNamespace(HERE=tmp_path, _kernels={(0, 0, 1): own})
+    study = library_study.Study(lib, "cpu", 1)
+    assert study.able(0, 1, [16, 8]) == [0, 1]
+    assert study.able(0, 1, [8, 16]) == [1], "the operator would call the formula in its place"
+    known: list[int] = []
+    times = study._times(lambda: None, [1], known.append)
+    assert set(times) == {-1, 1} == set(known)
+
+
+# ---- What was signed
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A package of a library's own Python with a table of nothing, and the key that it is signed
+    by."""
+    key, package = signed_by(tmp_path / "keys"), tmp_path / "pk_signed"
+    own = Path(hub.__file__).parent
+    files = {one.name: one.read_bytes() for one in own.glob("*.*") if one.suffix in (".py", ".h")}
+    files["__init__.py"] = files.pop("runtime.py")
+    files |= {"table.json": b"{}", "kernels/one.so": b"code"}
+    about = {"name": "pk_signed", "version": "1", "records": []}
+    for name, data in (files | signing.metadata(files, about, str(key))).items():
+        place = package / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    finders = [*sys.meta_path]
+    yield package, key.with_name("public.pem")
+    sys.meta_path[:] = finders
+    for name in [name for name in sys.modules if name.split(".")[0] == "pk_signed"]:
+        del sys.modules[name]
+
+
+ADDED = "import builtins; builtins.pk_added = True\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("_apply/__init__.py", "_signature/__init__.py", "_apply.pyc", "kernels/one.h"),
+        *(f"_apply{importlib.machinery.EXTENSION_SUFFIXES[0]}", "torch/extension.h", "kernels/a/b"),
+    ],
+)
+def test_a_file_that_was_added_to_a_signed_library_is_refused(
+    name: str, signed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, key = signed
+    _signature.check(*signed)
+    (package / name).parent.mkdir(exist_ok=True)
+    (package / name).write_text(ADDED)
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setenv("PORTKERN_LIBRARY_KEY", str(key))
+    with pytest.raises(ImportError, match=r"pk_signed: .* is not among the files that were signed"):
+        importlib.import_module("pk_signed")
+    assert not hasattr(builtins, "pk_added")
+
+
+def test_a_link_in_the_place_of_a_signed_folder_is_refused(signed: tuple[Path, Path]) -> None:
+    package, _ = signed
+    (package / "kernels").rename(package.parent / "elsewhere")
+    (package / "kernels").symlink_to(package.parent / "elsewhere")
+    with pytest.raises(_signature.NotSigned, match="kernels is not among the files"):
+        _signature.check(*signed)
+
+
+def test_a_signed_library_is_loaded_from_its_texts_and_not_from_bytecode(
+    signed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, key = signed
+    code = compile(ADDED, "added", "exec")
+    data = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(code)
+    for name in ("_apply", "_signature", "_report", "added"):  # such that nothing compares
+        kept = Path(importlib.util.cache_from_source(str(package / f"{name}.py")))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(data)
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setenv("PORTKERN_LIBRARY_KEY", str(key))
+    with pytest.raises(KeyError, match="name"):  # the table is empty; all was imported before
+        importlib.import_module("pk_signed")
+    assert "pk_signed._report" in sys.modules and not hasattr(builtins, "pk_added")
+    finder = _signature.Listed("pk_signed", package, _signature.check(*signed))
+    with pytest.raises(ModuleNotFoundError, match="is not among the signed files"):
+        finder.find_spec("pk_signed.added")
+    assert finder.find_spec("pk_signed_too.added") is None
+    with (package / "_work.py").open("a") as file:
+        file.write("\n# changed\n")
+    spec = finder.find_spec("pk_signed._work")
+    assert spec and spec.loader
+    with pytest.raises(ImportError, match="has changed since its signature was looked at"):
+        spec.loader.exec_module(types.ModuleType("pk_signed._work"))
+
+
+def test_a_repository_of_kernels_has_the_librarys_signature_under_another_name(
+    signed: tuple[Path, Path],
+) -> None:
+    package, _ = signed
+    for own, there in zip(("metadata.json", "metadata.sig"), _signature.REPOSITORY, strict=True):
+        (package / own).rename(package / there)
+    (package / "metadata.json").write_text("{}")  # that of kernels, which nothing here reads
+    assert "_apply.py" in _signature.check(*signed)
+    (package / "metadata.sig").touch()
+    with pytest.raises(_signature.NotSigned, match=r"metadata\.sig is not among the files"):
+        _signature.check(*signed)
+    (package / "signed.json").write_text('{"files": {}}')
+    with pytest.raises(_signature.NotSigned, match=r"signed\.json was not signed by the owner"):
+        _signature.check(*signed)
 
 
 # ---- The library, installed and called
@@ -573,9 +738,15 @@ def test_a_kernel_that_came_as_a_text_is_compiled_where_it_is_imported(
     (own,) = (one for one in about["kernels"] if one["op"] == number)
     own |= {"file": made.file, "sha256": made.sha256, "build": asdict(made.recipe)}
     (package / made.file).write_bytes(made.data)
+    other = next(one for one in about["kernels"] if one["op"] != number)
+    ends = b"__attribute__((constructor)) static void at_once() { __builtin_trap(); }\n"
+    (package / "kernels/ends.cpp").write_bytes(ends)
+    digest = hashlib.sha256(ends).hexdigest()
+    other |= own | {"op": other["op"], "file": "kernels/ends.cpp", "sha256": digest}
+    other["cpu_flags"] = ["avx1024"]  # code that this CPU does not have is not opened
     (package / "table.json").write_text(json.dumps(about))
     text = "import torch; lib._policy('always'); x = torch.randn(1000); y = lib.relu(x)\n"
-    text += "print(torch.equal(y, x.relu()), lib.explain('relu', x)['reason'], *lib.refused[1:])"
+    text += "print(torch.equal(y, x.relu()), lib.explain('relu', x)['reason'], *lib.refused[2:])"
     kept = str(tmp_path / "kept")
     done = _python(tmp_path / "site", text, TORCH_EXTENSIONS_DIR=kept, CXX="")
     assert done.stdout == "True portkern's kernel\n", done.stderr
@@ -764,6 +935,14 @@ def test_a_race_decides_what_nobody_measured_and_is_remembered(
     shapes = lib.receipt()["operators"]["softmax"]["shapes"]
     assert [one["sizes"] for one in shapes] == [{"rows": 33, "cols": 777}]
     assert lib.explain("softmax", x)["reason"] == first
+    number = [one["name"] for one in lib.TABLE["operators"]].index("softmax")
+    won = lib.REASONS.index("portkern's kernel, which won a race here")
+    lib._c.pk_know(number, 0, 0, (ctypes.c_int64 * 2)(33, 777), 2, 0, won)
+    lib._remember()
+    for code, known in ((lib._kernels[number, 0, 0][0]["code"], 1), ("of another compiler", 0)):
+        monkeypatch.setitem(lib._kernels[number, 0, 0][0], "code", code)
+        lib.configure(tune="online")
+        assert len(lib.receipt()["operators"]["softmax"]["shapes"]) == known
     lib.configure()
 
 
@@ -1136,7 +1315,7 @@ def test_sglang_has_the_library_as_one_of_its_backends(
 
 
 @pytest.mark.full
-def test_kernels_loads_the_library_as_a_repository(site: Path, tmp_path: Path) -> None:
+def test_kernels_loads_the_library_as_a_repository(wheel: Path, site: Path, tmp_path: Path) -> None:
     folder = tmp_path / "repository"
     done = _python(site, f"import pk_test_library.hub as hub; print(hub.write({str(folder)!r}))")
     variant = Path(done.stdout.strip())
@@ -1162,5 +1341,8 @@ made = lib.layers.RMSNorm.forward(Own, x)
 torch.testing.assert_close(made, torch.nn.functional.rms_norm(x, (64,), Own.weight, 1e-6))
 print(sorted(n for n in dir(lib.layers) if n[0].isupper()))
 """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    signed = os.environ | {"PORTKERN_LIBRARY_KEY": str(wheel.parent.parent / "keys/public.pem")}
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False, env=signed
+    )
     assert done.stdout.strip() == "['GELU', 'LayerNorm', 'RMSNorm', 'ReLU']", done.stderr

@@ -22,6 +22,7 @@ from portkern.deploy.evidence import Table, table
 from portkern.deploy.objects import carried
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build as compiling
+from portkern.deploy.package import hub
 from portkern.errors import ConfigError
 from portkern.formats.exported import Export, KernelRecords, NoSuchForm
 from portkern.records import atomic_write
@@ -121,6 +122,7 @@ def _files(
         **{name: (package / name).read_bytes() for name in _COPIED},
         compiling.SOURCE: translation_unit(operators).encode(),
         "_references.py": _references([one.op for one in operators]).encode(),
+        "layers.py": hub.text_of_layers([one.op.name for one in operators]).encode(),
     }
     for one in built:
         files |= one.files

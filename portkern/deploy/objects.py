@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portkern import guard
-from portkern.deploy.artifacts import LeftOut, artifacts_of, sha256
+from portkern.deploy.artifacts import LeftOut, artifacts_of, as_measured, sha256
 from portkern.errors import BuildError, ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest
@@ -122,7 +122,7 @@ def _built(kernel: KernelRecords, target: Target) -> tuple[list[bytes], Mapping[
     work = op.workloads["ci"][0]
     scalars = op.signature.scalar_values(work.scalars)
     made = Build(
-        kernel.candidate,
+        as_measured(kernel.candidate),
         op.signature,
         kernel.dtype,
         target,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import portkern
 from portkern.deploy.artifacts import sha256
 from portkern.deploy.package._signature import METADATA, SIGNATURE
 from portkern.errors import ConfigError, ToolError
@@ -24,7 +26,7 @@ def metadata(files: Mapping[str, bytes], document: Mapping[str, Any], key: str) 
         "version": document["version"],
         "portkern": version("portkern"),
         "measured by portkern": sorted({one["portkern"] for one in records}),
-        "commit": _commit(),
+        "commit": commit(Path(portkern.__file__)),
         "toolchains": _distinct(one["toolchain"] for one in records),
         "drivers": sorted({one["driver"] for one in records if one["driver"]}),
         "records": [one["id"] for one in records],
@@ -37,16 +39,25 @@ def metadata(files: Mapping[str, bytes], document: Mapping[str, Any], key: str) 
     return made
 
 
-def _commit() -> str:
-    """The commit of portkern's own files, where these are a checkout."""
+def commit(file: Path) -> str:
+    """The commit of the checkout that ``file`` is of, with ``-dirty`` where its folder is not as it
+    was committed; '' where Git does not have the file: the repository around an environment that
+    portkern is installed in is another project's."""
     try:
-        where = str(Path(__file__).parent)
-        said = run_tool(
-            ["git", "-C", where, "rev-parse", "HEAD"], whose="own", timeout_s=10, error=ToolError
-        )
+        _git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
+        head = _git(file.parent, "rev-parse", "HEAD").strip()
+        changed = _git(file.parent, "status", "--porcelain", "--", ".")
     except ToolError:
         return ""
-    return said.strip()
+    if not re.fullmatch(r"[0-9a-f]{40}", head):
+        return ""
+    return f"{head}-dirty" if changed.strip() else head
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Raises ToolError."""
+    own = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]
+    return run_tool(own, whose="own", timeout_s=10, error=ToolError)
 
 
 def _distinct(all_: Any) -> list[dict[str, str]]:

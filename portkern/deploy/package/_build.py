@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 SOURCE, HEADERS = "operators.cpp", ("library.h", "plans.h")
+#: A compiler that takes longer is ended: whoever imports the library waits for it.
+TIMEOUT_S = 600.0
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-w")
 
 
@@ -75,11 +79,10 @@ def _run(command: Sequence[str], out: Path) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
             made = Path(scratch) / out.name
-            said = [*command, "-o", str(made)]
-            done = subprocess.run(said, capture_output=True, text=True, check=False)
-            if done.returncode:
-                errors = [line for line in done.stderr.splitlines() if "error" in line]
-                told = errors or done.stderr.splitlines() or [f"exit code {done.returncode}"]
+            status, said = _ended([*command, "-o", str(made)])
+            if status:
+                errors = [line for line in said.splitlines() if "error" in line]
+                told = errors or said.splitlines() or [f"exit code {status}"]
                 raise CannotBuild(f"{Path(command[0]).name}: {told[0][:300]}")
             made.replace(out)
     except OSError as error:
@@ -87,3 +90,26 @@ def _run(command: Sequence[str], out: Path) -> None:
             f"cannot write {out} or start {command[0]}: {error.strerror}; "
             "TORCH_EXTENSIONS_DIR names another folder"
         ) from error
+
+
+def _ended(command: Sequence[str]) -> tuple[int, str]:
+    """The status of a compiler and what it said. Raises OSError, and CannotBuild where it takes too
+    long: it is ended then, with the processes that it started."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            name = Path(command[0]).name
+            raise CannotBuild(f"{name} was ended, as it took over {TIMEOUT_S:g} s") from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said

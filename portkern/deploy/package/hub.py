@@ -11,8 +11,11 @@ import hashlib
 import importlib
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from ._signature import METADATA, REPOSITORY, SIGNATURE
 
 HERE = Path(__file__).parent
 
@@ -49,17 +52,16 @@ _BEFORE = {
 
 def write(folder: str | Path) -> Path:
     """Writes the repository, and returns the folder of its one variant: for this torch's backend.
-    Raises FileExistsError where there is one."""
+    The library's own files stay as they were signed. Raises FileExistsError where there is one."""
     table: dict[str, Any] = importlib.import_module(__package__).TABLE
     cuda = any(kernel["backend"] == "cuda" for kernel in table["kernels"])
     backend = "cuda" if cuda else "cpu"
     out = Path(folder) / "build" / f"torch-{backend}"
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "metadata.*")  # kernels has its own
-    shutil.copytree(HERE, out, ignore=ignored)
-    names = [one["name"] for one in table["operators"]]
-    (out / "layers.py").write_text(_layers(names), encoding="utf-8")
-    with (out / "__init__.py").open("a", encoding="utf-8") as file:
-        file.write('\n\nlayers = importlib.import_module(f"{__name__}.layers")\n')
+    shutil.copytree(HERE, out, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    if not (out / REPOSITORY[0]).exists():  # else this is a repository already
+        for own, there in zip((METADATA, SIGNATURE), REPOSITORY, strict=True):
+            if (out / own).exists():
+                (out / own).rename(out / there)
     document = _metadata(table, backend, out)
     (out / "metadata.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return out
@@ -71,7 +73,8 @@ def layers() -> list[str]:
     return [kind for operator, (kind, _, _) in _LAYERS.items() if operator in has]
 
 
-def _layers(names: list[str]) -> str:
+def text_of_layers(names: Sequence[str]) -> str:
+    """The module ``layers`` of a library with these operators."""
     parts = [
         f"class {kind}(torch.nn.Module):\n    can_torch_compile = True\n    has_backward = True\n\n"
         f"    def forward(self, {given}):\n{_BEFORE.get(name, '')}"

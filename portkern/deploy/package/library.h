@@ -139,13 +139,18 @@ struct WhileCaptured {
 #endif
 };
 
-// PyTorch's attention on a GPU reads packs of elements wherever a tensor begins: at an address that is not
-// one of a pack it ends with an error of the device, or with the process. A copy begins at one.
+// PyTorch's attention on a GPU reads packs of elements wherever a tensor and each of its rows begin: at an
+// address that is not one of a pack it ends with an error of the device, or with the process. A copy begins
+// at one, and its rows do where their length is of whole packs: PyTorch itself pads others.
 inline Tensor aligned(const Tensor& t) {
   static constexpr c10::DispatchKeySet wrapped{
       c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper};
   if (!t.is_cuda() || !t.has_storage() || t.key_set().has_any(wrapped)) return t;
-  return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 ? t.clone() : t;
+  bool whole = reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
+  if (!t.is_contiguous())
+    for (int64_t axis = 0; axis + 1 < t.dim(); ++axis)
+      whole &= t.size(axis) < 2 || t.stride(axis) * int64_t(t.element_size()) % 16 == 0;
+  return whole ? t : t.clone(at::MemoryFormat::Contiguous);
 }
 
 // PyTorch's attention of half precision may end the process of a GPU when it is asked a second time for what it

@@ -11,26 +11,40 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
-from . import _apply, _build, _modules, _plans, _report, _signature
-
 HERE = Path(__file__).parent
-if _key := os.environ.get("PORTKERN_LIBRARY_KEY"):
-    try:
-        _signature.check(HERE, Path(_key))
-    except _signature.NotSigned as _error:
-        raise ImportError(f"{__name__}: {_error}") from _error
+#: The file of the public key by whose owner all files have to be signed, if any.
+KEY = os.environ.get("PORTKERN_LIBRARY_KEY", "")
+
+
+def _signature() -> Any:
+    """The check, from its own text: neither a folder of its name nor bytecode stands in for it."""
+    place = str(HERE / "_signature.py")
+    loader = SourceFileLoader(f"{__name__}._signature", place)
+    made = ModuleType(loader.name)
+    exec(loader.source_to_code(loader.get_data(place), place), vars(made))
+    return made
+
+
+if KEY:  # before any other file of the library is imported
+    _signature().admit(__name__, HERE, Path(KEY))
+
+import torch  # noqa: E402
+
+from . import _apply, _build, _modules, _plans, _report  # noqa: E402
+
 TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
 NAME: str = TABLE["name"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -183,7 +197,7 @@ def _told(kernel: dict[str, Any]) -> dict[str, Any]:
     return {name: kernel[name] for name in kept}
 
 
-def _known(number: int, names: Sequence[str]) -> Any:
+def _known(number: int, names: Sequence[str], *, code: bool = False) -> Any:
     key, calls = (ctypes.c_int64 * _MOST_KEY)(), ctypes.c_int64()
     kernel, why, cell, distance = ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_double()
     told = [ctypes.byref(one) for one in (kernel, why, cell, distance, calls)]
@@ -192,15 +206,16 @@ def _known(number: int, names: Sequence[str]) -> Any:
             place = 0
             while (count := _c.pk_known(number, slot, dtype, place, key, *told)) >= 0:
                 place += 1
-                own = _kernels.get((number, slot, dtype), [])
+                chosen = _kernels[number, slot, dtype][kernel.value] if kernel.value >= 0 else None
                 yield {
                     "device": _names.get(slot, ""),
                     "dtype": text,
                     "sizes": dict(zip(names, key[:count], strict=True)),
-                    "kernel": _told(own[kernel.value]) if kernel.value >= 0 else None,
+                    "kernel": _told(chosen) if chosen else None,
                     "record": TABLE["records"][cell.value] if cell.value >= 0 else None,
                     "reason": REASONS[why.value],
                     "calls": calls.value,
+                    **({"code": chosen["code"] if chosen else ""} if code else {}),
                 }
 
 
@@ -227,7 +242,7 @@ def _remembered() -> None:
             number, slot, dtype, key, digest = (one[name] for name in _REMEMBERED)
             if (number, slot, dtype) not in _kernels:  # the C++ tables have no such place
                 continue
-            own = [kernel["sha256"] for kernel in _kernels[number, slot, dtype]]
+            own = [kernel["code"] for kernel in _kernels[number, slot, dtype]]
             if (digest and digest not in own) or len(key) > _MOST_KEY:
                 continue
             values = (ctypes.c_int64 * len(key))(*key)
@@ -236,7 +251,8 @@ def _remembered() -> None:
             _c.pk_know(number, slot, dtype, values, len(key), kernel, why)
 
 
-_REMEMBERED = ("operator", "slot", "dtype", "key", "sha256")
+#: ``code`` is the digest of what was raced: of a text another compiler makes other code.
+_REMEMBERED = ("operator", "slot", "dtype", "key", "code")
 
 
 @atexit.register
@@ -246,10 +262,10 @@ def _remember() -> None:
         return
     found = []
     for number, operator in enumerate(TABLE["operators"]):
-        for one in _known(number, operator["key"]):
+        for one in _known(number, operator["key"], code=True):
             if "race here" in one["reason"]:
                 slot = next((s for s, name in _names.items() if name == one["device"]), 0)
-                digest = one["kernel"]["sha256"] if one["kernel"] else ""
+                digest = one["code"]
                 dtype = DTYPES.index(one["dtype"])
                 values = (number, slot, dtype, list(one["sizes"].values()), digest)
                 found.append(dict(zip(_REMEMBERED, values, strict=True)))
@@ -287,16 +303,30 @@ def _slot(device: torch.device) -> int:
     return 0 if device.type == "cpu" else 1 + (device.index or 0)
 
 
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def _sound(file: Path, sha256: str) -> bool:
     with suppress(OSError):
-        return hashlib.sha256(file.read_bytes()).hexdigest() == sha256
+        return _digest(file) == sha256
     return False
 
 
 def _built_here() -> Path:
-    """Where is kept what is compiled on this machine."""
+    """Where is kept what is compiled on this machine. Nobody signed what others may have put
+    there: with a key all is compiled anew, for this process."""
+    if KEY:
+        return _fresh()
     root = os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions"
     return Path(root) / f"{NAME}-{TABLE['version']}"
+
+
+@cache
+def _fresh() -> Path:
+    folder = tempfile.mkdtemp(prefix=f"{NAME}-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _operators() -> Path:
@@ -327,10 +357,8 @@ def _load_kernels() -> None:
     for index in range(torch.cuda.device_count() if torch.version.cuda else 0):
         _names[1 + index] = torch.cuda.get_device_name(index)
     places: list[dict[int, int]] = []
-    here = [one for one in TABLE["kernels"] if one["build"] and one["device"] in _names.values()]
-    with ThreadPoolExecutor(max(1, min(len(here), len(os.sched_getaffinity(0))))) as pool:
-        list(pool.map(_compiled_here, here))
-    for kernel in TABLE["kernels"]:
+    compiled = _compiled_here(flags)
+    for number, kernel in enumerate(TABLE["kernels"]):
         own: dict[int, int] = {}
         places.append(own)
         shown = f"{TABLE['operators'][kernel['op']]['name']} {kernel['dtype']} ({kernel['target']})"
@@ -347,14 +375,17 @@ def _load_kernels() -> None:
             refused.append(f"{shown}: {changed[0]} is not the file that was exported")
             continue
         try:
-            address = _opened(kernel)
+            file = compiled.get(number, HERE / kernel["file"])
+            if isinstance(file, _build.CannotBuild):
+                raise file
+            address, code = _opened(kernel, file), _digest(file)
         except (OSError, AttributeError, ValueError, _build.CannotBuild) as error:
             refused.append(f"{shown}: {str(error).splitlines()[0]}")
             continue
         for slot in slots:
             place = (kernel["op"], slot, DTYPES.index(kernel["dtype"]))
             own[slot] = _c.pk_kernel(*place, *address)
-            _kernels.setdefault(place, []).append(kernel)
+            _kernels.setdefault(place, []).append(kernel | {"code": code})
     refused.extend(
         f"{one['op']} {one['dtype']} ({one['target']}): its code object is carried, not called: "
         f"its evidence is {one['evidence']}, expected {TABLE['evidence']}"
@@ -378,25 +409,38 @@ def _load_kernels() -> None:
             _c.pk_cell(kernel["op"], slot, dtype, values, len(key), *about)
 
 
-def _compiled_here(kernel: dict[str, Any]) -> None:
-    """Several are compiled at once; that one cannot be is said where it is opened."""
-    if _sound(HERE / kernel["file"], kernel["sha256"]):
-        with suppress(OSError, AttributeError, _build.CannotBuild):
-            _opened(kernel)
+def _compiled_here(flags: Set[str]) -> dict[int, Path | _build.CannotBuild]:
+    """The libraries of the kernels which came as texts, by their numbers, or why there is none;
+    several are compiled at once. What this machine could not execute is not compiled."""
+    texts = {
+        number: kernel
+        for number, kernel in enumerate(TABLE["kernels"])
+        if kernel["build"]
+        and kernel["device"] in _names.values()
+        and flags >= set(kernel["cpu_flags"])
+        and _sound(HERE / kernel["file"], kernel["sha256"])
+    }
+    folder = _built_here() / "kernels"
+
+    def one(kernel: dict[str, Any]) -> Path | _build.CannotBuild:
+        how = kernel["build"]
+        try:
+            return _build.kernel(HERE / kernel["file"], how["compiler"], how["flags"], folder)
+        except _build.CannotBuild as error:
+            return error
+
+    with ThreadPoolExecutor(max(1, min(len(texts), len(os.sched_getaffinity(0))))) as pool:
+        return dict(zip(texts, pool.map(one, texts.values()), strict=True))
 
 
-def _opened(kernel: dict[str, Any]) -> tuple[Any, Any, bool]:
+def _opened(kernel: dict[str, Any], file: Path) -> tuple[Any, Any, bool]:
     """Its function, its plan, and whether it is another code than the one that was measured. Raises
-    OSError, AttributeError, ValueError and CannotBuild."""
-    file: Path = HERE / kernel["file"]
+    OSError, AttributeError and ValueError."""
     if kernel["binaries"]:
         contents = {Path(name).stem: (HERE / name).read_bytes() for name in kernel["binaries"]}
         return None, _plans.open_plan(_c, file, contents), True
-    own = kernel["build"]
-    if own:
-        file = _build.kernel(file, own["compiler"], own["flags"], _built_here() / "kernels")
     function = getattr(ctypes.CDLL(str(file)), kernel["entry"])
-    return ctypes.cast(function, ctypes.c_void_p), None, bool(own)
+    return ctypes.cast(function, ctypes.c_void_p), None, bool(kernel["build"])
 
 
 def _trace(
@@ -458,3 +502,5 @@ else:
         _reference = getattr(_references, _operator["name"])
         _trace(_operator["name"], _reference, _operator["inputs"], _operator["scalars"])
         globals()[_operator["name"]] = getattr(_explained, _operator["name"])
+#: Modules as ``kernelize`` takes them.
+layers = importlib.import_module(f"{__name__}.layers")
