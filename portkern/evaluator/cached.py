@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):
-    """As :func:`functools.cached_property`, whose lock in Python 3.11 is one for all objects, so
-    that who computes for minutes keeps others waiting. Here two threads wait for each other only
-    where they ask the same object."""
+    """A value that is computed when it is first asked for, as :func:`functools.cached_property`,
+    whose lock in Python 3.11 is one for all objects, so that who computes for minutes keeps others
+    waiting. Here two threads wait for each other only where they ask the same object."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute
