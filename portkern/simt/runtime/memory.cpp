@@ -364,6 +364,7 @@ void place_shared(SharedVariable& v, size_t size, size_t align, const char* name
     if (checking()) check::place_shared(c, offset, size, name);
     v.offset = (uint32_t)offset;
     __atomic_store_n(&v.layout, c.layout, __ATOMIC_RELEASE);
+    if (checking()) check::copied(&v, sizeof v);  // not by host code
 }
 
 size_t dynamic_shared_bytes() { return context().launch->shape.dynamic; }
