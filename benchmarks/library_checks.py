@@ -25,6 +25,7 @@ import torch
 
 from benchmarks import _script
 from portkern import ops
+from portkern.evaluator.inputs import DRAWS
 from portkern.ops.formulas import FORMULAS
 from portkern.spec.op import Op, Workload
 
@@ -48,6 +49,8 @@ def drawn(
         else:
             low, high = spec.bounds(workload.dims)
             made = torch.randint(low, max(high, 1), sizes, generator=generator, device=device)
+            own = DRAWS.get(op.draws.get(spec.name, ""))
+            made = own(made) if own else made
         tensors.append(made.to(kind))
     scalars = op.signature.scalar_values(workload.scalars)
     return tensors, [scalars[one.name] for one in op.signature.scalars]

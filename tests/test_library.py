@@ -45,6 +45,7 @@ from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build, _plans, _signature, hub
 from portkern.errors import ConfigError
+from portkern.evaluator.inputs import DRAWS
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
 from portkern.records.record import (
@@ -484,7 +485,9 @@ def drawn(op: Op, workload: Workload) -> tuple[list[torch.Tensor], list[Any]]:
             tensors.append(torch.randn(sizes, generator=generator).to(kind))
         else:
             low, high = spec.bounds(workload.dims)
-            tensors.append(torch.randint(low, max(high, 1), sizes, generator=generator).to(kind))
+            made = torch.randint(low, max(high, 1), sizes, generator=generator).to(kind)
+            own = DRAWS.get(op.draws.get(spec.name, ""))
+            tensors.append(own(made) if own else made)
     scalars = op.signature.scalar_values(workload.scalars)
     return tensors, [scalars[one.name] for one in op.signature.scalars]
 
