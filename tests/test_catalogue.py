@@ -94,7 +94,8 @@ def asked(backend: Backend, kernel: Candidate) -> Iterator[Build]:
     dtypes = [d for d in op.dtypes if not isinstance(backend.accepts(kernel, d), Missing)]
     shown = op.workloads["typical"][0]
     scalars = op.signature.scalar_values(shown.scalars)
-    legal = [where for where in ARCHITECTURES if backend.supports(where)]
+    supported = filter(backend.supports, ARCHITECTURES)
+    legal = [where for where in supported if kernel.language in backend.languages_on(where)]
     for where in legal if EVERYTHING else [legal[turn % len(legal)]]:
         for dtype in dtypes if EVERYTHING else [dtypes[turn % len(dtypes)]]:
             yield Build(kernel, op.signature, dtype, where, shown.dims, scalars, runnable=False)
