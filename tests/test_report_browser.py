@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import runpy
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,14 @@ def test_the_grid_agrees_with_the_table(page: Path, table: Table) -> None:
             assert str(cell.speedup) in text
         elif cell.evidence is not Evidence.NONE:
             assert str(cell.evidence) in text
+
+
+def test_the_cards_count_what_the_records_show(page: Path, table: Table) -> None:
+    found = Counter(r.evidence for r in table.records if not r.verdict.bad)
+    between = (Evidence.EMULATED, Evidence.EXECUTED, Evidence.VERIFIED)
+    shown = {b: a for a, b in re.findall(r"<b>([^<]*)</b><span>([^<]*)</span>", dom(page))}
+    assert found[Evidence.MEASURED] and shown["measured"] == str(found[Evidence.MEASURED])
+    assert shown["verified, executed or emulated"] == str(sum(found[one] for one in between))
 
 
 def _cells(shown: str) -> dict[str, str]:

@@ -165,14 +165,14 @@ const oneKind = (records) => distinct(records.filter((r) => speedupOf(r) !== nul
 function drawCards(records) {
   const all = summarize(records);
   const card = (value, label, bad) => el("div", { class: bad ? "card bad" : "card" }, el("b", {}, String(value)), el("span", {}, label));
-  const measured = all.rungs.get(4) || 0;
+  const measured = all.rungs.get(MEASURED) || 0;
   $("cards").replaceChildren(
     card(records.length === RECORDS.length ? records.length : `${records.length} / ${RECORDS.length}`, "cells"),
     card(`${all.passed + all.failed} / ${records.length}`, "judged"),
     card(all.passed, "passed"),
     card(all.failed, "failed", all.failed > 0),
     card(measured, "measured"),
-    card([2, 3, 4].reduce((sum, e) => sum + (all.rungs.get(e) || 0), 0), "verified, executed or emulated"),
+    card([...Array(MEASURED).keys()].slice(2).reduce((sum, e) => sum + (all.rungs.get(e) || 0), 0), "verified, executed or emulated"),
     card(records.filter((r) => r.evidence === 1 && !BAD.has(r.verdict)).length, "built only"),
     ...(all.noisy ? [card(all.noisy, "measured, noisy: in no mean")] : []),
     ...(oneKind(records) ? [card(all.speedup === null ? "–" : times(all.speedup), `geomean vs ${state.baseline}, n = ${all.n}`)] : []),
