@@ -265,9 +265,8 @@ def _nudge(block: torch.Tensor, seed: str, first: int) -> None:
     import torch
 
     rows, size = block.shape
-    starts = [_nudged(seed, first + row, size)[0] for row in range(rows)]
-    _, count = _nudged(seed, first, size)
-    places = (torch.tensor(starts).view(rows, 1) + torch.arange(count)).to(block.device)
+    ranges = [_nudged(seed, call, size) for call in range(first, first + rows)]
+    places = torch.stack([start + torch.arange(count) for start, count in ranges]).to(block.device)
     few = block.gather(1, places)
     block.scatter_(1, places, -few if block.is_floating_point() else few.roll(1, dims=1))
 
