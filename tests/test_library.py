@@ -22,6 +22,7 @@ import types
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,6 @@ from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build, _plans, _signature, hub
 from portkern.errors import ConfigError
-from portkern.evaluator.inputs import DRAWS
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
 from portkern.records.record import (
@@ -59,7 +59,7 @@ from portkern.records.record import (
 )
 from portkern.spec import launch_plan
 from portkern.spec import target as targets
-from portkern.spec.op import Op, Workload
+from portkern.spec.op import Workload
 from portkern.toolchain import fat_binary, host
 from tests.test_formats_out import TIMING, kernel, record, shipped
 
@@ -476,20 +476,7 @@ def always(lib: Any) -> Iterator[Any]:
     lib._policy("evidence")
 
 
-def drawn(op: Op, workload: Workload) -> tuple[list[torch.Tensor], list[Any]]:
-    generator = torch.Generator().manual_seed(1)
-    tensors = []
-    for spec in op.signature.inputs:
-        sizes, kind = spec.sizes(workload.dims), getattr(torch, spec.resolve("float32"))
-        if kind.is_floating_point:
-            tensors.append(torch.randn(sizes, generator=generator).to(kind))
-        else:
-            low, high = spec.bounds(workload.dims)
-            made = torch.randint(low, max(high, 1), sizes, generator=generator).to(kind)
-            own = DRAWS.get(op.draws.get(spec.name, ""))
-            tensors.append(own(made) if own else made)
-    scalars = op.signature.scalar_values(workload.scalars)
-    return tensors, [scalars[one.name] for one in op.signature.scalars]
+drawn = partial(library_checks.drawn, device="cpu")
 
 
 def compare(got: Any, expected: Any) -> None:
