@@ -174,6 +174,7 @@ def _ran(way: str, folder: Path) -> float:
             processes = opened.enter_context(JailedProcesses(reads))
             processes.begin()  # as the command does
             built = compilers.program(source, out, how)
+            compilers.stop()
             asked = Execute((str(built),), str(folder / "program.src"), GPU, "cuda", (), 60.0)
             outcome = processes.run(asked).program
             took = time.monotonic() - begin

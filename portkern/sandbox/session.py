@@ -461,6 +461,12 @@ class Session:
         size = os.fstat(self._log).st_size
         return os.pread(self._log, LOG_TAIL, max(0, size - LOG_TAIL)).decode(errors="replace")
 
+    def stop(self) -> None:
+        """Kills it and does not wait until it is gone: :meth:`close` does."""
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
     def close(self) -> None:
         if self.alive:
             self._end()

@@ -35,6 +35,17 @@ MOST_FILE, MOST_MADE = 256 << 20, 512 << 20
 _MOST_PIECES = 32
 
 
+def prepare() -> None:
+    """Does once, before workers are forked, what is the same in all of them: the form of targets is
+    made, and the compiler asked for its version. In a worker both take as long as a small
+    kernel takes to compile."""
+    from portkern.simt.execute import runtime_library
+    from portkern.spec.target import Target
+
+    Target.model_rebuild()
+    runtime_library.find()
+
+
 def program(asked: BuildProgram, memory: SharedMemoryView) -> Made:
     """The program, and for counts of coverage the compiler's notes."""
     from portkern.simt.execute import build

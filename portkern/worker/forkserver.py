@@ -45,8 +45,9 @@ def main() -> None:
     root.python_paths()
     layers = jail.probe()  # while there is one thread
     gc.disable()  # modules are hundreds of thousands of objects, and hardly any is garbage
-    for module in sys.argv[2:]:
-        importlib.import_module(module)
+    for name in sys.argv[2:]:
+        # What each worker would do first, and does not have to: it finds it done.
+        getattr(importlib.import_module(name), "prepare", lambda: None)()
     gc.freeze()  # nor do the workers look at them, and copy the pages that they are in
     gc.enable()
     # Python 3.12 warns about forking beside the threads that torch starts; the child only execs

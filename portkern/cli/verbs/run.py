@@ -182,12 +182,11 @@ def _run(
         )
     folder.chmod(0o755)  # in the jail, root's processes are nobody's
 
-    def command() -> tuple[str, ...]:
-        with JailedCompilers(_view(source, options)) as compilers:
-            return str(compilers.program(source, out, how, further=further)), *arguments
+    def command(compilers: JailedCompilers) -> tuple[str, ...]:
+        return str(compilers.program(source, out, how, further=further)), *arguments
 
     checks = tuple(sorted(chosen))
-    return _jailed(command, [folder], target, language, checks, options)
+    return _jailed(source, command, [folder], target, language, checks, options)
 
 
 def _run_object(
@@ -202,11 +201,10 @@ def _run_object(
     further, how = list(map(Path, options.further)), _compile_options(target, options)
     folder.chmod(0o755)
 
-    def command() -> tuple[str, ...]:
-        with JailedCompilers(_view(source, options)) as compilers:
-            library, object_ = object_program.build(
-                compilers, source, folder / source.stem, how, further=further
-            )
+    def command(compilers: JailedCompilers) -> tuple[str, ...]:
+        library, object_ = object_program.build(
+            compilers, source, folder / source.stem, how, further=further
+        )
         for file in (library, object_):
             file.chmod(0o755)
         checks, limit_s = sorted(chosen), options.timeout_s
@@ -214,11 +212,12 @@ def _run_object(
         return *own, *arguments
 
     reads = [folder, *object_program.reads()]
-    return _jailed(command, reads, target, "hip", (), options, apart=True)
+    return _jailed(source, command, reads, target, "hip", (), options, apart=True)
 
 
 def _jailed(
-    command: Callable[[], tuple[str, ...]],
+    source: Path,
+    command: Callable[[JailedCompilers], tuple[str, ...]],
     reads: Sequence[Path],
     target: Target,
     language: Language,
@@ -228,12 +227,18 @@ def _jailed(
     apart: bool = False,
 ) -> ProgramOutcome:
     """Runs a command in the jail, in a working folder of its own. The worker gets ready while
-    ``command`` builds what it is of."""
+    ``command`` builds what it is of, and the compilers end while it runs."""
     reads = [*reads, runtime_library.ready().folder]
-    with _working_folder() as here, jailed_process.of_command([*reads, here]) as processes:
+    with (
+        _working_folder() as here,
+        jailed_process.of_command([*reads, here]) as processes,
+        JailedCompilers(_view(source, options)) as compilers,
+    ):
         processes.begin()
+        argv = command(compilers)
+        compilers.stop()
         execute = Execute(
-            command(),
+            argv,
             str(here),
             str(target),
             language,
