@@ -56,9 +56,10 @@ def of(table: Table) -> list[Annotation]:
 def _each(table: Table) -> Iterator[Annotation]:
     regressed = table.changes.regressed if table.changes else {}
     for record in table.records:
-        file, change = file_of(table, record), regressed.get(Series.of(record))
+        file = file_of(table, record)
         if not file or table.quarantine(record):
             continue
+        change = regressed.get(Series.of(record))
         what = f"{record.row} {table.column(record)}"
         if record.verdict.bad:
             text = headline(record.detail)

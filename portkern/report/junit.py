@@ -133,7 +133,13 @@ def _alone(element: str, attributes: Mapping[str, object]) -> str:
 
 
 def _attributes(attributes: Mapping[str, object]) -> Iterable[str]:
-    return (f"{name}={quoteattr(printable(str(said)))}" for name, said in attributes.items())
+    return (f"{name}={_quoted(said)}" for name, said in attributes.items())
+
+
+def _quoted(said: object) -> str:
+    if isinstance(said, int | float):
+        return f'"{said}"'
+    return quoteattr(printable(str(said)))
 
 
 def _name(record: Record) -> str:

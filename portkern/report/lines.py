@@ -37,12 +37,12 @@ def counts(record: Record) -> list[str]:
     """Lines on what the kernels of one call did, where it was counted, and on what all of them
     asked memory for, beside what the operator has to read and write."""
     told = [f"{launch.name}: {launch.told}" for launch in record.launches if launch.told]
+    if not told or not record.roofline or not record.roofline.bytes:
+        return told
     asked = sum(
         launch.counts.get(name, 0)
         for launch in record.launches
         for name in ("load_bytes", "store_bytes")
     )
-    if told and record.roofline and record.roofline.bytes:
-        share = asked / record.roofline.bytes
-        told.append(f"{asked:,} bytes asked of memory, {share:.2f} x what the operator must move")
-    return told
+    share = asked / record.roofline.bytes
+    return [*told, f"{asked:,} bytes asked of memory, {share:.2f} x what the operator must move"]

@@ -160,8 +160,8 @@ def _standing(total: ColumnTotal | None, reasons: _Reasons | None) -> str:
     return ", ".join(parts) + (reasons.mark(total) if reasons else "")
 
 
-def _rung(rung: Evidence, cells: Iterable[TableCell]) -> str:
-    records = TableGroup(tuple(record for cell in cells for record in cell.records))
+def _rung(rung: Evidence, cells: Sequence[TableCell]) -> str:
+    records = TableGroup.together(cells)
     if records.best > rung:  # the lowest of some dtype or size; say how far the others came
         return f"partly {records.best} ({records.rungs[records.best]} of {len(records)} cells)"
     if rung is not Evidence.NONE:

@@ -37,16 +37,14 @@ def embeddable(data: object) -> Markup:
     return Markup(text)
 
 
-class Interned:
-    """Strings that many rows share, once each; a row refers to them by number. They may be
-    anything, and become printable where they are listed."""
+class Interned(dict[str, int]):
+    """Strings that many rows share, once each, with the numbers by which rows refer to them. They
+    may be anything, and become printable where they are listed."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self._numbers.setdefault(text, len(self._numbers))
+    def __missing__(self, text: str) -> int:
+        self[text] = number = len(self)
+        return number
 
     @property
     def strings(self) -> list[str]:
-        return list(map(printable, self._numbers))
+        return list(map(printable, self))

@@ -92,13 +92,77 @@ def times(value: float) -> str:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """Counts of some records; those of several groups add up."""
+
+    verdicts: Counter[Verdict]
+    rungs: Counter[Evidence]
+    #: Why a rung is missing, '' included.
+    reasons: Counter[str]
+    #: The times that are too uncertain to enter the mean.
+    noisy: int
+    #: Logarithms of the speedups that do.
+    speedups: Sequence[float]
+    #: The lowest fraction of the bound that a record reached, infinity where none has one.
+    roofline: float
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Tally:
+        """Looks at each record once: of a hundred thousand they are in no cache."""
+        verdicts, rungs, reasons = Counter[Verdict](), Counter[Evidence](), Counter[str]()
+        noisy, speedups, roofline = 0, list[float](), math.inf
+        for record in records:
+            verdicts[record.verdict] += 1
+            rungs[record.evidence] += 1
+            reasons[reason_of(record)] += 1
+            if record.timing is None:
+                continue
+            noisy += not record.comparable
+            if (value := speedup_of(record)) is not None:
+                speedups.append(math.log(value))
+            if record.roofline and record.roofline.fraction is not None:
+                roofline = min(roofline, record.roofline.fraction)
+        return cls(verdicts, rungs, reasons, noisy, speedups, roofline)
+
+    @classmethod
+    def sum(cls, tallies: Sequence[Tally]) -> Tally:
+        """The tally of all records of which these are tallies, each of others."""
+        verdicts, rungs, reasons = Counter[Verdict](), Counter[Evidence](), Counter[str]()
+        for one in tallies:
+            verdicts.update(one.verdicts)
+            rungs.update(one.rungs)
+            reasons.update(one.reasons)
+        return cls(
+            verdicts,
+            rungs,
+            reasons,
+            sum(one.noisy for one in tallies),
+            [value for one in tallies for value in one.speedups],
+            min((one.roofline for one in tallies), default=math.inf),
+        )
+
+
+@dataclass(frozen=True)
 class TableGroup:
-    """Records seen as one: the worst verdict, the lowest evidence, and how many of each."""
+    """Records seen as one: the worst verdict, the lowest evidence, and how many of each. Where it
+    is made of groups, these are its ``parts``."""
 
     records: tuple[Record, ...]
+    parts: tuple[TableGroup, ...] = field(default=(), kw_only=True)
+
+    @staticmethod
+    def together(parts: Sequence[TableGroup]) -> TableGroup:
+        records = (record for part in parts for record in part.records)
+        return TableGroup(tuple(records), parts=tuple(parts))
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @cached_property
+    def tally(self) -> Tally:
+        if self.parts:
+            return Tally.sum([part.tally for part in self.parts])
+        return Tally.of(self.records)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -110,52 +174,48 @@ class TableGroup:
 
     @cached_property
     def verdicts(self) -> Mapping[Verdict, int]:
-        counts = Counter(r.verdict for r in self.records)
-        return {v: counts[v] for v in WORST_FIRST if counts[v]}
+        return {v: self.tally.verdicts[v] for v in WORST_FIRST if v in self.tally.verdicts}
 
     @cached_property
     def rungs(self) -> Mapping[Evidence, int]:
-        counts = Counter(r.evidence for r in self.records)
-        return {e: counts[e] for e in sorted(Evidence, reverse=True) if counts[e]}
+        return dict(sorted(self.tally.rungs.items(), reverse=True))
 
     @property
     def best(self) -> Evidence:
         """The highest rung among them; a view shows it only with its share."""
         return max(self.rungs)
 
-    @cached_property
+    @property
     def passed(self) -> int:
         return self.verdicts.get(Verdict.PASSED, 0)
 
     @cached_property
     def failing(self) -> tuple[Record, ...]:
+        if not any(verdict.bad for verdict in self.verdicts):
+            return ()
         return tuple(r for r in self.records if r.verdict.bad)
 
-    @cached_property
+    @property
     def noisy(self) -> int:
         """How many times are too uncertain to enter the mean."""
-        return sum(record.timing is not None and not record.comparable for record in self.records)
+        return self.tally.noisy
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """The distinct reasons for a missing rung, the most frequent first."""
-        return tuple(
-            reason for reason, _ in Counter(map(reason_of, self.records)).most_common() if reason
-        )
+        return tuple(reason for reason, _ in self.tally.reasons.most_common() if reason)
 
     @cached_property
     def speedup(self) -> Geomean | None:
         """The geometric mean over the measured records only; None when there is none."""
-        values = [s for s in map(speedup_of, self.records) if s is not None]
-        if not values:
-            return None
-        return Geomean(math.exp(math.fsum(map(math.log, values)) / len(values)), len(values))
+        values = self.tally.speedups
+        return Geomean(math.exp(math.fsum(values) / len(values)), len(values)) if values else None
 
-    @cached_property
+    @property
     def roofline(self) -> float | None:
         """The lowest fraction of the bound that a record reached."""
-        fractions = (r.roofline.fraction for r in self.records if r.timing and r.roofline)
-        return min((f for f in fractions if f is not None), default=None)
+        lowest = self.tally.roofline
+        return lowest if lowest < math.inf else None
 
 
 def speedup_of(record: Record) -> float | None:
@@ -278,7 +338,7 @@ class Table:
         for column in self.columns:
             cells = tuple(self.cells[op, column] for op in self.ops if (op, column) in self.cells)
             records = tuple(record for cell in cells for record in cell.records)
-            totals[column] = ColumnTotal(records, column, cells)
+            totals[column] = ColumnTotal(records, column, cells, parts=cells)
         return totals
 
     @cached_property
@@ -292,7 +352,7 @@ class Table:
 
     @cached_property
     def whole(self) -> TableGroup:
-        return TableGroup(self.records)
+        return TableGroup(self.records, parts=tuple(self.totals.values()))
 
     @cached_property
     def generated(self) -> str:

@@ -52,7 +52,7 @@ def table(samples: Sequence[Sample], comparison: Comparison, ops: Sequence[str])
         "model": [models[s.model] for s in samples],
         "place": [places[Place(s.backend, s.target)] for s in samples],
         "op": [numbers[s.op] for s in samples],
-        "dtype": [strings(s.dtype) for s in samples],
+        "dtype": [strings[s.dtype] for s in samples],
         "index": [s.index for s in samples],
         "status": [-1 if s.status is None else STATUSES.index(s.status) for s in samples],
         "evidence": [EVIDENCE.index(s.evidence) for s in samples],
@@ -67,8 +67,8 @@ def table(samples: Sequence[Sample], comparison: Comparison, ops: Sequence[str])
         "path": [printable(s.path) for s in samples],
     }
     for name in ("cheat", "donor", "device", "baseline"):
-        columns[name] = [strings(getattr(s, name)) for s in samples]
-    columns["detail"] = [strings(_short(s.detail, MOST_DETAIL)) for s in samples]
+        columns[name] = [strings[getattr(s, name)] for s in samples]
+    columns["detail"] = [strings[_short(s.detail, MOST_DETAIL)] for s in samples]
     return {**columns, "strings": strings.strings}
 
 

@@ -24,7 +24,7 @@ def payload(comparison: Comparison, ops: list[str]) -> JsonObject:
     scopes = {s: i for i, s in enumerate(dict.fromkeys(f.scope for f in comparison.figures))}
     figures: list[Json] = [
         [scopes[f.scope], f.metric, f.k, f.p, *_estimate(f.estimate), f.tasks, f.samples,
-         reasons(f.reason)]
+         reasons[f.reason]]
         for f in comparison.figures
     ]  # fmt: skip
     tasks: list[Json] = [
