@@ -2,12 +2,13 @@
 shows both verdicts of each cell.
 
     .venv/bin/python -m benchmarks.object_records run=FOLDER [ops=all] [dtypes=all] [seconds=3600]
-        [venues=object,emulator] [backends=hip,triton]
+        [venues=object,emulator] [backends=hip,triton] [left=true]
     .venv/bin/python -m benchmarks.object_records records=FILE[,FILE…]
 
-``run`` begins a ``portkern matrix`` for each operator, type, backend and venue, one on each
-processor that this process may use; what FOLDER has is not run again, and after ``seconds`` what
-still runs is ended: its cells so far are kept in FOLDER/records.jsonl.gz as the others. ``records``
+``run`` begins a ``portkern matrix`` for each operator, type, backend, venue and, of objects,
+target, one on each processor that this process may use; what FOLDER has is not run again, and after
+``seconds`` what still runs is ended: its cells so far are kept in FOLDER/records.jsonl.gz as the
+others. With ``left=true`` only those are begun of which a committed record is missing. ``records``
 adds the newest record of each executed cell to reports/records/objects.jsonl.gz, in place of older
 ones, and what emulation said to results/object-emulated.json; ``make readme`` makes the table.
 """
@@ -25,7 +26,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -43,6 +44,7 @@ TARGETS = ("gfx942", "gfx90a", "gfx950", "gfx1100", "gfx1201")
 EMULATED = ("gfx942", "gfx1100")
 DTYPES = ("float16", "bfloat16", "float32")
 BACKENDS = ("hip", "triton")
+SETS = ("ci", "edge")
 CHECKS = {"object": "[waits,lds]", "emulator": "none"}
 #: Between two times at which the records so far are packed.
 PACKED_S = 15.0
@@ -62,28 +64,33 @@ class Item:
     op: str
     dtype: str
     backend: str
+    targets: tuple[str, ...]
+    sets: tuple[str, ...] = SETS
 
     def argv(self, reports: Path) -> list[str]:
-        targets = TARGETS if self.venue == "object" else EMULATED
         return [
             *(sys.executable, "-c", "from portkern.cli.main import main; main()", "matrix"),
             *(f"ops={self.op}", f"dtypes=[{self.dtype}]", f"backends={self.backend}"),
-            *(f"targets=[{','.join(targets)}]", "workloads=[ci,edge]", f"venue={self.venue}"),
+            *(f"targets=[{','.join(self.targets)}]", f"workloads=[{','.join(self.sets)}]"),
+            f"venue={self.venue}",
             *(f"sanitize={CHECKS[self.venue]}", "track=false", "serve=never"),
             *(f"reports={reports}", f"run={self.name}"),
         ]
 
     @property
     def name(self) -> str:
-        return f"{self.venue}-{self.op}-{self.dtype}-{self.backend}"
+        return "-".join((self.venue, self.op, self.dtype, self.backend, *self.targets))
 
 
 def main() -> None:
     words = _script.words(
-        {"run", "ops", "dtypes", "seconds", "venues", "backends", "records"}, __doc__
+        {"run", "ops", "dtypes", "seconds", "venues", "backends", "left", "records"}, __doc__
     )
     if "run" in words:
-        run(Path(words["run"]), items(words), float(words.get("seconds", 3600)))
+        asked = items(words)
+        if words.get("left") == "true":
+            asked = lacking(asked)
+        run(Path(words["run"]), asked, float(words.get("seconds", 3600)))
     elif "records" in words:
         keep([Path(name) for name in words["records"].split(",")])
         print(table())
@@ -99,9 +106,32 @@ def items(words: dict[str, str]) -> list[Item]:
     venues = words.get("venues", "object,emulator").split(",")
     backends = words.get("backends", ",".join(BACKENDS)).split(",")
     return [
-        Item(venue, op, dtype, backend)
+        Item(venue, op, dtype, backend, several)
         for venue, op, dtype, backend in itertools.product(venues, names, dtypes, backends)
+        for several in ([(one,) for one in TARGETS] if venue == "object" else [EMULATED])
     ]
+
+
+def lacking(asked: Sequence[Item]) -> list[Item]:
+    """Of items of objects those that have cells without a committed record, with the sets that do;
+    an item with a set that is lacking as a whole comes before those that lack a few sizes."""
+    known = {cell_of(record) for record in committed()}
+    whole, parts = [], []
+    for item in asked:
+        [of] = item.targets
+        sizes = {which: ops.load(item.op).workloads[which] for which in SETS}
+        left = {
+            which: sum(
+                (item.op, item.backend, of, item.dtype, which, size.name) not in known
+                for size in several
+            )
+            for which, several in sizes.items()
+        }
+        lacks = tuple(which for which in SETS if left[which])
+        if lacks:
+            entire = any(left[which] == len(sizes[which]) for which in lacks)
+            (whole if entire else parts).append(replace(item, sets=lacks))
+    return [*whole, *parts]
 
 
 def _is_long(op: str) -> bool:
