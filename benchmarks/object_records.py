@@ -2,7 +2,7 @@
 shows both verdicts of each cell.
 
     .venv/bin/python -m benchmarks.object_records run=FOLDER [ops=all] [dtypes=all] [seconds=3600]
-        [venues=object,emulator] [backends=hip,triton] [left=true]
+        [venues=object,emulator] [backends=hip,triton] [targets=all] [left=true]
     .venv/bin/python -m benchmarks.object_records records=FILE[,FILE…]
 
 ``run`` begins a ``portkern matrix`` for each operator, type, backend, venue and, of objects,
@@ -84,7 +84,8 @@ class Item:
 
 def main() -> None:
     words = _script.words(
-        {"run", "ops", "dtypes", "seconds", "venues", "backends", "left", "records"}, __doc__
+        ("run", "ops", "dtypes", "seconds", "venues", "backends", "targets", "left", "records"),
+        __doc__,
     )
     if "run" in words:
         asked = items(words)
@@ -105,10 +106,12 @@ def items(words: dict[str, str]) -> list[Item]:
     dtypes = DTYPES if words.get("dtypes", "all") == "all" else words["dtypes"].split(",")
     venues = words.get("venues", "object,emulator").split(",")
     backends = words.get("backends", ",".join(BACKENDS)).split(",")
+    targets = words.get("targets", "all")
+    chosen = TARGETS if targets == "all" else targets.split(",")
     return [
         Item(venue, op, dtype, backend, several)
         for venue, op, dtype, backend in itertools.product(venues, names, dtypes, backends)
-        for several in ([(one,) for one in TARGETS] if venue == "object" else [EMULATED])
+        for several in ([(one,) for one in chosen] if venue == "object" else [EMULATED])
     ]
 
 
@@ -116,7 +119,8 @@ def lacking(asked: Sequence[Item]) -> list[Item]:
     """Of items of objects those that have cells without a committed record, with the sets that do;
     an item with a set that is lacking as a whole comes before those that lack a few sizes."""
     known = {cell_of(record) for record in committed()}
-    whole, parts = [], []
+    whole: list[Item] = []
+    parts: list[Item] = []
     for item in asked:
         [of] = item.targets
         sizes = {which: ops.load(item.op).workloads[which] for which in SETS}

@@ -10,8 +10,9 @@ import pytest
 from portkern.isa import runtime_library
 from portkern.spec.backend import Missing
 from tests import tiers
-from tools.fidelity import figures, suite
+from tools.fidelity import figures, matrices, suite
 from tools.fidelity.instructions import PROCESSORS
+from tools.fidelity.oracle import Array
 from tools.fidelity.trial import given
 
 #: A commit tries one form of so many, by its date.
@@ -47,6 +48,22 @@ def test_a_result_that_is_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         assert seen == {name}
 
 
+def test_a_matrix_instruction_that_adds_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CDNA3's sums of halves, held to what adds one product after the other, differ in many last
+    bits; sums of float32 are such a chain on both chips."""
+
+    def chained(self: matrices.Matrix, a: Array, b: Array, c: Array) -> Array:
+        return matrices._chained(a, b, c)
+
+    monkeypatch.setattr(matrices.Matrix, "_truncated", chained)
+    [halves, single] = (
+        next(v for v in matrices.verdicts("cdna", 512, name) if v.trial.kernel.endswith("gfx942"))
+        for name in ("v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x4_f32")
+    )
+    assert halves.inputs == 512 and halves.wrong > 100
+    assert single.wrong == 0
+
+
 def test_inputs_have_all_special_values() -> None:
     table = suite.oracles("cdna")
     words = given(table["v_add_f32"], 2048, 1)
@@ -68,6 +85,8 @@ def test_the_page_is_what_the_figures_say_and_knows_every_model() -> None:
         assert all(one.inputs >= 1000 for one in known.values())
         # The assembler may not know what a family's table has of a later chip.
         tried = {trial.name for trial in suite.every_trial(family)}
+        for processor in matrices.PROCESSORS[family]:
+            tried |= {matrix.name for matrix in matrices.every(family, processor)}
         assert known.keys() <= tried
         lacking = {row.name for row in suite.modelled(family)} - tried
         computing = {

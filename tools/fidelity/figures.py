@@ -23,10 +23,10 @@ IDLE = (
     "buffer_wb", "buffer_gl", "global_inv", "global_wb", "v_nop", "ds_nop", "s_memtime",
     "s_memrealtime", "s_getreg", "s_setreg",
 )  # fmt: skip
-#: Models that are not tried in this way yet: matrices, division's first steps, which are right as a
-#: whole, scalar loads, register indices, and what waves of 32 lanes have no use of.
+#: Models that are not tried in this way yet: division's first steps, which are right as a whole,
+#: scalar loads, register indices, and what waves of 32 lanes have no use of.
 UNTRIED = (
-    "v_mfma", "v_wmma", "v_div_scale", "v_div_fmas", "s_load", "s_buffer_load", "v_movrel",
+    "v_div_scale", "v_div_fmas", "s_load", "s_buffer_load", "v_movrel",
     "global_load_lds", "ds_read_b64_tr", "v_accvgpr", "v_bitop3", "v_permlane64",
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from portkern.isa import runtime_library
 
-from . import floats, integers, lanes, machine, memory, scalars
+from . import floats, integers, lanes, machine, matrices, memory, scalars
 from .instructions import NUMBERS, PROCESSORS, Row, rows, scalar, vector
 from .oracle import Array, Oracle, Table
 from .trial import Trial, Verdict, judge
@@ -196,4 +196,5 @@ def run(
     assembler = machine.Assembler(family)
     every = [trial for trial in every_trial(family) if only in trial.kernel]
     good, unknown = assembled(every[part[0] :: part[1]], assembler)
-    return judged(good, assembler, count), unknown
+    found = judged(good, assembler, count) if good else []
+    return found + matrices.verdicts(family, count, only, part), unknown

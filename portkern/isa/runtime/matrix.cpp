@@ -1,6 +1,7 @@
 // Matrix instructions: MFMA (CDNA) and WMMA (RDNA).
 #include "lanes.h"
 #include "numbers.h"
+#include "products.h"
 
 namespace isa {
 namespace {
@@ -22,9 +23,15 @@ template <Type T> double element(const Wave& w, u32 reg, int l, int e) {
     } else return (i8)(w.v[reg + e / 4][l] >> 8 * (e & 3));
 }
 
+// The exponent of a type's least normal number.
+template <Type T> int least_exponent(bool fnuz) {
+    return T == Type::f16 ? -14 : T == Type::fp8 ? -6 - fnuz : T == Type::bf8 ? -14 - fnuz : -126;
+}
+template <Type T> float least_normal() { return T == Type::f16 ? 0x1p-14f : 0x1p-126f; }
+
 // One matrix per block; lane l holds column l % N (of B, C, D) and row l % M (of A), and groups of
 // lanes share the depth.
-template <int M, int N, int K, int B, Type TA, Type TB = TA>
+template <int M, int N, int K, int B, Type TA, Type TB = TA, int AT_ONCE = 4>
 void mfma(Wave& w, const Instruction& i) {
     constexpr int held = M * K * B / 64, results = M * N * B / 64;
     constexpr bool wide = TA == Type::f64, whole = TA == Type::i8;
@@ -64,17 +71,28 @@ void mfma(Wave& w, const Instruction& i) {
                                  : as<double>(s64(w, i, from, true));
             else at(l, r) = as<Sum>(given ? w.v[from.reg + r][l] : s32(w, from));
         }
-    for (int block = 0; block < B; ++block)
-        for (int k = 0; k < K; ++k)
-            for (int m = 0; m < M; ++m) {
-                const Element x = a[block][k][m];
-                Sum* sum = c[block][m];
-                const Element* y = b[block][k];
-                if constexpr (whole)
-                    for (int n = 0; n < N; ++n) sum[n] = (i32)((u32)sum[n] + (u32)(x * y[n]));
-                else
-                    for (int n = 0; n < N; ++n) sum[n] = std::fma(x, y[n], sum[n]);
-            }
+    for (int block = 0; block < B; ++block) {
+        if constexpr (whole) {
+            for (int k = 0; k < K; ++k)
+                for (int m = 0; m < M; ++m)
+                    for (int n = 0; n < N; ++n)
+                        c[block][m][n] = (i32)((u32)c[block][m][n] +
+                                               (u32)(a[block][k][m] * b[block][k][n]));
+        } else if constexpr (wide || TA == Type::f32) {
+            for (int k = 0; k < K; ++k)
+                for (int m = 0; m < M; ++m)
+                    for (int n = 0; n < N; ++n)
+                        c[block][m][n] = std::fma(a[block][k][m], b[block][k][n], c[block][m][n]);
+        } else if (w.machine->program->gfx90a) {
+            flushed_products<M, N, K, AT_ONCE>(a[block], b[block], c[block], least_normal<TA>());
+        } else {
+            constexpr bool tiny = TA == Type::fp8 || TA == Type::bf8;
+            constexpr int together = tiny ? 16 : TA == Type::xf32 ? 4 : 8;
+            const bool fnuz = w.machine->fnuz;
+            truncated_products<M, N, K, std::min(K, together), tiny ? 2 : 1>(
+                a[block], b[block], c[block], least_exponent<TA>(fnuz), least_exponent<TB>(fnuz));
+        }
+    }
     for (int l = 0; l < LANES; ++l)
         for (int r = 0; r < results; ++r) {
             if constexpr (wide) {
@@ -90,8 +108,8 @@ void mfma(Wave& w, const Instruction& i) {
 // WMMA of 16 x 16 x 16 in waves of 32. RDNA3: lane l holds row l % 16 of A in full, both halves of
 // the wave the same; results lie in rows 2r + l / 16. RDNA4: halves of the wave share the depth,
 // results lie in rows r + 8 * (l / 16).
-template <Type T> void wmma(Wave& w, const Instruction& i, bool rdna4) {
-    constexpr bool whole = T == Type::i8;
+template <Type TA, Type TB = TA> void wmma(Wave& w, const Instruction& i, bool rdna4) {
+    constexpr bool whole = TA == Type::i8;
     using Sum = std::conditional_t<whole, i32, float>;
     if (w.size != 32) return unmodelled(w, i);
     alignas(64) static thread_local Sum a[16][16], b[16][16], c[16][16];
@@ -99,7 +117,7 @@ template <Type T> void wmma(Wave& w, const Instruction& i, bool rdna4) {
     const auto value = [&](int k, int l, int e) -> Sum {
         const u32 reg = i.o[k].reg;
         if constexpr (!whole) {
-            return (Sum)element<T>(w, reg, l, e);
+            return (Sum)(k == 1 ? element<TA>(w, reg, l, e) : element<TB>(w, reg, l, e));
         } else {
             const u32 x = w.v[reg + e / 4][l] >> 8 * (e & 3) & 255;
             return i.neg_lo >> (k - 1) & 1 ? (i32)(i8)x : (i32)x;
@@ -133,6 +151,9 @@ template <Type T> void wmma(Wave& w, const Instruction& i, bool rdna4) {
 
 #define MFMA(n, M, N, K, B, T) \
     MODEL(n) { mfma<M, N, K, B, Type::T>(w, i); }
+// Two products at once where CDNA2 has four.
+#define MFMA_PAIRS(n, M, N, K, B, T) \
+    MODEL(n) { mfma<M, N, K, B, Type::T, Type::T, 2>(w, i); }
 MFMA(v_mfma_f32_32x32x2_f32, 32, 32, 2, 1, f32)
 MFMA(v_mfma_f32_16x16x4_f32, 16, 16, 4, 1, f32)
 MFMA(v_mfma_f32_32x32x1_2b_f32, 32, 32, 1, 2, f32)
@@ -158,17 +179,20 @@ MFMA(v_mfma_f32_16x16x16bf16_1k, 16, 16, 16, 1, bf16)
 MFMA(v_mfma_f32_32x32x4bf16_1k, 32, 32, 4, 2, bf16)
 MFMA(v_mfma_f32_16x16x4bf16_1k, 16, 16, 4, 4, bf16)
 MFMA(v_mfma_f32_4x4x4bf16_1k, 4, 4, 4, 16, bf16)
-MFMA(v_mfma_f32_32x32x4bf16, 32, 32, 4, 1, bf16)
-MFMA(v_mfma_f32_16x16x8bf16, 16, 16, 8, 1, bf16)
-MFMA(v_mfma_f32_32x32x2bf16, 32, 32, 2, 2, bf16)
-MFMA(v_mfma_f32_16x16x2bf16, 16, 16, 2, 4, bf16)
-MFMA(v_mfma_f32_4x4x2bf16, 4, 4, 2, 16, bf16)
+MFMA_PAIRS(v_mfma_f32_32x32x4bf16, 32, 32, 4, 1, bf16)
+MFMA_PAIRS(v_mfma_f32_16x16x8bf16, 16, 16, 8, 1, bf16)
+MFMA_PAIRS(v_mfma_f32_32x32x2bf16, 32, 32, 2, 2, bf16)
+MFMA_PAIRS(v_mfma_f32_16x16x2bf16, 16, 16, 2, 4, bf16)
+MFMA_PAIRS(v_mfma_f32_4x4x2bf16, 4, 4, 2, 16, bf16)
 MFMA(v_mfma_i32_32x32x8i8, 32, 32, 8, 1, i8)
 MFMA(v_mfma_i32_16x16x16i8, 16, 16, 16, 1, i8)
 MFMA(v_mfma_i32_32x32x16_i8, 32, 32, 16, 1, i8)
 MFMA(v_mfma_i32_16x16x32_i8, 16, 16, 32, 1, i8)
 MFMA(v_mfma_i32_32x32x32_i8, 32, 32, 32, 1, i8)
 MFMA(v_mfma_i32_16x16x64_i8, 16, 16, 64, 1, i8)
+MFMA(v_mfma_i32_32x32x4_2b_i8, 32, 32, 4, 2, i8)
+MFMA(v_mfma_i32_16x16x4_4b_i8, 16, 16, 4, 4, i8)
+MFMA(v_mfma_i32_4x4x4_16b_i8, 4, 4, 4, 16, i8)
 MFMA(v_mfma_f64_16x16x4_f64, 16, 16, 4, 1, f64)
 MFMA(v_mfma_f64_4x4x4_4b_f64, 4, 4, 4, 4, f64)
 MFMA(v_mfma_f32_16x16x8_xf32, 16, 16, 8, 1, xf32)
@@ -184,6 +208,12 @@ MFMA_SMALL(bf8, bf8)
 
 MODEL(v_wmma_f32_16x16x16_f16) { wmma<Type::f16>(w, i, i.o[1].count == 4); }
 MODEL(v_wmma_f32_16x16x16_bf16) { wmma<Type::bf16>(w, i, i.o[1].count == 4); }
+#define WMMA_SMALL(ta, tb) \
+    MODEL(v_wmma_f32_16x16x16_##ta##_##tb) { wmma<Type::ta, Type::tb>(w, i, true); }
+WMMA_SMALL(fp8, fp8)
+WMMA_SMALL(fp8, bf8)
+WMMA_SMALL(bf8, fp8)
+WMMA_SMALL(bf8, bf8)
 MODEL(v_wmma_i32_16x16x16_iu8) { wmma<Type::i8>(w, i, i.o[1].count == 2); }
 
 }  // namespace isa
