@@ -73,6 +73,158 @@ PLAIN = {
 }
 
 
+#: Whole programs of CUDA, as they are built for a proof: what nobody calls in them may be anything.
+UNCALLED = r"""
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+namespace library {
+struct Source { virtual int read() { return 1; } virtual ~Source() {} };
+struct Mapped : Source {
+    int read() override { return mmap(0, 4096, PROT_READ, MAP_PRIVATE, 3, 0) != MAP_FAILED; }
+};
+Source* opened(const char* name) { return name ? new Mapped : nullptr; }
+void* symbol(const char* name) { return dlsym(dlopen(name, RTLD_NOW), name); }
+int started() { return fork() ? write(1, "a", 1) : execl("/bin/true", "true", nullptr); }
+static void* (*const table[])(const char*) = {symbol};
+template <class T> T lookup(T at) { return table[at](""), at; }
+}
+BODY
+"""
+HONEST = {
+    "vectors": r"""
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+int work(int n) {
+    std::vector<float> v(n + 64);
+    std::iota(v.begin(), v.end(), 0.f);
+    std::sort(v.begin(), v.end(), [](float a, float b) { return a > b; });
+    std::map<std::string, int> m{{"a", n}};
+    return m["a"] + int(std::accumulate(v.begin(), v.end(), 0.0));
+}""",
+    "streams": r"""
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+int work(int n) {
+    std::ostringstream text;
+    text << std::setprecision(3) << n * 0.1;
+    std::ofstream("results.txt") << text.str();
+    std::string line;
+    std::ifstream read("results.txt");
+    while (std::getline(read, line)) std::cout << line << std::endl;
+    std::cerr << n;
+    return 0;
+}""",
+    "files": r"""
+#include <cstdio>
+#include <vector>
+int work(int n) {
+    std::vector<int> data(100, n);
+    FILE* f = fopen("results.bin", "wb");
+    if (!f) return 1;
+    fwrite(data.data(), sizeof(int), data.size(), f);
+    fprintf(f, "%d", n);
+    fclose(f);
+    f = fopen("results.bin", "rb");
+    size_t read = fread(data.data(), 4, 100, f);
+    fseek(f, 0, SEEK_END);
+    remove("results.bin");
+    return read != 100;
+}""",
+    "times": r"""
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <sys/time.h>
+int work(int n) {
+    timespec a; clock_gettime(CLOCK_MONOTONIC, &a);
+    timeval b; gettimeofday(&b, nullptr);
+    auto c = std::chrono::steady_clock::now();
+    printf("%d %g", n, std::chrono::duration<double>(c - c).count() + a.tv_sec + b.tv_sec);
+    return clock() < 0;
+}""",
+    "options": r"""
+#include <cstdlib>
+#include <cstring>
+#include <getopt.h>
+int work(int) {
+    static option known[] = {{"size", required_argument, 0, 's'}, {0, 0, 0, 0}};
+    char name[] = "a", size[] = "--size=4", *words[] = {name, size, nullptr};
+    for (int c; (c = getopt_long(2, words, "s:v", known, nullptr)) != -1;)
+        if (c == 's') return atoi(optarg) != 4;
+    return !getenv("HOME");
+}""",
+    "threads": r"""
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <thread>
+int work(int n) {
+    std::atomic<int> sum{0};
+    std::mutex lock;
+    std::thread other([&] { std::lock_guard<std::mutex> hold(lock); sum += n; });
+    other.join();
+    return std::async(std::launch::async, [&] { return sum - n; }).get();
+}""",
+    "errors": r"""
+#include <cassert>
+#include <csignal>
+#include <random>
+#include <stdexcept>
+int work(int n) {
+    std::mt19937 draw(n);
+    try {
+        if (draw() == 1) throw std::runtime_error("no");
+    } catch (const std::exception& e) {
+        abort();
+    }
+    assert(n >= 0);
+    return 0;
+}""",
+}
+#: The same ones where they are called: the library's by a table, a virtual function, a template.
+CALLED = {
+    "maps memory": 'int work(int) { return library::opened("x")->read(); }',
+    "looks up functions": "int work(int n) { return library::lookup(n); }",
+    "starts processes": "int work(int) { return library::started(); }",
+}
+
+
+def _built(work: str, folder: Path) -> str:
+    main = """
+__global__ void k(int* y) { *y = 1; }
+int main(int count, char**) {
+    int* y;
+    cudaMalloc(&y, 4);
+    k<<<1, 1>>>(y);
+    return cudaDeviceSynchronize() + work(count);
+}"""
+    source = folder / "whole.cu"
+    source.write_text(UNCALLED.replace("BODY", work) + main, encoding="utf-8")
+    built = build.build_program(source, folder / "whole", build.CompileOptions())
+    ended = program.run(built, timeout_s=60.0)
+    assert ended.status is not None, ended
+    return meddling.refers(built, runtime_library.ready().runtime)
+
+
+@COMPILES
+@pytest.mark.parametrize("what", HONEST)
+def test_what_nobody_calls_is_not_held_against_a_program(what: str, tmp_path: Path) -> None:
+    assert _built(HONEST[what], tmp_path) == ""
+
+
+@COMPILES
+@pytest.mark.parametrize("how", CALLED)
+def test_what_is_called_from_anywhere_is(how: str, tmp_path: Path) -> None:
+    assert how in _built(CALLED[how], tmp_path)
+
+
 def _refers(text: str, folder: Path, *language: str) -> str:
     box = runtime_library.ready()
     source, program = folder / "program.c", folder / "program"

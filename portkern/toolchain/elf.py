@@ -67,8 +67,9 @@ def defines(path: Path, symbol: str) -> bool:
 @dataclass(frozen=True)
 class Linked:
     """The names that a program or library takes from others, and those of the functions that others
-    may take from it, as the dynamic linker knows them. Variables are taken, whoever has them: a
-    program may have a place of its own for one of a library's."""
+    may take from it, as the dynamic linker knows them. A name is taken where an address is to be
+    put in: code that the linker dropped leaves its names behind, without such places. Variables are
+    taken, whoever has them: a program may have a place of its own for one of a library's."""
 
     taken: frozenset[str]
     given: frozenset[str]
@@ -84,10 +85,26 @@ def linked(path: Path) -> Linked:
         for table in elf.iter_sections("SHT_DYNSYM"):
             assert isinstance(table, SymbolTableSection)
             for entry in table.iter_symbols():
-                is_variable = entry["st_info"]["type"] == "STT_OBJECT"
-                is_taken = is_variable or entry["st_shndx"] == "SHN_UNDEF"
-                (taken if is_taken else given).add(entry.name)
+                if entry["st_info"]["type"] == "STT_OBJECT":
+                    taken.add(entry.name)
+                elif entry["st_shndx"] != "SHN_UNDEF":
+                    given.add(entry.name)
+        taken.update(_put_in(elf))
     return Linked(frozenset(taken), frozenset(given))
+
+
+def _put_in(elf: ELFFile) -> Iterator[str]:
+    """The names whose addresses the dynamic linker puts in, by the tables that it reads itself."""
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.relocation import RelocationTable
+
+    for segment in elf.iter_segments("PT_DYNAMIC"):
+        assert isinstance(segment, DynamicSegment)
+        for table in segment.get_relocation_tables().values():
+            if not isinstance(table, RelocationTable):
+                continue  # addresses of its own alone
+            used = {entry["r_info_sym"] for entry in table.iter_relocations()} - {0}
+            yield from (segment.get_symbol(number).name for number in sorted(used))
 
 
 def note(path: Path, kind: int) -> bytes | None:

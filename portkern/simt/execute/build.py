@@ -105,7 +105,7 @@ def build_program(
         compile_ = _compile_host if is_host(file) else _compile_tree
         objects.append(compile_(box, file, part, options))
     extra = [*_LINKED.get(options.mode, ()), *_openmp(box, _joined([path, *further]))]
-    extra += ["-shared"] if options.objects else []
+    extra += ["-shared"] if options.objects else ["-Wl,--gc-sections"]
     libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
     try:
         run_tool(

@@ -39,6 +39,9 @@ _COMMON = (
     "-fno-trapping-math",
     "-ffp-contract=fast",
     "-fstack-clash-protection",
+    # What nobody calls is left out of a program, with what it would take from the system.
+    "-ffunction-sections",
+    "-fdata-sections",
     "-fcheck-new",  # a kernel's new returns null where the heap is full
 )
 # A kernel is inlined into the loop over its threads, though -fPIC lets others replace it.
