@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from portkern.cuda_source.syntax import parse
+from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses
 from portkern.port.proof import Limits, Outcome, ProofSource, meddling, prove
 from portkern.port.proof.compare import Judged, Types, compare
@@ -21,6 +24,7 @@ from portkern.simt.execute.options import ExecutorOptions
 from portkern.spec import target
 from portkern.spec.backend import Missing
 from portkern.toolchain.run_tool import run_tool
+from portkern.toolchain.source_view import SourceView
 from portkern.worker.protocol import RECORD, Execute
 
 COMPILES = pytest.mark.skipif(
@@ -194,6 +198,109 @@ CALLED = {
     "looks up functions": "int work(int n) { return library::lookup(n); }",
     "starts processes": "int work(int) { return library::started(); }",
 }
+
+
+#: Words of assembler that no text of the program has as such, and other code that nobody compiled.
+SPELLED = {
+    "a flag": ("int work(int n) { CALL; return n; }", ['CALL=asm("syscall" : "+a"(n))']),
+    "a flag's word": (
+        'int work(int n) { WORD(TEXT : "+a"(n)); return n; }',
+        ["WORD=asm", 'TEXT="sys" "call"'],
+    ),
+    "a flag with arguments": (
+        "int work(int n) { CALL(sys, call); return n; }",
+        ["S(x)=#x", 'CALL(a, b)=asm(S(a) S(b) : "+a"(n))'],
+    ),
+    "a header": ('#include "inner.inc"\nint work(int n) { INNER; return n; }', []),
+    "a table of words": (
+        "#define T(X) X(sys##call)\n#define S_(x) #x\n#define S(x) S_(x)\n"
+        '#define E(x) asm(S(x) : "+a"(n));\nint work(int n) { T(E) return n; }',
+        [],
+    ),
+    "large letters": ('int work(int n) { asm("SYSCALL" : "+a"(n)); return n; }', []),
+    "long escapes": ('int work(int n) { asm("\\x0000073yscall" : "+a"(n)); return n; }', []),
+    "raw text": ('int work(int n) { asm(R"q(\tsyscall)q" : "+a"(n)); return n; }', []),
+    "bytes": ('int work(int n) { asm(".byte 15, 5" : "+a"(n)); return n; }', []),
+    "bytes behind an instruction": ('int work(int n) { asm("nop\\n.word 1295"); return n; }', []),
+    "a dialect": ('int work(int n) { asm("{sysc|sysc}all" : "+a"(n)); return n; }', []),
+    "another section": (
+        'asm(".section .init_array\\n.quad main"); int work(int n) { return n; }',
+        [],
+    ),
+    "a stack that is executed": (
+        'asm(".section .note.GNU-stack,\\"x\\""); int work(int n) { return n; }',
+        [],
+    ),
+    "data among code": (
+        '__attribute__((section(".text"))) const unsigned char code[] = {15, 5, 195};\n'
+        "int work(int n) { return n ? n : ((int (*)())code)(); }",
+        [],
+    ),
+}
+PLAIN_ASSEMBLER = {
+    "none": "int work(int n) { return n; }",
+    "barriers": """
+#include <x86intrin.h>
+int work(int n) {
+    asm volatile("" : "+r"(n) :: "memory");
+    asm volatile("mfence" ::: "memory");
+    __asm__ __volatile__("lock; addl $0, %0" : "+m"(n));
+    asm("# a mark\\n\\tnop\\n1:\\tpause");
+    return n + int(__rdtsc() * 0);
+}""",
+    "clock": """
+int work(int n) {
+    unsigned low, high;
+    asm volatile("rdtsc" : "=a"(low), "=d"(high));
+    return n + (low & high & 0);
+}""",
+    "words in texts": """
+#include <cstdio>
+#define JOINED(a, b) a##b
+int work(int n) { int JOINED(x, y) = 0; puts("asm(\\"syscall\\") .byte svc"); return n + xy; }""",
+}
+
+
+@COMPILES
+@pytest.mark.parametrize("how", SPELLED)
+def test_assembler_is_looked_at_as_the_compiler_sees_it(how: str, tmp_path: Path) -> None:
+    work, defines = SPELLED[how]
+    inner = '#define INNER asm("sys\\\ncall" : "+a"(n))\n'
+    (tmp_path / "inner.inc").write_text(inner, encoding="utf-8")
+    why = _assembled(work, tmp_path, defines)
+    assert "prove nothing" in why and len(why) < 300
+
+
+@COMPILES
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
+@pytest.mark.parametrize("what", PLAIN_ASSEMBLER)
+def test_assembler_that_calls_nothing_is_no_doubt(what: str, tmp_path: Path) -> None:
+    assert _assembled(PLAIN_ASSEMBLER[what], tmp_path, []) == ""
+
+
+def test_without_what_the_compiler_saw_nothing_is_proven(tmp_path: Path) -> None:
+    listing = build.listing(tmp_path / "p")
+    assert "is not known" in meddling.assembles(tmp_path / "p")
+    listing.write_text("[1", encoding="utf-8")
+    assert "is not known" in meddling.assembles(tmp_path / "p")
+
+
+def _assembled(work: str, folder: Path, defines: Sequence[str]) -> str:
+    """As a proof builds it: in the jail. What is not the host's alone has to be modelled, so that
+    little assembler gets further."""
+    for place in (folder, *folder.parents[:2]):
+        place.chmod(0o755)
+    source, host = folder / "p.cu", folder / "host.cpp"
+    main = "int work(int);\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); return work(0); }\n"
+    source.write_text(main, encoding="utf-8")
+    host.write_text(f"{work}\n", encoding="utf-8")
+    options = build.CompileOptions(defines=defines, statements=True)
+    out = folder / "built"
+    out.mkdir(mode=0o755)
+    with JailedCompilers(SourceView.of([source, host])) as compilers:
+        built = compilers.program(source, out / "p", options, further=[host])
+    sandbox.close_servers()
+    return meddling.refers(built, runtime_library.ready().runtime) or meddling.assembles(built)
 
 
 def _built(work: str, folder: Path) -> str:

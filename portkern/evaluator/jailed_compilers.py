@@ -108,6 +108,7 @@ class JailedCompilers:
             options.timeout_s,
             options.objects,
             extension,
+            options.statements,
         )
         most = (2 + len(further)) * options.timeout_s
         with self._asked(asked, asked.search, (source, *further), most, (box,)) as (made, session):

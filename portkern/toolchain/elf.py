@@ -75,6 +75,30 @@ class Linked:
     given: frozenset[str]
 
 
+def changeable_code(path: Path) -> str:
+    """Why what a program runs may be other than what was compiled: '' where nothing in the file
+    lets it. Raises BuildError for what is not an ELF file."""
+    from elftools.elf.sections import SymbolTableSection
+
+    with opened(path) as elf:
+        for segment in elf.iter_segments():
+            flags, kind = int(segment["p_flags"]), segment["p_type"]
+            if flags & _EXECUTED and (flags & _WRITTEN or kind == "PT_GNU_STACK"):
+                return "has memory that is written to and executed"
+        for table in elf.iter_sections("SHT_SYMTAB"):
+            assert isinstance(table, SymbolTableSection)
+            for entry in table.iter_symbols():
+                place = entry["st_shndx"]
+                if entry["st_info"]["type"] == "STT_OBJECT" and isinstance(place, int):
+                    if int(elf.get_section(place)["sh_flags"]) & _EXECUTABLE:
+                        return f"has data among its code ({entry.name:.60})"
+    return ""
+
+
+#: Flags of segments and of sections.
+_EXECUTED, _WRITTEN, _EXECUTABLE = 1, 2, 4
+
+
 def linked(path: Path) -> Linked:
     """Raises BuildError for what is not an ELF file."""
     from elftools.elf.sections import SymbolTableSection

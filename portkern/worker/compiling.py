@@ -58,6 +58,7 @@ def program(asked: BuildProgram, memory: SharedMemoryView) -> Made:
         except build.UnmodelledSource as error:
             return Made((), _pieces(error.log), error.diagnostics)
         notes = sorted(folder.rglob("*.gcno")) if asked.mode == "cover" else []
+        notes += [build.listing(out)] if asked.statements else []
         return Made(_handed(folder, [out, *notes], memory))
 
 
@@ -114,7 +115,13 @@ def _options(asked: BuildProgram | ListExtension) -> CompileOptions:
     )
     if isinstance(asked, ListExtension):
         return options
-    return replace(options, language=asked.language or None, mode=asked.mode, objects=asked.objects)
+    return replace(
+        options,
+        language=asked.language or None,
+        mode=asked.mode,
+        objects=asked.objects,
+        statements=asked.statements,
+    )
 
 
 def _handed(

@@ -493,7 +493,7 @@ class BuildProgram(Request[Made]):
     """Compile sources for the SIMT executor, as :func:`portkern.simt.execute.build.build_program`
     does, to a program called ``name``, or to an ``extension`` of PyTorch. ``target`` is a name, or
     empty; so is ``language``. ``objects``: its kernels are executed as they are compiled for the
-    target."""
+    target; ``statements`` of assembler are listed."""
 
     source: Path
     further: tuple[Path, ...]
@@ -506,6 +506,7 @@ class BuildProgram(Request[Made]):
     timeout_s: float
     objects: bool = False
     extension: bool = False
+    statements: bool = False
 
 
 @dataclass(frozen=True)

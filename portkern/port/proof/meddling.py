@@ -17,11 +17,14 @@ from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
+from portkern.cuda_source.assembler import unescaped
 from portkern.cuda_source.comments import without_comments
+from portkern.errors import ConfigError
 from portkern.guard import rules
 from portkern.port.proof.outcome import KernelProof, Outcome
 from portkern.port.proof.texts import SourceTexts
-from portkern.simt.execute import runtime_library
+from portkern.simt.execute import build, runtime_library
+from portkern.spec.foreign_text import Malformed, json_value, read_text
 from portkern.toolchain import elf
 
 _BETWEEN = re.compile(r'"\s*"')
@@ -37,11 +40,21 @@ _FILE = re.compile(rf"{rules.PROCESS_FILE.pattern}(?!self/(?:exe|maps|cmdline|st
 _SETTING = re.compile(r"\bGCOV_|\bLD_(?:PRELOAD|AUDIT)\b")
 _COUNTS = re.compile(r"\b__gcov_\w+")
 _NAMESPACE = re.compile(r"\bsimt\s*::|\bnamespace\s+simt\b")
-#: Instructions that call the system, in a statement of assembler.
-_SYSTEM = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s+\$?\s*(0x80|128)\b|\bsvc\b")
+#: Instructions that call the system, in a text of a source that may have assembler, and in a
+#: statement of it.
+_SYSTEM = re.compile(r"\bsyscall\b|\bsysenter\b|\bint\s+\$?\s*(0x80|128)\b|\bsvc\b", re.IGNORECASE)
+_CALLS_SYSTEM = re.compile(
+    r"\b(?:sys(?:call|enter|exit|ret)|svc|hvc|smc|int(?=\s)|vmm?call|vmfunc|lcall|ljmp)[lqw]?\b",
+    re.IGNORECASE,
+)
+#: An instruction whose word is spelled out, perhaps with a label and prefixes before it. What a
+#: directive puts among the code, or gives a name to, could be any instruction.
+_INSTRUCTION = re.compile(
+    r"(?:[\w.$]+:\s*)*(?:(?:lock|rep\w*)\s+)*[a-z_]\w*(?:\.[a-z]{2})?(?:\s.*)?", re.IGNORECASE
+)
+_DIRECTIVE = re.compile(r"(?<![\w$])\.[a-z]|=", re.IGNORECASE)
 #: A text without the word, and without joined tokens that may make it, has no such statement.
 _ASSEMBLER = re.compile(r"\b(?:asm|__asm|__asm__)\b|##")
-_ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
 #: By what they are for: functions that a program takes from the system.
 _TAKEN = {
     "changes code or maps memory": "mprotect pkey_mprotect mmap mmap64 mremap remap_file_pages",
@@ -75,7 +88,8 @@ def doubted(
     unproven."""
     runtime = runtime_library.ready().runtime
     seen = chain(
-        (meddles(text.whole) for text in texts), (refers(program, runtime) for program in programs)
+        (meddles(text.whole) for text in texts),
+        (refers(program, runtime) or assembles(program) for program in programs),
     )
     why = next(filter(None, seen), "")
     return tuple(
@@ -89,6 +103,8 @@ def doubted(
 def refers(program: Path, runtime: Path) -> str:
     """Why runs of a built program are not to be believed, by what it is linked with; '' where
     nothing says so. ``runtime`` is the executor's library."""
+    if changed := elf.changeable_code(program):
+        return f"the program {changed}: its runs prove nothing"
     own, executors = (_linked(path, path.stat().st_mtime_ns) for path in (program, runtime))
     for name in sorted(own.taken):
         plain = name.partition("@")[0]
@@ -136,15 +152,40 @@ def _in_headers(symbol: str) -> bool:
 _LENGTH = re.compile(r"\d+")
 
 
+def assembles(program: Path) -> str:
+    """The same by its statements of assembler, as the compiler saw them, whatever macros, flags and
+    headers they come from; names that declarations give to the linker are among them."""
+    try:
+        templates = json_value(read_text(build.listing(program)))
+    except (ConfigError, Malformed) as error:
+        return f"the program's assembler is not known ({error!s:.200}): {_NOTHING}"
+    for template in templates:
+        for statement in re.split(r"[;\n\r]", str(template)):
+            if found := _CALLS_SYSTEM.search(statement):
+                return _BY_ITSELF.format(found[0])
+            code = statement.strip()
+            if (
+                code
+                and code[0] != "#"
+                and (_DIRECTIVE.search(code) or not _INSTRUCTION.fullmatch(code))
+            ):
+                return f"the program has assembler that may be anything ({code!a:.60}): {_NOTHING}"
+    return ""
+
+
+_NOTHING = "its runs prove nothing"
+_BY_ITSELF = f"the program calls the system by itself ({{}}): {_NOTHING}"
+
+
 def meddles(text: str) -> str:
     """Why runs of this code are not to be believed; '' where nothing says so."""
     code = _BETWEEN.sub("", without_comments(text))
     if call := _CALL.search(code):
         return f"the program looks into other processes ({call[1]}): its runs prove nothing"
     assembles = _ASSEMBLER.search(code) is not None
-    for literal in map(_unescaped, _TEXT.findall(code)):
+    for literal in map(unescaped, _TEXT.findall(code)):
         if assembles and (found := _SYSTEM.search(literal)):
-            return f"the program calls the system by itself ({found[0]}): its runs prove nothing"
+            return _BY_ITSELF.format(found[0])
         if _FILE.search(literal):
             return f"the program opens files of processes ({literal!r:.60}): its runs prove nothing"
         if found := _SETTING.search(literal) or rules.EXECUTOR_TEXT.search(literal):
@@ -154,7 +195,3 @@ def meddles(text: str) -> str:
     if found := _COUNTS.search(code) or rules.EXECUTOR_FUNCTION.search(code):
         return f"the program turns to the executor ({found[0]}): its runs prove nothing"
     return ""
-
-
-def _unescaped(literal: str) -> str:
-    return _ESCAPED.sub(lambda m: chr(int(m[1], 16) if m[1] else int(m[2], 8)), literal)

@@ -146,6 +146,7 @@ class Runs:
             defines=source.defines,
             search=source.include,
             timeout_s=self._limits.build_s,
+            statements=not wanted.executed and wanted.mode != "cover",
         )
         out = folder / source.path.stem
         try:

@@ -3,14 +3,16 @@ extension of PyTorch."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from shutil import which
 
+from portkern.cuda_source.assembler import statements
 from portkern.errors import BuildError, ConfigError
 from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.execute import runtime_library
@@ -104,6 +106,8 @@ def build_program(
         part = out.with_name(f"{out.name}-{n}")
         compile_ = _compile_host if is_host(file) else _compile_tree
         objects.append(compile_(box, file, part, options))
+    if options.statements:
+        _list_statements(objects, listing(out))
     extra = [*_LINKED.get(options.mode, ()), *_openmp(box, _joined([path, *further]))]
     extra += ["-shared"] if options.objects else ["-Wl,--gc-sections"]
     libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
@@ -121,6 +125,22 @@ def build_program(
     return out
 
 
+def listing(program: Path) -> Path:
+    """The file that lists a program's statements of assembler, as a list of JSON."""
+    return program.with_name(f"{program.name}.assembler")
+
+
+def _list_statements(objects: Sequence[Path], to: Path) -> None:
+    """Each once; '?' for what is too long to be looked at."""
+    found: dict[str, None] = {}
+    for preprocessed in (object_.with_suffix(".ii") for object_ in objects):
+        found |= dict.fromkeys(statements(preprocessed.read_text("utf-8", errors="replace")))
+    kept = [text if len(text) <= MOST_STATEMENT else "?" for text in found]
+    to.write_text(json.dumps(kept if len(kept) <= MOST_STATEMENTS else ["?"]), encoding="utf-8")
+
+
+#: Of a program's statements of assembler so many are listed, and so many characters of each.
+MOST_STATEMENTS, MOST_STATEMENT = 2000, 2000
 _LINKED: Mapping[Mode, tuple[str, ...]] = {
     "asan": ("-fsanitize=address",),
     "cover": ("--coverage",),
@@ -195,6 +215,7 @@ def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
         includes=includes,
         timeout_s=options.timeout_s,
         objects=options.objects,
+        listed=options.statements,
     )
 
 
@@ -209,13 +230,22 @@ def _compile_host(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
     argv = [*box.compiler.argv, *flags, *defines, *folders]
     if path.suffix == ".c":
         argv += ["-x", "c"]
-    _call(
-        [*argv, "-c", str(path.absolute()), "-o", str(object_)],
-        name=path.name,
-        timeout_s=options.timeout_s,
-        cwd=None,
-    )
+    for how, made in _steps(box, object_, listed=options.statements):
+        _call(
+            [*argv, *how, str(path.absolute()), "-o", str(made)],
+            name=path.name,
+            timeout_s=options.timeout_s,
+            cwd=None,
+        )
     return object_
+
+
+def _steps(box: Toolbox, object_: Path, *, listed: bool) -> Iterator[tuple[Sequence[str], Path]]:
+    """What the compiler is called for, and what it makes. What headers hold that are precompiled
+    is not listed: they are ours."""
+    yield ["-c"], object_
+    if listed:
+        yield ["-E", *(["-fpch-preprocess"] if box.gcc else [])], object_.with_suffix(".ii")
 
 
 def _call(argv: Sequence[str], *, name: str, timeout_s: float, cwd: Path | None) -> None:
@@ -261,8 +291,10 @@ def _compile(
     includes: Sequence[Path],
     timeout_s: float = COMPILE_TIMEOUT_S,
     objects: bool = False,
+    listed: bool = False,
 ) -> Path:
-    """The object file of ``file``; ``text`` is all that it and its local includes hold."""
+    """The object file of ``file``; ``text`` is all that it and its local includes hold. Where it is
+    ``listed``, what it is preprocessed to lies beside."""
     object_ = file.with_suffix(".o")
     named: Mapping[str, str] = macros(target, source.language) if target else {}
     defines = [f"-D{name}={value}" for name, value in named.items()]
@@ -276,8 +308,10 @@ def _compile(
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
     flags += [*_further_headers(text, amd=amd), *_openmp(box, text)]
     flags += ["-include", "simt/object.h"] if objects else []
-    argv = [*box.compiler.argv, *flags, "-x", "c++", "-c", str(file), "-o", str(object_)]
-    _call(argv, name=source.name, timeout_s=timeout_s, cwd=file.parent)
+    argv = [*box.compiler.argv, *flags, "-x", "c++"]
+    for how, made in _steps(box, object_, listed=listed):
+        call = [*argv, *how, str(file), "-o", str(made)]
+        _call(call, name=source.name, timeout_s=timeout_s, cwd=file.parent)
     return object_
 
 

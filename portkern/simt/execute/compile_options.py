@@ -30,7 +30,8 @@ class CompileOptions:
     """How a source file is compiled. The facts that it sees are ``target``'s (H100's when None);
     ``language`` is what the file's name says when None. ``defines`` are macros, ``search`` folders
     of includes. ``objects``: kernels are executed as they are compiled for the target, and only
-    their launches are made here."""
+    their launches are made here. ``statements``: those of assembler are listed beside the program,
+    in a file whose name :func:`portkern.simt.execute.build.listing` tells."""
 
     target: Target | None = None
     language: Language | None = None
@@ -39,6 +40,7 @@ class CompileOptions:
     search: Sequence[Path] = ()
     timeout_s: float = COMPILE_TIMEOUT_S  # for each file
     objects: bool = False
+    statements: bool = False
 
 
 def language_of(*paths: Path) -> Language:
