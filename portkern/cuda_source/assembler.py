@@ -41,7 +41,7 @@ def statements(text: str) -> Iterator[str]:
 
 
 def unescaped(literal: str) -> str:
-    """What a text of C++ stands for."""
+    """Returns the characters that a text of C++ stands for."""
 
     def character(match: re.Match[str]) -> str:
         digits, octal, letter = match.groups()

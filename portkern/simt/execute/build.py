@@ -241,8 +241,8 @@ def _compile_host(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
 
 
 def _steps(box: Toolbox, object_: Path, *, listed: bool) -> Iterator[tuple[Sequence[str], Path]]:
-    """What the compiler is called for, and what it makes. What headers hold that are precompiled
-    is not listed: they are ours."""
+    """Yields the flags of each call of the compiler, and the file that it makes. What precompiled
+    headers hold is not listed: they are ours."""
     yield ["-c"], object_
     if listed:
         yield ["-E", *(["-fpch-preprocess"] if box.gcc else [])], object_.with_suffix(".ii")
