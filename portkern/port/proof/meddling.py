@@ -50,7 +50,7 @@ _CALLS_SYSTEM = re.compile(
 #: An instruction whose word is spelled out, perhaps with a label and prefixes before it. What a
 #: directive puts among the code, or gives a name to, could be any instruction.
 _INSTRUCTION = re.compile(
-    r"(?:[\w.$]+:\s*)*(?:(?:lock|rep\w*)\s+)*[a-z_]\w*(?:\.[a-z]{2})?(?:\s.*)?", re.IGNORECASE
+    r"(?:\w+:\s*)*(?:(?:(?:lock|rep\w*)\s+)*[a-z_]\w*(?:\.[a-z]{2})?(?:\s.*)?)?", re.IGNORECASE
 )
 _DIRECTIVE = re.compile(r"(?<![\w$])\.[a-z]|=", re.IGNORECASE)
 #: A text without the word, and without joined tokens that may make it, has no such statement.
