@@ -63,11 +63,11 @@ def main() -> int:
     return 0
 
 
-def exported(file: Path, device: str) -> Any:
-    """The library of a file of records, imported."""
+def exported(file: Path, backend: str) -> Any:
+    """The library of one backend's kernels in a file of records, imported."""
     latest = list({record.key: record for record in RecordFile(file).read()[0]}.values())
-    backend = {"cpu": "cpu", "cuda": "cuda"}[device]
-    own = [one for one in latest if one.backend == backend and one.language in ("c++", "cuda")]
+    languages = ("c++", "cuda", "triton")
+    own = [one for one in latest if one.backend == backend and one.language in languages]
     known = {name: ExportedOp(ops.load(name)) for name in ops.names()}
     folder = Path(tempfile.mkdtemp(prefix="portkern-library-"))
     export = Export(folder)
@@ -102,14 +102,15 @@ def overheads(lib: Any, device: str) -> dict[str, dict[str, float]]:
             "kernel, gradient": lambda f=ours, t=wanted, s=scalars: f(*t, **s),
         }
         lib._policy("always")
-        times = _in_turns(ways)
+        times = in_turns(ways)
         lib.configure()
-        times |= _in_turns({"fall-back": ways["kernel"]})
+        times |= in_turns({"fall-back": ways["kernel"]})
         found[name] = times
     return found
 
 
-def _in_turns(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+def in_turns(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Microseconds of the thread for a call of each, the best of many rounds."""
     best = dict.fromkeys(ways, math.inf)
     for _ in range(_ROUNDS):
         for name, call in ways.items():
