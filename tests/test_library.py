@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import copy
 import ctypes
 import enum
 import hashlib
@@ -14,6 +15,7 @@ import inspect
 import json
 import marshal
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,13 +41,15 @@ from cryptography.hazmat.primitives.serialization import (
 from benchmarks import library_checks, library_study
 from portkern import ops
 from portkern.cli import main
-from portkern.deploy import artifacts, library, objects, signing
+from portkern.deploy import artifacts, launches, library, objects, signing
 from portkern.deploy.artifacts import as_measured
 from portkern.deploy.evidence import device_of, table
 from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build, _plans, _signature, hub
 from portkern.errors import ConfigError
+from portkern.evaluator.artifact_cache import ArtifactCache
+from portkern.evaluator.build import BuildRequest
 from portkern.formats.exported import Export, KernelRecords
 from portkern.ops.formulas import FORMULAS
 from portkern.records.record import (
@@ -57,8 +61,9 @@ from portkern.records.record import (
     Verdict,
     WorkloadRef,
 )
-from portkern.spec import launch_plan
+from portkern.spec import launch_plan, registry
 from portkern.spec import target as targets
+from portkern.spec.backend import Build
 from portkern.spec.op import Workload
 from portkern.toolchain import fat_binary, host
 from tests.test_formats_out import TIMING, kernel, record, shipped
@@ -783,6 +788,8 @@ def test_launches_of_a_triton_kernel_are_written_down_for_each_cell(
         ({"zero": ["scalar", 0, 0], "bytes": 8}, "which the call has not"),
         ({"zero": ["temporary", 0, 60], "bytes": 8}, "68 bytes of a temporary of 64"),
         ({"zero": ["given", 0, "x"], "bytes": 8}, "expected a whole number"),
+        ({"fixed": [[1, 0.5]]}, "which the call has not"),
+        ({"fixed": [[0, "0.5"]]}, "which the call has not"),
     ],
 )
 def test_a_plan_is_read_as_a_strangers(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -792,10 +799,12 @@ def test_a_plan_is_read_as_a_strangers(change: dict[str, Any], reason: str, tmp_
     (tmp_path / "binaries" / ("0" * 64)).write_bytes(b"")
 
     def read(step: dict[str, Any]) -> object:
-        (tmp_path / "plan.json").write_text(json.dumps({"temporaries": [64], "steps": [step]}))
+        fixed = step.pop("fixed", [[0, 0.5]])
+        plan = {"temporaries": [64], "steps": [step], "fixed": fixed}
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
         return launch_plan.read(tmp_path, 3, 1)
 
-    read(step)
+    read({**step})
     read({"zero": ["temporary", 0, 60], "bytes": 4})
     with pytest.raises(launch_plan.BadPlan, match=reason):
         read(step | change)
@@ -823,7 +832,7 @@ def test_a_plan_that_names_what_is_not_there_is_not_taken(
     step: dict[str, Any], lib: Any, tmp_path: Path
 ) -> None:
     def opened(step: dict[str, Any]) -> Any:
-        cell = {"key": [1], "temporaries": [8], "steps": [step]}
+        cell = {"key": [1], "temporaries": [8], "steps": [step], "fixed": []}
         (tmp_path / "plan.json").write_text(json.dumps({"cells": [cell]}))
         return _plans.open_plan(lib._c, tmp_path / "plan.json", {})
 
@@ -872,10 +881,58 @@ def test_code_objects_of_amd_go_along_with_their_evidence_and_are_not_called(
     assert (first.target, str(first.evidence)) == ("gfx942", "executed")
     assert (second.target, str(second.evidence)) == ("gfx1100", "built")
     assert first.file.startswith("objects/gfx942/relu_float32_") and first.data != second.data
+    assert first.document()["launches"]["steps"], "how it is called, which the executor tried"
     with pytest.raises(ConfigError, match="no kernel has code for it: none is in HIP or Triton"):
         objects.carried([of_cpu("relu")], ["gfx942"], export)
     with pytest.raises(ConfigError, match="expected a GPU of AMD"):
         objects.carried(own, ["h200"], export)
+
+
+@pytest.fixture(scope="module")
+def amd_plan(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[launch_plan.LaunchPlan, dict[str, Path]]:
+    """The launches of a shipped kernel at one size, and its code objects."""
+    op, work = OPS["rmsnorm"], OPS["rmsnorm"].workloads["ci"][0]
+    made = Build(
+        shipped("rmsnorm", "triton"),
+        op.signature,
+        "float32",
+        targets.load("gfx942"),
+        work.dims,
+        op.signature.scalar_values(work.scalars),
+        runnable=False,
+        ahead=True,
+    )
+    cache = ArtifactCache(tmp_path_factory.mktemp("builds"))
+    [artifact] = artifacts.artifacts_of([BuildRequest(registry.load("triton"), made)], cache)
+    plan = launch_plan.read(artifact.path.parent, 3, 1)
+    return plan, {d: launch_plan.binary(artifact.path.parent, d) for d in plan.binaries}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "^$"),
+        ({"grid": [1, 1, 1]}, "."),
+        ({"arguments": [["given", 0, 0]] * 3}, "."),
+        ({"threads": 2048}, "threads"),
+        ({"fixed": [[0, 0.25]]}, r"the plan is of \[\[0, 0.25\]\], got the scalars"),
+    ],
+    ids=["as it is", "grid", "arguments", "threads", "scalar"],
+)
+def test_launches_that_are_wrong_on_a_model_of_the_target_go_into_no_library(
+    change: dict[str, Any], said: str, amd_plan: tuple[launch_plan.LaunchPlan, dict[str, Path]]
+) -> None:
+    plan, paths = amd_plan
+    document = copy.deepcopy(plan.document)
+    [step] = document["steps"]
+    if "arguments" in change:  # what is written is where the input is
+        change = {"arguments": [*change["arguments"], *step["arguments"][3:]]}
+    (document if "fixed" in change else step).update(change)
+    op, work = OPS["rmsnorm"], OPS["rmsnorm"].workloads["ci"][0]
+    changed = replace(plan, document=document)
+    assert re.search(said, launches.wrong(changed, paths, op, work, "float32"))
 
 
 @pytest.mark.full

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -121,10 +122,21 @@ def test_every_shipped_kernel_fits_its_registers(op: str, name: str, tmp_path: P
 
 @pytest.mark.sampled()
 @pytest.mark.parametrize("how", CHOOSES)
-def test_a_plan_is_that_of_every_value_of_a_scalar(how: str, tmp_path: Path) -> None:
+def test_a_plan_is_that_of_every_value_of_a_scalar_or_says_of_which(
+    how: str, tmp_path: Path
+) -> None:
     source = SCALED.replace(*CHOOSES[how])
     asked = replace(request(written(source, "rmsnorm"), "sm_90"), ahead=True)
-    with pytest.raises(BuildError, match="launches depends on the value of eps"):
+    plan = json.loads(TRITON.build(asked, tmp_path).path.read_text())
+    assert plan["fixed"] == [[0, asked.scalars["eps"]]]
+    assert not any("scalar" in one for step in plan["steps"] for one in step["arguments"])
+
+
+@pytest.mark.parametrize("where", ["x.data_ptr() % 7919", "0 if x.is_meta else x.data_ptr()"])
+def test_what_depends_on_where_tensors_lie_has_no_plan(where: str, tmp_path: Path) -> None:
+    source = SCALED.replace("x.numel(), eps", f"x.numel(), eps * ({where})")
+    asked = replace(request(written(source, "rmsnorm"), "sm_90"), ahead=True)
+    with pytest.raises(BuildError, match="is another in each call, as of tensors elsewhere"):
         TRITON.build(asked, tmp_path)
 
 
@@ -137,14 +149,15 @@ def test_a_plan_takes_a_scalar_of_the_call_and_is_not_made_of_an_empty_one(tmp_p
             TRITON.build(empty, tmp_path / name)
     (tmp_path / "full").mkdir()
     plan = TRITON.build(asked, tmp_path / "full").path.read_text()
-    assert '["scalar", 0, 0]' in plan
+    assert '["scalar", 0, 0]' in plan and '"fixed": []' in plan
 
 
 @pytest.mark.full
-def test_the_plan_of_grouped_attention_is_not_one_for_all_caps(tmp_path: Path) -> None:
+def test_the_plan_of_grouped_attention_is_that_of_its_own_cap(tmp_path: Path) -> None:
     asked = replace(request(shipped("grouped_attention"), "sm_90", size=2), ahead=True)
-    with pytest.raises(BuildError, match="launches depends on the value of softcap"):
-        TRITON.build(asked, tmp_path)
+    number = [one.name for one in asked.signature.scalars].index("softcap")
+    plan = json.loads(TRITON.build(asked, tmp_path).path.read_text())
+    assert plan["fixed"] == [[number, asked.scalars["softcap"]]]
 
 
 def test_a_kernel_is_built_for_an_empty_workload_too(tmp_path: Path) -> None:

@@ -53,28 +53,32 @@ def record(import_entry: Callable[[], Callable[..., object]], request: Build, wo
 def _plan(
     import_entry: Callable[[], Callable[..., object]], request: Build, free: Sequence[str]
 ) -> _Plan:
-    """The launches of the call, whatever its ``free`` scalars are. Raises _NoPlanError."""
+    """The launches of the call wherever its tensors lie, and whatever its ``free`` scalars are;
+    where host code chooses by one, of their values in the call alone. Raises _NoPlanError."""
 
     def recorded(values: Mapping[str, float], free: Sequence[str]) -> _Plan:
         return _Recording(request, {**request.scalars, **values}, free).plan(import_entry)
 
-    depends = _NoPlanError(f"what it launches depends on the value of {' or '.join(free)}")
-    first, *others = (
-        recorded({n: value + k for k, n in enumerate(free)}, free)
-        for value in (_VALUES if free else _VALUES[:1])
-    )
-    if any(one.document() != first.document() for one in others):
-        raise depends
     own = {name: float(request.scalars[name]) for name in free}
+    fixed, again = (recorded(own, ()) for _ in range(2))
+    if again.document() != fixed.document():
+        raise _NoPlanError("what it launches is another in each call, as of tensors elsewhere")
+    if not free:
+        return fixed
     names = [s.name for s in request.signature.scalars]
-    for values in (own, *(own | {name: value} for name in free for value in _TRIED)):
-        numbers = {names.index(name): value for name, value in values.items()}
-        try:
-            same = recorded(values, ()).document() == first.document(numbers)
-        except Exception as error:  # the candidate's own, which a plan would not raise
-            raise depends from error
-        if not same:
-            raise depends
+    fixed.fixed = [[names.index(name), value] for name, value in own.items()]
+    try:
+        first, other = (
+            recorded({n: value + k for k, n in enumerate(free)}, free) for value in _VALUES
+        )
+        if other.document() != first.document():
+            return fixed
+        for values in (own, *(own | {name: value} for name in free for value in _TRIED)):
+            numbers = {names.index(name): value for name, value in values.items()}
+            if recorded(values, ()).document() != first.document(numbers):
+                return fixed
+    except Exception:  # noqa: BLE001 - the candidate's own, at a value that is not the call's
+        return fixed
     return first
 
 
@@ -86,6 +90,7 @@ class _NoPlanError(Exception):
 class _Plan:
     temporaries: list[int] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
+    fixed: list[list[Any]] = field(default_factory=list)
     binaries: dict[str, bytes] = field(default_factory=dict)
 
     def document(self, scalars: Mapping[int, float] | None = None) -> dict[str, Any]:
@@ -103,7 +108,7 @@ class _Plan:
             else step
             for step in self.steps
         ]
-        return {"temporaries": self.temporaries, "steps": steps}
+        return {"temporaries": self.temporaries, "steps": steps, "fixed": self.fixed}
 
 
 class _Recording:

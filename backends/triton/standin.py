@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,9 @@ from .candidate import build_error
 if TYPE_CHECKING:
     from triton.backends.compiler import GPUTarget
 
-#: Any address would do; the allocator's are divisible by more than the 16 that Triton looks for.
-_ADDRESS = 1 << 20
+#: Each call's tensors lie in another region, so that what is made of an address shows. Addresses
+#: are divisible by more than the 16 that Triton looks for, as an allocator's are.
+_REGIONS = itertools.cycle(range(1 << 40, 1 << 46, 1 << 40))
 _DEVICE = torch.device("cuda", 0)
 
 
@@ -85,6 +87,7 @@ def arguments(request: Build) -> list[torch.Tensor]:
     specs: Sequence[TensorSpec] = request.signature.inputs
     if request.candidate.style == "dps":
         specs = (*specs, *request.signature.outputs)
+    _StandIn.region = next(_REGIONS)
     with _StandIns():
         return [
             torch.empty(
@@ -97,7 +100,9 @@ def arguments(request: Build) -> list[torch.Tensor]:
 
 
 class _StandIn(torch.Tensor):
-    """A tensor without storage that says it lies on a GPU."""
+    """A tensor without memory that says it lies on a GPU, at an address of its own."""
+
+    region = 0
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -107,8 +112,14 @@ class _StandIn(torch.Tensor):
     def is_cuda(self) -> bool:  # type: ignore[override]
         return True
 
+    @property
+    def is_meta(self) -> bool:  # type: ignore[override]
+        return False
+
     def data_ptr(self) -> int:
-        return _ADDRESS + int(self.storage_offset()) * self.element_size()
+        with torch._C.DisableTorchFunction():
+            start = int(self.untyped_storage()._cdata) << 5 & (1 << 40) - 1
+            return self.region + start + self.storage_offset() * self.element_size()
 
 
 class _StandIns(TorchFunctionMode):

@@ -11,11 +11,12 @@ from typing import Any
 
 from portkern import guard
 from portkern.deploy.artifacts import LeftOut, artifacts_of, as_measured, sha256
+from portkern.deploy.launches import wrong
 from portkern.errors import BuildError, ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest
 from portkern.formats.exported import Export, KernelRecords
-from portkern.isa import code_object
+from portkern.isa import code_object, executor
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.sandbox import session
 from portkern.spec import launch_plan, registry
@@ -116,8 +117,8 @@ def _evidence(records: Sequence[Record]) -> Evidence:
 
 
 def _built(kernel: KernelRecords, target: Target) -> tuple[list[bytes], Mapping[str, Any] | None]:
-    """The objects, of which each was read, and their launches. Raises LeftOut, BuildError and
-    BadPlan."""
+    """The objects, of which each was read, and their launches, which were made on a model of the
+    target. Raises LeftOut, BuildError and BadPlan."""
     op, planned = kernel.op.op, kernel.candidate.language == "triton"
     work = op.workloads["ci"][0]
     scalars = op.signature.scalar_values(work.scalars)
@@ -143,4 +144,8 @@ def _built(kernel: KernelRecords, target: Target) -> tuple[list[bytes], Mapping[
         has = code_object.read(path).processor
         if has != target.arch:
             raise LeftOut(f"its object has code for {has}, expected {target.arch}")
+    if planned and target.arch in executor.TABLES:
+        objects = dict(zip(plan.binaries, paths, strict=True))
+        if said := wrong(plan, objects, op, work, kernel.dtype):
+            raise LeftOut(f"its launches, in the executor: {said}")
     return [path.read_bytes() for path in paths], launches

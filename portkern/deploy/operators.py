@@ -185,15 +185,14 @@ class Operator:
             for t in signature.inputs
         ]
         scalars = [scalar for _, scalar in self._scalars]
+        numbers = ", ".join(f"double({scalar})" for scalar in scalars)
         several = len(signature.outputs) > 1
         listed = (
             "[](auto all) { return std::apply([](auto... one) { return Tensors{one...}; }, all); }"
             if several
             else "[](Tensor one) { return Tensors{one}; }"
         )
-        deterministic = "false" if name == "scatter_add" else "!device.is_cpu()"
-        if name == "scatter_add":
-            deterministic = "true"
+        deterministic = "true" if name == "scatter_add" else "!device.is_cpu()"
         return f"""{self._launch()}
 const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead, int& why) {{
   if (policy == NEVER) return why = OFF, nullptr;
@@ -213,8 +212,12 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
     auto made = {name}_launch(kernels[kernel], key, lead, {self._given});
     return made ? listed(*made) : Tensors{{}};
   }};
-  const Choice* choice = decide({self.number}, slot, dtype, key, device, call);
+  const std::initializer_list<double> numbers = {{{numbers}}};
+  const Choice* choice = decide({self.number}, slot, dtype, key, numbers, device, call);
   why = choice->why;
+  const auto& kernels = operators[{self.number}].tables[slot][dtype].kernels;
+  if (choice->kernel >= 0 && !kernels[choice->kernel].admits(key, numbers))
+    return why = SCALARS, nullptr;
   return choice;
 }}
 """
@@ -237,10 +240,8 @@ const Choice* {name}_choose({self._parameters}, Key& key, at::IntArrayRef& lead,
             leads = self.form.leads(tensor)
             rest = ", ".join(map(str, tensor.shape[leads:]))
             sizes = f"joined({'lead' if leads else '{}'}, {{{rest}}})"
-            options = f"{cell}.options()"
-            if tensor.dtype != CELL:
-                options += f".dtype({_KINDS[tensor.dtype]})"
-            lines.append(f"Tensor {tensor.name}_ = at::empty({sizes}, {options});")
+            kind = f"{cell}.scalar_type()" if tensor.dtype == CELL else _KINDS[tensor.dtype]
+            lines.append(f"Tensor {tensor.name}_ = empty({sizes}, {kind}, {cell}.device());")
         arguments, called = ", ".join(kinds), ", ".join(given)
         outputs = [f"{tensor.name}_" for tensor in signature.outputs]
         made = outputs[0] if len(outputs) == 1 else f"{self._type}({', '.join(outputs)})"

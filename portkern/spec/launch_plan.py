@@ -24,7 +24,8 @@ class BadPlan(Exception):
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """``document`` has temporaries and steps; ``binaries`` are by their SHA-256."""
+    """``document`` has temporaries, steps, and scalars by their numbers that have to have a value;
+    ``binaries`` are by their SHA-256."""
 
     document: dict[str, Any]
     binaries: dict[str, bytes]
@@ -41,11 +42,12 @@ def read(folder: Path, tensors: int, scalars: int) -> LaunchPlan:
             raise BadPlan(f"it has {len(steps)} steps, expected 1 to {_STEPS}")
         for step in steps:
             _check_step(step, sizes, temporaries)
+        fixed = [_check_fixed(one, scalars) for one in document["fixed"]]
         digests = dict.fromkeys(step["binary"] for step in steps if "binary" in step)
         binaries = {one: binary(folder, one).read_bytes() for one in digests}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadPlan(f"{type(error).__name__}: {str(error)[:200]}") from error
-    return LaunchPlan({"temporaries": temporaries, "steps": steps}, binaries)
+    return LaunchPlan({"temporaries": temporaries, "steps": steps, "fixed": fixed}, binaries)
 
 
 def binary(folder: Path, digest: str) -> Path:
@@ -74,6 +76,14 @@ def _check_step(step: dict[str, Any], sizes: dict[str, int], temporaries: list[i
         raise BadPlan(f"a launch has {len(step['arguments'])} arguments")
     for argument in step["arguments"]:
         _check_argument(argument, sizes)
+
+
+def _check_fixed(fixed: list[Any], scalars: int) -> list[Any]:
+    number, value = fixed
+    if type(value) is not float or _number(number, _MOST) >= scalars:
+        said = f"{str(number)[:20]} of {str(value)[:20]!r}"
+        raise BadPlan(f"a scalar is {said}, which the call has not")
+    return fixed
 
 
 def _check_argument(argument: list[Any], sizes: dict[str, int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def open_plan(library: Any, file: Path, binaries: Mapping[str, bytes]) -> ctypes
         words, functions = _words(json.loads(file.read_text(encoding="utf-8"))["cells"], names)
         numbers = (ctypes.c_int64 * len(words))(*words)
         texts = [name.encode() for _, name in functions]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise ValueError(f"{file.name} is not a plan: {type(error).__name__}: {error}") from error
     library.pk_plan.restype = ctypes.c_void_p
     contents = [binaries[name] for name in names]
@@ -52,6 +53,9 @@ def _words(
         body.append(len(cell["steps"]))
         for step in cell["steps"]:
             body += _step(step, function)
+        body.append(len(cell["fixed"]))
+        for number, value in cell["fixed"]:
+            body += [number, *struct.unpack("<q", struct.pack("<d", value))]
     binary_of = [binary for binary, _ in functions]
     return [len(functions), *binary_of, *body], list(functions)
 

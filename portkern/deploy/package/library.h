@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/FuncTorchTLS.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -38,7 +39,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // In the order of the words in runtime.py.
-enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, FAILED, UNRACED, REASONS };
+enum Why { OURS, OFF, DTYPE, DEVICE, LAYOUT, RANK, SIZES, VALUES, EMPTY, LARGE, DETERMINISTIC, NO_KERNEL, SLOWER, FAR, CAPTURED, RACED, LOST, WRONG, FAILED, UNRACED, SCALARS, REASONS };
 enum Policy { NEVER, BY_EVIDENCE, ONLINE, ALWAYS };
 constexpr int DTYPES = 4, DEVICES = 17;
 
@@ -99,6 +100,12 @@ inline at::DimVector joined(at::IntArrayRef lead, std::initializer_list<int64_t>
   at::DimVector sizes(lead.begin(), lead.end());
   sizes.append(rest.begin(), rest.end());
   return sizes;
+}
+
+// On a CPU as PyTorch's own kernels make their outputs: the dispatcher takes as long as a small kernel.
+inline Tensor empty(at::IntArrayRef sizes, at::ScalarType kind, const at::Device& device) {
+  if (device.is_cpu()) return Tensor(at::detail::empty_cpu(sizes, kind));
+  return at::empty(sizes, at::TensorOptions().dtype(kind).device(device));
 }
 
 inline int64_t floor_of(int64_t a, int64_t b) {
@@ -307,7 +314,7 @@ Why as_the_formula(Call call, int kernel) {
 }
 
 template <typename Call>
-const Choice* decide(int op, int device, int dtype, const Key& key, const at::Device& where, Call call) {
+const Choice* decide(int op, int device, int dtype, const Key& key, at::ArrayRef<double> numbers, const at::Device& where, Call call) {
   Table& table = operators[op].tables[device][dtype];
   {
     std::shared_lock<std::shared_mutex> hold(table.lock);
@@ -315,7 +322,8 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
     if (found != table.known.end()) return found->second.get();
   }
   static Choice later;  // what waits for a result is for another time: a capture forbids it
-  later.why = CAPTURED;
+  static Choice other;  // nor is what another value of a scalar may take
+  later.why = CAPTURED, other.why = SCALARS;
   const bool captured = capturing(where);
   if (policy == ONLINE && !table.kernels.empty() && captured) return &later;
   std::unique_lock<std::shared_mutex> hold(table.lock);
@@ -339,6 +347,7 @@ const Choice* decide(int op, int device, int dtype, const Key& key, const at::De
   }
   if (choice->kernel >= 0 && table.kernels[choice->kernel].unproven && choice->why == OURS) {
     if (captured) return &later;
+    if (!table.kernels[choice->kernel].admits(key, numbers)) return &other;
     choice->why = as_the_formula(call, choice->kernel);
     if (choice->why != OURS) choice->kernel = -1;
   }

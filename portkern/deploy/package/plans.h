@@ -44,6 +44,7 @@ struct Step {
 struct Launches {
   std::vector<int64_t> temporaries;  // their bytes
   std::vector<Step> steps;
+  std::vector<std::pair<int64_t, double>> fixed;  // scalars by whose values host code chose these steps
 };
 
 #ifdef PORTKERN_CUDA
@@ -80,6 +81,12 @@ class Plan {
   int64_t tensors = 0, scalars = 0;  // of a call, that it needs
 
   bool has(const Key& key) const { return cells.count(key); }
+  bool admits(const Key& key, at::ArrayRef<double> numbers) const {
+    const auto cell = cells.find(key);
+    if (cell == cells.end() || scalars > int64_t(numbers.size())) return false;
+    const auto& fixed = cell->second.fixed;
+    return std::all_of(fixed.begin(), fixed.end(), [&](const auto& one) { return numbers[one.first] == one.second; });
+  }
 
   // Whether all that a step names is there, or will be in a call of as many tensors and scalars as are noted.
   bool sound(const Step& step, int64_t temporaries) {
@@ -103,8 +110,7 @@ class Plan {
   // streams and captured graphs keep it.
   int run(const Key& key, at::ArrayRef<void*> given, at::ArrayRef<double> numbers, const at::Device& device, void* stream) const {
     const auto cell = cells.find(key);
-    if (cell == cells.end() || !Driver::here().there) return 1;
-    if (tensors > int64_t(given.size()) || scalars > int64_t(numbers.size())) return 1;
+    if (!admits(key, numbers) || tensors > int64_t(given.size()) || !Driver::here().there) return 1;
     // No plan is written of a call with an empty tensor, which has no address.
     if (std::find(given.begin(), given.end(), nullptr) != given.end()) return 1;
     const std::vector<void*>* const loaded = on(device.index());
@@ -186,6 +192,7 @@ struct Kernel {
   const Plan* plan = nullptr;
   bool unproven = false;
   bool takes(const Key& key) const { return !plan || plan->has(key); }
+  bool admits(const Key& key, at::ArrayRef<double> numbers) const { return !plan || plan->admits(key, numbers); }
 };
 
 // Reads numbers one behind the other, as _plans.py writes them.
@@ -216,6 +223,14 @@ void* pk_plan(const int64_t* words, const char* const* binaries, const int64_t* 
       for (int64_t j = 0, l = in.next(); j < l; ++j) step.arguments.push_back({in.next(), in.next(), in.next()});
       if (!plan->sound(step, cell.temporaries.size())) return nullptr;
       cell.steps.push_back(std::move(step));
+    }
+    for (int64_t k = 0, m = in.next(); k < m; ++k) {
+      const int64_t number = in.next(), bits = in.next();
+      if (number < 0) return nullptr;
+      plan->scalars = std::max(plan->scalars, number + 1);
+      double value;
+      std::memcpy(&value, &bits, sizeof value);
+      cell.fixed.emplace_back(number, value);
     }
   }
   return plan.release();

@@ -70,6 +70,7 @@ REASONS = (
     "the kernel's result differed from the formula's",
     "the kernel ended with an error",
     "a race ended with an error, or a first comparison: the memory may be too small for it",
+    "the kernel's launches are of another value of a scalar",
 )
 POLICIES = ("never", "evidence", "online", "always")
 _MOST_KEY = 16
