@@ -1085,6 +1085,22 @@ def test_a_cache_that_cannot_be_written_to_disturbs_neither_races_nor_the_end(si
     assert (done.stdout.split(), done.stderr, done.returncode) == (["True"], "", 0)
 
 
+def test_a_folder_where_nothing_can_be_compiled_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "one.cpp").write_text("int one() { return 1; }")
+    with pytest.raises(_build.CannotBuild, match="TORCH_EXTENSIONS_DIR names another folder"):
+        _build.kernel(tmp_path / "one.cpp", "g++", ["-shared", "-fPIC"], Path("/proc/nowhere"))
+
+
+@pytest.mark.full
+def test_inputs_of_several_dtypes_are_the_formulas_which_the_reason_says(always: Any) -> None:
+    x, y = torch.randn(4, 64), torch.randn(4, 64).half()
+    said = always.explain("add", x, y)
+    assert said["kernel"] is None
+    assert said["reason"] == "no kernel takes this dtype, or inputs of several"
+    compare(always.add(x, y), x + y)
+    assert always.receipt()["operators"]["add"]["fallbacks"][said["reason"]] >= 1
+
+
 @pytest.mark.full
 def test_races_of_another_driver_are_not_remembered(
     lib: Any, monkeypatch: pytest.MonkeyPatch
