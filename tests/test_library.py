@@ -842,6 +842,25 @@ def test_a_plan_that_names_what_is_not_there_is_not_taken(
 
 
 @pytest.mark.full
+def test_launches_of_one_value_of_a_scalar_are_not_those_of_another(
+    always: Any, tmp_path: Path
+) -> None:
+    """They stand in a slot that no kernel in C++ has: of float64 on this CPU."""
+    step = {"binary": "0" * 64, "name": "f", "grid": [1, 1, 1], "threads": 32, "shared": 0}
+    steps = [step | {"arguments": [["given", 0, 0]]}]
+    cell = {"key": [3, 77], "temporaries": [], "steps": steps, "fixed": [[0, 0.5]]}
+    (tmp_path / "plan.json").write_text(json.dumps({"cells": [cell]}))
+    plan = _plans.open_plan(always._c, tmp_path / "plan.json", {"0" * 64: b"no GPU's"})
+    number = [one["name"] for one in always.TABLE["operators"]].index("rmsnorm")
+    always._c.pk_kernel(number, 0, always.DTYPES.index("float64"), None, plan, 1)
+    always._policy("always")
+    x, weight = torch.randn(3, 77).double(), torch.randn(77).double()
+    said = always.explain("rmsnorm", x, weight, 0.25)
+    assert said["reason"] == "the kernel's launches are of another value of a scalar"
+    compare(always.rmsnorm(x, weight, 0.25), OPS["rmsnorm"].reference(x, weight, eps=0.25))
+
+
+@pytest.mark.full
 def test_attention_of_rows_that_do_not_fit_is_refused_before_pytorch_is_asked(lib: Any) -> None:
     q, short = torch.ones(1, 1, 4, 16), torch.ones(1, 1, 4, 15)
     with pytest.raises(RuntimeError, match="q has 16 elements a row and k 15"):
