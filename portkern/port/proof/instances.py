@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from portkern.cuda_source.source_map import Parameter, SourceMap
-from portkern.port.proof import dispatch
+from portkern.port.proof import dispatch, local_types
 from portkern.port.proof.accessors import element_name, shown_element
 from portkern.port.proof.declarations import declared_type, shown_pointee
 from portkern.port.proof.element import element_of, plain_type
-from portkern.port.proof.expression import Names, split
+from portkern.port.proof.expression import Names, of_template, split
 
 #: How many functions may hand an argument on; how many instances are kept of each.
 _DEPTH, _MOST = 4, 32
@@ -23,7 +23,8 @@ _DEPTH, _MOST = 4, 32
 Bound = Mapping[str, str]
 #: A type without ``*``.
 _PLAIN = re.compile(r"[A-Za-z_:][\w: ]*(?:<[^*&]*>)?")
-_CLASS = re.compile(r"(?:\w*::)*(\w+)(?:\s*<[^<>]*>)?")
+#: ``Traits<64, Other<T>>``
+_CLASS = re.compile(r"(?:\w*::)*(\w+)(?:\s*<(.*)>)?", re.DOTALL)
 #: ``Plus<float>()``, ``Plus{}``
 _MADE = re.compile(r"((?:\w*::)*\w+(?:\s*<[^<>]*>)?)\s*(?:\(\s*\)|\{\s*\})")
 
@@ -138,11 +139,15 @@ class Instances:
         if len(arguments) > len(template):
             return []
         instances = []
-        for bound in self._bindings(arguments, at, depth):
+        arguments = [local_types.spelled_out(self._map, text, at) for text in arguments]
+        for own in self._bindings(arguments, at, depth):
+            bound = {**self._constants(own, at), **own}
             names = Names(self._text, numbers(bound))
             offset = self._map.code.tokens[at].begin
             resolved = [
-                self._argument(parameter, text, bound, names.value(text, offset))
+                self._argument(
+                    parameter, self._bound(text, bound, names, at), names.value(text, offset)
+                )
                 for parameter, text in zip(template, arguments, strict=False)
             ]
             known = tuple(text for text in resolved if text is not None)
@@ -150,11 +155,8 @@ class Instances:
                 instances.append(Instance(known, tuple(bound.items())))
         return instances
 
-    def _argument(
-        self, parameter: Parameter, text: str, bound: Bound, value: int | None
-    ) -> str | None:
+    def _argument(self, parameter: Parameter, spelled: str, value: int | None) -> str | None:
         """A type, a number, or a function or another constant by its name."""
-        spelled = bound.get(text, text)
         if is_type(parameter):
             is_class = (name := _CLASS.fullmatch(spelled)) and name[1] in self._classes
             return spelled if is_class or element_of(spelled, self._aliases) else None
@@ -165,6 +167,34 @@ class Instances:
         is_number = element_of(kind, self._aliases) is not None or kind == "auto"
         is_defined = re.search(rf"\b{re.escape(spelled.rpartition('::')[2])}\s*[(,=}}]", self._text)
         return spelled if not is_number and is_defined else None
+
+    def _constants(self, bound: Bound, at: int) -> Bound:
+        """The constants of classes that the launching function asks for."""
+        names = Names(self._text, numbers(bound))
+
+        def spelled(text: str) -> str:
+            plain = bound.get(text) or local_types.spelled_out(self._map, text, at)
+            return self._bound(plain, bound, names, at)
+
+        return local_types.constants(self._map, at, spelled)
+
+    def _bound(self, text: str, bound: Bound, names: Names, at: int) -> str:
+        """An argument with what names of the launching function are; '' where a template's
+        parameter among them is not known."""
+        match = _CLASS.fullmatch(text)
+        if match is None or not match[2]:
+            spelled = bound.get(text, text)
+            is_open = spelled == text and text in self._open(at)
+            return "" if is_open else spelled
+        offset, parts = self._map.code.tokens[at].begin, list[str]()
+        for part in of_template(match[2]):
+            value = names.value(part, offset)
+            parts.append(self._bound(part, bound, names, at) if value is None else str(value))
+        return f"{text[: match.start(2)]}{', '.join(parts)}>" if all(parts) else ""
+
+    def _open(self, at: int) -> set[str]:
+        """The names that the template of the function at a token leaves open."""
+        return {p.name for p in self._templates.get(self._map.function(at), ())}
 
     def _bindings(self, arguments: Sequence[str], at: int, depth: int) -> Sequence[Bound]:
         """The values of the names in the arguments that the function's template or a macro

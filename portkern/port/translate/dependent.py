@@ -1,125 +1,21 @@
-"""``typename`` and ``template`` before names that depend on a template's parameters: nvcc finds out
-by itself what they are of, clang asks to be told."""
+"""``typename`` and ``template`` before names that depend on a template's parameters, which clang asks
+to be told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from portkern.cuda_source.lexer import Kind, SourceCode
+from portkern.cuda_source.dependent import unsaid
 from portkern.cuda_source.names import DeclaredNames, declared_names
 from portkern.port.translate.draft import Draft
 
-_WHY_TYPE = "a type that depends on a template's parameter is said to be one"
-_WHY_TEMPLATE = "a template that depends on a template's parameter is said to be one"
-#: What says already that a type follows, or that none does.
-_SAID = frozenset(["typename", "using", "::", ".", "->", "struct", "class", "union", "enum", "~"])
-_HEADS = frozenset(["struct", "class", "union"])
+_WHY = {
+    "typename": "a type that depends on a template's parameter is said to be one",
+    "template": "a template that depends on a template's parameter is said to be one",
+}
 
 
 def translate_dependent(draft: Draft, of_headers: DeclaredNames) -> None:
     code = draft.code
-    if "template" not in code.text:
-        return
-    known = declared_names(code) | of_headers
-    types = known.only_types
-    for first, parts in _chains(code):
-        for part in parts[1:]:
-            is_template = code.text[part] in known.templates and code.text[part + 1] == "<"
-            if is_template and code.text[part - 1] != "template":
-                draft.insert_before(part, "template ")
-                draft.note(part, code.text[part], f"template {code.text[part]}", _WHY_TEMPLATE)
-        name = code.text[parts[-1]]
-        if name in types and name != code.text[parts[0]] and not _is_said(code, first):
-            draft.insert_before(first, "typename ")
-            shown = code.flat(first, parts[-1] + 1)
-            draft.note(first, shown, f"typename {shown}", _WHY_TYPE)
-
-
-def _chains(code: SourceCode) -> Iterator[tuple[int, list[int]]]:
-    """Qualified names that depend on a template's parameters: where each begins, and the names from
-    the one that depends on. ``A<T>::b`` does, as ``T::b`` does."""
-    scopes, done = list(_scopes(code)), 0
-    names = {name for _, _, name in scopes}
-    for i, token in enumerate(code.tokens):
-        if i < done or token.kind is not Kind.NAME or code.text[i + 1] not in ("::", "<"):
-            continue
-        end = _component(code, i)
-        if code.text[end] != "::" or names.isdisjoint(code.text[i:end]) or code.directive(i):
-            continue
-        own = {name for begin, stop, name in scopes if begin <= i < stop}
-        if own.isdisjoint(code.text[i:end]):
-            continue
-        parts, at = [i], end
-        while code.text[at] == "::":
-            at += 1 + (code.text[at + 1] == "template")
-            if code.tokens[at].kind is not Kind.NAME or code.text[at] == "operator":
-                break
-            parts.append(at)
-            at = _component(code, at)
-        done = parts[-1] + 1
-        if len(parts) > 1 and code.text[parts[-1] + 1] != "::":
-            yield _begin(code, i), parts
-
-
-def _component(code: SourceCode, i: int) -> int:
-    """The token behind a name and its template arguments."""
-    if code.text[i + 1] == "<":
-        close = code.close_angle(i + 1, len(code.text))
-        if close > 0 and code.text[close + 1] in ("::", "(", "{", ">", ",", ")", ";", "&", "*"):
-            return close + 1
-    return i + 1
-
-
-def _begin(code: SourceCode, i: int) -> int:
-    """The beginning of the name that has token ``i``, with its namespaces."""
-    while code.text[i - 1] == "::":
-        i -= 1
-        if code.tokens[i - 1].kind is not Kind.NAME or code.text[i - 1] in ("return", "typename"):
-            break
-        i -= 1
-    return i
-
-
-def _is_said(code: SourceCode, first: int) -> bool:
-    """Whether a word before the name says what it is, or it is a base or a member's, which
-    leaves no doubt."""
-    before = code.text[first - 1]
-    if before in _SAID or before == ":":
-        return True
-    i = first - 1
-    while i > 0 and code.text[i] not in (";", "{", "}", ")"):
-        if code.text[i] in _HEADS and code.text[i - 1] not in ("<", ","):
-            return True
-        i -= 1
-    return False
-
-
-def _scopes(code: SourceCode) -> Iterator[tuple[int, int, str]]:
-    """The scopes of names that depend on a template's parameters: these themselves, and what
-    ``using`` calls a type that is made of them."""
-    found: list[tuple[int, int, str]] = []
-    for i, text in enumerate(code.text[:-1]):
-        if text == "template" and code.text[i + 1] == "<":
-            close = code.close_angle(i + 1, len(code.text))
-            end = _end(code, close)
-            for first, last in code.split(i + 2, close) if close > 0 else ():
-                if code.text[first] in ("typename", "class", "template"):
-                    stop = next((j for j in range(first, last) if code.text[j] == "="), last)
-                    found.append((close, end, code.text[stop - 1]))
-        elif text == "using" and code.text[i + 2] == "=":
-            stop = next((j for j in range(i, len(code.text)) if code.text[j] == ";"), i)
-            named = set(code.text[i + 3 : stop])
-            around = next((s for s in found if s[0] <= i < s[1] and s[2] in named), None)
-            if around is not None:
-                found.append((stop, around[1], code.text[i + 1]))
-    yield from found
-
-
-def _end(code: SourceCode, close: int) -> int:
-    """The end of the declaration whose template's head ends at ``close``."""
-    i = close + 1
-    while i < len(code.text) - 1 and code.text[i] != ";":
-        if code.text[i] == "{":
-            return max(code.partner[i], i)
-        i = code.partner[i] + 1 if code.text[i] == "(" and code.partner[i] > i else i + 1
-    return i
+    for word, first, last in unsaid(code, declared_names(code) | of_headers):
+        draft.insert_before(first, f"{word} ")
+        shown = code.flat(first, last)
+        draft.note(first, shown, f"{word} {shown}", _WHY[word])

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from portkern.cuda_source.dependent import unsaid
 from portkern.cuda_source.launch_syntax import opens
 from portkern.cuda_source.lexer import ELSES, IFS, Directive, Kind, SourceCode
+from portkern.cuda_source.names import declared_names
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate.asm_macros import with_uses_expanded
@@ -91,6 +93,7 @@ def _rewrite(
     for function in survey.functions:
         rewrite_function(draft, function)
     _share(draft, survey)
+    _say_kinds(draft)
     return Rewritten(f"#line 1 {literal(name)}\n{draft.render()}", tuple(draft.diagnostics))
 
 
@@ -403,6 +406,13 @@ def _share(draft: SourceDraft, survey: Survey) -> None:
         if locals_:  # in a scope of their own, for the body may declare the same names
             draft.insert_after(function.body, f" {' '.join(locals_)} {{")
             draft.insert_before(closing, "} ")
+
+
+def _say_kinds(draft: SourceDraft) -> None:
+    """Say of dependent names that they are types or templates, which nvcc finds out by itself."""
+    draft.world.declared |= declared_names(draft.code)
+    for word, first, _ in unsaid(draft.code, draft.world.declared):
+        draft.insert_before(first, f"{word} ")
 
 
 def _macros_by_token(world: World) -> dict[str, set[str]]:

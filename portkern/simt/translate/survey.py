@@ -16,6 +16,7 @@ from portkern.cuda_source.lexer import (
     Macro,
     SourceCode,
 )
+from portkern.cuda_source.names import UNDECLARED, DeclaredNames
 
 ASM = frozenset(["asm", "__asm__", "__asm"])
 #: What a macro may consist of to be the same as what it stands for, wherever it is used.
@@ -87,6 +88,7 @@ class World:
     macros: dict[str, list[Macro]] = field(default_factory=dict)
     words: dict[str, frozenset[str]] = field(default_factory=dict)  # what a macro stands for
     shared: dict[str, str] = field(default_factory=dict)  # namespace-scope __shared__: its local
+    declared: DeclaredNames = UNDECLARED
     stubs: int = 0
     waits: bool = False  # a thread may wait for what another one stores
     objects: bool = False  # kernels are executed as they are compiled for the target
