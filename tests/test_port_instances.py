@@ -112,6 +112,128 @@ def test_a_templates_arguments_are_those_of_the_host_code(
     assert instances(text, tmp_path) == expected
 
 
+TRAITS = """template <int T_, int I_, typename In> struct Base {
+  static constexpr int kItems = I_;
+  using input_t = In;
+  static constexpr int kBytes = sizeof(input_t);
+};
+template <int T_, int I_, bool V_, typename In = float> struct Traits : public Base<T_, I_, In> {
+  static constexpr int kNThreads = T_;
+  static constexpr int kSmem = T_ * 4 * Traits::kItems;
+};
+struct P { const float* x; float* y; int n; };
+template <typename Traits> __global__ void k(P p) { extern __shared__ float s[]; p.y[0] = s[0]; }
+#define BOOL_SWITCH(COND, NAME, ...) \\
+  [&] { if (COND) { constexpr bool NAME = true; return __VA_ARGS__(); } \\
+        else { constexpr bool NAME = false; return __VA_ARGS__(); } }()
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        pytest.param(
+            """template <int N> void run(P& p) {
+  auto f = &k<Traits<N, 2, true>>;
+  f<<<4, N, 4 * N>>>(p);
+}
+void launch(P& p) { if (p.n < 512) run<64>(p); else run<256>(p); }
+""",
+            [("Traits<64, 2, 1>", 64, 256), ("Traits<256, 2, 1>", 256, 1024)],
+            id="a traits class of the function's own parameter",
+        ),
+        pytest.param(
+            """template <int N, typename T> void run(P& p) {
+  BOOL_SWITCH(p.n % 4 == 0, kVec, [&] {
+    constexpr int kWide = kVec ? 2 : 1;
+    using K = Traits<N, 4 * kWide, kVec, T>;
+    constexpr int kBytes = K::kSmem;
+    auto kernel = &k<K>;
+    kernel<<<p.n, K::kNThreads, kBytes>>>(p);
+  });
+}
+template <typename T> void any(P& p) { run<32, T>(p); }
+template void any<float>(P& p);
+""",
+            [("Traits<32, 4, 0, float>", 32, 512), ("Traits<32, 8, 1, float>", 32, 1024)],
+            id="an alias, a switch's constant and constants of the class and its base",
+        ),
+        pytest.param(
+            """void run(P& p) {
+  typedef Traits<96, 1, false> Small;
+  { using K = Traits<128, 1, false>; }
+  k<Small><<<2, Small::kNThreads, Small::kBytes>>>(p);
+}
+""",
+            [("Traits<96, 1, 0>", 96, 4)],
+            id="a typedef, and an alias of another block",
+        ),
+    ],
+)
+def test_a_launch_by_a_traits_class_has_its_instances_and_shape(
+    host: str, expected: list[tuple[str, int, int]], tmp_path: Path
+) -> None:
+    texts = read(TRAITS + host, tmp_path)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list) and not any(one.is_guess for one in found), found
+    cases = [
+        propose(texts.kernels[0], texts, SCALES[1], warp=32, choice=-n) for n in range(len(found))
+    ]
+    shapes = {(c.template[0], c.block[0], c.shared) for c in cases if isinstance(c, Case)}
+    assert shapes == set(expected)
+
+
+ITEMS = "template <typename T, int N> __global__ void k(const T* x, T* y) { y[0] = x[0] * N; }\n"
+INNER = "template <int N, typename T> void inner(const T* x, T* y) { k<T, N><<<1, N>>>(x, y); }\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected", "known"),
+    [
+        pytest.param(
+            """template <typename T> void outer(const T* x, T* y, int n) {
+  if (n > 64) inner<64>(x, y); else inner<32>(x, y);
+}
+void run(const double* x, double* y, int n) { outer(x, y, n); }
+""",
+            {("double", "32"), ("double", "64")},
+            True,
+            id="calls deduce what they do not spell",
+        ),
+        pytest.param(
+            """void run(const float* x, float* y, Any* z) {
+  inner<8>(x, y);
+  inner<8>(z->x(), z->y());
+}
+""",
+            {("float", "8")},
+            False,
+            id="one call of two is of a type that nothing shows",
+        ),
+        pytest.param(
+            """#define HALF(NAME, ...) { using NAME = at::Half; return __VA_ARGS__(); }
+#define TYPES(T, ...) \\
+  [&] { if (T) { using scalar_t = float; return __VA_ARGS__(); } HALF(scalar_t, __VA_ARGS__) }()
+void run(at::Tensor x, at::Tensor y) {
+  TYPES(x.dim(), [&] { inner<16>(x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>()); });
+}
+""",
+            {("float", "16"), ("at::Half", "16")},
+            True,
+            id="macros within macros choose a type",
+        ),
+    ],
+)
+def test_instances_come_through_functions_whose_calls_deduce_them(
+    host: str, expected: set[tuple[str, str]], known: bool, tmp_path: Path
+) -> None:
+    texts = read(ITEMS + INNER + host, tmp_path)
+    found = templates(texts.kernels[0], texts)
+    assert isinstance(found, list)
+    assert {one.template for one in found} == expected
+    assert any(one.is_guess for one in found) is not known
+
+
 def proposed(text: str, folder: Path, scale: int = 1) -> Case:
     texts = read(text, folder)
     case = propose(texts.kernels[0], texts, SCALES[scale], warp=32)

@@ -496,6 +496,38 @@ def test_cuda_with_parts_for_amd_is_translated_but_for_these() -> None:
     assert hip(got) == got
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (
+            "Half __shfl_sync(unsigned m, Half v, int l) { return __shfl_sync(m, v.plain(), l); }",
+            "(unsigned long long)(unsigned)(m) << (__lane_id() & 32), v.plain(), l, 32)",
+        ),
+        (
+            "int first(unsigned m, int v) { return __shfl_sync(m, v, 0) + __any_sync(~0u, v); }",
+            "(unsigned long long)(unsigned)(m) << (__lane_id() & 32), v, 0, 32)",
+        ),
+    ],
+)
+def test_masks_beside_parts_for_amd_are_of_32_bits(function: str, expected: str) -> None:
+    parts = """#ifdef USE_ROCM
+#define ROTATE(mask, v, l) __shfl(v, l)
+#else
+#define ROTATE __shfl_sync
+#endif
+"""
+    got = hip(f"__device__ {function}\n{parts}")
+    assert expected in got and got.endswith(parts)
+
+
+def test_a_header_with_warp_functions_for_amd_alone_stays() -> None:
+    text = """#ifdef USE_ROCM
+__device__ int first(int v) { return __shfl_sync(0xffffffffffffffffull, v, 0); }
+#endif
+"""
+    assert hip(text) == text
+
+
 def test_a_file_that_names_each_runtime_to_its_compiler_stays() -> None:
     text = (
         "#ifdef __HIP_PLATFORM_AMD__\n#include <hip/hip_runtime.h>\n#define gpuFree hipFree\n"

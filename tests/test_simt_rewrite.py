@@ -170,7 +170,10 @@ def test_what_if_0_leaves_open_is_not_open() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["k<<<", "k<<<1,2>>>(", "__shared__ ", "asm(", "{", "template <", "a<", 'R"(', "#if X\n"],
+    [
+        *("k<<<", "k<<<1,2>>>(", "__shared__ ", "asm(", "{", "template <", "a<", 'R"(', "#if X\n"),
+        "template <class T> T::a<",
+    ],
 )
 def test_time_grows_with_the_size_whatever_the_text(unit: str) -> None:
     begin = time.monotonic()
@@ -491,6 +494,28 @@ def test_a_shared_variable_is_a_reference_into_the_block(
     declaration: str, name: str, type_: str
 ) -> None:
     assert in_kernel(declaration) == shared(name, type_)
+
+
+DEPENDENT = """template <int N> struct Sum { float v; };
+template <int N> struct Traits { using SumT = Sum<N>; template <int M> struct Of { int n; }; };
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("T::SumT sum{1};", "typename T::SumT sum{1};"),
+        ("auto sum = T::SumT{1};", "auto sum = typename T::SumT{1};"),
+        ("T::Of<3> of;", "typename T::template Of<3> of;"),
+        ("typename T::SumT sum{1};", "typename T::SumT sum{1};"),
+        ("int n = T::count;", "int n = T::count;"),
+    ],
+)
+def test_dependent_types_are_said_to_be_types_as_nvcc_does_not_ask(
+    statement: str, expected: str
+) -> None:
+    text = f"{DEPENDENT}template <class T> __device__ void f() {{ {statement} }}\n"
+    assert expected in rewritten(text) and "typename typename" not in rewritten(text)
 
 
 def test_each_declarator_is_a_variable() -> None:

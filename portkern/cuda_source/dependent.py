@@ -12,6 +12,10 @@ from portkern.cuda_source.names import DeclaredNames
 #: What says already that a type follows, or that none does.
 _SAID = frozenset(["typename", "using", "::", ".", "->", "struct", "class", "union", "enum", "~"])
 _HEADS = frozenset(["struct", "class", "union"])
+#: Of a template's parameters or arguments, and of a statement before a name in it.
+_MOST_TOKENS = 200
+#: How often a scope is asked whether it has a name: a text that needs more is no program.
+_MOST_LOOKS = 10_000_000
 
 
 class Unsaid(NamedTuple):
@@ -40,7 +44,7 @@ def unsaid(code: SourceCode, known: DeclaredNames) -> Iterator[Unsaid]:
 def _chains(code: SourceCode) -> Iterator[tuple[int, list[int]]]:
     """Qualified names that depend on a template's parameters: where each begins, and the names from
     the one that depends on. ``A<T>::b`` does, as ``T::b`` does."""
-    scopes, done = list(_scopes(code)), 0
+    scopes, done, left = list(_scopes(code)), 0, _MOST_LOOKS
     names = {name for _, _, name in scopes}
     for i, token in enumerate(code.tokens):
         if i < done or token.kind is not Kind.NAME or code.text[i + 1] not in ("::", "<"):
@@ -48,6 +52,9 @@ def _chains(code: SourceCode) -> Iterator[tuple[int, list[int]]]:
         end = _component(code, i)
         if code.text[end] != "::" or names.isdisjoint(code.text[i:end]) or code.directive(i):
             continue
+        left -= len(scopes)
+        if left < 0:
+            return
         own = {name for begin, stop, name in scopes if begin <= i < stop}
         if own.isdisjoint(code.text[i:end]):
             continue
@@ -66,7 +73,7 @@ def _chains(code: SourceCode) -> Iterator[tuple[int, list[int]]]:
 def _component(code: SourceCode, i: int) -> int:
     """The token behind a name and its template arguments."""
     if code.text[i + 1] == "<":
-        close = code.close_angle(i + 1, len(code.text))
+        close = code.close_angle(i + 1, min(i + _MOST_TOKENS, len(code.text)))
         if close > 0 and code.text[close + 1] in ("::", "(", "{", ">", ",", ")", ";", "&", "*"):
             return close + 1
     return i + 1
@@ -88,8 +95,8 @@ def _is_said(code: SourceCode, first: int) -> bool:
     before = code.text[first - 1]
     if before in _SAID or before == ":":
         return True
-    i = first - 1
-    while i > 0 and code.text[i] not in (";", "{", "}", ")"):
+    i, least = first - 1, max(first - _MOST_TOKENS, 0)
+    while i > least and code.text[i] not in (";", "{", "}", ")"):
         if code.text[i] in _HEADS and code.text[i - 1] not in ("<", ","):
             return True
         i -= 1
@@ -102,14 +109,15 @@ def _scopes(code: SourceCode) -> Iterator[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
     for i, text in enumerate(code.text[:-1]):
         if text == "template" and code.text[i + 1] == "<":
-            close = code.close_angle(i + 1, len(code.text))
+            close = code.close_angle(i + 1, min(i + _MOST_TOKENS, len(code.text)))
             end = _end(code, close)
             for first, last in code.split(i + 2, close) if close > 0 else ():
                 if code.text[first] in ("typename", "class", "template"):
                     stop = next((j for j in range(first, last) if code.text[j] == "="), last)
                     found.append((close, end, code.text[stop - 1]))
         elif text == "using" and code.text[i + 2] == "=":
-            stop = next((j for j in range(i, len(code.text)) if code.text[j] == ";"), i)
+            most = min(i + _MOST_TOKENS, len(code.text))
+            stop = next((j for j in range(i, most) if code.text[j] == ";"), i)
             named = set(code.text[i + 3 : stop])
             around = next((s for s in found if s[0] <= i < s[1] and s[2] in named), None)
             if around is not None:
@@ -120,7 +128,7 @@ def _scopes(code: SourceCode) -> Iterator[tuple[int, int, str]]:
 def _end(code: SourceCode, close: int) -> int:
     """The end of the declaration whose template's head ends at ``close``."""
     i = close + 1
-    while i < len(code.text) - 1 and code.text[i] != ";":
+    while i < min(len(code.text) - 1, close + _MOST_TOKENS) and code.text[i] != ";":
         if code.text[i] == "{":
             return max(code.partner[i], i)
         i = code.partner[i] + 1 if code.text[i] == "(" and code.partner[i] > i else i + 1

@@ -14,6 +14,8 @@ _USES = frozenset(
     "return else do case new delete typename template using goto sizeof throw co_return".split()
 )
 _TYPES_BEFORE = frozenset(["*", "&", "&&", ">"])
+#: Of a template's parameters.
+_MOST_TOKENS = 200
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,18 @@ def _typedef(code: SourceCode, i: int) -> tuple[str, int]:
 
 def _templated(code: SourceCode, i: int) -> set[str]:
     """The names that the template beginning at ``i`` declares: a class, an alias or a function."""
-    text, close = code.text, code.close_angle(i + 1, len(code.text))
-    j = close + 1
-    while 0 < close and j < len(text) - 1 and text[j] not in (";", "{", "}"):
+    text, close = code.text, code.close_angle(i + 1, min(i + _MOST_TOKENS, len(code.text)))
+    j, last = close + 1, min(close + _MOST_TOKENS, len(text) - 1)
+    while 0 < close and j < last and text[j] not in (";", "{", "}"):
         if text[j] in _CLASSES:
             return _class(code, j + 1)
         if text[j] == "using" and text[j + 2] == "=":
             return {text[j + 1]}
         if text[j] == "(" and code.tokens[j - 1].kind is Kind.NAME:
             return {text[j - 1]}
-        j = max(j, code.close_angle(j, len(text))) + 1 if text[j] == "<" else j + 1
+        if text[j] == "<" and (j := code.close_angle(j, last)) < 0:
+            break
+        j += 1
     return set()
 
 

@@ -94,6 +94,7 @@ def _of_launch(kernel: Kernel, at: int, texts: SourceTexts) -> list[Chosen]:
         p for p in kernel.template[len(arguments) :] if not shown.get(p.name) and not _default(p)
     ]
     guess = bool(missing) or (bool(arguments) and not found)
+    guess = guess or not texts.instances.are_all(kernel.name, offset)
     if guess:
         found = found or texts.instances.named(kernel.name, kernel.template)
     return _with_types(kernel, texts, found or [Instance(())], shown, at, is_guess=guess)

@@ -19,6 +19,8 @@ from portkern.port.proof.expression import Names, of_template, split
 
 #: How many functions may hand an argument on; how many instances are kept of each.
 _DEPTH, _MOST = 4, 32
+#: Of the arguments of a template with what their names are declared as.
+_MOST_TEXT = 2000
 
 Bound = Mapping[str, str]
 #: A type without ``*``.
@@ -42,6 +44,12 @@ class Instance:
         """Small ones compile fast and run fast."""
         numbers = [int(text) for text in self.arguments if re.fullmatch(r"-?\d+", text)]
         return (sum(map(abs, numbers)), *numbers)
+
+
+@dataclass(frozen=True)
+class _Function:
+    template: tuple[Parameter, ...]
+    parameters: tuple[Parameter, ...]
 
 
 def is_type(parameter: Parameter) -> bool:
@@ -83,6 +91,34 @@ class Instances:
         ]
         return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
 
+    def are_all(self, name: str, before: int) -> bool:
+        """Whether each call that leads to the launch before an offset, through templates of
+        functions, is of an instance that is known."""
+        open_, seen = [self._map.function(self._place(name, before))], set[str]()
+        while open_:
+            function = open_.pop()
+            if function in seen or function not in self._functions:
+                continue
+            seen.add(function)
+            for use, instances in self._instances_of(function, _DEPTH).items():
+                count = len(self._templates[function])
+                whole = [one for one in instances if len(one.arguments) == count]
+                if not whole and self._is_call(function, use):
+                    return False
+                open_.append(self._map.function(use))
+        return True
+
+    def _is_call(self, name: str, at: int) -> bool:
+        """Whether a function is called there, with as many arguments as it has parameters."""
+        code, parameters = self._map.code, self._functions[name].parameters
+        opening = (
+            code.close_angle(at + 1, len(code.text)) + 1 if code.text[at + 1] == "<" else at + 1
+        )
+        if code.text[opening] != "(" or code.text[at - 1] in (".", "->"):
+            return False
+        count = len(self._map.pieces(opening + 1, code.partner[opening]))
+        return sum(not p.default for p in parameters) <= count <= len(parameters)
+
     def type_of(self, name: str, before: int) -> str:
         """The declared type of a variable that the launch before an offset hands over; '' where it
         is not known."""
@@ -118,18 +154,52 @@ class Instances:
                 if close > 0:
                     yield i, self._map.pieces(i + 2, close)
 
+    def _uses(self, name: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The places where host code calls a function template, or names an instance of it, with
+        the arguments of its template: the given ones, then those that its own show."""
+        code, function = self._map.code, self._functions[name]
+        for i in code.places(name):
+            close = code.close_angle(i + 1, len(code.text)) if code.text[i + 1] == "<" else i
+            is_called = code.text[close + 1] == "(" and self._map.function(i) != ""
+            if close < 0 or self._map.is_dead(i) or not (is_called or close > i):
+                continue
+            given = self._map.pieces(i + 2, close)
+            left = function.template[len(given) :]
+            if left and is_called and code.partner[close + 1] > 0:
+                own = self._map.pieces(close + 2, code.partner[close + 1])
+                given += self._shown(left, function, own, i)
+            defaults = (p.default for p in function.template[len(given) :])
+            yield i, (*given, *itertools.takewhile(bool, defaults))
+
+    def _shown(
+        self, left: Sequence[Parameter], function: _Function, own: Sequence[str], at: int
+    ) -> tuple[str, ...]:
+        """The arguments of a template, from the first that is left on, that a call's own show."""
+        types = deduced(left, function.parameters, own) | declared_types(
+            left, function.parameters, own, lambda name: declared_type(self._map, name, at)
+        )
+        names = itertools.takewhile(types.__contains__, (p.name for p in left))
+        return tuple(types[name] for name in names)
+
     @cached_property
-    def _templates(self) -> Mapping[str, tuple[Parameter, ...]]:
-        """The template's parameters of each function or class that has them, by its name."""
-        code, found = self._map.code, dict[str, tuple[Parameter, ...]]()
+    def _functions(self) -> Mapping[str, _Function]:
+        """The functions that are templates, by name; of several of one name the first."""
+        code, found = self._map.code, dict[str, _Function]()
         for i, text in enumerate(code.text[:-1]):
             if text != "template" or code.text[i + 1] != "<":
                 continue
             close = code.close_angle(i + 1, len(code.text))
             stop = next((j for j in range(close, len(code.text)) if code.text[j] in "{;"), close)
-            if close > 0 and (name := self._map.function_before(stop)):
-                found.setdefault(name, self._map.parameters(i + 2, close))
+            if close > 0 and (name := self._map.function_before(stop)) and name not in found:
+                end = next(j for j in range(stop - 1, close, -1) if code.text[j] == ")")
+                parameters = self._map.parameters(code.partner[end] + 1, end)
+                found[name] = _Function(self._map.parameters(i + 2, close), parameters)
         return found
+
+    @cached_property
+    def _templates(self) -> Mapping[str, tuple[Parameter, ...]]:
+        """The template's parameters of each function that has them, by its name."""
+        return {name: function.template for name, function in self._functions.items()}
 
     # ---- arguments
 
@@ -157,6 +227,8 @@ class Instances:
 
     def _argument(self, parameter: Parameter, spelled: str, value: int | None) -> str | None:
         """A type, a number, or a function or another constant by its name."""
+        if not spelled:
+            return None
         if is_type(parameter):
             is_class = (name := _CLASS.fullmatch(spelled)) and name[1] in self._classes
             return spelled if is_class or element_of(spelled, self._aliases) else None
@@ -167,6 +239,15 @@ class Instances:
         is_number = element_of(kind, self._aliases) is not None or kind == "auto"
         is_defined = re.search(rf"\b{re.escape(spelled.rpartition('::')[2])}\s*[(,=}}]", self._text)
         return spelled if not is_number and is_defined else None
+
+    def _instances_of(self, function: str, depth: int) -> Mapping[int, Sequence[Instance]]:
+        """The instances of a function template that each of its uses elsewhere makes, by token."""
+        template = self._templates.get(function, ())
+        return {
+            use: self._resolved(template, given, use, depth)
+            for use, given in self._uses(function)
+            if self._map.function(use) != function
+        }
 
     def _constants(self, bound: Bound, at: int) -> Bound:
         """The constants of classes that the launching function asks for."""
@@ -201,18 +282,30 @@ class Instances:
         binds: one mapping for each way."""
         function = self._map.function(at)
         template = self._templates.get(function, ()) if depth else ()
-        chosen = self._chosen(" ".join(arguments), at, {p.name for p in template})
+        chosen = self._chosen(self._leading(arguments, at), at, {p.name for p in template})
         choices = [[(name, value) for value in values] for name, values in chosen.items()]
         of_macros = [dict(pairs) for pairs in itertools.islice(itertools.product(*choices), _MOST)]
         if not template:
             return of_macros
         of_function = [
             dict(zip((p.name for p in template), instance.arguments, strict=False))
-            for call, given in self._mentions(function)
-            if self._map.function(call) != function
-            for instance in self._resolved(template, given, call, depth - 1)
+            for instances in self._instances_of(function, depth - 1).values()
+            for instance in instances
         ]
         return [{**a, **b} for a in of_function[:_MOST] for b in of_macros][:_MOST]
+
+    def _leading(self, arguments: Sequence[str], at: int) -> str:
+        """The arguments, and what the function's constants in them are declared as."""
+        names, offset = Names(self._text, {}), self._map.code.tokens[at].begin
+        before, text = names.before(offset), " ".join(arguments)
+        for _ in range(_DEPTH):
+            words = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text))
+            more = [before[w] for w in words if w in before and names.is_local(w, offset)]
+            longer = " ".join([*arguments, *more])
+            if longer == text or len(longer) > _MOST_TEXT:
+                break
+            text = longer
+        return text
 
     def _chosen(self, text: str, at: int, bound: set[str]) -> dict[str, list[str]]:
         """Constants that a macro around the token defines, of the name that it has or is given."""
@@ -242,15 +335,29 @@ class Instances:
                 return self._map.macro_parameters(directive.begin)
         return ()
 
-    def _constants_of(self, macro: str) -> dict[str, list[str]]:
-        """``NAME = 64;`` in its body: all the values that each name has there."""
-        known = self._map.macros.get(macro)
+    def _constants_of(self, macro: str, depth: int = _DEPTH) -> dict[str, list[str]]:
+        """``NAME = 64;`` and ``using NAME = ns::T;`` in its body, and in those of the macros that
+        it uses: all that each name is there."""
+        known = self._map.macros.get(macro) if depth else None
         body = [token.text for token in known.body] if known is not None else []
         values: dict[str, list[str]] = {}
-        for i in range(len(body) - 3):
-            if body[i + 1] == "=" and body[i + 3] == ";" and re.fullmatch(r"\w+", body[i + 2]):
-                values.setdefault(body[i], []).append(body[i + 2])
+        for i in range(1, len(body) - 1):
+            if body[i + 1] == "=" and ";" in body[i:]:
+                value = body[i + 2 : body.index(";", i)]
+                if len(value) == 1 or body[i - 1] == "using":
+                    values.setdefault(body[i], []).append("".join(value))
+            elif body[i + 1] == "(" and body[i] != macro:
+                self._add(values, body[i], body[i + 2 :], depth)
         return {name: list(dict.fromkeys(each)) for name, each in values.items()}
+
+    def _add(self, values: dict[str, list[str]], macro: str, after: list[str], depth: int) -> None:
+        """What a macro, which another one uses, makes of names. The names of its parameters are
+        those that it is given."""
+        given = "".join(after).split(",")
+        inner = dispatch.types_of(macro, given) or self._constants_of(macro, depth - 1)
+        names = dict(zip(self._parameters_of(macro), given, strict=False))
+        for name, each in inner.items():
+            values.setdefault(names.get(name, name), []).extend(each)
 
 
 def declared_types(

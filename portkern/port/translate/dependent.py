@@ -1,5 +1,5 @@
-"""``typename`` and ``template`` before names that depend on a template's parameters, which clang asks
-to be told."""
+"""``typename`` and ``template`` before names that depend on a template's parameters, which clang
+asks to be told."""
 
 from __future__ import annotations
 

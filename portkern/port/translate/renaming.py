@@ -10,6 +10,7 @@ from portkern.port.translate import single_source
 from portkern.port.translate.context import NOTHING_AROUND, Context
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.names import Table, is_hip_header, table
+from portkern.port.translate.warps import WARP_FUNCTIONS
 
 #: What HIP has no header for and needs none, once its functions are written otherwise.
 _DROPPED = frozenset(
@@ -77,13 +78,16 @@ def includes(draft: Draft) -> list[tuple[Directive, str]]:
 
 def is_ported(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> bool:
     """Whether the file names HIP: its headers, its platform's macros or its functions. One that
-    does so for AMD alone, by conditions of the preprocessor, and names CUDA for both, is CUDA with
-    parts for AMD."""
+    does so for AMD alone, by conditions of the preprocessor, and names CUDA for both, or has a
+    function of warps with a mask, which has 32 bits for nvcc, is CUDA with parts for AMD."""
     places = list(_hip_names(draft, table))
     conditional = draft.for_amd | _in_conditions(draft)
     if any(i not in conditional for i in places):
         return True
-    return bool(places) and not names_cuda(draft, table, context, without=draft.for_nvidia)
+    if not places or names_cuda(draft, table, context, without=draft.for_nvidia):
+        return False
+    masked = (i for name in WARP_FUNCTIONS if name.endswith("_sync") for i in draft.places(name))
+    return all(i in draft.for_amd or i in draft.for_nvidia for i in masked)
 
 
 def _hip_names(draft: Draft, table: Table) -> Iterator[int]:
