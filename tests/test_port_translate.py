@@ -497,6 +497,31 @@ def test_cuda_with_parts_for_amd_is_translated_but_for_these() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cuda", "expected"),
+    [
+        (
+            'AT_DISPATCH_FLOATING_TYPES(x.type(), "f", ([&] { y.type(); f(x.type()); }));',
+            'AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "f", ([&] { y.type(); f(x.type()); }));',
+        ),
+        (
+            'AT_DISPATCH_ALL_TYPES_AND(at::kHalf, p->x[0].type(), "f", [&] {});',
+            'AT_DISPATCH_ALL_TYPES_AND(at::kHalf, p->x[0].scalar_type(), "f", [&] {});',
+        ),
+        ("AT_CHECK(x.type().is_cuda());", "TORCH_CHECK(x.type().is_cuda());"),
+        (
+            'AT_DISPATCH_INTEGRAL_TYPES(x.scalar_type(), "f", [&] {});',
+            'AT_DISPATCH_INTEGRAL_TYPES(x.scalar_type(), "f", [&] {});',
+        ),
+    ],
+)
+def test_what_pytorch_gave_up_is_called_by_its_name_of_today(cuda: str, expected: str) -> None:
+    head = "#include <cuda_runtime.h>\nvoid run(at::Tensor x) {\n"
+    assert hip(f"{head}{cuda}\n}}\n").splitlines()[2] == expected
+    own = f"#define AT_CHECK(x) x\n{head}AT_CHECK(x);\n}}\n"
+    assert "TORCH_CHECK" not in hip(own)
+
+
+@pytest.mark.parametrize(
     ("function", "expected"),
     [
         (

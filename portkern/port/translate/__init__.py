@@ -28,6 +28,7 @@ from portkern.port.translate.device import (
     translate_device,
 )
 from portkern.port.translate.draft import Change, Draft
+from portkern.port.translate.given_up import translate_given_up
 from portkern.port.translate.inline_ptx import translate_ptx
 from portkern.port.translate.names import table
 from portkern.port.translate.operands import translate_operands
@@ -140,5 +141,6 @@ def _to_hip(draft: Draft, kept: dict[str, str] | None, context: Context) -> None
     translate_operands(draft)
     translate_warps(draft)
     translate_dependent(draft, context.declared)
+    translate_given_up(draft)
     used = rename_names(draft, table(), kept, own=context.macros)
     add_headers(draft, present, used=used)
