@@ -24,12 +24,13 @@ _ABSENT = re.compile(r"SX013 [^<\"]*[<\"]([^>\"]+)[>\"]|error: (\S+): No such fi
 @dataclass(frozen=True)
 class Trial:
     """One case of a kernel, in each text: the original's, the port's, the port's at the other
-    width."""
+    width; ``choice`` says of which of its instances and shapes of launches."""
 
     kernel: Kernel
     original: Case
     ported: Case
     other: Case
+    choice: int = 0
 
 
 Trials = Mapping[str, Sequence[Trial]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,23 +66,42 @@ class KernelProver:
 
     def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
         """Proves all kernels in one program, or in a few, with what they need alone, where some
-        cannot be built."""
+        cannot be built: the first instance of each template, then all others that are launched,
+        in one more. Of instances that are guessed the first that compiles counts."""
         proofs: dict[str, KernelProof] = {}
-        left = list(kernels)
-        for choice in range(_MOST_INSTANCES):
-            made, rejected = self._proven(left, choice)
-            proofs = {**rejected, **proofs, **made}
-            left = [k for k in left if self._goes_on(k, choice, proofs[k.name], k.name in rejected)]
+        left = {kernel: [0] for kernel in kernels}
+        while left:
+            made, rejected = self._proven(left)
+            proofs |= {name: self._unbuilt(name, proofs, rejected[name]) for name in rejected}
+            proofs |= made
+            left = {
+                kernel: further
+                for kernel, choices in left.items()
+                if (further := self._further(kernel, choices, proofs[kernel.name], rejected))
+            }
         return tuple(self._of_launched(k, proofs[k.name]) for k in kernels)
 
-    def _goes_on(self, kernel: Kernel, choice: int, proof: KernelProof, rejected: bool) -> bool:
-        """Whether there is another instance to look at: of those that are launched each is, of
-        guesses the first that compiles."""
+    def _unbuilt(
+        self, name: str, before: Mapping[str, KernelProof], proof: KernelProof
+    ) -> KernelProof:
+        """A kernel's proof whose case is not built; of guesses an earlier one counts."""
+        if name not in before or before[name].outcome is Outcome.PROVEN:
+            return proof
+        return before[name]
+
+    def _further(
+        self,
+        kernel: Kernel,
+        choices: Sequence[int],
+        proof: KernelProof,
+        rejected: Collection[str],
+    ) -> list[int]:
+        """The instances to look at next."""
         chosen = self._instances(kernel)
-        is_left = choice + 1 < len(chosen)
-        return is_left and (
-            rejected or (proof.outcome is Outcome.PROVEN and not chosen[0].is_guess)
-        )
+        after = [*range(choices[-1] + 1, min(len(chosen), _MOST_INSTANCES))]
+        if chosen and chosen[0].is_guess:
+            return after[:1] if kernel.name in rejected else []
+        return after if proof.outcome is Outcome.PROVEN else []
 
     def _of_launched(self, kernel: Kernel, proof: KernelProof) -> KernelProof:
         """The proof as it holds for the kernel's launches: unproven where instances that are
@@ -98,18 +118,21 @@ class KernelProver:
         return replace(proof, outcome=Outcome.UNPROVEN, why=why)
 
     def _proven(
-        self, kernels: Sequence[Kernel], choice: int
+        self, kernels: Mapping[Kernel, Sequence[int]]
     ) -> tuple[dict[str, KernelProof], dict[str, KernelProof]]:
-        """The proofs with the instance of that number of each template: those that are known,
-        and those of kernels whose case does not compile."""
+        """The proofs with the instances of those numbers of each template, of several the first
+        that is not proven, or the last: those that are known, and those of kernels whose cases do
+        not compile."""
         proofs: dict[str, KernelProof] = {}
         trials: dict[str, list[Trial]] = {}
-        for kernel in kernels:
-            proposed = self._trials(kernel, choice)
-            if isinstance(proposed, Refused):
-                proofs[kernel.name] = self._refused(kernel, proposed)
+        for kernel, choices in kernels.items():
+            proposed = [self._trials(kernel, choice) for choice in choices]
+            refused = next((one for one in proposed if isinstance(one, Refused)), None)
+            if refused is not None:
+                proofs[kernel.name] = self._refused(kernel, refused)
             else:
-                trials[kernel.name] = proposed
+                each = [one for one in proposed if not isinstance(one, Refused)]
+                trials[kernel.name] = [trial for one in each for trial in one]
         grouping = Grouping(self._original, self._ported, self._workdir, self._failure)
         groups, failures = grouping.of(trials)
         for group in groups:
@@ -152,7 +175,7 @@ class KernelProver:
             if refused is not None:
                 return refused
             whole = [case for case in cases if isinstance(case, Case)]
-            trials.append(Trial(ported, *whole))
+            trials.append(Trial(ported, *whole, choice=choice))
         return trials
 
     def _given(self, original: Kernel, ported: Kernel, case: Case) -> list[Trial] | Refused:
@@ -227,9 +250,23 @@ class KernelProver:
         first = 0
         proofs = []
         for trials in group.trials.values():
-            proofs.append(group.at_home(self._prove_kernel(group, trials, sources, first)))
+            proofs.append(group.at_home(self._prove_instances(group, trials, sources, first)))
             first += len(trials)
         return proofs
+
+    def _prove_instances(
+        self, group: Group, trials: Sequence[Trial], sources: _Sources, first: int
+    ) -> KernelProof:
+        """The proof of the first instance that is not proven, or of the last."""
+        of_instances = [
+            list(own) for _, own in itertools.groupby(trials, lambda trial: trial.choice)
+        ]
+        for own in of_instances:
+            proof = self._prove_kernel(group, own, sources, first)
+            if proof.outcome is not Outcome.PROVEN:
+                break
+            first += len(own)
+        return proof
 
     def _prove_kernel(
         self, group: Group, trials: Sequence[Trial], sources: _Sources, first: int
