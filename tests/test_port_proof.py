@@ -560,6 +560,40 @@ void run(float* y, float* x) { sum<<<1, 128>>>(y, x); }
 
 @pytest.mark.full
 @COMPILES
+@pytest.mark.parametrize(
+    ("own", "outcome", "why"),
+    [
+        ("", Outcome.PROVEN, ""),
+        ("if (sizeof(T) == 8 && N == 64) y[i] += 1;", Outcome.WRONG, "'y'[0]"),
+        ("static_assert(N == 64 || sizeof(T) == 8, NULL);", Outcome.UNPROVEN, "the port's case"),
+    ],
+)
+def test_each_instance_that_is_launched_counts(
+    own: str, outcome: Outcome, why: str, tmp_path: Path
+) -> None:
+    text = """template <typename T, int N> __global__ void scaled(T* y, const T* x, int n) {
+    int i = blockIdx.x * N + threadIdx.x;
+    if (i >= n) return;
+    y[i] = x[i] * N;
+    OWN
+}
+template <typename T> void run(T* y, const T* x, int n) {
+    if (n > 100) scaled<T, 128><<<(n + 127) / 128, 128>>>(y, x, n);
+    else scaled<T, 64><<<(n + 63) / 64, 64>>>(y, x, n);
+}
+"""
+    every = "void all(float* a, double* b, int n) { run(a, a, n); run(b, b, n); }\n"
+    original, ported = tmp_path / "scaled.cu", tmp_path / "scaled.hip"
+    original.write_text(text.replace("OWN", "") + every, encoding="utf-8")
+    ported.write_text(
+        f"#include <hip/hip_runtime.h>\n{text.replace('OWN', own)}{every}", encoding="utf-8"
+    )
+    proof = proven(original, ported, tmp_path / "work")["scaled"]
+    assert proof.outcome is outcome and why in proof.why
+
+
+@pytest.mark.full
+@COMPILES
 def test_an_instance_that_does_not_compile_is_followed_by_the_next(tmp_path: Path) -> None:
     text = """template <class T>
 __global__ void gather(float* y, const float* x, const T* at, int n) {
