@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from portkern.records.record import Record
 from portkern.toolchain import host
@@ -28,6 +30,16 @@ def busy(loops: int) -> Iterator[None]:
         for process in running:
             process.kill()
             process.wait()
+
+
+def processor_s(process: psutil.Process) -> float:
+    """Seconds that it used, and those that it started, with their own that have ended."""
+    total = 0.0
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.Error):
+            took = one.cpu_times()
+            total += took.user + took.system + took.children_user + took.children_system
+    return total
 
 
 def words(

@@ -7,6 +7,7 @@ Adds a row for each to results/problem-suite.jsonl.
 ``folder`` has a folder of problems for each level. ``count`` of them are drawn with ``seed``.
 ``door`` is ``environment``, a step of KernelEnv for each kernel, or ``harbor``, a task's grader for
 each; ``out`` keeps the tasks. Problems that have a row are left out: what was broken off goes on.
+``at_once`` processes have a share of the processors each, and take short problems first.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import psutil
 
 from benchmarks import _script
 from portkern.env import KernelEnv, Unavailable
@@ -37,11 +43,13 @@ RESULTS = _script.RESULTS / "problem-suite.jsonl"
 LEVELS = ("level1", "level2", "level3")
 #: The rewards that are asked for of one problem: its kernel, nothing, and copies.
 TURNS = MOST_COPIES + 2
+OWN = psutil.Process()
 
 
 @dataclass(frozen=True)
 class Row:
-    """``ended`` is ``proven``, or the reason why not. ``steps`` are kernels that were judged."""
+    """``ended`` is ``proven``, or the reason why not. ``steps`` are kernels that were judged,
+    ``processor_s`` what all processes took for them; their start is the first problem's."""
 
     door: str
     problem: str
@@ -50,6 +58,7 @@ class Row:
     ended: str
     steps: int
     seconds: float
+    processor_s: float
     load: float
     machine: str
     time: str
@@ -68,13 +77,14 @@ def main() -> None:
     left = [path for path in problems if (door, place, named(path)) not in known]
     print(f"{len(problems)} problems, of which {len(left)} have no row yet", flush=True)
     out = Path(words.get("out") or tempfile.mkdtemp(prefix="portkern-suite-"))
-    with ThreadPoolExecutor(int(words.get("at_once", 2))) as pool:
-        asked = [pool.submit(row_of, path, door, place, seed, out) for path in left]
-        for done in as_completed(asked):
-            row = done.result()
-            with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(row)) + "\n")
-            print(f"{row.problem}: {row.ended} ({row.seconds:g} s)", flush=True)
+    waiting: SimpleQueue[Path] = SimpleQueue()
+    for path in sorted(left, key=expense):
+        waiting.put(path)
+    asked = partial(row_of, door=door, place=place, seed=seed, out=out)
+    shares = shares_of(int(words.get("at_once", 2)))
+    with ThreadPoolExecutor(len(shares)) as lanes:
+        for done in [lanes.submit(work_off, waiting, share, asked) for share in shares]:
+            done.result()
     names = {named(path) for path in problems}
     rows = [row for row in earlier() if (row["door"], row["place"]) == (door, place)]
     rows = [row for row in rows if row["problem"] in names]
@@ -98,9 +108,45 @@ def earlier() -> list[Mapping[str, str]]:
     return [json.loads(line) for line in lines]
 
 
+def expense(path: Path) -> tuple[bool, int]:
+    """What short problems are less of: whole models come last."""
+    return path.parent.name == LEVELS[-1], path.stat().st_size
+
+
+def shares_of(number: int) -> list[list[int]]:
+    """The processors of each of so many processes; all have one at least."""
+    processors = sorted(os.sched_getaffinity(0))
+    return [processors[at::number] or [processors[at % len(processors)]] for at in range(number)]
+
+
+def work_off(waiting: SimpleQueue[Path], share: list[int], asked: Callable[[Path], Row]) -> None:
+    """Writes rows until nothing waits, each as soon as it is known. A process of its own makes
+    them, which may be killed by what it takes."""
+
+    def begun() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, get_context("spawn"), os.sched_setaffinity, (0, share))
+
+    process = begun()
+    while True:
+        try:
+            path = waiting.get_nowait()
+        except Empty:
+            break
+        try:
+            row = process.submit(asked, path).result()
+        except BrokenProcessPool:
+            print(f"{named(path)}: its process was killed; no row", flush=True)
+            process = begun()
+            continue
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+        print(f"{row.problem}: {row.ended} ({row.processor_s:g} of {row.seconds:g} s)", flush=True)
+    process.shutdown()
+
+
 def row_of(path: Path, door: str, place: str, seed: int, out: Path) -> Row:
     """Works on a copy of the problem: its sheet is written beside it."""
-    start, steps = time.monotonic(), Counter[str]()
+    start, used, steps = time.monotonic(), _script.processor_s(OWN), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="portkern-problem-") as box:
         own = Path(shutil.copy(path, box))
         try:
@@ -118,6 +164,7 @@ def row_of(path: Path, door: str, place: str, seed: int, out: Path) -> Row:
         ended,
         steps["judged"],
         round(time.monotonic() - start, 1),
+        round(_script.processor_s(OWN) - used, 1),
         round(os.getloadavg()[0], 1),
         f"{os.cpu_count()} cores, {host.cpu_name()}",
         datetime.now(UTC).isoformat(timespec="seconds"),

@@ -2,7 +2,7 @@
 Adds a row to results/serving.jsonl.
 
     .venv/bin/python -m benchmarks.serving [clients=8] [evaluations=200] [hostile=0.0] [kills=0]
-        [distinct=0] [limit_s=20] [places=cpu@x86_64] [timed=false] [seconds=0] [first=0]
+        [distinct=0] [limit_s=20] [places=cpu@x86_64] [timed=false] [seconds=0] [first=0] [group=1]
 
 ``hostile`` is the share of kernels that crash, hang, are wrong or break rules; each has the verdict
 that it must get. ``kills`` of workers are spread over the run: a kernel whose worker was killed is
@@ -11,6 +11,7 @@ kernels are sent again and again, so that most need no compiler; 0: each is sent
 seconds of a load or a call, which those that hang take as a whole. ``places``: where each kernel
 must be right, with commas, such as hip@gfx942,hip@gfx1100,cuda@sm_90. After ``seconds`` no more
 are sent; ``first`` is the number of the first kernel, by which a second run sends others.
+``group`` kernels are asked for in one request, as the answers to one prompt are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import signal
 import socket
 import statistics
@@ -28,11 +28,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -114,26 +116,27 @@ HOSTILE = {
 #: A client goes away in the middle of one request in so many.
 VANISHES = 50
 #: How often the server's memory is looked at while it works.
-LOOKS = 10
+LOOKS = 20
 RESULTS = _script.RESULTS / "serving.jsonl"
 KNOWN = tuple(
-    "clients evaluations hostile kills distinct limit_s places timed seconds first".split()
+    "clients evaluations hostile kills distinct limit_s places timed seconds first group".split()
 )
 
 
 @dataclass
 class Tally:
     """``changed`` are kernels that did not get a verdict that they must get, one line each;
-    ``megabytes`` what the server took after every so many."""
+    ``seconds`` are of requests; ``curve`` is what there was after every so many evaluations."""
 
     every: int = 1
+    evaluations: int = 0
     seconds: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     changed: list[str] = field(default_factory=list)
     asked_again: int = 0
     killed: int = 0
     vanished: int = 0
-    megabytes: list[int] = field(default_factory=list)
+    curve: list[dict[str, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -148,13 +151,28 @@ class Load:
     timed: bool = False
     seconds: float = 0.0
     first: int = 0
+    group: int = 1
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A kernel: its number is in its source, and ``first`` is its first line."""
+
+    number: int
+    first: str
+
+    @property
+    def may_get(self) -> tuple[Verdict, ...]:
+        return HOSTILE.get(self.first, (Verdict.PASSED,))
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a server takes that has nothing to do; ``temporary`` are files that it left."""
+    """What a server takes; ``of_all`` with the processes that it started, whose shared pages count
+    in each. Of one that has nothing to do, ``plans`` and ``temporary`` are files that it left."""
 
     megabytes: int
+    of_all: int
     processes: int
     files: int
     plans: int
@@ -165,11 +183,18 @@ class Footprint:
         own = [process, *process.children(recursive=True)]
         return cls(
             process.memory_info().rss >> 20,
+            sum(map(rss, own)) >> 20,
             len(own),
             process.num_fds(),
             len(list((folder / "cache" / "plans").glob("*"))),
             len(list((folder / "tmp").rglob("*"))),
         )
+
+
+def rss(process: psutil.Process) -> int:
+    with suppress(psutil.Error):  # it has ended
+        return int(process.memory_info().rss)
+    return 0
 
 
 def main() -> None:
@@ -185,42 +210,47 @@ def main() -> None:
         words.get("timed") == "true",
         float(words.get("seconds", 0)),
         int(words.get("first", 0)),
+        int(words.get("group", 1)),
     )
     with tempfile.TemporaryDirectory() as box:
         folder = Path(box)
         with serving(folder) as server:
             warm(clients, asked)
-            before, start = Footprint.of(server, folder), time.monotonic()
+            time.sleep(2)
+            before, used = Footprint.of(server, folder), _script.processor_s(server)
+            start = time.monotonic()
+            look = partial(Footprint.of, server, folder)
             with killing(server, kills, count, tally), ThreadPoolExecutor(clients) as pool:
                 until = start + asked.seconds if asked.seconds else float("inf")
-                numbers = range(asked.first, asked.first + count)
-                for done in [pool.submit(ask, n, asked, tally, server, until) for n in numbers]:
+                numbers = range(asked.first, asked.first + count, asked.group)
+                for done in [pool.submit(ask, n, asked, tally, look, until) for n in numbers]:
                     done.result()
             wall_s = time.monotonic() - start
             time.sleep(2)  # the last workers end
+            used = _script.processor_s(server) - used
             after = Footprint.of(server, folder)
         kept = RecordFile(folder / "reports" / "serve" / "records.jsonl").read()[0]
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     row = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {host.cpu_name()}",
         "load": round(os.getloadavg()[0], 1),
         "clients": clients,
-        "evaluations": len(tally.seconds),
+        "evaluations": tally.evaluations,
         **vars(asked),
         "kills": tally.killed,
         "asked_again": tally.asked_again,
         "vanished": tally.vanished,
-        "per_minute": round(60 * len(tally.seconds) / wall_s, 1),
+        "wall_s": round(wall_s, 1),
+        "per_minute": round(60 * tally.evaluations / wall_s, 1),
         "latency_s": {
             "median": round(statistics.median(tally.seconds), 2),
             "p95": round(statistics.quantiles(tally.seconds, n=20)[-1], 2),
         },
-        "processor_s_each": round((used.ru_utime + used.ru_stime) / len(kept), 2),
+        "processor_s_each": round(used / tally.evaluations, 3),
         "verdicts": tally.verdicts,
         "changed": tally.changed,
         "records": len(kept),
-        "megabytes": tally.megabytes,
+        "curve": tally.curve,
         "before": vars(before),
         "after": vars(after),
     }
@@ -264,7 +294,7 @@ def killing(server: psutil.Process, kills: int, count: int, tally: Tally) -> Ite
 
     def kill() -> None:
         for number in range(1, kills + 1):
-            while len(tally.seconds) < number * count / (kills + 1):
+            while tally.evaluations < number * count / (kills + 1):
                 if over.wait(0.05):
                     return
             with suppress(psutil.Error, IndexError):
@@ -286,40 +316,57 @@ def ask(
     turn: int,
     asked: Load,
     tally: Tally,
-    server: psutil.Process | None = None,
+    look: Callable[[], Footprint] | None = None,
     until: float = float("inf"),
 ) -> None:
-    """One kernel of the two kinds, as one of the clients, until it has a verdict."""
+    """A request for kernels of the two kinds, as one of the clients, until each has a verdict that
+    it must get; five times at most."""
     if time.monotonic() > until:
         return
-    number = turn % asked.distinct if asked.distinct and turn > 0 else turn
-    drawn = random.Random(number)
-    first = drawn.choice([*HOSTILE]) if drawn.random() < asked.hostile else HONEST
     client = Client.here()
     assert client, "the server does not answer"
     client = replace(client, name=threading.current_thread().name)
-    plan = plan_of(asked, number, first)
-    if turn > 0 and turn % VANISHES == 0:
-        vanish(client, plan)
+    kernels = [kernel_of(asked, n) for n in range(turn, turn + asked.group)]
+    if turn > 0 and turn // asked.group % VANISHES == 0:
+        vanish(client, plan_of(asked, kernels))
         with tally.lock:
             tally.vanished += 1
     start = time.monotonic()
-    verdict = Verdict.UNAVAILABLE
-    for _ in range(5):
-        with suppress(QueueFull, ServerGone):
-            verdicts = {record.verdict for record in client.evaluate(plan)}
-            verdict = max(verdicts, key=lambda one: one is not Verdict.PASSED)
-        if verdict in HOSTILE.get(first, (Verdict.PASSED,)):
-            break
+    verdicts = dict.fromkeys(kernels, Verdict.UNAVAILABLE)
+    for again in range(5):
+        left = [each for each in kernels if verdicts[each] not in each.may_get]
         with tally.lock:
-            tally.asked_again += 1
+            tally.asked_again += len(left) if again else 0
+        with suppress(QueueFull, ServerGone):
+            verdicts |= judged(client, asked, left) if left else {}
     with tally.lock:
+        looked = tally.evaluations // tally.every
+        tally.evaluations += len(kernels)
         tally.seconds.append(time.monotonic() - start)
-        tally.verdicts[str(verdict)] += 1
-        if server and len(tally.seconds) % tally.every == 0:
-            tally.megabytes.append(server.memory_info().rss >> 20)
-        if verdict not in HOSTILE.get(first, (Verdict.PASSED,)):
-            tally.changed.append(f"{first or 'a plain kernel'}: {verdict}")
+        for each in kernels:
+            tally.verdicts[str(verdicts[each])] += 1
+            if verdicts[each] not in each.may_get:
+                tally.changed.append(f"{each.first or 'a plain kernel'}: {verdicts[each]}")
+        if look and tally.evaluations // tally.every > looked:
+            tally.curve.append({"after": tally.evaluations, **vars(look())})
+            print(tally.curve[-1], flush=True)
+
+
+def kernel_of(asked: Load, turn: int) -> Sent:
+    number = turn % asked.distinct if asked.distinct and turn > 0 else turn
+    drawn = random.Random(number)
+    return Sent(number, drawn.choice([*HOSTILE]) if drawn.random() < asked.hostile else HONEST)
+
+
+def judged(client: Client, asked: Load, kernels: Sequence[Sent]) -> dict[Sent, Verdict]:
+    """The verdict of each: that of the first place where it did not pass, if there is one."""
+    records = client.evaluate(plan_of(asked, kernels))
+    places = len(asked.places)
+    found = {}
+    for at, each in enumerate(kernels):
+        verdicts = [one.verdict for one in records[at * places : (at + 1) * places]]
+        found[each] = max(verdicts, key=lambda one: one is not Verdict.PASSED)
+    return found
 
 
 def vanish(client: Client, plan: Plan) -> None:
@@ -331,15 +378,15 @@ def vanish(client: Client, plan: Plan) -> None:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
-def plan_of(asked: Load, number: int, first: str) -> Plan:
-    """The same kernel at all places."""
+def plan_of(asked: Load, kernels: Sequence[Sent]) -> Plan:
+    """Each kernel at all places."""
     op = ops.load("softmax")
     cells = []
-    for place in asked.places:
+    for each, place in product(kernels, asked.places):
         name, _, where = place.partition("@")
         backend = registry.load(name)
         body = BODIES["gpu" if name in STREAMS else name].replace("STREAM", STREAMS.get(name, ""))
-        source = body.format(number=number, first=first)
+        source = body.format(number=each.number, first=each.first)
         language = next(iter(backend.languages.values()))
         candidate = Candidate("softmax", name, language, source, "softmax")
         size = op.workloads["ci"][0]

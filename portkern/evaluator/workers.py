@@ -148,7 +148,9 @@ class Workers:
     ) -> Opened | Failure:
         """Loads the kernel into its worker, which is closed when that fails. A BuildError is a
         compiler's, or the candidate's word for its own bad end."""
-        code, faults = code_pages.written(session.pid), code_pages.handled_faults(session.pid)
+        kernel = isinstance(asked, protocol.Load)  # nobody asks what a baseline has changed
+        code = code_pages.written(session.pid) if kernel else {}
+        faults = code_pages.handled_faults(session.pid) if kernel else frozenset()
         start = time.perf_counter()
         outcome = session.ask(asked, timeout_s=self.limits.load_s)
         if isinstance(outcome, Answered):
