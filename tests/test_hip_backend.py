@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from collections.abc import Sequence
+from importlib import import_module, resources
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,9 @@ from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Backend, Build, Missing, Venue
 from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS
+from portkern.toolchain import machine_code
+
+precompiled: Any = import_module("portkern.backends.hip.precompiled")
 
 RELU = """\
 __global__ __launch_bounds__(128) void kernel(const scalar_t* x, scalar_t* y, int64_t n) {
@@ -118,6 +123,47 @@ def test_a_runnable_build_for_nvidia_is_a_library_that_exports_the_entry(
     artifact = ready(backend, "sm_90").build(request(RELU, "sm_90", runnable=True), tmp_path)
     assert artifact.kind == "shared library"
     assert b"\0relu\0" in artifact.path.read_bytes()
+
+
+def test_precompiled_headers_change_neither_code_nor_messages(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    right = request(RELU, "gfx942", dtype="bfloat16")
+    wrong = request(RELU.replace("return", "return nothing +"), "gfx942")
+
+    def built(name: str) -> tuple[object, str]:
+        folders = [tmp_path / name, tmp_path / f"{name}-wrong"]
+        for folder in folders:
+            folder.mkdir()
+        code = machine_code.of(ready(backend, "gfx942").build(right, folders[0]).path)
+        with pytest.raises(BuildError) as error:
+            backend.build(wrong, folders[1])
+        return code, error.value.log.replace(str(folders[1]), "")
+
+    without = built("without")
+    assert not backend.prepare(right), "one build alone would wait longer for them"
+    [headers] = backend.prepare(right)
+    assert built("with") == without
+    headers.write_bytes(headers.read_bytes()[: 1 << 20])
+    assert built("broken") == without
+
+
+def test_precompiled_headers_are_read_instead_of_the_others(tmp_path: Path) -> None:
+    lines: list[Sequence[str | Path]] = []
+
+    def run(argv: Sequence[str | Path]) -> str:
+        lines.append(argv)
+        return ""
+
+    argv = ("clang", "-include", "hip.h", "-c", "-emit-llvm", "-Xclang", "-emit-obj")
+    headers = precompiled.Headers(argv, "", tmp_path / "hip.pch")
+    headers.compile(run, ["a.hip"], [])
+    headers.file.touch()
+    headers.compile(run, ["a.hip"], [])
+    headers.compile(run, ["a.hip"], ["-DPROJECT"])
+    assert [line.count("-include") for line in lines] == [1, 0, 1]
+    assert [headers.file in line for line in lines] == [False, True, False]
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "sm_90"])

@@ -80,7 +80,11 @@ class HipBackend(Backend):
     def prepare(self, request: Build) -> Sequence[Path]:
         if request.candidate.style == "module":
             return module.prepare(request)
-        return (*emulate.prepare(request, "hip"), *object_venue.prepare(request))
+        return (
+            *emulate.prepare(request, "hip"),
+            *object_venue.prepare(request),
+            *_headers(request),
+        )
 
     def runs(self, artifact: Artifact, venue: Venue) -> bool | Missing:
         if venue.kind == "object":
@@ -165,6 +169,18 @@ def _prelude(request: Build) -> str:
         include="\n".join(f"#include <{h}>" for h in headers),
         stream="hipStream_t",
     )
+
+
+def _headers(request: Build) -> Sequence[Path]:
+    """Where HIP's headers are precompiled, if they are, or are worth it by now."""
+    compiler = clang.find()
+    if request.target.vendor != "amd" or isinstance(compiler, Missing):
+        return ()
+    sides: Sequence[clang.Side] = ("device", "host") if request.executed else ("device",)
+    used = [clang.headers(compiler, request.target, side) for side in sides]
+    for each in used:
+        each.prepare()
+    return [each.file for each in used if each.file.exists()]
 
 
 def _executor(target: Target) -> Venue | Missing:

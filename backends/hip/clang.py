@@ -4,23 +4,28 @@ be run here. ROCm's hipcc is preferred where it is."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Literal
 
 from portkern.errors import BuildError
 from portkern.spec.backend import Artifact, Build, Missing
 from portkern.spec.target import Target
-from portkern.toolchain.run_tool import package_dir, package_version, run_tool
+from portkern.toolchain.run_tool import cache_root, package_dir, package_version, run_tool
 
 from ..gpu import INCLUDE as PORTABLE
 from . import codeobject
+from .precompiled import BUILD_S, Headers, environment
 
 REMEDY = "pip install 'portkern[hip]' or install ROCm"
-BUILD_S = 300.0
 OURS = Path(__file__).parent / "include" / "amd"
+#: What the source of a kernel begins with, see ``_prelude``.
+FIRST = "#include <stdint.h>\n#include <hip/hip_runtime.h>\n"
+Side = Literal["device", "host"]
 _TRIPLE = "amdgcn-amd-amdhsa"
 _C_LIBRARY = ("x86_64-linux-musl", "generic-musl", "x86-linux-any", "any-linux-any")
 
@@ -112,6 +117,29 @@ def find() -> Clang | Missing:
     return Clang(zig / "zig", headers[-1], amd, versions)
 
 
+def headers(clang: Clang, target: Target, side: Side) -> Headers:
+    """HIP's headers for kernels, as the compiler of one side of a source reads them."""
+    if side == "device":
+        how = ("-O3", "-std=c++17", *clang.flags())
+    else:
+        how = ("-O1", "-fPIC", "-std=c++17", *clang.host_flags())
+    of = f"--offload-arch={target.arch}", f"--offload-{side}-only"
+    file = cache_root() / "hip" / _digest(clang) / f"{target.arch}-{side}.pch"
+    return Headers((str(clang.zig), "clang", "-x", "hip", *of, *how), FIRST, file)
+
+
+@cache
+def _digest(clang: Clang) -> str:
+    """The digest of the versions of the compiler and of all headers."""
+    seen = hashlib.sha256(repr((clang, FIRST)).encode())
+    for file in sorted(
+        [*OURS.rglob("*"), *PORTABLE.rglob("*"), *Path(__file__).parent.glob("*.py")]
+    ):
+        if file.is_file():
+            seen.update(file.name.encode() + file.read_bytes())
+    return seen.hexdigest()[:16]
+
+
 def build(
     clang: Clang, request: Build, source: Path, workdir: Path, flags: Sequence[str] = ()
 ) -> Artifact:
@@ -120,23 +148,12 @@ def build(
         raise BuildError("PyPI's HIP compiler makes device code only; install ROCm to run it here")
     env = environment(workdir)
     compiled, output = source.with_suffix(".o"), source.with_suffix(".hsaco")
-    compile_line: list[str | Path] = [
-        clang.zig,
-        "clang",
-        "-x",
-        "hip",
-        f"--offload-arch={request.target.arch}",
-        "--offload-device-only",
-        "-O3",
-        "-std=c++17",
-        *flags,
-        *clang.flags(),
-        *constants(clang, request.target, workdir),
-        source,
-        "-o",
-        compiled,
-    ]
-    log = run_tool(compile_line, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
+
+    def run(argv: Sequence[str | Path]) -> str:
+        return run_tool(argv, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
+
+    rest: list[str | Path] = [*constants(clang, request.target, workdir), source, "-o", compiled]
+    log = headers(clang, request.target, "device").compile(run, rest, flags)
     link: list[str | Path] = [
         clang.zig,
         "ld.lld",
@@ -181,11 +198,6 @@ def constants(clang: Clang, target: Target, workdir: Path) -> Sequence[str]:
         [*argv, "-c", text, "-o", bitcode], whose="own", timeout_s=BUILD_S, cwd=workdir, env=env
     )
     return _builtin(bitcode)
-
-
-def environment(workdir: Path) -> dict[str, str]:
-    """Zig insists on cache folders, and may write nowhere else."""
-    return {"ZIG_GLOBAL_CACHE_DIR": str(workdir), "ZIG_LOCAL_CACHE_DIR": str(workdir)}
 
 
 def _isa(arch: str) -> int:

@@ -23,7 +23,8 @@ from portkern.toolchain.compilers import compiler
 from portkern.toolchain.run_tool import run_tool
 
 from ..cuda.ptxas import readable
-from .clang import BUILD_S, Clang, environment
+from .clang import Clang, headers
+from .precompiled import BUILD_S, environment
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
@@ -103,11 +104,12 @@ def build_host(
     if isinstance(host, Missing):
         raise BuildError(f"The host code cannot be compiled: {host}")
     compiled, output = source.with_suffix(".host.o"), source.with_suffix(".host.so")
-    argv: list[str | Path] = [clang.zig, "clang", "-x", "hip"]
-    argv += [f"--offload-arch={request.target.arch}", "--offload-host-only"]
-    argv += ["-O1", "-fPIC", "-std=c++17", *flags, *clang.host_flags(), source, "-o", compiled]
     env = environment(workdir)
-    log = run_tool(argv, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
+
+    def run(argv: Sequence[str | Path]) -> str:
+        return run_tool(argv, whose="foreign", timeout_s=BUILD_S, cwd=workdir, env=env)
+
+    log = headers(clang, request.target, "host").compile(run, (source, "-o", compiled), flags)
     link: list[str | Path] = [
         *host.argv,
         "-std=c++17",

@@ -15,7 +15,8 @@ from portkern.spec.backend import Artifact, Build, Missing
 from portkern.toolchain.run_tool import run_tool
 
 from ..gpu import INCLUDE as PORTABLE
-from . import clang, codeobject
+from . import codeobject
+from .precompiled import BUILD_S
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def build(
             output,
         ],
         whose="foreign",
-        timeout_s=clang.BUILD_S,
+        timeout_s=BUILD_S,
         cwd=workdir,
         env={"TMPDIR": str(workdir)},
     )

@@ -16,6 +16,7 @@ from portkern.toolchain.run_tool import run_tool
 
 from ..gpu import INCLUDE as PORTABLE
 from . import clang, codeobject, rocm
+from .precompiled import environment
 
 #: What host code includes and device code does without: declarations, and libc++ in full.
 HOST = Path(__file__).parent / "include" / "host"
@@ -54,7 +55,7 @@ def _flags(request: FileBuild, listed: Path) -> list[str]:
 
 def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> FileObject:
     output, listed = _outputs(request, workdir)
-    env, logs, compiled, headers = clang.environment(workdir), [""], [], dict[Path, None]()
+    env, logs, compiled, headers = environment(workdir), [""], [], dict[Path, None]()
     flags = compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,))
     if request.further:
         flags = clang.relocatable(flags)
