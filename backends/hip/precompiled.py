@@ -60,7 +60,7 @@ class Headers:
             run_tool(argv, whose="own", timeout_s=BUILD_S, cwd=Path(box), env=env)
 
     def compile(self, run: Callable[[Argv], str], rest: Argv, flags: Sequence[str]) -> str:
-        """What ``run`` says of the line with the ``flags`` of a project, under which headers may
+        """The log that ``run`` gives of the line with a project's ``flags``, under which headers may
         read otherwise, and the ``rest``. What fails with precompiled ones is compiled without, and
         fails in the words that it always had."""
         if not flags and self.file.exists():
