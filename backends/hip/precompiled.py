@@ -60,8 +60,8 @@ class Headers:
             run_tool(argv, whose="own", timeout_s=BUILD_S, cwd=Path(box), env=env)
 
     def compile(self, run: Callable[[Argv], str], rest: Argv, flags: Sequence[str]) -> str:
-        """The log that ``run`` gives of the line with a project's ``flags``, under which headers may
-        read otherwise, and the ``rest``. What fails with precompiled ones is compiled without, and
+        """The log that ``run`` gives of the line with the ``rest`` and a project's ``flags``, under
+        which headers may read otherwise. What fails with precompiled ones is compiled without, and
         fails in the words that it always had."""
         if not flags and self.file.exists():
             short = _without_includes(self.argv)
