@@ -19,6 +19,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.op import FLOATS
 from portkern.toolchain import machine_code
 
+clang: Any = import_module("portkern.backends.hip.clang")
 precompiled: Any = import_module("portkern.backends.hip.precompiled")
 
 RELU = """\
@@ -131,6 +132,17 @@ def test_precompiled_headers_change_neither_code_nor_messages(
     monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
     right = request(RELU, "gfx942", dtype="bfloat16")
     wrong = request(RELU.replace("return", "return nothing +"), "gfx942")
+    failed: list[BuildError] = []
+
+    def run_tool(*given: Any, **how: Any) -> str:
+        try:
+            return run(*given, **how)
+        except BuildError as error:
+            failed.append(error)
+            raise
+
+    run = clang.run_tool
+    monkeypatch.setattr(clang, "run_tool", run_tool)
 
     def built(name: str) -> tuple[object, str]:
         folders = [tmp_path / name, tmp_path / f"{name}-wrong"]
@@ -143,8 +155,11 @@ def test_precompiled_headers_change_neither_code_nor_messages(
 
     without = built("without")
     assert not backend.prepare(right), "one build alone would wait longer for them"
-    [headers] = backend.prepare(right)
+    [folder] = backend.prepare(right)
+    [headers] = folder.glob("*.pch")
+    failed.clear()
     assert built("with") == without
+    assert len(failed) == 2, "the wrong one, with them and without"
     headers.write_bytes(headers.read_bytes()[: 1 << 20])
     assert built("broken") == without
 

@@ -180,7 +180,7 @@ def _headers(request: Build) -> Sequence[Path]:
     used = [clang.headers(compiler, request.target, side) for side in sides]
     for each in used:
         each.prepare()
-    return [each.file for each in used if each.file.exists()]
+    return [each.file.parent for each in used if each.file.exists()]
 
 
 def _executor(target: Target) -> Venue | Missing:

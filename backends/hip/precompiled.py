@@ -52,12 +52,14 @@ class Headers:
             _making.release()
 
     def _make(self, to: Path) -> None:
+        source = self.file.with_suffix(".h")  # which clang looks for when it reads them
+        source.write_text(self.first, encoding="utf-8")
         with tempfile.TemporaryDirectory() as box:
-            source, env = Path(box, "first.h"), environment(Path(box))
-            source.write_text(self.first, encoding="utf-8")
             argv = [*_without_code(self.argv), "-Xclang", "-emit-pch"]
             argv += ["-Xclang", "-fno-pch-timestamp", str(source), "-o", str(to)]
-            run_tool(argv, whose="own", timeout_s=BUILD_S, cwd=Path(box), env=env)
+            run_tool(
+                argv, whose="own", timeout_s=BUILD_S, cwd=Path(box), env=environment(Path(box))
+            )
 
     def compile(self, run: Callable[[Argv], str], rest: Argv, flags: Sequence[str]) -> str:
         """The log that ``run`` gives of the line with the ``rest`` and a project's ``flags``, under
