@@ -9,18 +9,21 @@ namespace {
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.f, x) : x; }
 
 // 2^x in double, rounded once: nearer to the truth than the ulp that the hardware promises.
-double power_of_two(double x) {
-    const double n = std::nearbyint(x), f = (x - n) * 0.69314718055994530942;
+// Without branches, so that it is done for several lanes at once: adding this rounds to whole numbers
+// and leaves them in the lowest bits.
+constexpr double WHOLE = 0x1.8p52;
+inline double power_of_two(double x) {
+    const double shifted = x + WHOLE, f = (x - (shifted - WHOLE)) * 0.69314718055994530942;
     double r = 1.0 / 479001600;
-    for (double c : {1. / 39916800, 1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720,
-                     1. / 120, 1. / 24, 1. / 6, .5, 1., 1.})
-        r = r * f + c;
-    return r * as<double>((u64)((i64)n + 1023) << 52);
+    r = r * f + 1. / 39916800, r = r * f + 1. / 3628800, r = r * f + 1. / 362880;
+    r = r * f + 1. / 40320, r = r * f + 1. / 5040, r = r * f + 1. / 720, r = r * f + 1. / 120;
+    r = r * f + 1. / 24, r = r * f + 1. / 6, r = r * f + .5, r = r * f + 1., r = r * f + 1.;
+    return r * as<double>((as<u64>(shifted) + 1023) << 52);
 }
-float exponential(float a) {
-    if (a != a) return a;
-    if (a >= 128) return INFINITY;
-    return a < -150 ? 0 : flushed((float)power_of_two((double)a));
+inline float exponential(float a) {
+    const float inside = a > -150 ? (a < 128 ? a : 128) : -150;
+    const float r = flushed((float)power_of_two((double)inside));
+    return a != a ? a : a >= 128 ? INFINITY : a < -150 ? 0 : r;
 }
 float zero_or_fused(float a, float b, float c) {
     return a == 0 || b == 0 ? c : std::fma(a, b, c);
@@ -173,9 +176,25 @@ template <class T> T scale(T s0, T denominator, T numerator, bool& later) {
     return biased(numerator) <= tiny ? std::ldexp(s0, by) : s0;
 }
 
+// Whether no lane's quotient, nor what it is made of, comes near the ends of the range: most never do,
+// and this is asked of all lanes at once.
+inline bool amid(const Source& denominator, const Source& numerator) {
+    u32 rare = 0;
+    for (int l = 0; l < LANES; ++l) {
+        const i32 d = denominator.low[l] >> 23 & 255, n = numerator.low[l] >> 23 & 255;
+        rare |= (u32)(d < 1) | (u32)(d > 252) | (u32)(n < 24) | (u32)(n > 254) |
+                (u32)(n - d > 95) | (u32)(n - d < -124);
+    }
+    return !rare;
+}
+
 template <class T> void div_scale(Wave& w, const Instruction& i) {
     BUFFER t[2 * LANES], u[2 * LANES], x[2 * LANES];
     const Source a = fetch<T>(w, i, 2, t), b = fetch<T>(w, i, 3, u), c = fetch<T>(w, i, 4, x);
+    if (sizeof(T) == 4 && amid(b, c)) {
+        lanes<T>(w, i, [&](int l) { return get<T>(a, l); });
+        return set_mask(w, i.o[1], 0);
+    }
     u64 later = 0;
     T r[LANES];
     for (int l = 0; l < LANES; ++l) {
@@ -223,13 +242,25 @@ MODEL(v_div_scale_f32) { div_scale<float>(w, i); }
 MODEL(v_div_scale_f64) { div_scale<double>(w, i); }
 MODEL(v_div_fmas_f32) { div_fmas<float>(w, i); }
 MODEL(v_div_fmas_f64) { div_fmas<double>(w, i); }
-TERNARY(v_div_fixup_f32, float, float, float, float, fixed_up(a, b, c))
+MODEL(v_div_fixup_f32) {
+    BUFFER t[LANES], u[LANES], x[LANES];
+    const Source a = fetch<float>(w, i, 1, t), b = fetch<float>(w, i, 2, u);
+    const Source c = fetch<float>(w, i, 3, x);
+    u32 rare = 0;
+    for (int l = 0; l < LANES; ++l) rare |= (u32)((a.low[l] >> 23 & 255) == 255);
+    if (!rare && amid(b, c))
+        return lanes<float>(w, i, [&](int l) {
+            return f32((a.low[l] & 0x7fffffff) | ((b.low[l] ^ c.low[l]) & 0x80000000));
+        });
+    lanes<float>(w, i, [&](int l) {
+        return fixed_up(get<float>(a, l), get<float>(b, l), get<float>(c, l));
+    });
+}
 TERNARY(v_div_fixup_f64, double, double, double, double, fixed_up(a, b, c))
 
 // ---- packed pairs of 32 bits
 
-static void packed_float(Wave& w, const Instruction& i, int sources,
-                         float (*f)(float, float, float)) {
+template <class F> static void packed_float(Wave& w, const Instruction& i, int sources, F f) {
     BUFFER t[3][2 * LANES];
     Source s[3];
     for (int k = 0; k < sources; ++k) s[k] = fetch<u64>(w, i, k + 1, t[k]);

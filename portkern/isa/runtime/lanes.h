@@ -88,30 +88,70 @@ inline int dpp_lane(int l, const Instruction& i, bool& valid) {
     return l;
 }
 
-inline bool readable(const Wave& w, const Instruction& i, int lane) {
-    return i.flags & FETCH_INACTIVE || w.exec() >> lane & 1;
+// The lanes that all lanes read, and which of them are there: the same for each control.
+struct Moves {
+    alignas(64) i32 from[LANES];
+    u64 valid = 0;
+
+    Moves() = default;
+    explicit Moves(const Instruction& i) {
+        for (int l = 0; l < LANES; ++l) {
+            bool there;
+            from[l] = dpp_lane(l, i, there);
+            valid |= (u64)there << l;
+        }
+    }
+    // A bit for each lane: that of the lane it reads.
+    u64 of(u64 bits) const {
+        if (bits == ~0ull) return bits;
+        u64 r = 0;
+        for (int l = 0; l < LANES; ++l) r |= (bits >> from[l] & 1) << l;
+        return r;
+    }
+};
+
+inline const Moves& moves_of(const Instruction& i) {
+    static thread_local Moves last;
+    static thread_local u64 key = ~0ull;
+    static const std::vector<Moves> known = [] {
+        std::vector<Moves> all;
+        Instruction each;
+        for (each.dpp = 0; each.dpp < 512; ++each.dpp) all.emplace_back(each);
+        return all;
+    }();
+    if (!(i.flags & DPP8)) return known[i.dpp & 511];
+    if (key != i.dpp) last = Moves(i), key = i.dpp;
+    return last;
+}
+
+// Lanes that are read: off ones are not there.
+inline u64 readable(const Wave& w, const Instruction& i, const Moves& moves) {
+    return i.flags & FETCH_INACTIVE ? ~0ull : moves.of(w.exec());
 }
 
 // Lanes that are written: EXEC, and what DPP's masks and bounds leave of it.
 inline u64 written(const Wave& w, const Instruction& i) {
     u64 m = w.exec();
     if (__builtin_expect(!(i.flags & DPP), 1)) return m;
-    for (int l = 0; l < LANES; ++l) {
-        bool valid;
-        const int from = dpp_lane(l, i, valid);
-        valid = valid && (i.flags & DPP8 || readable(w, i, from));
-        const bool on = i.row_mask >> (l >> 4) & 1 && i.bank_mask >> (l >> 2 & 3) & 1;
-        if (!on || (!valid && !(i.flags & BOUND_ZERO))) m &= ~(1ull << l);
-    }
+    const Moves& moves = moves_of(i);
+    if (!(i.flags & BOUND_ZERO))
+        m &= moves.valid & (i.flags & DPP8 ? ~0ull : readable(w, i, moves));
+    const u64 banks = i.bank_mask * 0x1111111111111111ull;
+    if (i.row_mask != 15 || i.bank_mask != 15)
+        for (int l = 0; l < LANES; ++l)
+            if (!(i.row_mask >> (l >> 4) & 1) || !(banks >> (l >> 2) & 1)) m &= ~(1ull << l);
     return m;
 }
 
 inline void read_lanes(const Wave& w, const Instruction& i, const u32* from, u32* to) {
-    for (int l = 0; l < LANES; ++l) {
-        bool valid;
-        const int k = dpp_lane(l, i, valid);
-        to[l] = valid && readable(w, i, k) ? from[k] : 0;
-    }
+    const Moves& moves = moves_of(i);
+    const u64 there = moves.valid & readable(w, i, moves);
+    for (int l = 0; l < LANES; l += 8)
+        _mm256_store_si256((__m256i*)(to + l),
+                           _mm256_i32gather_epi32((const int*)from,
+                                                  *(const __m256i*)(moves.from + l), 4));
+    if (there != ~0ull)
+        for (int l = 0; l < LANES; ++l) to[l] = there >> l & 1 ? to[l] : 0;
 }
 
 inline void take_part(u32* t, const Operand& o) {

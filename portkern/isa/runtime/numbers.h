@@ -10,36 +10,42 @@ namespace isa {
 template <class T> using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
 
 template <class T> inline bool signals(T x) {
-    if (x == x) return false;
-    if constexpr (sizeof(T) == 2) return !(as<u16>(x) & 0x200);
-    else if constexpr (sizeof(T) == 4) return !(as<u32>(x) & 0x400000);
-    else return !(as<u64>(x) >> 51 & 1);
+    bool quiet;
+    if constexpr (sizeof(T) == 2) quiet = as<u16>(x) & 0x200;
+    else if constexpr (sizeof(T) == 4) quiet = as<u32>(x) & 0x400000;
+    else quiet = as<u64>(x) >> 51 & 1;
+    return (x != x) & !quiet;
 }
 template <class T> inline T quieted(T x) {
     if constexpr (sizeof(T) == 2) return as<T>((u16)(as<u16>(x) | 0x200));
     else if constexpr (sizeof(T) == 4) return as<T>(as<u32>(x) | 0x400000);
     else return as<T>(as<u64>(x) | 1ull << 51);
 }
-template <class T> inline bool negative(T x) { return std::signbit((double)x); }
+template <class T> inline bool negative(T x) {
+    if constexpr (sizeof(T) == 2) return as<u16>(x) >> 15;
+    else if constexpr (sizeof(T) == 4) return as<u32>(x) >> 31;
+    else return as<u64>(x) >> 63;
+}
 
 // A number goes before a NaN, and with IEEE a NaN that signals before all; -0 is below +0.
-template <bool IEEE, class T> inline T least(T a, T b) {
+// Without branches, so that it is done for several lanes at once.
+template <bool IEEE, class T> inline T picked(bool first, T a, T b) {
+    const bool no_a = a != a, no_b = b != b;
+    T r = first ? a : b;
+    r = no_b ? a : r;
+    r = no_a ? b : r;
+    r = no_a & no_b ? quieted(a) : r;
     if constexpr (IEEE) {
-        if (signals(a)) return quieted(a);
-        if (signals(b)) return quieted(b);
+        r = signals(b) ? quieted(b) : r;
+        r = signals(a) ? quieted(a) : r;
     }
-    if (a != a) return b == b ? b : quieted(a);
-    if (b != b) return a;
-    return a < b ? a : b < a ? b : negative(a) ? a : b;
+    return r;
+}
+template <bool IEEE, class T> inline T least(T a, T b) {
+    return picked<IEEE>((a < b) | ((a == b) & negative(a)), a, b);
 }
 template <bool IEEE, class T> inline T most(T a, T b) {
-    if constexpr (IEEE) {
-        if (signals(a)) return quieted(a);
-        if (signals(b)) return quieted(b);
-    }
-    if (a != a) return b == b ? b : quieted(a);
-    if (b != b) return a;
-    return a > b ? a : b > a ? b : negative(a) ? b : a;
+    return picked<IEEE>((a > b) | ((a == b) & !negative(a)), a, b);
 }
 template <bool IEEE, class T> inline T middle(T a, T b, T c) {
     if (a != a || b != b || c != c) return least<IEEE>(least<IEEE>(a, b), c);
