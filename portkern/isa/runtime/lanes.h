@@ -239,7 +239,11 @@ template <class T> inline T get(const Source& s, int l) {
 }
 
 inline void expand(u64 m, u32* e) {
-    for (int l = 0; l < LANES; ++l) e[l] = (m >> l & 1) ? ~0u : 0;
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    for (int l = 0; l < LANES; l += 8) {
+        const __m256i on = _mm256_and_si256(_mm256_set1_epi32((int)(m >> l & 255)), bit);
+        _mm256_storeu_si256((__m256i*)(e + l), _mm256_cmpeq_epi32(on, bit));
+    }
 }
 
 inline u64 packed(const u8* b) {
@@ -293,6 +297,9 @@ template <class D, class F> inline void lanes(Wave& w, const Instruction& i, F f
         } else if (__builtin_expect(m == ~0ull, 1)) {
 #pragma GCC ivdep
             for (int l = 0; l < LANES; ++l) d[l] = as<u32>((D)f(l));
+        } else if (m == 0xffffffffull) {
+#pragma GCC ivdep
+            for (int l = 0; l < LANES / 2; ++l) d[l] = as<u32>((D)f(l));
         } else {
             BUFFER e[LANES];
             expand(m, e);
