@@ -1,4 +1,4 @@
-"""Idle states that CDNA asks for between two instructions, looked for in the code alone."""
+"""Idle states that chips ask for between two instructions, looked for in the code alone."""
 
 from __future__ import annotations
 
@@ -102,3 +102,43 @@ def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, 
             assert not finding.executed
             assert finding.to_json(name)["severity"] == "warning"
             assert finding.code == "object-too-soon"
+
+
+WMMA = "v_wmma_f32_16x16x16_f16 v[40:47], v[{a}], v[{b}], v[32:39]"
+#: Bodies of RDNA's kernels, and whether something is used too soon on gfx1100 and on gfx1201.
+NARROW = (
+    (["v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2"], True, False),
+    (["v_exp_f32_e32 v1, v2", *["v_mov_b32_e32 v4, v5"] * 5, "v_add_f32_e32 v3, v1, v2"], True, False),
+    (["v_exp_f32_e32 v1, v2", *["v_mov_b32_e32 v4, v5"] * 6, "v_add_f32_e32 v3, v1, v2"], False, False),
+    (["v_exp_f32_e32 v1, v2", "v_log_f32_e32 v4, v5", "v_add_f32_e32 v3, v1, v2"], True, False),
+    (["v_exp_f32_e32 v1, v2", *["v_log_f32_e32 v4, v5"] * 2, "v_add_f32_e32 v3, v1, v2"], False, False),
+    (["v_exp_f32_e32 v1, v2", "{ready}", "v_add_f32_e32 v3, v1, v2"], False, False),
+    (["v_exp_f32_e32 v1, v2", "ds_load_b32 v4, v5", "v_add_f32_e32 v3, v1, v2"], False, False),
+    (["v_exp_f32_e32 v1, v2", "v_mov_b32_e32 v1, v4", "v_add_f32_e32 v3, v1, v2"], False, False),
+    (["{wmma}", "{wmma_of_it}"], True, True),
+    (["{wmma}", "v_nop", "{wmma_of_it}"], False, False),
+    (["{wmma}", "{wmma}"], False, False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("processor", "family"), [("gfx1100", "rdna3"), ("gfx1201", "rdna4")])
+def test_what_rdna_does_not_wait_for_is_found(processor: str, family: str) -> None:
+    if isinstance(found := runtime_library.find(), Missing):
+        pytest.skip(str(found))
+    last = 7 if family == "rdna3" else 3  # the factors' last register
+    own, other = f"16:{16 + last}", f"24:{24 + last}"
+    words = {
+        "wmma": WMMA.format(a=own, b=other),
+        "wmma_of_it": WMMA.format(a=f"40:{40 + last}", b=other).replace(
+            "v[40:47],", "v[48:55],", 1
+        ),
+        "ready": "s_waitcnt_depctr 0xfff" if family == "rdna3" else "s_nop 0",
+    }
+    kernels = {
+        f"k{number}": [*(line.format(**words) for line in lines), "s_endpgm"]
+        for number, (lines, *_) in enumerate(NARROW)
+    }
+    program = Assembler(family, processor).program(kernels)
+    for number, (lines, *soon) in enumerate(NARROW):
+        said = [x for x in program.missing_waits(f"k{number}") if x.kind is Kind.TOO_SOON]
+        assert bool(said) is soon[family == "rdna4"], (lines, said)

@@ -345,7 +345,6 @@ u32 isa_missing_waits(const Program* p, const Table* t, u32 entry, Found* found)
     const size_t place = (entry - p->start) / 4;
     if (entry < p->start || place >= p->at.size() || p->at[place] == ~0u) return 0;
     const u32 waits = missing_waits(*p, *t, p->at[place], found, 256);
-    if (!p->cdna) return waits;                        // RDNA waits for these by itself
     return waits + missing_states(*p, *t, p->at[place], found + waits, 256 - waits);
 }
 u32 isa_has_model(const char* name) { return model_of(name) != nullptr; }

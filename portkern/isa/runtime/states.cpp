@@ -1,6 +1,7 @@
 // Idle states that CDNA asks for between some instructions, and has no interlock for: `s_nop`s, or
 // others that happen to stand there. Rules of AMD's manuals, and of LLVM's tables where those are
-// silent; of matrix instructions the least that any chip asks for, as each shape has its own.
+// silent; of matrix instructions the least that any chip asks for, as each shape has its own. RDNA
+// waits by itself but in two cases.
 #include "paths.h"
 
 namespace isa {
@@ -165,12 +166,102 @@ private:
     std::vector<Sort> sorts_;
 };
 
+// Of RDNA: the vector instructions since a function (exp, rcp ...) gave each register, and how many
+// functions were among them; whether the last one was a product of matrices that gave it.
+struct Lately {
+    u8 vectors[VECTORS], functions[VECTORS], product[VECTORS];
+
+    Lately() { forget(), memset(product, 0, sizeof product); }
+    void forget() {
+        memset(vectors, LONG_AGO, sizeof vectors);
+        memset(functions, LONG_AGO, sizeof functions);
+    }
+    bool meet(const Lately& other) {
+        const Lately before = *this;
+        for (int r = 0; r < VECTORS; ++r) {
+            vectors[r] = std::min(vectors[r], other.vectors[r]);
+            functions[r] = std::min(functions[r], other.functions[r]);
+            product[r] = std::max(product[r], other.product[r]);
+        }
+        return memcmp(this, &before, sizeof before) != 0;
+    }
+};
+
+// RDNA3 may read the old value of what a function gives within five vector instructions and one
+// function, if no access to memory or wait for vector results lies in between. A product must not
+// take its factors from the one right before it.
+class NarrowRules {
+public:
+    NarrowRules(const Program& program, const Table& table)
+        : program_(program), functions_late_(!table.rdna4) {
+        for (const Instruction& i : program.code) {
+            const std::string& name = table.names[i.name];
+            sorts_.emplace_back(i, name, "", false);
+            sorts_.back().matrix = contains(name, "wmma");
+            ready_.push_back(name == "s_waitcnt_depctr" && (i.imm >> 12 & 15) == 0);
+        }
+    }
+
+    i32 broken(u32 at, const Lately& lately) const {
+        const Instruction& i = program_.code[at];
+        const Sort& s = sorts_[at];
+        for (int n = i.destinations; s.vector && n < 6; ++n) {
+            const Operand& o = i.o[n];
+            for (u32 k = 0; o.kind == Kind::vector && k < o.count; ++k) {
+                const u32 reg = o.reg + k;
+                const bool late = lately.vectors[reg] <= 5 && lately.functions[reg] <= 1;
+                if (functions_late_ && late) return (i32)reg;
+                if (s.matrix && n < i.destinations + 2 && lately.product[reg]) return (i32)reg;
+            }
+        }
+        return -1;
+    }
+
+    void issue(u32 at, Lately& lately) const {
+        const Instruction& i = program_.code[at];
+        const Sort& s = sorts_[at];
+        const Access access = program_.access[at];
+        const bool memory = access == Access::vector || access == Access::flat || access == Access::local;
+        if (memory || ready_[at]) lately.forget();
+        if (!s.vector) return;
+        for (int r = 0; r < VECTORS; ++r) {
+            lately.vectors[r] = (u8)std::min(lately.vectors[r] + 1, (int)LONG_AGO);
+            lately.functions[r] = (u8)std::min(lately.functions[r] + s.function, (int)LONG_AGO);
+            // Beyond one bound the other says nothing, on whatever path.
+            if (lately.vectors[r] > 5 || lately.functions[r] > 1)
+                lately.vectors[r] = lately.functions[r] = LONG_AGO;
+            lately.product[r] = 0;
+        }
+        for (u32 d = 0; d < i.destinations; ++d)
+            for (u32 k = 0; i.o[d].kind == Kind::vector && k < i.o[d].count; ++k) {
+                const u32 reg = i.o[d].reg + k;
+                lately.vectors[reg] = lately.functions[reg] = s.function ? 0 : LONG_AGO;
+                lately.product[reg] = s.matrix;
+            }
+    }
+
+private:
+    const Program& program_;
+    const bool functions_late_;
+    std::vector<Sort> sorts_;
+    std::vector<bool> ready_;
+};
+
 }  // namespace
 
 // What uses something too soon from the instruction with this number on, at most `most`.
 u32 missing_states(const Program& program, const Table& table, u32 entry, Found* found, u32 most) {
-    const Rules rules(program, table);
     Told told(program, found, most);
+    if (!program.cdna) {
+        const NarrowRules rules(program, table);
+        over_paths<Lately>(program, table, entry, [&](u32 at, Lately& lately) {
+            if (const i32 reg = rules.broken(at, lately); reg >= 0)
+                told.report(at, Finding::too_soon, (u32)reg);
+            rules.issue(at, lately);
+        });
+        return told.count();
+    }
+    const Rules rules(program, table);
     over_paths<Since>(program, table, entry, [&](u32 at, Since& since) {
         if (const i32 reg = rules.broken(at, since); reg >= 0)
             told.report(at, Finding::too_soon, (u32)reg);
