@@ -29,7 +29,7 @@ class Kind(StrEnum):
     LDS_RACE = "waves meet at one byte of LDS without a barrier between them"
     IN_STEP = "waits for what no other wave can do any more, while lanes of its own wait for it"
     ROOM = "more workgroups wait for each other than the executor has room for"
-    TOO_SOON = "uses what another instruction gives before the idle states that gfx9 asks for"
+    TOO_SOON = "uses what another instruction gives before the idle states that the chip asks for"
     UNFILLED_LDS = "reads LDS before what is loaded straight into it is there, with no wait for it"
 
 

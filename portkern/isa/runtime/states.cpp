@@ -198,7 +198,9 @@ public:
             const std::string& name = table.names[i.name];
             sorts_.emplace_back(i, name, "", false);
             sorts_.back().matrix = contains(name, "wmma");
-            ready_.push_back(name == "s_waitcnt_depctr" && (i.imm >> 12 & 15) == 0);
+            // What goes to memory, or empties a cache, leaves when vector results are there.
+            ready_.push_back(any_of(name, {"buffer_", "global_", "flat_", "scratch_", "ds_"}) ||
+                             (name == "s_waitcnt_depctr" && (i.imm >> 12 & 15) == 0));
         }
     }
 
@@ -220,9 +222,7 @@ public:
     void issue(u32 at, Lately& lately) const {
         const Instruction& i = program_.code[at];
         const Sort& s = sorts_[at];
-        const Access access = program_.access[at];
-        const bool memory = access == Access::vector || access == Access::flat || access == Access::local;
-        if (memory || ready_[at]) lately.forget();
+        if (ready_[at]) lately.forget();
         if (!s.vector) return;
         for (int r = 0; r < VECTORS; ++r) {
             lately.vectors[r] = (u8)std::min(lately.vectors[r] + 1, (int)LONG_AGO);
