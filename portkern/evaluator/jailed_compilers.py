@@ -209,7 +209,8 @@ def _prepared(view: SourceView, files: Sequence[Path], options: CompileOptions) 
     language = options.language or language_of(*files)
     read = dict.fromkeys([*files, *view.reached(files, options.search)])
     torch = language == "cuda" and any(runtime_library.TORCH.encode() in _bytes(f) for f in read)
-    box.headers(language, options.mode, torch=torch)
+    for each in {False, torch}:  # an extension's file of kernels may not include PyTorch's
+        box.headers(language, options.mode, torch=each)
     return box.folder
 
 

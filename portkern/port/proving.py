@@ -13,7 +13,7 @@ from portkern.cuda_source.syntax import Kernel
 from portkern.cuda_source.tree import TooLong
 from portkern.errors import PortkernError
 from portkern.evaluator import object_program
-from portkern.port import expected, linked, proof, torch_headers, tree
+from portkern.port import expected, linked, proof, setup_run, torch_headers, tree
 from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
@@ -145,10 +145,8 @@ class Prover:
         """The extensions of the library, or of its port, with device code in one of their files."""
         root, found = self._read.root, list[Extension]()
         device = {root / source.path for source in self._read.sources}
-        for module in self._read.modules:
+        for module in self._modules:
             files = files_of(module, root)
-            if device.isdisjoint(files):
-                continue
             first, *further = (PurePosixPath(file.relative_to(root)) for file in files)
             source = self._source(first, original=original)
             home = root if original else self._ported
@@ -160,13 +158,39 @@ class Prover:
             )
             source = replace(
                 source,
-                language=self._language(next(f for f in files if f in device), original),
+                language=self._language(
+                    next((f for f in files if f in device), files[0]), original
+                ),
                 include=tuple(dict.fromkeys((*source.include, *include))),
                 defines=tuple(dict.fromkeys((*module.defines, *source.defines))),
                 further=tuple(home / path for path in further),
             )
-            found.append(Extension(module.name, source))
+            found.append(Extension(module.name, source, of_host=device.isdisjoint(files)))
         return found
+
+    @cached_property
+    def _modules(self) -> Sequence[Module]:
+        """The library's extensions, each name once, those of host code too where no other one has
+        all of their files; the script that lists them is run where reading it finds none."""
+        root = self._read.root
+        device = {root / source.path for source in self._read.sources}
+
+        def on_device(module: Module) -> bool:
+            return not device.isdisjoint(files_of(module, root))
+
+        known: Sequence[Module] = self._read.modules
+        if not any(map(on_device, known)):
+            limit_s = self._request.timeout_s
+            known = setup_run.modules(root, targets.load(_ORIGINAL), limit_s)
+        if not any(map(on_device, known)):
+            return ()
+        files = {module.name: set(files_of(module, root)) for module in reversed(known)}
+        chosen = {module.name: module for module in reversed(known) if files[module.name]}
+        return [
+            module
+            for name, module in reversed(chosen.items())
+            if not any(files[name] < other for other in files.values())
+        ]
 
     def _by_itself(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from portkern.simt.torch_extension.bindings import DTYPES
+from portkern.simt.torch_extension.values import DTYPES
 
 
 @dataclass(frozen=True)

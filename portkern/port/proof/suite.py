@@ -75,10 +75,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Extension:
-    """One module, by the name that Python imports it by, of the original or of the port."""
+    """One module, by the name that Python imports it by, of the original or of the port. One
+    ``of_host`` has no device code, and is left out where it cannot be built here."""
 
     name: str
     source: ProofSource
+    of_host: bool = False
 
 
 class SuiteRuns(Runs):
@@ -130,8 +132,12 @@ class SuiteRuns(Runs):
                     source.path, out, options, further=source.further, extension=True
                 )
             except UnmodelledSource as error:
+                if module.of_host:
+                    continue
                 return NotBuilt(f"{module.name}: {error.diagnostics[0]}", error.diagnostics)
             except BuildError as error:
+                if module.of_host:
+                    continue
                 return NotBuilt(f"{module.name}: {first_error(error, source.path.name)}")
             built[module.name] = str(out)
         (folder / _MANIFEST).write_text(json.dumps(built), encoding="utf-8")

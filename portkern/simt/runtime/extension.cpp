@@ -58,6 +58,23 @@ void describe_argument(Argument** at, const char* name, const Value* standard) {
 
 namespace {
 
+// Who does operations that are not here: 0 where it set the result, 1 where it called fail().
+using Delegate = int (*)(const char* operation, const Value* arguments, int64_t count,
+                         Value* result);
+Delegate the_delegate = nullptr;
+
+}  // namespace
+
+bool delegate(const char* operation, const Value* arguments, int64_t count, Value* result) {
+    if (the_delegate) return !the_delegate(operation, arguments, count, result);
+    const std::string text = std::string(operation) + " is PyTorch's, and no script or test that "
+                             "has imported it runs here";
+    fail("NotImplementedError", text.c_str());
+    return false;
+}
+
+namespace {
+
 std::string quoted(const char* text) {
     std::string out = "\"";
     for (const char* p = text; *p; ++p) {
@@ -139,10 +156,35 @@ SIMT_EXPORT const char* simt_torch_error_kind() { return error().kind; }
 SIMT_EXPORT const char* simt_torch_error_text() { return error().text; }
 SIMT_EXPORT void simt_torch_drop(Value* value) { drop(value); }
 
-// Device memory with a copy of `data`, as a tensor of bytes.
-SIMT_EXPORT Impl* simt_torch_memory(int64_t bytes, const void* data) {
+SIMT_EXPORT void simt_torch_delegate(Delegate to) { the_delegate = to; }
+SIMT_EXPORT void simt_torch_fail(const char* kind, const char* text) { fail(kind, text); }
+SIMT_EXPORT int simt_torch_assign(Impl* to, const Impl* from) { return assign(to, from) ? 0 : 1; }
+SIMT_EXPORT void simt_torch_retain(Impl* t) { retain(t); }
+SIMT_EXPORT int simt_torch_is_device(const Impl* t) { return t->storage->device; }
+SIMT_EXPORT Value* simt_torch_list(int64_t count) { return make_list(count); }
+SIMT_EXPORT const char* simt_torch_text(const char* text) { return make_text(text); }
+
+// What has the gradient of a tensor: kept until it is released.
+SIMT_EXPORT Maker* simt_torch_maker(const Impl* t, int64_t* output) {
+    Maker* maker = maker_of(t, output);
+    if (maker) __atomic_add_fetch(&maker->references, 1, __ATOMIC_RELAXED);
+    return maker;
+}
+SIMT_EXPORT void simt_torch_release_maker(Maker* maker) { release_maker(maker); }
+SIMT_EXPORT int64_t simt_torch_maker_inputs(const Maker* maker) { return maker->inputs; }
+SIMT_EXPORT const Impl* simt_torch_maker_input(const Maker* maker, int64_t i) {
+    return maker->of[i];
+}
+SIMT_EXPORT int simt_torch_backward(const Maker* maker, const Value* gradients, int64_t count,
+                                    Value* result) {
+    *result = Value{};
+    return maker->backward(maker->function, gradients, count, result) ? 0 : 1;
+}
+
+// Memory with a copy of `data`, as a tensor of bytes.
+SIMT_EXPORT Impl* simt_torch_memory(int64_t bytes, const void* data, int device) {
     constexpr int byte = 0;
-    Impl* memory = make(byte, true, 1, &bytes);
+    Impl* memory = make(byte, device, 1, &bytes);
     if (!memory || !bytes) return memory;
     const simt::DeviceWork work;
     simt::admit(memory->storage->data, simt::Opened::write);

@@ -215,7 +215,30 @@ void release(Impl* t) {
         if (!t->storage->foreign) simt::release(t->storage->data);
         delete t->storage;
     }
+    if (t->maker) release_maker(t->maker);
     delete t;
+}
+
+// ---- who made a tensor, for its gradient
+
+void made_by(Maker* maker, Impl* output, int64_t number) {
+    if (output->maker) release_maker(output->maker);
+    __atomic_add_fetch(&maker->references, 1, __ATOMIC_RELAXED);
+    output->maker = maker;
+    output->output = number;
+}
+
+Maker* maker_of(const Impl* t, int64_t* number) {
+    *number = t->output;
+    return t->maker;
+}
+
+void release_maker(Maker* maker) {
+    if (__atomic_sub_fetch(&maker->references, 1, __ATOMIC_ACQ_REL)) return;
+    for (int64_t i = 0; i < maker->inputs; ++i) release(maker->of[i]);
+    delete[] maker->of;
+    maker->end(maker->function);
+    delete maker;
 }
 
 // ---- making

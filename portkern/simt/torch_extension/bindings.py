@@ -9,77 +9,23 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from portkern.errors import LaunchError
 from portkern.simt.execute import runtime_library
+from portkern.simt.torch_extension import gradients, operations
+from portkern.simt.torch_extension.values import Memory, Value, declare, tensors
 
-if TYPE_CHECKING:
-    import torch
-
-#: c10::ScalarType's numbers.
-DTYPES = {
-    0: "uint8",
-    1: "int8",
-    2: "int16",
-    3: "int32",
-    4: "int64",
-    5: "float16",
-    6: "float32",
-    7: "float64",
-    11: "bool",
-    15: "bfloat16",
-    23: "float8_e5m2",
-    24: "float8_e4m3fn",
-    25: "float8_e5m2fnuz",
-    26: "float8_e4m3fnuz",
-    27: "uint16",
-    28: "uint32",
-    29: "uint64",
-}
-_NONE, _BOOL, _INT, _REAL, _TEXT, _TENSOR, _LIST = range(7)
-#: What cudaMalloc's addresses are multiples of: a view keeps its distance to such a one.
-_ALIGNMENT = 256
-_MOST_DIMS = 16
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     "IndexError": IndexError,
     "ValueError": ValueError,
     "TypeError": TypeError,
     "NotImplementedError": NotImplementedError,
 }
-
-
-class _Payload(ctypes.Union):
-    pass
-
-
-class _Value(ctypes.Structure):
-    """simt::lite::Value, see include/simt/lite.h."""
-
-    _anonymous_ = ("payload",)
-    kind: int
-    count: int
-    whole: int
-    number: float
-    characters: bytes | None
-    tensor: int | None
-
-
-items: ctypes._Pointer[_Value]
-
-
-_Payload._fields_ = [
-    ("whole", ctypes.c_int64),
-    ("number", ctypes.c_double),
-    ("characters", ctypes.c_char_p),
-    ("tensor", ctypes.c_void_p),
-    ("items", ctypes.POINTER(_Value)),
-]
-_Value._fields_ = [("kind", ctypes.c_int64), ("count", ctypes.c_int64), ("payload", _Payload)]
 
 
 @dataclass(frozen=True)
@@ -128,8 +74,22 @@ class BoundFunction:
 
     def __init__(self, extension: Extension, name: str, doc: str) -> None:
         self.overloads: list[Overload] = []
-        self.__name__, self.__doc__ = name, doc
+        self.__name__: str = name
+        self.__doc__: str = doc
         self._extension = extension
+
+    @property
+    def schema(self) -> str:
+        """Its parameters and result as operators of PyTorch say them: those it was defined with,
+        else those of its types. Raises ValueError where it has several, or a type has no such
+        name."""
+        if "(" in self.__doc__:
+            return self.__doc__[self.__doc__.index("(") :]
+        [overload] = self.overloads
+        parts = [
+            f"{_in_schema(a.type)} {a.name or f'_{i}'}" for i, a in enumerate(overload.arguments)
+        ]
+        return f"({', '.join(parts)}) -> {_in_schema(overload.result)}"
 
     def __call__(self, *given: object, **named: object) -> Any:
         for overload in self.overloads:
@@ -153,7 +113,7 @@ class Extension:
     registered: Extension | None = None
 
     def __init__(self, library: ctypes.CDLL, table: str) -> None:
-        self._library = _declare(library)
+        self._library = declare(library)
         self._module = getattr(library, table)()
         described = json.loads(library.simt_torch_describe(self._module))
         self.name: str = described["name"]
@@ -183,30 +143,68 @@ class Extension:
             return self._call(overload, name, values)
 
     def _call(self, overload: Overload, name: str, values: Sequence[object]) -> object:
-        library = self._library
-        memory = _Memory(library, values)
-        passed = (_Value * max(len(values), 1))()
-        result = _Value()
-        try:
-            memory.copy_in()
-            for i, (argument, value) in enumerate(zip(overload.arguments, values, strict=True)):
-                memory.pass_in(passed[i], argument.type, value)
-            threw = library.simt_torch_call(
-                self._module, overload.index, passed, ctypes.byref(result)
-            )
-            memory.copy_back()
-            code = library.simt_torch_last_error()
-            returned = None if threw else memory.take_out(result, overload.result)
-        finally:
-            library.simt_torch_drop(ctypes.byref(result))
-            memory.release()
-        if threw:
-            kind = library.simt_torch_error_kind().decode()
-            text = library.simt_torch_error_text().decode(errors="replace")
-            raise _EXCEPTIONS.get(kind, RuntimeError)(text)
-        if code:
-            raise LaunchError(f"{name} left {library.simt_torch_error_name(code).decode()}")
-        return returned
+        types = [argument.type for argument in overload.arguments]
+
+        def run(passed: Any, result: Any) -> int:
+            code: int = self._library.simt_torch_call(self._module, overload.index, passed, result)
+            return code
+
+        return _run(self._library, name, run, types, values, overload.result)
+
+
+def _run(
+    library: ctypes.CDLL,
+    name: str,
+    call: Callable[[Any, Any], int],
+    types: Sequence[str],
+    values: Sequence[object],
+    returns: str,
+) -> object:
+    """What a function of the library returns for these values; gradients are those that its own
+    autograd functions calculate."""
+    memory, result = Memory(library, values), Value()
+    passed = (Value * max(len(values), 1))()
+    try:
+        memory.copy_in()
+        for i, (type_, value) in enumerate(zip(types, values, strict=True)):
+            memory.pass_in(passed[i], type_, value)
+        threw = call(passed, ctypes.byref(result))
+        memory.copy_back()
+        code = library.simt_torch_last_error()
+        returned = None if threw else memory.take_out(result, returns)
+        if not threw and _wants_gradients(values):
+            steps = gradients.steps(library, memory, result)
+            returned = gradients.attached(returned, steps, partial(_backward, library, name))
+    finally:
+        library.simt_torch_drop(ctypes.byref(result))
+        memory.release()
+    if threw:
+        kind = library.simt_torch_error_kind().decode()
+        text = library.simt_torch_error_text().decode(errors="replace")
+        raise _EXCEPTIONS.get(kind, RuntimeError)(text)
+    if code:
+        raise LaunchError(f"{name} left {library.simt_torch_error_name(code).decode()}")
+    return returned
+
+
+def _backward(
+    library: ctypes.CDLL, name: str, step: gradients.Step, of_outputs: Sequence[object]
+) -> Sequence[Any]:
+    """The gradients of what an autograd function of C++ was given."""
+
+    def run(passed: Any, result: Any) -> int:
+        code: int = library.simt_torch_backward(step.maker, passed, len(of_outputs), result)
+        return code
+
+    types = ["Optional[Tensor]"] * len(of_outputs)
+    found: Any = _run(library, f"{name}'s backward", run, types, of_outputs, "List[Tensor]")
+    return list(found)
+
+
+def _wants_gradients(values: Sequence[object]) -> bool:
+    import torch
+
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors(values))
 
 
 def load(library: Path, *, runtime: Path | None = None) -> Extension:
@@ -217,6 +215,7 @@ def load(library: Path, *, runtime: Path | None = None) -> Extension:
     """
     _runtime(runtime)
     opened = ctypes.CDLL(str(library))
+    operations.serve(declare(opened))
     registered = Extension(opened, "simt_torch_library")
     if not hasattr(opened, "simt_torch_module"):
         if not registered.functions:
@@ -238,7 +237,22 @@ def _runtime(library: Path | None) -> ctypes.CDLL:
     return ctypes.CDLL(str(library or runtime_library.ready().runtime), mode=ctypes.RTLD_GLOBAL)
 
 
-# ---- values
+def _in_schema(type_: str) -> str:
+    outer, _, inner = type_.removesuffix("]").partition("[")
+    match outer:
+        case "Optional":
+            return f"{_in_schema(inner)}?"
+        case "List":
+            return f"{_in_schema(inner)}[]"
+        case "Tuple":
+            return f"({', '.join(map(_in_schema, inner.split(', ')))})"
+        case "dtype":
+            return "ScalarType"
+        case "None":
+            return "()"
+        case "Tensor" | "bool" | "int" | "float" | "str" | "Scalar":
+            return outer
+    raise ValueError(f"{type_} has no name in a schema")
 
 
 def _accepts(type_: str, value: object) -> bool:
@@ -264,223 +278,3 @@ def _accepts(type_: str, value: object) -> bool:
         case "dtype":
             return isinstance(value, torch.dtype)
     return False
-
-
-def _tensors(value: object) -> Iterator[torch.Tensor]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-@cache
-def _dtype_numbers() -> dict[torch.dtype, int]:
-    import torch
-
-    return {getattr(torch, name): n for n, name in DTYPES.items() if hasattr(torch, name)}
-
-
-def _bytes_at(address: int, size: int) -> memoryview:
-    return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
-
-
-def _numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * max(len(values), 1))(*values)
-
-
-@dataclass
-class _Copy:
-    """Bytes [begin, end) of a torch storage, and the guarded memory that stands for them."""
-
-    storage: torch.UntypedStorage
-    begin: int
-    end: int
-    handle: int = 0
-    address: int = 0
-
-
-class _Memory:
-    """The tensors of one call. Those that share a storage share it on the other side too."""
-
-    def __init__(self, library: ctypes.CDLL, values: Sequence[object]) -> None:
-        self._library = library
-        self._copies: dict[int, _Copy] = {}
-        # Handles, and the tensors that they stand for.
-        self._views: list[tuple[int, torch.Tensor]] = []
-        self._kept: list[object] = []
-        for tensor in _tensors(values):
-            self._span(tensor)
-
-    def _span(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type != "cpu" or tensor.layout is not _strided():
-            raise TypeError(
-                f"Expected a dense tensor on the CPU, got {tensor.device} {tensor.layout}"
-            )
-        size, storage = tensor.element_size(), tensor.untyped_storage()
-        begin = int(tensor.storage_offset()) * size
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        end = begin + (reach + 1) * size if tensor.numel() else begin
-        begin -= begin % _ALIGNMENT
-        copy = self._copies.setdefault(storage.data_ptr(), _Copy(storage, begin, end))
-        copy.begin, copy.end = min(copy.begin, begin), max(copy.end, end)
-
-    def copy_in(self) -> None:
-        for copy in self._copies.values():
-            size, host = copy.end - copy.begin, copy.storage.data_ptr() + copy.begin
-            handle = self._library.simt_torch_memory(size, host)
-            if not handle:
-                raise MemoryError(f"no memory for a tensor of {size} bytes")
-            copy.handle, copy.address = handle, self._info(handle)[3]
-
-    def pass_in(self, to: _Value, type_: str, value: Any) -> None:
-        if value is None:
-            to.kind = _NONE
-        elif type_.startswith("Optional["):
-            self.pass_in(to, type_[9:-1], value)
-        elif type_.startswith("List["):
-            items = (_Value * max(len(value), 1))()
-            self._kept.append(items)
-            to.kind, to.count = _LIST, len(value)
-            to.items = ctypes.cast(items, ctypes.POINTER(_Value))
-            for i, item in enumerate(value):
-                self.pass_in(items[i], type_[5:-1], item)
-        elif type_ == "Tensor":
-            to.kind, to.tensor = _TENSOR, self._view(value)
-        elif type_ == "dtype":
-            to.kind, to.whole = _INT, _dtype_numbers()[value]
-        elif type_ == "str":
-            to.kind, to.characters = _TEXT, value.encode()
-            self._kept.append(value)
-        elif isinstance(value, bool):
-            to.kind, to.whole = _BOOL, value
-        elif type_ == "float" or isinstance(value, float):
-            to.kind, to.number = _REAL, value
-        else:
-            to.kind, to.whole = _INT, value
-
-    def _view(self, tensor: torch.Tensor) -> int:
-        copy = self._copies[tensor.untyped_storage().data_ptr()]
-        offset = tensor.storage_offset() - copy.begin // tensor.element_size()
-        handle: int | None = self._library.simt_torch_view(
-            copy.handle,
-            _dtype_numbers()[tensor.dtype],
-            tensor.dim(),
-            _numbers(tensor.shape),
-            _numbers(tensor.stride()),
-            offset,
-        )
-        if not handle:
-            raise RuntimeError(self._library.simt_torch_error_text().decode())
-        self._views.append((handle, tensor))
-        return handle
-
-    def copy_back(self) -> None:
-        """Writes back what was changed; unchanged memory may be read-only."""
-        for copy in self._copies.values():
-            size, host = copy.end - copy.begin, copy.storage.data_ptr() + copy.begin
-            if not size:
-                continue
-            now = ctypes.create_string_buffer(size)
-            self._library.simt_read(now, copy.address, size)
-            if _bytes_at(host, size) != now.raw:
-                ctypes.memmove(host, now, size)
-
-    def take_out(self, value: _Value, type_: str) -> object:
-        match value.kind:
-            case 0:  # _NONE
-                return None
-            case 1:  # _BOOL
-                return bool(value.whole)
-            case 2:  # _INT
-                return value.whole
-            case 3:  # _REAL
-                return value.number
-            case 4:  # _TEXT
-                return (value.characters or b"").decode(errors="replace")
-            case 5:  # _TENSOR
-                return self._tensor(value.tensor or 0)
-        items = [self.take_out(value.items[i], "") for i in range(value.count)]
-        return tuple(items) if type_.startswith("Tuple[") else items
-
-    def _tensor(self, handle: int) -> torch.Tensor:
-        import torch
-
-        for known, tensor in self._views:
-            if self._info(known) == self._info(handle):
-                return tensor
-        dtype_number, sizes, strides, address, size, offset = self._info(handle)
-        dtype = getattr(torch, DTYPES[dtype_number])
-        for copy in self._copies.values():
-            if copy.address == address:
-                begin = copy.begin // dtype.itemsize + offset
-                return torch.empty(0, dtype=dtype).set_(copy.storage, begin, sizes, strides)
-        whole = torch.empty(size // dtype.itemsize, dtype=dtype)
-        if size:
-            self._library.simt_read(whole.data_ptr(), address, size)
-        return whole.as_strided(sizes, strides, offset)
-
-    def _info(self, handle: int) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int]:
-        """Element type, sizes, strides, storage and its bytes, offset."""
-        head, sizes, strides = _numbers([0] * 3), _numbers([0] * _MOST_DIMS), _numbers([0] * 16)
-        address, size = ctypes.c_void_p(), ctypes.c_int64()
-        self._library.simt_torch_info(
-            handle, head, sizes, strides, ctypes.byref(address), ctypes.byref(size)
-        )
-        dims = head[1]
-        return (
-            head[0],
-            tuple(sizes[:dims]),
-            tuple(strides[:dims]),
-            address.value or 0,
-            size.value,
-            head[2],
-        )
-
-    def release(self) -> None:
-        for handle, _ in self._views:
-            self._library.simt_torch_release(handle)
-        for copy in self._copies.values():
-            if copy.handle:
-                self._library.simt_torch_release(copy.handle)
-        self._views.clear()
-        self._copies.clear()
-
-
-def _strided() -> torch.layout:
-    import torch
-
-    return torch.strided
-
-
-def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
-    numbers = ctypes.POINTER(number)
-    types: dict[str, tuple[type[object] | None, list[type[object]]]] = {
-        "module": (pointer, []),
-        "library": (pointer, []),
-        "describe": (text, [pointer]),
-        "call": (
-            ctypes.c_int,
-            [pointer, ctypes.c_int, ctypes.POINTER(_Value), ctypes.POINTER(_Value)],
-        ),
-        "error_kind": (text, []),
-        "error_text": (text, []),
-        "error_name": (text, [ctypes.c_int]),
-        "last_error": (ctypes.c_int, []),
-        "drop": (None, [ctypes.POINTER(_Value)]),
-        "memory": (pointer, [number, pointer]),
-        "view": (pointer, [pointer, ctypes.c_int, ctypes.c_int, numbers, numbers, number]),
-        "release": (None, [pointer]),
-        "info": (None, [pointer, numbers, numbers, numbers, ctypes.POINTER(pointer), numbers]),
-    }
-    for name, (result, arguments) in types.items():
-        function = getattr(library, f"simt_torch_{name}", None)
-        if function is None:  # the module's, where there is no PYBIND11_MODULE
-            continue
-        function.restype, function.argtypes = result, arguments
-    library.simt_read.restype = None
-    library.simt_read.argtypes = [pointer, pointer, ctypes.c_size_t]
-    return library

@@ -36,6 +36,8 @@ _NOTHING_TO_DO = (
     *("synchronize", "empty_cache", "set_device", "manual_seed", "manual_seed_all", "init"),
     *("reset_peak_memory_stats", "reset_max_memory_allocated", "_lazy_init"),
 )
+#: Operators live as long as what defined them.
+_defined: list[object] = []
 #: What torch puts before the two texts of load_inline.
 _CPP_HEAD = "#include <torch/extension.h>\n"
 _CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
@@ -118,13 +120,33 @@ class Extensions:
 
 
 def register(extension: Extension) -> None:
-    """Registers the functions that TORCH_LIBRARY named, as torch.ops.namespace.name."""
+    """Registers the functions that TORCH_LIBRARY named, as torch.ops.namespace.name: as operators,
+    which TorchScript knows too, where their types can be said in a schema."""
     import torch
 
     named = extension.registered.functions if extension.registered is not None else {}
     for name, function in named.items():
         space, _, short = name.partition("::")
-        setattr(getattr(torch.ops, space), short, function)
+        try:
+            _define(space, short, function)
+        except (RuntimeError, ValueError):  # a schema that this torch does not read
+            setattr(getattr(torch.ops, space), short, function)
+
+
+def _define(space: str, short: str, function: bindings.BoundFunction) -> None:
+    import torch
+
+    schema = f"{short}{function.schema}"
+    arguments = torch._C.parse_schema(f"{space}::{schema}").arguments
+
+    def call(*given: object, **named: object) -> object:
+        rest = arguments[len(given) :]
+        return function(*given, *(named.get(a.name, a.default_value) for a in rest))
+
+    library: Any = torch.library.Library(space, "FRAGMENT")  # type: ignore[no-untyped-call]
+    library.define(schema)
+    library.impl(short, call, "CompositeImplicitAutograd")
+    _defined.append(library)
 
 
 def _listed(given: str | Sequence[str] | None) -> list[str]:

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from portkern.simt.execute.compile_options import CompileOptions
-from portkern.simt.torch_extension import bindings, script
+from portkern.simt.torch_extension import absent, bindings, script
 from portkern.spec import target as targets
 
 if TYPE_CHECKING:
@@ -186,6 +186,13 @@ class _Teller:
             self._tell(Told(report.nodeid, "failed" if why else "passed", why))
 
 
+def _own_files() -> list[Path]:
+    """The Python files of the library's packages; tests say themselves what they need."""
+    tests = ("test", "tests")
+    files = sorted(path for path in Path.cwd().rglob("*.py") if path.name != "setup.py")
+    return [path for path in files if not set(tests) & set(path.relative_to(Path.cwd()).parts)]
+
+
 def _seed() -> None:
     import numpy as np
     import torch
@@ -240,6 +247,8 @@ def main() -> int:
     modules.leave_traces(folders)
     sys.path[:0] = [str(folder) for folder in folders if folder.is_dir()]
     sys.meta_path.insert(0, modules)
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
+    sys.meta_path.append(absent.Absent(absent.packages(_own_files())))
     options = CompileOptions(
         target=target,
         language=asked.language,

@@ -2,6 +2,7 @@
 #include "../c10/macros/Macros.h"
 #include "../c10/util/Optional.h"
 #include "Dispatch.h"
+#include "TensorIndexing.h"
 #include "core/Tensor.h"
 
 namespace at {

@@ -24,6 +24,8 @@ struct Impl {
     int dtype;  // c10::ScalarType's number
     int dims;
     int64_t sizes[most_dims], strides[most_dims];
+    struct Maker* maker;  // of its gradient, as its output of this number
+    int64_t output;
 };
 SIMT_API void retain(Impl* t);
 SIMT_API void release(Impl* t);
@@ -109,6 +111,23 @@ struct Value {
 SIMT_API Value* make_list(int64_t count);
 SIMT_API const char* make_text(const char* text);
 SIMT_API void drop(Value* value);
+
+// Does an operation of PyTorch by its name in aten, in the process's own torch. False: see error().
+SIMT_API bool delegate(const char* operation, const Value* arguments, int64_t count, Value* result);
+
+// What calculates the gradients of some tensors: that of a C++ autograd function.
+struct Maker {
+    // The gradients of what was given to it, as a list, by those of what it made.
+    bool (*backward)(void* function, const Value* gradients, int64_t count, Value* result);
+    void (*end)(void* function);
+    void* function;
+    int64_t references;
+    int64_t inputs;
+    Impl** of;  // what was given to it: null where that was no tensor
+};
+SIMT_API void made_by(Maker* maker, Impl* output, int64_t number);
+SIMT_API Maker* maker_of(const Impl* t, int64_t* number);  // null: nothing is known
+SIMT_API void release_maker(Maker* maker);
 
 struct Argument {
     const char* name;  // empty: by position only

@@ -1,5 +1,8 @@
 #pragma once
+#include "../ATen/Parallel.h"
 #include "../ATen/cuda/CUDAContext.h"
+#include "autograd.h"
+#include "nn/functional.h"
 #include "types.h"
 
 namespace torch {

@@ -1,6 +1,7 @@
 // Operators by name: TORCH_LIBRARY and its kin. What they register is called like bound functions,
 // under "namespace::name".
 #pragma once
+#include <map>
 #include <string>
 
 #include "../pybind11/pybind11.h"
@@ -17,7 +18,10 @@ class Library {
   public:
     explicit Library(const char* space, bool called) : space_(space), called_(called) {}
 
-    Library& def(const char*) { return *this; }
+    Library& def(const char* schema) {
+        schemas()[named(schema)] = schema;
+        return *this;
+    }
     template <class F>
     Library& def(const char* schema, F&& function) {
         return bind(schema, std::forward<F>(function));
@@ -38,11 +42,20 @@ class Library {
   private:
     template <class F>
     Library& bind(const char* schema, F&& function) {
-        const std::string text = schema;
-        const std::string name = space_ + "::" + text.substr(0, text.find_first_of("(."));
+        const std::string name = named(schema);
+        const auto known = schemas().find(name);
         pybind11::module_(simt::lite::library_module())
-            .def(simt::lite::make_text(name.c_str()), std::forward<F>(function));
+            .def(simt::lite::make_text(name.c_str()), std::forward<F>(function),
+                 known != schemas().end() ? known->second : std::string(schema));
         return *this;
+    }
+    std::string named(const std::string& schema) const {
+        return space_ + "::" + schema.substr(0, schema.find_first_of("(."));
+    }
+    // Of those that are defined before their functions are.
+    static std::map<std::string, std::string>& schemas() {
+        static std::map<std::string, std::string> all;
+        return all;
     }
     std::string space_;
     bool called_;  // what is registered is for the device
@@ -57,6 +70,35 @@ struct LibraryInit {
     }
 };
 }  // namespace detail
+
+// The way before TORCH_LIBRARY: an expression, whose names have their namespace.
+class RegisterOperators {
+  public:
+    RegisterOperators() = default;
+    template <class F>
+    RegisterOperators(const char* schema, F&& function) { op(schema, std::forward<F>(function)); }
+    template <class F>
+    RegisterOperators& op(const std::string& schema, F&& function) & {
+        define(schema, std::forward<F>(function));
+        return *this;
+    }
+    template <class F>
+    RegisterOperators&& op(const std::string& schema, F&& function) && {
+        define(schema, std::forward<F>(function));
+        return std::move(*this);
+    }
+
+  private:
+    template <class F>
+    static void define(const std::string& schema, F&& function) {
+        const size_t end = schema.find("::");
+        Library(schema.substr(0, end).c_str(), true)
+            .def(schema.substr(end + 2).c_str(), std::forward<F>(function));
+    }
+};
+namespace jit {
+using RegisterOperators = torch::RegisterOperators;
+}  // namespace jit
 
 }  // namespace torch
 

@@ -1,2 +1,3 @@
 #pragma once
 #include "all.h"
+#include "library.h"

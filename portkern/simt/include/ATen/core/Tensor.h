@@ -13,8 +13,18 @@
 #include "../../simt/lite.h"
 #include "TensorAccessor.h"
 
+namespace simt::lite {
+template <class T, class = void>
+struct Convert;  // no member: such a parameter or result has no Python type here
+template <class R, class... A>
+R delegated(const char* operation, const A&... given);
+}  // namespace simt::lite
+
 namespace at {
 using namespace c10;
+namespace indexing {
+struct TensorIndex;
+}  // namespace indexing
 
 class Tensor {
     using Impl = simt::lite::Impl;
@@ -311,6 +321,67 @@ class Tensor {
     template <class T>
     Tensor& div_(const T& b) { return *this /= b; }
 
+    // ---- what PyTorch does
+
+#define SIMT_COMPARISON(op, name)                                                                 \
+    template <class T>                                                                            \
+    friend Tensor operator op(const Tensor& a, const T& b) {                                      \
+        return simt::lite::delegated<Tensor>(#name, a, b);                                        \
+    }
+    SIMT_COMPARISON(==, eq)
+    SIMT_COMPARISON(!=, ne)
+    SIMT_COMPARISON(<, lt)
+    SIMT_COMPARISON(<=, le)
+    SIMT_COMPARISON(>, gt)
+    SIMT_COMPARISON(>=, ge)
+    SIMT_COMPARISON(&, bitwise_and)
+    SIMT_COMPARISON(|, bitwise_or)
+    SIMT_COMPARISON(^, bitwise_xor)
+#undef SIMT_COMPARISON
+    Tensor operator~() const { return bitwise_not(); }
+    Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
+    Tensor index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value);
+    Tensor index_put_(std::initializer_list<indexing::TensorIndex> indices, const Scalar& value);
+    Tensor index(const std::vector<std::optional<Tensor>>& by) const {
+        return simt::lite::delegated<Tensor>("index", *this, by);
+    }
+
+    Tensor sum(IntArrayRef dims, bool keep = false,
+               std::optional<ScalarType> type = std::nullopt) const {
+        return simt::lite::delegated<Tensor>("sum", *this, dims, keep, type);
+    }
+    Tensor mean(IntArrayRef dims, bool keep = false,
+                std::optional<ScalarType> type = std::nullopt) const {
+        return simt::lite::delegated<Tensor>("mean", *this, dims, keep, type);
+    }
+    Tensor max(const Tensor& b) const { return maximum(b); }
+    Tensor min(const Tensor& b) const { return minimum(b); }
+    Tensor div(const Tensor& b, const char* rounding) const {
+        return simt::lite::delegated<Tensor>("div", *this, b, rounding);
+    }
+    Tensor div_(const Tensor& b, const char* rounding) {
+        return simt::lite::delegated<Tensor>("div_", *this, b, rounding);
+    }
+#define SIMT_OPERATION(name)                                                                      \
+    template <class... A>                                                                         \
+    Tensor name(const A&... given) const {                                                        \
+        return simt::lite::delegated<Tensor>(#name, *this, given...);                             \
+    }                                                                                             \
+    template <class... A>                                                                         \
+    Tensor name(IntArrayRef first, const A&... given) const {                                     \
+        return simt::lite::delegated<Tensor>(#name, *this, first, given...);                      \
+    }
+#define SIMT_SEVERAL(name, ...)                                                                   \
+    template <class... A>                                                                         \
+    __VA_ARGS__ name(const A&... given) const {                                                   \
+        return simt::lite::delegated<__VA_ARGS__>(#name, *this, given...);                             \
+    }
+#define SIMT_PAIR std::tuple<Tensor, Tensor>
+#include "operations.inc"
+#undef SIMT_PAIR
+#undef SIMT_OPERATION
+#undef SIMT_SEVERAL
+
   private:
     Impl& self() const {
         if (!impl_) c10::detail::fail("", "the tensor is undefined");
@@ -499,8 +570,71 @@ inline Tensor stack(ArrayRef<Tensor> parts, int64_t d = 0) {
     return cat(raised, d);
 }
 
+#define SIMT_OPERATION(name)                                                                      \
+    template <class... A>                                                                         \
+    inline Tensor name(const Tensor& t, const A&... given) {                                      \
+        return simt::lite::delegated<Tensor>(#name, t, given...);                                 \
+    }                                                                                             \
+    template <class... A>                                                                         \
+    inline Tensor name(const Tensor& t, IntArrayRef first, const A&... given) {                   \
+        return simt::lite::delegated<Tensor>(#name, t, first, given...);                          \
+    }
+#define SIMT_SEVERAL(name, ...)                                                                   \
+    template <class... A>                                                                         \
+    inline __VA_ARGS__ name(const Tensor& t, const A&... given) {                                 \
+        return simt::lite::delegated<__VA_ARGS__>(#name, t, given...);                                 \
+    }
+#define SIMT_PAIR std::tuple<Tensor, Tensor>
+#include "operations.inc"
+#undef SIMT_PAIR
+#undef SIMT_OPERATION
+#undef SIMT_SEVERAL
+
+inline Tensor max(const Tensor& a, const Tensor& b) { return a.max(b); }
+inline Tensor min(const Tensor& a, const Tensor& b) { return a.min(b); }
+inline Tensor sum(const Tensor& t, IntArrayRef dims, bool keep = false) { return t.sum(dims, keep); }
+inline Tensor mean(const Tensor& t, IntArrayRef dims, bool keep = false) {
+    return t.mean(dims, keep);
+}
+inline Tensor gather(const Tensor& t, int64_t d, const Tensor& index, bool = false) {
+    return t.gather(d, index);
+}
+inline Tensor index_select(const Tensor& t, int64_t d, const Tensor& rows) {
+    return t.index_select(d, rows);
+}
+inline Tensor transpose(const Tensor& t, int64_t a, int64_t b) { return t.transpose(a, b); }
+inline Tensor unsqueeze(const Tensor& t, int64_t d) { return t.unsqueeze(d); }
+inline Tensor squeeze(const Tensor& t) { return t.squeeze(); }
+inline Tensor squeeze(const Tensor& t, int64_t d) { return t.squeeze(d); }
+inline Tensor flatten(const Tensor& t, int64_t from = 0, int64_t to = -1) {
+    return t.flatten(from, to);
+}
+inline Tensor reshape(const Tensor& t, IntArrayRef to) { return t.reshape(to); }
+inline Tensor clone(const Tensor& t) { return t.clone(); }
+#define SIMT_MADE(name)                                                                           \
+    template <class... A>                                                                         \
+    inline Tensor name(IntArrayRef sizes, TensorOptions o = {}) {                                 \
+        return simt::lite::delegated<Tensor>(#name, sizes).to(o);                                 \
+    }
+SIMT_MADE(rand)
+SIMT_MADE(randn)
+#undef SIMT_MADE
+inline Tensor randperm(int64_t n, TensorOptions o = kLong) {
+    return simt::lite::delegated<Tensor>("randperm", n).to(o);
+}
+inline Tensor randint(int64_t to, IntArrayRef sizes, TensorOptions o = kLong) {
+    return simt::lite::delegated<Tensor>("randint", to, sizes).to(o);
+}
+inline Tensor randint(int64_t from, int64_t to, IntArrayRef sizes, TensorOptions o = kLong) {
+    return simt::lite::delegated<Tensor>("randint", from, to, sizes).to(o);
+}
+inline Tensor eye(int64_t n, TensorOptions o = {}) {
+    return simt::lite::delegated<Tensor>("eye", n).to(o);
+}
+
 inline std::optional<Device> device_of(const Tensor& t) {
     return t.defined() ? std::optional<Device>(t.device()) : std::nullopt;
 }
 
 }  // namespace at
+#include "../../simt/convert.h"

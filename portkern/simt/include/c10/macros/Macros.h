@@ -21,3 +21,7 @@
 #endif
 #define C10_WARP_SIZE_LOWER_BOUND C10_WARP_SIZE
 #define C10_WARP_SIZE_UPPER_BOUND C10_WARP_SIZE
+namespace c10 {}
+namespace at {
+using namespace c10;
+}  // namespace at

@@ -69,11 +69,12 @@ template <class E = Error>
 
 }  // namespace c10
 
+// A statement of its own, as in PyTorch: sources leave out the semicolon.
 #define TORCH_CHECK_WITH(error, condition, ...)                                                   \
-    ((condition) ? (void)0                                                                        \
-                 : ::c10::detail::fail<::c10::error>("Expected " #condition                       \
-                                                     " to be true, but got false.",               \
-                                                     ##__VA_ARGS__))
+    if (!(condition)) {                                                                           \
+        ::c10::detail::fail<::c10::error>("Expected " #condition " to be true, but got false.",   \
+                                          ##__VA_ARGS__);                                         \
+    }
 #define TORCH_CHECK(condition, ...) TORCH_CHECK_WITH(Error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_INDEX(condition, ...) TORCH_CHECK_WITH(IndexError, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_VALUE(condition, ...) TORCH_CHECK_WITH(ValueError, condition, ##__VA_ARGS__)
@@ -84,7 +85,10 @@ template <class E = Error>
 #define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) ((void)0)
 #define AT_ASSERT(condition, ...) TORCH_CHECK(condition, ##__VA_ARGS__)
 #define AT_ASSERTM(condition, ...) TORCH_CHECK(condition, ##__VA_ARGS__)
-#define AT_ERROR(...) ::c10::detail::fail("", ##__VA_ARGS__)
+#define AT_ERROR(...)                                                                             \
+    do {                                                                                          \
+        ::c10::detail::fail("", ##__VA_ARGS__);                                                   \
+    } while (false)
 #define TORCH_WARN(...) ((void)(std::cerr << "Warning: " << ::c10::str(__VA_ARGS__) << '\n'))
 
 #define TORCH_CHECK_COMPARED(a, op, b, ...)                                                       \

@@ -7,6 +7,7 @@
 #include "../../simt/bfloat16.h"
 #include "../../simt/half.h"
 #include "../../simt/narrow.h"
+#include "../macros/Macros.h"
 
 namespace c10 {
 namespace detail {
@@ -96,6 +97,18 @@ C10_SIMT_OPERATOR(-)
 C10_SIMT_OPERATOR(*)
 C10_SIMT_OPERATOR(/)
 #undef C10_SIMT_OPERATOR
+#define C10_SIMT_COMPARISON(op)                                                                   \
+    template <class T>                                                                            \
+    inline detail::If16<T, bool> operator op(const T& a, const T& b) {                            \
+        return (float)a op(float) b;                                                              \
+    }
+C10_SIMT_COMPARISON(==)
+C10_SIMT_COMPARISON(!=)
+C10_SIMT_COMPARISON(<)
+C10_SIMT_COMPARISON(<=)
+C10_SIMT_COMPARISON(>)
+C10_SIMT_COMPARISON(>=)
+#undef C10_SIMT_COMPARISON
 
 // CUDA's load through the read-only cache.
 template <class T>
