@@ -196,8 +196,11 @@ def _backward(
         code: int = library.simt_torch_backward(step.maker, passed, len(of_outputs), result)
         return code
 
+    import torch
+
     types = ["Optional[Tensor]"] * len(of_outputs)
-    found: Any = _run(library, f"{name}'s backward", run, types, of_outputs, "List[Tensor]")
+    with torch._C.DisableTorchFunction():
+        found: Any = _run(library, f"{name}'s backward", run, types, of_outputs, "List[Tensor]")
     return list(found)
 
 

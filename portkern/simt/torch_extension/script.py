@@ -36,8 +36,8 @@ _NOTHING_TO_DO = (
     *("synchronize", "empty_cache", "set_device", "manual_seed", "manual_seed_all", "init"),
     *("reset_peak_memory_stats", "reset_max_memory_allocated", "_lazy_init"),
 )
-#: Operators live as long as what defined them.
-_defined: list[object] = []
+#: Operators by their names: they live as long as what defined them.
+_defined: dict[str, object] = {}
 #: What torch puts before the two texts of load_inline.
 _CPP_HEAD = "#include <torch/extension.h>\n"
 _CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
@@ -124,8 +124,11 @@ def register(extension: Extension) -> None:
     which TorchScript knows too, where their types can be said in a schema."""
     import torch
 
+    # The table is the runtime's, with what the libraries before this one named.
     named = extension.registered.functions if extension.registered is not None else {}
     for name, function in named.items():
+        if name in _defined:
+            continue
         space, _, short = name.partition("::")
         try:
             _define(space, short, function)
@@ -146,7 +149,7 @@ def _define(space: str, short: str, function: bindings.BoundFunction) -> None:
     library: Any = torch.library.Library(space, "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define(schema)
     library.impl(short, call, "CompositeImplicitAutograd")
-    _defined.append(library)
+    _defined[f"{space}::{short}"] = library
 
 
 def _listed(given: str | Sequence[str] | None) -> list[str]:
