@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
+import torch
 
 from portkern.cli import main
 from portkern.errors import ConfigError
-from portkern.port import library, setup_script
+from portkern.port import library, setup_run, setup_script
 from portkern.port.key import Keys
 from portkern.port.proof.compare import Types, compare
 from portkern.port.proof.examine import Examination
@@ -30,11 +33,12 @@ from portkern.port.proof.suite import (
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.proving import files_of
 from portkern.port.request import PortRequest
-from portkern.simt.torch_extension import script
+from portkern.simt.torch_extension import absent, script
 from portkern.simt.torch_extension import suite as runner
 from portkern.simt.torch_extension.suite import MARK, Told
 from portkern.simt.translate import rewrite
 from portkern.spec import target as targets
+from portkern.toolchain.torch_stand_in import passing_for_gpu
 
 SETUP = """import os
 from setuptools import setup
@@ -448,3 +452,137 @@ def test_a_launch_by_a_pointer_is_of_the_kernel_that_it_points_to(tmp_path: Path
     outcomes = {entry["kernel"]: (entry["outcome"], entry["inputs"]) for entry in said["kernels"]}
     assert all(o == "proven in emulation" for o, _ in outcomes.values()), outcomes
     assert all("program" in inputs for _, inputs in outcomes.values()), outcomes
+
+
+#: Extensions that are made in a loop, as the environment and the files say, with a compiler asked.
+LOOP = """import glob, os, subprocess
+from itertools import product
+import torch
+from setuptools import setup
+from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension, CUDAExtension
+
+suffices = ["cpu", "cuda"] if torch.cuda.is_available() and CUDA_HOME is not None else ["cpu"]
+said = subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"], universal_newlines=True)
+assert int(said.split("release ")[1].split(".")[0]) >= 12
+print("a script says things")
+
+def get_extensions():
+    made = []
+    for main, suffix in product(sorted(glob.glob("csrc/*.cpp")), suffices):
+        name, macros = main.split(os.sep)[-1][:-4], [("WITH_PYTHON", None)]
+        sources = [main]
+        if suffix == "cuda":
+            macros += [("WITH_CUDA", None), ("LANES", "32")]
+            sources.append(f"csrc/cuda/{name}_cuda.cu")
+        kind = CppExtension if suffix == "cpu" else CUDAExtension
+        made.append(kind(f"ops._{name}_{suffix}", sources, include_dirs=["csrc"],
+                         define_macros=macros, extra_compile_args={"nvcc": ["-DFAST", "-O3"]}))
+    return made
+
+setup(name="ops", ext_modules=get_extensions(), cmdclass={"build_ext": BuildExtension})
+"""
+#: By a function of a module beside it, with paths from its own place.
+HELPED = """import os, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from build_help import extension
+from setuptools import setup
+setup(name="ops", ext_modules=[extension(n) for n in ("gather", "scatter")])
+"""
+HELP = """import os
+from torch.utils.cpp_extension import CUDAExtension
+here = os.path.dirname(os.path.abspath(__file__))
+
+def extension(name):
+    own = os.path.join(here, "csrc", "cuda", f"{name}_cuda.cu")
+    return CUDAExtension(f"ops._{name}_cuda", [own, "/etc/passwd", "../outside.cu"],
+                         include_dirs=[here, "/usr/include"])
+"""
+
+
+@pytest.mark.parametrize("text", [LOOP, HELPED], ids=["in a loop", "by a helper"])
+def test_a_setup_script_that_cannot_be_read_is_run_in_the_jail(tmp_path: Path, text: str) -> None:
+    (tmp_path / "csrc" / "cuda").mkdir(parents=True)
+    for name in ("gather", "scatter"):
+        (tmp_path / "csrc" / f"{name}.cpp").write_text("")
+        (tmp_path / "csrc" / "cuda" / f"{name}_cuda.cu").write_text("__global__ void k() {}")
+    (tmp_path / "build_help.py").write_text(HELP)
+    (tmp_path / "setup.py").write_text(text)
+    assert not library.read(tmp_path).modules
+    made = {m.name: m for m in setup_run.modules(tmp_path, targets.load("h100"), 120)}
+    of_gpu = made["ops._gather_cuda"]
+    assert tmp_path / "csrc" / "cuda" / "gather_cuda.cu" in of_gpu.sources
+    assert all(path.is_relative_to(tmp_path) for m in made.values() for path in m.sources)
+    assert all(path.is_relative_to(tmp_path) for m in made.values() for path in m.include)
+    if text == LOOP:
+        assert set(made) == {
+            f"ops._{n}_{s}" for n in ("gather", "scatter") for s in ("cpu", "cuda")
+        }
+        assert of_gpu.defines == ("WITH_PYTHON", "WITH_CUDA", "LANES=32", "FAST")
+        assert of_gpu.include == (tmp_path / "csrc",)
+
+
+def test_a_setup_script_that_fails_lists_what_it_made_before(tmp_path: Path) -> None:
+    assert setup_run.modules(tmp_path, targets.load("h100"), 120) == []
+    text = "from setuptools import Extension\nExtension('a', ['a.cu'])\nraise SystemExit(3)\n"
+    (tmp_path / "setup.py").write_text(text)
+    [made] = setup_run.modules(tmp_path, targets.load("h100"), 120)
+    assert (made.name, made.sources) == ("a", (tmp_path / "a.cu",))
+
+
+def test_a_package_that_only_has_to_be_imported_is_an_empty_one(tmp_path: Path) -> None:
+    first, second = tmp_path / "models.py", tmp_path / "fast.py"
+    first.write_text("from absent_hub.generation import Output, Streamer\nimport os, torch\n")
+    second.write_text(
+        "from . import models\nimport absent_plots.axes as axes\n"
+        "try:\n    import absent_kernels\nexcept ImportError:\n    absent_kernels = None\n"
+    )
+    names = absent.packages([first, second])
+    assert names == {"absent_hub", "absent_plots"}  # the other's absence has a meaning
+    finder = absent.Absent(names)
+    sys.meta_path.append(finder)
+    try:
+        import absent_hub.generation as hub  # type: ignore[import-not-found]
+        import absent_plots.axes  # type: ignore[import-not-found]
+
+        class Text(hub.Streamer):  # type: ignore[misc]
+            """A class that a library derives from one of the package's."""
+
+        with pytest.raises(ModuleNotFoundError) as error:
+            Text()
+        assert runner.cause(error.value) == "needs the package absent_hub"
+        assert not hasattr(absent_plots.axes, "__path_of__")
+        with pytest.raises(ImportError):
+            importlib.import_module("absent_kernels")
+    finally:
+        sys.meta_path.remove(finder)
+
+
+@pytest.mark.parametrize("way", ["autograd", "custom_op"])
+def test_code_that_pytorch_calls_back_sees_a_gpu(way: str) -> None:
+    seen: list[bool] = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            seen.append(gradient.is_cuda)
+            return gradient * 2
+
+    with passing_for_gpu():
+        x = torch.ones(3, device="cuda", requires_grad=True)
+        if way == "autograd":
+            Twice.apply(x).sum().backward()  # type: ignore[no-untyped-call]
+            assert x.grad is not None and x.grad.eq(2).all()
+        else:
+
+            @torch.library.custom_op("portkern_tests::seen", mutates_args=())
+            def asked(x: torch.Tensor) -> torch.Tensor:
+                seen.append(x.is_cuda)
+                return x.clone()
+
+            asked(x)
+    assert seen == [True]
+    assert not torch.ones(1).is_cuda

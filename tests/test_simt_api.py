@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.options import Mode
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.torch_extension import bindings as torchlite
+from portkern.simt.torch_extension import script
 from portkern.simt.torch_extension.bindings import Extension
 from portkern.spec import target
 
@@ -385,3 +387,52 @@ def test_packed_accessors_follow_strides(tensors: Extension, dtype: torch.dtype)
 def test_sixteen_bit_types_calculate_and_properties_hold(tensors: Extension) -> None:
     assert tensors.sixteen_bits()
     assert tensors.properties(torch.arange(12.0).reshape(3, 4))
+
+
+# ---- operators and gradients of C++, and what PyTorch does for them
+
+
+@pytest.fixture
+def operators(extension: Callable[[str], Extension]) -> Any:
+    opened = extension("operators")
+    script.register(opened)
+    return torch.ops.simt_tests
+
+
+def test_operators_of_c_plus_plus_have_their_own_gradients(operators: Any) -> None:
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    by = torch.tensor(2.5, dtype=torch.float64, requires_grad=True)
+    y, signs = operators.scale(x, by, None)
+    assert torch.equal(y, x * 2.5) and torch.equal(signs, (x > 0).long())
+    assert y.requires_grad and not signs.requires_grad
+    y.sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full_like(x, 2.5))
+    assert by.grad is not None and torch.allclose(by.grad, x.sum())
+
+
+def test_gradients_of_views_pass_the_check_of_pytorch(operators: Any) -> None:
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    by = torch.tensor(-0.5, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda t: operators.scale(t.t(), by, None)[0], (x,))
+
+
+def test_torchscript_knows_the_operators(operators: Any) -> None:
+    def scaled(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = torch.ops.simt_tests.scale(x, by, None)[0]
+        return scaled
+
+    x, by = torch.randn(7), torch.tensor(3.0)
+    assert torch.equal(torch.jit.script(scaled)(x, by), x * 3)
+
+
+def test_operations_that_the_runtime_lacks_are_pytorchs(operators: Any) -> None:
+    x = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -9.0], [0.5, 0.5, 0.5]])
+    padded = torch.nn.functional.pad(x.cumsum(0).masked_fill_(x < 0, 0), (0, 1))
+    expected = padded[:2] + padded.topk(2)[0].sum(0).mean()
+    assert torch.allclose(operators.around(x=x), expected)
+
+
+def test_what_pytorch_refuses_is_an_error_of_the_extension(operators: Any) -> None:
+    with pytest.raises(RuntimeError, match="size 3"):
+        operators.unknown(torch.ones(2, 2))
+    assert torch.equal(operators.unknown(torch.ones(1, 3)), torch.zeros(1, 3))
