@@ -144,7 +144,6 @@ class Prover:
     def _extensions(self, *, original: bool) -> list[Extension]:
         """The extensions of the library, or of its port, with device code in one of their files."""
         root, found = self._read.root, list[Extension]()
-        device = {root / source.path for source in self._read.sources}
         for module in self._modules:
             files = files_of(module, root)
             first, *further = (PurePosixPath(file.relative_to(root)) for file in files)
@@ -159,24 +158,28 @@ class Prover:
             source = replace(
                 source,
                 language=self._language(
-                    next((f for f in files if f in device), files[0]), original
+                    next((f for f in files if f in self._device), files[0]), original
                 ),
                 include=tuple(dict.fromkeys((*source.include, *include))),
                 defines=tuple(dict.fromkeys((*module.defines, *source.defines))),
                 further=tuple(home / path for path in further),
             )
-            found.append(Extension(module.name, source, of_host=device.isdisjoint(files)))
+            found.append(Extension(module.name, source, of_host=self._device.isdisjoint(files)))
         return found
+
+    @cached_property
+    def _device(self) -> frozenset[Path]:
+        """The library's files with device code."""
+        return frozenset(self._read.root / source.path for source in self._read.sources)
 
     @cached_property
     def _modules(self) -> Sequence[Module]:
         """The library's extensions, each name once, those of host code too where no other one has
         all of their files; the script that lists them is run where reading it finds none."""
         root = self._read.root
-        device = {root / source.path for source in self._read.sources}
 
         def on_device(module: Module) -> bool:
-            return not device.isdisjoint(files_of(module, root))
+            return not self._device.isdisjoint(files_of(module, root))
 
         known: Sequence[Module] = self._read.modules
         if not any(map(on_device, known)):

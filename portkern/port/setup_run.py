@@ -3,7 +3,6 @@ builds nothing, and tells what it lists."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ from portkern.port.setup_script import Module
 from portkern.sandbox import message
 from portkern.simt.torch_extension import setup
 from portkern.simt.torch_extension.setup import MARK, Listed
+from portkern.spec.foreign_text import json_value
 from portkern.spec.safe_name import inside
 from portkern.spec.target import Target
 from portkern.worker.protocol import Execute
@@ -40,7 +40,7 @@ def _told(output: str) -> Iterator[Listed]:
     for line in output.split("\n"):
         _, mark, text = line.partition(MARK)
         try:
-            known = message.read(Listed, json.loads(text)) if mark else None
+            known = message.read(Listed, json_value(text)) if mark else None
         except (ValueError, RecursionError):
             continue
         if known is not None and len(known.sources) <= _MOST and count < _MOST:

@@ -1,4 +1,4 @@
-"""The settings of a ``setup.py``'s extensions, found by reading it: it is never executed."""
+"""The settings of a ``setup.py``'s extensions, found by reading it: it is not executed here."""
 
 from __future__ import annotations
 
