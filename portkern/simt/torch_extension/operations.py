@@ -83,7 +83,9 @@ def run(name: str, arguments: Sequence[object]) -> Any:
         if bound is not None:
             return operation(*bound[0], **bound[1])
     kinds = ", ".join(type(argument).__name__ for argument in arguments)
-    raise TypeError(f"{name}({kinds}) is no operation of PyTorch; it has {packet.overloads()}")
+    raise TypeError(
+        f"{name}({kinds}) is not an operation of PyTorch, which has {packet.overloads()}"
+    )
 
 
 def _bound(schema: Any, given: Sequence[object]) -> tuple[list[object], dict[str, object]] | None:
