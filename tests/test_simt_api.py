@@ -174,7 +174,7 @@ def test_operators_are_registered_by_name_beside_bound_functions(
     registered = operators.registered
     assert registered is not None
     named = registered.functions
-    assert set(named) == {"portkern_demo::row_sums", "portkern_demo::from_host"}
+    assert {"portkern_demo::row_sums", "portkern_demo::from_host"} <= set(named)
     x = torch.arange(600.0).reshape(2, 300).half() / 64
     assert torch.allclose(named["portkern_demo::row_sums"](x), (x.float() + 0.5).sum(1))
     assert named["portkern_demo::from_host"]().tolist() == [[0, 1], [3, 4]]
@@ -394,7 +394,7 @@ def test_sixteen_bit_types_calculate_and_properties_hold(tensors: Extension) -> 
 
 @pytest.fixture
 def operators(extension: Callable[[str], Extension]) -> Any:
-    opened = extension("operators")
+    opened = extension("registered")
     script.register(opened)
     return torch.ops.simt_tests
 
@@ -416,6 +416,7 @@ def test_gradients_of_views_pass_the_check_of_pytorch(operators: Any) -> None:
     assert torch.autograd.gradcheck(lambda t: operators.scale(t.t(), by, None)[0], (x,))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit itself
 def test_torchscript_knows_the_operators(operators: Any) -> None:
     def scaled(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
         scaled: torch.Tensor = torch.ops.simt_tests.scale(x, by, None)[0]
