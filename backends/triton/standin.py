@@ -119,7 +119,7 @@ class _StandIn(torch.Tensor):
     def data_ptr(self) -> int:
         with torch._C.DisableTorchFunction():
             start = int(self.untyped_storage()._cdata) << 5 & (1 << 40) - 1
-            return self.region + start + self.storage_offset() * self.element_size()
+            return self.region + start + int(self.storage_offset()) * self.element_size()
 
 
 class _StandIns(TorchFunctionMode):
