@@ -1164,6 +1164,23 @@ def test_two_libraries_of_one_name_do_not_meet_and_a_copy_shares_all(
 
 
 @pytest.mark.full
+def test_a_library_needs_nothing_of_portkern(site: Path) -> None:
+    text = (
+        "import torch; norm = torch.nn.LayerNorm(64); x = torch.randn(4, 64);"
+        "report = lib.apply(norm, x, every=True); print(len(report.replaced));"
+        "print(torch.allclose(lib.softmax(x), x.softmax(-1)), lib.undo(norm))"
+    )
+    alone = "import sys; sys.modules['portkern'] = sys.modules['backends'] = None; "
+    done = subprocess.run(
+        [sys.executable, "-c", alone + IMPORT.format(str(site)) + text],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["1", "True", "1"], done.stderr
+
+
+@pytest.mark.full
 def test_a_process_has_one_openmp_and_may_fork(site: Path) -> None:
     text = (
         "import os, torch, re; x = torch.randn(64, 1024); lib.softmax(x); "
