@@ -105,20 +105,22 @@ def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, 
 
 
 WMMA = "v_wmma_f32_16x16x16_f16 v[40:47], v[{a}], v[{b}], v[32:39]"
+GIVES, USES = "v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2"
+MOVE, LOG = "v_mov_b32_e32 v4, v5", "v_log_f32_e32 v4, v5"
 #: Bodies of RDNA's kernels, and whether something is used too soon on gfx1100 and on gfx1201.
 NARROW = (
-    (["v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2"], True, False),
-    (["v_exp_f32_e32 v1, v2", *["v_mov_b32_e32 v4, v5"] * 5, "v_add_f32_e32 v3, v1, v2"], True, False),
-    (["v_exp_f32_e32 v1, v2", *["v_mov_b32_e32 v4, v5"] * 6, "v_add_f32_e32 v3, v1, v2"], False, False),
-    (["v_exp_f32_e32 v1, v2", "v_log_f32_e32 v4, v5", "v_add_f32_e32 v3, v1, v2"], True, False),
-    (["v_exp_f32_e32 v1, v2", *["v_log_f32_e32 v4, v5"] * 2, "v_add_f32_e32 v3, v1, v2"], False, False),
-    (["v_exp_f32_e32 v1, v2", "{ready}", "v_add_f32_e32 v3, v1, v2"], False, False),
-    (["v_exp_f32_e32 v1, v2", "ds_load_b32 v4, v5", "v_add_f32_e32 v3, v1, v2"], False, False),
-    (["v_exp_f32_e32 v1, v2", "v_mov_b32_e32 v1, v4", "v_add_f32_e32 v3, v1, v2"], False, False),
+    ([GIVES, USES], True, False),
+    ([GIVES, *[MOVE] * 5, USES], True, False),
+    ([GIVES, *[MOVE] * 6, USES], False, False),
+    ([GIVES, LOG, USES], True, False),
+    ([GIVES, LOG, LOG, USES], False, False),
+    ([GIVES, "{ready}", USES], False, False),
+    ([GIVES, "ds_load_b32 v4, v5", USES], False, False),
+    ([GIVES, "v_mov_b32_e32 v1, v4", USES], False, False),
     (["{wmma}", "{wmma_of_it}"], True, True),
     (["{wmma}", "v_nop", "{wmma_of_it}"], False, False),
     (["{wmma}", "{wmma}"], False, False),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("processor", "family"), [("gfx1100", "rdna3"), ("gfx1201", "rdna4")])
