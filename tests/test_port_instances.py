@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from portkern.cuda_source.source_map import Parameter
-from portkern.port.proof.case import Case, Scalar
+from portkern.port.proof.case import Buffer, Case, Scalar
+from portkern.port.proof.element import element_of
 from portkern.port.proof.expression import Names
 from portkern.port.proof.infer import SCALES, propose, templates
 from portkern.port.proof.instances import declared_types
-from portkern.port.proof.outcome import ProofSource
+from portkern.port.proof.outcome import ProofSource, Refused
 from portkern.port.proof.runs import crowding
 from portkern.port.proof.slice import Slices
 from portkern.port.proof.texts import SourceTexts
@@ -181,6 +182,64 @@ def test_a_launch_by_a_traits_class_has_its_instances_and_shape(
     ]
     shapes = {(c.template[0], c.block[0], c.shared) for c in cases if isinstance(c, Case)}
     assert shapes == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        ("short int", ("int16", 1)),
+        ("const long unsigned int", ("uint64", 1)),
+        ("thrust::complex<double>", ("float64", 2)),
+        ("hipFloatComplex", ("float32", 2)),
+        ("unsigned apples", None),
+    ],
+)
+def test_an_elements_type_may_be_spelled_in_any_order(
+    type_: str, expected: tuple[str, int] | None
+) -> None:
+    found = element_of(type_, {})
+    assert (found and (found[0].name, found[1])) == expected
+
+
+VOIDS = """template <int N, typename T> struct Traits {
+  using input_t = T;
+  using weight_t = double;
+};
+struct P { void* __restrict__ x; const void* y; int n; };
+template <typename K> __global__ void k(P p) {
+  using input_t = typename K::input_t;
+  CASTS
+}
+template <typename T> void run(P& p) { k<Traits<4, T>><<<1, 32>>>(p); }
+void all(P& p) { run<at::Half>(p); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("casts", "types"),
+    [
+        (
+            "using weight_t = typename K::weight_t;"
+            "auto x = reinterpret_cast<input_t *>(p.x);"
+            "auto y = *reinterpret_cast<const weight_t*>(p.y);",
+            ["at::Half", "double"],
+        ),
+        ("f(reinterpret_cast<float*>(p.x), reinterpret_cast<int *>(p.y));", ["float", "int"]),
+        ("f(reinterpret_cast<float*>(p.x), reinterpret_cast<int *>(p.x), (int*)p.y);", None),
+        ("f(reinterpret_cast<unknown_t*>(p.x), reinterpret_cast<int *>(p.y));", None),
+    ],
+)
+def test_a_pointer_to_void_is_one_to_what_the_kernel_casts_it_to(
+    casts: str, types: list[str] | None, tmp_path: Path
+) -> None:
+    texts = read(VOIDS.replace("CASTS", casts), tmp_path)
+    case = propose(texts.kernels[0], texts, SCALES[1], warp=32)
+    if types is None:
+        assert isinstance(case, Refused) and "'p.x' is of type void*" in case.reason
+        return
+    assert isinstance(case, Case), case
+    buffers = [value for value in case.values if isinstance(value, Buffer)]
+    assert [buffer.dtype for buffer in buffers] == types
 
 
 ITEMS = "template <typename T, int N> __global__ void k(const T* x, T* y) { y[0] = x[0] * N; }\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -96,17 +97,23 @@ _NAMES: Mapping[str, str] = {
     "std::size_t": "uint64",
     "ssize_t": "int64",
     "ptrdiff_t": "int64",
-    "cuFloatComplex": "float32",
-    "cuComplex": "float32",
-    "cuDoubleComplex": "float64",
     **{f"{kind}int{bits}_t": f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _VECTOR = re.compile(
     r"^(?:HIP_vector_type<)?"
     r"(float|double|int|uint|char|uchar|short|ushort|long|ulong|longlong|ulonglong)([1234])$"
 )
+_WORDS = frozenset(["signed", "unsigned", "short", "long", "int", "char"])
+#: Numbers of a real and an imaginary part.
+_COMPLEX = re.compile(r"(?:::)?(?:thrust|std|cuda::std|hip::std|c10|at)::complex<(float|double)>")
 _VECTORS = {"longlong": "int64", "ulonglong": "uint64"}
 _PAIRS = {
+    "cuFloatComplex": "float32",
+    "cuComplex": "float32",
+    "cuDoubleComplex": "float64",
+    "hipFloatComplex": "float32",
+    "hipComplex": "float32",
+    "hipDoubleComplex": "float64",
     "half2": "float16",
     "__half2": "float16",
     "nv_bfloat162": "bfloat16",
@@ -145,12 +152,26 @@ def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | No
         name = plain_type(bound[name])
     if name in _NAMES:
         return ELEMENTS[_NAMES[name]], 1
+    if integer := _integer(name):
+        return ELEMENTS[integer], 1
+    if match := _COMPLEX.fullmatch(name):
+        return ELEMENTS[_NAMES[match[1]]], 2
     if name in _PAIRS:
         return ELEMENTS[_PAIRS[name]], 2
     if match := _VECTOR.match(name):
         kind, length = match.groups()
         return ELEMENTS[_VECTORS.get(kind) or _NAMES[kind]], int(length)
     return None
+
+
+def _integer(name: str) -> str:
+    """The element of an integer's type whose words stand in any order, as ``short unsigned int``;
+    '' for another."""
+    words = Counter(name.split())
+    if len(words) < 2 or not words.keys() <= _WORDS or words["int"] > 1:
+        return ""
+    bits = 64 if words["long"] else 16 if words["short"] else 8 if words["char"] else 32
+    return f"{'u' if words['unsigned'] else ''}int{bits}"
 
 
 def aliases(text: str, defines: Sequence[str] = ()) -> dict[str, str]:

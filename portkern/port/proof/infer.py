@@ -114,6 +114,11 @@ _ALLOCATION = r"\b(?:cuda|hip)Malloc\w*\s*\(\s*(?:\([^()]*\)\s*)?&\s*{}\s*,"
 _PLAIN = re.compile(r"(?:\w+|\([\w\s+*/%-]+\))(?:\s*[+*/%-]\s*(?:\w+|\([\w\s+*/%-]+\)))*")
 #: A type whose only value says what it is called.
 _TAG = re.compile(r"(?:std::)?(?:(?:bool_|integral_)constant<[^<>]*>|(?:true|false)_type)&?")
+_VOID = re.compile(r"void\*")
+#: ``reinterpret_cast<T*>(p.x)``
+_CAST = r"reinterpret_cast\s*<\s*(?:const\s+)?([\w:]+)\s*\*\s*>\s*\(\s*{}\b"
+#: ``using T = typename Traits::input_t;``
+_ALIAS = r"\busing\s+{}\s*=\s*(?:typename\s+)?(?:(\w+)\s*::\s*)?(\w+)\s*;"
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
 
 
@@ -143,6 +148,7 @@ def propose(
     spread = _spread(kernel, texts, known)
     if isinstance(spread, Refused):
         return spread
+    spread = [(whole, tuple(_typed(p, kernel, texts, known) for p in of)) for whole, of in spread]
     parameters = tuple(one for _, of in spread for one in of)
     problem = _impossible(parameters, known)
     if problem is not None:
@@ -177,6 +183,32 @@ def _spread(kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]) -> _Sp
                 return problem
         spread.append((parameter, (parameter,) if own is None else own))
     return spread
+
+
+def _typed(
+    member: Parameter, kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]
+) -> Parameter:
+    """A struct's pointer to void as one to what the kernel casts it to, where that is one type."""
+    if not _VOID.fullmatch(plain_type(member.type)):
+        return member
+    file = texts.file_of(kernel.name) or texts.own
+    text = file.text[kernel.start : kernel.stop]
+    casts = {match[1] for match in re.finditer(_CAST.format(re.escape(member.name)), text)}
+    found = {_within(name, text, texts, known) for name in casts}
+    element = found.pop() if len(found) == 1 else ""
+    return replace(member, type=member.type.replace("void", element)) if element else member
+
+
+def _within(name: str, text: str, texts: SourceTexts, known: Mapping[str, str]) -> str:
+    """An element's type as a kernel's text calls it: its own, its template's, or that of a class
+    which is an argument of it; '' where it is not known."""
+    alias = re.search(_ALIAS.format(re.escape(name)), text)
+    if alias and alias[1]:
+        name = texts.instances.member_type(known.get(alias[1], alias[1]), alias[2])
+    elif alias:
+        name = alias[2]
+    name = known.get(name, name)
+    return name if element_of(name, known) is not None else ""
 
 
 def _is_known(parameter: Parameter, known: Mapping[str, str]) -> bool:

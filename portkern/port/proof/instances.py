@@ -91,6 +91,11 @@ class Instances:
         ]
         return sorted(dict.fromkeys(found), key=lambda instance: instance.size)
 
+    def member_type(self, of: str, name: str) -> str:
+        """The type that a class calls ``name``, whose template's arguments are all spelled out; ''
+        where it has none."""
+        return local_types.member_type(self._map, of, name)
+
     def are_all(self, name: str, before: int) -> bool:
         """Whether each call that leads to the launch before an offset, through templates of
         functions, is of an instance that is known."""

@@ -174,8 +174,8 @@ class KernelProver:
             refused = next((case for case in cases if isinstance(case, Refused)), None)
             if refused is not None:
                 return refused
-            whole = [case for case in cases if isinstance(case, Case)]
-            trials.append(Trial(ported, *whole, choice=choice))
+            own, port, other = (case for case in cases if isinstance(case, Case))
+            trials.append(Trial(ported, own, port, other, choice))
         return trials
 
     def _given(self, original: Kernel, ported: Kernel, case: Case) -> list[Trial] | Refused:

@@ -105,6 +105,17 @@ def constant(source: SourceMap, of: str, name: str) -> int | None:
     return _names(text, own).value(name, len(text))
 
 
+def member_type(source: SourceMap, of: str, name: str) -> str:
+    """What a class's ``using name = …;`` is; '' where there is none. ``of`` is as in
+    :func:`constant`."""
+    text, own = _text_of(source, of, _DEPTH)
+    types = {**dict(_USING.findall(text)), **own}
+    found = types.get(name, "")
+    for _ in range(_DEPTH):
+        found = types.get(found, found)
+    return found
+
+
 def _names(text: str, own: Mapping[str, str]) -> Names:
     """The names of a class's text, with what its template is given."""
     plain = {"true": "1", "false": "0"}
