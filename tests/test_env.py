@@ -95,15 +95,20 @@ def test_what_could_not_be_evaluated_raises_and_costs_no_turn(
     assert made.turn == 0
 
 
-def test_a_machine_that_fails_raises(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [WorkerError("no worker starts"), IndexError("nobody foresaw")])
+def test_a_machine_or_an_evaluator_that_fails_raises_and_costs_no_turn(
+    tmp_path: Path, error: Exception
+) -> None:
     made = env(tmp_path, Verdict.PASSED)
+    made.reset(seed=1)
 
     def evaluate(plan: Plan) -> list[Record]:
-        raise WorkerError("no worker starts")
+        raise error
 
     made.judge._evaluate = evaluate
-    with pytest.raises(Unavailable, match="no worker starts"):
+    with pytest.raises(Unavailable, match=str(error)):
         made.step(RELU)
+    assert made.turn == 0
 
 
 def test_sizes_are_drawn_by_the_seed_and_are_not_only_those_that_are_told(tmp_path: Path) -> None:

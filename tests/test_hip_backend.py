@@ -136,7 +136,7 @@ def test_precompiled_headers_change_neither_code_nor_messages(
 
     def run_tool(*given: Any, **how: Any) -> str:
         try:
-            return run(*given, **how)
+            return str(run(*given, **how))
         except BuildError as error:
             failed.append(error)
             raise

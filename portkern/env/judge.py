@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from portkern.cells.selection import Cell
-from portkern.errors import MachineUnfit, StorageError, WorkerError
+from portkern.errors import MachineUnfit, PortkernError, StorageError, WorkerError
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import Plan
 from portkern.learn.rewards import Unavailable
+from portkern.printable import printable
 from portkern.records.record import Record
 from portkern.serve.client import Client, ServerFailed, ServerGone
 from portkern.serve.evaluation import Evaluation
@@ -44,11 +45,18 @@ class Judge:
         )
 
     def records(self, cells: Sequence[Cell]) -> list[Record]:
-        """Raises Unavailable for whatever is the machine's fault."""
+        """Raises Unavailable for whatever is the machine's fault, or the evaluator's own: an error
+        that nobody foresaw is no verdict, neither paid nor punished, and its traceback is in the
+        cause, or printed by the server."""
         try:
             return self._evaluate(Plan.of(cells, self._options, self._run))
         except _OF_THE_MACHINE as error:
             raise Unavailable(f"No reward: {error}") from error
+        except PortkernError:
+            raise
+        except Exception as error:
+            what = f"the evaluator failed: {type(error).__name__}: {error}"
+            raise Unavailable(f"No reward: {printable(what)}") from error
 
     @staticmethod
     def _nobody(plan: Plan) -> list[Record]:

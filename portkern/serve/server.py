@@ -11,6 +11,7 @@ import select
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
@@ -111,6 +112,8 @@ class Server:
                 job.answer.set_result(self._evaluate(job.asked))
             except Exception as error:  # noqa: BLE001 - a job's end must not be the worker's
                 failed = True
+                if not isinstance(error, PortkernError):  # the client is told no more than its line
+                    traceback.print_exc()
                 job.answer.set_exception(error)
             self.counted.add(time.monotonic() - start, failed=failed)
 
