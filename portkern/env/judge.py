@@ -46,7 +46,7 @@ class Judge:
 
     def records(self, cells: Sequence[Cell]) -> list[Record]:
         """Raises Unavailable for whatever is the machine's fault, or the evaluator's own: an error
-        that nobody foresaw is no verdict, neither paid nor punished, and its traceback is in the
+        that nobody foresaw is not a verdict, neither paid nor punished, and its traceback is in the
         cause, or printed by the server."""
         try:
             return self._evaluate(Plan.of(cells, self._options, self._run))
