@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from portkern.evaluator import (
@@ -16,6 +17,7 @@ from portkern.evaluator import (
     worker_reports,
 )
 from portkern.evaluator.build import Failure, StageLimits, failure_of
+from portkern.evaluator.placed_call import PlacedCall
 from portkern.evaluator.result import Result, worst
 from portkern.evaluator.timed_outputs import poisons
 from portkern.evaluator.worker_reports import Slots
@@ -41,6 +43,22 @@ class Correctness:
     dtype: str
     workers: Workers
     limits: StageLimits
+    #: Memory of a GPU that a worker has mapped, by index; None where it cannot.
+    _placed: dict[int, tuple[Session, PlacedCall | None]] = field(default_factory=dict)
+
+    def places(self, index: int, device: str) -> bool:
+        """Whether this kernel's calls are made on the evaluator's memory of a GPU where answers are
+        made on ``device``."""
+        contestant = self.workers.contestants[index]
+        on_gpu = device.startswith("cuda") and contestant.device == device
+        return on_gpu and contestant.request.backend.device_memory
+
+    def release(self) -> None:
+        """Gives memory of GPUs back, before another workload or anybody is timed."""
+        while self._placed:
+            _, (_, placed) = self._placed.popitem()
+            if placed is not None:
+                placed.close()
 
     def evaluate(
         self, index: int, before: Result | None, *, workload: Workload, case: reference.Case
@@ -77,13 +95,13 @@ class Correctness:
         session = opened.session
         if before is None:
             before, opened.seconds = Result(Verdict.PASSED, seconds=opened.seconds), {}
-        result, first = self._evaluate_call(session, before, workload, case)
+        placed = self._placed_call(index, session, workload, case)
+        call = partial(self._evaluate_call, session, placed=placed, workload=workload, case=case)
+        result, first = call(before=before)
         if result.verdict is not Verdict.PASSED or case.distribution != inputs.BASE:
             return result
         work = self.workers.contestants[index].work if any(t.numel() for t in case.exact) else None
-        result, second = self._evaluate_call(
-            session, result, workload, case, traced=work, known=first
-        )
+        result, second = call(before=result, traced=work, known=first)
         if result.verdict in (Verdict.REJECTED, Verdict.SUSPICIOUS):
             return result
         if result.verdict is not Verdict.PASSED:
@@ -101,6 +119,28 @@ class Correctness:
             result, verdict=verdict, detail=again.problem, findings=(*result.findings, note)
         )
 
+    def _placed_call(
+        self, index: int, session: Session, workload: Workload, case: reference.Case
+    ) -> PlacedCall | None:
+        """The buffers of a worker's calls on the GPU that a case is on; None where they are on the
+        host."""
+        device = str(case.placed[0].device) if case.placed else ""
+        if not self.places(index, device):
+            return None
+        owner, known = self._placed.get(index, (None, None))
+        if owner is session:
+            return known
+        if known is not None:
+            known.close()
+        made: PlacedCall | None = PlacedCall(self.op, workload, self.dtype, device)
+        try:
+            if made is not None and not made.open(session, limit_s=self.limits.run_s):
+                made = None
+        except OSError:  # the evaluator has none; a worker that has ended says so when it is asked
+            made = None
+        self._placed[index] = session, made
+        return made
+
     def _evaluate_later(
         self, opened: Opened, right: Result, workload: Workload, case: reference.Case
     ) -> Result | None:
@@ -114,7 +154,7 @@ class Correctness:
         for look in looks if calls else ():
             opened.later -= look + 1 - done
             result, _ = self._evaluate_call(
-                opened.session, right, workload, case, before_it=look - done
+                opened.session, before=right, workload=workload, case=case, before_it=look - done
             )
             done = look + 1
             if result.verdict is not Verdict.PASSED:
@@ -124,9 +164,11 @@ class Correctness:
     def _evaluate_call(
         self,
         session: Session,
+        *,
         before: Result,
         workload: Workload,
         case: reference.Case,
+        placed: PlacedCall | None = None,
         traced: attribution.AttributedKernel | None = None,
         known: Sequence[torch.Tensor] = (),
         before_it: int = 0,
@@ -135,8 +177,10 @@ class Correctness:
         before. ``traced`` asks who did the work; ``known`` outputs of this case were right;
         ``before_it``: so many calls are made first."""
         seconds = dict(before.seconds)
-        outcome, slots = self._ask_run(
-            session, workload, case, traced=traced is not None, before=before_it
+        slots = placed.fill(case.placed) if placed else self._slots(session, workload, case)
+        memory = placed.memory if placed else session.memory
+        outcome = self._ask_run(
+            session, workload, slots, traced=traced is not None, before=before_it
         )
         if not isinstance(outcome, Answered):
             failure = failure_of(outcome, "the kernel")
@@ -145,10 +189,10 @@ class Correctness:
         ran, took_s = outcome.reply, outcome.reply.seconds
         seconds = {"first": took_s} | seconds | {"run": seconds.get("run", 0.0) + took_s}
         findings = worker_reports.findings(ran.findings, before.findings)
-        actual = worker_reports.collect(self.op, session.memory, slots, ran, case)
+        actual = worker_reports.collect(self.op, memory, slots, ran, case)
         problem = actual if isinstance(actual, str) else ""
-        problem = problem or worker_reports.written_outside(self.op, session.memory, slots)
-        changed = worker_reports.changed_input(self.op, session.memory, slots, case)
+        problem = problem or worker_reports.written_outside(self.op, memory, slots)
+        changed = worker_reports.changed_input(self.op, memory, slots, case)
         if changed and not problem:
             problem = f"the kernel changed its input {changed!r}"
         if problem or isinstance(actual, str):
@@ -172,11 +216,27 @@ class Correctness:
         self,
         session: Session,
         workload: Workload,
-        case: reference.Case,
+        slots: Slots,
         *,
         traced: bool,
         before: int,
-    ) -> tuple[Outcome[protocol.Ran], Slots]:
+    ) -> Outcome[protocol.Ran]:
+        request = protocol.Run(
+            slots.inputs,
+            () if slots.placed else slots.outputs,
+            slots.results,
+            () if slots.placed else slots.after,
+            slots.guards,
+            workload.dims,
+            self.op.signature.scalar_values(workload.scalars),
+            traced,
+            before,
+            slots.placed,
+        )
+        return session.ask(request, timeout_s=self.limits.run_s)
+
+    def _slots(self, session: Session, workload: Workload, case: reference.Case) -> Slots:
+        """The places of a call's tensors in the memory that the host shares with its worker."""
         signature, memory = self.op.signature, session.memory
         memory.clear()
         wanted = [
@@ -185,7 +245,7 @@ class Correctness:
         blocks = [memory.slot((output_guards.guarded_bytes(*form),), "uint8") for form in wanted]
         margins = tuple(output_guards.guard(memory.look(block)) for block in blocks)
         given = tuple(map(memory.put, case.inputs))
-        slots = Slots(
+        return Slots(
             given,
             tuple(blocks),
             poisons(self.op, workload, self.dtype, session),
@@ -193,18 +253,6 @@ class Correctness:
             tuple(map(memory.put, margins)),
             margins,
         )
-        request = protocol.Run(
-            slots.inputs,
-            slots.outputs,
-            slots.results,
-            slots.after,
-            slots.guards,
-            workload.dims,
-            signature.scalar_values(workload.scalars),
-            traced,
-            before,
-        )
-        return session.ask(request, timeout_s=self.limits.run_s), slots
 
 
 def _held(right: Result, ran: protocol.Ran, traced: attribution.AttributedKernel | None) -> Result:

@@ -198,6 +198,7 @@ class Trial:
             standing, checked.bases = compared
             reference_device.release(where)
         finally:
+            self._correctness.release()
             wait(opening)  # or they would be opened twice
             wait(baselines)
         checked.standing = standing
@@ -256,7 +257,9 @@ class Trial:
     def _case(self, workload: Workload, distribution: str, device: str) -> reference.Case:
         def made(where: str) -> reference.Case:
             case = reference.make_case(self.op, workload, self.dtype, distribution, device=where)
-            _ = case.budgets, case.inputs  # once, before several threads share it
+            _ = case.budgets  # once, before several threads share it
+            if not all(self._correctness.places(i, where) for i in range(len(self.contestants))):
+                _ = case.inputs
             return case
 
         return reference_device.with_host_in_reserve(device, made)

@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING
 
 from portkern.evaluator.reference import Case
 from portkern.records.record import Finding
+from portkern.sandbox.device_memory import DeviceMemory
 from portkern.sandbox.message import brief
 from portkern.sandbox.shared_memory import SharedMemory, Slot
 from portkern.spec.op import Op
-from portkern.worker import protocol
+from portkern.worker import output_guards, protocol
 from portkern.worker.protocol import Layout, Ran, Timed
 
 if TYPE_CHECKING:
     import torch
 
+Memory = SharedMemory | DeviceMemory
+
 
 @dataclass(frozen=True)
 class Slots:
-    """Where one call's tensors lie in the shared memory: ``after`` are the inputs once it is over,
-    ``guards`` the bytes around the outputs, which were ``margins`` before."""
+    """Where one call's tensors lie in memory that is shared: ``after`` are the inputs once it is
+    over, ``guards`` the bytes around the outputs, which were ``margins`` before. Those that are
+    ``placed`` on a GPU are worked on where they lie: ``results`` are within ``outputs``, and
+    ``guards`` read there."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
@@ -33,11 +38,16 @@ class Slots:
     after: tuple[Slot, ...]
     guards: tuple[Slot, ...]
     margins: tuple[torch.Tensor, ...]
+    placed: bool = False
+
+    def edges(self, memory: Memory) -> list[torch.Tensor]:
+        """The bytes around the outputs as they are now, on the host."""
+        if self.placed:
+            return [output_guards.margins(memory.look(block)).cpu() for block in self.outputs]
+        return [memory.look(slot) for slot in self.guards]
 
 
-def collect(
-    op: Op, memory: SharedMemory, slots: Slots, ran: Ran, case: Case
-) -> list[torch.Tensor] | str:
+def collect(op: Op, memory: Memory, slots: Slots, ran: Ran, case: Case) -> list[torch.Tensor] | str:
     """The output tensors, where their answers are, or what is wrong with their form."""
     expected = len(op.signature.outputs)
     if ran.returned != expected or len(ran.outputs) != expected:
@@ -80,10 +90,11 @@ def oddity(op: Op, layout: Layout) -> str:
     return ""
 
 
-def written_outside(op: Op, memory: SharedMemory, slots: Slots) -> str:
+def written_outside(op: Op, memory: Memory, slots: Slots) -> str:
     """A sentence on what the kernel wrote around the outputs; '' when it wrote nothing there."""
-    for spec, slot, margins in zip(op.signature.outputs, slots.guards, slots.margins, strict=True):
-        written = memory.look(slot) != margins
+    edges = slots.edges(memory)
+    for spec, edge, margins in zip(op.signature.outputs, edges, slots.margins, strict=True):
+        written = edge != margins
         before, behind = (int(side.sum()) for side in written.chunk(2))
         if before or behind:
             return (
@@ -93,11 +104,12 @@ def written_outside(op: Op, memory: SharedMemory, slots: Slots) -> str:
     return ""
 
 
-def changed_input(op: Op, memory: SharedMemory, slots: Slots, case: Case) -> str:
+def changed_input(op: Op, memory: Memory, slots: Slots, case: Case) -> str:
     """The name of the first input whose bytes differ after the call; '' when none does."""
     import torch
 
-    for spec, tensor, slot in zip(op.signature.inputs, case.inputs, slots.after, strict=True):
+    given = case.placed if slots.placed else case.inputs
+    for spec, tensor, slot in zip(op.signature.inputs, given, slots.after, strict=True):
         before = tensor.contiguous().reshape(-1).view(torch.uint8)
         if not torch.equal(memory.look(slot).reshape(-1).view(torch.uint8), before):
             return spec.name

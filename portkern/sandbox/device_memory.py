@@ -167,9 +167,9 @@ class DeviceMemory:
             raise DeviceMemoryError("it was not made, or is closed")
         return self._mapped.tensor(slot)
 
-    def take(self, slot: Slot) -> torch.Tensor:
-        """A copy on the host."""
-        return torch_device.copied(self.look(slot), "cpu")
+    def take(self, slot: Slot, device: torch.device | str = "cpu") -> torch.Tensor:
+        """A copy on this device, the host by default."""
+        return torch_device.copied(self.look(slot), device)
 
     def block(self, rows: Rows, count: int) -> torch.Tensor:
         """The first ``count`` of the rows, each flat."""

@@ -64,6 +64,14 @@ class TorchDevice:
             return plain
         return self._copy(self._like(plain, device="cpu", pin_memory=True), plain)
 
+    def leave(self, buffer: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        """A buffer as a plain tensor, whose elements go to a place of the same form on this device,
+        if they do not lie there."""
+        plain = self._detach(buffer)
+        if self._form(plain) == self._form(place) and self._pointer(plain) != self._pointer(place):
+            self._copy(place, plain)
+        return plain
+
     @property
     def hosts(self) -> bool:
         return not self.gpu
@@ -71,6 +79,10 @@ class TorchDevice:
     def place(self, host: torch.Tensor) -> torch.Tensor:
         """The buffer that a host's kernel is given of memory that is there."""
         return host
+
+    @staticmethod
+    def _form(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
+        return tensor.shape, tensor.dtype
 
     def address(self, buffer: torch.Tensor) -> int:
         """The address of a host's tensor; 0 for what is not one, or not dense."""

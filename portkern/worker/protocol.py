@@ -285,7 +285,9 @@ class Run(Request[Ran]):
     Outputs go to ``results``, the inputs as they are afterwards to ``after``. ``outputs`` are bytes
     with a margin on both sides, which goes to ``guards``; buffers that are neither torch tensors
     nor on the host's memory have none, and leave theirs as it was. ``before`` is the number of
-    calls that are made first, on other buffers.
+    calls that are made first, on other buffers. ``placed``: inputs and results lie in the memory of
+    the GPU that was opened, and the call is made on them where they lie; then there are neither
+    outputs nor guards nor what is afterwards.
     """
 
     inputs: tuple[Slot, ...]
@@ -297,6 +299,7 @@ class Run(Request[Ran]):
     scalars: Mapping[str, Scalar]
     traced: bool
     before: int = 0
+    placed: bool = False
 
     def read(self, data: object) -> Ran:
         """A trace comes with the described outputs of a call it is asked of, and with no other."""

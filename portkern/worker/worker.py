@@ -220,6 +220,8 @@ class Worker:
         return Loaded(opened.method)
 
     def run(self, asked: protocol.Run) -> Ran:
+        if asked.placed:
+            return self._run_placed(asked)
         kernel, results = self._loaded(), asked.results
         device = kernel.device
         uploaded = [device.upload(self._memory.tensor(slot)) for slot in asked.inputs]
@@ -235,13 +237,7 @@ class Worker:
         call = Call(uploaded, poisoned, asked.dims, asked.scalars, counted=asked.traced)
         if asked.before:
             self._call_before(asked)
-        device.synchronize()
-        profile = CallProfile(_gpu(device)) if asked.traced else nullcontext()
-        with profile:
-            start = perf_counter()
-            returned = kernel.launch(call)
-            device.synchronize()
-            seconds = perf_counter() - start
+        returned, profile, seconds = self._launched(call)
         changed = self._changed()
         if len(returned) != len(results):
             return Ran(len(returned), (), seconds, changed)
@@ -259,8 +255,43 @@ class Worker:
         for buffer, slot in zip(uploaded, asked.after, strict=True):
             self._memory.write(slot, device.download(buffer))
         findings = tuple(map(_finding, kernel.findings()))
-        trace = _trace(profile, kernel) if isinstance(profile, CallProfile) else None
+        trace = _trace(profile, kernel) if profile else None
         return Ran(len(returned), tuple(described), seconds, changed, findings, trace)
+
+    def _run_placed(self, asked: protocol.Run) -> Ran:
+        """The same on tensors of the evaluator's memory on the GPU, which sees there what the call
+        has left: nothing is copied but what the kernel returns beside its buffers."""
+        kernel, memory = self._loaded(), self._device_memory
+        device = kernel.device
+        if memory is None or not isinstance(device, TorchDevice):
+            raise RuntimeError("no memory of a GPU was opened")
+        given, places = (list(map(memory.tensor, s)) for s in (asked.inputs, asked.results))
+        call = Call(given, places, asked.dims, asked.scalars, counted=asked.traced)
+        returned, profile, seconds = self._launched(call)
+        changed = self._changed()
+        if len(returned) != len(places):
+            return Ran(len(returned), (), seconds, changed)
+        described = tuple(
+            replace(form(device.leave(buffer, place)), layout=layout(buffer, given, device))
+            for buffer, place in zip(returned, map(memory.tensor, asked.results), strict=True)
+        )
+        device.synchronize()
+        findings = tuple(map(_finding, kernel.findings()))
+        trace = _trace(profile, kernel) if profile else None
+        return Ran(len(returned), described, seconds, changed, findings, trace)
+
+    def _launched(self, call: Call) -> tuple[Sequence[Buffer], CallProfile | None, float]:
+        """What one call returned, its profile where it is counted, and the seconds it took."""
+        kernel = self._loaded()
+        device = kernel.device
+        device.synchronize()
+        profile = CallProfile(_gpu(device)) if call.counted else None
+        with profile or nullcontext():
+            start = perf_counter()
+            returned = kernel.launch(call)
+            device.synchronize()
+            seconds = perf_counter() - start
+        return returned, profile, seconds
 
     def _call_before(self, asked: protocol.Run) -> None:
         """Calls like the one that is asked for, on buffers of their own."""
