@@ -116,9 +116,10 @@ def built(night: int, code: str = "a", **used: Any) -> Record:
     resources = [{"kernel": "k", "registers": 40, "spills": 0, "shared_bytes": 1024} | used]
     said = {**UNAVAILABLE, "evidence": Evidence.BUILT, "resources": resources, **HIP}
     size, executed = used.pop("size", 1000), used.pop("executed", 500)
-    for name in ("size", "executed"):
+    for name in ("size", "executed", "lines", "lds_passes"):
         resources[0].pop(name, None)
-    launches = [{"name": "k", "counts": {"instructions": executed}}]
+    moved = {name: used.pop(name, 64) for name in ("lines", "lds_passes")}
+    launches = [{"name": "k", "counts": {"instructions": executed, **moved}}]
     return Record.model_validate(
         record(night=night, **{**said, "resources": []}).model_dump()
         | {"resources": resources, "code": code, "code_bytes": size, "launches": launches}
@@ -139,8 +140,10 @@ def last(several: Sequence[Record], name: str = "n") -> CellChange:
         ({"shared_bytes": 2048}, "shared memory 1024 → 2048"),
         ({"size": 1200}, "bytes of instructions 1000 → 1200"),
         ({"executed": 600}, "executed instructions 500 → 600"),
+        ({"lines": 80}, "lines of memory 64 → 80"),
+        ({"lds_passes": 96}, "passes of LDS 64 → 96"),
     ],
-    ids=["spills", "registers", "LDS", "bytes", "instructions"],
+    ids=["spills", "registers", "LDS", "bytes", "instructions", "lines", "passes"],
 )
 def test_a_kernel_without_hardware_may_not_grow(used: dict[str, Any], said: str) -> None:
     cell = last([built(0), built(1), built(2, "b", **used)])

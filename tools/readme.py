@@ -20,6 +20,7 @@ from benchmarks import (
     headline,
     load,
     memory_bound,
+    object_counts,
     object_records,
     object_speed,
     object_waits,
@@ -154,6 +155,10 @@ def _objects() -> str:
     return object_records.table()
 
 
+def _counted() -> str:
+    return object_counts.table()
+
+
 def _waits() -> str:
     return object_waits.table(_result("object-waits.json"))
 
@@ -187,7 +192,7 @@ PAGES = {
     "docs/commands.md": (_commands,),
     "docs/presets/index.md": (_presets,),
     "docs/evaluator.md": (_attacks, _cost, _load, _residual, _tolerances),
-    "docs/objects.md": (_waits, _objects, _rates),
+    "docs/objects.md": (_waits, _counted, _objects, _rates),
     "docs/operators.md": (_headline, _memory, _cpu, _amd, _moved),
 }
 

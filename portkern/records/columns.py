@@ -37,7 +37,7 @@ _LINE = {
     "baselines": f"STRUCT(eager {_TIMING})",
     "speedup": 'STRUCT(eager STRUCT("value" DOUBLE))',
     "resources": "STRUCT(registers BIGINT, spills BIGINT, shared_bytes BIGINT)[]",
-    "launches": "STRUCT(counts STRUCT(instructions BIGINT))[]",
+    "launches": "STRUCT(counts STRUCT(instructions BIGINT, lines BIGINT, lds_passes BIGINT))[]",
     **{"code": "VARCHAR", "code_bytes": "BIGINT", "carried": "VARCHAR"},
     "environment": (
         "STRUCT(machine VARCHAR, device VARCHAR, driver VARCHAR, toolchain JSON, "
@@ -84,13 +84,16 @@ COLUMNS = {
         name: f"list_max([one.{name} for one in resources])"
         for name in ("registers", "spills", "shared_bytes")
     },
-    "instructions": "TRY_CAST(list_sum([one.counts.instructions for one in launches]) AS BIGINT)",
+    **{
+        name: f"TRY_CAST(list_sum([one.counts.{name} for one in launches]) AS BIGINT)"
+        for name in ("instructions", "lines", "lds_passes")
+    },
     "carried": "coalesce(carried, '')",
 }
 _KINDS = {
     **dict.fromkeys(("median_us", "p20_us", "noise", "eager_us", "eager_p20_us"), "DOUBLE"),
     **dict.fromkeys(("code_bytes", "registers", "spills", "shared_bytes"), "BIGINT"),
-    "instructions": "BIGINT",
+    **dict.fromkeys(("instructions", "lines", "lds_passes"), "BIGINT"),
     "speedup": "DOUBLE",
 }
 _NEEDED = (

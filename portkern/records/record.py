@@ -142,14 +142,16 @@ class BuildResources(Part):
 
 class Counts(NamedTuple):
     """The counts of a compiled kernel, known without hardware: bytes of instructions, the most
-    registers, spilled bytes and shared bytes of one kernel, and the instructions that one call
-    executed. None = unknown."""
+    registers, spilled bytes and shared bytes of one kernel, and of one call that was executed its
+    instructions, the lines of memory that they touched and the passes of LDS. None = unknown."""
 
     code_bytes: int | None = None
     registers: int | None = None
     spills: int | None = None
     shared_bytes: int | None = None
     instructions: int | None = None
+    lines: int | None = None
+    lds_passes: int | None = None
 
 
 class Environment(Part):
@@ -280,8 +282,11 @@ class Record(Line):
             )
             for name in ("registers", "spills", "shared_bytes")
         }
-        executed = sum(launch.counts.get("instructions", 0) for launch in self.launches)
-        return Counts(self.code_bytes, **worst, instructions=executed or None)
+        executed = {
+            name: sum(launch.counts.get(name, 0) for launch in self.launches) or None
+            for name in ("instructions", "lines", "lds_passes")
+        }
+        return Counts(self.code_bytes, **worst, **executed)
 
     @property
     def row(self) -> str:

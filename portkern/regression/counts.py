@@ -15,6 +15,8 @@ _WORDS = {
     "spills": "spills",
     "shared_bytes": "bytes of shared memory",
     "instructions": "executed instructions",
+    "lines": "lines of memory",
+    "lds_passes": "passes of LDS",
 }
 
 

@@ -46,7 +46,7 @@ _NO_BASELINES: Mapping[str, ReadTiming] = {}
 _FETCHED = (
     *("file", *Series._fields, "time", "key", "venue", "source_hash", "verdict", "evidence"),
     *("detail", "missing", "p20_us", "noisy", "method", "eager_p20_us", "code", "code_bytes"),
-    *("registers", "spills", "shared_bytes", "instructions", "carried"),
+    *("registers", "spills", "shared_bytes", "instructions", "lines", "lds_passes", "carried"),
     *("machine", "device", "driver", "toolchain", "harness_version"),
 )
 

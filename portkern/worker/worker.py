@@ -281,7 +281,7 @@ class Worker:
         return Ran(len(returned), described, seconds, changed, findings, trace)
 
     def _launched(self, call: Call) -> tuple[Sequence[Buffer], CallProfile | None, float]:
-        """What one call returned, its profile where it is counted, and the seconds it took."""
+        """The results of one call, its profile where it is counted, and the seconds it took."""
         kernel = self._loaded()
         device = kernel.device
         device.synchronize()
