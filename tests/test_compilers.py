@@ -390,7 +390,6 @@ OUTSIDE = {
     "portkern/simt/execute/runtime_library.py _precompile": "the executor's headers",
     "portkern/toolchain/compilers.py _first_line": "a compiler's version",
     "portkern/toolchain/compilers.py _has_openmp": "where a compiler's OpenMP is",
-    "portkern/toolchain/host.py _nvidia": "the GPUs of this machine",
     "portkern/toolchain/torch_extension.py compile_": "torch's headers",
     "portkern/tracking/matrix_metrics.py _git_sha": "git, for the commit of the user's folder",
     "backends/cpu/precompiled.py compile_": "the harness's headers",

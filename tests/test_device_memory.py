@@ -13,6 +13,7 @@ import torch
 from portkern import ops
 from portkern.evaluator import inputs
 from portkern.evaluator.interleaved_timing import InterleavedTiming
+from portkern.evaluator.placed_call import PlacedCall
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.telemetry import Watch
 from portkern.evaluator.timed_buffers import RoundMemory
@@ -23,7 +24,7 @@ from portkern.sandbox.message import Failed
 from portkern.sandbox.session import Answered, Session
 from portkern.spec import target as targets
 from portkern.spec.op import Workload
-from portkern.worker import protocol
+from portkern.worker import output_guards, protocol
 
 RELU, WORK = ops.load("relu"), Workload("one", {"n": 1000})
 DOUBLED = "def run(x):\n    return (x + x,)\n"
@@ -167,3 +168,44 @@ def test_the_evaluator_sees_what_a_worker_reads_and_writes(gpu: str, worker: Ses
     assert made.changed()
     made.close()
     assert isinstance(worker.ask(protocol.Forget(), timeout_s=60), Answered)
+
+
+def asked(placed: PlacedCall, given: torch.Tensor) -> protocol.Run:
+    slots = placed.fill((given,))
+    return protocol.Run(
+        slots.inputs, (), slots.results, (), (), WORK.dims, {}, traced=False, placed=True
+    )
+
+
+def test_results_of_a_checked_call_lie_within_margins_of_their_own() -> None:
+    placed = PlacedCall(RELU, WORK, "float32", "cuda:0")
+    [given], [block], [result] = placed._inputs, placed._blocks, placed._results
+    assert given.offset + given.nbytes <= block.offset
+    assert result.offset - block.offset == output_guards.MARGIN
+    assert block.offset + block.nbytes - result.offset - result.nbytes == output_guards.MARGIN
+    assert block.offset + block.nbytes <= placed.memory.nbytes
+
+
+def test_a_worker_without_such_memory_makes_no_call_there() -> None:
+    slot = PlacedCall(RELU, WORK, "float32", "cuda:0")._inputs[0]
+    run = protocol.Run((slot,), (), (slot,), (), (), WORK.dims, {}, traced=False, placed=True)
+    with Session(("torch",), {}) as session:
+        loaded = session.ask(protocol.Reference(DOUBLED, "cpu", compiled=False), timeout_s=60)
+        assert isinstance(loaded, Answered), loaded
+        refused = session.ask(run, timeout_s=30)
+        assert isinstance(refused, Failed) and "no memory of a GPU" in refused.message
+        assert session.alive
+
+
+def test_a_checked_call_leaves_its_results_where_the_evaluator_looks(
+    gpu: str, worker: Session
+) -> None:
+    placed = PlacedCall(RELU, WORK, "float32", gpu)
+    assert placed.open(worker, limit_s=60.0)
+    given = torch.randn(1000, device=gpu)
+    slots = placed.fill((given,))
+    ran = worker.ask(asked(placed, given), timeout_s=60)
+    assert isinstance(ran, Answered), ran
+    assert torch.equal(placed.memory.look(slots.results[0]), given + given)
+    assert torch.equal(placed.memory.look(slots.after[0]), given)
+    placed.close()
