@@ -148,7 +148,12 @@ class RoundMemory:
         return any(bool((b.gather(1, places) != seen).any()) for b, places, seen in self._seen)
 
     def whole(self, call: int) -> list[torch.Tensor]:
-        return [self._memory.take(rows.row(call + 1)) for rows in self.outputs]
+        """Copies of a call's outputs, which stay on their GPU where that has plenty of room."""
+        slots = [rows.row(call + 1) for rows in self.outputs]
+        if isinstance(self._memory, DeviceMemory):
+            where = self._memory.kept_on(sum(slot.nbytes for slot in slots))
+            return [self._memory.take(slot, where) for slot in slots]
+        return [self._memory.take(slot) for slot in slots]
 
     def at(self, calls: Sequence[int], places: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         import torch

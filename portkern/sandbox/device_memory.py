@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Rows begin at a multiple of this many bytes, as tensors of torch's own do.
 LINE = 512
+#: What is kept on a GPU may take one part in so many of what is free there.
+PLENTY = 32
 _PINNED, _FILE, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 1, 3
 
 
@@ -170,6 +172,14 @@ class DeviceMemory:
     def take(self, slot: Slot, device: torch.device | str = "cpu") -> torch.Tensor:
         """A copy on this device, the host by default."""
         return torch_device.copied(self.look(slot), device)
+
+    def kept_on(self, nbytes: int) -> str:
+        """The device for a copy of so many bytes that is kept for a while: this one, unless that
+        would leave it little room."""
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return self.device if nbytes * PLENTY <= free else "cpu"
 
     def block(self, rows: Rows, count: int) -> torch.Tensor:
         """The first ``count`` of the rows, each flat."""
