@@ -99,7 +99,7 @@ def build_program(
     :mod:`portkern.simt.execute.program` runs; with ``options.objects`` a library, whose main()
     :mod:`portkern.worker.object_program` calls. Of the ``further`` files, those of HOST_SUFFIXES
     are the host's own C++ and see no names of the device."""
-    box, out = runtime_library.ready(), out.absolute()
+    box, out = runtime_library.ready(options.mode), out.absolute()
     options = replace(options, language=options.language or language_of(path, *further))
     objects = [_compile_tree(box, path, out, options)]
     for n, file in enumerate(further):
@@ -190,6 +190,11 @@ def _openmp(box: Toolbox, text: str) -> list[str]:
     return ["-fopenmp"] if box.gcc and "<omp.h>" in text else []
 
 
+def _compiled_openmp(box: Toolbox, text: str) -> list[str]:
+    """The same for the compiler, but for clang, which has another runtime: one thread will do."""
+    return [] if box.ring is not None else _openmp(box, text)
+
+
 def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) -> Path:
     """The object file of ``path``, rewritten with what it includes into a folder beside ``out``."""
     # The compiler is called elsewhere: what it is given must not depend on where.
@@ -224,15 +229,16 @@ def _compile_host(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
     object_ = out.with_name(f"{out.name}.o")
     folders = [part for folder in (*options.search, INCLUDE) for part in ("-I", str(folder))]
     defines = ["-DSIMT_HOST_SOURCE=1", *(f"-D{define}" for define in options.defines)]
-    flags = [*box.flags("fast"), *_openmp(box, _joined([path]))]
+    flags = [*box.flags("fast"), *_compiled_openmp(box, _joined([path]))]
     if path.suffix == ".c":
         flags = [flag for flag in flags if not flag.startswith(("-std=", "-fno-rtti"))]
-    argv = [*box.compiler.argv, *flags, *defines, *folders]
-    if path.suffix == ".c":
-        argv += ["-x", "c"]
+    argv = [*flags, *defines, *folders, "-x", "c" if path.suffix == ".c" else "c++"]
     for how, made in _steps(box, object_, listed=options.statements):
         _call(
-            [*argv, *how, str(path.absolute()), "-o", str(made)],
+            box,
+            [*argv, *how],
+            path.absolute(),
+            made,
             name=path.name,
             timeout_s=options.timeout_s,
             cwd=None,
@@ -244,14 +250,28 @@ def _steps(box: Toolbox, object_: Path, *, listed: bool) -> Iterator[tuple[Seque
     """Yields the flags of each call of the compiler, and the file that it makes. What precompiled
     headers hold is not listed: they are ours."""
     yield ["-c"], object_
-    if listed:
+    if listed and box.ring is None:
         yield ["-E", *(["-fpch-preprocess"] if box.gcc else [])], object_.with_suffix(".ii")
 
 
-def _call(argv: Sequence[str], *, name: str, timeout_s: float, cwd: Path | None) -> None:
+def _call(
+    box: Toolbox,
+    argv: Sequence[str],
+    file: Path,
+    to: Path,
+    *,
+    name: str,
+    timeout_s: float,
+    cwd: Path | None,
+) -> None:
     """Compile the file of that name. Raises UnmodelledSource where what it lacks has a number."""
     try:
-        run_tool(argv, whose="foreign", timeout_s=timeout_s, cwd=cwd)
+        if box.ring is not None:
+            flags = [flag for flag in argv if flag != "-c"]
+            box.ring.object(flags, file, to, timeout_s=timeout_s, cwd=cwd)
+        else:
+            whole = [*box.compiler.argv, *argv, str(file), "-o", str(to)]
+            run_tool(whole, whose="foreign", timeout_s=timeout_s, cwd=cwd)
     except BuildError as error:
         diagnostics = unmodelled(error.log, name)
         if diagnostics:
@@ -306,12 +326,19 @@ def _compile(
     headers = box.headers(source.language, mode, torch=torch)
     flags = [*box.flags(mode), *defines, *folders, *headers]
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
-    flags += [*_further_headers(text, amd=amd), *_openmp(box, text)]
+    flags += [*_further_headers(text, amd=amd), *_compiled_openmp(box, text)]
     flags += ["-include", "simt/object.h"] if objects else []
-    argv = [*box.compiler.argv, *flags, "-x", "c++"]
+    argv = [*flags, "-x", "c++"]
     for how, made in _steps(box, object_, listed=listed):
-        call = [*argv, *how, str(file), "-o", str(made)]
-        _call(call, name=source.name, timeout_s=timeout_s, cwd=file.parent)
+        _call(
+            box,
+            [*argv, *how],
+            file,
+            made,
+            name=source.name,
+            timeout_s=timeout_s,
+            cwd=file.parent,
+        )
     return object_
 
 

@@ -10,8 +10,9 @@ from typing import Literal
 from portkern.errors import no_such
 
 Order = Literal["forward", "lockstep", "reverse", "random", "priority"]
-#: ``cover`` counts lines and branches, where the compiler is GCC.
-Mode = Literal["fast", "check", "asan", "cover"]
+#: ``cover`` counts lines and branches, where the compiler is GCC; ``ring`` puts elements of a ring in
+#: the place of floating-point numbers.
+Mode = Literal["fast", "check", "asan", "cover", "ring"]
 
 #: What ``sanitize=`` may name. The first four need a checked build and run together in it.
 CHECKERS: Mapping[str, str] = {
@@ -49,7 +50,8 @@ class ExecutorOptions:
     ``widen``: at 64 lanes, CUDA's 0xffffffff names them all. ``account``: what host code reads of
     managed and pinned memory is counted too. After ``launches``, unless that is 0, the program
     ends. ``findings`` is the file that findings are appended to, ``record`` the one to which each
-    launch appends what it did to device memory, with at most ``record_bytes`` of contents."""
+    launch appends what it did to device memory, with at most ``record_bytes`` of contents. ``ring``
+    are the parameters of a program built so, see :class:`portkern.simt.execute.ring.Ring`."""
 
     order: Order = "forward"
     seed: int = 1
@@ -69,6 +71,7 @@ class ExecutorOptions:
     findings: Path | None = None
     record: Path | None = None
     record_bytes: int = 64 << 20
+    ring: str = ""
 
     def checked(self, chosen: frozenset[str]) -> ExecutorOptions:
         return replace(

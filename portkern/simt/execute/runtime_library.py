@@ -10,13 +10,16 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from portkern.errors import BackendUnavailable, ToolError
+from portkern.simt.execute import ring_build
 from portkern.simt.execute.machine import Language
 from portkern.simt.execute.options import Mode
+from portkern.simt.execute.ring_build import RingCompiler
+from portkern.simt.translate import ring_code
 from portkern.spec.backend import Missing
 from portkern.toolchain import host
 from portkern.toolchain.compilers import Compiler, compiler
@@ -67,6 +70,8 @@ _MODES: Mapping[Mode, tuple[str, ...]] = {
     ),
     "cover": ("-O1", "-g1", "-fwrapv", "-DSIMT_COVER=1", "--coverage"),
 }
+#: Parts of the runtime that compute with a program's numbers.
+_ON_NUMBERS = frozenset({"blas.cpp"})
 # Compilers drop what is done to memory that is freed next.
 _KEEPS_HEAP = ("-fno-builtin-malloc", "-fno-builtin-free")
 # What our headers inline must be inlined, or an access's place is in them.
@@ -90,10 +95,12 @@ _CLANG_CHECK = (
 
 @dataclass(frozen=True)
 class Toolbox:
-    """A compiler with the runtime built by it. ``folder`` holds the precompiled headers."""
+    """A compiler with the runtime built by it. ``folder`` holds the precompiled headers. ``ring``
+    compiles what computes with numbers, where they are elements of a ring."""
 
     compiler: Compiler
     folder: Path
+    ring: RingCompiler | None = None
 
     @property
     def runtime(self) -> Path:
@@ -104,6 +111,8 @@ class Toolbox:
         return self.compiler.name.endswith("g++") and "clang" not in self.compiler.name
 
     def flags(self, mode: Mode) -> list[str]:
+        if self.ring is not None:
+            return [*_COMMON, *self.ring.flags]
         extra: tuple[str, ...] = _GCC if self.gcc else ()
         if mode == "check":
             extra += _GCC_CHECK if self.gcc else _CLANG_CHECK
@@ -120,7 +129,7 @@ class Toolbox:
         ``torch``, an extension's as well."""
         included = [UMBRELLA[language], *([TORCH] if torch else [])]
         name = f"{language}-torch-{mode}" if torch else f"{language}-{mode}"
-        if self.compiler.name == "zig":  # its driver makes no precompiled headers
+        if self.compiler.name == "zig" or self.ring:  # zig's driver makes no precompiled headers
             return [part for header in included for part in ("-include", header)]
         suffix = ".gch" if self.gcc else ".pch"
         header = self.folder / name / "kernel.h"
@@ -137,13 +146,21 @@ def find() -> Toolbox | Missing:
     return Toolbox(host_compiler, cache_root() / "simt" / _digest(host_compiler))
 
 
-def ready() -> Toolbox:
+def ready(mode: Mode = "fast") -> Toolbox:
     """The toolbox with its runtime. Raises BackendUnavailable when there is no compiler."""
     box = find()
     if isinstance(box, Missing):
         raise BackendUnavailable(f"The SIMT executor: {box}")
+    if mode == "ring":
+        ring = ring_build.find(box.compiler)
+        if isinstance(ring, Missing):
+            raise BackendUnavailable(str(ring))
+        box = replace(box, folder=box.folder.with_name(f"{box.folder.name}-ring"), ring=ring)
     make_once(box.runtime, lambda to: _build_runtime(box, to))
     return box
+
+
+_OF_RING = (Path(ring_build.__file__), Path(ring_code.__file__))
 
 
 @cache
@@ -153,7 +170,7 @@ def _digest(host_compiler: Compiler) -> str:
     seen = hashlib.sha256(
         f"{host_compiler.name} {host_compiler.version} {host.cpu_name()}".encode()
     )
-    for file in sorted([*RUNTIME.rglob("*"), *INCLUDE.rglob("*"), Path(__file__)]):
+    for file in sorted([*RUNTIME.rglob("*"), *INCLUDE.rglob("*"), Path(__file__), *_OF_RING]):
         if file.is_file() and "__pycache__" not in file.parts:
             seen.update(file.name.encode() + file.read_bytes())
     return seen.hexdigest()[:16]
@@ -176,6 +193,10 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
 
     def compile_(source: Path) -> Path:
         target = work / f"{source.stem}.o"
+        if box.ring is not None and source.name in _ON_NUMBERS:
+            flags = [*box.flags("ring"), "-I", INCLUDE]
+            box.ring.object(flags, source, target, timeout_s=BUILD_TIMEOUT_S)
+            return target
         run_tool(
             [*argv, "-c", source, "-o", target],
             whose="own",

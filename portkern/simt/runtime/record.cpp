@@ -14,6 +14,7 @@
 
 #include "context.h"
 #include "memory.h"
+#include "ring.h"
 #include "sink.h"
 
 namespace simt::record {
@@ -151,6 +152,7 @@ void append(const std::string& text, const std::string& blob) {
 bool wanted() { return config.record[0]; }
 
 void begin_launch(const Launch& launch) {
+    if (ring::active()) ring::begin_launch();
     line = head(launch.shape, launch.call) + ", \"arguments\": [" + pointers(launch.call) +
            "], \"before\": [";
     bool first = true;
@@ -162,7 +164,7 @@ void begin_launch(const Launch& launch) {
 }
 
 void end_launch(const Launch& launch) {
-    std::string blob;
+    std::string blob, elements;
     line += ", \"failed\": " + std::string(launch.failed ? "true" : "false") + ", \"after\": [";
     bool first = true;
     for (const Region* r : changed_buffers(true)) {
@@ -177,6 +179,7 @@ void end_launch(const Launch& launch) {
                 blob += now;
                 written_bytes += now.size();
                 stored = (long)now.size();
+                if (ring::active()) ring::append_elements(now.data(), now.size(), elements);
                 k.stored = std::move(now);
                 k.any_stored = true;
             }
@@ -185,7 +188,11 @@ void end_launch(const Launch& launch) {
                 std::to_string(r->dtype) + "]";
         first = false;
     }
-    append(line + "], \"blob\": " + std::to_string(blob.size()) + "}\n", blob);
+    line += "]";
+    if (ring::active())
+        line += ", \"algebra\": " + ring::account_json() +
+                ", \"elements\": " + std::to_string(elements.size());
+    append(line + ", \"blob\": " + std::to_string(blob.size()) + "}\n", blob + elements);
 }
 
 void mark(const char* name) {

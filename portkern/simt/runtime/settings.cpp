@@ -5,6 +5,7 @@
 #include <string>
 
 #include "context.h"
+#include "ring.h"
 #include "sink.h"
 
 namespace simt {
@@ -26,6 +27,7 @@ bool set(const std::string& key, const std::string& value) {
                                            value.c_str()) < (int)sizeof config.findings;
     if (key == "record") return snprintf(config.record, sizeof config.record, "%s",
                                          value.c_str()) < (int)sizeof config.record;
+    if (key == "ring") return value.empty() || ring::begin(value.c_str());
     if (key == "name") return snprintf(facts.name, sizeof facts.name, "%s", value.c_str()) >= 0;
     if (key == "arch") return snprintf(facts.arch, sizeof facts.arch, "%s", value.c_str()) >= 0;
     if (key == "fp8") {

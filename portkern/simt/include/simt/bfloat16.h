@@ -9,6 +9,13 @@ struct Brain16 : Narrow<8, 7, Beyond::infinity> {
     static constexpr unsigned one = 0x3f80;
     static constexpr bool fma_fits_double = false;  // exponents reach too far apart
 
+#ifdef SIMT_RING
+    static unsigned encode(float x) { return simt_ring_f32_to_bf16(punned<uint32_t>(x)); }
+    static unsigned encode(double x, Round, bool = false) { return encode(float(x)); }
+    static float decode(unsigned code) {
+        return punned<float>(simt_ring_bf16_to_f32((uint16_t)code));
+    }
+#else
     using Narrow::encode;
     static unsigned encode(float x) {
         const uint32_t bits = punned<uint32_t>(x);
@@ -16,6 +23,7 @@ struct Brain16 : Narrow<8, 7, Beyond::infinity> {
         return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     }
     static float decode(unsigned code) { return punned<float>(code << 16); }
+#endif
 };
 
 }  // namespace numbers

@@ -15,6 +15,7 @@
 
 #include "integer.h"
 #include "math.h"
+#include "ring.h"
 #include "vectors.h"
 
 namespace simt {
@@ -95,6 +96,13 @@ struct Narrow {
     }
 };
 
+#ifdef SIMT_RING
+// Elements of a ring, which nothing rounds.
+static inline float odd_float(double x) { return float(x); }
+static inline double odd_sum(double a, double b) { return a + b; }
+template <class I>
+static inline double odd_double(I v) { return double(v); }
+#else
 // The float that rounds to 16 bits as x does: of the two around x, the one with an odd last bit.
 static inline float odd_float(double x) {
     const float nearest = float(x);
@@ -121,6 +129,8 @@ static inline double odd_double(I v) {
     if (size >> 53) size = (size & ~uint64_t(0x7ff)) | uint64_t((size & 0x7ff) != 0) << 11;
     return negative ? -double(size) : double(size);
 }
+
+#endif
 
 // ---- IEEE half ---------------------------------------------------------------------------
 
@@ -152,6 +162,13 @@ struct Binary16 : Narrow<5, 10, Beyond::infinity> {
     static constexpr unsigned one = 0x3c00;
     static constexpr bool fma_fits_double = true;
 
+#ifdef SIMT_RING
+    static unsigned encode(float x) { return simt_ring_f32_to_f16(punned<uint32_t>(x)); }
+    static unsigned encode(double x, Round, bool = false) { return encode(float(x)); }
+    static float decode(unsigned code) {
+        return punned<float>(simt_ring_f16_to_f32((uint16_t)code));
+    }
+#else
     using Narrow::encode;
     static unsigned encode(float x) {
         // NVIDIA's arithmetic makes every NaN this one; AMD's keeps sign and payload.
@@ -181,6 +198,7 @@ struct Binary16 : Narrow<5, 10, Beyond::infinity> {
         return punned<float>(negative | size);
 #endif
     }
+#endif
 };
 
 // ---- storage and conversions -------------------------------------------------------------
@@ -271,7 +289,13 @@ static inline T round_to(double x, Round mode) {
                                   : from_code<T>(FormatOf<T>::encode(x, mode));
 }
 template <class T>
-static inline bool is_nan(T x) { return (code_of(x) & 0x7fff) > FormatOf<T>::infinity; }
+static inline bool is_nan(T x) {
+#ifdef SIMT_RING
+    return value(x) != value(x);
+#else
+    return (code_of(x) & 0x7fff) > FormatOf<T>::infinity;
+#endif
+}
 
 // ---- operations --------------------------------------------------------------------------
 

@@ -23,6 +23,11 @@ constexpr double pi = 3.14159265358979323846;
 constexpr double sqrt_pi = 1.77245385090551602730;
 constexpr double sqrt_two = 1.41421356237309504880;
 
+#ifdef SIMT_RING
+static inline double sin_of_pi(double x, int quarter) {
+    return quarter ? std::cos(pi * x) : std::sin(pi * x);
+}
+#else
 // Sine (quarter 0) or cosine (quarter 1) of pi times x; the reduction is exact.
 static inline double sin_of_pi(double x, int quarter) {
     if (!std::isfinite(x)) return std::numeric_limits<double>::quiet_NaN();
@@ -33,6 +38,8 @@ static inline double sin_of_pi(double x, int quarter) {
     const double value = turn & 1 ? std::cos(pi * rest) : std::sin(pi * rest);
     return turn & 2 ? -value : value;
 }
+
+#endif
 
 // exp(x * x) * erfc(x). Above 10 the asymptotic series reaches full precision before it diverges
 // (Abramowitz and Stegun 7.1.23).
@@ -115,6 +122,14 @@ static inline double reciprocal_cbrt(double x) {
     return y + y * std::fma(-(x * y), y * y, 1.0) / 3;
 }
 
+#ifdef SIMT_RING
+template <class F>
+static inline F norm(int count, const F* p) {
+    F sum = 0;
+    for (int i = 0; i < count; ++i) sum += p[i] * p[i];
+    return std::sqrt(sum);
+}
+#else
 // Euclidean norm; an infinity wins over a NaN, as in std::hypot.
 static inline double norm(int count, const double* p) {
     double largest = 0, sum = 0;
@@ -142,6 +157,7 @@ static inline double norm(int count, const float* p) {
     }
     return infinite ? INFINITY : std::sqrt(sum);
 }
+#endif
 
 }  // namespace numbers
 }  // namespace simt
@@ -409,6 +425,14 @@ constexpr float log_2 = 0.693147181f, log10_2 = 0.301029996f;
 static inline float ex2_approx(float x) { return std::exp2(x); }
 static inline float rcp_approx(float x) { return 1 / x; }
 
+#ifdef SIMT_RING
+// What the intrinsics stand for, without their errors.
+static inline float lg2_approx(float x) { return std::log2(x); }
+static inline float sin_approx(float x) { return std::sin(x); }
+static inline float cos_approx(float x) { return std::cos(x); }
+static inline float tanh_approx(float x) { return std::tanh(x); }
+#else
+
 // Around 1 the unit's result has an error of up to 2^-22.1 whatever its size; ours is a multiple
 // of 2^-23.
 static inline float lg2_approx(float x) {
@@ -440,10 +464,19 @@ static inline float tanh_approx(float x) {
     if (std::fabs(result) < 0x1p-126f || result != result) return result;
     return punned<float>((punned<uint32_t>(result) + 0x40) & ~0x7fu);
 }
+#endif
 
 }  // namespace numbers
 }  // namespace simt
 
+#ifdef SIMT_RING
+SIMT_C_MATH float __expf(float x) noexcept { return std::exp(x); }
+SIMT_C_MATH float __exp10f(float x) noexcept { return exp10f(x); }
+SIMT_C_MATH float __log2f(float x) noexcept { return std::log2(x); }
+SIMT_C_MATH float __logf(float x) noexcept { return std::log(x); }
+SIMT_C_MATH float __log10f(float x) noexcept { return std::log10(x); }
+SIMT_C_MATH float __powf(float x, float y) noexcept { return std::pow(x, y); }
+#else
 SIMT_C_MATH float __expf(float x) noexcept {
     return simt::numbers::ex2_approx(x * simt::numbers::log2_e);
 }
@@ -460,6 +493,7 @@ SIMT_C_MATH float __log10f(float x) noexcept {
 SIMT_C_MATH float __powf(float x, float y) noexcept {
     return simt::numbers::ex2_approx(y * simt::numbers::lg2_approx(x));
 }
+#endif
 SIMT_C_MATH float __sinf(float x) noexcept { return simt::numbers::sin_approx(x); }
 SIMT_C_MATH float __cosf(float x) noexcept { return simt::numbers::cos_approx(x); }
 SIMT_C_MATH void __sincosf(float x, float* s, float* c) noexcept {
@@ -472,6 +506,9 @@ SIMT_C_MATH float __tanf(float x) noexcept {
 SIMT_C_MATH float __tanhf(float x) noexcept { return simt::numbers::tanh_approx(x); }
 // The reciprocal of a y beyond 2^126 would be subnormal and is 0; an infinite x gives NaN there.
 SIMT_C_MATH float __fdividef(float x, float y) noexcept {
+#ifdef SIMT_RING
+    return x / y;
+#endif
     const float size = std::fabs(y);
     if (size > 0x1p126f) return x * std::copysign(0.0f, y);
     const float scale = size < 0x1p-126f ? 0x1p24f : 1.0f;  // lest the reciprocal overflow

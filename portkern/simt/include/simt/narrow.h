@@ -2,8 +2,10 @@
 // float16 and its kin are classes elsewhere; matrix and PTX instructions only see their bits.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "integer.h"
+#include "ring.h"
 
 namespace simt {
 namespace narrow {
@@ -34,6 +36,26 @@ using E5m2 = Format<uint8_t, 5, 2, 15, Special::ieee>;
 using E4m3Fnuz = Format<uint8_t, 4, 3, 8, Special::fnuz>;
 using E5m2Fnuz = Format<uint8_t, 5, 2, 16, Special::fnuz>;
 
+#ifdef SIMT_RING
+// Elements of a ring; in 8 bits and fewer there are none, and values leave it.
+template <class F>
+static inline float read(uint32_t b) {
+    if constexpr (std::is_same<F, Half>::value)
+        return numbers::punned<float>(simt_ring_f16_to_f32((uint16_t)b));
+    if constexpr (std::is_same<F, Bfloat>::value)
+        return numbers::punned<float>(simt_ring_bf16_to_f32((uint16_t)b));
+    simt_ring_lost();
+    return 0;
+}
+template <class F>
+static inline typename F::Bits round(double x, Round = Round::nearest, bool = false) {
+    const uint32_t bits = numbers::punned<uint32_t>((float)x);
+    if constexpr (std::is_same<F, Half>::value) return simt_ring_f32_to_f16(bits);
+    if constexpr (std::is_same<F, Bfloat>::value) return simt_ring_f32_to_bf16(bits);
+    simt_ring_lost();
+    return 0;
+}
+#else
 // The value of some bits: exact, since float32 has more of everything.
 template <class F>
 static inline float read(uint32_t b) {
@@ -85,6 +107,7 @@ static inline typename F::Bits round(double x, Round mode = Round::nearest, bool
     if (F::special == Special::fnuz && kept == 0) return 0;
     return (Bits)(kept | (negative ? F::sign : 0));
 }
+#endif
 
 // A value kept as bits; arithmetic is done on float32 or float64 and rounded back.
 template <class F>
@@ -109,6 +132,12 @@ using e5m2fnuz = narrow::Number<narrow::E5m2Fnuz>;
 // A float32 of which the tensor core reads the upper 19 bits.
 struct tf32 {
     float held;
+#ifdef SIMT_RING
+    operator float() const { return held; }
+};
+static inline float round_tf32(float x, numbers::Round) { return x; }
+static inline float round_tf32_away(float x) { return x; }
+#else
     operator float() const {
         return numbers::punned<float>(numbers::punned<uint32_t>(held) & ~0x1fffu);
     }
@@ -122,5 +151,6 @@ static inline float round_tf32_away(float x) {
     if (x - x != 0) return x;
     return numbers::punned<float>((numbers::punned<uint32_t>(x) + 0x1000u) & ~0x1fffu);
 }
+#endif
 
 }  // namespace simt
