@@ -205,7 +205,7 @@ class JailedCompilers:
 def _prepared(view: SourceView, files: Sequence[Path], options: CompileOptions) -> Path:
     """The folder of what all programs share, which is made outside the jail, of portkern's own
     text."""
-    box = runtime_library.ready()
+    box = runtime_library.ready(options.mode)
     language = options.language or language_of(*files)
     read = dict.fromkeys([*files, *view.reached(files, options.search)])
     torch = language == "cuda" and any(runtime_library.TORCH.encode() in _bytes(f) for f in read)

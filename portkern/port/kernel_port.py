@@ -112,7 +112,8 @@ class Coverage(Part):
 
 class ProofLine(Part):
     """``findings`` are of the port, ``original_findings`` of what it was made from;
-    ``counterexample`` is a file in the run's folder."""
+    ``counterexample`` is a file in the run's folder, ``algebra`` what runs on elements of a ring
+    say."""
 
     outcome: Text
     why: Text = ""
@@ -122,6 +123,7 @@ class ProofLine(Part):
     original_findings: tuple[Text, ...] = ()
     counterexample: Text = ""
     command: Text = ""
+    algebra: Text = ""
 
 
 class KernelPort(Line):

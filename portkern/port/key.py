@@ -35,6 +35,7 @@ class Keys:
                 [package_version(name) for name in _COMPILERS],
                 request.to,
                 request.style,
+                request.arithmetic,
                 sorted(request.sanitize),
                 request.prove,
                 list(request.arguments),

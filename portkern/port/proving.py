@@ -292,6 +292,7 @@ class Prover:
                 arguments=given,
                 smaller=() if request.arguments else arguments.smaller(given),
                 objects=tuple(self._executed(target, other)),
+                ring=request.arithmetic == "ring",
             ),
         )
         left = [hazard for hazard in hazards if hazard.code in _UNTRANSLATED]
@@ -380,6 +381,7 @@ class Prover:
             original_findings=tuple(map(self._from_root, known.original_findings)),
             counterexample=kept.get(case, case),
             command=command,
+            algebra=self._from_root(str(known.algebra or "")),
         )
 
     def _from_root(self, said: Diagnostic | str) -> str:

@@ -11,6 +11,8 @@ from portkern.port.translate import Style
 from portkern.spec.target import Target
 
 Way = Literal["hip", "cuda"]
+#: ``ring``: kernels are proven on elements of a ring as well.
+Arithmetic = Literal["float", "ring"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class PortRequest:
     avoid: tuple[Path, ...] = ()
     emitted: tuple[str, ...] = ()
     style: Style = "hip"
+    arithmetic: Arithmetic = "float"
 
     def macros(self, of_build: Sequence[str], for_amd: Sequence[str]) -> tuple[str, ...]:
         """The macros that the port is compiled with: those asked for, those that the build files

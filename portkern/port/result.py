@@ -212,6 +212,7 @@ def _kernel(row: KernelRow) -> dict[str, object]:
         "good": row.good,
         "inputs": proof.inputs,
         "coverage": proof.coverage.model_dump() if proof.coverage else None,
+        "algebra": proof.algebra,
         "findings": list(proof.findings),
         "original_findings": list(proof.original_findings),
         "counterexample": proof.counterexample,

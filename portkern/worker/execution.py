@@ -39,6 +39,7 @@ def run(asked: Execute, memory: SharedMemoryView, launcher: Launcher) -> Execute
         record=handle if asked.record_bytes and not asked.apart else None,
         record_bytes=asked.record_bytes,
         launches=asked.launches,
+        ring=asked.ring,
     )
     counts = {"GCOV_PREFIX": str(results / _COUNTS), "GCOV_PREFIX_STRIP": "99"}
     outcome, found = program.execute(

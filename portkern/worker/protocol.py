@@ -463,7 +463,7 @@ class Execute(Request[Executed]):
     if that is not 0. ``apart``: kernels are executed in a process of ours, whose word findings and
     the recording are (:mod:`portkern.worker.object_program`). ``sealed``: they have no name that
     the program finds, and what is written stays as it is; for a process that opens the runtime
-    itself and is not a script."""
+    itself and is not a script. ``ring``: the parameters of a program that is built so."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -479,6 +479,7 @@ class Execute(Request[Executed]):
     launches: int = 0
     apart: bool = False
     sealed: bool = False
+    ring: str = ""
 
     def read(self, data: object) -> Executed:
         """Files by the names that were asked for, each once."""
@@ -503,7 +504,7 @@ class BuildProgram(Request[Made]):
     name: str
     target: str
     language: Literal["", "cuda", "hip"]
-    mode: Literal["fast", "check", "asan", "cover"]
+    mode: Literal["fast", "check", "asan", "cover", "ring"]
     defines: tuple[str, ...]
     search: tuple[Path, ...]
     timeout_s: float

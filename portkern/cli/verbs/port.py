@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from omegaconf import MISSING
 
@@ -20,7 +20,7 @@ from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.port import emit_run, hazard, report, result, run, sarif
 from portkern.port.proof.suite import Command
-from portkern.port.request import PortRequest, Way
+from portkern.port.request import Arithmetic, PortRequest, Way
 from portkern.port.result import PortResult
 from portkern.port.translate import Style
 from portkern.printable import printable
@@ -62,6 +62,7 @@ class PortOptions:
     include: list[str] = field(default_factory=list)
     define: list[str] = field(default_factory=list)
     arguments: str = ""
+    arithmetic: str = "float"
     tests: str = ""
     case: str = ""
     timeout_s: float = 120.0
@@ -142,6 +143,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         include=tuple(map(Path, options.include)),
         defines=tuple(options.define),
         arguments=_words(options.arguments),
+        arithmetic=_arithmetic(options, chosen),
         tests=_tests(options, chosen),
         case=case,
         timeout_s=options.timeout_s,
@@ -164,6 +166,20 @@ def _tests(options: PortOptions, chosen: Sequence[Target]) -> str:
             "tests= is for proofs on AMD GPUs or CUDA; drop lint=only and prove=false"
         )
     return options.tests
+
+
+def _arithmetic(options: PortOptions, chosen: Sequence[Target]) -> Arithmetic:
+    """Raises ConfigError."""
+    if options.arithmetic == "float":
+        return "float"
+    if options.arithmetic != "ring":
+        raise no_such("arithmetic", options.arithmetic, get_args(Arithmetic))
+    if not chosen or options.lint != "full" or not options.prove or options.tests:
+        raise ConfigError(
+            "arithmetic=ring is for proofs on AMD GPUs or CUDA without tests=; "
+            "drop lint=only, prove=false and tests="
+        )
+    return "ring"
 
 
 def _style(asked: str, to: Way, chosen: Sequence[Target]) -> Style:

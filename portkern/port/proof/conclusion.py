@@ -13,6 +13,8 @@ from portkern.port.proof.findings import Text, hanging, is_race
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
     WROTE_NOTHING,
+    Algebra,
+    ByAlgebra,
     Coverage,
     KernelProof,
     Outcome,
@@ -58,8 +60,10 @@ def conclude(
             examination.coverage.get(kernel.name),
             _of(kernel, examination.findings, ported),
             _of(kernel, examination.original_findings, original),
+            algebra=by_algebra,
         )
 
+    by_algebra = examination.algebra.get(kernel.name)
     if examination.problem:
         return proof(outcome_of(examination.unmodelled), examination.problem)
     results = [
@@ -78,6 +82,8 @@ def conclude(
     doubt = ""
     for how, result in results:
         outcome, why = _of_result(result, examination, original)
+        if outcome is Outcome.WRONG and _is_rounding(result, by_algebra):
+            continue
         if outcome is Outcome.WRONG:
             return proof(outcome, f"on {how}, launch {result.number}: {why}")
         if outcome is Outcome.UNPROVEN:
@@ -92,6 +98,8 @@ def conclude(
         outcome, why = _of_result(result, examination, original)
         if outcome is Outcome.WRONG:
             return proof(outcome, f"in {how}, launch {result.number}: {why}")
+    if by_algebra is not None and by_algebra.verdict is ByAlgebra.DIFFERENT:
+        return proof(Outcome.WRONG, str(by_algebra))
     if errors := _errors(kernel, hazards):
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
@@ -102,6 +110,17 @@ def conclude(
     if doubt:
         return proof(Outcome.UNPROVEN, doubt)
     return proof(Outcome.PROVEN, "; ".join(_remarks(kernel, examination, results, original)))
+
+
+def _is_rounding(result: LaunchResult, by_algebra: Algebra | None) -> bool:
+    """Whether what differs beyond a tolerance is rounding all the same: the formula is the
+    original's, and where the difference lies the two agree in half of their digits."""
+    equal = by_algebra is not None and by_algebra.verdict is ByAlgebra.EQUAL
+    return (
+        equal
+        and bool(result.differences)
+        and all(difference.rounding is not None for difference in result.differences)
+    )
 
 
 def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:
@@ -178,7 +197,9 @@ def _remarks(
     results: Sequence[tuple[str, LaunchResult]],
     original: Text,
 ) -> list[str]:
-    remarks = []
+    remarks = (
+        [] if kernel.name not in examination.algebra else [str(examination.algebra[kernel.name])]
+    )
     coverage: Coverage | None = examination.coverage.get(kernel.name)
     if coverage is not None and coverage.part < ENOUGH:
         remarks.append(f"its inputs reached {coverage}")

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkern.cuda_source.syntax import Kernel
-from portkern.port.proof import coverage, text_output
+from portkern.port.proof import algebra, coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, compare
 from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inheritable, is_race
-from portkern.port.proof.outcome import Coverage, ProofSource
+from portkern.port.proof.outcome import Algebra, ByAlgebra, Coverage, ProofSource
 from portkern.port.proof.recording import LaunchRecord, kernel_name
 from portkern.port.proof.records import Record
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.options import Mode, Order
+from portkern.simt.execute.ring import Ring
 from portkern.spec.target import Target
 
 #: Beside the order that all runs have first.
@@ -79,7 +80,7 @@ class Examination:
     something. ``unstable`` are launches of the original whose results change with the order of its
     threads by more than rounding, ``noisy`` kernels that were allowed what it changes by rounding.
     ``executed`` are runs of what is compiled for a target, ``unexecuted`` why there is none.
-    ``notes`` are of the program as a whole."""
+    ``notes`` are of the program as a whole, ``algebra`` is what runs on elements of a ring say."""
 
     problem: str = ""
     unmodelled: tuple[Diagnostic, ...] = ()
@@ -93,6 +94,7 @@ class Examination:
     unfinished: tuple[str, ...] = ()
     executed: tuple[Compared, ...] = ()
     unexecuted: tuple[str, ...] = ()
+    algebra: Mapping[str, Algebra] = field(default_factory=dict)
 
 
 @dataclass
@@ -130,6 +132,7 @@ class Examiner:
         one_kernel: bool = False,
         objects: Sequence[Target] = (),
         kernels: Sequence[Kernel] = (),
+        ring: bool = False,
     ) -> None:
         self._runs, self._subject, self._mode = runs, subject, mode
         self._vendor, self._target, self._other = vendor, target, other
@@ -139,6 +142,8 @@ class Examiner:
         own = (*subject.ported_text.kernels, *subject.original_text.kernels)
         self._types = Types((*kernels, *own), subject.known, subject.records)
         self._progress = _Progress()
+        self._ring = Ring.drawn() if ring else None
+        self._algebra: Mapping[str, Algebra] = {}
 
     def examine(self) -> Examination:
         wanted = self._wanted()
@@ -159,6 +164,8 @@ class Examiner:
         self._compare_widths(first, programs)
         if self._is_decided():
             return self._concluded({}, {})
+        if self._ring is not None:
+            self._algebra = self._by_algebra(self._ring, built)
         for target in self._objects:
             self._execute(first, built[_as_object(target)], target)
         if self._is_decided():
@@ -182,11 +189,23 @@ class Examiner:
         for target in self._objects:
             source = ported if target == self._target else self._subject.ported_other
             wanted[_as_object(target)] = Wanted(source, target, "fast", "port", executed=True)
+        if self._ring is not None:
+            wanted["original ring"] = Wanted(original, self._vendor, "ring", "original")
+            wanted["port ring"] = Wanted(ported, self._target, "ring", "port")
+            if self._other is not None:
+                source = self._subject.ported_other
+                wanted["other ring"] = Wanted(source, self._other, "ring", "other")
         wanted["port counted"] = Wanted(ported, self._target, "cover", "port")
         return wanted
 
     def _run(
-        self, program: Program, order: Order = "forward", seed: int = 1, *, record: bool = True
+        self,
+        program: Program,
+        order: Order = "forward",
+        seed: int = 1,
+        *,
+        record: bool = True,
+        ring: Ring | None = None,
     ) -> Run:
         return self._runs.run(
             program,
@@ -195,6 +214,7 @@ class Examiner:
             arguments=self.arguments,
             record=record,
             launches=self.launches,
+            ring=ring,
         )
 
     def _first(self, program: Program) -> Run:
@@ -288,6 +308,44 @@ class Examiner:
             progress.unfinished.append(f"{how} is not executed: {why}")
         else:
             progress.executed.append(compared)
+
+    # ---- on elements of a ring
+
+    def _by_algebra(
+        self, ring: Ring, built: Mapping[str, Program | NotBuilt]
+    ) -> Mapping[str, Algebra]:
+        """What each kernel's port computes beside its original where no operation rounds, in the
+        runs that were compared as numbers."""
+        original, port = built["original ring"], built["port ring"]
+        for whose, program in (("original", original), ("port", port)):
+            if isinstance(program, NotBuilt):
+                return self._unknown(f"the {whose} is not built on a ring: {program.reason}")
+        assert isinstance(original, Program)
+        assert isinstance(port, Program)
+        first = self._run(original, ring=ring)
+        if first.is_late:
+            return self._unknown(f"on a ring the original did not end in {self._limit_s:g} s")
+        runs = [self._on_ring(ring, port, first, f"{self._target.arch}, {self._target.warp} lanes")]
+        other = built.get("other ring")
+        if isinstance(other, Program) and self._other is not None:
+            how = f"{self._other.arch}, {self._other.warp} lanes"
+            runs.append(self._on_ring(ring, other, first, how))
+        said = algebra.judged(ring, first.launches, (), runs, self._types)
+        if all(one.verdict is not ByAlgebra.DIFFERENT for one in said.values()):
+            return said
+        others = [self._run(original, *order, ring=ring).launches for order in ORDERS]
+        return algebra.judged(ring, first.launches, others, runs, self._types)
+
+    def _on_ring(self, ring: Ring, program: Program, first: Run, how: str) -> algebra.RingRun:
+        run = self._run(program, ring=ring)
+        if not run.is_late:
+            return algebra.RingRun(how, run.launches)
+        problem = f"on {how} the ring's run did not end in {self._limit_s:g} s"
+        return algebra.RingRun(how, first.launches, problem)
+
+    def _unknown(self, why: str) -> Mapping[str, Algebra]:
+        names = {launch.name for launch in self.recorded}
+        return {name: Algebra(ByAlgebra.UNKNOWN, why) for name in names}
 
     def _compared_as_compiled(self, how: str, first: Run, run: Run) -> Compared:
         """The comparison with a compiled run: another compiler's functions and sums may round
@@ -417,6 +475,7 @@ class Examiner:
             tuple(progress.unfinished),
             tuple(progress.executed),
             tuple(progress.unexecuted),
+            self._algebra,
         )
 
 

@@ -302,6 +302,7 @@ class KernelProver:
             limit_s=self._limits.run_s,
             arguments=[str(number)],
             one_kernel=True,
+            ring=self._limits.ring,
             objects=self._limits.objects,
         ).examine()
         inputs = f"{trial.original}{remark}{group.remark}"

@@ -51,7 +51,8 @@ class Limits:
     """``run_s`` is for each run of a program, ``build_s`` for each file. ``arguments`` are those of
     whole programs, ``smaller`` others for a program that does not end with them. ``record_bytes``:
     contents of buffers that a recording holds; what is beyond is compared by its digest. For
-    ``objects``, AMD's GPUs, the port is executed as it is compiled for them, too."""
+    ``objects``, AMD's GPUs, the port is executed as it is compiled for them, too. ``ring``: both
+    are run on elements of a ring as well."""
 
     run_s: float = 60.0
     build_s: float = 180.0
@@ -59,6 +60,24 @@ class Limits:
     smaller: tuple[tuple[str, ...], ...] = ()
     record_bytes: int = 64 << 20
     objects: tuple[Target, ...] = ()
+    ring: bool = False
+
+
+class ByAlgebra(StrEnum):
+    EQUAL = "equal by algebra"
+    DIFFERENT = "different by algebra"
+    UNKNOWN = "algebra cannot say"
+
+
+@dataclass(frozen=True)
+class Algebra:
+    """What two runs on elements of a ring say of a kernel, and what that rests on, or why."""
+
+    verdict: ByAlgebra
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.why}" if self.why else str(self.verdict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,7 @@ class KernelProof:
     original_findings: tuple[Diagnostic, ...] = ()
     counterexample: Path | None = None
     command: str = ""
+    algebra: Algebra | None = None
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kernel}: {self.outcome}" + (

@@ -50,6 +50,7 @@ def prove_program(
         limit_s=limits.run_s,
         arguments=limits.arguments,
         smaller=limits.smaller,
+        ring=limits.ring,
         objects=limits.objects,
     )
     examination = examiner.examine()

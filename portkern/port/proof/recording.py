@@ -38,7 +38,8 @@ class LaunchRecord:
     """``arguments`` are the buffers and offsets that the kernel's arguments point to, in their
     order, as far as the closure shows it. ``before`` are buffers that other than kernels changed
     since the last launch, ``after`` those that this one did. ``absent``: why a run has nothing to
-    show for a launch that it was to have."""
+    show for a launch that it was to have. ``account`` and ``elements`` are of a run on elements of
+    a ring: what it did that algebra does not cover, and what patterns of bits stand for."""
 
     number: int
     kernel: str
@@ -51,6 +52,8 @@ class LaunchRecord:
     failed: bool = False
     refused: bool = False
     absent: str = ""
+    account: tuple[int, ...] = ()
+    elements: bytes = b""
 
     @property
     def name(self) -> str:
@@ -72,7 +75,7 @@ def kernel_name(expression: str) -> str:
 class _Line:
     """One line of the file, and how many bytes of contents follow it. Of each buffer in ``after``:
     its number, size and digest, and how many of these bytes are its contents, negative where there
-    are none of its own; and the type of the tensor that it is."""
+    are none of its own; and the type of the tensor that it is. Bytes of ``elements`` follow."""
 
     launch: int
     kernel: str
@@ -85,11 +88,13 @@ class _Line:
     after: tuple[tuple[int, int, str, int, int], ...] = ()
     failed: bool = False
     refused: bool = False
+    algebra: tuple[int, ...] = ()
+    elements: int = 0
 
     def __post_init__(self) -> None:
         sizes = [size for _, size, *_ in self.after]
         stored = [max(most, 0) for *_, most, _ in self.after]
-        if min(self.blob, self.shared, *self.grid, *self.block, *sizes) < 0:
+        if min(self.blob, self.elements, self.shared, *self.grid, *self.block, *sizes) < 0:
             raise ValueError("a size is negative")
         if sum(stored) != self.blob or any(
             s not in (0, n) for s, n in zip(stored, sizes, strict=True)
@@ -109,13 +114,16 @@ def read(data: bytes) -> tuple[LaunchRecord, ...]:
         except (ValueError, RecursionError):
             break
         blob, at = data[end + 1 : end + 1 + line.blob], end + 1 + line.blob
-        if len(blob) < line.blob:
+        elements, at = data[at : at + line.elements], at + line.elements
+        if len(data) < at:
             break
-        launches.append(_launch(line, blob, contents))
+        launches.append(_launch(line, blob, contents, elements))
     return tuple(launches)
 
 
-def _launch(line: _Line, blob: bytes, contents: dict[int, Content]) -> LaunchRecord:
+def _launch(
+    line: _Line, blob: bytes, contents: dict[int, Content], elements: bytes
+) -> LaunchRecord:
     after: dict[int, Content] = {}
     at = 0
     for number, size, digest, stored, dtype in line.after:
@@ -138,4 +146,6 @@ def _launch(line: _Line, blob: bytes, contents: dict[int, Content]) -> LaunchRec
         after,
         line.failed,
         line.refused,
+        account=line.algebra,
+        elements=elements,
     )

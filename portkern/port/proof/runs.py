@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from portkern.simt.execute import runtime_library
 from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource
 from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.program import ProgramOutcome
+from portkern.simt.execute.ring import Ring
 from portkern.spec.target import Target
 from portkern.worker.protocol import RECORD, Execute
 
@@ -103,6 +104,9 @@ class Runs:
         self._reads = [self._folder, runtime_library.ready().folder, self._data]
         if limits.objects:
             self._reads += object_program.reads()
+        if limits.ring:
+            with suppress(BackendUnavailable):  # which each build says
+                self._reads.append(runtime_library.ready("ring").folder)
         self._processes = JailedProcesses(self._reads)
         self.compilers = compilers
 
@@ -174,10 +178,11 @@ class Runs:
         arguments: Sequence[str] | None = None,
         record: bool = True,
         launches: int = 0,
+        ring: Ring | None = None,
     ) -> Run:
         """Runs a program, with all checkers in a checked build that is not recorded; only its
         first ``launches``, if that is not 0. Of a checked run the recording says only what was
-        launched."""
+        launched. ``ring`` is for a program that is built so."""
         checked = program.mode == "check" and not record
         notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
@@ -196,6 +201,7 @@ class Runs:
             launches=launches,
             apart=program.object is not None,
             sealed=self.seals and program.object is None,
+            ring=str(ring or ""),
         )
         begin = time.monotonic()
         ended = self._processes.run(asked)

@@ -10,8 +10,8 @@ from typing import Literal
 from portkern.errors import no_such
 
 Order = Literal["forward", "lockstep", "reverse", "random", "priority"]
-#: ``cover`` counts lines and branches, where the compiler is GCC; ``ring`` puts elements of a ring in
-#: the place of floating-point numbers.
+#: ``cover`` counts lines and branches, where the compiler is GCC; ``ring`` puts elements of a ring
+#: in the place of floating-point numbers.
 Mode = Literal["fast", "check", "asan", "cover", "ring"]
 
 #: What ``sanitize=`` may name. The first four need a checked build and run together in it.

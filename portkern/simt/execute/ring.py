@@ -40,7 +40,8 @@ class Ring:
                 factor = 2 * (draw(1 << (_DEEP_BITS - _FLAT_BITS - 2)) | 1)
                 q = factor * p + 1
                 if q.bit_length() > _DEEP_BITS - 2 and _is_prime(q, draw):
-                    return cls(p, q, *(_of_order(p, q, draw) for _ in range(2)), draw(1 << 62))
+                    g, h = (_of_order(p, q, draw) for _ in range(2))
+                    return cls(p, q, g, h, draw(1 << 62))
 
     def __str__(self) -> str:
         return f"{self.p},{self.q},{self.g},{self.h},{self.seed}"

@@ -44,10 +44,20 @@ class RingCompiler:
         """Compiles ``source`` with the flags ``argv`` to the object file ``to``. Raises BuildError
         for what the compiler rejects and for operations that elements do not have."""
         assembly = to.with_suffix(".ll")
-        made = ["-S", "-emit-llvm", source, "-o", assembly]
+        made: list[str | Path] = ["-S", "-emit-llvm", source, "-o", assembly]
         run_tool([*self.argv, *argv, *made], whose="foreign", timeout_s=timeout_s, cwd=cwd)
         assembly.write_text(with_ring(assembly.read_text("utf-8")), encoding="utf-8")
-        last = ["-Wno-everything", "-fPIC", "-O1", "-x", "ir", "-c", assembly, "-o", to]
+        last: list[str | Path] = [
+            "-Wno-everything",
+            "-fPIC",
+            "-O1",
+            "-x",
+            "ir",
+            "-c",
+            assembly,
+            "-o",
+            to,
+        ]
         run_tool([*self.argv, *last], whose="foreign", timeout_s=timeout_s, cwd=cwd)
 
 

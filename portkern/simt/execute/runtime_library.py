@@ -194,7 +194,7 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
     def compile_(source: Path) -> Path:
         target = work / f"{source.stem}.o"
         if box.ring is not None and source.name in _ON_NUMBERS:
-            flags = [*box.flags("ring"), "-I", INCLUDE]
+            flags = [*box.flags("ring"), "-I", str(INCLUDE)]
             box.ring.object(flags, source, target, timeout_s=BUILD_TIMEOUT_S)
             return target
         run_tool(

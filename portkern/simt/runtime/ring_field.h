@@ -12,7 +12,8 @@ using Wide = unsigned __int128;
 struct Prime {
     uint64_t p = 0, inverse = 0, one = 0, square = 0;  // -1/p mod 2^64, 2^64 mod p, 2^128 mod p
 
-    explicit Prime(uint64_t p = 3) : p(p) {
+    constexpr Prime() = default;
+    explicit Prime(uint64_t p) : p(p) {
         uint64_t x = p;  // an inverse mod 8; each step doubles the good bits
         for (int i = 0; i < 5; ++i) x *= 2 - p * x;
         inverse = 0 - x;

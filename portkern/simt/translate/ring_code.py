@@ -8,7 +8,7 @@ values' bits stand for. All that only moves values is left as it is. The code mu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -179,11 +179,9 @@ class _Writer:
             for value in values:
                 inner = _VECTOR.fullmatch(value.type)
                 if inner:
-                    temporary = self._temporary()
-                    yield (
-                        f"{indent}{temporary} = extractelement {value.type} {value.text}, i64 {lane}"
-                    )
-                    lanes.append(_Value(inner[2], temporary))
+                    part = self._temporary()
+                    yield f"{indent}{part} = extractelement {value.type} {value.text}, i64 {lane}"
+                    lanes.append(_Value(inner[2], part))
                 else:
                     lanes.append(value)
             one = self._temporary()
@@ -276,7 +274,7 @@ class _Writer:
             how = "bitcast" if type_ in _BITS else "trunc"
             yield f"{indent}{result} = {how} {back} {got} to {type_}"
 
-    def _as_i64(self, indent: str, value: _Value, *, signed: bool) -> Iterator[str]:
+    def _as_i64(self, indent: str, value: _Value, *, signed: bool) -> Generator[str, None, _Value]:
         """A generator whose own value is the wider one."""
         if value.type == "i64":
             return value
