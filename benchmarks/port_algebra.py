@@ -3,12 +3,12 @@
     python benchmarks/port_algebra.py llmc=CHECKOUT [seed=45] [mutants=2] [programs=NAME,…]
         [work=FOLDER] [limit_s=3000] [run_s=60] [page=true]
 
-CHECKOUT is a copy of llm.c. Each program of its dev/cuda is run at small sizes of its main() (those
-of benchmarks/real/llmc.py), its translation to HIP beside it for gfx942, with each of the numbers of
-its kernels. For each kernel the table counts what algebra says of its port. Then, of each function
-of the translated programs, at most ``mutants`` copies that lack one term of a sum, one factor or one
-accumulation, drawn by the seed, are run beside the original: each that came to its place must be
-found to be another formula. With page=true the tables go to docs/port.md.
+CHECKOUT is a copy of llm.c. Each program of its dev/cuda is run at small sizes of its main(), those
+of benchmarks/real/llmc.py, its translation to HIP beside it for gfx942, with each of the numbers
+of its kernels. For each kernel the table counts what algebra says of its port. Then, of each
+function of the translated programs, at most ``mutants`` copies that lack one term of a sum, one
+factor or one accumulation, drawn by the seed, are run beside the original: each that came to its
+place must be found to be another formula. With page=true the tables go to docs/port.md.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.port import library
 from portkern.port.proof import algebra
 from portkern.port.proof.compare import Types
+from portkern.port.proof.examine import ORDERS
 from portkern.port.proof.outcome import Algebra, ByAlgebra, Limits, ProofSource
 from portkern.port.proof.runs import NotBuilt, Run, Runs, Wanted
 from portkern.port.proof.runs import Program as Built
@@ -109,7 +110,7 @@ class Study:
                 for kernel in program.kernels:
                     first = runs.run(original, arguments=[str(kernel)], ring=ring)
                     firsts[kernel] = first
-                    said = _judged(ring, first, runs, ported, [str(kernel)], types)
+                    said = _judged(ring, first, runs, original, ported, str(kernel), types)
                     for name, one in said.items():
                         _note(found.kernels, name, one)
                 if isinstance(mutated_, NotBuilt):
@@ -159,13 +160,25 @@ class Study:
 
 
 def _judged(
-    ring: Ring, first: Run, runs: Runs, program: Built, arguments: Sequence[str], types: Types
+    ring: Ring,
+    first: Run,
+    runs: Runs,
+    original: Built,
+    port: Built,
+    kernel: str,
+    types: Types,
 ) -> Mapping[str, Algebra]:
-    run = runs.run(program, arguments=arguments, ring=ring)
+    run = runs.run(port, arguments=[kernel], ring=ring)
     problem = "the run did not end in time" if run.is_late or first.is_late else ""
-    return algebra.judged(
-        ring, first.launches, (), [algebra.RingRun(TARGET, run.launches, problem)], types
-    )
+    ported = [algebra.RingRun(TARGET, run.launches, problem)]
+    said = algebra.judged(ring, first.launches, (), ported, types)
+    if all(one.verdict is not ByAlgebra.DIFFERENT for one in said.values()):
+        return said
+    others = [
+        runs.run(original, order=order, seed=seed, arguments=[kernel], ring=ring).launches
+        for order, seed in ORDERS
+    ]
+    return algebra.judged(ring, first.launches, others, ported, types)
 
 
 def _of_mutant(

@@ -259,6 +259,7 @@ Value number(double x) {
     if (!v.finite || x == 0) return v;
     int exponent;
     const double m = std::frexp(std::fabs(x), &exponent);
+    v.shadow = std::fabs(x);
     const uint64_t digits = (uint64_t)std::ldexp(m, 53);
     const int at = exponent - 53 - Powers::least;
     v.flat.re = state.flat.mul(state.flat.of(digits), powers.flat[at]);

@@ -90,16 +90,6 @@ constexpr double ln2 = 0.693147180559945309417, ln10 = 2.30258509299404568402;
 Value scaled_exponential(const Value& a, double by, double shadow) {
     return with_shadow(exponential(product(a, number(by))), shadow);
 }
-Value exp2_of(const Value& a) {
-    const double whole = std::exp2(a.shadow);
-    if (!a.finite) return special(whole);
-    if (a.shadow == std::nearbyint(a.shadow) && std::isfinite(whole) && whole != 0) {
-        const Value n = number(a.shadow);
-        if (n.deep == a.deep) return number(whole);  // scaling by a power of 2
-    }
-    return scaled_exponential(a, ln2, whole);
-}
-
 Value root(const Value& a) {
     const double shadow = std::sqrt(a.shadow);
     if (!a.finite || a.zero() || shadow != shadow) return special(shadow);
@@ -271,7 +261,7 @@ using namespace simt::ring;
     }                                                                                      \
     RING_UNARY(sqrt, F, BITS, FORMAT, root(a))                                             \
     RING_UNARY(exp, F, BITS, FORMAT, exponential(a))                                       \
-    RING_UNARY(exp2, F, BITS, FORMAT, exp2_of(a))                                          \
+    RING_UNARY(exp2, F, BITS, FORMAT, scaled_exponential(a, ln2, std::exp2(a.shadow)))       \
     RING_UNARY(exp10, F, BITS, FORMAT, scaled_exponential(a, ln10, std::pow(10, a.shadow))) \
     RING_UNARY(expm1, F, BITS, FORMAT,                                                     \
                with_shadow(sum(exponential(a), number(-1)), std::expm1(a.shadow)))         \

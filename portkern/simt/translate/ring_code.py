@@ -84,12 +84,11 @@ class _Writer:
     def line(self, line: str) -> Iterator[str]:
         if " call " in line and (match := _CALL.match(line)):
             yield from self._call(line, match)
-        elif " f" in line or "tofp " in line:
-            match = _OPERATION.match(line)
-            yield from self._operation(match) if match else [line]
+        elif "atomicrmw f" in line:
+            raise BuildError(f"arithmetic=ring: no operation on elements for {line.strip()!r}")
+        elif match := _OPERATION.match(line):
+            yield from self._operation(match)
         else:
-            if "atomicrmw f" in line:
-                raise BuildError(f"arithmetic=ring: no operation on elements for {line.strip()!r}")
             yield line
 
     # ---- what stands there
