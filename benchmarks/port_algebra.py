@@ -1,9 +1,9 @@
 """llm.c's kernels and their ports on elements of a ring, and mutants that lack a term.
 
     python benchmarks/port_algebra.py llmc=CHECKOUT [seed=45] [mutants=2] [programs=NAME,…]
-        [work=FOLDER] [limit_s=3000] [run_s=60] [page=true]
+        [work=FOLDER] [limit_s=3000] [run_s=60] [revision=COMMIT] [page=true]
 
-CHECKOUT is a copy of llm.c. Each program of its dev/cuda is run at small sizes of its main(), those
+CHECKOUT is a copy of llm.c, at ``revision`` where it is no git folder. Each program of its dev/cuda is run at small sizes of its main(), those
 of benchmarks/real/llmc.py, its translation to HIP beside it for gfx942, with each of the numbers
 of its kernels. For each kernel the table counts what algebra says of its port. Then, of each
 function of the translated programs, at most ``mutants`` copies that lack one term of a sum, one
@@ -17,7 +17,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -257,7 +257,7 @@ def summary(rows: Sequence[Mapping[str, Any]], kernels: int) -> str:
 
 
 def main() -> None:
-    known = ("llmc", "seed", "mutants", "programs", "work", "limit_s", "run_s", "page")
+    known = ("llmc", "revision", "seed", "mutants", "programs", "work", "limit_s", "run_s", "page")
     given = _script.words(known, __doc__, ("llmc",))
     checkout = Path(given["llmc"])
     source = checkout / "dev" / "cuda"
@@ -272,19 +272,22 @@ def main() -> None:
         replace(Limits(), ring=True, run_s=float(given.get("run_s", "60"))),
         time.monotonic() + float(given.get("limit_s", "3000")),
     )
-    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
-        rows = [asdict(found) for found in pool.map(study.of, programs)]
     count = sum(file.read_text().count("__global__ void") for file in source.glob("*.cu"))
+    rows: list[dict[str, Any]] = []
     document = {
         "machine": host.machine(),
-        "llmc": commit(checkout),
+        "llmc": given.get("revision") or commit(checkout),
         "seed": study.seed,
         "mutants": study.most,
         "kernels": count,
         "rows": rows,
     }
-    if not wanted:
-        _script.write(RESULT, document)
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
+        for done in as_completed([pool.submit(study.of, program) for program in programs]):
+            rows.append(asdict(done.result()))
+            rows.sort(key=lambda row: row["program"])
+            if not wanted:
+                _script.write(RESULT, document)
     table = summary(rows, count)
     print(table)
     if given.get("page") == "true":
