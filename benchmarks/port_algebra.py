@@ -5,10 +5,11 @@
 
 CHECKOUT is a copy of llm.c, at ``revision`` where it is no git folder. Each program of its dev/cuda
 is run at small sizes of its main(), those of benchmarks/real/llmc.py, its translation to HIP beside
-it for gfx942, with each of the numbers of its kernels. For each kernel the table counts what algebra says of its port. Then, of each
-function of the translated programs, at most ``mutants`` copies that lack one term of a sum, one
-factor or one accumulation, drawn by the seed, are run beside the original: each that came to its
-place must be found to be another formula. With page=true the tables go to docs/port.md.
+it for gfx942, with each of the numbers of its kernels. For each kernel the table counts what
+algebra says of its port. Then, of each function of the translated programs, at most ``mutants``
+copies that lack one term of a sum, one factor or one accumulation, drawn by the seed, are run
+beside the original: each that came to its place must be found to be another formula. With page=true
+the tables go to docs/port.md.
 """
 
 from __future__ import annotations

@@ -6,28 +6,26 @@ import math
 import random
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from portkern.errors import BackendUnavailable, BuildError
-from portkern.simt.execute import build, program, runtime_library
+from portkern.errors import BuildError
+from portkern.simt.execute import build, program, ring_build, runtime_library
 from portkern.simt.execute.options import ExecutorOptions
 from portkern.simt.execute.ring import Ring
 from portkern.simt.translate.ring_code import with_ring
+from portkern.spec.backend import Missing
 
 
-@cache
 def _lacking() -> str:
-    try:
-        runtime_library.ready("ring")
-    except BackendUnavailable as error:
-        return str(error)
-    return ""
+    box = runtime_library.find()
+    found = box if isinstance(box, Missing) else ring_build.find(box.compiler)
+    return str(found) if isinstance(found, Missing) else ""
 
 
-needs_clang = pytest.mark.skipif(bool(_lacking()), reason=_lacking() or "clang is here")
+LACKING = _lacking()
+needs_clang = pytest.mark.skipif(bool(LACKING), reason=LACKING or "clang is here")
 
 #: Of random a, b, c, d and a small e: what is equal, and what is not although it is near.
 LAWS = {

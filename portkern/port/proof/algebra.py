@@ -232,7 +232,8 @@ class _Shared:
         whole = len(content.data) // element.size * element.size
         words = np.frombuffer(content.data[:whole], bits)
         distinct, places = np.unique(words, return_inverse=True)
-        values = element.values(distinct.tobytes())
+        with np.errstate(invalid="ignore"):  # of NaNs that quiet ones are made of
+            values = element.values(distinct.tobytes())
         ids = np.array(
             [
                 self._number(format_, element, int(word), float(value), known)
