@@ -78,7 +78,8 @@ _ALIAS = re.compile(r"_*(?:libc_)?(?P<plain>\w+?)(?:_chk)?")
 _BY_HANDLE = re.compile(r"_ZNSt12__basic_fileI\w+E8sys_open")
 #: Instances of the standard library's templates, which each program that uses them has.
 _INSTANCE = re.compile(r"_Z(?:TV|TI|TS)?NK?S\w|_Z(?:TV|TI|TS)?NK?9__gnu_cxx|_ZS[^_]")
-_EXECUTORS = re.compile(r"_ZNK?4simt|simt_")
+#: But for the operations on elements, which are put in and which no code of the program's may name.
+_EXECUTORS = re.compile(r"_ZNK?4simt|simt_(?!ring_)")
 
 
 def doubted(
