@@ -142,6 +142,8 @@ class _Sites:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         if operator not in "+-*" or left is None or right is None or not self._is_number(node):
             return
+        if {tree.text(left), tree.text(right)} & self._pointers:
+            return
         kind = "factor" if operator == "*" else "term"
         whole, a, b = map(tree.text, (node, left, right))
         cast = f"static_cast<decltype({whole})>"

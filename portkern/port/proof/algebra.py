@@ -37,6 +37,13 @@ _FORMATS: Mapping[str, tuple[int, type[np.unsignedinteger]]] = {
     "float32": (2, np.uint32),
     "float64": (3, np.uint64),
 }
+#: The NaNs that arithmetic makes and that new memory is full of.
+_NANS: Mapping[str, tuple[int, int]] = {
+    "float16": (0x7E00, 0x7FFF),
+    "bfloat16": (0x7FC0, 0x7FFF),
+    "float32": (0x7FC00000, 0x7FFFFFFF),
+    "float64": (0x7FF8 << 48, (1 << 63) - 1),
+}
 #: What becomes of floats in a comparison: numbers of elements.
 _IDS = ELEMENTS["int64"]
 
@@ -100,7 +107,7 @@ def judged(
         port = shared.canonical(run.launches, types)
         results = _compared(first, port, types)
         for position, result in enumerate(results):
-            pair = (original[position : position + 1], run.launches[position : position + 1])
+            pair = (first[position : position + 1], port[position : position + 1])
             launches = [launch for one in pair for launch in one]
             said = _of_launch(result, launches, unstable)
             if said.verdict is not ByAlgebra.EQUAL:
@@ -198,6 +205,7 @@ class _Shared:
 
     ring: Ring
     numbers: dict[tuple[int, int] | str, int] = field(default_factory=dict)
+    strange: int = 0  # patterns that no arithmetic has made, which no arithmetic may have read
 
     def canonical(self, launches: Sequence[LaunchRecord], types: Types) -> list[LaunchRecord]:
         """The launches, with each float of their contents as the number of its element. A buffer
@@ -212,11 +220,14 @@ class _Shared:
                 at = (int(one["format"]), int(one["pattern"]))
                 known[at] = (int(one["deep"][0]), int(one["deep"][1]))
             of = types.of(launch)
+            strange = self.strange
             after = {
                 number: self._content(content, of.get(number, ("", (None,)))[1], known)
                 for number, content in launch.after.items()
             }
-            done.append(replace(launch, after=after))
+            account = Account.of(launch)
+            account = replace(account, bits=account.bits + self.strange - strange)
+            done.append(replace(launch, after=after, account=_counts(account)))
         return done
 
     def _content(
@@ -262,4 +273,5 @@ class _Shared:
             key = (self.ring.deep(value), 0)
         else:
             key = str(value)
+            self.strange += value != value and word & ~sign not in _NANS[element.name]
         return self.numbers.setdefault(key, len(self.numbers))

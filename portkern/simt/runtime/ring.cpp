@@ -318,7 +318,9 @@ uint64_t written(Format f, const Value& v) {
 bool active() { return state.active; }
 
 void begin_launch() {
+    const uint64_t full = account.full;  // what got no pattern before may be among the inputs
     account = {};
+    account.full = full;
     inputs = table().count;
 }
 
@@ -384,6 +386,7 @@ void append_elements(const char* bytes, size_t size, std::string& to) {
 std::string account_json() {
     const Account a = account;
     account = {};
+    account.full = a.full;
     char text[256];
     snprintf(text, sizeof text, "[%llu, %llu, %llu, %llu, %llu, %llu, %llu]",
              (unsigned long long)a.comparisons, (unsigned long long)a.close,
