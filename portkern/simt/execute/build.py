@@ -250,7 +250,7 @@ def _steps(box: Toolbox, object_: Path, *, listed: bool) -> Iterator[tuple[Seque
     """Yields the flags of each call of the compiler, and the file that it makes. What precompiled
     headers hold is not listed: they are ours."""
     yield ["-c"], object_
-    if listed and box.ring is None:
+    if listed:
         yield ["-E", *(["-fpch-preprocess"] if box.gcc else [])], object_.with_suffix(".ii")
 
 
@@ -266,11 +266,12 @@ def _call(
 ) -> None:
     """Compile the file of that name. Raises UnmodelledSource where what it lacks has a number."""
     try:
-        if box.ring is not None:
+        if box.ring is not None and "-c" in argv:
             flags = [flag for flag in argv if flag != "-c"]
             box.ring.object(flags, file, to, timeout_s=timeout_s, cwd=cwd)
         else:
-            whole = [*box.compiler.argv, *argv, str(file), "-o", str(to)]
+            compiler = box.ring or box.compiler
+            whole = [*compiler.argv, *argv, str(file), "-o", str(to)]
             run_tool(whole, whose="foreign", timeout_s=timeout_s, cwd=cwd)
     except BuildError as error:
         diagnostics = unmodelled(error.log, name)
