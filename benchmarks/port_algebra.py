@@ -246,8 +246,8 @@ def summary(rows: Sequence[Mapping[str, Any]], kernels: int) -> str:
     said = Counter(text.partition(":")[0] for text in best.values())
     examined = len(best)
     lines = [
-        f"Of {kernels} kernels in llm.c's dev/cuda {examined} are launched by a program that can "
-        f"be built here: {said[ByAlgebra.EQUAL]} are equal to their port by algebra, "
+        f"Of {kernels} kernels in llm.c's dev/cuda {examined} are launched by the programs "
+        f"shown: {said[ByAlgebra.EQUAL]} are equal to their port by algebra, "
         f"{said[ByAlgebra.DIFFERENT]} differ, of {said[ByAlgebra.UNKNOWN]} it cannot be said.",
         "",
         "| kernel | what algebra says |",
