@@ -52,7 +52,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def calls() -> str:
     """Microseconds of a call, on a CPU and on a GPU."""
     rows = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", "cpu-xeon", "cuda"):
         said = _results(f"library-{device}.json")
         where = said["device"].removeprefix("Linux x86_64, ")
         for name in (one for one in _CALLS if one in said["overhead_us"]):
@@ -64,7 +64,7 @@ def calls() -> str:
 def choices() -> str:
     """How often a choice was within 5 % of the fastest, and slower than PyTorch."""
     rows = []
-    for device in ("cuda", "cpu"):
+    for device in ("cuda", "cpu", "cpu-xeon"):
         said = _results(f"library-study-{device}.json")
         for kind, what in _KINDS.items():
             ways = [_EVIDENCE if _EVIDENCE in said["choices"] else "never", "online"]
