@@ -34,8 +34,8 @@ COMPILES = pytest.mark.skipif(
 #: What nothing may say that a source of somebody else's is built into.
 SECRET = "correct_horse_battery_staple"
 MAIN = "int main() { return 0; }\n"
-#: Puts a file into the program, by the assembler.
-INCBIN = '__asm__(".section .rodata\\n.incbin \\"KEY\\"\\n.text\\n");\n'
+#: Puts a file into the program, by the assembler, where the linker drops nothing.
+INCBIN = '__asm__(".section .kept,\\"\\",@progbits\\n.incbin \\"KEY\\"\\n.text\\n");\n'
 
 
 @dataclass(frozen=True)

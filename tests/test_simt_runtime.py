@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import pytest
 
 from portkern.simt.execute import build, program, runtime_library
+from portkern.simt.execute.machine import Language
 from portkern.simt.execute.options import ExecutorOptions, Mode, Order
 from portkern.simt.execute.program import ProgramOutcome
 from portkern.simt.translate.rewrite import rewrite
@@ -932,3 +934,27 @@ def test_counters_tell_coalesced_from_strided_and_padded_from_conflicting(run: R
     assert (good["shared_passes"], bad["shared_passes"]) == (2, 64)
     assert good["least_transactions"] == 4 and good["stores"] == bad["stores"] == 32
     assert good["warps"] == bad["warps"] == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "arch"), [("cuda", "sm_90"), ("hip", "gfx942"), ("hip", "gfx1100")]
+)
+def test_headers_that_were_precompiled_are_taken(
+    language: Language, arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler reads all headers anew, and says nothing, where a flag defines what they ask
+    for."""
+    if not runtime_library.ready().gcc:
+        pytest.skip("only g++ says which it takes")
+    said = []
+
+    def compiled(argv: Sequence[str | Path], **how: Any) -> str:
+        said.append(run_tool([*argv, "-H"] if "-c" in argv else argv, **how))
+        return said[-1]
+
+    monkeypatch.setattr(build, "run_tool", compiled)
+    source = tmp_path / f"k.{'hip' if language == 'hip' else 'cu'}"
+    source.write_text("__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n", encoding="utf-8")
+    options = build.CompileOptions(target.load(arch), language)
+    build.build_program(source, tmp_path / "k", options)
+    assert said[0].startswith("! ") and ".gch\n" in said[0]

@@ -210,7 +210,7 @@ def _prepared(view: SourceView, files: Sequence[Path], options: CompileOptions) 
     read = dict.fromkeys([*files, *view.reached(files, options.search)])
     torch = language == "cuda" and any(runtime_library.TORCH.encode() in _bytes(f) for f in read)
     for each in {False, torch}:  # an extension's file of kernels may not include PyTorch's
-        box.headers(language, options.mode, torch=each)
+        box.headers(language, options.mode, options.target, torch=each)
     return box.folder
 
 

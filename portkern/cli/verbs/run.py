@@ -323,7 +323,7 @@ def _run_script(
             tuple(sorted(chosen)),
             options.timeout_s + options.build_timeout_s,  # it builds while it runs
         )
-        made = inline.prepare(["check" if chosen else "fast"])
+        made = inline.prepare(target, ["check" if chosen else "fast"])
         return jailed_process.run(execute, [*made, beside, here, *include])
 
 

@@ -22,7 +22,7 @@ from portkern.simt.execute.compile_options import (
     UnmodelledSource,
     language_of,
 )
-from portkern.simt.execute.machine import Language, macros
+from portkern.simt.execute.machine import WIDTHS, Language, macros
 from portkern.simt.execute.options import Mode
 from portkern.simt.execute.runtime_library import INCLUDE, Toolbox
 from portkern.simt.translate import rewrite
@@ -318,13 +318,13 @@ def _compile(
     ``listed``, what it is preprocessed to lies beside."""
     object_ = file.with_suffix(".o")
     named: Mapping[str, str] = macros(target, source.language) if target else {}
-    defines = [f"-D{name}={value}" for name, value in named.items()]
+    defines = [f"-D{name}={value}" for name, value in named.items() if name not in WIDTHS]
     defines += [f"-D{define}" for define in source.defines]
     folders = [part for folder in (*includes, INCLUDE) for part in ("-I", str(folder))]
     torch = runtime_library.TORCH in text and source.language == "cuda"  # these headers are CUDA's
     if torch and not any(define.startswith("TORCH_EXTENSION_NAME=") for define in source.defines):
         defines.append("-DTORCH_EXTENSION_NAME=" + re.sub(r"\W", "_", Path(source.name).stem))
-    headers = box.headers(source.language, mode, torch=torch)
+    headers = box.headers(source.language, mode, target, torch=torch)
     flags = [*box.flags(mode), *defines, *folders, *headers]
     amd = source.language == "hip" and (target is None or target.vendor == "amd")
     flags += [*_further_headers(text, amd=amd), *_compiled_openmp(box, text)]

@@ -64,9 +64,9 @@ def prepare(request: Build, language: Language) -> tuple[Path, ...]:
     if not request.emulated or isinstance(runtime_library.find(), Missing):
         return ()
     box = runtime_library.ready()
-    box.headers(language, "fast")
+    box.headers(language, "fast", request.target)
     if request.checked:
-        box.headers(language, "check")
+        box.headers(language, "check", request.target)
     return (box.folder,)
 
 

@@ -74,6 +74,10 @@ def _sizes(block: list[int], grid: list[int], threads: int) -> dict[str, str | i
     return sizes
 
 
+#: AMD's macros for the width of a warp.
+WIDTHS = ("__AMDGCN_WAVEFRONT_SIZE", "__AMDGCN_WAVEFRONT_SIZE__")
+
+
 def macros(target: Target, language: Language) -> dict[str, str]:
     """The macros that the vendor's compiler defines while it compiles for ``target``."""
     if target.vendor == "nvidia":
@@ -87,8 +91,7 @@ def macros(target: Target, language: Language) -> dict[str, str]:
         "__AMDGCN__": "1",
         f"__{target.arch}__": "1",
         family: "1",
-        "__AMDGCN_WAVEFRONT_SIZE": str(target.warp),
-        "__AMDGCN_WAVEFRONT_SIZE__": str(target.warp),
+        **dict.fromkeys(WIDTHS, str(target.warp)),
     }
 
 

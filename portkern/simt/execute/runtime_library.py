@@ -16,11 +16,12 @@ from pathlib import Path
 
 from portkern.errors import BackendUnavailable, ToolError
 from portkern.simt.execute import ring_build
-from portkern.simt.execute.machine import Language
+from portkern.simt.execute.machine import WIDTHS, Language, macros
 from portkern.simt.execute.options import Mode
 from portkern.simt.execute.ring_build import RingCompiler
 from portkern.simt.translate import ring_code
 from portkern.spec.backend import Missing
+from portkern.spec.target import Target
 from portkern.toolchain import host
 from portkern.toolchain.compilers import Compiler, compiler
 from portkern.toolchain.make_once import make_once
@@ -124,17 +125,32 @@ class Toolbox:
             return ()
         return ("-mcpu=x86_64_v3",) if self.compiler.name == "zig" else ("-march=x86-64-v3",)
 
-    def headers(self, language: Language, mode: Mode, *, torch: bool = False) -> list[str]:
+    def headers(
+        self,
+        language: Language,
+        mode: Mode,
+        target: Target | None = None,
+        *,
+        torch: bool = False,
+    ) -> list[str]:
         """The flags that include the language's headers, precompiled at their first use; with
-        ``torch``, an extension's as well."""
+        ``torch``, an extension's as well. The width of the ``target``'s warp, where its compiler
+        names it, is part of them: they ask for it, and a compiler takes none that were precompiled
+        without a macro that they ask for."""
+        known = macros(target, language) if target else {}
+        widths = {name: known[name] for name in WIDTHS if name in known}
         included = [UMBRELLA[language], *([TORCH] if torch else [])]
         name = f"{language}-torch-{mode}" if torch else f"{language}-{mode}"
         if self.compiler.name == "zig" or self.ring:  # zig's driver makes no precompiled headers
-            return [part for header in included for part in ("-include", header)]
+            defines = [f"-D{macro}={width}" for macro, width in widths.items()]
+            return [*defines, *(part for header in included for part in ("-include", header))]
+        name = "-".join([name, *dict.fromkeys(widths.values())])
         suffix = ".gch" if self.gcc else ".pch"
         header = self.folder / name / "kernel.h"
         made = Path(f"{header}{suffix}")
-        make_once(made, lambda to: _precompile(self, header, to, included, mode))
+        lines = [f"#define {macro} {width}\n" for macro, width in widths.items()]
+        lines += [f"#include <{name}>\n" for name in included]
+        make_once(made, lambda to: _precompile(self, header, to, lines, mode))
         return ["-include", str(header)] if self.gcc else ["-include-pch", str(made)]
 
 
@@ -229,7 +245,7 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _precompile(box: Toolbox, header: Path, to: Path, included: Sequence[str], mode: Mode) -> None:
-    header.write_text("".join(f"#include <{name}>\n" for name in included), encoding="utf-8")
+def _precompile(box: Toolbox, header: Path, to: Path, lines: Sequence[str], mode: Mode) -> None:
+    header.write_text("".join(lines), encoding="utf-8")
     argv = [*box.compiler.argv, *box.flags(mode), "-I", str(INCLUDE), "-x", "c++-header"]
     run_tool([*argv, header, "-o", to], whose="own", timeout_s=BUILD_TIMEOUT_S, error=ToolError)

@@ -124,7 +124,7 @@ def _language(text: str) -> Language:
     return "hip" if _OF_HIP.search(_CONDITION.split(text, 1)[0]) else _LANGUAGE
 
 
-def prepare(modes: Iterable[Mode], source: str = "") -> tuple[Path, ...]:
+def prepare(target: Target, modes: Iterable[Mode], source: str = "") -> tuple[Path, ...]:
     """The executor's runtime and the headers of extensions, made outside of the jail, as ``source``
     needs them."""
     box = runtime_library.find()
@@ -134,5 +134,5 @@ def prepare(modes: Iterable[Mode], source: str = "") -> tuple[Path, ...]:
     for mode in modes:
         for language in {_LANGUAGE, _language(source)}:
             for torch in {False, language == "cuda"}:  # files of one extension may be of both kinds
-                box.headers(language, mode, torch=torch)
+                box.headers(language, mode, target, torch=torch)
     return (box.folder,)

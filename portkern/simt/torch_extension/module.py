@@ -67,7 +67,9 @@ def modes(request: Build) -> tuple[Mode, ...]:
 
 
 def prepare(request: Build) -> tuple[Path, ...]:
-    return inline.prepare(modes(request), request.candidate.source) if request.emulated else ()
+    if not request.emulated:
+        return ()
+    return inline.prepare(request.target, modes(request), request.candidate.source)
 
 
 def build(request: Build, workdir: Path) -> Artifact:
