@@ -298,6 +298,26 @@ def test_what_was_not_timed_is_evaluated_once_more_and_nobody_is_asked(
     assert [one.speedup for one in again if one.correct] == [1.5, 1.5]
 
 
+def test_timing_anew_removes_no_file_that_a_link_of_the_folder_leads_to(
+    tmp_path: Path, server: Server, scripted: object
+) -> None:
+    compare(tmp_path, server, "n=2")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for number, file in enumerate([*(tmp_path / "it").rglob("records.jsonl")]):
+        place = file.parent
+        place.rename(theirs / str(number))
+        place.symlink_to(theirs / str(number))
+    before = sorted(theirs.rglob("*.jsonl"))
+    file = tmp_path / "it" / "samples.jsonl"
+    untimed = {"speedup": None, "efficiency": None, "us": None}
+    kept = [one.model_copy(update=untimed).to_json() for one in rows(tmp_path)]
+    file.write_text("".join(f"{one}\n" for one in kept))
+    with pytest.raises(ConfigError, match="expected a path within"):
+        compare(tmp_path, server, "n=2", "retime=true")
+    assert before and sorted(theirs.rglob("*.jsonl")) == before
+
+
 def test_a_model_that_is_down_leaves_the_others_alone_and_the_same_command_goes_on(
     tmp_path: Path, scripted: object, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
 from portkern.records.record import Record
 from portkern.spec.foreign_text import json_object
+from portkern.spec.safe_name import inside
 
 ASKED: Final = "asked.json"
 #: Under a budget no model is more samples ahead of another: what there is when it ends compares.
@@ -261,7 +262,7 @@ class Sweep:
 
     def _begin_anew(self, path: str) -> None:
         for name in (ATTEMPTS, RECORDS):
-            (self.folder / path / name).unlink(missing_ok=True)
+            inside(self.folder, Path(path, name)).unlink(missing_ok=True)
 
     def _agree(self) -> None:
         """Checks that this sweep agrees with what decided the folder's rows. Raises ConfigError."""
