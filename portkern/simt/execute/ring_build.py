@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from portkern.errors import ToolError
 from portkern.simt.translate.ring_code import with_ring
@@ -40,12 +41,13 @@ class RingCompiler:
         *,
         timeout_s: float,
         cwd: Path | None = None,
+        whose: Literal["own", "foreign"] = "foreign",
     ) -> None:
         """Compiles ``source`` with the flags ``argv`` to the object file ``to``. Raises BuildError
         for what the compiler rejects and for operations that elements do not have."""
         assembly = to.with_suffix(".ll")
         made: list[str | Path] = ["-S", "-emit-llvm", source, "-o", assembly]
-        run_tool([*self.argv, *argv, *made], whose="foreign", timeout_s=timeout_s, cwd=cwd)
+        run_tool([*self.argv, *argv, *made], whose=whose, timeout_s=timeout_s, cwd=cwd)
         assembly.write_text(with_ring(assembly.read_text("utf-8")), encoding="utf-8")
         last: list[str | Path] = [
             "-Wno-everything",
@@ -58,7 +60,7 @@ class RingCompiler:
             "-o",
             to,
         ]
-        run_tool([*self.argv, *last], whose="foreign", timeout_s=timeout_s, cwd=cwd)
+        run_tool([*self.argv, *last], whose=whose, timeout_s=timeout_s, cwd=cwd)
 
 
 @cache

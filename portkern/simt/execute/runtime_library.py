@@ -211,7 +211,7 @@ def _build_runtime(box: Toolbox, library: Path) -> None:
         target = work / f"{source.stem}.o"
         if box.ring is not None and source.name in _ON_NUMBERS:
             flags = [*box.flags("ring"), "-I", str(INCLUDE)]
-            box.ring.object(flags, source, target, timeout_s=BUILD_TIMEOUT_S)
+            box.ring.object(flags, source, target, timeout_s=BUILD_TIMEOUT_S, whose="own")
             return target
         run_tool(
             [*argv, "-c", source, "-o", target],
