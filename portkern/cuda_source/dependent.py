@@ -14,7 +14,7 @@ _SAID = frozenset(["typename", "using", "::", ".", "->", "struct", "class", "uni
 _HEADS = frozenset(["struct", "class", "union"])
 #: Of a template's parameters or arguments, and of a statement before a name in it.
 _MOST_TOKENS = 200
-#: How often a scope is asked whether it has a name: a text that needs more is no program.
+#: How often a scope is asked whether it has a name: a text that needs more is nobody's program.
 _MOST_LOOKS = 10_000_000
 
 

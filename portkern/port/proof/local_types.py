@@ -109,7 +109,7 @@ def member_type(source: SourceMap, of: str, name: str) -> str:
     """What a class's ``using name = …;`` is; '' where there is none. ``of`` is as in
     :func:`constant`."""
     text, own = _text_of(source, of, _DEPTH)
-    types = {**dict(_USING.findall(text)), **own}
+    types: dict[str, str] = {**dict(_USING.findall(text)), **own}
     found = types.get(name, "")
     for _ in range(_DEPTH):
         found = types.get(found, found)
