@@ -14,9 +14,9 @@ class CUDAEvent {
     cudaEvent_t event() const { return event_; }
     operator cudaEvent_t() const { return event_; }
     void record(CUDAStream stream = CUDAStream()) {
-        C10_CUDA_CHECK(cudaEventRecord(event_, stream));
+        C10_CUDA_CHECK(cudaEventRecord(event_, nullptr));
     }
-    void block(CUDAStream stream) { C10_CUDA_CHECK(cudaStreamWaitEvent(stream, event_)); }
+    void block(CUDAStream stream) { C10_CUDA_CHECK(cudaStreamWaitEvent(nullptr, event_)); }
     void synchronize() const { C10_CUDA_CHECK(cudaEventSynchronize(event_)); }
     bool query() const { return cudaEventQuery(event_) == cudaSuccess; }
     float elapsed_time(const CUDAEvent& later) const {

@@ -1,22 +1,31 @@
 // Streams: every one is the default stream here.
 #pragma once
 #include "../../cuda_runtime_api.h"
+#if SIMT_HIP
+#include "../../hip/hip_runtime_api.h"
+#endif
 #include "../core/Device.h"
 
 namespace c10::cuda {
 
 class CUDAStream {
+#if SIMT_HIP
+    using Handle = hipStream_t;
+#else
+    using Handle = cudaStream_t;
+#endif
+
   public:
-    explicit CUDAStream(cudaStream_t stream = nullptr) : stream_(stream) {}
-    cudaStream_t stream() const { return stream_; }
-    operator cudaStream_t() const { return stream_; }
+    explicit CUDAStream(Handle stream = nullptr) : stream_(stream) {}
+    Handle stream() const { return stream_; }
+    operator Handle() const { return stream_; }
     Device device() const { return Device(kCUDA, 0); }
     DeviceIndex device_index() const { return 0; }
-    void synchronize() const { (void)cudaStreamSynchronize(stream_); }
-    bool query() const { return cudaStreamQuery(stream_) == cudaSuccess; }
+    void synchronize() const { (void)cudaDeviceSynchronize(); }
+    bool query() const { return true; }  // what is launched has ended
 
   private:
-    cudaStream_t stream_;
+    Handle stream_;
 };
 inline CUDAStream getCurrentCUDAStream(DeviceIndex = -1) { return CUDAStream(); }
 inline CUDAStream getDefaultCUDAStream(DeviceIndex = -1) { return CUDAStream(); }
