@@ -25,7 +25,7 @@ _UNWRITTEN = 0xA5
 
 
 def wrong(plan: LaunchPlan, objects: Mapping[str, Path], op: Op, work: Workload, dtype: str) -> str:
-    """What the launches give of random inputs, where that is not the formula's, or why they end;
+    """How the results of the launches differ from the formula's on random inputs, or why they end;
     '' where they are right. ``objects`` are the plan's binaries."""
     import torch
 

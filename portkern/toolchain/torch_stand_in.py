@@ -52,7 +52,7 @@ def passing_for_gpu() -> Iterator[None]:
     mode = PassingForGpu()
 
     def with_answers(function: Callable[..., object]) -> Callable[..., object]:
-        """What PyTorch calls while it does an operation itself, where no mode is asked."""
+        """Wraps what PyTorch calls while it does an operation itself, where no mode is asked."""
 
         @wraps(function)
         def called(*args: object, **kwargs: object) -> object:

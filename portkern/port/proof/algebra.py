@@ -50,7 +50,7 @@ _IDS = ELEMENTS["int64"]
 
 @dataclass(frozen=True)
 class Account:
-    """What a launch did that algebra does not cover; see portkern/simt/runtime/ring.h."""
+    """Counts of what a launch did that algebra does not cover; see portkern/simt/runtime/ring.h."""
 
     comparisons: int = 0
     close: int = 0
@@ -92,7 +92,7 @@ def judged(
     runs: Sequence[RingRun],
     types: Types,
 ) -> dict[str, Algebra]:
-    """What the runs say of each kernel that the original launches; ``others`` are the original's
+    """The verdict of the runs on each kernel that the original launches; ``others`` are the original's
     in other orders of its threads."""
     shared = _Shared(ring)
     first = shared.canonical(original, types)
@@ -169,7 +169,7 @@ def _of_kernel(said: Sequence[Algebra], account: Account) -> Algebra:
 
 
 def _rests_on(account: Account) -> Iterator[str]:
-    """What an equality takes from the inputs or leaves open."""
+    """Yields what an equality takes from the inputs or leaves open."""
     if account.comparisons:
         yield f"{account.comparisons} comparisons were decided by values"
     if account.integers:

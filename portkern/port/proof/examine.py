@@ -314,7 +314,7 @@ class Examiner:
     def _by_algebra(
         self, ring: Ring, built: Mapping[str, Program | NotBuilt]
     ) -> Mapping[str, Algebra]:
-        """What each kernel's port computes beside its original where no operation rounds, in the
+        """Compares each kernel's port with its original where no operation rounds, in the
         runs that were compared as numbers."""
         original, port = built["original ring"], built["port ring"]
         for whose, program in (("original", original), ("port", port)):

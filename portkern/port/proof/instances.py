@@ -356,7 +356,7 @@ class Instances:
         return {name: list(dict.fromkeys(each)) for name, each in values.items()}
 
     def _add(self, values: dict[str, list[str]], macro: str, after: list[str], depth: int) -> None:
-        """What a macro, which another one uses, makes of names. The names of its parameters are
+        """Adds what a macro, which another one uses, makes of names. The names of its parameters are
         those that it is given."""
         given = "".join(after).split(",")
         inner = dispatch.types_of(macro, given) or self._constants_of(macro, depth - 1)

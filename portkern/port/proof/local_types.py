@@ -35,7 +35,7 @@ def spelled_out(source: SourceMap, text: str, at: int) -> str:
 
 
 def _alias(source: SourceMap, name: str, at: int) -> str:
-    """What ``using name = …;`` or ``typedef … name;`` of the function says; '' where none is in
+    """The type that ``using name = …;`` or ``typedef … name;`` of the function names; '' where none is in
     force at the place, or the preprocessor decides which is."""
     code, text, groups = source.code, source.code.text, 0
     first, i = source.body(at)[0], at - 1
@@ -106,7 +106,7 @@ def constant(source: SourceMap, of: str, name: str) -> int | None:
 
 
 def member_type(source: SourceMap, of: str, name: str) -> str:
-    """What a class's ``using name = …;`` is; '' where there is none. ``of`` is as in
+    """The type that a class's ``using name = …;`` names; '' where there is none. ``of`` is as in
     :func:`constant`."""
     text, own = _text_of(source, of, _DEPTH)
     types: dict[str, str] = {**dict(_USING.findall(text)), **own}

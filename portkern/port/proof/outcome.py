@@ -71,7 +71,7 @@ class ByAlgebra(StrEnum):
 
 @dataclass(frozen=True)
 class Algebra:
-    """What two runs on elements of a ring say of a kernel, and what that rests on, or why."""
+    """The verdict of two runs on elements of a ring, and what it rests on, or why."""
 
     verdict: ByAlgebra
     why: str = ""

@@ -1,4 +1,4 @@
-"""What PyTorch's headers had and gave up: a build for AMD has the PyTorch of today."""
+"""Names that PyTorch's headers had and gave up: a build for AMD has the PyTorch of today."""
 
 from __future__ import annotations
 

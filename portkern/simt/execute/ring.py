@@ -47,7 +47,7 @@ class Ring:
         return f"{self.p},{self.q},{self.g},{self.h},{self.seed}"
 
     def deep(self, number: float) -> int:
-        """What a finite number stands for modulo ``q``."""
+        """The element modulo ``q`` that a finite number stands for."""
         exact = Fraction(number)
         e = exact.denominator.bit_length() - 1  # a power of two
         if e not in self._halves:

@@ -160,7 +160,7 @@ def _run(
     values: Sequence[object],
     returns: str,
 ) -> object:
-    """What a function of the library returns for these values; gradients are those that its own
+    """Returns what a function of the library returns for these values; gradients are those that its own
     autograd functions calculate."""
     memory, result = Memory(library, values), Value()
     passed = (Value * max(len(values), 1))()

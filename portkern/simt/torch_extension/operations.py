@@ -72,7 +72,7 @@ def _do(library: ctypes.CDLL, name: str, given: Sequence[Value], result: Value) 
 
 
 def run(name: str, arguments: Sequence[object]) -> Any:
-    """What the operation of this name in aten makes of the arguments, in the order of its schema,
+    """Calls the operation of this name in aten with the arguments, in the order of its schema,
     of which those that have defaults may be absent. Raises TypeError where it takes none such."""
     import torch
 

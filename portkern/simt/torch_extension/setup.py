@@ -94,7 +94,7 @@ def _from_here(path: Any) -> str:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What setup() does here."""
+    """Stands for setup(), and does nothing."""
 
 
 def _answer_for_compilers() -> None:

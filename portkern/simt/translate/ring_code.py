@@ -300,7 +300,7 @@ def _is_float(type_: str, values: Sequence[_Value]) -> bool:
 
 
 def _of_library(name: str, values: Sequence[_Value]) -> str:
-    """What a function of the C library is called here, '' for another."""
+    """The name that a function of the C library has here, '' for another."""
     if not values or values[0].type not in ("float", "double"):
         return ""
     is_float = values[0].type == "float"
