@@ -92,8 +92,8 @@ def judged(
     runs: Sequence[RingRun],
     types: Types,
 ) -> dict[str, Algebra]:
-    """The verdict of the runs on each kernel that the original launches; ``others`` are the original's
-    in other orders of its threads."""
+    """The verdict of the runs on each kernel that the original launches; ``others`` are the
+    original's in other orders of its threads."""
     shared = _Shared(ring)
     first = shared.canonical(original, types)
     unstable = {

@@ -356,8 +356,8 @@ class Instances:
         return {name: list(dict.fromkeys(each)) for name, each in values.items()}
 
     def _add(self, values: dict[str, list[str]], macro: str, after: list[str], depth: int) -> None:
-        """Adds what a macro, which another one uses, makes of names. The names of its parameters are
-        those that it is given."""
+        """Adds what a macro, which another one uses, makes of names. The names of its parameters
+        are those that it is given."""
         given = "".join(after).split(",")
         inner = dispatch.types_of(macro, given) or self._constants_of(macro, depth - 1)
         names = dict(zip(self._parameters_of(macro), given, strict=False))

@@ -35,8 +35,8 @@ def spelled_out(source: SourceMap, text: str, at: int) -> str:
 
 
 def _alias(source: SourceMap, name: str, at: int) -> str:
-    """The type that ``using name = …;`` or ``typedef … name;`` of the function names; '' where none is in
-    force at the place, or the preprocessor decides which is."""
+    """The type that ``using name = …;`` or ``typedef … name;`` of the function names; '' where none
+    is in force at the place, or the preprocessor decides which is."""
     code, text, groups = source.code, source.code.text, 0
     first, i = source.body(at)[0], at - 1
     if not first or code.directive(at) is not None:

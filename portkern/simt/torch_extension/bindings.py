@@ -160,8 +160,8 @@ def _run(
     values: Sequence[object],
     returns: str,
 ) -> object:
-    """Returns what a function of the library returns for these values; gradients are those that its own
-    autograd functions calculate."""
+    """Returns what a function of the library returns for these values; gradients are those that
+    its own autograd functions calculate."""
     memory, result = Memory(library, values), Value()
     passed = (Value * max(len(values), 1))()
     try:
