@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -237,16 +239,11 @@ def test_every_signal_that_ends_a_worker_has_a_name() -> None:
 
 def test_a_scratch_that_is_nested_too_deeply_is_removed(tmp_path: Path) -> None:
     """Deeper than a path may be long, and than Python recurses."""
-    before = Path.cwd()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    os.chdir(scratch)
-    try:
-        for _ in range(3000):
-            Path("d").mkdir()
-            os.chdir("d")
-    finally:
-        os.chdir(before)
+    # in another process: the watch over files looks at each folder's whole path
+    nest = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    subprocess.run([sys.executable, "-c", nest], cwd=scratch, check=True)
     sandbox._remove(scratch)
     assert not scratch.exists()
 
