@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -54,11 +55,14 @@ class Correctness:
         return on_gpu and contestant.request.backend.device_memory
 
     def release(self) -> None:
-        """Gives memory of GPUs back, before another workload or anybody is timed."""
+        """Lets go of memory of GPUs, before another workload or anybody is timed: it is free once
+        its worker, too, opens another, forgets it or ends. A GPU that is out of order gives back
+        nothing."""
         while self._placed:
             _, (_, placed) = self._placed.popitem()
             if placed is not None:
-                placed.close()
+                with suppress(RuntimeError, OSError):
+                    placed.close()
 
     def evaluate(
         self, index: int, before: Result | None, *, workload: Workload, case: reference.Case

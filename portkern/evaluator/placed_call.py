@@ -63,5 +63,6 @@ class PlacedCall:
         return Slots(given, blocks, tuple(self._results), given, (), margins, placed=True)
 
     def close(self) -> None:
-        """Give the memory back; the worker's view of it ends when it opens another."""
+        """Let go of the memory, which is free when the worker opens another, forgets it or
+        ends: until then its view holds it."""
         self.memory.close()

@@ -198,9 +198,9 @@ class Trial:
             standing, checked.bases = compared
             reference_device.release(where)
         finally:
-            self._correctness.release()
             wait(opening)  # or they would be opened twice
             wait(baselines)
+            self._correctness.release()
         checked.standing = standing
 
     def _race_all(self, checked: Checked) -> None:
