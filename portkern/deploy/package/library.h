@@ -52,6 +52,7 @@ struct Cell {
 struct Choice {
   int kernel = -1, why = NO_KERNEL, cell = -1;
   double distance = -1;
+  bool partial = false;  // a scalar's value kept a kernel out, which another value may let in
   mutable std::atomic<int64_t> calls{0};  // without those that only asked
 };
 struct Table {
@@ -259,16 +260,16 @@ double timed(const at::Device& device, int calls, Call call, int kernel) {
 // Ten rounds in turns, and up to thirty while they take five milliseconds. `call(kernel)` runs one and
 // has nothing where that fails, `call(-1)` runs the formula and `call(-2)` the formula in double. A round
 // is of some 300 us on a GPU, or what is timed is how long it takes to wait, and of 50 us on a CPU, whose
-// clock and interrupts are as long as a small call.
+// clock and interrupts are as long as a small call. Only who is `able` takes part.
 template <typename Call>
-void race(Table& table, const at::Device& device, Call call, Choice& choice) {
+void race(Table& table, const std::vector<bool>& able, const at::Device& device, Call call, Choice& choice) {
   choice.kernel = -1;  // whatever the evidence said: who does not win is not taken
   const int count = int(table.kernels.size());
   std::vector<std::vector<double>> times(count + 1);
   const Tensors theirs = call(-1), exact = call(-2);
   std::vector<bool> right(count);
   bool any = false;
-  for (int k = 0; k < count; ++k) any |= right[k] = close(call(k), theirs, exact);
+  for (int k = 0; k < count; ++k) any |= right[k] = able[k] && close(call(k), theirs, exact);
   if (!any) { choice.why = WRONG; return; }
   int calls = 1;
   for (int k = -1; k < count; ++k)  // warm
@@ -313,37 +314,55 @@ Why as_the_formula(Call call, int kernel) {
   }
 }
 
+// Another thread may still count a call of a decision that it found: such are kept to the end.
+inline void outdated(std::unique_ptr<Choice> choice) {
+  static std::deque<std::unique_ptr<Choice>> old;
+  static std::mutex guard;
+  std::lock_guard<std::mutex> alone(guard);
+  if (choice) old.push_back(std::move(choice));
+}
+
 template <typename Call>
 const Choice* decide(int op, int device, int dtype, const Key& key, at::ArrayRef<double> numbers, const at::Device& where, Call call) {
   Table& table = operators[op].tables[device][dtype];
+  const auto kept_out = [&](const Kernel& one) { return one.takes(key) && !one.admits(key, numbers); };
+  const auto is_final = [&](const Choice& choice) {
+    return !choice.partial || std::any_of(table.kernels.begin(), table.kernels.end(), kept_out);
+  };
   {
     std::shared_lock<std::shared_mutex> hold(table.lock);
     const auto found = table.known.find(key);
-    if (found != table.known.end()) return found->second.get();
+    if (found != table.known.end() && is_final(*found->second)) return found->second.get();
   }
-  static Choice later;  // what waits for a result is for another time: a capture forbids it
-  static Choice other;  // nor is what another value of a scalar may take
-  later.why = CAPTURED, other.why = SCALARS;
+  static const Choice later{-1, CAPTURED};  // what waits for a result is for another time: a capture forbids it
+  static const Choice other{-1, SCALARS};  // nor is what another value of a scalar may take
   const bool captured = capturing(where);
   if (policy == ONLINE && !table.kernels.empty() && captured) return &later;
   std::unique_lock<std::shared_mutex> hold(table.lock);
   const auto found = table.known.find(key);
-  if (found != table.known.end()) return found->second.get();
+  if (found != table.known.end() && is_final(*found->second)) return found->second.get();
   auto choice = std::make_unique<Choice>();
   const int now = policy;
+  std::vector<bool> able;
+  for (const Kernel& one : table.kernels) able.push_back(one.takes(key) && one.admits(key, numbers));
+  const auto first = std::find(able.begin(), able.end(), true);
+  if (now == ALWAYS || now == ONLINE) {
+    choice->partial = std::any_of(table.kernels.begin(), table.kernels.end(), kept_out);
+    if (choice->partial && first == able.end()) return &other;
+  }
   if (now == ALWAYS) {
-    const auto able = std::find_if(table.kernels.begin(), table.kernels.end(), [&](const Kernel& one) { return one.takes(key); });
-    choice->kernel = able == table.kernels.end() ? -1 : int(able - table.kernels.begin());
+    choice->kernel = first == able.end() ? -1 : int(first - able.begin());
     choice->why = choice->kernel < 0 ? NO_KERNEL : OURS;
   } else {
     by_evidence(table, operators[op].scalars, key, *choice);
     // A record's times are without the host's.
-    if (now == ONLINE && !table.kernels.empty()) try {
-        race(table, where, call, *choice);
+    if (now == ONLINE && first != able.end()) try {
+        race(table, able, where, call, *choice);
       } catch (const std::exception&) {  // as where the formula in double does not fit into the memory
         choice->kernel = -1;
         choice->why = UNRACED;
       }
+    if (choice->partial && choice->why == LOST) choice->why = SCALARS;  // nor is it remembered
   }
   if (choice->kernel >= 0 && table.kernels[choice->kernel].unproven && choice->why == OURS) {
     if (captured) return &later;
@@ -351,7 +370,10 @@ const Choice* decide(int op, int device, int dtype, const Key& key, at::ArrayRef
     choice->why = as_the_formula(call, choice->kernel);
     if (choice->why != OURS) choice->kernel = -1;
   }
-  return (table.known[key] = std::move(choice)).get();
+  auto& kept = table.known[key];
+  std::swap(kept, choice);
+  outdated(std::move(choice));
+  return kept.get();
 }
 
 inline Tensor leaf(const Tensor& t) { return t.detach().requires_grad_(t.is_floating_point()); }
@@ -368,14 +390,6 @@ inline bool transformed(std::initializer_list<std::reference_wrapper<const Tenso
   for (const Tensor& t : tensors)
     if (t.defined() && t._fw_grad(0).defined()) return true;
   return false;
-}
-
-// Another thread may still count a call of a decision that it found: such are kept to the end.
-inline void outdated(std::unique_ptr<Choice> choice) {
-  static std::deque<std::unique_ptr<Choice>> old;
-  static std::mutex guard;
-  std::lock_guard<std::mutex> alone(guard);
-  if (choice) old.push_back(std::move(choice));
 }
 
 }  // namespace
