@@ -858,6 +858,12 @@ def test_launches_of_one_value_of_a_scalar_are_not_those_of_another(
     said = always.explain("rmsnorm", x, weight, 0.25)
     assert said["reason"] == "the kernel's launches are of another value of a scalar"
     compare(always.rmsnorm(x, weight, 0.25), OPS["rmsnorm"].reference(x, weight, eps=0.25))
+    always._policy("online")
+    for _ in range(2):  # nor are they in a race, and nothing is decided
+        said = always.explain("rmsnorm", x, weight, 0.25)
+        assert said["reason"] == "the kernel's launches are of another value of a scalar"
+    compare(always.rmsnorm(x, weight, 0.25), OPS["rmsnorm"].reference(x, weight, eps=0.25))
+    assert not always.receipt()["operators"]["rmsnorm"]["shapes"]
 
 
 @pytest.mark.full
@@ -937,8 +943,9 @@ def amd_plan(
         ({"arguments": [["given", 0, 0]] * 3}, "."),
         ({"threads": 2048}, "threads"),
         ({"fixed": [[0, 0.25]]}, r"the plan is of \[\[0, 0.25\]\], got the scalars"),
+        ({"arguments": [["given", 0, 0]] * 40}, "arguments, the plan has 40"),
     ],
-    ids=["as it is", "grid", "arguments", "threads", "scalar"],
+    ids=["as it is", "grid", "arguments", "threads", "scalar", "more arguments"],
 )
 def test_launches_that_are_wrong_on_a_model_of_the_target_go_into_no_library(
     change: dict[str, Any], said: str, amd_plan: tuple[launch_plan.LaunchPlan, dict[str, Path]]
@@ -946,7 +953,7 @@ def test_launches_that_are_wrong_on_a_model_of_the_target_go_into_no_library(
     plan, paths = amd_plan
     document = copy.deepcopy(plan.document)
     [step] = document["steps"]
-    if "arguments" in change:  # what is written is where the input is
+    if len(change.get("arguments", ())) == 3:  # what is written is where the input is
         change = {"arguments": [*change["arguments"], *step["arguments"][3:]]}
     (document if "fixed" in change else step).update(change)
     op, work = OPS["rmsnorm"], OPS["rmsnorm"].workloads["ci"][0]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from portkern.errors import LaunchError
 from portkern.evaluator import compare, reference
 from portkern.isa.executor import Buffer, Program
+from portkern.isa.finding import Ran
 from portkern.spec.launch_plan import LaunchPlan
 from portkern.spec.op import Op, Workload
 
@@ -50,8 +51,8 @@ def execute(
     numbers: Sequence[float],
 ) -> None:
     """Makes the launches on the call's own tensors, which are contiguous and lie on the host, with
-    its scalars. Raises LaunchError for a scalar of another value than the plan's, and for an access
-    outside the tensors or a kernel that does not end."""
+    its scalars. Raises LaunchError for a scalar of another value than the plan's, for what cannot
+    be launched, and for an access outside the tensors or a kernel that does not end."""
     import torch
 
     if any(numbers[number] != value for number, value in plan.document["fixed"]):
@@ -71,23 +72,37 @@ def execute(
                 raise LaunchError("a step makes memory zero that is not its tensor's")
             ctypes.memset(whole.data_ptr() + offset, 0, step["bytes"])
             continue
-        program = programs[step["binary"]]
-        explicit = program.object.kernel(step["name"]).explicit
-        values = [_packed(one, memory, numbers) for one in step["arguments"]]
-        # Behind them stand the addresses of scratch memory that no kernel with a plan asks for.
-        values += [bytes(one.size) for one in explicit[len(values) :]]
-        ran = program.run(
-            step["name"],
-            [value[: one.size] for value, one in zip(values, explicit, strict=True)],
-            tuple(step["grid"]),
-            (step["threads"], 1, 1),
-            buffers=buffers,
-            dynamic_lds_bytes=step["shared"],
-            limit=_LIMIT,
-        )
+        try:
+            ran = _launch(programs[step["binary"]], step, memory, numbers, buffers)
+        except (ValueError, OverflowError, struct.error) as error:  # numbers that others claim
+            raise LaunchError(f"{step['name']} cannot be launched: {error}") from error
         if not ran.clean:
             said = "; ".join(map(str, ran.findings[:2])) or "it does not end"
             raise LaunchError(f"{step['name']}: {said}")
+
+
+def _launch(
+    program: Program,
+    step: Mapping[str, Any],
+    memory: Mapping[str, Sequence[torch.Tensor]],
+    numbers: Sequence[float],
+    buffers: Sequence[Buffer],
+) -> Ran:
+    explicit = program.object.kernel(step["name"]).explicit
+    values = [_packed(one, memory, numbers) for one in step["arguments"]]
+    if len(values) > len(explicit):
+        raise ValueError(f"it takes {len(explicit)} arguments, the plan has {len(values)}")
+    # Behind them stand the addresses of scratch memory that no kernel with a plan asks for.
+    values += [bytes(one.size) for one in explicit[len(values) :]]
+    return program.run(
+        step["name"],
+        [value[: one.size] for value, one in zip(values, explicit, strict=True)],
+        tuple(step["grid"]),
+        (step["threads"], 1, 1),
+        buffers=buffers,
+        dynamic_lds_bytes=step["shared"],
+        limit=_LIMIT,
+    )
 
 
 def _packed(
