@@ -285,3 +285,10 @@ def test_device_library_constants_are_folded(backend: Backend, arch: str, tmp_pa
     assert not kernel.asks_for_dispatch_packet
     assert any(argument.kind == "hidden_group_size_x" for argument in kernel.arguments)
     assert b"__oclc" not in artifact.path.read_bytes()
+
+
+def test_a_cache_that_cannot_be_written_to_costs_no_build() -> None:
+    headers = precompiled.Headers(("clang",), "", Path("/dev/null/cache/hip.pch"))
+    for _ in range(2):
+        headers.prepare()
+    assert not headers.file.exists()

@@ -46,7 +46,7 @@ class Headers:
         if self.file.exists() or _asked[self.file] < 2 or not _making.acquire(blocking=False):
             return
         try:
-            with suppress(BuildError):
+            with suppress(BuildError, OSError):  # a cache may be full, read-only or locked
                 make_once(self.file, self._make)
         finally:
             _making.release()
