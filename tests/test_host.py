@@ -72,3 +72,24 @@ def test_visible_gpus_are_numbered_as_a_process_sees_them(
     chosen = host.visible(GPUS, names)
     assert [gpu.number for gpu in chosen] == numbers
     assert [gpu.index for gpu in chosen] == list(range(len(chosen)))
+
+
+def test_a_gpu_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pynvml as nvml
+
+    def handle(number: int) -> int:
+        if number == 1:
+            raise nvml.NVMLError(nvml.NVML_ERROR_GPU_IS_LOST)
+        return number
+
+    for name, answer in {
+        "nvmlInit": lambda: None,
+        "nvmlSystemGetDriverVersion": lambda: "580",
+        "nvmlDeviceGetCount": lambda: 3,
+        "nvmlDeviceGetHandleByIndex": handle,
+        "nvmlDeviceGetCudaComputeCapability": lambda _: (9, 0),
+        "nvmlDeviceGetName": "GPU {}".format,
+        "nvmlDeviceGetUUID": "GPU-{}".format,
+    }.items():
+        monkeypatch.setattr(nvml, name, answer)
+    assert [(gpu.number, gpu.index) for gpu in host._nvidia()] == [(0, 0), (2, 1)]

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -117,20 +118,24 @@ def _nvidia() -> list[Gpu]:
 
     try:
         nvml.nvmlInit()
-        driver = nvml.nvmlSystemGetDriverVersion()
-        return [_gpu(index, driver) for index in range(nvml.nvmlDeviceGetCount())]
+        driver, count = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlDeviceGetCount()
     except nvml.NVMLError:  # no library or no driver: no GPU
         return []
+    listed: list[Gpu] = []
+    for number in range(count):
+        with suppress(nvml.NVMLError):  # lost, or not for this user: others are there all the same
+            listed.append(_gpu(number, len(listed), driver))
+    return listed
 
 
-def _gpu(index: int, driver: str) -> Gpu:
+def _gpu(number: int, index: int, driver: str) -> Gpu:
     """The GPU of this number, as NVIDIA's library has it once it is initialised."""
     import pynvml as nvml
 
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
     arch = "sm_{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle))
     name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
-    return Gpu("nvidia", name, arch, index, driver, index, uuid)
+    return Gpu("nvidia", name, arch, index, driver, number, uuid)
 
 
 def _amd() -> list[Gpu]:
