@@ -412,6 +412,18 @@ def test_a_job_that_fails_costs_no_other_and_no_kernel_a_reward(
         assert client.evaluate(plan("good"))
 
 
+def test_an_error_that_quotes_a_kernel_sends_a_terminal_no_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def work(asked: Plan) -> list[Record]:
+        raise RuntimeError("\x1b[2Jit is done")
+
+    with running(work) as client, pytest.raises(ServerFailed):
+        client.evaluate(plan("bad"))
+    told = capsys.readouterr().err
+    assert "RuntimeError: it is done" in told and "\x1b" not in told
+
+
 def test_who_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_S", 0.3)
     monkeypatch.setattr(server._Handler, "timeout", 0.3)

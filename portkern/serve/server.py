@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -113,7 +114,7 @@ class Server:
             except Exception as error:  # noqa: BLE001 - a job's end must not be the worker's
                 failed = True
                 if not isinstance(error, PortkernError):  # the client is told no more than its line
-                    traceback.print_exc()
+                    sys.stderr.write(printable(traceback.format_exc()))
                 job.answer.set_exception(error)
             self.counted.add(time.monotonic() - start, failed=failed)
 
