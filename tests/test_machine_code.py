@@ -119,7 +119,8 @@ def built(night: int, code: str = "a", **used: Any) -> Record:
     for name in ("size", "executed", "lines", "lds_passes"):
         resources[0].pop(name, None)
     moved = {name: used.pop(name, 64) for name in ("lines", "lds_passes")}
-    launches = [{"name": "k", "counts": {"instructions": executed, **moved}}]
+    made = {name: n for name, n in moved.items() if n}  # an executor names no count of 0
+    launches = [{"name": "k", "counts": {"instructions": executed, **made}}]
     return Record.model_validate(
         record(night=night, **{**said, "resources": []}).model_dump()
         | {"resources": resources, "code": code, "code_bytes": size, "launches": launches}
@@ -153,6 +154,15 @@ def test_a_kernel_without_hardware_may_not_grow(used: dict[str, Any], said: str)
     assert later.nights == 3 and later.last_good == "n1"
     mended = last([built(0), built(1), built(2, "b", **used), built(3)])
     assert mended.change is Change.FIXED
+
+
+def test_a_kernel_that_begins_to_use_lds_is_heavier() -> None:
+    none = [built(0, lds_passes=0), built(1, lds_passes=0)]
+    cell = last([*none, built(2, "b", lds_passes=100_000)])
+    assert cell.change is Change.HEAVIER and "passes of LDS 0 → 100000" in cell.detail
+    assert last([*none, built(2, "b", lds_passes=0)]).change is Change.UNCHANGED
+    uncounted = built(0).model_copy(update={"launches": []}).counts
+    assert uncounted.lds_passes is None and none[0].counts.lds_passes == 0
 
 
 def test_counts_that_creep_are_compared_with_the_least_that_was_enough() -> None:

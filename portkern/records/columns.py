@@ -85,7 +85,10 @@ COLUMNS = {
         for name in ("registers", "spills", "shared_bytes")
     },
     **{
-        name: f"TRY_CAST(list_sum([one.counts.{name} for one in launches]) AS BIGINT)"
+        name: (  # of what was counted, a count that is not there is 0
+            f"TRY_CAST(list_sum([coalesce(one.counts.{name}, 0) for one in launches "
+            "if one.counts.instructions IS NOT NULL]) AS BIGINT)"
+        )
         for name in ("instructions", "lines", "lds_passes")
     },
     "carried": "coalesce(carried, '')",

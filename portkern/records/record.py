@@ -282,8 +282,10 @@ class Record(Line):
             )
             for name in ("registers", "spills", "shared_bytes")
         }
+        # Of what was counted, a count that is not there is 0.
+        counted = [one.counts for one in self.launches if "instructions" in one.counts]
         executed = {
-            name: sum(launch.counts.get(name, 0) for launch in self.launches) or None
+            name: sum(one.get(name, 0) for one in counted) if counted else None
             for name in ("instructions", "lines", "lds_passes")
         }
         return Counts(self.code_bytes, **worst, **executed)
