@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -59,6 +60,7 @@ LAWS = {
     "floorf(a) <= a && a < floorf(a) + 1",
     "order": "(a < b) == (x < y) && fmaxf(a, b) == (x < y ? b : a) && "
     "fminf(a, b) == (x < y ? a : b)",
+    "the smallest numbers": "x / x * 4.9406564584124654e-324 * 0x1p1023 * 0x1p51 == 1",
     "infinities": "expf(-INFINITY) == 0 && fmaxf(-INFINITY, a) == a && 1 / INFINITY == 0 && "
     "isinf(a / (b - b)) && isnan(INFINITY - INFINITY) && !isnan(a / b)",
 }
@@ -174,3 +176,58 @@ def test_a_function_of_the_programs_own_that_has_a_librarys_name_stays() -> None
 def test_an_operation_that_elements_do_not_have_is_refused_by_name() -> None:
     with pytest.raises(BuildError, match="atomicrmw fadd"):
         with_ring("  %3 = atomicrmw fadd ptr %1, float %2 seq_cst\n")
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ("{ float, i32 } @llvm.frexp.f32.i32(float)", "call { float, i32 } @llvm.frexp.f32.i32"),
+        ("<2 x float> @__divsc3(float, float, float, float)", "call <2 x float> @__divsc3"),
+        ("float @jnf(i32, float)", "tail call float @jnf"),
+        ("float @expf(float)", "call fastcc float @expf"),
+        ("float @llvm.vector.reduce.fadd.v4f32(float, <4 x float>)",
+         "call float @llvm.vector.reduce.fadd.v4f32"),
+        ("float @lgammaf_r(float, ptr)", "invoke float @lgammaf_r"),
+    ],
+)  # fmt: skip
+def test_floats_are_left_to_no_function_that_has_no_elements(declared: str, line: str) -> None:
+    name = declared.partition("@")[2].partition("(")[0]
+    module = f"define void @own() {{\n  %1 = {line}(float 0.0)\n}}\ndeclare {declared}\n"
+    with pytest.raises(BuildError, match=re.escape(name)):
+        with_ring(module)
+
+
+def test_no_pointer_to_a_function_without_elements_is_taken() -> None:
+    with pytest.raises(BuildError, match="expf"):
+        with_ring("@f = global ptr @expf\ndeclare float @expf(float)\n")
+
+
+@pytest.mark.parametrize("name", ["llvm.fabs.f32", "_Z5scalef", "simt_half", "atof", "_ZNSolsEf"])
+def test_moves_and_functions_of_the_program_stay(name: str) -> None:
+    line = f"  %1 = call float @{name}(float 0.0)"
+    made = with_ring(f"define void @own() {{\n{line}\n}}\ndeclare float @{name}(float)\n")
+    assert line in made
+
+
+def test_a_function_says_first_that_its_module_has_an_infinity() -> None:
+    made = with_ring(
+        "define void @own() {\nentry:\n  store float 0xFFF0000000000000, ptr null\n}\n"
+    )
+    assert "entry:\n  call void @simt_ring_infinity(i32 1)\n  store" in made
+    assert "simt_ring_infinity(i32 0)" not in made
+
+
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ('  %1 = call { ptr, i64 } asm sideeffect "xchg float", "=r,r"(ptr %0) #1', True),
+        ('  %1 = call float asm "sqrtss $1, $0", "=x,x"(float %0)', False),
+        ('  call void asm sideeffect "nop", "x"(double %0)', False),
+    ],
+)
+def test_assembly_of_the_processor_takes_no_floats(line: str, stays: bool) -> None:
+    if stays:
+        assert line in with_ring(line)
+    else:
+        with pytest.raises(BuildError, match="no operation on elements"):
+            with_ring(line)

@@ -11,7 +11,7 @@ from portkern.port.translate import Style
 from portkern.spec.target import Target
 
 Way = Literal["hip", "cuda"]
-#: ``ring``: kernels are proven on elements of a ring as well.
+#: ``ring``: kernels are run on elements of a ring as well, for a remark beside the proof.
 Arithmetic = Literal["float", "ring"]
 
 

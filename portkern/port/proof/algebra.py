@@ -8,13 +8,15 @@ another formula, unless a decision was as near as rounding is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
-from portkern.port.proof.element import ELEMENTS, Element
+from portkern.port.proof.compare import Difference, Judged, LaunchResult, Types, compare
+from portkern.port.proof.element import ELEMENTS, Element, of_tensor
 from portkern.port.proof.outcome import Algebra, ByAlgebra
 from portkern.port.proof.recording import Content, LaunchRecord
 from portkern.simt.execute.ring import Ring
@@ -78,11 +80,13 @@ class Account:
 
 @dataclass(frozen=True)
 class RingRun:
-    """A run of the port on elements; ``how`` names it as its run on numbers is named."""
+    """A run of the port on elements; ``how`` names it as its run on numbers is named, whose
+    launches ``numbers`` are. ``problem``: why nothing can be said of it."""
 
     how: str
     launches: Sequence[LaunchRecord]
     problem: str = ""
+    numbers: Sequence[LaunchRecord] = ()
 
 
 def judged(
@@ -91,66 +95,88 @@ def judged(
     others: Sequence[Sequence[LaunchRecord]],
     runs: Sequence[RingRun],
     types: Types,
+    numbers: Sequence[LaunchRecord] = (),
 ) -> dict[str, Algebra]:
     """The verdict of the runs on each kernel that the original launches; ``others`` are the
-    original's in other orders of its threads."""
+    original's in other orders of its threads, ``numbers`` are its launches on numbers."""
     shared = _Shared(ring)
-    first = shared.canonical(original, types)
+    first = shared.canonical(original, types, numbers)
     unstable = {
         result.number
         for other in others
         for result in _compared(first, shared.canonical(other, types), types)
         if result.judged is not Judged.EQUAL
     }
-    found: dict[str, list[Algebra]] = {}
+    kernels = dict.fromkeys(launch.name for launch in (*original, *numbers))
+    found: dict[str, list[Algebra]] = {name: [] for name in kernels}
+    accounts = _accounts(original, {})
+    for name in kernels:
+        found[name] += _unlike(name, original, numbers, "on a ring the original")
     for run in runs:
-        port = shared.canonical(run.launches, types)
-        results = _compared(first, port, types)
-        for position, result in enumerate(results):
-            pair = (first[position : position + 1], port[position : position + 1])
-            launches = [launch for one in pair for launch in one]
-            said = _of_launch(result, launches, unstable)
-            if said.verdict is not ByAlgebra.EQUAL:
-                said = replace(said, why=f"on {run.how}, launch {result.number}: {said.why}")
-            found.setdefault(result.kernel, []).append(said)
         if run.problem:
-            for kernel in {launch.name for launch in original}:
-                found.setdefault(kernel, []).append(Algebra(ByAlgebra.UNKNOWN, run.problem))
-    accounts: dict[str, Account] = {}
-    for launch in original:
-        accounts[launch.name] = _added(accounts.get(launch.name, Account()), Account.of(launch))
-    return {name: _of_kernel(found.get(name, []), account) for name, account in accounts.items()}
+            for name in kernels:
+                found[name].append(Algebra(ByAlgebra.UNKNOWN, run.problem))
+            continue
+        accounts = _accounts(run.launches, accounts)
+        for name, said in _of_run(run, first, shared, types, unstable):
+            found.setdefault(name, []).append(said)
+        for name in kernels:
+            found[name] += _unlike(name, run.launches, run.numbers, f"on {run.how} the ring's run")
+    return {name: _of_kernel(found[name], accounts.get(name, Account())) for name in kernels}
 
 
-def _compared(
-    original: Sequence[LaunchRecord], port: Sequence[LaunchRecord], types: Types
-) -> tuple[LaunchResult, ...]:
-    return compare(original, port, _Ids(types))
+def _of_run(
+    run: RingRun, first: _Decoded, shared: _Shared, types: Types, unstable: set[int]
+) -> Iterator[tuple[str, Algebra]]:
+    """Yields what each launch says of its kernel, and of kernels that have launches without a
+    result."""
+    port = shared.canonical(run.launches, types, run.numbers)
+    results = _compared(first, port, types)
+    for position, result in enumerate(results):
+        problem = first.problem(position) or port.problem(position)
+        said = _of_launch(result, problem, port.is_close(position, first), unstable)
+        if said.verdict is not ByAlgebra.EQUAL:
+            said = replace(said, why=f"on {run.how}, launch {result.number}: {said.why}")
+        yield result.kernel, said
+    launched = Counter(launch.name for launch in first.launches)
+    for name in launched - Counter(result.kernel for result in results):
+        yield name, Algebra(ByAlgebra.UNKNOWN, f"on {run.how} not all of its launches are reached")
 
 
-def _of_launch(
-    result: LaunchResult, launches: Iterable[LaunchRecord], unstable: set[int]
-) -> Algebra:
-    accounts = [Account.of(launch) for launch in launches]
-    if problem := next((account.problem for account in accounts if account.problem), ""):
+def _unlike(
+    name: str, ring: Sequence[LaunchRecord], numbers: Sequence[LaunchRecord], whose: str
+) -> Iterator[Algebra]:
+    """Yields why a kernel's launches are not those that were compared as numbers."""
+    a, b = ([_place_of(one) for one in of if one.name == name] for of in (ring, numbers))
+    if numbers and a != b:
+        yield Algebra(ByAlgebra.UNKNOWN, f"{whose} launches it otherwise than on numbers")
+
+
+def _place_of(launch: LaunchRecord) -> tuple[object, ...]:
+    return launch.kernel, launch.grid, launch.block, launch.refused, launch.failed
+
+
+def _compared(original: _Decoded, port: _Decoded, types: Types) -> tuple[LaunchResult, ...]:
+    return compare(original.launches, port.launches, _Ids(types))
+
+
+def _of_launch(result: LaunchResult, problem: str, is_close: bool, unstable: set[int]) -> Algebra:
+    if problem:
         return Algebra(ByAlgebra.UNKNOWN, problem)
     if result.judged is Judged.EQUAL:
         return Algebra(ByAlgebra.EQUAL)
-    if result.judged is Judged.UNJUDGED:
+    if result.judged is Judged.UNJUDGED or result.difference is None:
         return Algebra(ByAlgebra.UNKNOWN, result.why)
     if result.number in unstable:
         why = "the original's own formula depends on the order of its threads"
         return Algebra(ByAlgebra.UNKNOWN, why)
-    if any(account.close for account in accounts):
+    if is_close:
         why = "it differs, and a comparison or a whole number was as near as rounding is"
         return Algebra(ByAlgebra.UNKNOWN, why)
-    return Algebra(ByAlgebra.DIFFERENT, _place(result))
+    return Algebra(ByAlgebra.DIFFERENT, _place(result.difference))
 
 
-def _place(result: LaunchResult) -> str:
-    difference = result.difference
-    if difference is None:
-        return result.why
+def _place(difference: Difference) -> str:
     return (
         f"{difference.what}[{difference.index}] is another formula than the original's "
         f"({difference.count} of {difference.total} elements)"
@@ -178,6 +204,16 @@ def _rests_on(account: Account) -> Iterator[str]:
         yield f"{account.functions} calls of functions have no laws"
 
 
+def _accounts(
+    launches: Iterable[LaunchRecord], before: Mapping[str, Account]
+) -> dict[str, Account]:
+    """The accounts before, with those of each kernel's launches."""
+    accounts = dict(before)
+    for launch in launches:
+        accounts[launch.name] = _added(accounts.get(launch.name, Account()), Account.of(launch))
+    return accounts
+
+
 def _added(a: Account, b: Account) -> Account:
     return Account(*(x + y for x, y in zip(_counts(a), _counts(b), strict=True)))
 
@@ -199,79 +235,159 @@ class _Ids(Types):
         }
 
 
+@dataclass(frozen=True)
+class _Decoded:
+    """Launches with numbers of elements, and of each why it says nothing, or ''."""
+
+    launches: Sequence[LaunchRecord]
+    problems: Sequence[str]
+
+    def problem(self, position: int) -> str:
+        return self.problems[position] if position < len(self.problems) else ""
+
+    def is_close(self, position: int, other: _Decoded) -> bool:
+        both = (*self.launches[position : position + 1], *other.launches[position : position + 1])
+        return any(Account.of(launch).close for launch in both)
+
+
+class _CannotSayError(Exception):
+    """Why a content has no numbers of elements."""
+
+
 @dataclass
 class _Shared:
     """Numbers of elements, the same in all runs of one ring."""
 
     ring: Ring
     numbers: dict[tuple[int, int] | str, int] = field(default_factory=dict)
-    strange: int = 0  # patterns that no arithmetic has made, which no arithmetic may have read
 
-    def canonical(self, launches: Sequence[LaunchRecord], types: Types) -> list[LaunchRecord]:
-        """The launches, with each float of their contents as the number of its element. A buffer
-        whose type is not known stays as it is."""
-        known: dict[tuple[int, int], tuple[int, int]] = {}
-        done = []
-        for launch in launches:
-            for one in np.frombuffer(
-                launch.elements[: len(launch.elements) // _DUMPED.itemsize * _DUMPED.itemsize],
-                _DUMPED,
-            ):
-                at = (int(one["format"]), int(one["pattern"]))
-                known[at] = (int(one["deep"][0]), int(one["deep"][1]))
-            of = types.of(launch)
-            strange = self.strange
-            after = {
-                number: self._content(content, of.get(number, ("", (None,)))[1], known)
-                for number, content in launch.after.items()
-            }
-            account = Account.of(launch)
-            account = replace(account, bits=account.bits + self.strange - strange)
-            done.append(replace(launch, after=after, account=_counts(account)))
-        return done
+    def canonical(
+        self,
+        launches: Sequence[LaunchRecord],
+        types: Types,
+        numbers: Sequence[LaunchRecord] = (),
+    ) -> _Decoded:
+        """The launches, with each float of their contents as the number of its element;
+        ``numbers`` are the same launches on numbers."""
+        known = _Known()
+        done, problems = [], []
+        for position, launch in enumerate(launches):
+            beside = numbers[position].after if position < len(numbers) else {}
+            known.add(launch.elements)
+            of, after = types.of(launch), dict(launch.after)
+            problem, known.left = Account.of(launch).problem, MOST_VALUES
+            for number, content in launch.after.items():
+                try:
+                    elements = of.get(number, ("", (None,)))[1]
+                    after[number] = self._content(content, elements, known, beside.get(number))
+                except _CannotSayError as error:
+                    problem = problem or str(error)
+            done.append(replace(launch, after=after))
+            problems.append(problem)
+        return _Decoded(done, problems)
 
     def _content(
         self,
         content: Content,
         elements: Sequence[Element | None],
-        known: Mapping[tuple[int, int], tuple[int, int]],
+        known: _Known,
+        beside: Content | None,
     ) -> Content:
+        """Raises _CannotSayError where the bits of a content may be keys of elements, and which
+        is not known."""
+        if content.data is None:
+            raise _CannotSayError("results lie beyond the recording's bound")
+        if known.is_cut:
+            raise _CannotSayError(_TOO_MANY)
+        of = of_tensor(content.dtype)
+        if of is not None and None in elements:
+            elements = (of,)
         element = elements[0] if len(elements) == 1 else None
-        if content.data is None or element is None or element.name not in _FORMATS:
-            return content
-        format_, bits = _FORMATS[element.name]
+        if element is None or element.name not in _FORMATS:
+            if known.has_any(content.data):
+                raise _CannotSayError("a buffer of which the type is not known has numbers in it")
+            return Content(content.size, content.digest, content.data)
+        bits = _FORMATS[element.name][1]
         whole = len(content.data) // element.size * element.size
         words = np.frombuffer(content.data[:whole], bits)
         distinct, places = np.unique(words, return_inverse=True)
-        with np.errstate(invalid="ignore"):  # of NaNs that quiet ones are made of
-            values = element.values(distinct.tobytes())
-        ids = np.array(
-            [
-                self._number(format_, element, int(word), float(value), known)
-                for word, value in zip(distinct, values, strict=True)
-            ],
-            np.int64,
-        )
+        known.left -= len(distinct)
+        if known.left < 0:
+            raise _CannotSayError(_TOO_MANY)
+        keys = self._keys(element, distinct, known)
+        ids = np.array([self.numbers.setdefault(k, len(self.numbers)) for k in keys], np.int64)
+        finite = np.array([not isinstance(key, str) for key in keys], bool)
+        if len(ids) and _is_finite_beside(finite[places], element, beside):
+            raise _CannotSayError("a result is infinite or no number, and on numbers it is finite")
         data = ids[places].tobytes() if len(ids) else b""
         return Content(content.size, content.digest, data + content.data[whole:])
 
-    def _number(
-        self,
-        format_: int,
-        element: Element,
-        word: int,
-        value: float,
-        known: Mapping[tuple[int, int], tuple[int, int]],
-    ) -> int:
+    def _keys(
+        self, element: Element, words: npt.NDArray[np.unsignedinteger], known: _Known
+    ) -> list[tuple[int, int] | str]:
+        with np.errstate(invalid="ignore"):  # of NaNs that quiet ones are made of
+            values = element.values(words.tobytes())
+        both = zip(words, values, strict=True)
+        return [self._key(element, int(word), float(value), known) for word, value in both]
+
+    def _key(
+        self, element: Element, word: int, value: float, known: _Known
+    ) -> tuple[int, int] | str:
         sign = 1 << (8 * element.size - 1)
-        residue = known.get((format_, word & ~sign))
-        key: tuple[int, int] | str
+        residue = known.residues.get((_FORMATS[element.name][0], word & ~sign))
+        q = self.ring.q
         if residue is not None:
-            q = self.ring.q
-            key = (-residue[0] % q, -residue[1] % q) if word & sign else residue
-        elif np.isfinite(value):
-            key = (self.ring.deep(value), 0)
-        else:
-            key = str(value)
-            self.strange += value != value and word & ~sign not in _NANS[element.name]
-        return self.numbers.setdefault(key, len(self.numbers))
+            return (-residue[0] % q, -residue[1] % q) if word & sign else residue
+        if np.isfinite(value):
+            return (self.ring.deep(value), 0)
+        if value != value and word & ~sign not in _NANS[element.name]:
+            raise _CannotSayError(Account(bits=1).problem)
+        return str(value)
+
+
+def _is_finite_beside(
+    finite: npt.NDArray[np.bool_], element: Element, beside: Content | None
+) -> bool:
+    """Whether a run on numbers has a finite one where an element is none."""
+    if beside is None or beside.data is None:
+        return False
+    values = element.values(beside.data)
+    return len(values) == len(finite) and bool((np.isfinite(values) & ~finite).any())
+
+
+#: Above, numbers of elements of a launch take too long.
+MOST_VALUES = 2_000_000
+_TOO_MANY = "too many values"
+
+
+@dataclass
+class _Known:
+    """Patterns of bits that stand for elements, by their format; ``left``: how many values a launch
+    may have yet."""
+
+    residues: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    patterns: dict[int, set[int]] = field(default_factory=dict)
+    left: int = MOST_VALUES
+    is_cut: bool = False
+
+    def add(self, dumped: bytes) -> None:
+        count = len(dumped) // _DUMPED.itemsize
+        self.is_cut = self.is_cut or count > MOST_VALUES
+        if self.is_cut:
+            return
+        for one in np.frombuffer(dumped[: count * _DUMPED.itemsize], _DUMPED):
+            at = (int(one["format"]), int(one["pattern"]))
+            self.residues[at] = (int(one["deep"][0]), int(one["deep"][1]))
+            self.patterns.setdefault(at[0], set()).add(at[1])
+
+    def has_any(self, data: bytes) -> bool:
+        """Whether a word of any format is a pattern, whatever its sign."""
+        for format_, bits in _FORMATS.values():
+            patterns = self.patterns.get(format_)
+            if patterns:
+                size = np.dtype(bits).itemsize
+                words = np.frombuffer(data[: len(data) // size * size], bits)
+                words = words & bits((1 << (8 * size - 1)) - 1)
+                if np.isin(words, np.fromiter(patterns, bits, len(patterns))).any():
+                    return True
+        return False

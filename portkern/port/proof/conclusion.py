@@ -13,7 +13,6 @@ from portkern.port.proof.findings import Text, hanging, is_race
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
     WROTE_NOTHING,
-    Algebra,
     ByAlgebra,
     Coverage,
     KernelProof,
@@ -82,8 +81,6 @@ def conclude(
     doubt = ""
     for how, result in results:
         outcome, why = _of_result(result, examination, original)
-        if outcome is Outcome.WRONG and _is_rounding(result, by_algebra):
-            continue
         if outcome is Outcome.WRONG:
             return proof(outcome, f"on {how}, launch {result.number}: {why}")
         if outcome is Outcome.UNPROVEN:
@@ -98,8 +95,6 @@ def conclude(
         outcome, why = _of_result(result, examination, original)
         if outcome is Outcome.WRONG:
             return proof(outcome, f"in {how}, launch {result.number}: {why}")
-    if by_algebra is not None and by_algebra.verdict is ByAlgebra.DIFFERENT:
-        return proof(Outcome.WRONG, str(by_algebra))
     if errors := _errors(kernel, hazards):
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
@@ -107,20 +102,11 @@ def conclude(
     if open_ := next((f for f in inherited if f.code in _SAYS_NOTHING), None):
         why = _SAYS_NOTHING[open_.code]
         doubt = doubt or f"the original has {open_.code} at {place(open_)}: {why}"
+    if by_algebra is not None and by_algebra.verdict is ByAlgebra.DIFFERENT:
+        doubt = doubt or str(by_algebra)
     if doubt:
         return proof(Outcome.UNPROVEN, doubt)
     return proof(Outcome.PROVEN, "; ".join(_remarks(kernel, examination, results, original)))
-
-
-def _is_rounding(result: LaunchResult, by_algebra: Algebra | None) -> bool:
-    """Whether what differs beyond a tolerance is rounding all the same: the formula is the
-    original's, and where the difference lies the two agree in half of their digits."""
-    equal = by_algebra is not None and by_algebra.verdict is ByAlgebra.EQUAL
-    return (
-        equal
-        and bool(result.differences)
-        and all(difference.rounding is not None for difference in result.differences)
-    )
 
 
 def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:

@@ -323,25 +323,45 @@ class Examiner:
         assert isinstance(original, Program)
         assert isinstance(port, Program)
         first = self._run(original, ring=ring)
-        if first.is_late:
-            return self._unknown(f"on a ring the original did not end in {self._limit_s:g} s")
-        runs = [self._on_ring(ring, port, first, f"{self._target.arch}, {self._target.warp} lanes")]
-        other = built.get("other ring")
-        if isinstance(other, Program) and self._other is not None:
-            how = f"{self._other.arch}, {self._other.warp} lanes"
-            runs.append(self._on_ring(ring, other, first, how))
-        said = algebra.judged(ring, first.launches, (), runs, self._types)
+        if why := self._is_cut(first):
+            return self._unknown(f"on a ring the original {why}")
+        targets = {"port": self._target}
+        if self._other is not None:
+            targets["other"] = self._other
+        runs = [
+            self._on_ring(ring, built[f"{name} ring"], first, f"{of.arch}, {of.warp} lanes")
+            for name, of in targets.items()
+        ]
+        said = algebra.judged(ring, first.launches, (), runs, self._types, self.recorded)
         if all(one.verdict is not ByAlgebra.DIFFERENT for one in said.values()):
             return said
         others = [self._run(original, *order, ring=ring).launches for order in ORDERS]
-        return algebra.judged(ring, first.launches, others, runs, self._types)
+        return algebra.judged(ring, first.launches, others, runs, self._types, self.recorded)
 
-    def _on_ring(self, ring: Ring, program: Program, first: Run, how: str) -> algebra.RingRun:
+    def _on_ring(
+        self, ring: Ring, program: Program | NotBuilt, first: Run, how: str
+    ) -> algebra.RingRun:
+        if isinstance(program, NotBuilt):
+            why = f"on {how} the port is not built on a ring: {program.reason}"
+            return algebra.RingRun(how, (), why)
         run = self._run(program, ring=ring)
-        if not run.is_late:
-            return algebra.RingRun(how, run.launches)
-        problem = f"on {how} the ring's run did not end in {self._limit_s:g} s"
-        return algebra.RingRun(how, first.launches, problem)
+        why = self._is_cut(run)
+        if not why and run.outcome.status != first.outcome.status:
+            why = f"{_ended(run)}, the original {_ended(first)}"
+        numbers = dict(self._progress.runs).get(how)
+        return algebra.RingRun(
+            how,
+            run.launches,
+            f"on {how} the ring's run {why}" if why else "",
+            numbers.launches if numbers is not None else (),
+        )
+
+    def _is_cut(self, run: Run) -> str:
+        """Why a run has not done what it was to do."""
+        if run.is_late:
+            return f"did not end in {self._limit_s:g} s"
+        late = any(finding.code == _LATE for finding in run.outcome.findings)
+        return "has a launch that did not end in time" if late else ""
 
     def _unknown(self, why: str) -> Mapping[str, Algebra]:
         names = {launch.name for launch in self.recorded}

@@ -128,7 +128,7 @@ Table& table() {
 // ---- numbers that stand for themselves
 
 struct Powers {  // of 2, modulo each prime
-    static constexpr int least = -1100, most = 1100;
+    static constexpr int least = -1130, most = 1100;
     uint64_t flat[most - least + 1], deep[most - least + 1];
 
     static void fill(const Field& f, uint64_t* to) {
@@ -245,6 +245,10 @@ double rounded(Format f, double x) {  // far enough to be found again
     return std::ldexp(std::nearbyint(std::ldexp(m, digits)), exponent - digits);
 }
 
+// Infinities by their sign, once a literal or an operation has made one. Another is what is left of
+// an element whose digits the program has cleared.
+std::atomic<bool> has_infinity[2];
+
 bool is_number(const Value& v, double x) {
     const Value w = number(x);
     return w.deep == v.deep && (!v.has_flat || w.flat == v.flat);
@@ -289,14 +293,21 @@ Value read(Format f, uint64_t bits) {
             narrow(f).plain[size] = true;
         }
     }
+    if (size == of(f).infinity && !has_infinity[negative]) ++account.bits;
     const double x = plain_of(f, size);
     return number(negative ? -x : x);
 }
 
+void note_infinity(bool negative) { has_infinity[negative] = true; }
+
 uint64_t written(Format f, const Value& v) {
     const Layout& l = of(f);
     const uint64_t minus = std::signbit(v.shadow) ? l.sign : 0;
-    if (!v.finite) return v.shadow != v.shadow ? l.nan : l.infinity | minus;
+    if (!v.finite) {
+        if (v.shadow != v.shadow) return l.nan;
+        note_infinity(minus);
+        return l.infinity | minus;
+    }
     if (v.zero()) return 0;
     const double near = rounded(f, v.shadow);
     if (near != 0 && std::isfinite(near)) {

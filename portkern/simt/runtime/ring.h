@@ -32,6 +32,7 @@ enum class Format : uint8_t { f16, bf16, f32, f64 };
 
 Value read(Format format, uint64_t bits);
 uint64_t written(Format format, const Value& value);
+void note_infinity(bool negative);  // a literal of the program is one
 
 // What a launch did that algebra does not cover, since the last launch ended.
 struct Account {

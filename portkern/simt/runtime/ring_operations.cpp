@@ -411,3 +411,4 @@ RING_CONVERSION(f32, uint32_t, bf16, uint16_t)
 RING_CONVERSION(f64, uint64_t, bf16, uint16_t)
 
 RING void simt_ring_lost() { ++account.lost; }
+RING void simt_ring_infinity(uint32_t negative) { note_infinity(negative != 0); }

@@ -46,7 +46,7 @@ _CALL = re.compile(
     _RESULT
     + r"(?:tail |musttail |notail )?call "
     + _FLAGS
-    + r"(?:(?:noundef|nofpclass\([^)]*\)|zeroext|signext) )*"
+    + r"(?:(?:noundef|(?:nofpclass|range)\([^)]*\)|zeroext|signext) )*"
     + rf"(?P<type>{_TYPE}) @(?P<name>[\w.]+)\((?P<rest>.*)$"
 )
 _OPERATION = re.compile(
@@ -56,6 +56,30 @@ _OPERATION = re.compile(
     + r"(?:nneg )?(?P<rest>.*)$"
 )
 _DEFINED = re.compile(r"^define [^@]*@([\w.$]+)\(", re.MULTILINE)
+_DECLARED = re.compile(r"^declare (?P<head>[^@]*)@(?P<name>[\w.$]+)\((?P<rest>.*)$", re.MULTILINE)
+_FUNCTION = re.compile(r"@([\w.$]+)")
+_ATOMIC = re.compile(r"\batomicrmw (?:volatile )?f")
+_NATIVE = re.compile(
+    r"[ \t]*%\S+ = (?:fadd|fsub|fmul|fdiv|frem|fcmp|fptrunc|fpext|[su]itofp|fpto[su]i) "
+)
+#: Functions that only move floats, write them as text or read them from one.
+_MOVING = frozenset(
+    (
+        *("llvm.fabs", "llvm.copysign", "llvm.memcpy", "llvm.memmove", "llvm.memset", "llvm.dbg"),
+        *("llvm.masked", "llvm.ssa", "llvm.vector.insert", "llvm.vector.extract"),
+        *("fabs", "fabsf", "copysign", "copysignf", "atof", "strtod", "strtof", "drand48"),
+    )
+)
+#: C++'s streams, beside functions of the runtime.
+_OURS = ("simt_", "_ZNSo", "_ZNSi")
+#: Mangled names that are not those of functions of the program.
+_FOREIGN = ("_ZNSt", "_ZNKSt", "_ZSt", "_ZN2at", "_ZN3c10", "_ZN5torch")
+#: An infinity of each format, as a literal, by whether it is negative.
+_INFINITIES = (
+    re.compile(r"\b0x(?:7FF0{13}|H7C00|R7F80)\b|(?<=[\s(])\+inf\b"),
+    re.compile(r"\b0x(?:FFF0{13}|HFC00|RFF80)\b|(?<=[\s(])-inf\b"),
+)
+_LABEL = re.compile(r"(?:[-\w.$]+|\"[^\"]*\"):|\s*(?:;.*)?$")
 _CONSTRAINED, _INTRINSIC = "llvm.experimental.constrained.", "llvm."
 _VECTOR = re.compile(r"<(\d+) x (\w+)>")
 
@@ -70,9 +94,66 @@ def with_ring(assembly: str) -> str:
     """The same module on elements. Raises BuildError for an operation that is not known."""
     defined = set(_DEFINED.findall(assembly))
     writer = _Writer(defined)
-    lines = [line for before in assembly.split("\n") for line in writer.line(before)]
+    noted = _with_infinities(assembly.split("\n"), writer)
+    lines = [line for before in noted for line in writer.line(before)]
+    _check(assembly, lines, defined)
     declared = [f"declare {text}" for text in sorted(writer.declarations)]
     return "\n".join([*lines, *declared, ""])
+
+
+def _with_infinities(lines: Sequence[str], writer: _Writer) -> Iterator[str]:
+    """Yields the lines; functions of a module that has infinities begin by saying so."""
+    called = []
+    for negative, pattern in enumerate(_INFINITIES):
+        if any(pattern.search(line) for line in lines):
+            called.append(f"  call void @simt_ring_infinity(i32 {negative})")
+            writer.declarations.add("void @simt_ring_infinity(i32)")
+    begins = False
+    for line in lines:
+        if begins and not _LABEL.match(line):
+            yield from called
+            begins = False
+        yield line
+        if line.startswith("define "):
+            begins = True
+
+
+def _check(assembly: str, lines: Sequence[str], defined: set[str]) -> None:
+    """Raises BuildError where floats are left to code that has no elements."""
+    foreign = {
+        match["name"]
+        for match in _DECLARED.finditer(assembly)
+        if _FLOAT.search(match["head"] + match["rest"])
+        and match["name"] not in defined
+        and not _moves(match["name"])
+    }
+    for line in lines:
+        if line.startswith("declare "):
+            continue
+        for name in _FUNCTION.findall(line):
+            if name in foreign:
+                raise BuildError(f"arithmetic=ring: no {name!r} on elements")
+        if _NATIVE.match(line) and _FLOAT.search(line) and not any(of in line for of in _LONG):
+            raise BuildError(f"arithmetic=ring: no operation on elements for {line.strip()!r}")
+        if _is_assembly(line):
+            raise BuildError(f"arithmetic=ring: no operation on elements for {line.strip()!r}")
+
+
+def _is_assembly(line: str) -> bool:
+    """Whether a line is the processor's assembly, which takes or returns floats."""
+    head, of, rest = line.partition(" asm ")
+    arguments = rest.rpartition('"(')[2]
+    return bool(of and " call " in head and _FLOAT.search(f"{head} {arguments}"))
+
+
+def _moves(name: str) -> bool:
+    """Whether a function that is not defined here computes nothing with floats, or is one of the
+    program's, which has elements where it is defined."""
+    parts = name.split(".")
+    if any(".".join(parts[:count]) in _MOVING for count in (1, 2, 3)):
+        return True
+    own = name.startswith("_Z") and not name.startswith(_FOREIGN)
+    return own or name.startswith(_OURS)
 
 
 class _Writer:
@@ -84,7 +165,7 @@ class _Writer:
     def line(self, line: str) -> Iterator[str]:
         if " call " in line and (match := _CALL.match(line)):
             yield from self._call(line, match)
-        elif "atomicrmw f" in line:
+        elif _ATOMIC.search(line):
             raise BuildError(f"arithmetic=ring: no operation on elements for {line.strip()!r}")
         elif match := _OPERATION.match(line):
             yield from self._operation(match)
