@@ -169,7 +169,9 @@ def test_algebra_tells_the_order_of_a_formula_from_another_formula(
     said = proofs[name].algebra
     assert said is not None, proofs[name]
     assert (said.verdict, why in str(said)) == (verdict, True), said
-    if verdict is EQUAL:
+    if name == "halves_on_the_way":  # algebra excuses no rounding
+        assert proofs[name].outcome is Outcome.WRONG, proofs[name]
+    elif verdict is EQUAL:
         assert proofs[name].outcome is Outcome.PROVEN, proofs[name]
         assert str(EQUAL) in proofs[name].why
     if verdict is DIFFERENT:

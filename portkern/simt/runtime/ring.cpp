@@ -305,7 +305,7 @@ uint64_t written(Format f, const Value& v) {
     const uint64_t minus = std::signbit(v.shadow) ? l.sign : 0;
     if (!v.finite) {
         if (v.shadow != v.shadow) return l.nan;
-        note_infinity(minus);
+        if (!account.bits) note_infinity(minus);  // else it may come of what was read so
         return l.infinity | minus;
     }
     if (v.zero()) return 0;
