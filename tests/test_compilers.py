@@ -385,6 +385,7 @@ OUTSIDE = {
     "portkern/sandbox/session.py _remove": "rm",
     "portkern/sandbox/tenant.py _started": "a coding agent, in a jail of its own",
     "portkern/sandbox/tenant.py run": "the keeper of that jail",
+    "portkern/simt/execute/ring_build.py _headers": "the folders of a compiler's headers",
     "portkern/simt/execute/runtime_library.py _build_runtime": "the executor's runtime",
     "portkern/simt/execute/runtime_library.py compile_": "the executor's runtime",
     "portkern/simt/execute/runtime_library.py _precompile": "the executor's headers",
@@ -440,7 +441,8 @@ def test_what_starts_outside_of_the_jail_is_listed_with_its_reason() -> None:
                 compiling.add(name)
             if last in ("CDLL", "PyDLL", "LoadLibrary") and ast.unparse(call.args[0]) != "None":
                 loading.add(name)
-            if _starts(called) or (called == "run_tool" and _whose(call) == "own"):
+            of_tool = called == "run_tool" or called.endswith("ring.object")
+            if _starts(called) or (of_tool and _whose(call) == "own"):
                 started.add(f"{name} {function}".strip())
     assert started == set(OUTSIDE)
     assert compiling == set(IN_THE_JAIL)
@@ -468,11 +470,15 @@ def _starts(called: str) -> bool:
 
 
 def _whose(call: ast.Call) -> str:
-    """Raises StopIteration where it is not said in so many words."""
+    """Whose text a call says that it is given; a caller's word is seen where that is. Raises
+    StopIteration where it is not said in so many words."""
+    if ast.unparse(call.func) != "run_tool" and "whose" not in {w.arg for w in call.keywords}:
+        return "foreign"
     return next(
-        str(word.value.value)
+        str(word.value.value) if isinstance(word.value, ast.Constant) else "the caller's"
         for word in call.keywords
-        if word.arg == "whose" and isinstance(word.value, ast.Constant)
+        if word.arg == "whose"
+        and (isinstance(word.value, ast.Constant) or ast.unparse(word.value) == "whose")
     )
 
 

@@ -41,6 +41,8 @@ TURNED = {
     "writes to handles by number": "int dprintf(int, const char*); int main() { dprintf(4, 0); }",
     "looks through its environment": "extern char** environ; int main() { return !environ[0]; }",
     "turns to the executor": 'int f(void) __asm__("\\x73imt_forget"); int main() { f(); }',
+    "stands in for the executor": "static int simt_ring_add_f32(int a) { return a; }\n"
+    "int (*volatile f)(int) = simt_ring_add_f32; int main() { return f(0); }",
     "stands in for what the executor calls": "long write() { return 0; } int main() {}",
     "(__write)": "long __write(int, const void*, long); int main() { __write(4, 0, 0); }",
     "(wordexp)": "int wordexp(); int main() { wordexp(); }",
@@ -237,7 +239,62 @@ SPELLED = {
         [],
     ),
 }
+SPELLED |= {
+    "a section's name": (
+        '__attribute__((section(".data\\n\\t.section .text.z,\\"ax\\",@progbits\\n'
+        'called: .byte 0x0f,0x05,0xc3\\n\\t.section .d"))) int v = 1;\n'
+        'int called(int) __asm__("called"); int work(int n) { return called(n); }',
+        [],
+    ),
+    "a section's name in parts": (
+        '[[using gnu: unused, __section__(R"(.data\n.byte 1\n)" ".section .d")]] int v = 1;\n'
+        "int work(int n) { return n; }",
+        [],
+    ),
+    "another function's name": (
+        'static int f() __attribute__((weakref("puts\\n.byte 15, 5")));\n'
+        "int work(int n) { return f() + n; }",
+        [],
+    ),
+    "a version": (
+        'extern "C" __attribute__((symver("f@V\\n.byte 15, 5"))) int f() { return 1; }\n'
+        "int work(int n) { return f() + n; }",
+        [],
+    ),
+    "a comment in the program": (
+        '#ident "\\"\\n.section .text.z,\\"ax\\"\\n.byte 15, 5\\n.ident \\""\n'
+        "int work(int n) { return n; }",
+        [],
+    ),
+    "a name that begins with a sign": (
+        'int work(int n) { [[x::y($R"q(")]] int a = n; asm("syscall" : "+a"(n)); '
+        '[[x::y(")q")]] int b = n; return a + b; }',
+        [],
+    ),
+    "letters of other scripts": (
+        'int work(int n) { [[x::y(a\u0301R"q(")]] int a = n; asm("syscall" : "+a"(n)); '
+        '[[x::y(")q")]] int b = n; return a + b; }',
+        [],
+    ),
+    "a text's mark with a quotation mark": (
+        'int work(int n) { auto s = R"a"(" )a""; asm("syscall" : "+a"(n)); '
+        'return n + !*s + !" "; }',
+        [],
+    ),
+}
 PLAIN_ASSEMBLER = {
+    "names": r"""
+#include <cstdio>
+#ident "work 1.0 (test)"
+static void section(const char* text) { puts(text); }
+__attribute__((section(".data.of_work"), aligned(8))) int v = 1;
+[[gnu::section(".text.of_work")]] int own(int n) { return n + v; }
+__attribute__((target("avx2,fma"))) static int wide(int n) { return n; }
+int work(int n) {
+    section("Results (\"all\"):\n");
+    puts(R"q(section(".a\n.byte"))q");
+    return wide(own(n));
+}""",
     "none": "int work(int n) { return n; }",
     "barriers": """
 #include <x86intrin.h>
@@ -369,6 +426,23 @@ def test_instances_of_the_standard_library_are_everybodys(level: str, tmp_path: 
 @COMPILES
 def test_a_stream_on_a_handle_by_number_is_known(tmp_path: Path) -> None:
     assert "writes to handles by number" in _refers(BY_HANDLE, tmp_path, "-x", "c++")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "#ifdef SIMT_RING\nint x = 1;\n#endif\nint main() {}",
+        "unsigned simt_ring_add_f32(unsigned, unsigned); int main() {}",
+        "#if defined(PORTKERN_SIMT)\n#endif\nint main() {}",
+    ],
+)
+def test_a_program_that_asks_for_the_ring_is_not_believed(code: str) -> None:
+    assert "prove nothing" in meddling.meddles(code)
+
+
+def test_macros_that_only_resemble_the_executors_are_a_programs_own() -> None:
+    own = "#ifndef SIMT_OWN_H\n#define SIMT_OWN_H\n#define SIMT_OWN_WIDTH 4\n#endif\nint main() {}"
+    assert meddling.meddles(own) == ""
 
 
 def test_words_of_instructions_in_texts_that_are_printed_are_no_instructions() -> None:

@@ -380,7 +380,7 @@ EXECUTOR_MACRO = re.compile(r"(C10_)?SIMT_[A-Z]\w*|PORTKERN_SIMT\w*")
 EXECUTOR_NAMESPACE = "simt"
 EXECUTOR_FUNCTION = re.compile(
     r"simt_(configure|findings|forget|forgive|reset|allocate|release|mark_written|take_\w+|read"
-    r"|read_back|write|device_wrote|copied_from_host|begin_account|torch_\w+)"
+    r"|read_back|write|device_wrote|copied_from_host|begin_account|torch_\w+|ring_\w+)"
 )
 #: The same in a text, which may be looked up; and what asks for a kernel's venue in Python.
 EXECUTOR_TEXT = re.compile(rf"\b_?({EXECUTOR_FUNCTION.pattern})\b|libportkern|PORTKERN_|_ZN4simt")

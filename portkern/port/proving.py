@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from os.path import normpath
@@ -111,35 +112,42 @@ class Prover:
     def _suite(self, command: str) -> Suite:
         """The outcome of the tests; each reason why they say nothing is a part of it."""
         asked = Command.parse(command)
-        target, other = self._targets()
-        originals, ports = (self._extensions(original=of) for of in (True, False))
-        if not originals:
-            problem = "no setup.py here names an extension of CUDA whose name and files can be read"
-            known = Suite(command, problem=problem)
-        else:
-            limits = Limits(
-                run_s=self._request.timeout_s,
-                build_s=self._request.timeout_s,
-                record_bytes=suite.RECORD_BYTES,
-            )
-            try:
-                with self._shop.folder() as workdir:
-                    known = suite.examined(
-                        asked,
-                        command,
-                        originals,
-                        ports,
-                        vendor=targets.load(_ORIGINAL),
-                        target=target,
-                        other=other,
-                        workdir=workdir,
-                        compilers=self._shop.compilers,
-                        limits=limits,
-                    )
-            except (PortkernError, TooLong) as error:
-                known = Suite(command, problem=str(error))
+        try:
+            originals, ports = (self._extensions(original=of) for of in (True, False))
+            known = self._examined(asked, command, originals, ports) if originals else None
+        except (PortkernError, TooLong) as error:
+            known = Suite(command, problem=str(error))
+        problem = "no setup.py here names an extension of CUDA whose name and files can be read"
+        known = known or Suite(command, problem=problem)
         self.tests = tuple(map(self._from_root, known.lines))
         return known
+
+    def _examined(
+        self,
+        asked: Command,
+        command: str,
+        originals: Sequence[Extension],
+        ports: Sequence[Extension],
+    ) -> Suite:
+        target, other = self._targets()
+        limits = Limits(
+            run_s=self._request.timeout_s,
+            build_s=self._request.timeout_s,
+            record_bytes=suite.RECORD_BYTES,
+        )
+        with self._shop.folder() as workdir:
+            return suite.examined(
+                asked,
+                command,
+                originals,
+                ports,
+                vendor=targets.load(_ORIGINAL),
+                target=target,
+                other=other,
+                workdir=workdir,
+                compilers=self._shop.compilers,
+                limits=limits,
+            )
 
     def _extensions(self, *, original: bool) -> list[Extension]:
         """The extensions of the library, or of its port, with device code in one of their files."""
@@ -391,10 +399,14 @@ class Prover:
 
 def files_of(module: Module, root: Path) -> list[Path]:
     """The extension's files that lie in the library, each by the name that it has there: a build
-    file may write ``../csrc``, and name files of the system."""
-    named = [Path(normpath(file)) for file in module.sources]
-    ours = (file for file in named if file.is_relative_to(root) and file.is_file())
-    return [file for file in ours if file.resolve().is_relative_to(root)]
+    file may write ``../csrc``, name files of the system, and what no file can be called."""
+    found: list[Path] = []
+    for file in (Path(normpath(file)) for file in module.sources):
+        with suppress(OSError, ValueError):
+            ours = file.is_relative_to(root) and file.is_file()
+            if ours and file.resolve().is_relative_to(root):
+                found.append(file)
+    return found
 
 
 def _is_settled(known: ProofLine) -> bool:

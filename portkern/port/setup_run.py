@@ -15,12 +15,14 @@ from portkern.sandbox import message
 from portkern.simt.torch_extension import setup
 from portkern.simt.torch_extension.setup import MARK, Listed
 from portkern.spec.foreign_text import json_value
-from portkern.spec.safe_name import inside
+from portkern.spec.safe_name import MOST_PATH, inside
 from portkern.spec.target import Target
 from portkern.worker.protocol import Execute
 
 #: Extensions and files of one that are read.
 _MOST = 1000
+#: Bytes of a part of a path: file systems end there.
+_MOST_NAME = 255
 
 
 def modules(root: Path, target: Target, timeout_s: float) -> list[Module]:
@@ -43,9 +45,20 @@ def _told(output: str) -> Iterator[Listed]:
             known = message.read(Listed, json_value(text)) if mark else None
         except (ValueError, RecursionError):
             continue
-        if known is not None and len(known.sources) <= _MOST and count < _MOST:
+        if known is not None and _fits(known) and count < _MOST:
             count += 1
             yield known
+
+
+def _fits(known: Listed) -> bool:
+    return max(len(known.sources), len(known.include)) <= _MOST and all(
+        len(path) <= MOST_PATH and all(_bytes(part) <= _MOST_NAME for part in path.split("/"))
+        for path in (known.name, *known.sources, *known.include)
+    )
+
+
+def _bytes(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass"))
 
 
 def _module(known: Listed, root: Path) -> Module:

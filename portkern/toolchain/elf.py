@@ -69,10 +69,12 @@ class Linked:
     """The names that a program or library takes from others, and those of the functions that others
     may take from it, as the dynamic linker knows them. A name is taken where an address is to be
     put in: code that the linker dropped leaves its names behind, without such places. Variables are
-    taken, whoever has them: a program may have a place of its own for one of a library's."""
+    taken, whoever has them: a program may have a place of its own for one of a library's. What it
+    has itself, also for nobody else, is defined."""
 
     taken: frozenset[str]
     given: frozenset[str]
+    defined: frozenset[str]
 
 
 def changeable_code(path: Path) -> str:
@@ -114,7 +116,19 @@ def linked(path: Path) -> Linked:
                 elif entry["st_shndx"] != "SHN_UNDEF":
                     given.add(entry.name)
         taken.update(_put_in(elf))
-    return Linked(frozenset(taken), frozenset(given))
+        defined = frozenset(_defined(elf))
+    return Linked(frozenset(taken), frozenset(given), defined)
+
+
+def _defined(elf: ELFFile) -> Iterator[str]:
+    from elftools.elf.sections import SymbolTableSection
+
+    for table in elf.iter_sections("SHT_SYMTAB"):
+        assert isinstance(table, SymbolTableSection)
+        for entry in table.iter_symbols():
+            kind = entry["st_info"]["type"]
+            if entry["st_shndx"] != "SHN_UNDEF" and kind not in ("STT_FILE", "STT_SECTION"):
+                yield entry.name
 
 
 def _put_in(elf: ELFFile) -> Iterator[str]:

@@ -89,7 +89,7 @@ def run_tool(
         except OSError as failure:
             raise error(f"Cannot start {name}: {failure.strerror}") from failure
         try:
-            ended = _has_ended(process.pid, timeout_s)
+            ended = _has_ended(process, timeout_s)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -103,10 +103,17 @@ def run_tool(
         return _text(log)
 
 
-def _has_ended(child: int, timeout_s: float) -> bool:
-    """Whether a child ends in time, which is said at once: Python's own wait with a limit looks
-    every 50 ms."""
-    handle = os.pidfd_open(child)
+def _has_ended(child: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Whether a child ends in time, which is said at once: Python's own wait with a limit, which is
+    left where the system has no such handles or forbids them, looks every 50 ms."""
+    try:
+        handle = os.pidfd_open(child.pid)
+    except OSError:
+        try:
+            child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
     try:
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)

@@ -38,6 +38,7 @@ _TEXT = re.compile(r'"((?:\\.|[^"\\\n])*)"')
 #: to what is the executor's.
 _FILE = re.compile(rf"{rules.PROCESS_FILE.pattern}(?!self/(?:exe|maps|cmdline|statm|io)$)")
 _SETTING = re.compile(r"\bGCOV_|\bLD_(?:PRELOAD|AUDIT)\b")
+_MACRO = re.compile(rf"\b(?:{rules.EXECUTOR_MACRO.pattern})\b")
 _COUNTS = re.compile(r"\b__gcov_\w+")
 _NAMESPACE = re.compile(r"\bsimt\s*::|\bnamespace\s+simt\b")
 #: Instructions that call the system, in a text of a source that may have assembler, and in a
@@ -78,7 +79,8 @@ _ALIAS = re.compile(r"_*(?:libc_)?(?P<plain>\w+?)(?:_chk)?")
 _BY_HANDLE = re.compile(r"_ZNSt12__basic_fileI\w+E8sys_open")
 #: Instances of the standard library's templates, which each program that uses them has.
 _INSTANCE = re.compile(r"_Z(?:TV|TI|TS)?NK?S\w|_Z(?:TV|TI|TS)?NK?9__gnu_cxx|_ZS[^_]")
-#: But for the operations on elements, which are put in and which no code of the program's may name.
+#: But for the operations on elements, which are put in: what names them by itself is refused where
+#: that is done (:mod:`portkern.simt.execute.ring_build`).
 _EXECUTORS = re.compile(r"_ZNK?4simt|simt_(?!ring_)")
 
 
@@ -119,12 +121,18 @@ def refers(program: Path, runtime: Path) -> str:
             return f"the program turns to the executor ({name:.60}): its runs prove nothing"
     # The executor calls its own instances whatever a program gives (-Bsymbolic-functions).
     its_own = {name for name in executors.given if not _INSTANCE.match(name)}
+    if posing := sorted(filter(_poses, own.defined)):
+        return f"the program stands in for the executor ({posing[0]:.60}): its runs prove nothing"
     if theirs := own.given & (executors.taken | its_own):
         return (
             f"the program stands in for what the executor calls ({min(theirs):.60}): "
             "its runs prove nothing"
         )
     return ""
+
+
+def _poses(defined: str) -> bool:
+    return defined.startswith("simt_") and not _in_headers(defined)
 
 
 @lru_cache(1000)
@@ -195,4 +203,7 @@ def meddles(text: str) -> str:
         return f"the program turns to the executor ({found[0]}): its runs prove nothing"
     if found := _COUNTS.search(code) or rules.EXECUTOR_FUNCTION.search(code):
         return f"the program turns to the executor ({found[0]}): its runs prove nothing"
+    for macro in _MACRO.finditer(code):
+        if macro[0].startswith("PORTKERN_") or macro[0] in _header_words():
+            return f"the program asks how it is run ({macro[0]}): its runs prove nothing"
     return ""

@@ -3,13 +3,14 @@ operations replaced before it becomes an object file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from portkern.errors import ToolError
+from portkern.errors import BuildError, ToolError
 from portkern.simt.translate.ring_code import with_ring
 from portkern.spec.backend import Missing
 from portkern.toolchain.compilers import Compiler
@@ -21,6 +22,9 @@ _FLAGS = (
     *("-O1", "-g0", "-fwrapv", "-frounding-math", "-fno-vectorize", "-fno-slp-vectorize"),
     *("-ffp-contract=on", "-Wno-everything", "-fbracket-depth=1024", "-DSIMT_RING=1"),
 )
+
+
+_OPERATION = re.compile(r"simt_ring_\w+")
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,10 @@ class RingCompiler:
         assembly = to.with_suffix(".ll")
         made: list[str | Path] = ["-S", "-emit-llvm", source, "-o", assembly]
         run_tool([*self.argv, *argv, *made], whose=whose, timeout_s=timeout_s, cwd=cwd)
-        assembly.write_text(with_ring(assembly.read_text("utf-8")), encoding="utf-8")
+        code = assembly.read_text("utf-8")
+        if whose == "foreign":
+            _refuse_named(code)
+        assembly.write_text(with_ring(code), encoding="utf-8")
         last: list[str | Path] = [
             "-Wno-everything",
             "-fPIC",
@@ -61,6 +68,20 @@ class RingCompiler:
             to,
         ]
         run_tool([*self.argv, *last], whose=whose, timeout_s=timeout_s, cwd=cwd)
+
+
+def _refuse_named(code: str) -> None:
+    """Raises BuildError for code that names an operation on elements by itself, which it could tell
+    another result than the one that it writes."""
+    if named := set(_OPERATION.findall(code)) - _of_headers():
+        raise BuildError(f"The program names an operation of arithmetic=ring ({min(named):.60})")
+
+
+@cache
+def _of_headers() -> frozenset[str]:
+    """The operations that the executor's headers call."""
+    header = Path(__file__).parents[1] / "include" / "simt" / "ring.h"
+    return frozenset(_OPERATION.findall(header.read_text("utf-8")))
 
 
 @cache

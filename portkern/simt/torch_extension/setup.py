@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from portkern.simt.execute.compile_options import CompileOptions
 from portkern.simt.torch_extension import script
@@ -44,21 +44,14 @@ def main() -> int:
     target = targets.load(sys.argv[1])
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")  # what the script prints is another
 
-    def listed(name: str, sources: Sequence[Any], *_: object, **given: Any) -> Any:
-        include, defines = _settings(given)
-        files = tuple(map(_from_here, sources))
-        known = Listed(name, files, tuple(map(_from_here, include)), defines)
-        out.write(f"{MARK}{json.dumps(asdict(known))}\n")
-        out.flush()
-        return extension(name, [])
-
     import setuptools  # type: ignore[import-untyped]
     from torch.utils import cpp_extension
 
     of_torch: Any = cpp_extension
     of_python: Any = setuptools
-    extension = of_python.Extension
-    of_torch.CUDAExtension = of_torch.CppExtension = of_python.Extension = listed
+    telling = _telling(of_python.Extension, out)
+    of_torch.CUDAExtension = of_torch.CppExtension = telling
+    of_python.Extension = of_python.extension.Extension = telling
     of_torch.CUDA_HOME = _HOME
     of_python.setup = _nothing
     _answer_for_compilers()
@@ -70,6 +63,22 @@ def main() -> int:
         with script.patch(script.Extensions(Path(place), options), target):
             runpy.run_path("setup.py", run_name="__main__")
     return 0
+
+
+def _telling(extension: Any, out: TextIO) -> type:
+    """The class of extensions, of which each tells of itself; a script may have classes of its own
+    that inherit it."""
+
+    class Telling(extension):  # type: ignore[misc]
+        def __init__(self, name: str, sources: Sequence[Any], *args: object, **given: Any) -> None:
+            include, defines = _settings(given)
+            files = tuple(map(_from_here, sources))
+            known = Listed(name, files, tuple(map(_from_here, include)), defines)
+            out.write(f"{MARK}{json.dumps(asdict(known))}\n")
+            out.flush()
+            super().__init__(name, [])
+
+    return Telling
 
 
 def _settings(given: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
