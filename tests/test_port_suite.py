@@ -521,6 +521,37 @@ def test_a_setup_script_that_cannot_be_read_is_run_in_the_jail(tmp_path: Path, t
         assert of_gpu.include == (tmp_path / "csrc",)
 
 
+def test_a_setup_script_may_have_a_class_of_extensions_of_its_own(tmp_path: Path) -> None:
+    text = """
+from setuptools import Extension, setup
+class CMakeExtension(Extension):
+    def __init__(self, name, folder=""):
+        Extension.__init__(self, name, sources=[])
+        self.folder = folder
+class Device(Extension):
+    def __init__(self, name, files):
+        super().__init__(name, files, include_dirs=["own"])
+assert isinstance(Device("b", ["b.cu"]), Extension)
+setup(ext_modules=[CMakeExtension("a")])
+"""
+    (tmp_path / "setup.py").write_text(text)
+    device, cmake = setup_run.modules(tmp_path, targets.load("h100"), 120)
+    assert (device.name, device.sources) == ("b", (tmp_path / "b.cu",))
+    assert device.include == (tmp_path / "own",)
+    assert (cmake.name, cmake.sources) == ("a", ())
+
+
+def test_extensions_with_paths_that_no_file_has_are_left_out(tmp_path: Path) -> None:
+    long, deep = "a" * 300 + ".cu", "/".join(["folder"] * 300)
+    made = "".join(f"Extension('x', [{path!r}])\n" for path in (long, deep, "a.cu"))
+    (tmp_path / "setup.py").write_text(f"from setuptools import Extension\n{made}")
+    [module] = setup_run.modules(tmp_path, targets.load("h100"), 120)
+    assert module.sources == (tmp_path / "a.cu",)
+    (tmp_path / "a.cu").write_text("")
+    odd = setup_script.Module("x", (tmp_path / long, tmp_path / "a\0.cu", tmp_path / "a.cu"))
+    assert files_of(odd, tmp_path) == [tmp_path / "a.cu"]
+
+
 def test_a_setup_script_that_fails_lists_what_it_made_before(tmp_path: Path) -> None:
     assert setup_run.modules(tmp_path, targets.load("h100"), 120) == []
     text = "from setuptools import Extension\nExtension('a', ['a.cu'])\nraise SystemExit(3)\n"

@@ -100,6 +100,18 @@ def laws(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_clang
+def test_a_program_that_names_an_operation_on_elements_is_not_built(tmp_path: Path) -> None:
+    source = tmp_path / "named.cu"
+    source.write_text(
+        "#define J(a, b) a##b\n"
+        'extern "C" unsigned J(simt_ri, ng_fadd_f32)(unsigned, unsigned);\n'
+        "int main(int n, char**) { return J(simt_ri, ng_fadd_f32)(n, n); }\n"
+    )
+    with pytest.raises(BuildError, match="names an operation of arithmetic=ring"):
+        build.build_program(source, tmp_path / "named", build.CompileOptions(mode="ring"))
+
+
+@needs_clang
 @pytest.mark.parametrize("seed", range(8))
 def test_the_ring_has_the_laws_of_numbers_and_no_others(laws: Path, seed: int) -> None:
     draw = random.Random(seed)
