@@ -305,7 +305,6 @@ def test_a_file_brings_its_headers_and_is_proven(library: Path, tmp_path: Path) 
 
 
 @pytest.mark.full
-@pytest.mark.xfail(reason="fails since programs are linked by sections; not mended", strict=False)
 def test_a_header_that_needs_what_stands_before_it_is_proven_in_the_source_that_includes_it(
     tmp_path: Path,
 ) -> None:

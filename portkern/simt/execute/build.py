@@ -109,7 +109,7 @@ def build_program(
     if options.statements:
         _list_statements(objects, listing(out))
     extra = [*_LINKED.get(options.mode, ()), *_openmp(box, _joined([path, *further]))]
-    extra += ["-shared"] if options.objects else ["-Wl,--gc-sections"]
+    extra += ["-Wl,--gc-sections", *(_of_main(out) if options.objects else [])]
     libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
     try:
         run_tool(
@@ -123,6 +123,14 @@ def build_program(
             raise UnmodelledSource(diagnostics, log=error.log) from error
         raise
     return out
+
+
+def _of_main(out: Path) -> list[str]:
+    """A library of what main() calls: as in a program, a function that nobody calls may need
+    others that are not here."""
+    exports = out.with_name(f"{out.name}.exports")
+    exports.write_text("{ global: main; local: *; };\n", encoding="utf-8")
+    return ["-shared", f"-Wl,--version-script={exports}"]
 
 
 def listing(program: Path) -> Path:
