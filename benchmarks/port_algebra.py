@@ -34,6 +34,7 @@ from portkern.port.proof import algebra
 from portkern.port.proof.compare import Types
 from portkern.port.proof.examine import ORDERS
 from portkern.port.proof.outcome import Algebra, ByAlgebra, Limits, ProofSource
+from portkern.port.proof.recording import LaunchRecord
 from portkern.port.proof.runs import NotBuilt, Run, Runs, Wanted
 from portkern.port.proof.runs import Program as Built
 from portkern.port.proof.texts import SourceTexts
@@ -181,13 +182,13 @@ def _judged(
     run = runs.run(port, arguments=[kernel], ring=ring)
     problem = "the run did not end in time" if run.is_late or first.is_late else ""
     ported = [algebra.RingRun(TARGET, run.launches, problem)]
-    said = algebra.judged(ring, first.launches, (), ported, types)
-    if all(one.verdict is not ByAlgebra.DIFFERENT for one in said.values()):
-        return said
-    others = [
-        runs.run(original, order=order, seed=seed, arguments=[kernel], ring=ring).launches
-        for order, seed in ORDERS
-    ]
+
+    def others() -> Sequence[Sequence[LaunchRecord]]:
+        return [
+            runs.run(original, order=order, seed=seed, arguments=[kernel], ring=ring).launches
+            for order, seed in ORDERS
+        ]
+
     return algebra.judged(ring, first.launches, others, ported, types)
 
 
@@ -209,7 +210,7 @@ def _of_mutant(
         if REACHED not in run.outcome.output and run.outcome.status is not None:
             continue
         runs_ = [algebra.RingRun(TARGET, run.launches)]
-        said = algebra.judged(ring, first.launches, (), runs_, types)
+        said = algebra.judged(ring, first.launches, tuple, runs_, types)
         worst = min(said.values(), key=lambda one: _WORST.index(one.verdict))
         if worst.verdict is ByAlgebra.DIFFERENT:
             return {"status": "found", "why": ""}

@@ -238,7 +238,9 @@ def _launch(
 
 def _said(a: LaunchRecord, b: LaunchRecord, *others: LaunchRecord) -> ByAlgebra:
     run = algebra.RingRun("gfx942", [b])
-    said = algebra.judged(RING, [a], [[other] for other in others], [run], Types(KERNEL, {}))
+    said = algebra.judged(
+        RING, [a], lambda: [[other] for other in others], [run], Types(KERNEL, {})
+    )
     return said["k"].verdict
 
 
@@ -273,7 +275,7 @@ def test_a_formula_that_depends_on_the_order_of_threads_accuses_nobody() -> None
 
 
 def _on_run(run: algebra.RingRun, a: LaunchRecord, *numbers: LaunchRecord) -> Algebra:
-    return algebra.judged(RING, [a], (), [run], Types(KERNEL, {}), numbers)["k"]
+    return algebra.judged(RING, [a], tuple, [run], Types(KERNEL, {}), numbers)["k"]
 
 
 UNTYPED = parse("__global__ void k(void* y) {}").kernels
@@ -286,7 +288,9 @@ def test_a_buffer_of_no_known_type_says_nothing_where_it_holds_elements() -> Non
 
     def said(*words: int) -> ByAlgebra:
         a, b = _launch([*words], {key: 7}), _launch([*words], {key: 8})
-        return algebra.judged(RING, [a], (), [algebra.RingRun("gfx942", [b])], types)["k"].verdict
+        return algebra.judged(RING, [a], tuple, [algebra.RingRun("gfx942", [b])], types)[
+            "k"
+        ].verdict
 
     assert said(key) is UNKNOWN
     assert said(3, key | 1 << 31) is UNKNOWN
@@ -316,9 +320,9 @@ def test_a_launch_that_only_the_port_fails_is_no_other_formula() -> None:
 def test_a_kernel_whose_launches_are_not_all_reached_is_not_equal() -> None:
     launch = _launch([3], {})
     run = algebra.RingRun("gfx942", [launch])
-    said = algebra.judged(RING, [launch] * 3, (), [run], Types(KERNEL, {}))["k"]
+    said = algebra.judged(RING, [launch] * 3, tuple, [run], Types(KERNEL, {}))["k"]
     assert said.verdict is UNKNOWN
-    none = algebra.judged(RING, [launch], (), [algebra.RingRun("x", [])], Types(KERNEL, {}))["k"]
+    none = algebra.judged(RING, [launch], tuple, [algebra.RingRun("x", [])], Types(KERNEL, {}))["k"]
     assert none.verdict is UNKNOWN
 
 

@@ -9,7 +9,7 @@ another formula, unless a decision was as near as rounding is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -92,55 +92,77 @@ class RingRun:
 def judged(
     ring: Ring,
     original: Sequence[LaunchRecord],
-    others: Sequence[Sequence[LaunchRecord]],
+    others: Callable[[], Sequence[Sequence[LaunchRecord]]],
     runs: Sequence[RingRun],
     types: Types,
     numbers: Sequence[LaunchRecord] = (),
 ) -> dict[str, Algebra]:
     """The verdict of the runs on each kernel that the original launches; ``others`` are the
-    original's in other orders of its threads, ``numbers`` are its launches on numbers."""
+    original's in other orders of its threads, which are asked for where a kernel differs;
+    ``numbers`` are its launches on numbers."""
     shared = _Shared(ring)
     first = shared.canonical(original, types, numbers)
-    unstable = {
-        result.number
-        for other in others
-        for result in _compared(first, shared.canonical(other, types), types)
-        if result.judged is not Judged.EQUAL
-    }
-    kernels = dict.fromkeys(launch.name for launch in (*original, *numbers))
-    found: dict[str, list[Algebra]] = {name: [] for name in kernels}
+    ports = [
+        None if run.problem else shared.canonical(run.launches, types, run.numbers) for run in runs
+    ]
+    found = _found(first, runs, ports, types, numbers, set())
+    if any(one.verdict is ByAlgebra.DIFFERENT for said in found.values() for one in said):
+        unstable = {
+            result.number
+            for other in others()
+            for result in _compared(first, shared.canonical(other, types), types)
+            if result.judged is not Judged.EQUAL
+        }
+        if unstable:
+            found = _found(first, runs, ports, types, numbers, unstable)
     accounts = _accounts(original, {})
-    for name in kernels:
-        found[name] += _unlike(name, original, numbers, "on a ring the original")
     for run in runs:
-        if run.problem:
+        accounts = _accounts(() if run.problem else run.launches, accounts)
+    return {name: _of_kernel(said, accounts.get(name, Account())) for name, said in found.items()}
+
+
+def _found(
+    first: _Decoded,
+    runs: Sequence[RingRun],
+    ports: Sequence[_Decoded | None],
+    types: Types,
+    numbers: Sequence[LaunchRecord],
+    unstable: Set[int],
+) -> dict[str, list[Algebra]]:
+    """The verdicts of the runs on each kernel; results of the original that are ``unstable`` are
+    other ones in other orders of its threads."""
+    original = first.launches
+    kernels = dict.fromkeys(launch.name for launch in (*original, *numbers))
+    found: dict[str, list[Algebra]] = {
+        name: [*_unlike(name, original, numbers, "on a ring the original")] for name in kernels
+    }
+    for run, port in zip(runs, ports, strict=True):
+        if port is None:
             for name in kernels:
                 found[name].append(Algebra(ByAlgebra.UNKNOWN, run.problem))
             continue
-        accounts = _accounts(run.launches, accounts)
-        for name, said in _of_run(run, first, shared, types, unstable):
+        for name, said in _of_run(run.how, first, port, types, unstable):
             found.setdefault(name, []).append(said)
         for name in kernels:
             found[name] += _unlike(name, run.launches, run.numbers, f"on {run.how} the ring's run")
-    return {name: _of_kernel(found[name], accounts.get(name, Account())) for name in kernels}
+    return found
 
 
 def _of_run(
-    run: RingRun, first: _Decoded, shared: _Shared, types: Types, unstable: set[int]
+    how: str, first: _Decoded, port: _Decoded, types: Types, unstable: Set[int]
 ) -> Iterator[tuple[str, Algebra]]:
     """Yields what each launch says of its kernel, and of kernels that have launches without a
     result."""
-    port = shared.canonical(run.launches, types, run.numbers)
     results = _compared(first, port, types)
     for position, result in enumerate(results):
         problem = first.problem(position) or port.problem(position)
         said = _of_launch(result, problem, port.is_close(position, first), unstable)
         if said.verdict is not ByAlgebra.EQUAL:
-            said = replace(said, why=f"on {run.how}, launch {result.number}: {said.why}")
+            said = replace(said, why=f"on {how}, launch {result.number}: {said.why}")
         yield result.kernel, said
     launched = Counter(launch.name for launch in first.launches)
     for name in launched - Counter(result.kernel for result in results):
-        yield name, Algebra(ByAlgebra.UNKNOWN, f"on {run.how} not all of its launches are reached")
+        yield name, Algebra(ByAlgebra.UNKNOWN, f"on {how} not all of its launches are reached")
 
 
 def _unlike(
@@ -160,7 +182,7 @@ def _compared(original: _Decoded, port: _Decoded, types: Types) -> tuple[LaunchR
     return compare(original.launches, port.launches, _Ids(types))
 
 
-def _of_launch(result: LaunchResult, problem: str, is_close: bool, unstable: set[int]) -> Algebra:
+def _of_launch(result: LaunchResult, problem: str, is_close: bool, unstable: Set[int]) -> Algebra:
     if problem:
         return Algebra(ByAlgebra.UNKNOWN, problem)
     if result.judged is Judged.EQUAL:
