@@ -136,14 +136,13 @@ class Correctness:
             return known
         if known is not None:
             known.close()
-        made: PlacedCall | None = PlacedCall(self.op, workload, self.dtype, device)
+        made = PlacedCall(self.op, workload, self.dtype, device)
         try:
-            if made is not None and not made.open(session, limit_s=self.limits.run_s):
-                made = None
+            is_open = made.open(session, limit_s=self.limits.run_s)
         except OSError:  # the evaluator has none; a worker that has ended says so when it is asked
-            made = None
-        self._placed[index] = session, made
-        return made
+            is_open = False
+        self._placed[index] = session, made if is_open else None
+        return self._placed[index][1]
 
     def _evaluate_later(
         self, opened: Opened, right: Result, workload: Workload, case: reference.Case

@@ -18,7 +18,7 @@ from portkern.errors import BackendUnavailable, RecordError
 from portkern.printable import printable
 from portkern.records import packed
 from portkern.records.jsonl import Torn
-from portkern.records.record import Evidence, Record, RecordFile, Verdict
+from portkern.records.record import EXECUTED_COUNTS, Evidence, Record, RecordFile, Verdict
 from portkern.spec import foreign_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ _LINE = {
     "baselines": f"STRUCT(eager {_TIMING})",
     "speedup": 'STRUCT(eager STRUCT("value" DOUBLE))',
     "resources": "STRUCT(registers BIGINT, spills BIGINT, shared_bytes BIGINT)[]",
-    "launches": "STRUCT(counts STRUCT(instructions BIGINT, lines BIGINT, lds_passes BIGINT))[]",
+    "launches": "STRUCT(counts STRUCT("
+    f"{', '.join(f'{name} BIGINT' for name in EXECUTED_COUNTS)}))[]",
     **{"code": "VARCHAR", "code_bytes": "BIGINT", "carried": "VARCHAR"},
     "environment": (
         "STRUCT(machine VARCHAR, device VARCHAR, driver VARCHAR, toolchain JSON, "
@@ -89,14 +90,14 @@ COLUMNS = {
             f"TRY_CAST(list_sum([coalesce(one.counts.{name}, 0) for one in launches "
             "if one.counts.instructions IS NOT NULL]) AS BIGINT)"
         )
-        for name in ("instructions", "lines", "lds_passes")
+        for name in EXECUTED_COUNTS
     },
     "carried": "coalesce(carried, '')",
 }
 _KINDS = {
     **dict.fromkeys(("median_us", "p20_us", "noise", "eager_us", "eager_p20_us"), "DOUBLE"),
     **dict.fromkeys(("code_bytes", "registers", "spills", "shared_bytes"), "BIGINT"),
-    **dict.fromkeys(("instructions", "lines", "lds_passes"), "BIGINT"),
+    **dict.fromkeys(EXECUTED_COUNTS, "BIGINT"),
     "speedup": "DOUBLE",
 }
 _NEEDED = (

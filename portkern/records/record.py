@@ -140,6 +140,10 @@ class BuildResources(Part):
     occupancy: float | None = None
 
 
+#: Of :class:`Counts` what the launches of an executed call have.
+EXECUTED_COUNTS: Final = ("instructions", "lines", "lds_passes")
+
+
 class Counts(NamedTuple):
     """The counts of a compiled kernel, known without hardware: bytes of instructions, the most
     registers, spilled bytes and shared bytes of one kernel, and of one call that was executed its
@@ -286,7 +290,7 @@ class Record(Line):
         counted = [one.counts for one in self.launches if "instructions" in one.counts]
         executed = {
             name: sum(one.get(name, 0) for one in counted) if counted else None
-            for name in ("instructions", "lines", "lds_passes")
+            for name in EXECUTED_COUNTS
         }
         return Counts(self.code_bytes, **worst, **executed)
 

@@ -45,8 +45,8 @@ class ReadOutcome(NamedTuple):
 _NO_BASELINES: Mapping[str, ReadTiming] = {}
 _FETCHED = (
     *("file", *Series._fields, "time", "key", "venue", "source_hash", "verdict", "evidence"),
-    *("detail", "missing", "p20_us", "noisy", "method", "eager_p20_us", "code", "code_bytes"),
-    *("registers", "spills", "shared_bytes", "instructions", "lines", "lds_passes", "carried"),
+    *("detail", "missing", "p20_us", "noisy", "method", "eager_p20_us"),
+    *("code", *Counts._fields, "carried"),
     *("machine", "device", "driver", "toolchain", "harness_version"),
 )
 
