@@ -189,6 +189,9 @@ def test_a_launch_by_a_traits_class_has_its_instances_and_shape(
     [
         ("short int", ("int16", 1)),
         ("const long unsigned int", ("uint64", 1)),
+        ("long long", ("int64", 1)),
+        ("unsigned long long", ("uint64", 1)),
+        ("unsigned char", ("uint8", 1)),
         ("thrust::complex<double>", ("float64", 2)),
         ("hipFloatComplex", ("float32", 2)),
         ("unsigned apples", None),

@@ -157,7 +157,7 @@ def _integer(name: str) -> str:
     """The element of an integer's type whose words stand in any order, as ``short unsigned int``;
     '' for another."""
     words = Counter(name.split())
-    if len(words) < 2 or not words.keys() <= _WORDS or words["int"] > 1:
+    if words.total() < 2 or not words.keys() <= _WORDS or words["int"] > 1:
         return ""
     bits = 64 if words["long"] else 16 if words["short"] else 8 if words["char"] else 32
     return f"{'u' if words['unsigned'] else ''}int{bits}"
