@@ -23,6 +23,7 @@ RULES = (
     ("v_mov_b32_e32 v1, v2", DPP, 2, 2),
     ("v_mov_b32_e32 v1, v2", "v_readlane_b32 s4, v1, 3", 1, 0),
     ("v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2", 1, 0),
+    ("v_exp_f32_e32 v1, v2", "v_fmac_f32_e32 v1, v4, v5", 1, 0),
     (
         "v_mov_b32_sdwa v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE",
         "v_not_b32_e32 v3, v1",
@@ -107,6 +108,12 @@ def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, 
 WMMA = "v_wmma_f32_16x16x16_f16 v[40:47], v[{a}], v[{b}], v[32:39]"
 GIVES, USES = "v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2"
 MOVE, LOG = "v_mov_b32_e32 v4, v5", "v_log_f32_e32 v4, v5"
+DUAL = "v_dual_mov_b32 v4, v6 :: v_dual_mov_b32 v7, v{}"
+#: Paths that meet: five moves behind the function on one, another function behind it on the other.
+MET = [
+    *("s_cbranch_scc1 other_{at}", GIVES, *[MOVE] * 5, "s_branch both_{at}"),
+    *("other_{at}:", GIVES, LOG, "both_{at}:"),
+]
 #: Bodies of RDNA's kernels, and whether something is used too soon on gfx1100 and on gfx1201.
 NARROW = (
     ([GIVES, USES], True, False),
@@ -117,6 +124,16 @@ NARROW = (
     ([GIVES, "{ready}", USES], False, False),
     ([GIVES, "ds_load_b32 v4, v5", USES], False, False),
     ([GIVES, "v_mov_b32_e32 v1, v4", USES], False, False),
+    ([GIVES, "v_fmac_f32_e32 v1, v4, v5"], True, False),
+    ([GIVES, "v_dual_mov_b32 v4, v6 :: v_dual_fmac_f32 v1, v3, v5"], True, False),
+    ([GIVES, *[DUAL.format(9)] * 5, USES], True, False),
+    ([GIVES, *[DUAL.format(9)] * 5, DUAL.format(1)], True, False),
+    ([GIVES, *[DUAL.format(9)] * 6, USES], False, False),
+    ([*MET, USES], True, False),
+    ([*MET, LOG, USES], False, False),
+    ([*MET, *[MOVE] * 3, USES], True, False),
+    ([*MET, *[MOVE] * 4, USES], True, False),
+    ([*MET, *[MOVE] * 5, USES], False, False),
     (["{wmma}", "{wmma_of_it}"], True, True),
     (["{wmma}", "v_nop", "{wmma_of_it}"], False, False),
     (["{wmma}", "{wmma}"], False, False),
@@ -137,7 +154,7 @@ def test_what_rdna_does_not_wait_for_is_found(processor: str, family: str) -> No
         "ready": "s_waitcnt_depctr 0xfff" if family == "rdna3" else "s_nop 0",
     }
     kernels = {
-        f"k{number}": [*(line.format(**words) for line in lines), "s_endpgm"]
+        f"k{number}": [*(line.format(**words, at=number) for line in lines), "s_endpgm"]
         for number, (lines, *_) in enumerate(NARROW)
     }
     program = Assembler(family, processor).program(kernels)

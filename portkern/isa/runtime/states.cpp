@@ -19,6 +19,7 @@ struct Sort {
     bool vector = false, matrix = false, doubles = false, function = false, partial = false;
     bool lane = false, picks_lane = false, buffer = false, memory = false, wide_store = false;
     bool div_fmas = false, sets_exec = false, keeps_sum = false;
+    bool adds_to_result = false;  // reads what it writes
     u8 passes = 0;             // of a matrix instruction, at least
     u32 idle = 1;              // the states it is itself
 
@@ -40,6 +41,9 @@ struct Sort {
         const bool global = encoding == "FLAT" || encoding == "GLOBAL" || encoding == "SCRATCH";
         memory = buffer || global || encoding == "DS";
         div_fmas = starts_with(name, "v_div_fmas");
+        // Of a dual one the sum is an operand.
+        adds_to_result = any_of(name, {"v_fmac_", "v_mac_", "v_pk_fmac_", "v_dot2c_", "v_dot2acc_",
+                                       "v_dot4c_", "v_dot8c_"});
         sets_exec = starts_with(name, "v_cmpx");
         const Operand& data = i.o[buffer ? 0 : 2];
         const bool stores = contains(name, "_store") || contains(name, "_atomic");
@@ -47,6 +51,8 @@ struct Sort {
                      !(buffer && i.o[3].kind == Kind::scalar);
         if (name == "s_nop") idle = ((u32)i.imm & 15) + 1;
     }
+
+    int first_source(const Instruction& i) const { return adds_to_result ? 0 : i.destinations; }
 };
 
 // What was done to a register: how many states ago, and for how many more it must be left alone.
@@ -100,7 +106,7 @@ public:
         if (s.div_fmas && (soon(since.scalar[VCC], 4) || soon(since.scalar[VCC + 1], 4))) return VCC;
         const u32 for_exec = i.flags & DPP ? 5 : s.matrix || (s.lane && newer) ? 4 : 0;
         if (soon(since.scalar[EXEC], for_exec)) return EXEC;
-        for (int n = i.destinations; n < 6; ++n) {
+        for (int n = s.first_source(i); n < 6; ++n) {
             const Operand& o = i.o[n];
             for (u32 k = 0; k < o.count; ++k) {
                 const u32 reg = o.reg + k;
@@ -166,25 +172,32 @@ private:
     std::vector<Sort> sorts_;
 };
 
-// Of RDNA: the vector instructions since a function (exp, rcp ...) gave each register, and how many
-// functions were among them; whether the last one was a product of matrices that gave it.
+// Of RDNA: the vector instructions since a function (exp, rcp ...) gave each register, the fewest of
+// all paths with no function among them and of those with one; whether the last instruction was a
+// product of matrices that gave it.
 struct Lately {
-    u8 vectors[VECTORS], functions[VECTORS], product[VECTORS];
+    u8 vectors[2][VECTORS], product[VECTORS];
 
     Lately() { forget(), memset(product, 0, sizeof product); }
-    void forget() {
-        memset(vectors, LONG_AGO, sizeof vectors);
-        memset(functions, LONG_AGO, sizeof functions);
-    }
+    void forget() { memset(vectors, LONG_AGO, sizeof vectors); }
     bool meet(const Lately& other) {
         const Lately before = *this;
         for (int r = 0; r < VECTORS; ++r) {
-            vectors[r] = std::min(vectors[r], other.vectors[r]);
-            functions[r] = std::min(functions[r], other.functions[r]);
+            for (int f = 0; f < 2; ++f) vectors[f][r] = std::min(vectors[f][r], other.vectors[f][r]);
             product[r] = std::max(product[r], other.product[r]);
         }
         return memcmp(this, &before, sizeof before) != 0;
     }
+    void pass(bool function) {
+        const auto older = [](u8 age) { return (u8)(age < 5 ? age + 1 : LONG_AGO); };
+        for (int r = 0; r < VECTORS; ++r) {
+            const u8 none = older(vectors[0][r]), one = older(vectors[1][r]);
+            vectors[0][r] = function ? LONG_AGO : none;
+            vectors[1][r] = function ? none : one;
+        }
+        memset(product, 0, sizeof product);
+    }
+    bool late(u32 reg) const { return std::min(vectors[0][reg], vectors[1][reg]) != LONG_AGO; }
 };
 
 // RDNA3 may read the old value of what a function gives within five vector instructions and one
@@ -207,12 +220,11 @@ public:
     i32 broken(u32 at, const Lately& lately) const {
         const Instruction& i = program_.code[at];
         const Sort& s = sorts_[at];
-        for (int n = i.destinations; s.vector && n < 6; ++n) {
+        for (int n = s.first_source(i); s.vector && n < 6; ++n) {
             const Operand& o = i.o[n];
             for (u32 k = 0; o.kind == Kind::vector && k < o.count; ++k) {
                 const u32 reg = o.reg + k;
-                const bool late = lately.vectors[reg] <= 5 && lately.functions[reg] <= 1;
-                if (functions_late_ && late) return (i32)reg;
+                if (functions_late_ && lately.late(reg)) return (i32)reg;
                 if (s.matrix && n < i.destinations + 2 && lately.product[reg]) return (i32)reg;
             }
         }
@@ -224,18 +236,14 @@ public:
         const Sort& s = sorts_[at];
         if (ready_[at]) lately.forget();
         if (!s.vector) return;
-        for (int r = 0; r < VECTORS; ++r) {
-            lately.vectors[r] = (u8)std::min(lately.vectors[r] + 1, (int)LONG_AGO);
-            lately.functions[r] = (u8)std::min(lately.functions[r] + s.function, (int)LONG_AGO);
-            // Beyond one bound the other says nothing, on whatever path.
-            if (lately.vectors[r] > 5 || lately.functions[r] > 1)
-                lately.vectors[r] = lately.functions[r] = LONG_AGO;
-            lately.product[r] = 0;
-        }
+        // Both halves of a dual instruction leave at once.
+        const bool last = at + 1 >= program_.code.size() || program_.code[at + 1].pc != i.pc;
+        if (last) lately.pass(s.function);
         for (u32 d = 0; d < i.destinations; ++d)
             for (u32 k = 0; i.o[d].kind == Kind::vector && k < i.o[d].count; ++k) {
                 const u32 reg = i.o[d].reg + k;
-                lately.vectors[reg] = lately.functions[reg] = s.function ? 0 : LONG_AGO;
+                lately.vectors[0][reg] = s.function ? 0 : LONG_AGO;
+                lately.vectors[1][reg] = LONG_AGO;
                 lately.product[reg] = s.matrix;
             }
     }
