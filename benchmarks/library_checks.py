@@ -93,7 +93,8 @@ class Case:
 
     def __init__(self, lib: Any, name: str, device: str, dtype: str = "float32") -> None:
         self.lib, self.op, self.device, self.dtype = lib, ops.load(name), device, dtype
-        #: Parts of a check that end the process where PyTorch is alone, and the one that is asked.
+        #: Parts of a check that end the process where PyTorch is alone, and the last one of those
+        #: that it is asked alone.
         self.fatal: Sequence[str] = ()
         self.alone = ""
         self.begins: Callable[[str], None] = lambda part: None
@@ -181,13 +182,15 @@ def hostile(case: Case) -> None:
                 # Torch's own attention ends the process of a GPU where an address is odd.
                 plain = [t.clone() if name == ODD else t for t in given]
                 part = f"{workload.name}, {name}, inputs {sorted(which)}"
-                if part in case.fatal or case.alone not in ("", part):
+                if part in case.fatal:
                     continue
                 case.begins(part)
                 if case.alone:  # twice, as where the library's operator has it as its formula
                     for _ in range(2):
                         with contextlib.suppress(*_REFUSED):
                             case.theirs(*plain, scalars=scalars)
+                    if part == case.alone:
+                        return
                     continue
                 try:
                     case.theirs(*plain, scalars=scalars)
@@ -443,7 +446,8 @@ def worker(
     library: str, device: str, places: Sequence[Sequence[Any]], out: Path, alone: str = ""
 ) -> None:
     """Appends a line of what it begins, and one of how it ended, for each; a place names parts that
-    are left out behind its check, operator and dtype. ``alone``: of this part PyTorch's side."""
+    are left out behind its check, operator and dtype. ``alone``: PyTorch's side, up to this
+    part."""
     lib = importlib.import_module(library)
     lib._policy("always")
     torch.backends.cudnn.allow_tf32 = False  # kernels in float32 are held against float32
@@ -477,7 +481,7 @@ def worker(
 
 def run(library: str, device: str, places: Sequence[Place], end: float) -> list[list[Any]]:
     """All places in one process, and in another from where it ended too early. A part that ends a
-    process where PyTorch computes it alone is left out, and said."""
+    process where PyTorch is alone is left out, and said."""
     left: list[list[Any]] = [[*one] for one in places]
     found = list[list[Any]]()
     while left:
@@ -492,20 +496,22 @@ def run(library: str, device: str, places: Sequence[Place], end: float) -> list[
             return [*found, ["", "", "", f"no process could be started: {done}", 0.0]]
         parts = [one[1] for one in said if one[0] == _PART]
         for place in (one for one in left if one[:3] in begun):
-            if parts and parts[-1] not in place and _fatal(library, device, place, parts[-1], end):
-                found.append([_FATAL, " ".join(place[:3]), parts[-1], "", 0.0])
-                after.insert(0, [*place, parts[-1]])
+            if parts and (fatal := _fatal(library, device, place, parts[-1], end)):
+                found.append([_FATAL, " ".join(place[:3]), fatal, "", 0.0])
+                after.insert(0, [*place, fatal])
             else:
                 found.append([*place[:3], f"the process ended: {done}", 0.0])
         left = after
     return found
 
 
-def _fatal(library: str, device: str, place: list[Any], part: str, end: float) -> bool:
-    """Whether PyTorch alone ends the process, in this part, by a signal."""
+def _fatal(library: str, device: str, place: list[Any], part: str, end: float) -> str:
+    """The part in which PyTorch alone ends the process by a signal, asked all that was asked until
+    this one began: what it keeps of earlier ones may be the cause. Else nothing."""
     said, done = _asked(library, device, [place], end, part)
+    begun = [one[1] for one in said if one[0] == _PART]
     ended = any(len(one) == 5 and one[3] is not None for one in said)
-    return isinstance(done, int) and done < 0 and [_PART, part] in said and not ended
+    return str(begun[-1]) if isinstance(done, int) and done < 0 and begun and not ended else ""
 
 
 def _asked(

@@ -879,20 +879,34 @@ def test_attention_of_rows_that_do_not_fit_is_refused_before_pytorch_is_asked(li
 @pytest.mark.parametrize(
     ("done", "lines", "fatal"),
     [
-        (-11, [["a part of", "odd"]], True),
-        (-11, [], False),
-        (-11, [["a part of", "another"]], False),
-        (1, [["a part of", "odd"]], False),
-        ("the time is up", [["a part of", "odd"]], False),
-        (-6, [["a part of", "odd"], ["hostile", "relu", "float16", "right", 1.0]], False),
+        (-11, [["a part of", "odd"]], "odd"),
+        (-11, [], ""),
+        (-11, [["a part of", "another"], ["a part of", "odd"]], "odd"),
+        (1, [["a part of", "odd"]], ""),
+        ("the time is up", [["a part of", "odd"]], ""),
+        (-6, [["a part of", "odd"], ["hostile", "relu", "float16", "right", 1.0]], ""),
     ],
 )
-def test_pytorch_is_blamed_for_a_signal_in_the_very_part(
-    done: object, lines: list[Any], fatal: bool, monkeypatch: pytest.MonkeyPatch
+def test_pytorch_is_blamed_for_a_signal_where_it_is_alone(
+    done: object, lines: list[Any], fatal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library_checks, "_asked", lambda *_: (lines, done))
     place = ["hostile", "relu", "float16"]
-    assert library_checks._fatal("library", "cuda", place, "odd", 0.0) is fatal
+    assert library_checks._fatal("library", "cuda", place, "odd", 0.0) == fatal
+
+
+def test_pytorch_alone_is_asked_all_that_was_asked_before_but_what_is_fatal() -> None:
+    lib = types.SimpleNamespace(NAME="aten")
+    begun: list[str] = []
+    case = library_checks.Case(lib, "relu", "cpu")
+    case.begins = begun.append
+    case.call = pytest.fail  # the library's own operator is not
+    small = case.small.name
+    case.fatal = [f"{small}, strided, inputs [0]"]
+    case.alone = f"{small}, a view that negates, inputs [0]"
+    library_checks.hostile(case)
+    kinds = ("as it is", library_checks.ODD, "a view that negates")
+    assert list(dict.fromkeys(begun)) == [f"{small}, {kind}, inputs [0]" for kind in kinds]
 
 
 @pytest.mark.full
