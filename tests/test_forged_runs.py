@@ -357,7 +357,7 @@ def _assembled(work: str, folder: Path, defines: Sequence[str]) -> str:
     with JailedCompilers(SourceView.of([source, host])) as compilers:
         built = compilers.program(source, out / "p", options, further=[host])
     sandbox.close_servers()
-    return meddling.refers(built, runtime_library.ready().runtime) or meddling.assembles(built)
+    return meddling.of_built(built)
 
 
 def _built(work: str, folder: Path) -> str:

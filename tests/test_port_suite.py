@@ -15,16 +15,20 @@ import torch
 
 from portkern.cli import main
 from portkern.errors import ConfigError
+from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.port import library, setup_run, setup_script
 from portkern.port.key import Keys
 from portkern.port.proof.compare import Types, compare
 from portkern.port.proof.examine import Examination
-from portkern.port.proof.outcome import ProofSource
+from portkern.port.proof.outcome import Limits, ProofSource
 from portkern.port.proof.recording import LaunchRecord
+from portkern.port.proof.runs import Program, Wanted
 from portkern.port.proof.suite import (
     SEVERAL,
     Command,
+    Extension,
     Suite,
+    SuiteRuns,
     _doubt,
     _several,
     aligned,
@@ -33,11 +37,13 @@ from portkern.port.proof.suite import (
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.proving import files_of
 from portkern.port.request import PortRequest
+from portkern.sandbox import session
 from portkern.simt.torch_extension import absent, script
 from portkern.simt.torch_extension import suite as runner
 from portkern.simt.torch_extension.suite import MARK, Told
 from portkern.simt.translate import rewrite
 from portkern.spec import target as targets
+from portkern.toolchain.source_view import SourceView
 from portkern.toolchain.torch_stand_in import passing_for_gpu
 
 SETUP = """import os
@@ -404,6 +410,62 @@ def test_a_library_that_turns_to_the_executor_proves_nothing(
     with (root / file).open("a") as out:
         out.write(code)
     assert "prove nothing" in _doubt(SourceTexts(source))
+
+
+#: Of a module's source, what the binding has besides, and what setup.py defines: no text of the
+#: library has the word as such.
+OUT_OF_SIGHT = {
+    "a flag": ("static long f(long r) { CALL; return r; }", ['CALL=asm("sys" "call" : "+a"(r))']),
+    "a joined word": (
+        "#define J(a, b) a##b\n#define S_(x) #x\n#define S(x) S_(x)\n"
+        'static long f(long r) { J(as, m)(S(J(sys, call)) : "+a"(r)); return r; }',
+        [],
+    ),
+    "a function": (
+        'extern "C" void* found(void*, const char*) __asm__("dl" "sym");\n'
+        'static long f(long r) { return r + !found(nullptr, "a"); }',
+        [],
+    ),
+}
+#: Exported, and called by nobody.
+UNCALLED = """
+#include <unistd.h>
+namespace rows { long counted(int pid) { return pid ? write(1, "a", 1) : execl("/b", "b", nullptr); } }
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("what", ["nothing", *OUT_OF_SIGHT])
+def test_an_extension_is_looked_at_as_it_was_compiled(what: str, tmp_path: Path) -> None:
+    for place in (tmp_path, *tmp_path.parents[:2]):
+        place.chmod(0o755)
+    root = written(tmp_path / "rows")
+    code, defines = OUT_OF_SIGHT.get(what, (UNCALLED, []))
+    binding = BINDING.replace('"ops.h"\n', f'"ops.h"\n{code}\n', 1)
+    if what != "nothing":
+        binding = binding.replace("m.def", 'm.def("f", &f);\n    m.def', 1)
+    (root / "csrc/binding.cpp").write_text(binding)
+    source = ProofSource(
+        root / "csrc/binding.cpp",
+        "cuda",
+        (root / "csrc",),
+        tuple(["LANES=32", *defines]),
+        (root / "csrc/sums.cu", root / "csrc/shift.cu"),
+        whole=(root,),
+    )
+    modules = {root: [Extension("rows._C", source)]}
+    target = targets.load("sm_90")
+    work = tmp_path / "work"
+    with (
+        JailedCompilers(SourceView((root, work))) as compilers,
+        SuiteRuns(work, modules, Command.parse("pytest"), Limits(), compilers) as runs,
+    ):
+        [built] = runs.build_all([Wanted(source, target, "check", "original")])
+        assert isinstance(built, Program), built
+        doubt = _doubt(SourceTexts(source), extensions=runs.programs)
+    session.close_servers()
+    assert bool(doubt) == (what != "nothing"), doubt
+    assert _doubt(SourceTexts(source)) == "", "the text alone says it"
 
 
 def test_a_test_that_goes_another_way_says_nothing_of_other_tests() -> None:

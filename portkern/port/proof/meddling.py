@@ -89,11 +89,7 @@ def doubted(
 ) -> tuple[KernelProof, ...]:
     """The proofs; where a text or a program that was run meddles, those that are proven become
     unproven."""
-    runtime = runtime_library.ready().runtime
-    seen = chain(
-        (meddles(text.whole) for text in texts),
-        (refers(program, runtime) or assembles(program) for program in programs),
-    )
+    seen = chain((meddles(text.whole) for text in texts), map(of_built, programs))
     why = next(filter(None, seen), "")
     return tuple(
         replace(proof, outcome=Outcome.UNPROVEN, why=why)
@@ -101,6 +97,12 @@ def doubted(
         else proof
         for proof in proofs
     )
+
+
+def of_built(program: Path) -> str:
+    """Why runs of a program, or of what opens an extension, are not to be believed, by what the
+    compiler and the linker made of it."""
+    return refers(program, runtime_library.ready().runtime) or assembles(program)
 
 
 def refers(program: Path, runtime: Path) -> str:
@@ -132,7 +134,7 @@ def refers(program: Path, runtime: Path) -> str:
 
 
 def _poses(defined: str) -> bool:
-    return defined.startswith("simt_") and not _in_headers(defined)
+    return defined.startswith("simt_") and not _in_headers(defined.partition(".")[0])
 
 
 @lru_cache(1000)

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -124,6 +124,7 @@ class SuiteRuns(Runs):
                 defines=(*source.defines, f"TORCH_EXTENSION_NAME={module.name.rpartition('.')[2]}"),
                 search=source.include,
                 timeout_s=self._limits.build_s,
+                statements=wanted.mode != "cover",
             )
             out = folder / f"module-{number}" / "extension.so"
             out.parent.mkdir(exist_ok=True)
@@ -142,6 +143,12 @@ class SuiteRuns(Runs):
             built[module.name] = str(out)
         (folder / _MANIFEST).write_text(json.dumps(built), encoding="utf-8")
         return Program(folder / _MANIFEST, wanted.source, wanted.target, wanted.mode)
+
+    @property
+    def programs(self) -> list[Path]:
+        """The extensions that the tests' process opens."""
+        manifests = (json.loads(path.read_text("utf-8")) for path in super().programs)
+        return [Path(library) for built in manifests for library in built.values()]
 
     def _argv(
         self, program: Program, arguments: Sequence[str] | None, limit_s: float
@@ -371,7 +378,7 @@ def examined(
             return Suite(text, told, problem=examination.problem)
         port = runs.build_all([Wanted(joined[1], target, "check", "port")])[0]
         of_port = runs.told.get(port.path, ()) if isinstance(port, Program) else ()
-        several, doubt = _several(texts[0]), _doubt(*texts)
+        several, doubt = _several(texts[0]), _doubt(*texts, extensions=runs.programs)
         recorded = examiner.recorded
         return Suite(text, told, of_port, recorded, examination, several=several, doubt=doubt)
 
@@ -390,11 +397,15 @@ def _several(texts: SourceTexts) -> frozenset[str]:
     return frozenset(name for name, count in counts.items() if count > 1)
 
 
-def _doubt(*texts: SourceTexts) -> str:
-    """Why no run is to be believed: what a library's own code or tests do to processes."""
+def _doubt(*texts: SourceTexts, extensions: Iterable[Path] = ()) -> str:
+    """Why no run is to be believed: what a library's own code or tests do to processes, and
+    what the compiler made of its ``extensions``."""
     python = (file for file in library.texts(_root(texts[0].source), ()) if file.suffix == ".py")
     read = (file.read_text("utf-8", errors="replace") for file in python)
-    found = map(meddling.meddles, chain((text.whole for text in texts), read))
+    found = chain(
+        map(meddling.meddles, chain((text.whole for text in texts), read)),
+        map(meddling.of_built, extensions),
+    )
     return next(filter(None, found), "")
 
 

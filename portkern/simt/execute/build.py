@@ -109,7 +109,7 @@ def build_program(
     if options.statements:
         _list_statements(objects, listing(out))
     extra = [*_LINKED.get(options.mode, ()), *_openmp(box, _joined([path, *further]))]
-    extra += ["-Wl,--gc-sections", *(_of_main(out) if options.objects else [])]
+    extra += _reached(out, "main") if options.objects else ["-Wl,--gc-sections"]
     libraries: list[str | Path] = [box.runtime, f"-Wl,-rpath,{box.folder}", "-lpthread"]
     try:
         run_tool(
@@ -125,16 +125,17 @@ def build_program(
     return out
 
 
-def _of_main(out: Path) -> list[str]:
-    """A library of what main() calls: as in a program, a function that nobody calls may need
-    others that are not here."""
+def _reached(out: Path, roots: str) -> list[str]:
+    """The flags for a library of what these functions call: as in a program, one that nobody calls
+    may need others that are not here."""
     exports = out.with_name(f"{out.name}.exports")
-    exports.write_text("{ global: main; local: *; };\n", encoding="utf-8")
-    return ["-shared", f"-Wl,--version-script={exports}"]
+    exports.write_text(f"{{ global: {roots}; local: *; }};\n", encoding="utf-8")
+    return ["-shared", "-Wl,--gc-sections", f"-Wl,--version-script={exports}"]
 
 
 def listing(program: Path) -> Path:
-    """The file that lists a program's statements of assembler, as a list of JSON."""
+    """The file that lists the statements of assembler of a program or an extension, as a list of
+    JSON."""
     return program.with_name(f"{program.name}.assembler")
 
 
@@ -168,10 +169,14 @@ def build_extension(
         _compile_tree(box, file, out.with_name(f"{out.name}-{n}"), options)
         for n, file in enumerate((path, *further))
     ]
+    shared = ["-shared"]
+    if options.statements:  # what it calls is looked at as well
+        _list_statements(objects, listing(out))
+        shared = _reached(out, "simt_*")
     run_tool(
         [
             *_linker(box),
-            "-shared",
+            *shared,
             *_LINKED.get(options.mode, ()),
             *objects,
             box.runtime,
