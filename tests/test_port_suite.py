@@ -430,7 +430,9 @@ OUT_OF_SIGHT = {
 #: Exported, and called by nobody.
 UNCALLED = """
 #include <unistd.h>
-namespace rows { long counted(int pid) { return pid ? write(1, "a", 1) : execl("/b", "b", nullptr); } }
+namespace rows {
+long counted(int pid) { return pid ? write(1, "a", 1) : execl("/b", "b", nullptr); }
+}
 """
 
 
@@ -449,7 +451,7 @@ def test_an_extension_is_looked_at_as_it_was_compiled(what: str, tmp_path: Path)
         root / "csrc/binding.cpp",
         "cuda",
         (root / "csrc",),
-        tuple(["LANES=32", *defines]),
+        ("LANES=32", *defines),
         (root / "csrc/sums.cu", root / "csrc/shift.cu"),
         whole=(root,),
     )
