@@ -1,13 +1,13 @@
 """Whether 95 % intervals hold from process to process: adds runs to results/intervals.jsonl, and
 prints how many of each thing's intervals contain its median in the long run.
 
-    .venv/bin/python -m benchmarks.intervals [runs=40] [cells=relu:cpu:C++,softmax:cpu:C++]
+    .venv/bin/python -m benchmarks.intervals [runs=40] [cells=relu:cpu:c++,...]
         [seconds=240] [out=FILE]
 
-A cell is op:backend:language of a kernel that portkern ships, at the largest size of `ci`. Each run has a fork server and workers of its own, and options
-as they are by default; cells take turns, so that what drifts meets all of them. The long run's
-median is that of the medians of all runs. A run that is marked as noisy claims nothing, and is
-counted apart.
+A cell is op:backend:language of a kernel that portkern ships, at the largest size of `ci`. Each run
+has a fork server and workers of its own, and options as they are by default; cells take turns, so
+that what drifts meets all of them. The long run's median is that of the medians of all runs. A run
+that is marked as noisy claims nothing, and is counted apart.
 """
 
 from __future__ import annotations
