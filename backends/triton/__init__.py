@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from portkern.errors import ToolError
 from portkern.isa import venue as object_venue
+from portkern.spec import target
 from portkern.spec.backend import (
     NO_OBJECTS,
     Artifact,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 #: ROCm's and Intel's builds of torch bring the same module under a name of their own.
 DISTRIBUTIONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "triton-xpu", "pytorch-triton")
 _CACHE = "triton-cache"
+#: The target for which kernels that are interpreted for another vendor's are compiled as well.
+TWIN = "gfx942"
 
 
 class TritonBackend(Backend):
@@ -83,6 +86,14 @@ class TritonBackend(Backend):
             return Venues(ready, ready)
         emulator = Venue("emulator", "Triton interpreter", environment={"TRITON_INTERPRET": "1"})
         return Venues(_hardware(target), emulator, _executor(target))
+
+    def compiled_twin(self, request: Build, venue: Venue) -> tuple[Target, Venue] | Missing | None:
+        """The AMD executor's, for kernels of NVIDIA GPUs too: nobody executes their code."""
+        if venue.kind != "emulator":
+            return None
+        where = request.target if request.target.vendor == "amd" else target.load(TWIN)
+        found = object_venue.venue(where)
+        return found if isinstance(found, Missing) else (where, found)
 
     def prepare(self, request: Build) -> Sequence[Path]:
         return object_venue.prepare(request)

@@ -23,6 +23,7 @@ from portkern.evaluator import (
     statistics,
 )
 from portkern.evaluator.build import StageLimits
+from portkern.evaluator.compiled_twin import CompiledTwins
 from portkern.evaluator.correctness import Correctness
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.interleaved_timing import Base
@@ -83,6 +84,7 @@ class Trial:
         self._ahead = ThreadPoolExecutor(2 + len(options.baselines))
         self._workers = Workers(op, contestants, options.limits, options.others)
         self._correctness = Correctness(op, dtype, self._workers, options.limits)
+        self._twins = CompiledTwins(op, dtype, self.contestants, options.limits)
         plan = options.plan if options.timed else options.plan.silent
         self._timer = Timer(
             op, dtype, self._workers, options.limits, plan, options.baselines, self._pool
@@ -236,6 +238,7 @@ class Trial:
                 results[index] = self._correctness.alone_if_short(
                     index, results[index], workload, case
                 )
+            results |= self._twins.hold(standing, results, workload, case)
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)

@@ -373,6 +373,11 @@ class Backend(ABC):
         """Whether the object venue takes such a candidate, asked before it is built."""
         return True
 
+    def compiled_twin(self, request: Build, venue: Venue) -> tuple[Target, Venue] | Missing | None:
+        """Where an emulator interprets a candidate's source: the target and the venue in which what
+        is compiled of the same artifact is executed, or why it cannot be; None elsewhere."""
+        return None
+
     def runs_at_build(self, candidate: Candidate) -> bool:
         """Whether building runs the candidate's code, as importing a Python module does; a compiler
         only reads it. The artifact of such a build is the module itself, as it was written."""
