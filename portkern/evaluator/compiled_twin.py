@@ -1,4 +1,4 @@
-"""What an emulator interprets, held against what a compiler makes of the same source.
+"""Calls of what a compiler makes of a kernel, beside the emulator that interprets its source.
 
 Where a kernel's source is interpreted, what tells an interpreter from a compiler may decide what it
 computes. So one call of each such kernel is made by what is compiled of it, executed on the model
@@ -26,7 +26,7 @@ _SAYS_NOTHING = (Verdict.PASSED, Verdict.UNAVAILABLE)
 
 @dataclass
 class CompiledTwins:
-    """Of each contestant, by index, that an emulator interprets, one call as it is compiled."""
+    """One call, as it is compiled, of each contestant that an emulator interprets, by index."""
 
     op: Op
     dtype: str
