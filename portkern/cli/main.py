@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from portkern.cli import streams
-from portkern.cli.ranges import RANGES
 from portkern.errors import ConfigError, PortkernError, StorageError, no_such
 from portkern.printable import printable
 from portkern.toolchain.run_tool import cache_root, refuse_foreign
@@ -94,15 +93,31 @@ _MOST_SHOWN = 2_000
 
 def main() -> None:
     streams.prepare()
+    words = sys.argv[1:]
+    code = _by_server(words)
+    sys.exit(whole(words) if code is None else code)
+
+
+def whole(words: Sequence[str]) -> int:
+    """The exit code of a command that this process is there for."""
     _keep_bytecode()
     gc.set_threshold(GARBAGE_AFTER)
-    code = run(sys.argv[1:])
+    code = run(words)
     if "duckdb" not in sys.modules:  # which calls what is left a leak, on stderr
         gc.freeze()  # it ends with the process: to look at torch's once more takes 0.5 s
     unwritten = streams.finish()
     if unwritten:
         print(f"portkern: error: {unwritten}", file=sys.stderr)
-    sys.exit(code or (StorageError.exit_code if unwritten else 0))
+    return code or (StorageError.exit_code if unwritten else 0)
+
+
+def _by_server(words: Sequence[str]) -> int | None:
+    """The exit code of a check that ran where all of it is imported already; else None."""
+    if words[:1] != ["check"] or "serve=never" in words or set(words) & set(HELP_FLAGS):
+        return None
+    from portkern.cli import warm
+
+    return warm.code_of(words)
 
 
 def _keep_bytecode() -> None:
@@ -122,7 +137,7 @@ def _keep_bytecode() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def run(argv: list[str]) -> int:
+def run(argv: Sequence[str]) -> int:
     """One of :data:`EXIT_CODES`."""
     try:
         return _answer(argv)
@@ -159,7 +174,7 @@ def _fail(error: PortkernError) -> int:
     return error.exit_code
 
 
-def _answer(argv: list[str]) -> int:
+def _answer(argv: Sequence[str]) -> int:
     if not argv or argv[0] in HELP_FLAGS:
         print(_help())
         return 0 if argv else 2
@@ -171,7 +186,7 @@ def _answer(argv: list[str]) -> int:
     return _dispatch(argv[0], argv[1:])
 
 
-def _dispatch(verb: str, rest: list[str]) -> int:
+def _dispatch(verb: str, rest: Sequence[str]) -> int:
     if verb not in VERBS:
         raise no_such("verb", verb, VERBS)
     own = rest[: rest.index("--")] if "--" in rest else rest  # what follows is a program's
@@ -233,6 +248,8 @@ def _verb_help(verb: str) -> str:
     """The verb's own configuration file, which documents each key beside its default, after the
     groups that it chooses from, if any, with their choices."""
     from importlib.resources import files
+
+    from portkern.cli.ranges import RANGES
 
     conf = files("portkern.conf")
     text = (conf / f"{verb}.yaml").read_text(encoding="utf-8")

@@ -15,7 +15,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -144,6 +143,8 @@ def cache_root() -> Path:
 @lru_cache
 def package_version(distribution: str) -> str | None:
     """The installed version of a PyPI distribution, without importing it; None if absent."""
+    from importlib.metadata import PackageNotFoundError, version  # 30 ms
+
     try:
         return version(distribution)
     except PackageNotFoundError:

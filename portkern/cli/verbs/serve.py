@@ -15,7 +15,7 @@ from portkern.errors import BackendUnavailable, ConfigError, StorageError, no_su
 from portkern.execution.installation import Portkern
 from portkern.printable import printable
 from portkern.sandbox import threads
-from portkern.serve import address, server, signature
+from portkern.serve import address, commands, server, signature
 from portkern.serve.client import Client
 from portkern.serve.evaluation import Evaluation
 from portkern.serve.job_queue import Limits
@@ -83,7 +83,8 @@ def _start(options: ServeOptions) -> int:
         signal.signal(signal.SIGTERM, lambda *_: running.stop())
         _tell(options, at)
         try:
-            running.serve()
+            with commands.beside(key):
+                running.serve()
         finally:
             address.forget(at)
     return 0

@@ -1,0 +1,188 @@
+"""A check that runs in a fork of the server's warm process is the one that would have run here."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from portkern.cli import warm
+from portkern.execution.installation import Portkern
+from portkern.serve import address, commands, signature
+from portkern.serve.address import Address
+from tests.test_serve import RELU, wait_for
+
+KEY = signature.new_key()
+#: How a client ends that nobody took a command of.
+REFUSED = 77
+CLIENT = f"""
+import sys
+from portkern.cli import streams, warm
+streams.prepare()
+code = warm.code_of(sys.argv[1:])
+sys.exit({REFUSED} if code is None else code)
+"""
+SLOW = RELU.replace("    for", "    for (volatile long i = 0; i >= 0; i = (i + 1) & 7) {}\n    for")
+#: From linux/prctl.h.
+NO_NEW_PRIVILEGES = 38
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """The folder and the warm process of a server that evaluates nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        cache = tmp_path_factory.mktemp("cache")
+        patch.setenv("PORTKERN_CACHE_DIR", str(cache))
+        with beside() as number:
+            yield cache, number
+
+
+@pytest.fixture
+def process(begun: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(begun[0]))
+    return begun[1]
+
+
+@contextmanager
+def beside() -> Iterator[int]:
+    Address(
+        host="127.0.0.1", port=1, key=KEY, pid=1, run="r", portkern=str(Portkern.here())
+    ).write()
+    with commands.beside(KEY) as number:
+        wait_for((address.file().parent / warm.SOCKET).exists)
+        yield number
+
+
+def asked(
+    folder: Path, *words: str, before: Callable[[], object] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", CLIENT, *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=before
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["missing.cpp op=relu", "relu.cpp op=rleu", "relu.cpp op=relu wrklds=ci", "relu.cpp"],
+)
+def test_it_says_what_a_process_of_its_own_says(words: str, process: int, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "relu.cpp").write_text(RELU)
+    alone = [sys.executable, "-m", "portkern.cli", "check", *words.split(), "serve=never"]
+    own = subprocess.run(alone, cwd=folder, capture_output=True, text=True, check=False)
+    said = asked(folder, "check", *words.split())
+    assert (said.returncode, said.stdout, said.stderr) == (own.returncode, own.stdout, own.stderr)
+    assert own.returncode == 2
+
+
+@pytest.mark.full
+def test_it_has_the_clients_folder_environment_and_mask(
+    process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "relu.cpp").write_text(RELU)
+    monkeypatch.setenv("WHERE", "in-here")
+    words = ("relu.cpp", "op=relu", "target=x86_64", "timed=false", "reports=${oc.env:WHERE}")
+    said = asked(tmp_path, "check", *words, before=lambda: os.umask(0o002))
+    assert said.returncode == 0, said.stderr
+    assert "passed" in said.stdout
+    [record] = tmp_path.glob("in-here/check/records.jsonl")
+    assert record.stat().st_mode & 0o777 == 0o664
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda: ctypes.CDLL(None).prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0),
+        lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)),
+        lambda: os.nice(1),
+    ],
+    ids=["privileges", "limits", "nice"],
+)
+def test_who_is_confined_otherwise_is_refused(
+    before: Callable[[], object], process: int, tmp_path: Path
+) -> None:
+    assert asked(tmp_path, "check", "x.cpp", before=before).returncode == REFUSED
+
+
+@pytest.mark.parametrize("key", ["", signature.new_key()], ids=["unsigned", "another key"])
+def test_what_the_servers_key_did_not_sign_is_closed_without_an_answer(
+    key: str, process: int
+) -> None:
+    assert answer_to(*command(key)) == b""
+
+
+def test_a_command_is_taken_once(process: int) -> None:
+    said = command(KEY)
+    assert json.loads(answer_to(*said))["process"]
+    assert answer_to(*said) == b""
+
+
+def command(key: str) -> tuple[bytes, bytes]:
+    body = json.dumps({"words": ["check", "x.cpp"], **warm.surroundings()}).encode()
+    head = {"bytes": len(body), "signed": signature.sign(key, *warm.ASKED, body) if key else ""}
+    return json.dumps(head).encode() + b"\n", body
+
+
+def answer_to(head: bytes, body: bytes) -> bytes:
+    """The first line; whoever is taken is not told to begin."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door, Path(os.devnull).open() as null:
+        with warm.address() as path:
+            door.connect(path)
+        folder = os.open(".", os.O_RDONLY)
+        socket.send_fds(door, [head], [null.fileno()] * 3 + [folder])
+        os.close(folder)
+        door.sendall(body)
+        return warm._line(door)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_client_that_is_interrupted_or_killed_ends_its_command(
+    how: signal.Signals, code: int, process: int, tmp_path: Path
+) -> None:
+    (tmp_path / "relu.cpp").write_text(SLOW)
+    words = ("check", "relu.cpp", "op=relu", "target=x86_64", "timed=false")
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as client:
+        warm_process = psutil.Process(process)
+        wait_for(lambda: running(warm_process))
+        [own] = running(warm_process)
+        wait_for(lambda: len(own.children(recursive=True)) > 2)  # its worker is at it
+        time.sleep(1)
+        client.send_signal(how)
+        assert client.wait(60) == code, client.stderr and client.stderr.read()
+    wait_for(lambda: not own.is_running() or own.status() == psutil.STATUS_ZOMBIE)
+
+
+def running(process: psutil.Process) -> list[psutil.Process]:
+    return [one for one in process.children() if one.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_nobody_is_asked_where_a_file_of_the_installation_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    with beside():
+        assert asked(tmp_path, "check", "x.cpp").returncode == 2
+        (tmp_path / "lib" / "new.py").write_text("")
+        assert asked(tmp_path, "check", "x.cpp").returncode == REFUSED
+    assert asked(tmp_path, "check", "x.cpp").returncode == REFUSED  # no server is there
+    address.file().chmod(0o644)
+    assert warm._key() is None
