@@ -58,7 +58,7 @@ def code_of(words: Sequence[str]) -> int | None:
 
 
 def _key() -> str | None:
-    """What the server's file says, if it is this user's and nobody else's."""
+    """The key in the server's file, if that is this user's and nobody else's."""
     try:
         with (cache_root() / "serve" / "address.json").open("rb") as file:
             held = os.fstat(file.fileno())
@@ -91,7 +91,7 @@ def _ask(door: socket.socket, key: str, words: Sequence[str]) -> None:
 
 
 def surroundings() -> dict[str, object]:
-    """What of this process a command sees, beside its words, streams and folder."""
+    """All that a command sees of this process beside its words, streams and folder."""
     mask = os.umask(0)
     os.umask(mask)
     return {
@@ -104,7 +104,7 @@ def surroundings() -> dict[str, object]:
 
 
 def same() -> dict[str, object]:
-    """What has to be the same of both processes."""
+    """All that has to be the same in both processes."""
     limits = {
         name: resource.getrlimit(number)
         for name, number in vars(resource).items()

@@ -49,7 +49,7 @@ class Commands:
             early.rename(held)  # from now on it answers at once
 
     def serve(self) -> None:
-        """Until the server ends; commands that run come to their end."""
+        """Takes commands until the server ends; those that run come to their end."""
         while True:
             asked: list[socket.socket | int] = [self._listening, self._alive]
             ready, _, _ = select.select(asked, [], [], 1.0)
@@ -108,7 +108,7 @@ def _sockets() -> tuple[Path, Path]:
 
 
 def _prepare() -> None:
-    """What a check imports and reads whatever it is asked."""
+    """Imports and reads all that a check does whatever it is asked."""
     from portkern.cli.config import resolve
     from portkern.cli.verbs import check
     from portkern.execution.installation import Portkern
