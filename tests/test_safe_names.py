@@ -30,6 +30,7 @@ PARSERS = {
     "sandbox.session",
     "worker.forkserver",
     "worker.worker",
+    "cli.warm",  # the server's file and answers, before anything is imported
     "agent.feedback.profile",
     "deploy.library",  # not gone through yet
     "deploy.package._plans",  # stands alone, where no portkern is

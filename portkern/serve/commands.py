@@ -27,6 +27,7 @@ from typing import NoReturn
 
 from portkern.cli import main, streams, warm
 from portkern.serve import address, signature
+from portkern.spec.foreign_text import json_value
 
 #: Seconds in which a client has to say all.
 _SAYS_S = 5.0
@@ -70,7 +71,7 @@ class Commands:
         if _confinement(_peer(door)) != self._confined:
             return
         said, files = self._asked(door, opened)
-        if said["same"] != json.loads(json.dumps(warm.same())) or _files() != self._files:
+        if said["same"] != json_value(json.dumps(warm.same())) or _files() != self._files:
             return
         words = [str(word) for word in said["words"]]  # type: ignore[attr-defined]
         if os.fork() == 0:
@@ -84,7 +85,7 @@ class Commands:
         for number in files:
             opened.callback(os.close, number)
         line, _, body = first.partition(b"\n")
-        head = json.loads(line)
+        head = json_value(line)
         size, signed, until = int(head["bytes"]), str(head["signed"]), time.monotonic() + _SAYS_S
         if not 0 < size <= warm.MOST_BYTES or len(files) != warm.FILES:
             raise ValueError("not a command")
@@ -95,7 +96,7 @@ class Commands:
             body += part
         if self._verifier.refusal(signed, *warm.ASKED) or not signature.is_of(signed, body):
             raise ValueError("not signed")
-        said = json.loads(body)
+        said = json_value(body)
         if not isinstance(said, dict):
             raise ValueError("not a command")
         return said, files
@@ -156,7 +157,7 @@ def _peer(door: socket.socket) -> int:
 
 def _confinement(process: int) -> list[str]:
     """Namespaces, root and filters of a process. Raises OSError where it is gone."""
-    here = Path("/proc") / str(process)
+    here = Path(f"/proc/{process}")
     spaces = [one for one in (here / "ns").iterdir() if not one.name.endswith("_for_children")]
     status = (here / "status").read_text().splitlines()
     return [
