@@ -637,3 +637,34 @@ def test_terms_of_which_many_are_equal_err_as_those_that_are(often: int) -> None
     n = len(row)
     err = n / float(different(row.reshape(1, -1), torch.tensor(1e-3))) ** 0.5
     assert 0.9 * max(often, math.sqrt(n)) <= err <= 1.2 * math.sqrt(often**2 + n)
+
+
+def serial_attention(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """One query per row, each sum a chain of fused multiply-adds in float32."""
+
+    def chain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(a.shape[0], b.shape[1])
+        for k in range(b.shape[0]):
+            total = (total.double() + a[:, k, None].double() * b[k].double()).float()
+        return total
+
+    scores = chain(q, keys.T) * q.shape[-1] ** -0.5
+    power = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return chain(power, values) / chain(power, torch.ones(len(values), 1))
+
+
+def test_a_serial_kernel_is_right_where_few_keys_have_all_weight() -> None:
+    """Scores of hundreds: roundoffs of one draw may leave a row where it is, another's do not."""
+    op = ops.load("paged_attention")
+    [workload] = [one for one in op.workloads["edge"] if one.dims["dim"] == 256]
+    for _ in range(30):
+        case = make_case(op, workload, "float32", "rising")
+        q, key_pages, value_pages, table, lengths = case.inputs
+        keys, values = (
+            pages[table[0].long()].flatten(0, 1)[: int(lengths), 0]
+            for pages in (key_pages, value_pages)
+        )
+        y = serial_attention(q[0, 0], keys, values) if int(lengths) else torch.zeros_like(q[0, 0])
+        assert not compare(actual=[y.reshape(q.shape)], case=case).problem
+        off = y * (1 + 2.0**-11)  # as TF32 would be
+        assert int(lengths) == 0 or compare(actual=[off.reshape(q.shape)], case=case).problem

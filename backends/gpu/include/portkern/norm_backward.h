@@ -51,7 +51,8 @@ __global__ __launch_bounds__(BLOCK) void backward_rows(const Tensors all, const 
             }
         });
         if (CENTRED) {
-            mean = by.sum(mean, partial[0]) * each;
+            // By 1 / cols rounded, the means of all rows would err to one side.
+            mean = by.sum(mean, partial[0]) / all.cols;
             by.each([&](int i, int k) {
                 const Pack values = S::LOOPS ? x[i] : held_x[k];
 #pragma unroll
