@@ -10,7 +10,7 @@ import pytest
 from portkern.isa import runtime_library
 from portkern.spec.backend import Missing
 from tests import tiers
-from tools.fidelity import figures, matrices, suite
+from tools.fidelity import figures, folding, matrices, suite
 from tools.fidelity.instructions import PROCESSORS
 from tools.fidelity.oracle import Array
 from tools.fidelity.trial import given
@@ -94,3 +94,25 @@ def test_the_page_is_what_the_figures_say_and_knows_every_model() -> None:
         }
         # Of masks that waves of 32 lanes do not have.
         assert not {name for name in computing if not name.endswith("exec_b64")}
+
+
+def test_a_second_oracle_says_what_the_first_one_says() -> None:
+    """LLVM's folding, whose arithmetic is not numpy's."""
+    found = folding.every(32)
+    assert len(found) > 300
+    assert not {name: one.example for name, one in found.items() if one.wrong}
+    known = figures.read_folded()
+    assert found.keys() == known.keys()
+    assert all(one.inputs >= 100 and not one.wrong for one in known.values())
+
+
+def test_the_second_oracle_sees_an_oracle_that_is_wrong() -> None:
+    table = suite.oracles("cdna")
+    swaps = {
+        "v_add_f32": "v_sub_f32",
+        "v_cmp_lt_i32": "v_cmp_le_i32",
+        "v_alignbit_b32": "v_perm_b32",
+    }
+    for name, other in swaps.items():
+        [one] = folding.folded({name: table[other]}, 256).values()
+        assert one.inputs > 200 and one.wrong > 5, (name, one)

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .folding import Folded
 from .instructions import PROCESSORS
 from .trial import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("figures.tsv")
+FOLDED = Path(__file__).with_name("folded.tsv")
 TEMPLATE = Path(__file__).with_name("page.md")
 PAGE = ROOT / "docs" / "fidelity.md"
 TITLES = {"cdna": "CDNA", "rdna3": "RDNA3", "rdna4": "RDNA4"}
@@ -80,13 +82,35 @@ def read(file: Path = FILE) -> Figures:
     return {family: found[family] for family in PROCESSORS if family in found}
 
 
+def write_folded(found: Mapping[str, Folded], file: Path = FOLDED) -> None:
+    """One line for each instruction: its name, inputs of the second oracle, and how many differ."""
+    lines = (f"{name}\t{one.inputs}\t{one.wrong}\n" for name, one in sorted(found.items()))
+    file.write_text("".join(lines), encoding="utf-8")
+
+
+def read_folded(file: Path = FOLDED) -> dict[str, Folded]:
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        name, inputs, wrong = line.split("\t")
+        found[name] = Folded(int(inputs), int(wrong))
+    return found
+
+
 def page(figures: Figures) -> str:
     """The page, in Markdown."""
-    parts = [TEMPLATE.read_text(encoding="utf-8").replace("{summary}", summary(figures))]
+    twice = read_folded()
+    text = TEMPLATE.read_text(encoding="utf-8").replace("{summary}", summary(figures))
+    for place, figure in (
+        ("{folded}", len(twice)),
+        ("{folded inputs}", sum(one.inputs for one in twice.values())),
+        ("{folded wrong}", sum(one.wrong for one in twice.values())),
+    ):
+        text = text.replace(place, f"{figure:,}")
+    parts = [text]
     parts.append("## All instructions\n")
     parts.append(
-        "Of CDNA (c), RDNA3 (3) and RDNA4 (4) where not of all three; the number of forms, in "
-        "thousands of inputs.\n"
+        "Of CDNA (c), RDNA3 (3) and RDNA4 (4) where not of all three; how many thousands of "
+        "inputs, and ² where LLVM's folding was a second oracle.\n"
     )
     groups: dict[str, set[str]] = defaultdict(set)
     for known in figures.values():
@@ -94,7 +118,8 @@ def page(figures: Figures) -> str:
             groups[one.group].add(name)
     for group, names in sorted(groups.items()):
         parts.append(f"### {group[0].upper()}{group[1:]}\n")
-        parts.append(" · ".join(_named(name, figures) for name in sorted(names)) + "\n")
+        named = (f"{_named(name, figures)}{' ²' * (name in twice)}" for name in sorted(names))
+        parts.append(" · ".join(named) + "\n")
     return "\n".join(parts)
 
 
