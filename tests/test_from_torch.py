@@ -396,6 +396,22 @@ def test_proposed_sizes_fulfil_what_is_required(
                 assert sizes.cost(dims) <= rules.MOST[which]
 
 
+def test_sizes_at_which_only_the_output_is_empty_are_not_proposed() -> None:
+    """PyTorch's transposed convolution refuses them, and its fake one does not."""
+    sizes = rules.Sizes(
+        {"n": 16, "width": 256, "window": 5},
+        [],
+        {"y": Expression("3*width + window - 7")},
+        lambda dims: math.prod(dims.values()),
+        lambda dims: 0.0,
+    )
+    assert sizes.all({"n": 1, "width": 1, "window": 4}) is None
+    assert sizes.all({"n": 0, "width": 2, "window": 4}) is not None
+    edge = [sizes.all(dims) for dims in rules.propose(sizes)["edge"]]
+    assert all(dims and (dims["y"] > 0 or 0 in (dims["n"], dims["width"])) for dims in edge)
+    assert any(dims and dims["n"] == 0 for dims in edge)
+
+
 def test_numbers_of_a_file_are_replaced_where_they_are_assigned_and_nowhere_else() -> None:
     text = "a = 3  # a = 3\nb, c = 4, a\nd: int = 5\ndef f():\n    a = 3\ne = a * 2\n"
     changed = with_sizes(text, {"a": 10, "b": 11, "d": 12})

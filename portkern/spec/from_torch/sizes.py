@@ -46,7 +46,8 @@ class Sizes:
 
     def all(self, free: Dims) -> dict[str, int] | None:
         """All lengths, with the derived axes; None where a requirement does not hold, or a length
-        is negative or has no value, as that of no chunks."""
+        is negative or has no value, as that of no chunks, or is 0 though all of ``free`` are not:
+        a convolution refuses what is too short for its window."""
         dims = dict(free)
         try:
             for name, length in self.derived.items():
@@ -54,7 +55,8 @@ class Sizes:
             fitting = all(one.holds(dims) for one in self.requires)
         except ConfigError:
             return None
-        return dims if fitting and min(dims.values(), default=0) >= 0 else None
+        emptied = 0 in dims.values() and 0 not in free.values()
+        return dims if fitting and not emptied and min(dims.values(), default=0) >= 0 else None
 
     def cost(self, free: Dims) -> float:
         """Elements, or operations in units of one, whichever is more."""
