@@ -47,10 +47,11 @@ from portkern.deploy.evidence import device_of, table
 from portkern.deploy.library import LibraryOptions
 from portkern.deploy.operators import Operator, translation_unit
 from portkern.deploy.package import _build, _plans, _signature, hub
-from portkern.errors import ConfigError
+from portkern.errors import BuildError, ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest
 from portkern.formats.exported import Export, KernelRecords
+from portkern.isa import executor
 from portkern.ops.formulas import FORMULAS
 from portkern.records.record import (
     Environment,
@@ -61,11 +62,13 @@ from portkern.records.record import (
     Verdict,
     WorkloadRef,
 )
+from portkern.sandbox import session
 from portkern.spec import launch_plan, registry
 from portkern.spec import target as targets
 from portkern.spec.backend import Build
 from portkern.spec.op import Workload
 from portkern.toolchain import fat_binary, host
+from portkern.toolchain.run_tool import refuse_foreign
 from tests.test_formats_out import TIMING, kernel, record, shipped
 
 UNTIMED: dict[str, Any] = {"timing": None, "speedup": {}, "baselines": {}}
@@ -928,10 +931,8 @@ def test_code_objects_of_amd_go_along_with_their_evidence_and_are_not_called(
 
 
 @pytest.fixture(scope="module")
-def amd_plan(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[launch_plan.LaunchPlan, dict[str, Path]]:
-    """The launches of a shipped kernel at one size, and its code objects."""
+def amd_plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[launch_plan.LaunchPlan]:
+    """The launches of a shipped kernel at one size."""
     op, work = OPS["rmsnorm"], OPS["rmsnorm"].workloads["ci"][0]
     made = Build(
         shipped("rmsnorm", "triton"),
@@ -945,8 +946,8 @@ def amd_plan(
     )
     cache = ArtifactCache(tmp_path_factory.mktemp("builds"))
     [artifact] = artifacts.artifacts_of([BuildRequest(registry.load("triton"), made)], cache)
-    plan = launch_plan.read(artifact.path.parent, 3, 1)
-    return plan, {d: launch_plan.binary(artifact.path.parent, d) for d in plan.binaries}
+    yield launch_plan.read(artifact.path.parent, 3, 1)
+    session.close_servers()
 
 
 @pytest.mark.parametrize(
@@ -962,17 +963,36 @@ def amd_plan(
     ids=["as it is", "grid", "arguments", "threads", "scalar", "more arguments"],
 )
 def test_launches_that_are_wrong_on_a_model_of_the_target_go_into_no_library(
-    change: dict[str, Any], said: str, amd_plan: tuple[launch_plan.LaunchPlan, dict[str, Path]]
+    change: dict[str, Any], said: str, amd_plan: launch_plan.LaunchPlan
 ) -> None:
-    plan, paths = amd_plan
-    document = copy.deepcopy(plan.document)
+    document = copy.deepcopy(amd_plan.document)
     [step] = document["steps"]
     if len(change.get("arguments", ())) == 3:  # what is written is where the input is
         change = {"arguments": [*change["arguments"], *step["arguments"][3:]]}
     (document if "fixed" in change else step).update(change)
     op, work = OPS["rmsnorm"], OPS["rmsnorm"].workloads["ci"][0]
-    changed = replace(plan, document=document)
-    assert re.search(said, launches.wrong(changed, paths, op, work, "float32"))
+    changed = replace(amd_plan, document=document)
+    with refuse_foreign():  # as in a verb, whose own process executes no object
+        assert re.search(said, launches.wrong(changed, op, work, "float32"))
+
+
+@pytest.mark.parametrize("cut", [64, 1000])
+def test_an_object_that_is_cut_off_ends_the_launches_and_nothing_else(
+    cut: int, amd_plan: launch_plan.LaunchPlan
+) -> None:
+    op, work = OPS["rmsnorm"], OPS["rmsnorm"].workloads["ci"][0]
+    broken = {digest: data[:cut] for digest, data in amd_plan.binaries.items()}
+    assert launches.wrong(replace(amd_plan, binaries=broken), op, work, "float32")
+
+
+def test_a_verbs_own_process_executes_no_object(
+    amd_plan: launch_plan.LaunchPlan, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.hsaco"
+    path.write_bytes(*amd_plan.binaries.values())
+    with refuse_foreign(), pytest.raises(BuildError, match="outside of the jail"):
+        executor.Program(path)
+    assert executor.Program(path).object.processor == "gfx942"
 
 
 @pytest.mark.full

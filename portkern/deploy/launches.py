@@ -1,33 +1,29 @@
 """The launches of a plan, made in the executor of AMD's instructions: what a library carries is
-held against the formula before it is written."""
+held against the formula before it is written. A worker executes the code objects, in the jail."""
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING
 
-from portkern.errors import LaunchError
 from portkern.evaluator import compare, reference
-from portkern.isa.executor import Buffer, Program
-from portkern.isa.finding import Ran
+from portkern.isa import runtime_library
+from portkern.sandbox.message import brief
+from portkern.sandbox.session import Answered, Session
 from portkern.spec.launch_plan import LaunchPlan
 from portkern.spec.op import Op, Workload
+from portkern.worker.protocol import Replay
 
 if TYPE_CHECKING:
     import torch
 
-#: Instructions of all waves, after which a launch of these small sizes is given up.
-_LIMIT = 1 << 28
-#: What temporaries hold before they are written.
-_UNWRITTEN = 0xA5
+#: Seconds of all launches of a plan.
+_RUN_S = 600.0
 
 
-def wrong(plan: LaunchPlan, objects: Mapping[str, Path], op: Op, work: Workload, dtype: str) -> str:
+def wrong(plan: LaunchPlan, op: Op, work: Workload, dtype: str) -> str:
     """How the results of the launches differ from the formula's on random inputs, or why they end;
-    '' where they are right. ``objects`` are the plan's binaries."""
+    '' where they are right."""
     import torch
 
     case = reference.make_case(op, work, dtype, "normal")
@@ -36,81 +32,29 @@ def wrong(plan: LaunchPlan, objects: Mapping[str, Path], op: Op, work: Workload,
         for spec in op.signature.outputs
     ]
     scalars = op.signature.scalar_values(work.scalars)
-    numbers = [float(scalars[one.name]) for one in op.signature.scalars]
-    try:
-        execute(plan, objects, [*(x.clone() for x in case.inputs), *outputs], numbers)
-    except LaunchError as error:
-        return str(error)
-    return compare.compare(actual=outputs, case=case, precision=op.precision).problem
+    numbers = tuple(float(scalars[one.name]) for one in op.signature.scalars)
+    problem, made = execute(plan, [*case.inputs, *outputs], numbers)
+    if problem:
+        return problem
+    results = made[len(case.inputs) :]
+    return compare.compare(actual=results, case=case, precision=op.precision).problem
 
 
 def execute(
-    plan: LaunchPlan,
-    objects: Mapping[str, Path],
-    tensors: Sequence[torch.Tensor],
-    numbers: Sequence[float],
-) -> None:
-    """Makes the launches on the call's own tensors, which are contiguous and lie on the host, with
-    its scalars. Raises LaunchError for a scalar of another value than the plan's, for what cannot
-    be launched, and for an access outside the tensors or a kernel that does not end."""
+    plan: LaunchPlan, tensors: list[torch.Tensor], numbers: tuple[float, ...]
+) -> tuple[str, list[torch.Tensor]]:
+    """Why the launches came to no end, and the call's tensors as these left them."""
     import torch
 
-    if any(numbers[number] != value for number, value in plan.document["fixed"]):
-        raise LaunchError(f"the plan is of {plan.document['fixed']}, got the scalars {[*numbers]}")
-    temporaries = [
-        torch.full((max(size, 1),), _UNWRITTEN, dtype=torch.uint8)
-        for size in plan.document["temporaries"]
-    ]
-    memory = {"given": tensors, "temporary": temporaries}
-    buffers = [Buffer(x.data_ptr(), x.numel() * x.element_size()) for x in (*tensors, *temporaries)]
-    programs = {digest: Program(path) for digest, path in objects.items()}
-    for step in plan.document["steps"]:
-        if "zero" in step:
-            kind, number, offset = step["zero"]
-            whole = memory[kind][number]
-            if offset + step["bytes"] > whole.numel() * whole.element_size():
-                raise LaunchError("a step makes memory zero that is not its tensor's")
-            ctypes.memset(whole.data_ptr() + offset, 0, step["bytes"])
-            continue
-        try:
-            ran = _launch(programs[step["binary"]], step, memory, numbers, buffers)
-        except (ValueError, OverflowError, struct.error) as error:  # numbers that others claim
-            raise LaunchError(f"{step['name']} cannot be launched: {error}") from error
-        if not ran.clean:
-            said = "; ".join(map(str, ran.findings[:2])) or "it does not end"
-            raise LaunchError(f"{step['name']}: {said}")
-
-
-def _launch(
-    program: Program,
-    step: Mapping[str, Any],
-    memory: Mapping[str, Sequence[torch.Tensor]],
-    numbers: Sequence[float],
-    buffers: Sequence[Buffer],
-) -> Ran:
-    explicit = program.object.kernel(step["name"]).explicit
-    values = [_packed(one, memory, numbers) for one in step["arguments"]]
-    if len(values) > len(explicit):
-        raise ValueError(f"it takes {len(explicit)} arguments, the plan has {len(values)}")
-    # Behind them stand the addresses of scratch memory that no kernel with a plan asks for.
-    values += [bytes(one.size) for one in explicit[len(values) :]]
-    return program.run(
-        step["name"],
-        [value[: one.size] for value, one in zip(values, explicit, strict=True)],
-        tuple(step["grid"]),
-        (step["threads"], 1, 1),
-        buffers=buffers,
-        dynamic_lds_bytes=step["shared"],
-        limit=_LIMIT,
-    )
-
-
-def _packed(
-    argument: Sequence[Any], memory: Mapping[str, Sequence[torch.Tensor]], numbers: Sequence[float]
-) -> bytes:
-    kind, what, offset = argument
-    if kind == "value":
-        return bytes.fromhex(what)
-    if kind == "scalar":
-        return struct.pack("<f", numbers[what])
-    return struct.pack("<Q", memory[kind][what].data_ptr() + offset)
+    library = runtime_library.ready().parent
+    with Session(("torch",), {}, reads=[library]) as worker:
+        objects = {
+            digest: worker.memory.put(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+            for digest, data in plan.binaries.items()
+        }
+        slots = tuple(map(worker.memory.put, tensors))
+        asked = Replay(objects, json.dumps(plan.document), slots, numbers)
+        outcome = worker.ask(asked, timeout_s=_RUN_S)
+        if not isinstance(outcome, Answered):
+            return f"the executor of objects {brief(str(outcome))}", []
+        return brief(outcome.reply.problem), [*map(worker.memory.take, slots)]

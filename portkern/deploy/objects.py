@@ -145,7 +145,6 @@ def _built(kernel: KernelRecords, target: Target) -> tuple[list[bytes], Mapping[
         if has != target.arch:
             raise LeftOut(f"its object has code for {has}, expected {target.arch}")
     if planned and target.arch in executor.TABLES:
-        objects = dict(zip(plan.binaries, paths, strict=True))
-        if said := wrong(plan, objects, op, work, kernel.dtype):
+        if said := wrong(plan, op, work, kernel.dtype):
             raise LeftOut(f"its launches, in the executor: {said}")
     return [path.read_bytes() for path in paths], launches

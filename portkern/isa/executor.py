@@ -17,6 +17,7 @@ from portkern.errors import BuildError, LaunchError
 from portkern.isa import code_object, counts, runtime_library, source_lines
 from portkern.isa.code_object import Kernel
 from portkern.isa.finding import Finding, Kind, Ran
+from portkern.toolchain.run_tool import refuses_foreign
 
 #: Which table describes a processor's instructions.
 TABLES = {
@@ -130,9 +131,12 @@ def _table(processor: str) -> int:
 
 
 class Program:
-    """A code object, loaded and decoded. Raises BuildError for what is not one."""
+    """A code object, loaded and decoded. Raises BuildError for what is not one, and in a process
+    that takes no text of a stranger's: its bytes go through native code here."""
 
     def __init__(self, path: Path) -> None:
+        if refuses_foreign():
+            raise BuildError(f"{path.name} would be executed outside of the jail; please report it")
         self.path = path
         self.object = code_object.read(path)
         self._library = runtime_library.load()

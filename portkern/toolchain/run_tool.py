@@ -39,6 +39,11 @@ def refuse_foreign() -> Iterator[None]:
         yield
 
 
+def refuses_foreign() -> bool:
+    """Whether this process keeps off a stranger's text, and off what is made of it."""
+    return _refusing > 0
+
+
 @contextmanager
 def accept_foreign() -> Iterator[None]:
     """A context in which it does: the user has said that the text is trusted."""

@@ -242,6 +242,13 @@ class ObjectMade:
 
 
 @dataclass(frozen=True)
+class Replayed:
+    """``problem``: why the launches came to no end; empty where all did."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Listed:
     """Functions of an extension of PyTorch: name, signature and what it says of itself."""
 
@@ -533,6 +540,17 @@ class BuildFile(Request[ObjectMade]):
 
 
 @dataclass(frozen=True)
+class Replay(Request[Replayed]):
+    """Make the launches of a plan, as JSON, with these code objects by their digests, on a call's
+    ``tensors`` where they lie, and with its scalars."""
+
+    objects: Mapping[str, Slot]
+    plan: str
+    tensors: tuple[Slot, ...]
+    numbers: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class RunTool(Request[Made]):
     """Run a tool in an empty folder, in which it finds ``links`` to files, and leaves what is to
     come back under the names ``made``."""
@@ -567,6 +585,7 @@ AnyRequest = (
     | BuildProgram
     | ListExtension
     | BuildFile
+    | Replay
     | RunTool
 )
 REQUESTS: Mapping[str, type[AnyRequest]] = {kind.__name__: kind for kind in get_args(AnyRequest)}

@@ -29,7 +29,14 @@ from portkern.spec import registry
 from portkern.spec.backend import Buffer, Call, Device, Kernel
 from portkern.toolchain import machine_code
 from portkern.toolchain.torch_device import TorchDevice
-from portkern.worker import compiling, execution, protocol, references, timed_inputs
+from portkern.worker import (
+    compiling,
+    execution,
+    plan_launches,
+    protocol,
+    references,
+    timed_inputs,
+)
 from portkern.worker.baseline import BaselineLaunch
 from portkern.worker.output_guards import margins
 from portkern.worker.processors import Processors
@@ -150,6 +157,8 @@ class Worker:
                 return request.answer(compiling.extension(request))
             case protocol.BuildFile():
                 return request.answer(compiling.file(request, self._memory))
+            case protocol.Replay():
+                return request.answer(plan_launches.replay(request, self._memory))
             case protocol.RunTool():
                 return request.answer(compiling.tool(request, self._memory))
             case _:
