@@ -552,14 +552,34 @@ int main() {{
 def test_a_port_that_launches_otherwise_where_it_is_checked_is_not_proven(
     launches: tuple[str, ...], otherwise: int
 ) -> None:
-    def run(*kernels: str) -> Any:
-        shape = ((1, 1, 1), (4, 1, 1), 0)
-        found = [LaunchRecord(n, kernel, *shape) for n, kernel in enumerate(kernels)]
+    assert len(_otherwise(launches, (b"\1\0\0\0",) * len(launches))) == otherwise
+
+
+@pytest.mark.parametrize(("content", "otherwise"), [(1, 0), (7, 1)])
+def test_a_port_that_computes_otherwise_where_it_is_checked_is_not_proven(
+    content: int, otherwise: int
+) -> None:
+    """As one does that has found a clock to be slow."""
+    contents = (b"\1\0\0\0", content.to_bytes(4, "little"))
+    assert len(_otherwise(("k", "j"), contents)) == otherwise
+
+
+def _otherwise(launches: Sequence[str], contents: Sequence[bytes]) -> list[str]:
+    """Why a checked run is not of what was compared, which launched k and j."""
+
+    def run(kernels: Sequence[str], contents: Sequence[bytes]) -> Any:
+        shape = ((1, 1, 1), (4, 1, 1), 0, ((0, 0),))
+        found = [
+            LaunchRecord(n, kernel, *shape, after={0: Content(4, data.hex(), data)})
+            for n, (kernel, data) in enumerate(zip(kernels, contents, strict=True))
+        ]
         return SimpleNamespace(launches=found, is_late=False)
 
     examiner: Any = Examiner.__new__(Examiner)
-    examiner._progress = SimpleNamespace(runs=[("plain", run("k", "j"))])
-    assert len([*examiner._launched_otherwise(run(*launches))]) == otherwise
+    kernels = parse("__global__ void k(int* x) {}\n__global__ void j(int* x) {}").kernels
+    examiner._types = Types(kernels, {})
+    examiner._progress = SimpleNamespace(runs=[("plain", run("kj", [b"\1\0\0\0"] * 2))])
+    return [*examiner._went_otherwise(run(launches, contents), {})]
 
 
 # ---- whole proofs
@@ -574,14 +594,14 @@ BASE = """
 #define PORT 0
 #endif
 BEFORE
-__global__ void k(int* y) { y[threadIdx.x] = PORT ? 7 : 1; }
+__global__ void k(int* y) { y[threadIdx.x] = PORT ? 7 : 1; WITHIN }
 int main() {
   int* y;
   apiMalloc(&y, 256);
   BEGIN
   k<<<1, 64>>>(y);
   apiDeviceSynchronize();
-  END
+  AFTER
 }
 """
 #: The port is wrong, and works against what finds that.
@@ -618,6 +638,19 @@ FORGED = {
         "g = 1;",
         "",
     ),
+    "a second thread": (
+        "#include <chrono>\n#include <thread>",
+        r"""
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    for (int i = 0; PORT && i < 10; ++i) {
+      *(volatile int*)y = 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });""",
+        "other.join();",
+        "float s = 0; for (int i = 0; i < 60000000; ++i) s = s * 0.5f + y[0];",
+    ),
     "calls": (
         r"""
 #include <sys/uio.h>
@@ -640,7 +673,7 @@ extern "C" ssize_t write(int handle, const void* p, size_t n) {
 @pytest.mark.parametrize("how", FORGED)
 def test_a_wrong_port_that_forges_its_runs_is_not_proven(how: str, tmp_path: Path) -> None:
     text = BASE
-    for mark, code in zip(("BEFORE", "BEGIN", "END"), FORGED[how], strict=True):
+    for mark, code in zip(("BEFORE", "BEGIN", "AFTER", "WITHIN"), (*FORGED[how], ""), strict=False):
         text = text.replace(mark, code, 1)
     sources = {}
     for vendor, api, suffix in (("cuda", "cuda", ".cu"), ("hip/hip", "hip", ".hip")):
@@ -656,3 +689,4 @@ def test_a_wrong_port_that_forges_its_runs_is_not_proven(how: str, tmp_path: Pat
         limits=Limits(run_s=30.0),
     )
     assert proof.outcome is not Outcome.PROVEN, proof
+    assert "not built" not in proof.why, "it was not tried"

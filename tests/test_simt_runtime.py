@@ -877,6 +877,93 @@ def test_host_code_changes_nothing_that_a_kernel_reads(how: str, run: Runner) ->
     assert [f.code for f in outcome.findings] == ["SX119"] * told, outcome
 
 
+#: What host code does before a launch and behind it, and whether it may have run meanwhile.
+BESIDE = {
+    "nothing": ("", "", False),
+    "a thread that has ended": ("std::thread([] {}).join();", "", False),
+    "a thread that waits": (
+        "std::mutex m; m.lock(); std::thread t([&] { m.lock(); });",
+        "m.unlock(); t.join();",
+        False,
+    ),
+    "a team that has done its work": (
+        "\n#pragma omp parallel for\nfor (int i = 0; i < 64; ++i) sums[i] = i;",
+        "",
+        False,
+    ),
+    "a handler of what comes from outside": ("signal(SIGINT, [](int) {});", "", False),
+    "a thread that works": (
+        "std::atomic<bool> over{false}; std::thread t([&] { while (!over) ; });",
+        "over = true; t.join();",
+        True,
+    ),
+    "a thread that wakes up": (
+        "std::thread t([] { std::this_thread::sleep_for(std::chrono::milliseconds(120)); });",
+        "t.join();",
+        True,
+    ),
+    "a handler of what kernels raise": ("signal(SIGFPE, [](int) {});", "", True),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_host_code_that_may_run_beside_a_kernel_is_told_of_where_it_is_recorded(
+    what: str, run: Runner, tmp_path: Path
+) -> None:
+    first, then, told = BESIDE[what]
+    source = f"""
+        #include <omp.h>
+        #include <atomic>
+        #include <chrono>
+        #include <csignal>
+        #include <mutex>
+        #include <thread>
+        double sums[64];
+        __global__ void k(float* x) {{
+            float s = 1;
+            for (int i = 0; i < 60000000; ++i) s = s * 0.5f + threadIdx.x;
+            x[threadIdx.x] = s;
+        }}
+        int main() {{
+            float* x = device<float>(1);
+            {first}
+            k<<<1, 1>>>(x);
+            {then}
+            k<<<1, 1>>>(x);
+            return cudaDeviceSynchronize();
+        }}
+    """
+    outcome = run(source, ExecutorOptions(record=tmp_path / "record"))
+    assert outcome.status == 0
+    assert {f.code for f in outcome.findings} == ({"SX120"} if told else set()), outcome
+    assert not run(source).findings, "it is no fault"
+
+
+def test_no_signal_is_handled_in_a_launch_that_is_recorded(run: Runner, tmp_path: Path) -> None:
+    source = """
+        #include <csignal>
+        #include <sys/time.h>
+        volatile int ticks;
+        __global__ void k(float* x, bool spins) {
+            float s = 1;
+            for (int i = 0; spins && i < 60000000; ++i) s = s * 0.5f + threadIdx.x;
+            *x = s;
+        }
+        int main() {
+            float* x = device<float>(1);
+            k<<<1, 1>>>(x, false);
+            signal(SIGALRM, [](int) { ticks = ticks + 1; });
+            itimerval each = {{0, 1000}, {0, 1000}};
+            setitimer(ITIMER_REAL, &each, nullptr);
+            k<<<1, 1>>>(x, true);
+            printf("%d\\n", ticks);
+            return cudaDeviceSynchronize();
+        }
+    """
+    assert int(run(source, ExecutorOptions(record=tmp_path / "record")).output) <= 20
+    assert int(run(source).output) > 20
+
+
 def test_what_host_code_keeps_for_itself_costs_launches_nothing(run: Runner) -> None:
     source = """
         static float grid[8192][8192];

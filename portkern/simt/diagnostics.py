@@ -75,6 +75,11 @@ CODES: dict[str, Code] = {
         "a kernel reads a variable that host code has written",
         "copy it with cudaMemcpyToSymbol or hipMemcpyToSymbol, or pass it as an argument",
     ),
+    "SX120": Code(
+        "host code may have run while a kernel did, and have written to the device's memory",
+        "wait for the kernel before other threads go on",
+        _NOTE,
+    ),
     # -- races
     "SX201": Code("race on shared memory", "put a barrier between the accesses"),
     "SX202": Code("race on global memory within a block", "put a barrier between the accesses"),

@@ -26,6 +26,8 @@ ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1))
 _LATE, _QUICK_S = "SX405", 2.0
 #: What is looked at of a program that does not end: sanitizers take so many times as long.
 _PART = 8
+#: Host code ran beside a kernel, whose memory is open to the whole process then.
+_BESIDE = "SX120"
 #: The executor of compiled code cannot run it.
 _UNMODELLED, _KEPT_BACK = "SX701", "SX703"
 #: Rounding of a launch enters the next: what compiled code rounds otherwise is looked at so often.
@@ -170,8 +172,10 @@ class Examiner:
             self._execute(first, built[_as_object(target)], target)
         if self._is_decided():
             return self._concluded({}, {})
-        self._sanitize(programs)
+        checked = self._sanitize(programs)
         unstable = self._unstable(first, programs["original"])
+        if checked is not None:
+            self._progress.unfinished += self._went_otherwise(checked, unstable)
         return self._concluded(unstable, self._covered(programs))
 
     def _wanted(self) -> dict[str, Wanted]:
@@ -207,7 +211,7 @@ class Examiner:
         record: bool = True,
         ring: Ring | None = None,
     ) -> Run:
-        return self._runs.run(
+        run = self._runs.run(
             program,
             order=order,
             seed=seed,
@@ -216,6 +220,9 @@ class Examiner:
             launches=self.launches,
             ring=ring,
         )
+        beside = [found for found in run.outcome.findings if found.code == _BESIDE]
+        self._progress.unfinished += map(str, beside[:1])
+        return run
 
     def _first(self, program: Program) -> Run:
         run, given = self._run(program), self.arguments
@@ -435,7 +442,9 @@ class Examiner:
         results = (r for compared in self._progress.compared for r in compared.results)
         return frozenset(r.kernel for r in results if r.number in launches)
 
-    def _sanitize(self, programs: Mapping[str, Program]) -> None:
+    def _sanitize(self, programs: Mapping[str, Program]) -> Run | None:
+        """The port's run with sanitizers, where that comes to its end without a finding."""
+        whole: Run | None = None
         checked = {"original": "original checked", "port": "port checked"}
         for name, of_checked in checked.items():
             program = programs.get(name if self._mode == "check" else of_checked)
@@ -448,17 +457,26 @@ class Examiner:
             else:
                 self._progress.original_findings += inheritable(run.outcome.findings)
             if name == "port" and not run.is_late and not errors(run.outcome.findings):
-                self._progress.unfinished += self._launched_otherwise(run)
+                whole = run
             if run.is_late and name == "port":
                 why = f"with sanitizers the program did not end in {self._limit_s:g} s"
                 self._progress.unfinished.append(why)
+        return whole
 
-    def _launched_otherwise(self, checked: Run) -> Iterator[str]:
+    def _went_otherwise(self, checked: Run, unstable: Mapping[int, LaunchResult]) -> Iterator[str]:
         """Why a run with sanitizers is not of what was compared: a program may see that it is
-        looked at."""
+        looked at, by a clock for one. What changes with the order of threads, or by rounding, may
+        do so here."""
         _, plain = self._progress.runs[0]
-        if not plain.is_late and _launched(checked) != _launched(plain):
+        if plain.is_late:
+            return
+        if _launched(checked) != _launched(plain):
             yield "with sanitizers the port launches other kernels than without"
+            return
+        for result in compare(plain.launches, checked.launches, self._types):
+            differs = result.judged is Judged.DIFFERENT and not _note({}, result)
+            if differs and result.number not in unstable:
+                yield f"with sanitizers {result.kernel} computes something else than without"
 
     def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, Coverage]:
         program = programs.get("port counted")

@@ -180,9 +180,9 @@ class Runs:
         launches: int = 0,
         ring: Ring | None = None,
     ) -> Run:
-        """Runs a program, with all checkers in a checked build that is not recorded; only its
-        first ``launches``, if that is not 0. Of a checked run the recording says only what was
-        launched. ``ring`` is for a program that is built so."""
+        """Runs a program and records it; without ``record``, a checked build with all checkers, and
+        others unrecorded. Only the first ``launches`` are made, if that is not 0. ``ring`` is for
+        a program that is built so."""
         checked = program.mode == "check" and not record
         notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
@@ -196,7 +196,7 @@ class Runs:
             limit_s,
             order=order,
             seed=seed,
-            record_bytes=self._limits.record_bytes if record else int(checked),
+            record_bytes=self._limits.record_bytes if record or checked else 0,
             counts=tuple(counted),
             launches=launches,
             apart=program.object is not None,

@@ -95,6 +95,8 @@ def execute(
     chosen |= {"warp": warp} if warp else {}
     # A program's own leaks are not what it is run for.
     common = {"ASAN_OPTIONS": "detect_leaks=0", **os.environ, **(environment or {})}
+    if how.record:  # threads of a team that spin would run beside kernels
+        common.setdefault("OMP_WAIT_POLICY", "passive")
     common["PORTKERN_SIMT"] = spell(chosen)
     asked = {FINDINGS: MOST_FINDINGS, **(wanted or {})}
     status, output, found = starter(argv, common, timeout_s, asked)

@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "beside.h"
 #include "context.h"
 #include "host.h"
 #include "memory.h"
@@ -329,6 +330,7 @@ struct Team {
         for (std::thread& t : threads) t.join();
     }
     void serve() {
+        beside::own_thread();
         install_stack();
         uint64_t seen = 0;
         std::unique_lock<std::mutex> guard(lock);
@@ -382,6 +384,7 @@ struct Watchdog {
     std::chrono::steady_clock::time_point deadline;
     std::chrono::steady_clock::duration limit;
     bool armed = false;
+    std::atomic<bool> is_known{false};
     Launch* launch = nullptr;
     uint64_t finished = 0;  // blocks when the deadline was set
     std::vector<pthread_t> workers;
@@ -434,7 +437,12 @@ struct Watchdog {
 Watchdog& watchdog() {
     static Watchdog* dog = [] {
         Watchdog* d = new Watchdog;
-        std::thread([d] { d->watch(); }).detach();
+        std::thread([d] {
+            beside::own_thread();
+            d->is_known = true;
+            d->watch();
+        }).detach();
+        while (!d->is_known) std::this_thread::yield();
         return d;
     }();
     return *dog;
@@ -641,6 +649,10 @@ bool acceptable(const Shape& s, const Call& call) {
 
 void watch_faults() { install_signals(); }
 
+bool is_own_handler(const struct sigaction& a) {
+    return (a.sa_flags & SA_SIGINFO) && (a.sa_sigaction == on_fault || a.sa_sigaction == on_timeout);
+}
+
 int take_launch_error() {
     const int error = last_error;
     last_error = 0;
@@ -724,7 +736,10 @@ bool run_alone(const Shape& shape, Call call) {
     Launch l{shape, call, layouts++, (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z,
              0, shape.dynamic, false};
     l.shared_top = shape.dynamic ? (shape.dynamic + 15) / 16 * 16 + red_zone : 0;
-    if (record::wanted()) record::begin_launch(l);
+    if (record::wanted()) {
+        beside::begin_launch();
+        record::begin_launch(l);
+    }
     close_buffers();
     take_launch_wrote();
     if (checking()) check::begin_launch(l);
@@ -736,6 +751,8 @@ bool run_alone(const Shape& shape, Call call) {
     check_canaries();
     if (record::wanted()) record::end_launch(l);
     close_buffers();
+    if (const char* why = record::wanted() ? beside::end_launch() : nullptr)
+        report(120, Place(call.at), Place(), "%s", why);
     if (take_launch_wrote()) count_launch(call.kernel);
     flush_findings();
     running_kernel = "";

@@ -1,5 +1,7 @@
 // One launch of a kernel, and what the host API asks about launches.
 #pragma once
+#include <signal.h>
+
 #include "simt/core.h"
 
 namespace simt {
@@ -25,6 +27,7 @@ enum LaunchError : int {
     launch_assert = 710, launch_too_many_blocks = 720, launch_failure = 719,
 };
 void watch_faults();      // from here on, faults come to the runtime first
+bool is_own_handler(const struct sigaction& action);
 const void* program_counter(const void* ucontext);
 int take_launch_error();  // and forget it
 
