@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from portkern.sandbox import session
 from portkern.spec import registry
 from portkern.worker.tracing import PRELOAD
 from tests import tiers
-from tests.watch import watched
+from tests.watch import changes, run_later, watched
 
 # Threads of one sum wait for each other: where three workers of pytest share two processors, that
 # takes up to a hundred times the sum's own time. Kernels and commands in processes keep theirs.
@@ -77,6 +78,24 @@ def nothing_is_written_elsewhere(writable: Sequence[Path]) -> Iterator[None]:
         yield
     elsewhere = [path for path in beyond if "/__pycache__" not in path]
     assert not elsewhere, f"written outside of temporary folders and caches: {elsewhere[:5]}"
+
+
+_RUN_LATER: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[_RUN_LATER] = run_later(Path.home())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What this process writes each test watches; the processes that tests start, programs and
+    compilers of strangers among them, are seen here by what they would have run later."""
+    before = session.config.stash.get(_RUN_LATER, None)
+    if before is None or hasattr(session.config, "workerinput"):
+        return  # workers are many, and the session is one
+    if changed := changes(before, run_later(Path.home())):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        sys.stderr.write(f"\nchanged by the tests, which may not: {changed[:9]}\n")
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from portkern import ops
-from portkern.errors import BackendUnavailable, BuildError
+from portkern.errors import BackendUnavailable, BuildError, StorageError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import BuildRequest, Failure, StageLimits, build_all
 from portkern.guard import shared
@@ -577,6 +577,24 @@ def test_a_file_that_many_need_at_once_is_made_by_one(tmp_path: Path) -> None:
     with pytest.raises(BuildError):
         make_once(tmp_path / "other" / "file", fail)
     assert [file.name for file in (tmp_path / "other").iterdir()] == [".lock"]
+
+
+def test_a_shared_file_that_another_user_has_made_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "libportkern_isa.so"
+    path.write_text("code")
+    make_once(path, lambda to: pytest.fail("it is there"))
+    path.chmod(0o666)
+    with pytest.raises(StorageError, match="a folder of your own"):
+        make_once(path, lambda to: None)
+    path.chmod(0o644)
+    if os.getuid() == 0:
+        os.chown(path, 1000, 1000)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(StorageError, match="another user"):
+        make_once(path, lambda to: None)
 
 
 @pytest.mark.parametrize("linked", [False, True])

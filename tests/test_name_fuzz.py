@@ -4,8 +4,11 @@ error in a line, and nothing outside of the folder that it was given is written.
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -461,6 +464,28 @@ def test_ten_thousand_odd_names_and_values_change_no_file_elsewhere(
     """Other ones each day, by the commit's date: what mends a failure is tried on the same."""
     seed = random.Random(tiers.day_of(Path(__file__).parent)).randrange(1 << 32)
     fuzz(entries, seed, MANY, tmp_path, session_cache)
+
+
+def test_what_is_run_later_by_itself_is_seen_whoever_changes_it(tmp_path: Path) -> None:
+    """A session of tests in a home of its own, whose tests pass."""
+    home = tmp_path / "home"
+    put(home / ".bashrc", "alias ls=ls\n")
+    writes = "echo 'sh /tmp/x' >> ~/.bashrc; mkdir -p ~/.ssh; ln -s /tmp/x ~/.ssh/authorized_keys"
+    for name, command in (("honest", "echo notes > ~/notes.txt"), ("other", writes)):
+        test = f"import os\ndef test_it():\n    assert os.system({command!r}) == 0\n"
+        path = put(tmp_path / f"test_{name}.py", test)
+        argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:xdist"]
+        ended = subprocess.run(
+            [*argv, "-p", "no:cacheprovider", "-c", "/dev/null", str(path)],
+            env={**os.environ, "HOME": str(home)},
+            cwd=Path(__file__).parents[1],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "1 passed" in ended.stdout, ended
+        assert ended.returncode == (name == "other"), ended
+    assert f"{home}/.bashrc" in ended.stderr and f"{home}/.ssh/authorized_keys" in ended.stderr
 
 
 def test_the_watch_sees_every_way_to_change_a_file(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@ one line, and nothing outside of the folder that was asked for is read, written 
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +20,7 @@ from portkern import ops
 from portkern.agent import outcome
 from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
-from portkern.errors import ConfigError, PortkernError, ReferenceFailed
+from portkern.errors import ConfigError, PortkernError, RecordError, ReferenceFailed
 from portkern.evaluator import inputs
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.evaluator.trial import TrialOptions
@@ -36,8 +38,9 @@ from portkern.formats import (
 from portkern.formats.problem import Problem, distinct
 from portkern.port import tree
 from portkern.project.document import ProjectFile
+from portkern.records import packed
 from portkern.records.record import RecordFile
-from portkern.regression import decisions, document, runs
+from portkern.regression import decisions, document, reference_file, runs
 from portkern.simt.translate.rewrite import rewrite_tree
 from portkern.spec import companions, flashinfer
 from portkern.spec.expression import Expression
@@ -353,6 +356,19 @@ def test_a_number_without_bounds_costs_no_other_row(row: dict[str, Any], scene: 
     assert items[0].name == "1_a"
 
 
+def test_a_line_is_not_unpacked_beyond_its_bound(scene: Scene) -> None:
+    """A file of some hundred kilobytes that holds one line of a hundred megabytes."""
+    path = put(scene.box / "night.jsonl.gz", gzip.compress(b"[" * (100 << 20), compresslevel=1))
+    assert path.stat().st_size < 1 << 20
+    with (
+        pytest.raises(RecordError, match="a line of more than 64 MiB"),
+        packed.opened(path) as file,
+    ):
+        list(file)
+    with pytest.raises(RecordError, match="a line of more than 64 MiB"):
+        reference_file.origin(path)
+
+
 def test_a_table_is_not_unpacked_beyond_its_bound(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,6 +436,60 @@ def test_notes_remove_no_file_that_is_elsewhere(scene: Scene) -> None:
     put(scene.box / "notes" / tree.MANIFEST, json.dumps(said))
     (scene.box / "library").mkdir()
     tree.write(scene.box / "library", [], out, notes=scene.box / "notes", avoid=(), fresh=True)
+
+
+# ---- checkouts
+
+#: Settings and files of a checkout by which git starts a command, which makes MARK.
+STARTED: dict[str, dict[str, str]] = {
+    "a monitor": {".git/config": '[core]\n\tfsmonitor = "touch MARK; false"\n'},
+    "a filter": {
+        ".git/config": '[filter "a=b.c"]\n\tclean = touch MARK && cat\n\trequired = true\n',
+        ".gitattributes": "* filter=a=b.c\n",
+    },
+    "a filter that is included": {
+        ".git/config": "[include]\n\tpath = more\n",
+        ".git/more": '[filter "f"]\n\tclean = touch MARK && cat\n',
+        ".git/info/attributes": "* filter=f\n",
+    },
+    "a filter that goes on": {
+        ".git/config": '[filter "f"]\n\tprocess = touch MARK\n',
+        ".gitattributes": "* filter=f\n",
+    },
+    "a promise": {
+        ".git/config": (
+            "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = o\n"
+            '[remote "o"]\n\turl = ext::touch MARK\n\tpromisor = true\n'
+            '[protocol "ext"]\n\tallow = always\n'
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("how", STARTED)
+def test_a_checkout_starts_nothing_that_its_settings_name(how: str, scene: Scene) -> None:
+    tree, mark = scene.box / "tree", scene.box / "mark"
+    put(tree / "k.cpp", "int k;\n")
+    plain = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        subprocess.run([*plain, *words], check=True)
+    clean = runs.revision(tree)
+    assert clean is not None and not clean.dirty
+    for name, text in STARTED[how].items():
+        with (tree / name).open("a") as file:
+            file.write(text.replace("MARK", str(mark)))
+    put(tree / "k.cpp", "int j;\n")
+    if how == "a promise":  # HEAD's tree is not there
+        found = subprocess.run([*plain, "rev-parse", "HEAD^{tree}"], capture_output=True, text=True)
+        (tree / ".git/objects" / found.stdout[:2] / found.stdout[2:].strip()).unlink()
+        assert runs.revision(tree) is None
+    else:
+        changed = runs.revision(tree)
+        assert changed is not None and changed.dirty
+    assert not mark.exists()
+    os.utime(tree / "k.cpp", (1, 1))
+    subprocess.run([*plain, "status"], capture_output=True, check=False)
+    assert mark.exists(), "the attack is none"
 
 
 def test_a_tree_has_no_link_that_leads_out_through_another(scene: Scene) -> None:

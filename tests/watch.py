@@ -1,9 +1,12 @@
-"""A watch over the file system: what this process writes, and where it may."""
+"""A watch over the file system: what this process writes, and where it may; and what nobody may
+change, as it is run later by itself."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import site
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,3 +90,44 @@ def watched(allowed: Sequence[Path]) -> Iterator[list[str]]:
         yield beyond
     finally:
         _told.remove(tell)
+
+
+#: Files of a home that a shell, a compiler, git or Python reads or starts, whoever wrote them.
+_OF_HOME = (
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".inputrc"),
+    *(".zshenv", ".zprofile", ".zshrc", ".gitconfig", ".netrc", ".pdbrc", ".pythonrc.py"),
+    *(".ssh/*", ".config/git/*", ".config/pip/*", ".config/autostart/*", ".config/fish/*"),
+    *(".config/systemd/user/*", ".ipython/profile_default/startup/*", ".local/bin/*"),
+)
+#: The same of the machine.
+_OF_MACHINE = (
+    *("ld.so.preload", "ld.so.conf.d/*", "environment", "passwd", "sudoers.d/*", "crontab"),
+    *("profile", "profile.d/*", "bash.bashrc", "cron.*/*", "systemd/system/*"),
+)
+
+
+def run_later(home: Path, machine: Path = Path("/etc")) -> dict[str, str]:
+    """The digests of files that are run or read later by themselves, by their paths; of links where
+    they lead."""
+    packages = [*map(Path, site.getsitepackages()), Path(site.getusersitepackages())]
+    looked = [(home, _OF_HOME), (machine, _OF_MACHINE), *((one, ("*.pth",)) for one in packages)]
+    return {
+        str(path): _digest(path)
+        for folder, patterns in looked
+        for pattern in patterns
+        for path in folder.glob(pattern)
+    }
+
+
+def _digest(path: Path) -> str:
+    try:
+        if path.is_symlink():
+            return f"-> {path.readlink()}"
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except OSError as error:  # of others
+        return error.strerror or ""
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The paths of what was changed, made or removed."""
+    return sorted(path for path in {*before, *after} if before.get(path) != after.get(path))

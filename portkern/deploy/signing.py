@@ -14,7 +14,7 @@ import portkern
 from portkern.deploy.artifacts import sha256
 from portkern.deploy.package._signature import METADATA, SIGNATURE
 from portkern.errors import ConfigError, ToolError
-from portkern.toolchain.run_tool import run_tool
+from portkern.toolchain.git import run_git
 
 
 def metadata(files: Mapping[str, bytes], document: Mapping[str, Any], key: str) -> dict[str, bytes]:
@@ -44,20 +44,15 @@ def commit(file: Path) -> str:
     was committed; '' where Git does not have the file: the repository around an environment that
     portkern is installed in is another project's."""
     try:
-        _git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
-        head = _git(file.parent, "rev-parse", "HEAD").strip()
-        changed = _git(file.parent, "status", "--porcelain", "--", ".")
+        run_git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
+        head = run_git(file.parent, "rev-parse", "HEAD").strip()
+        asked = ("status", "--porcelain", "--ignore-submodules=all", "--", ".")
+        changed = run_git(file.parent, *asked)
     except ToolError:
         return ""
     if not re.fullmatch(r"[0-9a-f]{40}", head):
         return ""
     return f"{head}-dirty" if changed.strip() else head
-
-
-def _git(folder: Path, *words: str) -> str:
-    """Raises ToolError."""
-    own = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]
-    return run_tool(own, whose="own", timeout_s=10, error=ToolError)
 
 
 def _distinct(all_: Any) -> list[dict[str, str]]:

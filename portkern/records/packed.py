@@ -18,6 +18,8 @@ from portkern.spec import foreign_text
 SUFFIX = ".gz"
 #: Of a compressed file, when it is unpacked: a small one may hold a line that fills the memory.
 MOST_BYTES = 2 << 30
+#: Of one line, which is held as a whole.
+MOST_LINE = foreign_text.MOST_BYTES
 
 
 def standing(path: Path) -> Path:
@@ -41,10 +43,12 @@ def opened(path: Path) -> Iterator[Iterable[bytes]]:
 def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     left = MOST_BYTES
     try:
-        while line := file.readline(left + 1):
+        while line := file.readline(min(left, MOST_LINE) + 1):
             left -= len(line)
             if left < 0:
                 raise RecordError(f"{path} unpacks to more than {MOST_BYTES >> 30} GiB")
+            if len(line) > MOST_LINE:
+                raise RecordError(f"{path} has a line of more than {MOST_LINE >> 20} MiB")
             yield line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise RecordError(f"{path} is not a whole gzip file: {error}") from error

@@ -7,7 +7,6 @@ people they were learnt from. A file that is not whole or not ours is none.
 from __future__ import annotations
 
 import gzip
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import ClassVar, Self
 from pydantic import Field
 
 from portkern.errors import RecordError
-from portkern.records import atomic_write
+from portkern.records import atomic_write, packed
 from portkern.records.jsonl import Line, Part, no_search_for_garbage
 from portkern.records.record import Counts, Environment, Evidence, Verdict
 from portkern.regression.decisions import Decisions
@@ -211,9 +210,10 @@ def read(path: Path, decisions: Decisions, promoted: frozenset[str]) -> Referenc
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Raises RecordError."""
+    """Raises RecordError, also for a file that unpacks without end."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            yield from file
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        with packed.opened(path) as lines:
+            for line in lines:
+                yield line.decode()
+    except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path}: {error}") from error

@@ -14,7 +14,7 @@ from portkern.errors import ConfigError, RecordError, ToolError
 from portkern.records import atomic_write, packed
 from portkern.records.jsonl import Line, Part
 from portkern.spec import foreign_text
-from portkern.toolchain.run_tool import run_tool
+from portkern.toolchain.git import run_git
 
 RECORDS = "records.jsonl"
 #: In a run's folder.
@@ -132,20 +132,14 @@ def revision(folder: Path) -> Revision | None:
     """The revision of a folder's checkout; None where there is no checkout of git's, no commit yet,
     or no git."""
 
-    def git(*words: str) -> str:
-        return run_tool(
-            ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
-            whose="own",
-            timeout_s=10,
-            error=ToolError,
-        ).strip()
-
     try:
         # What is not tracked, such as reports, does not change the kernels
-        changes = git("status", "--porcelain", "--untracked-files=no")
+        changes = run_git(
+            folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"
+        ).strip()
         return Revision(
-            commit=git("rev-parse", "HEAD"),
-            branch=git("rev-parse", "--abbrev-ref", "HEAD"),
+            commit=run_git(folder, "rev-parse", "HEAD").strip(),
+            branch=run_git(folder, "rev-parse", "--abbrev-ref", "HEAD").strip(),
             dirty=bool(changes),
         )
     except ToolError:

@@ -6,14 +6,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from portkern.errors import StorageError
+
 #: For another process to make it.
 TIMEOUT_S = 600.0
 
 
 def make_once(final: Path, make: Callable[[Path], object]) -> None:
     """``make`` the file ``final`` unless it is there. It is made under another name and moved into
-    place, so that none sees half of it, and under a lock, so that it is not made twice at once."""
+    place, so that none sees half of it, and under a lock, so that it is not made twice at once.
+    Raises StorageError for a file that somebody else has put there: some are loaded."""
     if final.exists():
+        _be_own(final)
         return
     from filelock import FileLock
 
@@ -26,3 +30,16 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
                 aside.rename(final)
             finally:
                 aside.unlink(missing_ok=True)
+
+
+#: The owner of files whose owner this process cannot see, as in a worker's namespace.
+_UNSEEN = 65534
+
+
+def _be_own(final: Path) -> None:
+    held = final.stat()
+    if held.st_uid not in (0, os.geteuid(), _UNSEEN) or held.st_mode & 0o002:
+        raise StorageError(
+            f"Got {final}, which another user has made or may change; set PORTKERN_CACHE_DIR to a "
+            "folder of your own"
+        )

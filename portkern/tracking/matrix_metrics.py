@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from portkern.errors import ConfigError, ToolError
@@ -23,7 +24,7 @@ from portkern.report.table import (
     speedup_of,
 )
 from portkern.spec.target import load as load_target
-from portkern.toolchain.run_tool import run_tool
+from portkern.toolchain.git import run_git
 from portkern.tracking.store import TAG_LIMIT, joined, metric_key
 
 if TYPE_CHECKING:
@@ -231,8 +232,6 @@ def _toolchain(records: Iterable[Record]) -> str:
 def _git_sha() -> str:
     """The commit of the tree that the command ran in: the user's kernels, not portkern's own."""
     try:
-        return run_tool(
-            ["git", "rev-parse", "HEAD"], whose="own", timeout_s=10, error=ToolError
-        ).strip()
+        return run_git(Path.cwd(), "rev-parse", "HEAD").strip()
     except ToolError:
         return ""
