@@ -97,7 +97,8 @@ def main() -> None:
                         measured["samples_s"][kind][way].append(took)
     for kind in KINDS:
         measured[kind] = compared(**measured["samples_s"][kind])
-    _script.write(f"containment-{host.cpu_name().split()[0].lower()}.json", measured)
+    name = default_target(registry.load("cpu")).name
+    _script.write(f"containment-{name}.json", measured)
     print(table(measured))
 
 
