@@ -12,15 +12,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from portkern import ops
 from portkern.agent import outcome
+from portkern.agent.llm.calls import CallCache
 from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
-from portkern.errors import ConfigError, PortkernError, RecordError, ReferenceFailed
+from portkern.errors import (
+    ConfigError,
+    PortkernError,
+    RecordError,
+    ReferenceFailed,
+    StorageError,
+)
 from portkern.evaluator import inputs
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.evaluator.trial import TrialOptions
@@ -46,6 +54,8 @@ from portkern.spec import companions, flashinfer
 from portkern.spec.expression import Expression
 from portkern.spec.from_torch import sheet
 from portkern.spec.op import StoredTensor, Workload
+from portkern.tracking import once, webhook
+from tests.report_records import make
 
 HOST = host_targets()[0]
 SECRET = "correct horse battery staple"
@@ -436,6 +446,31 @@ def test_notes_remove_no_file_that_is_elsewhere(scene: Scene) -> None:
     put(scene.box / "notes" / tree.MANIFEST, json.dumps(said))
     (scene.box / "library").mkdir()
     tree.write(scene.box / "library", [], out, notes=scene.box / "notes", avoid=(), fresh=True)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "dangling"])
+def test_records_are_appended_to_no_file_elsewhere(kind: str, scene: Scene) -> None:
+    """A folder of runs of others, in which the user goes on with one."""
+    path = scene.box / "records.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(scene.user / (".bashrc" if kind == "link" else ".zshenv"))
+    before = sorted(scene.user.iterdir())
+    with pytest.raises(StorageError, match="Cannot write"):
+        RecordFile(path).append([make()])
+    assert sorted(scene.user.iterdir()) == before
+
+
+@pytest.mark.timeout(60)
+def test_notes_that_are_pipes_are_not_waited_for(scene: Scene) -> None:
+    for name in (f"{webhook.SPOOL}/1.json", once.NOTE, "calls/d.json"):
+        (scene.box / name).parent.mkdir(exist_ok=True)
+        os.mkfifo(scene.box / name)
+    assert webhook._waiting(scene.box / webhook.SPOOL, "to") == {}
+    assert once._read(scene.box) == {}
+    asked: Any = SimpleNamespace(digest="d")
+    assert CallCache(scene.box / "calls").get(asked, "") is None
 
 
 # ---- checkouts

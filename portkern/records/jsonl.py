@@ -3,11 +3,14 @@ them, numbered by schema."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -88,6 +91,19 @@ class Torn:
         return f"{self.path}:{self.line}: the last line is cut off and was ignored"
 
 
+def _own(path: Path) -> FileIO:
+    """The file, to be appended to. A link in a folder of others may lead to any file of the user,
+    and nobody may read a pipe. Raises OSError."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(path))
+    file = FileIO(os.open(path, flags, 0o666), "a+")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "it is not a file", str(path))
+
+
 class LineFile(Generic[L]):
     """``parse`` reads one line back, or raises RecordError."""
 
@@ -101,7 +117,7 @@ class LineFile(Generic[L]):
         lines = b"".join(record.to_json().encode() + b"\n" for record in records)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b", buffering=0) as file:
+            with _own(self.path) as file:
                 self._drop_torn_line(file)
                 end = file.seek(0, os.SEEK_END)
                 try:

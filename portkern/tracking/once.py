@@ -13,7 +13,7 @@ from pathlib import Path
 
 from portkern.records import atomic_write
 from portkern.sandbox.message import FormError, read
-from portkern.spec.foreign_text import json_value
+from portkern.spec.foreign_text import content, json_value
 from portkern.tracking import store
 from portkern.tracking.store import Skipped, Store, Tracked, sent
 
@@ -49,7 +49,7 @@ def once(
 
 def _read(folder: Path) -> dict[str, object]:
     try:
-        note = json_value((folder / NOTE).read_text(encoding="utf-8"))
+        note = json_value(content(folder / NOTE))
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) and "token" in note else {}

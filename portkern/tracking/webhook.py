@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from portkern.errors import ConfigError, PortkernError, RecordError
 from portkern.records import atomic_write
 from portkern.records.jsonl import Line
+from portkern.spec import foreign_text
 
 #: The address where no option says one: a secret is better in the environment than in a command.
 VARIABLE = "PORTKERN_NOTIFY"
@@ -126,7 +127,7 @@ def _waiting(spool: Path, to: str) -> dict[Path, Message]:
     found: dict[Path, Message] = {}
     for path in sorted(spool.glob("*.json")):
         try:
-            one = Message.from_json(path.read_text(encoding="utf-8"))
+            one = Message.from_json(foreign_text.content(path).decode())
         except (RecordError, OSError, UnicodeDecodeError):
             continue
         if one.to == to:

@@ -17,6 +17,7 @@ from portkern.errors import ConfigError, RecordError
 from portkern.records import atomic_write
 from portkern.records.jsonl import Line, LineFile
 from portkern.records.record import Cost
+from portkern.spec import foreign_text
 
 SCHEMA: Final = 1
 FILE: Final = "calls.jsonl"
@@ -227,9 +228,8 @@ class CallCache:
 
     def get(self, request: Request, place: str) -> ModelCall | None:
         try:
-            call = ModelCall.from_json(
-                self._path(request.digest, place).read_text(encoding="utf-8")
-            )
+            text = foreign_text.content(self._path(request.digest, place)).decode()
+            call = ModelCall.from_json(text)
         except (OSError, ValueError, RecordError):
             return None  # absent, or written by another version: ask again
         return call if call.digest == request.digest else None
