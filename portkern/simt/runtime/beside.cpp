@@ -50,12 +50,12 @@ int64_t time_of(pid_t tid) {
 Times others() {
     Times found;
     struct stat s;
+    std::lock_guard<std::mutex> guard(lock);
     unknown = stat(tasks, &s) != 0;
-    if (unknown || s.st_nlink <= 3) return found;  // two, and one for each thread
+    if (unknown || s.st_nlink <= 3 + own.size()) return found;  // two, and one for each thread
     DIR* folder = opendir(tasks);
     unknown = !folder;
     if (!folder) return found;
-    std::lock_guard<std::mutex> guard(lock);
     while (const dirent* entry = readdir(folder)) {
         const pid_t tid = atoi(entry->d_name);
         if (tid > 0 && tid != current() && !own.count(tid)) found[tid] = time_of(tid);
