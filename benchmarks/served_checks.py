@@ -3,9 +3,9 @@ the server's warm process, and by its own process, which imports all anew.
 
     .venv/bin/python -m benchmarks.served_checks [pairs=5] [backend=cpu]
 
-The kernel is a plain softmax in C++ (``backend=gpu``: in CUDA) at the sizes of ``ci``, each time with
-a new source. Appends a row to results/served-checks.jsonl: the median seconds of each kind, timed and
-not, and those of ``portkern --version`` and ``--help``.
+The kernel is a plain softmax in C++ (``backend=gpu``: in CUDA) at the sizes of ``ci``, each time
+with a new source. Appends a row to results/served-checks.jsonl: the median seconds of each kind,
+timed and not, and those of ``portkern --version`` and ``--help``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from portkern.cli import warm
 from portkern.toolchain import host
 
 RESULTS = _script.RESULTS / "served-checks.jsonl"
+PORTKERN = (sys.executable, "-m", "portkern.cli")
 
 
 def main() -> None:
@@ -34,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="portkern-served-") as folder:
         os.environ["PORTKERN_CACHE_DIR"] = f"{folder}/cache"
         os.chdir(folder)
-        serving = subprocess.Popen(["portkern", "serve", "json=true"], stdout=subprocess.PIPE)
+        serving = subprocess.Popen([*PORTKERN, "serve", "json=true"], stdout=subprocess.PIPE)
         try:
             assert serving.stdout is not None
             serving.stdout.readline()
@@ -83,7 +85,7 @@ def seconds(file: Path, text: str, pairs: int) -> dict[str, list[float]]:
 
 def run(*words: str) -> float:
     start = time.monotonic()
-    subprocess.run(["portkern", *words], check=True, capture_output=True)
+    subprocess.run([*PORTKERN, *words], check=True, capture_output=True)
     return time.monotonic() - start
 
 
