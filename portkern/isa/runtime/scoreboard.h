@@ -111,16 +111,18 @@ public:
 
     // Before i is executed. What has no model may name registers that are not there.
     void before(Wave& w, const Instruction& i, Access access) {
-        if (i.model == unmodelled) return;
+        if (i.model == unmodelled || (access == Access::none && !pending())) return;
         if (waits(access)) return wait(Waited(i, access, cdna_));
         if (access == Access::barrier) {
             if (stored_ > local_done_) report(w, i, Finding::unwaited_lds, stored_);
             return;
         }
-        if (const i32 reg = unfilled(*this, i, access); reg >= 0)
-            report(w, i, Finding::unwaited, (u32)reg);
+        if (pending())
+            if (const i32 reg = unfilled(*this, i, access); reg >= 0)
+                report(w, i, Finding::unwaited, (u32)reg);
         if (access == Access::none) return;
         if (access == Access::scalar) {
+            any_scalar_ = true;
             for (u32 k = 0; k < i.o[0].count; ++k) scalar_[(i.o[0].reg + k) & 127] = true;
             return;
         }
@@ -128,6 +130,7 @@ public:
         if (vector && !with_loads(i, cdna_)) return;
         const u32 number = vector ? ++vector_ : ++local_;
         if (!vector && !i.destinations) stored_ = number;
+        if (results(i)) (vector ? fills_vector_ : fills_local_) = number;
         for (u32 d = 0; d < results(i); ++d)
             for (u32 k = 0; k < i.o[d].count; ++k)
                 (vector ? by_vector_ : by_local_)[i.o[d].reg + k] = number;
@@ -142,14 +145,20 @@ public:
 
 private:
     u32 vector_, vector_done_, local_, local_done_, stored_;
+    u32 fills_vector_, fills_local_;                   // the last ones that fill a register
     u32 by_vector_[VECTORS], by_local_[VECTORS];
-    bool scalar_[128], cdna_;
+    bool scalar_[128], any_scalar_, cdna_;
+
+    // Whether some register is not filled yet.
+    bool pending() const {
+        return fills_vector_ > vector_done_ || fills_local_ > local_done_ || any_scalar_;
+    }
 
     void wait(Waited to) {
         if (vector_ > to.vectors) vector_done_ = std::max(vector_done_, vector_ - to.vectors);
         // Of those that are left, each may be one of LDS.
         if (local_ > to.locals) local_done_ = std::max(local_done_, local_ - to.locals);
-        if (to.scalars == 0) memset(scalar_, 0, sizeof scalar_);
+        if (to.scalars == 0 && any_scalar_) memset(scalar_, 0, sizeof scalar_), any_scalar_ = false;
     }
 
     static void report(Wave& w, const Instruction& i, Finding kind, u32 reg) {
