@@ -4,6 +4,7 @@
 // are cut into parts, a block for each, whose best another block puts together. Of a few in short rows
 // (experts of a router) a warp does all of it, or of two where there are rows enough; of other narrow rows a block
 // has many, and each thread finds its element's place.
+#include <portkern/few_largest.h>
 #include <portkern/rows.h>
 
 #define BLOCK 256  // knob: 128 256 512
@@ -15,11 +16,7 @@ constexpr int ROOM = 1024;  // candidates at once
 
 typedef unsigned long long Key;
 
-// Rises with the value, a NaN above all.
-__device__ __forceinline__ unsigned ordered(float value) {
-    const unsigned bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
-    return value != value ? 0xffc00000u : bits >> 31 ? ~bits : bits | 0x80000000u;
-}
+__device__ __forceinline__ unsigned ordered(float value) { return ordered(value, 0xffc00000u); }  // a NaN above all
 
 __device__ __forceinline__ float value_of(unsigned order) {
     return __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
@@ -325,6 +322,48 @@ __global__ __launch_bounds__(LANES_BLOCK) void topk_by_lanes(const scalar_t* __r
     indices[row * k + lane] = mine;
 }
 
+// A row for LANES lanes, each of which keeps the K largest that it has seen.
+template <int LANES, int K, int V>
+__global__ PORTABLE_LAUNCH_BOUNDS(LANES_BLOCK, V == 1 ? 6 : 8) void topk_of_few(const scalar_t* __restrict__ x, scalar_t* __restrict__ values,
+                                                           int64_t* __restrict__ indices, int64_t rows, int cols, int k,
+                                                           unsigned mask) {
+    const int lane = threadIdx.x % LANES;
+    const int64_t wanted = group_of_lanes(LANES), row = min(wanted, rows - 1);
+    const scalar_t* from = x + row * cols;
+    const auto put = [&](int i, int at) {
+        if (i >= k || wanted >= rows) return;
+        values[row * k + i] = from[at];
+        indices[row * k + i] = at;
+    };
+    const Quick quick = {mask};
+    Quick::Key out;
+    const auto best = few_largest<LANES, K, V>(from, cols, lane, quick, out);
+    if (warp_all(quick.knows(best, out, k))) {
+        each_own<LANES, K>(best.at, lane, [&](int i, unsigned key) { put(i, quick.place(key)); });
+        return;
+    }
+    const Exact exact = {0xffc00000u};
+    Exact::Key beyond;
+    const auto sure = few_largest<LANES, K, V>(from, cols, lane, exact, beyond);
+    each_own<LANES, K>(sure.at, lane, [&](int i, Exact::Key key) { put(i, exact.place(key)); });
+}
+
+template <int LANES, int K>
+int launch_few(const scalar_t* x, scalar_t* values, int64_t* indices, int64_t rows, int64_t cols, int64_t k, bool whole,
+               cudaStream_t stream) {
+    const auto kernel = whole ? topk_of_few<LANES, K, VEC> : topk_of_few<LANES, K, 1>;
+    const Blocks blocks = blocks_for(rows * LANES, LANES_BLOCK);
+    kernel<<<blocks.count, blocks.threads, 0, stream>>>(x, values, indices, rows, (int)cols, (int)k,
+                                                        Quick::mask_of(cols));
+    return (int)cudaGetLastError();
+}
+
+// Keys of 16-bit values are exact; of 32 bits the best of what is left is needed, too, which pays where rows are many.
+inline bool is_of_few(int64_t rows, int64_t cols, int64_t k) {
+    const bool suits = sizeof(scalar_t) == 2 ? cols <= 512 : cols <= 128 && rows >= 16384;
+    return k <= 8 && cols > ROW_LANES && suits;
+}
+
 constexpr int MOST_BY_LANES = 1024;  // columns
 inline bool is_by_lanes(int64_t cols, int64_t k) {
     const bool lists_few = k <= ROW_LANES * 3 / 4 || cols <= 4 * ROW_LANES;
@@ -377,6 +416,12 @@ extern "C" int topk(const scalar_t* x, scalar_t* values, int64_t* indices, int64
     if (rows == 0 || k == 0) return 0;
     if (cols >= (int64_t)1 << 31) return (int)cudaErrorInvalidValue;  // a key's index has 32 bits
     const bool whole = are_whole((uintptr_t)x, cols);
+    if (is_of_few(rows, cols, k)) {
+        const bool many = rows >= 4096;
+        const auto start = k <= 4 ? (many ? launch_few<4, 4> : launch_few<16, 4>)
+                                  : (many ? launch_few<4, 8> : launch_few<16, 8>);
+        return start(x, values, indices, rows, cols, k, whole, stream);
+    }
     if (is_by_lanes(cols, k)) {
         constexpr int MOST = MOST_BY_LANES / ROW_LANES, HALF = ROW_LANES / 2;
         if (rows >= HALVED_FROM && k <= HALF * 3 / 4 && cols <= MOST / 2 * HALF)
