@@ -1,8 +1,8 @@
-// A linear layer without a bias: y = x W', in the ways of linear.h.
+// A linear layer without a bias: y = x W', in the ways of row_layer.h.
 #define FEW_TILES 256  // knob: 64 128 256 512
-#include <portkern/linear.h>
+#include <portkern/row_layer.h>
 
 extern "C" int linear(const scalar_t* x, const scalar_t* weight, scalar_t* y, int64_t m,
                       int64_t n, int64_t k, cudaStream_t stream) {
-    return layer::launch({x, weight, nullptr, y, m, n, k}, stream);
+    return row_layer::launch({x, weight, nullptr, y, m, n, k}, stream);
 }
