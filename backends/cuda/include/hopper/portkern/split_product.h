@@ -29,6 +29,10 @@ __device__ __forceinline__ void widen(unsigned& most, unsigned& least, float x) 
     most = max(most, bits);
     if (bits) least = max(least, ~bits);
 }
+// Nothing where there is none: zeros widen no range.
+__device__ __forceinline__ float4 pack_of(const float* from, bool there) {
+    return there ? *reinterpret_cast<const float4*>(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
 
 // What is prepared of A and B, by blocks of which the first `left` have A's part.
 constexpr int PREPARING = 256;
@@ -50,10 +54,17 @@ __device__ __forceinline__ void range_of_rows(const Operand& x, unsigned block, 
     unsigned most = 0, least = 0;
     const int64_t row = (int64_t)block * (PREPARING / wide) + threadIdx.x / wide;
     if (row >= x.batch * x.rows) return;
-    const float4* packs = reinterpret_cast<const float4*>(x.from + row * x.columns);
-    for (int64_t i = threadIdx.x % wide; i < x.columns / 4; i += wide) {
-        const float4 v = packs[i];
-        widen(most, least, v.x), widen(most, least, v.y), widen(most, least, v.z), widen(most, least, v.w);
+    const float* from = x.from + row * x.columns;
+    constexpr int AHEAD = 4;
+    for (int64_t i = threadIdx.x % wide * 4; i < x.columns; i += AHEAD * 4 * wide) {
+        float4 v[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) v[u] = pack_of(from + i + u * 4 * wide, i + u * 4 * wide < x.columns);
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) {
+            widen(most, least, v[u].x), widen(most, least, v[u].y);
+            widen(most, least, v[u].z), widen(most, least, v[u].w);
+        }
     }
     most = __reduce_max_sync(~0u, most), least = __reduce_max_sync(~0u, least);
     if (threadIdx.x % 32 == 0) {
@@ -69,25 +80,34 @@ __device__ __forceinline__ void range_of_columns(const Operand& x, unsigned bloc
     const unsigned down = (unsigned)((x.rows + BAND_ROWS - 1) / BAND_ROWS), batch = block / across / down;
     const int64_t column = block % across * BAND_COLUMNS + threadIdx.x % 32 * 4;
     const int64_t top = (int64_t)(block / across % down) * BAND_ROWS;
-    if (column >= x.columns) return;
     const float* from = x.from + batch * x.rows * x.columns + column;
-    const Range range = x.range.from(batch * x.columns + column);
     unsigned most[4] = {}, least[4] = {};
+    float4 v[8];
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
         const int64_t row = top + r * 8 + threadIdx.x / 32;
-        if (row >= x.rows) break;
-        const float4 v = *reinterpret_cast<const float4*>(from + row * x.columns);
-        widen(most[0], least[0], v.x), widen(most[1], least[1], v.y);
-        widen(most[2], least[2], v.z), widen(most[3], least[3], v.w);
+        v[r] = pack_of(from + row * x.columns, column < x.columns && row < x.rows);
     }
-    for (int j = 0; j < 4; ++j) {
-        atomicMax(range.most + j, most[j]);
-        atomicMax(range.least + j, least[j]);
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+        widen(most[0], least[0], v[r].x), widen(most[1], least[1], v[r].y);
+        widen(most[2], least[2], v[r].z), widen(most[3], least[3], v[r].w);
     }
+    // Of the block's warps together: an atomic operation for each of them would take longer than the loads.
+    __shared__ uint4 told[2][PREPARING / 32][32];
+    told[0][threadIdx.x / 32][threadIdx.x % 32] = make_uint4(most[0], most[1], most[2], most[3]);
+    told[1][threadIdx.x / 32][threadIdx.x % 32] = make_uint4(least[0], least[1], least[2], least[3]);
+    __syncthreads();
+    const int side = threadIdx.x / BAND_COLUMNS, own = threadIdx.x % BAND_COLUMNS;
+    const int64_t of = block % across * BAND_COLUMNS + own;
+    unsigned found = 0;
+#pragma unroll
+    for (int w = 0; w < PREPARING / 32; ++w) found = max(found, reinterpret_cast<const unsigned*>(told[side][w])[own]);
+    const Range range = x.range.from(batch * x.columns + of);
+    if (of < x.columns) atomicMax(side == 0 ? range.most : range.least, found);
 }
 
-__global__ __launch_bounds__(PREPARING) void find_ranges(const Operands of, int wide) {
+__global__ __launch_bounds__(PREPARING, 4) void find_ranges(const Operands of, int wide) {
     let_next_begin();
     if (blockIdx.x < of.left) range_of_rows(of.a, blockIdx.x, wide);
     else range_of_columns(of.b, blockIdx.x - of.left);
