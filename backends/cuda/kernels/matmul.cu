@@ -220,7 +220,7 @@ int launch(const scalar_t* a, const scalar_t* b, scalar_t* c, int64_t m, int64_t
 #ifdef PORTKERN_HOPPER
     const tile::Product all = {1, m, n, k};
     if (ALIGNED && tile::suits(all)) {
-        const tile::Way way = tile::best(all);
+        const tile::Way way = tile::best<false, true>(all);
         const bool suits = m > 64 && n > 128 && all.steps() >= 4 && wide::suits(1, m, n, k);
         if (suits && wide::clocks(m, n, k) * WIDE_PERCENT < way.clocks * 100)
             return wide::launch(a, b, c, 1, m, n, k, stream);

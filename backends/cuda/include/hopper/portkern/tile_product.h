@@ -1,11 +1,23 @@
 // Products of float16 or bfloat16, alone or in a batch, that have too few large tiles to fill a GPU: a
 // block is one warpgroup for each 64 rows of its tile of C. One of its threads has the copy engine bring in
-// what is needed some steps later. Several blocks share a tile's depth where tiles are few; clusters that add
-// their parts in each other's shared memory take longer than parts in memory and a second kernel. Where B lies
+// what is needed some steps later. Several blocks share a tile's depth where tiles are few: two of a cluster, which
+// add their sums from each other's shared memory, or more, whose parts a second kernel adds. Where B lies
 // ALONG the depth, its rows are the columns of C, which a bias may be added to.
 #pragma once
 #include <portkern/hopper.h>
 #include <portkern/shared_depth.h>
+
+namespace hopper {
+// Eight neighbours of another block of the cluster.
+__device__ __forceinline__ void peek(const float* p, int of, float4 (&both)[2]) {
+    asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %8, %9;\n"
+                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+                 "ld.shared::cluster.v4.f32 {%4, %5, %6, %7}, [there+16];\n}"
+                 : "=f"(both[0].x), "=f"(both[0].y), "=f"(both[0].z), "=f"(both[0].w), "=f"(both[1].x),
+                   "=f"(both[1].y), "=f"(both[1].z), "=f"(both[1].w)
+                 : "r"(address(p)), "r"(of) : "memory");
+}
+}  // namespace hopper
 
 namespace tile {
 constexpr int DEPTH = 64, PIECE = DEPTH * 64, MOST_SLOTS = 8;
@@ -39,7 +51,39 @@ struct Division {
     int across, down, tiles, deep, each, slots;
 };
 
-template <class T, bool ALONG>
+// What the TEAM of blocks of a cluster summed of a tile, added and written, a part of the rows by each.
+template <class T, int TEAM>
+__device__ __forceinline__ void add_team(float* held, const float (&sums)[T::COLUMNS / 2], const Product& all,
+                                         scalar_t* c, int row0, int column0, int own_row, int own_column) {
+    constexpr int PITCH = T::COLUMNS + 8, PACKS = T::COLUMNS / VEC;
+#pragma unroll
+    for (int i = 0; i < T::COLUMNS / 2; i += 2)
+        *reinterpret_cast<float2*>(held + (own_row + i / 2 % 2 * 8) * PITCH + i / 4 * 8 + own_column) =
+            make_float2(sums[i], sums[i + 1]);
+    hopper::arrive_cluster();
+    hopper::wait_cluster();
+    const int me = hopper::rank(), from = me * T::ROWS / TEAM, to = (me + 1) * T::ROWS / TEAM;
+    for (int p = from * PACKS + threadIdx.x; p < to * PACKS; p += T::THREADS) {
+        const int row = p / PACKS, column = p % PACKS * VEC;
+        float4 both[TEAM][2];
+#pragma unroll
+        for (int b = 0; b < TEAM; ++b) hopper::peek(held + row * PITCH + column, b, both[b]);
+        Pack pack;
+#pragma unroll
+        for (int j = 0; j < VEC; ++j) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int b = 0; b < TEAM; ++b) sum += reinterpret_cast<const float*>(both[b])[j];
+            pack.at[j] = scalar_t(sum);
+        }
+        if (row0 + row < all.m && column0 + column < all.n)
+            *reinterpret_cast<Pack*>(c + (int64_t)(row0 + row) * all.n + column0 + column) = pack;
+    }
+    hopper::arrive_cluster();  // others may be reading what this block has
+    hopper::wait_cluster();
+}
+
+template <class T, bool ALONG, int TEAM = 1>
 __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant__ CUtensorMap of_a,
                                                            const __grid_constant__ CUtensorMap of_b,
                                                            const Output every_c, const Product all,
@@ -48,10 +92,11 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
     extern __shared__ unsigned char raw[];
     __shared__ uint64_t full[MOST_SLOTS];
     scalar_t* const held = reinterpret_cast<scalar_t*>(raw + (-hopper::address(raw) & 1023));
-    const int number = blockIdx.x % by.tiles, split = blockIdx.x / by.tiles, slots = by.slots;
+    const int number = TEAM > 1 ? blockIdx.x / TEAM : blockIdx.x % by.tiles;
+    const int split = TEAM > 1 ? blockIdx.x % TEAM : blockIdx.x / by.tiles, slots = by.slots;
     const int batch = number / by.across / by.down;
     const int row0 = number / by.across % by.down * T::ROWS, column0 = number % by.across * T::COLUMNS;
-    const int first = split * by.each, steps = min(by.deep - first, by.each);
+    const int first = split * by.each, steps = max(min(by.deep - first, by.each), 0);
     const int lane = threadIdx.x % 128, group_row = threadIdx.x / 128 * 64;
     const auto fetch = [&](int slot, int step) {
         const int depth = (first + step) * DEPTH;
@@ -96,6 +141,12 @@ __global__ __launch_bounds__(T::THREADS) void tile_product(const __grid_constant
             const int64_t column = column0 + i / 4 * 8 + own_column + i % 2;
             sums[i] += column < all.width ? float(all.bias[column]) : 0.0f;
         }
+    if constexpr (TEAM > 1) {
+        __syncthreads();
+        add_team<T, TEAM>(reinterpret_cast<float*>(held), sums, all, every_c.whole + batch * all.m * all.width, row0,
+                          column0, own_row, own_column);
+        return;
+    }
     if (c.parts) {
 #pragma unroll
         for (int i = 0; i < T::COLUMNS / 2; i += 2) {
@@ -160,6 +211,36 @@ int launch_tiles(const scalar_t* a, const scalar_t* b, scalar_t* c, const Produc
     }, all.scale, all.n);
 }
 
+#ifdef PORTKERN_CLUSTERS  // the SIMT executor has none
+// Of a product alone, without a scale.
+template <class T, int TEAM>
+int launch_team(const scalar_t* a, const scalar_t* b, scalar_t* c, const Product& all, int64_t, cudaStream_t stream) {
+    CUtensorMap of_a, of_b;
+    int wrong = hopper::map_matrix(&of_a, hopper::KIND, 2, a, all.batch * all.m, all.k, T::ROWS, 64);
+    wrong = wrong ? wrong : hopper::map_matrix(&of_b, hopper::KIND, 2, b, all.k, all.n, DEPTH, 64, all.batch);
+    if (wrong) return wrong;
+    const int64_t tiles = all.tiles(T::ROWS, T::COLUMNS), each = (all.steps() + TEAM - 1) / TEAM;
+    const int64_t room = (tiles * TEAM <= multiprocessors() ? 192 : 96) * 1024 / T::SLOT_BYTES;
+    const int slots = (int)min(each, min(room, (int64_t)MOST_SLOTS));
+    const int bytes = 1024 + max(slots * T::SLOT_BYTES, T::ROWS * (T::COLUMNS + 8) * (int)sizeof(float));
+    const Division by = {(int)all.across(T::COLUMNS), (int)all.down(T::ROWS), (int)tiles,
+                         (int)all.steps(), (int)each, slots};
+    const auto kernel = tile_product<T, false, TEAM>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {TEAM, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)(tiles * TEAM));
+    config.blockDim = dim3(T::THREADS);
+    config.dynamicSmemBytes = bytes;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    return (int)cudaLaunchKernelEx(&config, kernel, of_a, of_b, Output{c, nullptr, 0}, all, by);
+}
+#endif
+
 // Whether it is right, of operands whose rows are whole packs.
 inline bool suits(const Product& all) {
     const int64_t most = 1 << 30;
@@ -197,8 +278,47 @@ Way way(const Product& all) {
     return {launch_tiles<T, ALONG>, depths.splits, max(max(own, together), cold) + second};
 }
 
-template <bool ALONG = false>
+#ifdef PORTKERN_CLUSTERS
+// The same for products alone that have tiles enough, fitted to 33 of them which an H200 was timed with in all ways:
+// what is chosen takes 1.03 times the best way's time in the mean. Clocks are counted as wide_product.h counts its own.
+template <class T, int TEAM>
+Way team_way(const Product& all) {
+    const double at_once = multiprocessors(), blocks = double(all.tiles(T::ROWS, T::COLUMNS)) * TEAM;
+    const double steps = (all.steps() + TEAM - 1) / TEAM;
+    const double multiply = T::ROWS * T::COLUMNS * DEPTH / 1727.0, read = T::SLOT_BYTES / 43.65;
+    const double own = ceil(blocks / at_once) * (steps * max(multiply, read) + 1450.0);
+    const double together = blocks / at_once * steps * T::SLOT_BYTES / 35.7;
+    const double cold = 2.0 * all.k * (all.m + all.n) / (17.8 * at_once);
+    const double clocks = (max(max(own, together), cold) + (TEAM > 1 ? 4690.0 : 0.0)) / 0.73;
+    if constexpr (TEAM > 1) return {launch_team<T, TEAM>, 1, clocks};
+    else return {launch_tiles<T, false>, 1, clocks};
+}
+inline bool suits_teams(const Product& all) {
+    return all.batch == 1 && !all.scale && all.width == all.n && all.steps() >= 8 && all.k <= 16384 &&
+           all.tiles(64, 64) >= 48;
+}
+inline Way best_of_teams(const Product& all) {
+    Way best = team_way<Small, 1>(all);
+    const auto take = [&](const Way& other) {
+        if (other.clocks < best.clocks) best = other;
+    };
+    const auto both = [&](auto tile) {
+        take(team_way<decltype(tile), 1>(all));
+        take(team_way<decltype(tile), 2>(all));
+    };
+    both(Small()), both(Middle()), both(Large()), both(Tile<64, 192>()), both(Tile<64, 256>());
+    both(Tile<128, 64>()), both(Tile<128, 160>()), both(Tile<128, 192>());
+    return best;
+}
+#endif
+
+// TEAMS: clusters may be among them.
+template <bool ALONG = false, bool TEAMS = false>
 Way best(const Product& all) {
+#ifdef PORTKERN_CLUSTERS
+    if constexpr (TEAMS)
+        if (suits_teams(all)) return best_of_teams(all);
+#endif
     const int64_t tiles = all.tiles(64, 128), at_once = multiprocessors();
     // Shallow ones wait for their results to be written. Parts have whole packs in their rows.
     if (all.steps() < 4 || all.width < all.n)
