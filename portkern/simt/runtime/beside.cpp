@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "launch.h"
 
@@ -64,6 +67,21 @@ Times others() {
     return found;
 }
 
+// One that waits for a processor has no time either, nor has one that is about to be gone.
+bool all_sleep(const Times& threads) {
+    for (const auto& [tid, time] : threads) {
+        const std::string path = std::string(tasks) + "/" + std::to_string(tid) + "/stat";
+        char text[512] = {};
+        FILE* file = fopen(path.c_str(), "r");
+        if (!file) return false;
+        const size_t got = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+        const char* name = got ? strrchr(text, ')') : nullptr;
+        if (!name || strncmp(name, ") S", 3)) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 void own_thread() {
@@ -79,7 +97,7 @@ void begin_launch() {
     const sigset_t set = all_others();
     pthread_sigmask(SIG_BLOCK, &set, &before);
     Times now = others();
-    for (unsigned i = 0; now != last && i < looks; ++i) {
+    for (unsigned i = 0; i < looks && !(now == last && all_sleep(now)); ++i) {
         last = now;
         if (now.empty()) return;
         usleep(pause_us);
