@@ -73,7 +73,10 @@ int main() {
 """
 BROKEN = "__global__ void broken(float* x { x[0] = ;\n}}}\n"
 MISSING = '#include "absent.h"\n__global__ void lost(float* x) { x[threadIdx.x] = ABSENT; }\n'
-LATIN = "// f\xfcr alle\n__global__ void latin(int* x) { x[threadIdx.x] = __popc(threadIdx.x); }\n"
+LATIN = (
+    "// f\xfcr alle\n__global__ void latin(int* x) { x[threadIdx.x] = __popc(threadIdx.x); }\n"
+    "void run(int* x) { latin<<<2, 64>>>(x); }\n"
+)
 SETUP = """\
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CUDAExtension

@@ -264,8 +264,18 @@ GOOD = [name for name in KERNELS if name != "shared_defect"]
 
 
 def source(which: int, header: str) -> str:
-    parts = (f"__global__ void {name}{texts[which]}\n" for name, texts in KERNELS.items())
+    parts = (
+        f"__global__ void {name}{texts[which]}\n{launch(name, texts[which])}"
+        for name, texts in KERNELS.items()
+    )
     return f"#include <{header}>\n" + "".join(parts)
+
+
+def launch(name: str, text: str) -> str:
+    """A function of the host that launches a kernel for each of its ``n`` elements."""
+    parameters = text[: text.index("{")].strip()
+    given = ", ".join(re.findall(r"(\w+)\s*[,)]", parameters))
+    return f"void run_{name}{parameters} {{ {name}<<<(n + 255) / 256, 256>>>({given}); }}\n"
 
 
 @functools.cache
@@ -404,6 +414,7 @@ def test_what_the_inputs_did_not_reach_is_said(folder: Path, tmp_path: Path) -> 
     if (mode == 78 && i == 9)
         x[i] = 2;
 }
+void run(float* x, int n, int mode) { clip<<<(n + 255) / 256, 256>>>(x, n, mode); }
 """
     original, ported = tmp_path / "clip.cu", tmp_path / "clip.hip"
     original.write_text(text, encoding="utf-8")

@@ -48,7 +48,7 @@ class Launch:
 
     ``function`` is where it stands, at the offset ``at``. A launch in a macro's body has the
     macro's name as ``function`` and ``macro``; a use of the macro is a launch too, its parts put
-    in, with the function that uses it.
+    in, with the function that uses it. ``by`` is the runtime's function that launches.
     """
 
     kernel: str
@@ -62,6 +62,7 @@ class Launch:
     function: str
     macro: str = ""
     at: int = field(default=-1, compare=False)
+    by: str = field(default="", compare=False)
 
 
 def launches(source: SourceMap) -> tuple[Launch, ...]:
@@ -276,7 +277,7 @@ def _call(source: SourceMap, i: int) -> Launch | None:
     if kernel is None:
         return None
     grid, block, shared, stream = (*shape, "", "", "", "")[:4]
-    return Launch(*kernel, grid, block, shared, stream, tuple(listed), 0, "")
+    return Launch(*kernel, grid, block, shared, stream, tuple(listed), 0, "", by=name)
 
 
 def _configuration(source: SourceMap, at: int, given: Range) -> list[str]:

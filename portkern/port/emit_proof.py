@@ -23,6 +23,7 @@ from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.element import plain_type
 from portkern.port.proof.examine import ORDERS, Compared, Examination, Subject
 from portkern.port.proof.findings import errors
+from portkern.port.proof.guesses import settled
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.infer import Refused as NoCase
 from portkern.port.proof.outcome import Coverage, KernelProof, Limits, Outcome, ProofSource
@@ -215,7 +216,7 @@ class EmittedProver:
         )
         own, source = self._texts.own, self._texts.source
         subject = Subject(source, source, source, own, own, self._texts.aliases)
-        concluded = conclude(kernel, examination, subject, (), inputs)
+        concluded = settled(conclude(kernel, examination, subject, (), inputs), trial.case.guesses)
         [proof] = meddling.doubted([concluded], self._texts, programs=self._runs.programs)
         return self._kept(emitted, proof, results)
 

@@ -23,6 +23,7 @@ Called = Callable[[str, Sequence[float]], float | None]
 _UP = re.compile(
     r"(ceil_?div|div_?ceil|div_?up|cdiv|div_round_up|idiv|divide_?up|i_div_up)", re.IGNORECASE
 )
+_POINTER = 8
 _CASTS = frozenset(["static_cast", "reinterpret_cast"])
 _FLOATS = frozenset(["float", "double"])
 _BINARY: Mapping[str, Callable[[float, float], float]] = {
@@ -115,6 +116,8 @@ class _Evaluation:
                 return _cast(_text(part("type")), self.of(part("value")))
             case "field_expression":
                 return self._member(_text(part("argument")), _text(part("field")))
+            case "subscript_expression":
+                return self.of(part("argument"))  # elements of one array are alike
             case "call_expression":
                 return self._call(part("function"), part("arguments"))
         return None
@@ -159,10 +162,10 @@ def _number(text: str) -> float | None:
     return float(plain.rstrip("fl"))
 
 
-def _size_of(text: str, types: Mapping[str, str]) -> int:
-    """A type that is not known counts as one of four bytes."""
-    known = element_of(text.removeprefix("sizeof").strip("() "), types)
-    return known[0].size * known[1] if known else 4
+def _size_of(text: str, types: Mapping[str, str]) -> int | None:
+    spelled = text.removeprefix("sizeof").strip("() ")
+    known = element_of(spelled, types)
+    return known[0].size * known[1] if known else _POINTER if spelled.endswith("*") else None
 
 
 def _text(node: Node | None) -> str:

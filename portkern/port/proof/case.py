@@ -6,13 +6,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 import yaml
 
 from portkern.errors import ConfigError
+from portkern.port.proof.guesses import Guess
 from portkern.port.proof.recording import Size
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.safe_name import short
@@ -93,12 +94,15 @@ Argument = Buffer | Scalar | Tensor | Record
 
 @dataclass(frozen=True)
 class Case:
+    """``guesses`` are what nothing says of the launch; a case that somebody wrote has none."""
+
     kernel: str
     template: tuple[str, ...]
     grid: Size
     block: Size
     shared: int
     arguments: tuple[Argument, ...]
+    guesses: tuple[Guess, ...] = field(default=(), compare=False)
 
     @property
     def values(self) -> tuple[Buffer | Scalar | Tensor, ...]:
@@ -119,7 +123,7 @@ class Case:
         scalars = [f"{a.name}={a.value}" for a in self.values if isinstance(a, Scalar)]
         buffers = [f"{a.name}{_extent(a)}" for a in self.values if not isinstance(a, Scalar)]
         template = f"<{', '.join(self.template)}>" if self.template else ""
-        shape = f"grid {_shape(self.grid)}, block {_shape(self.block)}"
+        shape = f"grid {shape_text(self.grid)}, block {shape_text(self.block)}"
         return ", ".join([f"{self.kernel}{template}: {shape}", *scalars, *buffers])
 
 
@@ -128,7 +132,8 @@ def _extent(argument: Buffer | Tensor) -> str:
     return "".join(f"[{size}]" for size in sizes)
 
 
-def _shape(size: Size) -> str:
+def shape_text(size: Size) -> str:
+    """``64x4``: the extents without those behind the last that is not 1."""
     return "x".join(map(str, size)).removesuffix("x1").removesuffix("x1")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
 from portkern.port.proof.element import element_of
+from portkern.port.proof.expression import Names
 from portkern.port.proof.instances import Instance, declared_types, deduced, is_type
 from portkern.port.proof.outcome import Refused
 from portkern.port.proof.texts import SourceTexts
@@ -58,13 +59,15 @@ def _launches(kernel: Kernel, texts: SourceTexts) -> list[int]:
 @dataclass(frozen=True)
 class _Shape:
     """The reasons to look at a launch beside those before. Where arguments are spelled alike, the
-    templates of two functions may still have other types: so there are the ``instances``."""
+    templates of two functions may still have other types: so there are the ``instances``; and names
+    in ``block`` and ``shared`` may stand for something else, as ``names`` says."""
 
     given: tuple[str, ...]
     shown: tuple[tuple[str, str], ...]
     instances: tuple[Instance, ...]
     block: str
     shared: str
+    names: tuple[tuple[str, str], ...]
     is_known: bool
 
 
@@ -72,7 +75,9 @@ def _shape(kernel: Kernel, launch: Launch, offset: int, texts: SourceTexts) -> _
     given, shown = _arguments(kernel, launch, offset, texts)
     instances = tuple(texts.instances.launched(kernel.name, kernel.template, given, offset))
     is_known = not kernel.template or bool(instances and (given or shown))
-    return _Shape(given, shown, instances, launch.block, launch.shared, is_known)
+    names = Names(texts.whole, {}).reached(f"{launch.block}, {launch.shared}", offset)
+    own = tuple(sorted(names.items()))
+    return _Shape(given, shown, instances, launch.block, launch.shared, own, is_known)
 
 
 def _arguments(

@@ -32,6 +32,15 @@ _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)
 _MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w \t,]*)\)[ \t]*(.+?)[ \t]*(?://.*)?$", re.MULTILINE
 )
+#: What stands before the brace of a function's or lambda's body, behind its parameters.
+_BODY = re.compile(r"\)\s*(?:const\b|noexcept\b|override\b|mutable\b|->\s*[\w:<>]+\s*[*&]?|\s)*$")
+_CONTROL = re.compile(r"\b(?:if|for|while|switch|catch)\s*(?:constexpr\s*)?$")
+_PARAMETER = re.compile(r"[\w:<>,*&\s]+[\s*&](\w+)\s*(?:\[\w*\]\s*)?(?:=.*)?", re.DOTALL)
+#: Beside ``=``: what makes a variable another number than it was declared as.
+_CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|(?:<<|>>|[-+*/%|&^])=)|[(,]\s*&\s*{0}\b"
+_NAME = re.compile(
+    r"(?<![\w.>])[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*(?!\s*(?:[\w(]|<[\w:, *]*>|::))"
+)
 _RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]{0,500})\)\s*\{\s*return\s+([^;{}]{1,500});\s*\}")
 
 
@@ -39,6 +48,7 @@ class _Declared:
     """The declarations of one text, read once for all who ask."""
 
     def __init__(self, text: str) -> None:
+        self._text = text
         self.macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
         self.functions = {
             m[1]: (tuple(re.findall(r"(\w+)\s*(?:,|$)", m[2])), m[3])
@@ -65,11 +75,20 @@ class _Declared:
 
     def before(self, offset: int) -> Mapping[str, str]:
         """A later declaration hides an earlier one, and any hides what is assigned to a parameter,
-        unless that is of itself."""
+        unless that is of itself. What other functions say of a parameter's name is not of it."""
         if offset not in self._before:
-            names = {name: text for begin, name, text in self._assigned if begin < offset}
-            names.update(self.macros)
-            names.update({name: text for begin, name, text in self._declared if begin < offset})
+            begin, own = self._function(offset), self._parameters(offset)
+
+            def seen(statements: Sequence[tuple[int, str, str]]) -> dict[str, str]:
+                return {
+                    name: text
+                    for at, name, text in statements
+                    if at < offset and (at > begin or name not in own)
+                }
+
+            names = seen(self._assigned)
+            names.update({n: text for n, text in self.macros.items() if n not in own})
+            names.update(seen(self._declared))
             names.update(self._shapes(offset))
             self._before[offset] = names
         return self._before[offset]
@@ -90,6 +109,37 @@ class _Declared:
     def is_local(self, name: str, offset: int) -> bool:
         begin = self._function(offset)
         return any(n == name and begin < at < offset for at, n, _ in self._declared)
+
+    def is_changed(self, name: str, offset: int) -> bool:
+        """Whether the function at the offset gives the name another value than the one that its
+        last declaration has, or its only assignment."""
+        begin, plain = self._function(offset), re.escape(name)
+        own = (at for at, of, _ in self._declared if of == name and begin < at < offset)
+        since = self._text[max(own, default=begin) : offset]
+        given = re.findall(rf"\b{plain}\s*(?:=(?!=)|[({{])", since)
+        return len(given) > 1 or re.search(_CHANGED.format(plain), since) is not None
+
+    def _parameters(self, offset: int) -> frozenset[str]:
+        """The parameters of the functions and lambdas that the offset is in."""
+        begin, opened = self._function(offset), list[int]()
+        for brace in re.finditer(r"[{}]", self._text[begin:offset]):
+            if brace[0] == "{":
+                opened.append(begin + brace.start())
+            elif opened:
+                opened.pop()
+        return frozenset(name for at in opened for name in self._declared_before(begin, at))
+
+    def _declared_before(self, begin: int, brace: int) -> list[str]:
+        """The names between the parentheses before a function's brace."""
+        head = self._text[begin:brace]
+        end, depth = _BODY.search(head), 0
+        for at in range(end.start() if end else -1, -1, -1):
+            depth += (head[at] == ")") - (head[at] == "(")
+            if depth == 0:
+                of_control = _CONTROL.search(head[:at])
+                pieces = () if of_control or not end else split(head[at + 1 : end.start()])
+                return [m[1] for m in map(_PARAMETER.fullmatch, pieces) if m]
+        return []
 
     def _function(self, offset: int) -> int:
         """The beginning of a function: as most are written, one ends where a line begins with its
@@ -126,6 +176,20 @@ class Names:
         """Whether the function at the offset declares it."""
         return self._read.is_local(name, offset)
 
+    def is_changed(self, expression: str, offset: int) -> bool:
+        """Whether a name that the expression depends on has more than one value before it."""
+        return any(self._read.is_changed(n, offset) for n in self.reached(expression, offset))
+
+    def reached(self, expression: str, offset: int) -> Mapping[str, str]:
+        """The names that the expression depends on, with what they are declared as."""
+        known, queue, found = self.before(offset), self.free(expression), dict[str, str]()
+        while queue:
+            name = queue.pop()
+            if name not in found and name not in self.given:
+                found[name] = known.get(name, "")
+                queue += self.free(found[name])
+        return found
+
     def value(self, expression: str, offset: int) -> int | None:
         """The value of an expression; None where a part of it is not known."""
         return self._value(expression, self.before(offset), _DEPTH)
@@ -147,8 +211,8 @@ class Names:
         return x, y, z
 
     def free(self, expression: str) -> list[str]:
-        """Names in it that no macro gives a value, in their order."""
-        names = re.findall(r"(?<![\w.])[A-Za-z_]\w*(?!\s*[\w(<])", _SIZEOF.sub("1", expression))
+        """Names in it that no macro gives a value, in their order; a member is one, ``p.n``."""
+        names = _NAME.findall(_SIZEOF.sub("1", expression))
         return [name for name in dict.fromkeys(names) if name not in self._read.macros]
 
     def unknown(self, expression: str, offset: int) -> list[str]:
@@ -164,8 +228,9 @@ class Names:
             if self._value(name, known, _DEPTH) is not None or self._shape(name, known):
                 continue
             seen.add(name)
-            parts = self.free(known.get(name, ""))
-            if name not in known or not parts or re.search(r"[.>]\s*\w+\s*\(", known[name]):
+            of = name if name in known else name.partition(".")[0]
+            parts = self.free(known.get(of, ""))
+            if of not in known or not parts or re.search(r"[.>]\s*\w+\s*\(", known[of]):
                 open_[name] = None
             else:
                 queue += parts
@@ -190,6 +255,9 @@ class Names:
             return self._value(known[name], known, depth - 1) if name in known else None
 
         def member(name: str, axis: str) -> float | None:
+            for whole in (f"{name}.{axis}", f"{name}->{axis}"):
+                if whole in self.given:
+                    return self.given[whole]
             shape = self._shape(name, known) if axis in ("x", "y", "z") else None
             return shape["xyz".index(axis)] if shape else None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.proof.case import Case
+from portkern.port.proof.guesses import Guess
 from portkern.port.proof.outcome import KernelProof
 from portkern.port.proof.runs import NotBuilt
 from portkern.port.proof.slice import Slices, root_of, written
@@ -24,13 +25,23 @@ _ABSENT = re.compile(r"SX013 [^<\"]*[<\"]([^>\"]+)[>\"]|error: (\S+): No such fi
 @dataclass(frozen=True)
 class Trial:
     """One case of a kernel, in each text: the original's, the port's, the port's at the other
-    width; ``choice`` says of which of its instances and shapes of launches."""
+    width; ``choice`` says of which of its instances and shapes of launches. ``is_drawn``: its block
+    is one more of those that a launch of unknown shape may have."""
 
     kernel: Kernel
     original: Case
     ported: Case
     other: Case
     choice: int = 0
+    is_drawn: bool = False
+
+    @property
+    def guesses(self) -> tuple[Guess, ...]:
+        """What nothing says of the launch, in one text or the other."""
+        each = {
+            g.what: g for case in (self.other, self.ported, self.original) for g in case.guesses
+        }
+        return tuple(each.values())
 
 
 Trials = Mapping[str, Sequence[Trial]]

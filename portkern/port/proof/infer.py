@@ -11,13 +11,31 @@ from itertools import count, starmap
 from portkern.cuda_source.syntax import Kernel, Launch, Parameter
 from portkern.port.proof import assigned, records, strides, switches, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
-from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor
+from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor, shape_text
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
 from portkern.port.proof.element import bound_type, element_of, plain_type
 from portkern.port.proof.expression import Names, split
+from portkern.port.proof.guesses import (
+    BLOCK,
+    GRID,
+    SHARED,
+    THREADS,
+    Guess,
+    Unsaid,
+    has_dynamic_memory,
+    is_of_launch,
+    of_attributes,
+)
 from portkern.port.proof.instances import constants, numbers
 from portkern.port.proof.outcome import Refused
 from portkern.port.proof.recording import Size
+from portkern.port.proof.sizes_asked import (
+    as_member,
+    data_of,
+    in_statements,
+    of_axis,
+    with_element_sizes,
+)
 from portkern.port.proof.texts import SourceTexts
 
 __all__ = ["SCALES", "Refused", "Scale", "propose", "templates"]
@@ -70,7 +88,7 @@ _OF_TENSORS = (
 )
 #: Of one whose dimensions are alike.
 _MOST_ALIKE = 1 << 16
-_MOST_ELEMENTS, _MOST_BLOCKS, _BLOCK = 1 << 21, 4096, 256
+_MOST_ELEMENTS, _MOST_BLOCKS = 1 << 21, 4096
 #: Of a kernel that goes through its data in strides of the grid: more only take time.
 _MOST_THREADS = 1 << 15
 #: Of dynamic shared memory where the launch's size is not known, and of all that a block may have
@@ -133,10 +151,16 @@ def _types(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def propose(
-    kernel: Kernel, texts: SourceTexts, scale: Scale, *, warp: int, choice: int = 0
+    kernel: Kernel,
+    texts: SourceTexts,
+    scale: Scale,
+    *,
+    warp: int,
+    choice: int = 0,
+    threads: int = THREADS[0],
 ) -> Case | Refused:
     """``warp`` is the width at which the host's code computes its launches, ``choice`` says which
-    of the instances that are launched."""
+    of the instances that are launched; blocks of unknown size have about so many ``threads``."""
     kernel = _named(kernel)
     found = templates(kernel, texts)
     if isinstance(found, Refused):
@@ -153,7 +177,9 @@ def propose(
     problem = _impossible(parameters, known)
     if problem is not None:
         return problem
-    return _Proposal(kernel, texts, launch, offset, scale, warp, chosen, known, spread).case()
+    return _Proposal(
+        kernel, texts, launch, offset, scale, warp, chosen, known, spread, threads
+    ).case()
 
 
 def _named(kernel: Kernel) -> Kernel:
@@ -250,8 +276,10 @@ class _Proposal:
         chosen: Chosen,
         known: Mapping[str, str],
         spread: _Spread,
+        threads: int,
     ) -> None:
         self._kernel, self._launch, self._scale = kernel, launch, scale
+        self._threads = threads
         self._spread = spread
         self._parameters = [one for _, of in spread for one in of]
         self._records = texts.records
@@ -270,6 +298,10 @@ class _Proposal:
         self._arguments = self._argument_texts()
         self._extents = self._of_accessors()
         self._know_sizes(given)
+        self._know_calls()
+        passed = [self._arguments[parameter.name] for parameter in self._integers()]
+        self._passed = frozenset(name for text in passed for name in self._depends_on(text))
+        self._unsaid = set(Unsaid(self._launch, self._names, self._offset, self._passed).parts)
         self._block_names()
         names = [*_names(self._parameters), *map(_last, self._arguments.values())]
         self._is_window = any(map(_KERNEL.fullmatch, names)) and any(map(_AROUND.fullmatch, names))
@@ -281,14 +313,13 @@ class _Proposal:
 
     def case(self) -> Case:
         block = self._block()
+        grid, shared = self._grid(block), self._shared()
         arguments = tuple(starmap(self._whole_argument, self._spread))
+        tried = {BLOCK: shape_text(block), GRID: shape_text(grid), SHARED: f"{shared} bytes"}
+        guesses = [Guess(what, tried[what]) for what in tried if what in self._unsaid]
+        guesses += of_attributes(self._launch, self._asking)
         return Case(
-            self._kernel.name,
-            self._template,
-            self._grid(block),
-            block,
-            self._shared(block),
-            arguments,
+            self._kernel.name, self._template, grid, block, shared, arguments, tuple(guesses)
         )
 
     # ---- dimensions
@@ -352,12 +383,34 @@ class _Proposal:
                 tensors[tensor] = extents
         if not tensors:
             return
-        self._names = Names(with_sizes(self._whole, tensors), given, self._known)
+        self._whole = with_sizes(self._whole, tensors)
+        self._names = Names(self._whole, given, self._known)
         self._arguments = {n: with_sizes(text, tensors) for n, text in self._arguments.items()}
         launch = self._launch
         if launch is not None:
             grid, block, shared = (
                 with_sizes(text, tensors) for text in (launch.grid, launch.block, launch.shared)
+            )
+            self._launch = replace(launch, grid=grid, block=block, shared=shared)
+
+    def _know_calls(self) -> None:
+        """What host code asks other tensors for are numbers with names of their own; how large an
+        element of one is follows from the parameter that its data are handed over as."""
+        elements = dict[str, int]()
+        for parameter in self._kernel.parameters:
+            tensor = data_of(self._arguments.get(parameter.name, ""))
+            known = element_of(plain_type(parameter.type).rstrip("*&"), self._known)
+            if tensor and known is not None:
+                elements[tensor] = known[0].size * known[1]
+        self._whole = in_statements(with_element_sizes(self._whole, elements))
+        self._names = Names(self._whole, self._names.given, self._known)
+        own = self._arguments.items()
+        self._arguments = {name: as_member(text).strip() for name, text in own}
+        launch = self._launch
+        if launch is not None:
+            grid, block, shared = (
+                as_member(with_element_sizes(text, elements))
+                for text in (launch.grid, launch.block, launch.shared)
             )
             self._launch = replace(launch, grid=grid, block=block, shared=shared)
 
@@ -370,7 +423,7 @@ class _Proposal:
         """Parameters of a launching function that say how large blocks are."""
         for name in self._open():
             if re.search(r"block|thread|tpb|nthr", name, re.IGNORECASE):
-                self._names.given.setdefault(name, _BLOCK)
+                self._names.given.setdefault(name, self._threads)
 
     def _open(self) -> list[str]:
         """Names in the launch's shape that nothing gives a value."""
@@ -391,10 +444,17 @@ class _Proposal:
         names: dict[str, None] = {}
         for parameter in self._integers():
             names.update(dict.fromkeys(self._depends_on(self._arguments[parameter.name])))
-        names.update(dict.fromkeys(self._open()))
+        names.update((n, None) for n in self._open() if not self._is_of_memory(n))
         open_ = [n for n in names if n not in self._names.given and not self._is_of_width(n)]
         sized = [name for name in open_ if not _ZERO.fullmatch(_last(name))]
         return {name: self._dimension(_last(name), alone=len(sized) == 1) for name in open_}
+
+    def _is_of_memory(self, name: str) -> bool:
+        """Whether the launch's shared memory alone depends on a name that is called so."""
+        launch = self._launch
+        shape = (launch.block, launch.grid) if launch is not None else ()
+        own = self._names.unknown(",".join(shape), self._offset)
+        return name not in own and name not in self._passed and is_of_launch(name)
 
     def _is_of_width(self, name: str) -> bool:
         """Whether the width of warps gives the name a value."""
@@ -549,18 +609,25 @@ class _Proposal:
         block = None
         if self._launch is not None and self._launch.block:
             block = self._names.shape(self._launch.block, self._offset)
-        if block is None or math.prod(block) > 1024:
+        is_drawn = BLOCK in self._unsaid and self._threads != THREADS[0]
+        if block is None or math.prod(block) > 1024 or is_drawn:
+            self._unsaid.add(BLOCK)
             bound = self._names.value(self._kernel.bounds[0], 0) if self._kernel.bounds else None
-            two = "threadIdx.y" in self._text
-            block = (16, 16, 1) if two else (min(bound or _BLOCK, 1024), 1, 1)
+            least = 1024 if bound and not is_drawn else self._threads
+            threads = min(bound or least, least, 1024)
+            side = math.isqrt(threads)
+            block = (side, side, 1) if "threadIdx.y" in self._text else (threads, 1, 1)
         return block
 
     def _grid(self, block: Size) -> Size:
         grid = None
         if self._launch is not None and self._launch.grid:
             grid = self._names.shape(self._launch.grid, self._offset)
-        if grid is None or math.prod(grid) > _MOST_BLOCKS:
+        if grid is None:
+            self._unsaid.add(GRID)
             grid = self._covering(block)
+        elif math.prod(grid) > _MOST_BLOCKS:
+            grid = _first_of(grid)
         if "gridDim" in self._text and math.prod(grid) * math.prod(block) > _MOST_THREADS:
             blocks = max(_MOST_THREADS // math.prod(block), 2)  # its threads go on in strides
             grid = (min(grid[0], blocks), min(grid[1], 2), min(grid[2], 2))
@@ -578,14 +645,15 @@ class _Proposal:
             return (min(-(-math.prod(spans) // block[0]), _MOST_BLOCKS), 1, 1)
         return (min(spans[0], 64), 1, 1)
 
-    def _shared(self, block: Size) -> int:
-        if self._launch is not None and self._launch.shared:
-            size = self._names.value(self._launch.shared, self._offset)
-            if size is not None:
-                return size
-        declares = re.search(r"extern\s+(?:\w+\s+)*__shared__", self._text)
-        if not declares and "HIP_DYNAMIC_SHARED" not in self._text:
-            return 0
+    def _shared(self) -> int:
+        text = self._launch.shared if self._launch is not None else ""
+        size = self._names.value(text, self._offset) if text else 0
+        if not has_dynamic_memory(self._asking):
+            self._unsaid.discard(SHARED)
+            return size or 0
+        if size is not None and self._launch is not None:
+            return size
+        self._unsaid.add(SHARED)
         return max(min(_SHARED_BYTES, _MOST_SHARED - self._static_bytes()), 0)
 
     def _static_bytes(self) -> int:
@@ -598,6 +666,14 @@ class _Proposal:
             if element is not None and None not in known:
                 total += element[0].size * element[1] * math.prod(n for n in known if n)
         return total
+
+
+def _first_of(grid: Size) -> Size:
+    """A launch's first blocks, along each axis."""
+    x, y, z = grid
+    z = min(z, 16)
+    y = min(y, max(_MOST_BLOCKS // (16 * z), 1))
+    return min(x, _MOST_BLOCKS // (y * z)), y, z
 
 
 def _closed(text: str) -> str:
@@ -631,4 +707,4 @@ def _real(name: str) -> str:
 
 def _last(name: str) -> str:
     """``p->size`` is called ``size``."""
-    return re.split(r"\.|->", name)[-1].strip()
+    return of_axis(re.split(r"\.|->", name)[-1].strip())

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
-from portkern.port.proof.case import Buffer, Case, to_yaml
+from portkern.port.proof.case import Buffer, Case, shape_text, to_yaml
 from portkern.port.proof.chosen import Chosen
 from portkern.port.proof.conclusion import conclude, outcome_of
 from portkern.port.proof.element import bound_type, plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors, hanging
 from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
+from portkern.port.proof.guesses import BLOCK, THREADS, Guess, of_variables, settled
 from portkern.port.proof.infer import Refused, propose, scales, templates
 from portkern.port.proof.outcome import (
     NO_CASE,
@@ -31,6 +33,7 @@ from portkern.port.proof.outcome import (
 from portkern.port.proof.programs import command_of
 from portkern.port.proof.recording import Size
 from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
+from portkern.port.proof.slice import Slices
 from portkern.port.proof.texts import SourceTexts
 from portkern.spec.target import Target
 
@@ -40,6 +43,7 @@ _LOCAL_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 
 #: So many instances, and shapes of launches, are looked at.
 _MOST_INSTANCES = 8
+_UNKNOWN_INSTANCE = "which instance is launched is not known"
 _Sources = tuple[ProofSource, ProofSource, ProofSource]
 
 
@@ -63,6 +67,8 @@ class KernelProver:
         self._hazards, self._cases = hazards, cases
         self._workdir, self._runs, self._limits = workdir, runs, limits
         self._known = {**self._ported.aliases, **self._original.aliases}
+        self._guesses: dict[str, dict[Guess, None]] = {}
+        self._choices = cache(self._found_choices)
 
     def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
         """Proves all kernels in one program, or in a few, with what they need alone, where some
@@ -98,24 +104,21 @@ class KernelProver:
     ) -> list[int]:
         """The instances to look at next."""
         chosen = self._instances(kernel)
-        after = [*range(choices[-1] + 1, min(len(chosen), _MOST_INSTANCES))]
+        after = [*range(choices[-1] + 1, min(len(self._choices(kernel)), _MOST_INSTANCES))]
         if chosen and chosen[0].is_guess:
             return after[:1] if kernel.name in rejected else []
         return after if proof.outcome is Outcome.PROVEN else []
 
     def _of_launched(self, kernel: Kernel, proof: KernelProof) -> KernelProof:
         """The proof as it holds for the kernel's launches: unproven where instances that are
-        launched were not looked at, or are not known."""
-        chosen = self._instances(kernel)
-        if proof.outcome is not Outcome.PROVEN or not chosen:
-            return proof
-        if len(chosen) > _MOST_INSTANCES and not chosen[0].is_guess:
+        launched were not looked at, or something of a launch is not known."""
+        chosen, guesses = self._instances(kernel), [*self._guesses.get(kernel.name, ())]
+        if kernel.template and any(one.is_guess for one in chosen):
+            guesses.insert(0, Guess(_UNKNOWN_INSTANCE, proof.inputs))
+        elif proof.outcome is Outcome.PROVEN and len(chosen) > _MOST_INSTANCES:
             why = f"{len(chosen)} instances are launched, of which {_MOST_INSTANCES} were looked at"
-        elif kernel.template and any(one.is_guess for one in chosen):
-            why = f"which instance is launched is not known; one that is not: {proof.inputs}"
-        else:
-            return proof
-        return replace(proof, outcome=Outcome.UNPROVEN, why=why)
+            return replace(proof, outcome=Outcome.UNPROVEN, why=why)
+        return settled(proof, guesses)
 
     def _proven(
         self, kernels: Mapping[Kernel, Sequence[int]]
@@ -153,7 +156,27 @@ class KernelProver:
         chosen = templates(found, self._original)
         return [] if isinstance(chosen, Refused) else chosen
 
+    def _found_choices(self, kernel: Kernel) -> list[tuple[int, int]]:
+        """What there is to look at: instances and launches by number, each with the threads that a
+        block has if nothing says how many; where that is so, it is looked at with several."""
+        found, chosen = list[tuple[int, int]](), self._instances(kernel)
+        for number in range(min(len(chosen), _MOST_INSTANCES)):
+            trials = [] if chosen[0].is_guess else self._proposed(kernel, number, THREADS[0])
+            guesses = trials[0].guesses if isinstance(trials, list) and trials else ()
+            is_open = any(guess.what == BLOCK for guess in guesses)
+            found += [(number, threads) for threads in (THREADS if is_open else THREADS[:1])]
+        return found
+
     def _trials(self, kernel: Kernel, choice: int) -> list[Trial] | Refused:
+        number, threads = [*self._choices(kernel), (choice, THREADS[0])][choice]
+        trials = self._proposed(kernel, number, threads)
+        if isinstance(trials, Refused):
+            return trials
+        return [replace(trial, choice=choice, is_drawn=threads != THREADS[0]) for trial in trials]
+
+    def _proposed(self, kernel: Kernel, number: int, threads: int) -> list[Trial] | Refused:
+        """The cases of an instance: those of which least is a guess, for there may be sizes with
+        which the launch's shape can be computed."""
         original = next((k for k in self._original.kernels if k.name == kernel.name), None)
         ported = next((k for k in self._ported.kernels if k.name == kernel.name), None)
         if original is None or ported is None:
@@ -164,7 +187,7 @@ class KernelProver:
         widths = self._target.warp or 64, (self._other or self._target).warp or 32
         for scale in scales(original, self._original):
             cases = [
-                propose(kernel, texts, scale, warp=warp, choice=choice)
+                propose(kernel, texts, scale, warp=warp, choice=number, threads=threads)
                 for kernel, texts, warp in (
                     (original, self._original, self._vendor.warp or 32),
                     (ported, self._ported, widths[0]),
@@ -175,8 +198,9 @@ class KernelProver:
             if refused is not None:
                 return refused
             own, port, other = (case for case in cases if isinstance(case, Case))
-            trials.append(Trial(ported, own, port, other, choice))
-        return trials
+            trials.append(Trial(ported, own, port, other))
+        least = min(len(trial.guesses) for trial in trials)
+        return [trial for trial in trials if len(trial.guesses) == least]
 
     def _given(self, original: Kernel, ported: Kernel, case: Case) -> list[Trial] | Refused:
         try:
@@ -280,7 +304,20 @@ class KernelProver:
                 again = self._examined(group, trials[writing], sources, first + writing, remark)
                 if again.outcome is not Outcome.UNPROVEN:
                     chosen, proof = writing, again
-        return self._saved(group, proof, trials[chosen])
+        trial = trials[chosen]
+        self._guesses.setdefault(proof.kernel, {}).update(
+            dict.fromkeys((*trial.guesses, *self._of_variables(proof.kernel)))
+        )
+        if trial.is_drawn and proof.outcome is Outcome.WRONG:
+            why = f"{BLOCK}: with {shape_text(trial.original.block)} threads {proof.why}"
+            proof = replace(proof, outcome=Outcome.UNPROVEN, why=why)
+        return self._saved(group, proof, trial)
+
+    def _of_variables(self, kernel: str) -> Iterator[Guess]:
+        if kernel in self._cases or "ToSymbol" not in self._original.whole:
+            return iter(())
+        slices = Slices([file.text for file in self._original.files])
+        return of_variables(slices.reached([kernel]), self._original.whole)
 
     def _examined(
         self, group: Group, trial: Trial, sources: _Sources, number: int, remark: str

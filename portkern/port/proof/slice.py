@@ -267,7 +267,7 @@ class Slices:
     def users(self, file: int, line: int, kernels: Collection[str]) -> frozenset[str]:
         """The kernels, of those given, that use what is defined at the line."""
         at = {d.name for d in self._files[file].definitions if d.line <= line <= d.last_line}
-        return frozenset(name for name in kernels if at & self._reached([name]))
+        return frozenset(name for name in kernels if at & self.reached([name]))
 
     def _needed(self, kernels: Collection[str]) -> frozenset[str]:
         """Names that the kernels, or declarations of the files' own level, lead to."""
@@ -278,9 +278,10 @@ class Slices:
             if not d.is_host and not d.is_prototype
             for name in d.names
         }
-        return self._reached([*kernels, *level])
+        return self.reached([*kernels, *level])
 
-    def _reached(self, names: Collection[str]) -> frozenset[str]:
+    def reached(self, names: Collection[str]) -> frozenset[str]:
+        """The names, and those that what they name leads to."""
         reached, queue = set(names), list(names)
         while queue:
             name = queue.pop()
