@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from collections.abc import Sequence
@@ -340,6 +341,23 @@ def test_without_what_the_compiler_saw_nothing_is_proven(tmp_path: Path) -> None
     assert "is not known" in meddling.assembles(tmp_path / "p")
     listing.write_text("[1", encoding="utf-8")
     assert "is not known" in meddling.assembles(tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_doubt"),
+    [
+        (".globl _ZSt21ios_base_library_initv", False),
+        (" .globl\t_ZSt21ios_base_library_initv\n", False),
+        (".globl simt_launch", True),
+        (".globl _ZSt21ios_base_library_initv; .byte 15", True),
+        (".weak _ZSt21ios_base_library_initv", True),
+    ],
+)
+def test_what_iostream_says_to_the_linker_is_no_doubt(
+    statement: str, is_doubt: bool, tmp_path: Path
+) -> None:
+    build.listing(tmp_path / "p").write_text(json.dumps([statement]), encoding="utf-8")
+    assert bool(meddling.assembles(tmp_path / "p")) == is_doubt
 
 
 def _assembled(work: str, folder: Path, defines: Sequence[str]) -> str:

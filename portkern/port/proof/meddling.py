@@ -54,6 +54,9 @@ _INSTRUCTION = re.compile(
     r"(?:\w+:\s*)*(?:(?:(?:lock|rep\w*)\s+)*[a-z_]\w*(?:\.[a-z]{2})?(?:\s.*)?)?", re.IGNORECASE
 )
 _DIRECTIVE = re.compile(r"(?<![\w$])\.[a-z]|=", re.IGNORECASE)
+#: What <iostream> of GCC 13 and later has, so that a program is linked with a library which begins
+#: its streams.
+_OF_STREAMS = ".globl _ZSt21ios_base_library_initv"
 #: A text without the word, and without joined tokens that may make it, has no such statement.
 _ASSEMBLER = re.compile(r"\b(?:asm|__asm|__asm__)\b|##")
 #: By what they are for: functions that a program takes from the system.
@@ -174,9 +177,9 @@ def assembles(program: Path) -> str:
         for statement in re.split(r"[;\n\r]", str(template)):
             if found := _CALLS_SYSTEM.search(statement):
                 return _BY_ITSELF.format(found[0])
-            code = statement.strip()
+            code = " ".join(statement.split())
             if (
-                code
+                code not in ("", _OF_STREAMS)
                 and code[0] != "#"
                 and (_DIRECTIVE.search(code) or not _INSTRUCTION.fullmatch(code))
             ):
