@@ -138,7 +138,7 @@ class EmittedProver:
             [trial.case for trial in trials],
             _openmp(self._texts) + f'#include "{source.path.name}"',
             source.language,
-            known=self._texts.aliases,
+            known={**self._texts.rows, **self._texts.aliases},
             scopes={k.name: self._texts.own.scope_of(k) for k in self._texts.own.kernels},
             title=f"Kernels of {source.path.name}",
             command="",

@@ -19,7 +19,7 @@ from portkern.port.proof.accessors import pointee
 from portkern.port.proof.element import Element, element_of, of_tensor
 from portkern.port.proof.expression import of_template
 from portkern.port.proof.recording import Content, LaunchRecord
-from portkern.port.proof.records import Record, members
+from portkern.port.proof.records import Record, members, rows
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
 _MOST_GROWTH = 64.0
@@ -107,6 +107,7 @@ class Types:
     ) -> None:
         self._kernels = kernels
         self._aliases, self._records = known, of
+        self._rows = rows(of, known)
 
     def of(self, launch: LaunchRecord) -> Mapping[int, tuple[str, Sequence[Element | None]]]:
         """The parameter of each buffer of a launch, and the element types that it may have: more
@@ -132,7 +133,7 @@ class Types:
             if null < 0:  # one of them is not a parameter that is known
                 yield number, "", None
             for name, of in pointers[at : at + null + 1] if null >= 0 else pointers:
-                element = element_of(of, bound)
+                element = element_of(of, {**self._rows, **bound})
                 yield number, name, element[0] if element else None
 
     def _spread(self, parameter: Parameter, bound: Mapping[str, str]) -> Sequence[Parameter]:

@@ -110,6 +110,8 @@ _PAIRS = {
     "__hip_bfloat162": "bfloat16",
     "dim3": "uint32",
 }
+#: What structs of numbers of one kind stand for (:func:`records.rows`).
+_ROW = re.compile(r"(\w+)\[(\d{1,3})\]")
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|__restrict__|__restrict|restrict|struct|typename|__grid_constant__)\b"
 )
@@ -147,6 +149,8 @@ def element_of(type_: str, bound: Mapping[str, str]) -> tuple[Element, int] | No
         return ELEMENTS[_NAMES[match[1]]], 2
     if name in _PAIRS:
         return ELEMENTS[_PAIRS[name]], 2
+    if (match := _ROW.fullmatch(name)) and match[1] in ELEMENTS:
+        return ELEMENTS[match[1]], int(match[2])
     if match := _VECTOR.match(name):
         kind, length = match.groups()
         return ELEMENTS[_VECTORS.get(kind) or _NAMES[kind]], int(length)

@@ -174,7 +174,7 @@ def propose(
         return spread
     spread = [(whole, tuple(_typed(p, kernel, texts, known) for p in of)) for whole, of in spread]
     parameters = tuple(one for _, of in spread for one in of)
-    problem = _impossible(parameters, known)
+    problem = _impossible(parameters, known, texts.rows)
     if problem is not None:
         return problem
     return _Proposal(
@@ -214,15 +214,27 @@ def _spread(kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]) -> _Sp
 def _typed(
     member: Parameter, kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]
 ) -> Parameter:
-    """A struct's pointer to void as one to what the kernel casts it to, where that is one type."""
+    """A struct's pointer to void as one to what the kernel casts it to, where that is one type, and
+    as one to bytes where the kernel never asks for it."""
     if not _VOID.fullmatch(plain_type(member.type)):
         return member
     file = texts.file_of(kernel.name) or texts.own
     text = file.text[kernel.start : kernel.stop]
+    if "." in member.name and not _is_asked_for(member.name, text):
+        return replace(member, type=member.type.replace("void", "unsigned char"))
     casts = {match[1] for match in re.finditer(_CAST.format(re.escape(member.name)), text)}
     found = {_within(name, text, texts, known) for name in casts}
     element = found.pop() if len(found) == 1 else ""
     return replace(member, type=member.type.replace("void", element)) if element else member
+
+
+def _is_asked_for(member: str, text: str) -> bool:
+    """Whether a kernel names a member of its struct, or hands the struct on."""
+    whole, _, name = member.partition(".")
+    handed_on = re.search(
+        rf"(?<![\w.>])&?{re.escape(whole)}\b(?!\s*(?:\.|->))", text.partition("{")[2]
+    )
+    return handed_on is not None or re.search(rf"\b{re.escape(_last(name))}\b", text) is not None
 
 
 def _within(name: str, text: str, texts: SourceTexts, known: Mapping[str, str]) -> str:
@@ -242,7 +254,9 @@ def _is_known(parameter: Parameter, known: Mapping[str, str]) -> bool:
     return type_.endswith(("*", "]")) or element_of(type_.rstrip("&"), known) is not None
 
 
-def _impossible(parameters: Sequence[Parameter], known: Mapping[str, str]) -> Refused | None:
+def _impossible(
+    parameters: Sequence[Parameter], known: Mapping[str, str], rows: Mapping[str, str]
+) -> Refused | None:
     for parameter in parameters:
         type_ = plain_type(parameter.type)
         if _TEXTURE.search(type_):
@@ -253,7 +267,8 @@ def _impossible(parameters: Sequence[Parameter], known: Mapping[str, str]) -> Re
             return Refused(f"'{parameter.name}' is a pack of parameters")
         if _TAG.fullmatch(type_) or accessor_of(type_, known) is not None:
             continue
-        if element_of(type_.rstrip("*&[]"), known) is None:
+        of = {**rows, **known} if type_.endswith(("*", "]")) else known
+        if element_of(type_.rstrip("*&[]"), of) is None:
             return Refused(f"'{parameter.name}' is of type {type_}, for which no value is known")
     return None
 
@@ -284,6 +299,7 @@ class _Proposal:
         self._parameters = [one for _, of in spread for one in of]
         self._records = texts.records
         self._template, self._known = chosen.template, known
+        self._elements = {**texts.rows, **known}
         self._bound = dict(zip(_names(kernel.template), chosen.template, strict=False))
         file = texts.file_of(kernel.name) or texts.own
         self._text = file.text[kernel.start : kernel.stop]
@@ -530,7 +546,7 @@ class _Proposal:
             return Scalar(parameter.name, tag, f"{tag}{{}}")
         if parameter.name in self._extents:
             return self._tensor(parameter, bound)
-        found = element_of(spelled, self._known)
+        found = element_of(spelled, self._elements)
         assert found is not None, parameter  # _impossible() has looked
         element, lanes = found
         dtype = bound_type(spelled, bound)

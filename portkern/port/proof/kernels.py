@@ -67,6 +67,7 @@ class KernelProver:
         self._hazards, self._cases = hazards, cases
         self._workdir, self._runs, self._limits = workdir, runs, limits
         self._known = {**self._ported.aliases, **self._original.aliases}
+        self._filled = {**self._original.rows, **self._ported.rows, **self._known}
         self._guesses: dict[str, dict[Guess, None]] = {}
         self._choices = cache(self._found_choices)
 
@@ -249,7 +250,7 @@ class KernelProver:
             cases,
             _openmp(file) + f'#include "{file.source.path.name}"',
             file.source.language,
-            known=self._known,
+            known=self._filled,
             scopes=_scopes(file),
             title=f"Kernels of {file.source.path.name}",
             command="",
@@ -404,7 +405,7 @@ class KernelProver:
             [trial.ported],
             _text_of(file, inline=group.is_sliced),
             file.source.language,
-            known=self._known,
+            known=self._filled,
             scopes=_scopes(file),
             title=" ".join(title.split()),
             command=f"portkern run {path.name} target={self._target} sanitize=all",

@@ -83,6 +83,21 @@ def members(
     return tuple(Parameter(m.type, f"{parameter.name}{m.name}") for m in found)
 
 
+def rows(of: Mapping[str, Record], known: Mapping[str, str]) -> dict[str, str]:
+    """The classes whose members are all numbers of one kind, one after the other, each with the
+    array that one of it is in memory: ``float64[4]``."""
+    found: dict[str, str] = {}
+    for name in of:
+        own = members(Parameter(name, "p"), known, of)
+        types = [plain_type(m.type) for m in own] if isinstance(own, tuple) else []
+        elements = [element_of(type_, known) for type_ in types]
+        kinds = {one[0].name for one in elements if one is not None}
+        if len(kinds) == 1 and None not in elements and "bool" not in types:
+            length = sum(one[1] for one in elements if one is not None)
+            found[name] = f"{kinds.pop()}[{length}]"
+    return found
+
+
 def class_names(type_: str, known: Mapping[str, str], of: Mapping[str, Record]) -> frozenset[str]:
     """The names of a type's class, its bases and the classes of its members."""
     names, open_ = set[str](), {_class_of(type_, known)[0]}

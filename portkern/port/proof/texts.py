@@ -16,7 +16,7 @@ from portkern.port.proof.element import aliases, element_of
 from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
-from portkern.port.proof.records import Record, records
+from portkern.port.proof.records import Record, records, rows
 
 #: Headers are read until there are so many characters: a project's own are not more.
 _MOST_TEXT = 4_000_000
@@ -74,6 +74,11 @@ class SourceTexts:
     def records(self) -> Mapping[str, Record]:
         """The classes that it defines, by their names."""
         return records(self._texts.values())
+
+    @cached_property
+    def rows(self) -> Mapping[str, str]:
+        """What an element of a buffer of structs is, by the names of the structs."""
+        return rows(self.records, self.aliases)
 
     @cached_property
     def instances(self) -> Instances:
