@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from portkern.cuda_source.syntax import parse
+from portkern.errors import ConfigError
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
-from portkern.port.proof.case import Case
+from portkern.port.proof.case import Case, read_cases, to_yaml
 from portkern.port.proof.guesses import BLOCK, GRID, SHARED, Guess, of_variables, settled
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.slice import Slices
@@ -132,6 +133,33 @@ def test_the_size_of_a_tensors_elements_is_that_of_the_kernels_parameter(
     assert (case.guesses, case.shared) == ((), bytes_)
     other = proposed(text.replace("x.element_size", "z.element_size"), tmp_path)
     assert [guess.what for guess in other.guesses] == [SHARED]
+
+
+def test_a_constant_that_only_a_compiler_knows_is_left_to_it(tmp_path: Path) -> None:
+    traits = """template <int N, typename T> struct Traits {
+  struct Storage { T part[N + 3]; };
+  static constexpr int kBytes = sizeof(Storage);
+};
+template <typename K> __global__ void k(float* x, int n) {
+  extern __shared__ float part[];
+  part[threadIdx.x] = x[threadIdx.x] * n;
+  __syncthreads();
+  x[threadIdx.x] = part[blockDim.x - 1 - threadIdx.x];
+}
+void run(float* x, int n) {
+  using K = Traits<64, float>;
+  constexpr int kBytes = K::kBytes;
+  k<K><<<4, 64, kBytes>>>(x, n);
+}
+"""
+    case = proposed(traits, tmp_path)
+    assert (case.guesses, case.shared) == ((), "Traits<64, float>::kBytes")
+    path = tmp_path / "case.yaml"
+    path.write_text(to_yaml(case), encoding="utf-8")
+    assert read_cases(path)["k"] == case
+    path.write_text(to_yaml(case).replace("Traits<64", "exit(1), Traits<64"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="shared"):
+        read_cases(path)
 
 
 def test_memory_that_no_device_code_uses_is_no_guess(tmp_path: Path) -> None:
@@ -278,3 +306,30 @@ def test_a_launch_in_sight_proves_what_none_leaves_open(tmp_path: Path) -> None:
     assert (proof.outcome, proof.why) == (Outcome.PROVEN, "")
     proof = proof_of(KERNEL, KERNEL, tmp_path / "b")
     assert proof.outcome is Outcome.UNPROVEN and BLOCK in proof.why and GRID in proof.why
+
+
+@pytest.mark.full
+@COMPILES
+def test_memory_as_a_compiler_knows_it_is_launched(tmp_path: Path) -> None:
+    text = """template <int N, typename T> struct Traits {
+  struct Storage { T part[N]; };
+  static constexpr int kBytes = sizeof(Storage);
+};
+template <typename K> __global__ void k(float* x, int n) {
+  extern __shared__ float part[];
+  part[threadIdx.x] = x[threadIdx.x] * n;
+  __syncthreads();
+  x[threadIdx.x] = part[blockDim.x - 1 - threadIdx.x];
+}
+void run(float* x, int n) {
+  using K = Traits<64, float>;
+  k<K><<<4, 64, K::kBytes>>>(x, n);
+}
+"""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    proof = proof_of(text, text, tmp_path / "a")
+    assert proof.outcome is Outcome.PROVEN, proof.why
+    short = text.replace("T part[N]", "T part[N / 2]")
+    proof = proof_of(short, short, tmp_path / "b")
+    assert proof.outcome is Outcome.UNPROVEN, proof.why

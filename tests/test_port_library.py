@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from portkern.errors import ConfigError
+from portkern.port import build_files
 from portkern.port.library import Library, read
 from portkern.port.triton_source import TritonConfig
 
@@ -303,3 +304,25 @@ def test_macros_of_a_header_that_launch_or_make_kernels_are_known_where_they_are
     assert (launch.kernel, launch.template_arguments, launch.line) == ("k", ("int",), 4)
     assert (launch.grid, launch.block, launch.arguments) == ("3", "BLOCK", ("x",))
     assert not files["b.cu"].kernels
+
+
+@pytest.mark.parametrize(
+    ("above", "is_given"),
+    [
+        ("include_directories(.)\nadd_definitions(-DOURS)\nadd_subdirectory(lib)\n", True),
+        ("include_directories(.)\nadd_definitions(-DOURS)\nadd_subdirectory(lib/gpu)\n", True),
+        ("include_directories(.)\nadd_definitions(-DOURS)\nadd_subdirectory(other)\n", False),
+        ("target_include_directories(x PUBLIC .)\nadd_subdirectory(lib)\n", False),
+    ],
+)
+def test_a_folder_of_cmake_has_what_the_folders_above_give_it(
+    above: str, is_given: bool, tmp_path: Path
+) -> None:
+    own = tmp_path / "lib" / "gpu" / "CMakeLists.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("include_directories(include)\n", encoding="utf-8")
+    (own.parent / "include").mkdir()
+    (tmp_path / "CMakeLists.txt").write_text(above, encoding="utf-8")
+    known = build_files.read(own, tmp_path)
+    assert known.include[0] == own.parent / "include"
+    assert (tmp_path in known.include, "OURS" in known.defines) == (is_given, is_given)

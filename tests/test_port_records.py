@@ -142,6 +142,12 @@ def test_a_functor_that_a_launch_makes_is_its_instance(
         ("Scores<float> p;", "Scores<float> q, p = {.rows = lanes};", "width of warps"),
         ("Scores<float> p;", "Scores<float> p; p = ours::Scores<float>(warps);", "width of warps"),
         ("p.rows = rows;", "(*&p).rows = WAVE;", "width of warps"),
+        ("struct Sizes { int rows, cols; };", "struct Sizes { int rows = WARP, cols; };", "warps"),
+        (
+            "struct Sizes { int rows, cols; };",
+            "struct Sizes { int rows{lanes()}, cols; };",
+            "warps",
+        ),
         ("Scores<float> p;", f"Scores<float> p{{{'1, ' * 400}1}};", "width of warps"),
         ("typename T>", "typename T, = 3>", "among its template's parameters"),
     ],
@@ -320,3 +326,61 @@ def test_a_kernel_of_structs_is_held_against_its_original(
     port = translate(text, "k.cu").text.replace("LANES", ported)
     proof = proven(text.replace("LANES", original), port, tmp_path)
     assert proof.outcome is outcome, proof.why
+
+
+def test_the_definition_of_a_long_struct_is_no_initialiser(tmp_path: Path) -> None:
+    long = "; ".join(f"int extent_of_the_axis_{n}" for n in range(60))
+    text = SCORES.replace(
+        "struct Sizes { int rows, cols; };", f"struct Sizes {{ int rows, cols; {long}; }};"
+    )
+    texts = read(text, tmp_path)
+    case = propose(texts.kernels[0], texts, SCALES[1], warp=32)
+    assert isinstance(case, Case), case
+
+
+@pytest.mark.parametrize(
+    ("struct", "expected"),
+    [
+        ("struct Point { double x, y, z, e; };", ("Point", 4 * 1024)),
+        ("struct Point { float at[3]; float w; };", ("Point", 4 * 1024)),
+        ("struct Inner { int a, b; };\nstruct Point { Inner of; int c; };", ("Point", 3 * 1024)),
+        ("struct Point { double x; int n; };", None),
+        ("struct Point { bool a, b; };", None),
+        ("struct Point { float* x; };", None),
+        ("struct Point { float x; private: float y; };", None),
+    ],
+)
+def test_a_buffer_of_structs_of_one_kind_of_numbers_has_values(
+    struct: str, expected: tuple[str, int] | None, tmp_path: Path
+) -> None:
+    text = f"""{struct}
+__global__ void k(Point* p, int n) {{ if (threadIdx.x < n) p[threadIdx.x] = p[n - 1]; }}
+void run(Point* p, int n) {{ k<<<1, 64>>>(p, n); }}
+"""
+    texts = read(text, tmp_path)
+    case = propose(texts.kernels[0], texts, SCALES[1], warp=32)
+    if expected is None:
+        assert isinstance(case, Refused) and "no value is known" in case.reason
+        return
+    assert isinstance(case, Case), case
+    [points, _] = case.values
+    assert isinstance(points, Buffer) and points.dtype == expected[0]
+    known = {**texts.rows, **texts.aliases}
+    written = render([case], text, "cuda", known=known, scopes={}, title="", command="")
+    assert f"({expected[1]}, portkern_case::Values::" in written
+
+
+@pytest.mark.parametrize(
+    ("use", "is_refused"),
+    [("p.n = 1;", False), ("use(p);", True), ("helper(&p);", True), ("p.out = 0;", True)],
+)
+def test_a_pointer_to_void_that_a_kernel_never_asks_for_needs_no_type(
+    use: str, is_refused: bool, tmp_path: Path
+) -> None:
+    text = f"""struct P {{ float* x; void* out; int n; }};
+__global__ void k(P p) {{ {use} p.x[0] = p.n; }}
+void run(P p) {{ k<<<1, 64>>>(p); }}
+"""
+    texts = read(text, tmp_path)
+    case = propose(texts.kernels[0], texts, SCALES[1], warp=32)
+    assert isinstance(case, Refused) == is_refused, case

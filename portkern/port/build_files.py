@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,6 +83,8 @@ def read(file: Path, root: Path) -> BuildSettings:
         libraries = [tuple(sources)] if len(sources) > 1 else []
     elif file.name == "CMakeLists.txt":
         include, defines = cmake_lists.settings(source.text, file.parent, root)
+        for given, macros in _from_above(file.parent, root):
+            include, defines = [*include, *given], [*defines, *macros]
         programs = cmake_lists.programs(source.text, file.parent, root)
         libraries = cmake_lists.libraries(source.text, file.parent, root)
     else:
@@ -99,6 +101,16 @@ def read(file: Path, root: Path) -> BuildSettings:
         arguments,
         modules=tuple(modules),
     )
+
+
+def _from_above(folder: Path, root: Path) -> Iterator[tuple[list[Path], list[str]]]:
+    """What the folders above give to this one, the nearest first."""
+    for above in folder.parents if folder != root else ():
+        if not above.is_relative_to(root):
+            return
+        source = source_text.read(above / "CMakeLists.txt")
+        if not isinstance(source, source_text.Unreadable):
+            yield cmake_lists.of_subfolder(source.text, above, root, folder)
 
 
 def _is_dir(path: Path) -> bool:

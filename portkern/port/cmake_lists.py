@@ -58,17 +58,31 @@ def commands(text: str) -> Iterator[tuple[str, list[str]]]:
                 name = part
 
 
-def settings(text: str, folder: Path, root: Path) -> tuple[list[Path], list[str]]:
-    """Include folders and definitions (``NAME`` or ``NAME=VALUE``)."""
+def settings(
+    text: str, folder: Path, root: Path, *, of_targets: bool = True
+) -> tuple[list[Path], list[str]]:
+    """Include folders and definitions (``NAME`` or ``NAME=VALUE``), of targets or not."""
     include: list[Path] = []
     defines: list[str] = []
     for name, arguments in _expanded_commands(text, folder, root):
+        if name.startswith("target_") and not of_targets:
+            continue
         listed = arguments[1:] if name.startswith("target_") else arguments
         if name in _INCLUDES:
             include += [folder / path for path in map(_path, listed) if path]
         elif name in _DEFINES | _OPTIONS:
             defines += list(_defined(listed, bare=name not in _OPTIONS and "add_d" not in name))
     return include, defines
+
+
+def of_subfolder(text: str, folder: Path, root: Path, below: Path) -> tuple[list[Path], list[str]]:
+    """Include folders and definitions that a folder below has from here, by ``add_subdirectory``:
+    those of folders and not of targets."""
+    given = [*_expanded_commands(text, folder, root)]
+    added = (folder / arguments[0] for name, arguments in given if name == "add_subdirectory")
+    if not any(below.is_relative_to(os.path.normpath(path)) for path in added):
+        return [], []
+    return settings(text, folder, root, of_targets=False)
 
 
 def programs(text: str, folder: Path, root: Path) -> list[tuple[Path, ...]]:

@@ -120,6 +120,8 @@ class EmittedProver:
                 )
                 if isinstance(case, NoCase):
                     return case
+                if isinstance(case.shared, str):
+                    return NoCase(f"its shared memory is known to compilers of CUDA: {case.shared}")
                 if self._way == "opencl" and any(isinstance(a, Record) for a in case.arguments):
                     return NoCase("it takes a struct by value, which no kernel of OpenCL is given")
                 try:

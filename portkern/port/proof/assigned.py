@@ -25,8 +25,10 @@ _INITIALISED = (
 )
 #: Behind a type's name variables, of which the first may be a parameter.
 _DECLARED = r"((?:[\s*&]++|const\b)++\w++(?:\s*+,[\s*&]*+\w++(?=\s*+[,;=]))*+)"
-#: Of one initialiser, and how many are read.
-_MOST_TEXT, _MOST_INITIALISERS = 1000, 4000
+#: A class's definition up to its body's brace, with or without bases.
+_DEFINES = re.compile(r"\b(?:struct|class)\s+\w+(?:\s+final)?(?:\s*:[\w\s,:<>]*)?\s*\{$")
+#: Of one initialiser, of a class's body, and how many are read.
+_MOST_TEXT, _MOST_BODY, _MOST_INITIALISERS = 1000, 20_000, 4000
 
 
 def of_width(
@@ -97,8 +99,12 @@ def _initialises_from_width(text: str, classes: tuple[str, ...]) -> bool:
     types = "|".join(map(re.escape, classes))
     found = re.finditer(rf"\b(?:{types})\b{_TEMPLATE}\s*+{_INITIALISED}", text)
     for number, match in enumerate(found):
-        given = _closed(text[match.start(1) : match.end() + _MOST_TEXT])
-        if number == _MOST_INITIALISERS or len(given) > _MOST_TEXT or _OF_WIDTH.search(given):
+        defines = _DEFINES.search(text[max(match.start() - _MOST_TEXT, 0) : match.end()])
+        most = _MOST_BODY if defines else _MOST_TEXT
+        given = body = _closed(text[match.start(1) : match.end() + most])
+        if defines:  # of a class's body, what it gives its members
+            given = " ".join(re.findall(r"=[^;]*;|\{[^{}]*\}|\([^()]*\)", body[1:]))
+        if number == _MOST_INITIALISERS or len(body) > most or _OF_WIDTH.search(given):
             return True
     return False
 

@@ -19,6 +19,8 @@ from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.safe_name import short
 
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
+#: ``Traits<64, float>::kBytes``
+_CONSTANT = re.compile(r"[\w:]+(?:<[\w:<>, *-]*>)?::\w+")
 _KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
 _BUFFER_KEYS = frozenset(["name", "kind", "dtype", "size", "values", "output"])
 _TENSOR_KEYS = frozenset(["name", "kind", "dtype", "element", "sizes", "values", "output"])
@@ -94,13 +96,14 @@ Argument = Buffer | Scalar | Tensor | Record
 
 @dataclass(frozen=True)
 class Case:
-    """``guesses`` are what nothing says of the launch; a case that somebody wrote has none."""
+    """``shared`` is a number of bytes, or a constant of a class that the case's compiler knows.
+    ``guesses`` are what nothing says of the launch; a case that somebody wrote has none."""
 
     kernel: str
     template: tuple[str, ...]
     grid: Size
     block: Size
-    shared: int
+    shared: int | str
     arguments: tuple[Argument, ...]
     guesses: tuple[Guess, ...] = field(default=(), compare=False)
 
@@ -204,7 +207,7 @@ def _case(entry: Mapping[str, object]) -> Case:
         tuple(map(str, template)),
         _size(entry.get("grid", 1), "grid"),
         _size(entry.get("block", 256), "block"),
-        _integer(entry.get("shared", 0), "shared"),
+        _shared(entry.get("shared", 0)),
         given,
     )
 
@@ -278,6 +281,11 @@ def _integer(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigError(f"Got {name} {value!r}, expected a number of at least 0")
     return value
+
+
+def _shared(value: object) -> int | str:
+    is_constant = isinstance(value, str) and _CONSTANT.fullmatch(value) is not None
+    return str(value) if is_constant else _integer(value, "shared")
 
 
 def _size(value: object, name: str) -> Size:

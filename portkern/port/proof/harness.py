@@ -57,7 +57,7 @@ class _Written:
     kernel: str
     grid: str
     block: str
-    shared: int
+    shared: int | str
     raises_shared: bool
     buffers: tuple[_Filled, ...]
     records: tuple[_Record, ...]
@@ -106,7 +106,7 @@ def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
         ", ".join(map(str, case.grid)),
         ", ".join(map(str, case.block)),
         case.shared,
-        case.shared > _GRANTED_SHARED,
+        isinstance(case.shared, str) or case.shared > _GRANTED_SHARED,
         tuple(buffers),
         tuple(records),
         tuple(arguments),
@@ -118,7 +118,8 @@ def _spelled(number: int, value: Buffer | Scalar | Tensor) -> str:
         return f"({value.dtype}*)buffer_{number}"
     if isinstance(value, Tensor):
         sizes = ", ".join(map(str, value.sizes))
-        return f"viewed<{value.dtype}>(({value.data.dtype}*)buffer_{number}, {{{sizes}}})"
+        data = f"({value.data.dtype}*)buffer_{number}"
+        return f"portkern_case::viewed<{value.dtype}>({data}, {{{sizes}}})"
     return f"({value.dtype})({value.value})"
 
 

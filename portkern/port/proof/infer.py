@@ -98,6 +98,7 @@ _SHARED_ARRAY = re.compile(
     r"(?<!extern )__shared__\s+(?:__align__\s*\(\d+\)\s*)?([\w:]+(?:\s+[\w:]+)?)\s+\w+\s*"
     r"((?:\[[^\]]+\]\s*)+);"
 )
+_OF_CLASS = re.compile(r"(\w+)\s*::\s*(\w+)")
 #: A constant of host code is as it is up to here; larger ones are sizes, which a scale cuts down.
 _SMALL = 1024
 
@@ -299,6 +300,7 @@ class _Proposal:
         self._parameters = [one for _, of in spread for one in of]
         self._records = texts.records
         self._template, self._known = chosen.template, known
+        self._bound_names = dict(chosen.bound)
         self._elements = {**texts.rows, **known}
         self._bound = dict(zip(_names(kernel.template), chosen.template, strict=False))
         file = texts.file_of(kernel.name) or texts.own
@@ -661,7 +663,7 @@ class _Proposal:
             return (min(-(-math.prod(spans) // block[0]), _MOST_BLOCKS), 1, 1)
         return (min(spans[0], 64), 1, 1)
 
-    def _shared(self) -> int:
+    def _shared(self) -> int | str:
         text = self._launch.shared if self._launch is not None else ""
         size = self._names.value(text, self._offset) if text else 0
         if not has_dynamic_memory(self._asking):
@@ -669,8 +671,22 @@ class _Proposal:
             return size or 0
         if size is not None and self._launch is not None:
             return size
+        if constant := self._of_class(text):
+            self._unsaid.discard(SHARED)
+            return constant
         self._unsaid.add(SHARED)
         return max(min(_SHARED_BYTES, _MOST_SHARED - self._static_bytes()), 0)
+
+    def _of_class(self, text: str) -> str:
+        """A constant of a class that the instance names, which the case's compiler computes."""
+        reached = self._names.before(self._offset)
+        for _ in range(4):
+            if text not in reached:
+                break
+            text = reached[text].strip()
+        match, classes = _OF_CLASS.fullmatch(text), {**self._known, **self._bound_names}
+        of = classes.get(match[1], "") if match else ""
+        return f"{of}::{match[2]}" if match and "<" in of else ""
 
     def _static_bytes(self) -> int:
         """The bytes of shared arrays whose sizes are known."""
