@@ -104,7 +104,7 @@ def read(file: Path, root: Path) -> BuildSettings:
 
 
 def _from_above(folder: Path, root: Path) -> Iterator[tuple[list[Path], list[str]]]:
-    """What the folders above give to this one, the nearest first."""
+    """The settings that the folders above give to this one, the nearest first."""
     for above in folder.parents if folder != root else ():
         if not above.is_relative_to(root):
             return

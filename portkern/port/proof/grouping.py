@@ -37,7 +37,7 @@ class Trial:
 
     @property
     def guesses(self) -> tuple[Guess, ...]:
-        """What nothing says of the launch, in one text or the other."""
+        """The parts of the launch that nothing says, in one text or the other."""
         each = {
             g.what: g for case in (self.other, self.ported, self.original) for g in case.guesses
         }

@@ -1,7 +1,7 @@
-"""What a case takes for granted of a launch because the source does not say it.
+"""Guesses of a case: what it takes for granted of a launch because the source does not say it.
 
 All such guesses come together here, and :func:`settled` decides what may rest on them: what is
-assumed of a launch is never proven. Sizes and values of a kernel's inputs are no guesses, for any
+assumed of a launch is never proven. Sizes and values of a kernel's inputs are another thing: any
 of them is one that it may be given.
 """
 

@@ -412,7 +412,7 @@ class _Proposal:
             self._launch = replace(launch, grid=grid, block=block, shared=shared)
 
     def _know_calls(self) -> None:
-        """What host code asks other tensors for are numbers with names of their own; how large an
+        """Gives numbers that host code asks other tensors for names of their own; how large an
         element of one is follows from the parameter that its data are handed over as."""
         elements = dict[str, int]()
         for parameter in self._kernel.parameters:

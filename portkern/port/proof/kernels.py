@@ -158,7 +158,7 @@ class KernelProver:
         return [] if isinstance(chosen, Refused) else chosen
 
     def _found_choices(self, kernel: Kernel) -> list[tuple[int, int]]:
-        """What there is to look at: instances and launches by number, each with the threads that a
+        """The things to look at: instances and launches by number, each with the threads that a
         block has if nothing says how many; where that is so, it is looked at with several."""
         found, chosen = list[tuple[int, int]](), self._instances(kernel)
         for number in range(min(len(chosen), _MOST_INSTANCES)):

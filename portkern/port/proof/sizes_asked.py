@@ -1,4 +1,4 @@
-"""What host code asks tensors for, where it computes with it: ``x.numel()`` is a number of its own
+"""Sizes that host code asks tensors for and computes with: ``x.numel()`` is a number of its own
 there, called ``x.numel``. A variable that is no more than such a call keeps its name."""
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class SourceTexts:
 
     @cached_property
     def rows(self) -> Mapping[str, str]:
-        """What an element of a buffer of structs is, by the names of the structs."""
+        """The elements of buffers of structs, by the names of the structs."""
         return rows(self.records, self.aliases)
 
     @cached_property
