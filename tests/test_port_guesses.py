@@ -86,6 +86,8 @@ def test_a_block_that_host_code_does_not_say_is_a_guess(host: str, tmp_path: Pat
     [
         pytest.param("const int threads = 128;", 128, id="a constant"),
         pytest.param("int threads;\n  threads = 2 * 96;", 192, id="assigned once"),
+        pytest.param("size_t m = std::max(n, 7), threads = 3 * 32;", 96, id="declared with others"),
+        pytest.param("const LL threads = 2 * 32LL;", 64, id="of a type by another name"),
         pytest.param("const int threads = n < 2000 ? 64 : 512;", 64, id="chosen by a size"),
         pytest.param("{ int threads = 32; }\n  int threads = 64;", 64, id="declared anew"),
         pytest.param("auto threads = std::min(n, 512);", 512, id="from what the kernel is given"),
@@ -323,7 +325,7 @@ template <typename K> __global__ void k(float* x, int n) {
 }
 void run(float* x, int n) {
   using K = Traits<64, float>;
-  k<K><<<4, 64, K::kBytes>>>(x, n);
+  k<K><<<1, 64, K::kBytes>>>(x, n);
 }
 """
     (tmp_path / "a").mkdir()

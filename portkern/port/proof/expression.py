@@ -17,8 +17,8 @@ _DEPTH = 8
 #: follows looked at.
 _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w: ]+?)\s*\)")
 _NAMED = re.compile(
-    r"\b(?:int|unsigned|unsigned int|size_t|long|auto|bool|uint32_t|int32_t|int64_t|uint64_t|uint|"
-    r"dim3)\s+(\w+)\s*(?:=\s*([^;{}]{1,500}?)|\(([^;{}]{0,500})\)|=?\s*\{([^;{}]{0,500})\})\s*;"
+    r"\b(?:int|unsigned|unsigned int|size_t|ssize_t|ptrdiff_t|long|auto|bool|u?int(?:8|16|32|64)_t|"
+    r"u?int(?:32|64)?|[iu](?:32|64)|u?ll|U?LL|(?:index|idx|size)_t|Index|dim3)\s+(\w+)\s*(?:=\s*([^;{}]{1,500}?)|\(([^;{}]{0,500})\)|=?\s*\{([^;{}]{0,500})\})\s*;"
 )
 #: A loop of the host begins a launch's argument at its first value.
 _LOOP = re.compile(r"\bfor\s*\(\s*(?:[\w ]+\s)?(\w+)\s*=\s*([^;,{}]{1,500}?)\s*[;,]")
@@ -56,7 +56,7 @@ class _Declared:
             for m in of.finditer(text)
         }
         self._declared = [
-            (m.start(), m[1], m[2] or m[3] or m[4] or "") for m in _NAMED.finditer(text)
+            (m.start(), *one) for m in _NAMED.finditer(text) for one in _initialised(m)
         ]
         self._declared += [(m.start(), m[1], m[2]) for m in _LOOP.finditer(text)]
         shapes = [(m.start(), *one) for m in _DIM3.finditer(text) for one in _declarators(m[1])]
@@ -146,6 +146,13 @@ class _Declared:
         brace."""
         before = bisect_left(self._ends, offset)
         return self._ends[before - 1] if before else 0
+
+
+def _initialised(match: re.Match[str]) -> list[tuple[str, str]]:
+    """The variables of a declaration, ``a = 1, b = 2``, each with its value."""
+    first, *others = split(match[2]) if match[2] else [match[3] or match[4] or ""]
+    more = (re.fullmatch(r"(\w+)\s*=(?!=)\s*(.+)", text, re.DOTALL) for text in others)
+    return [(match[1], first), *((one[1], one[2]) for one in more if one)]
 
 
 def _declarators(text: str) -> list[tuple[str, str]]:
