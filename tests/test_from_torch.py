@@ -126,6 +126,24 @@ def test_parameters_are_inputs_and_know_where_they_are_in_the_module() -> None:
     }
 
 
+def test_a_loop_over_one_input_asks_another_for_all_its_steps_in_one_requirement() -> None:
+    found = traced(
+        """
+        def scan(x, gate):
+            h = torch.zeros_like(x[:, 0])
+            for t in range(x.shape[1]):
+                h = h * 0.5 + torch.sigmoid(gate[:, t]) * x[:, t]
+            return h
+
+        def get_inputs():
+            return [torch.randn(4, 61, 12), torch.randn(4, 61, 12)]
+        """
+    )
+    [asked] = found.requires
+    gate, least = asked.split(" > ")
+    assert gate in found.axes and int(least) == 60
+
+
 def test_what_tracing_assumed_of_lengths_is_required() -> None:
     assert problem("group_norm").requires == ("features % 8 == 0",)
     op = op_of("group_norm")

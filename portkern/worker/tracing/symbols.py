@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -150,6 +151,10 @@ def _closed(written: str) -> bool:
     return False
 
 
+#: What is not less than a number.
+_AT_LEAST = re.compile(r"(?P<of>\w+) (?P<how>>=?) (?P<bound>\d+)")
+
+
 def requirements(
     guards: Sequence[Any], names: Mapping[sympy.Symbol, str], example: Mapping[str, int]
 ) -> tuple[str, ...]:
@@ -165,7 +170,8 @@ def requirements(
         except ConfigError:
             known = [names[symbol] for symbol in guard.free_symbols if symbol in names]
             conditions |= {f"{name} == {example[name]}" for name in known}
-    return _independent(sorted(conditions, key=lambda one: (len(one), one)), example)
+    told = conditions - _weaker(conditions)
+    return _independent(sorted(told, key=lambda one: (len(one), one)), example)
 
 
 def _independent(conditions: Sequence[str], example: Mapping[str, int]) -> tuple[str, ...]:
@@ -187,3 +193,13 @@ def _independent(conditions: Sequence[str], example: Mapping[str, int]) -> tuple
             kept.append(condition)
             samples = [sample for sample in samples if read.holds(sample)]
     return tuple(kept)
+
+
+def _weaker(conditions: Iterable[str]) -> set[str]:
+    """Lower bounds of what has a higher one too: each step of a loop asks for one more."""
+    bounds: dict[str, list[tuple[int, str]]] = {}
+    for condition in conditions:
+        if found := _AT_LEAST.fullmatch(condition):
+            least = int(found["bound"]) + (found["how"] == ">")
+            bounds.setdefault(found["of"], []).append((least, condition))
+    return {one for several in bounds.values() for _, one in sorted(several)[:-1]}
