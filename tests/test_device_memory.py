@@ -156,7 +156,8 @@ def test_the_evaluator_sees_what_a_worker_reads_and_writes(gpu: str, worker: Ses
     draws = TimedDraws(RELU, WORK, "float32", [(inputs.BASE, (torch.zeros(1000, device=gpu),))])
     now = TimedInputs((7,), fresh=True)
     made.fill(draws.of_round(now, 8), 8)
-    place = protocol.Place(made.inputs, made.outputs, 8, WORK.dims, {})
+    [hidden] = [made._memory.look(made.inputs[0].row(1)).clone()]
+    place = protocol.Place(made.inputs, made.outputs, 8, WORK.dims, {}, made.masks)
     assert isinstance(worker.ask(place, timeout_s=60), Answered)
     assert isinstance(worker.ask(protocol.Time(), timeout_s=60), Answered)
     made.glance()
@@ -164,6 +165,7 @@ def test_the_evaluator_sees_what_a_worker_reads_and_writes(gpu: str, worker: Ses
     for call in (0, 7):
         [given] = draws.of_call(now, call)
         assert torch.equal(made._memory.look(made.inputs[0].row(call + 1)), given)
+        assert call or int((hidden == given).sum()) < 10, "inputs lay open before their call"
     made._memory.look(made.outputs[0].row(3)).zero_()
     assert made.changed()
     made.close()

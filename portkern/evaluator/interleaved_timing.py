@@ -325,7 +325,8 @@ class InterleavedTiming:
             return session.ask(stage, timeout_s=self.limit_s)
         memory = self._memory[key]
         memory.fill(self._draws.of_round(now, calls), calls)
-        place = protocol.Place(memory.inputs, memory.outputs, calls, dims, scalars)
+        rows = memory.inputs, memory.outputs
+        place = protocol.Place(*rows, calls, dims, scalars, memory.masks)
         return session.ask(place, timeout_s=self.limit_s)
 
     def _lap(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from portkern.sandbox.device_memory import DeviceMemory
 from portkern.sandbox.session import Answered, Lost, Session, Unreadable
 from portkern.sandbox.shared_memory import Rows, SharedMemory, Slot
 from portkern.spec.op import Op, Workload
-from portkern.worker import output_guards, protocol
+from portkern.worker import masks, output_guards, protocol
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +61,8 @@ class RoundMemory:
     ) -> None:
         self._memory = memory
         self._seen: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        #: Keys of what lies over each call's inputs.
+        self.masks: tuple[int, ...] = ()
         signature, dims = op.signature, workload.dims
 
         def rows(sizes: tuple[int, ...], kind: str) -> Rows:
@@ -117,7 +120,15 @@ class RoundMemory:
         for rows, made in zip(self.inputs, given, strict=True):
             self._memory.block(rows, calls + 1).copy_(made[: calls + 1])
         if isinstance(self._memory, DeviceMemory):
+            self._mask(calls)
             self._choose_places(calls)
+
+    def _mask(self, calls: int) -> None:
+        """Hides each call's inputs until it is made."""
+        self.masks = tuple(secrets.randbits(62) for _ in range(calls + 1))
+        for rows in self.inputs:
+            for row, key in zip(self._memory.block(rows, calls + 1), self.masks, strict=True):
+                masks.mask(row, key)
 
     def _choose_places(self, calls: int) -> None:
         """Elements of every output that :meth:`glance` looks at. All work of the evaluator's on the

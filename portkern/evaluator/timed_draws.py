@@ -4,9 +4,10 @@ ones.
 Values follow from a seed, a tensor and a call's number alone, so that those of a call whose output
 is looked at can be made once more. Inputs that an operator's own file makes are drawn by it.
 
-Of every second call one element in four to sixteen is its own: the rest it shares with the call
+Of every second call one element in four to eight is its own: the rest it shares with the call
 before, so that a few elements do not tell one call from another. No row or matrix of sixteen
-elements stays as it was, so that nobody who keeps results of the call before has less to do.
+elements stays as it was, and own elements lie in no pattern, so that nobody who keeps results of
+the call before, or adds to them what has changed, has less to do.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 #: Seconds that a file's own draws may take in one round, and the fewest of them. Beyond these,
 #: which only rounds of many calls have, calls are given any of them.
 DRAWING_S, FEWEST = 0.25, 9
+#: Of so many elements, at least and at most, one is a call's own: of sixteen in a row there always
+#: is one.
+OWN = 4, 8
 
 
 @dataclass(frozen=True)
@@ -212,10 +216,9 @@ class TimedDraws:
         for row, call in enumerate(range(first, first + rows)):
             if call % 2 == 0:  # the one that warms up is -1
                 before = block[row - 1] if row else self._values(seed, call - 1, 1, size, bounds)[0]
-                first_own, step = _own(seed, call, size)
-                own = block[row, first_own::step].clone()
-                block[row].copy_(before)
-                block[row, first_own::step] = own
+                places = _own(seed, call, size, self._device)
+                own = block[row].index_select(0, places)
+                block[row].copy_(before).index_copy_(0, places, own)
         transform = inputs.DRAWS.get(self.op.draws.get(spec.name, ""))
         if transform is not None:
             block = torch.stack([transform(row.view(shape)).reshape(-1) for row in block])
@@ -277,8 +280,15 @@ def _nudged(seed: str, call: int, size: int) -> tuple[int, int]:
     return random.Random(f"{seed} {call}").randrange(size - count + 1), count
 
 
-def _own(seed: str, call: int, size: int) -> tuple[int, int]:
-    """The first element that a call does not share, and how far it is to the next."""
+def _own(seed: str, call: int, size: int, device: torch.device) -> torch.Tensor:
+    """The places of elements that a call does not share: one by chance in each piece of as many
+    elements as a number by chance says."""
+    import torch
+
     drawn = random.Random(f"{seed} own {call}")
-    step = drawn.randint(4, 16)
-    return drawn.randrange(max(1, min(step, size))), step
+    step = drawn.randint(*OWN)
+    generator = torch.Generator(device).manual_seed(drawn.getrandbits(62))
+    pieces = -(-size // step)
+    places = torch.randint(0, step, (pieces,), generator=generator, device=device)
+    places += torch.arange(0, pieces * step, step, device=device)
+    return places.clamp_(max=size - 1) if size else places

@@ -361,13 +361,15 @@ class Open(Request[Done]):
 @dataclass(frozen=True)
 class Place(Request[Done]):
     """Take the tensors of so many calls, and of one for warming up, as they lie in the shared
-    memory, where their outputs belong too."""
+    memory, where their outputs belong too. ``masks``: keys of what lies over each call's inputs on
+    a GPU (:mod:`portkern.worker.masks`), which is taken off before that call."""
 
     inputs: tuple[Rows, ...]
     outputs: tuple[Rows, ...]
     calls: int
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
+    masks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from portkern.toolchain.torch_device import TorchDevice
 from portkern.worker import (
     compiling,
     execution,
+    masks,
     plan_launches,
     protocol,
     references,
@@ -105,6 +106,8 @@ class Worker:
         self._staged: list[Call] = []
         self._placed: list[tuple[list[Buffer], list[Buffer]]] = []
         self._placed_in: tuple[tuple[Rows, ...], ...] = ()
+        #: Keys of what lies over the inputs of each staged call.
+        self._masks: tuple[int, ...] = ()
         self._processors = Processors()
         self._returned: list[Sequence[Buffer]] = []
 
@@ -324,7 +327,7 @@ class Worker:
 
     def base(self, asked: protocol.Base) -> Done:
         device = self._loaded().device
-        self._staged, self._returned = [], []  # their memory first
+        self._staged, self._returned, self._masks = [], [], ()  # their memory first
         self._bases = [
             [device.keep(self._memory.tensor(slot)) for slot in slots] for slots in asked.inputs
         ]
@@ -364,7 +367,7 @@ class Worker:
         too, with other values."""
         device, calls = self._loaded().device, asked.calls
         base = self._bases[asked.base] if self._bases else []
-        self._returned = []
+        self._returned, self._masks = [], ()
         vary = partial(timed_inputs.inputs, rolled=asked.rolled, structured=asked.structured)
         last, self._staged = self._staged[: calls + 1], []
         for number in range(-1, calls):
@@ -400,6 +403,7 @@ class Worker:
             self._placed.append((inputs, outputs))
         placed = self._placed[: asked.calls + 1]
         self._staged = [Call(*buffers, asked.dims, asked.scalars) for buffers in placed]
+        self._masks = asked.masks
         self._returned = [()] * (asked.calls + 1)
         device.synchronize()
         if self._device_memory is not None:
@@ -433,11 +437,25 @@ class Worker:
             return once
 
         try:
-            samples = kernel.device.time([*map(launch, range(len(self._staged)))])
+            calls = [*map(launch, range(len(self._staged)))]
+            if self._masks and isinstance(kernel.device, TorchDevice):
+                unmask = [*map(self._unmasking, range(len(calls)))]
+                samples = kernel.device.time(calls, unmask)
+            else:
+                samples = kernel.device.time(calls)
         finally:
             if _on_host(kernel.device):
                 self._processors.free()
         return Timed(tuple(samples[1:]), self._addresses())
+
+    def _unmasking(self, number: int) -> Callable[[], None]:
+        """Takes off what lies over the inputs of a staged call."""
+
+        def once() -> None:
+            for tensor in self._staged[number].inputs:
+                masks.mask(tensor, self._masks[number])
+
+        return once
 
     def _addresses(self) -> tuple[tuple[int, ...], ...]:
         """The addresses at which a host's kernel left its outputs, if not in the buffers that it
