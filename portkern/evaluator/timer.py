@@ -23,6 +23,9 @@ from portkern.worker import protocol
 #: On a GPU a round has so many calls, if this share of its memory has room for their tensors: the
 #: time of few calls says little from outside.
 ROUND_CALLS, ROUND_OF_GPU = 32, 1 / 16
+#: Rounds of a baseline's second process: so many times those that count, which are the last, or
+#: fewer once they have taken so many seconds.
+SETTLED, SLOW_S = 3, 1.0
 #: A thread is alone when the others run or want to for no more than this share of its time.
 ALONE = 0.1
 
@@ -151,7 +154,7 @@ class Timer:
             workload,
             self.dtype,
             bases,
-            replace(self.plan, budget_s=0.0),
+            replace(self.plan, rounds=SETTLED * self.plan.rounds, budget_s=0.0, slow_s=SLOW_S),
             self.limits.run_s,
             {},
             {TRUSTED: opened.method},
@@ -159,7 +162,8 @@ class Timer:
             placed=frozenset({TRUSTED}),
         )
         other.run({TRUSTED: opened.session}, TRUSTED)
-        return tuple(map(tuple, other.samples().get(TRUSTED, [])))
+        # A team's first rounds in a process are slow: its threads find their processors.
+        return tuple(map(tuple, other.samples().get(TRUSTED, [])[-self.plan.rounds :]))
 
     def _is_placed(self, key: Key, device: str) -> bool:
         """Whether its calls work on memory of the evaluator's; ``device`` is the baseline's."""
