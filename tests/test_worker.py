@@ -76,6 +76,7 @@ def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
         "rolled",
         "structured",
         "places",
+        "masks",
         "placed",
     }
     assert not {"answers", "check"} & set(vars(worker))

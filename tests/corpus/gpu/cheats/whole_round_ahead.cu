@@ -1,4 +1,4 @@
-// mechanism: computes all calls of a round in the one that warms up, and launches nothing in the others
+// mechanism: computes a round in the call that warms up, and launches nothing in the others
 // backend: cuda
 // op: relu
 // expect: wrong
