@@ -288,7 +288,10 @@ def _own(seed: str, call: int, size: int, device: torch.device) -> torch.Tensor:
     drawn = random.Random(f"{seed} own {call}")
     step = drawn.randint(*OWN)
     generator = torch.Generator(device).manual_seed(drawn.getrandbits(62))
-    pieces = -(-size // step)
+    pieces, rest = divmod(size, step)
     places = torch.randint(0, step, (pieces,), generator=generator, device=device)
     places += torch.arange(0, pieces * step, step, device=device)
-    return places.clamp_(max=size - 1) if size else places
+    if rest and (not pieces or drawn.random() < rest / step):
+        last = torch.tensor([pieces * step + drawn.randrange(rest)], device=device)
+        places = torch.cat((places, last))
+    return places

@@ -1,9 +1,9 @@
 // mechanism: the host computes on a copy of the inputs and copies the result into the output
 // backend: cuda
 // op: relu
-// expect: rejected | defeated
+// expect: rejected | suspicious | defeated
 // emulator: wrong
-// says: no kernel
+// says: no kernel | in rounds of
 #include <vector>
 
 __global__ void relu_kernel(const scalar_t* x, scalar_t* y, int64_t n) {}
