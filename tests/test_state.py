@@ -285,7 +285,7 @@ def test_a_function_that_an_instance_is_given_is_told() -> None:
     before, device = Snapshot(), TorchDevice("cpu")
     before.watch(device=device)
     assert not before.changes()
-    device.time = lambda calls: [0.0 for _ in calls]  # type: ignore[method-assign]
+    device.time = lambda calls, before=(): [0.0 for _ in calls]  # type: ignore[method-assign]
     assert before.changes() == ["device.time was replaced"]
 
 
