@@ -34,6 +34,7 @@ class CompiledTwins:
     limits: StageLimits
     #: By index, what was wrong in the call that was made; '' where nothing was.
     _held: dict[int, str] = field(default_factory=dict)
+    _doubted: set[int] = field(default_factory=set)
 
     def hold(
         self,
@@ -50,9 +51,13 @@ class CompiledTwins:
             if results[index].verdict is not Verdict.PASSED:
                 continue
             if index not in self._held and few:
-                found[index] = self._compared(index, results[index], workload, case)
-                wrong = found[index].verdict is Verdict.WRONG
-                self._held[index] = found[index].detail if wrong else ""
+                compared = self._compared(index, results[index], workload, case)
+                wrong = compared.verdict is Verdict.WRONG
+                if wrong and index not in self._doubted:
+                    self._doubted.add(index)  # another case decides: one may be at an edge
+                    continue
+                found[index] = compared
+                self._held[index] = compared.detail if wrong else ""
             elif said := self._held.get(index):
                 found[index] = replace(results[index], verdict=Verdict.WRONG, detail=said)
         return found
