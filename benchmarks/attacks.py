@@ -35,7 +35,7 @@ from portkern.toolchain import host
 from tests.corpus.suite import SCRATCH_BYTES, SMALL
 
 if TYPE_CHECKING:
-    from portkern.redteam.trial import Ending
+    from portkern.redteam.trial import AttackEnding
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 RESULTS = _script.RESULTS / "attacks.jsonl"
@@ -122,7 +122,9 @@ def main() -> None:
                 continue
             if time.monotonic() > until:
                 break
-            endings = [trial.Ending("attacks", one, None, "it needs a GPU, and there is none")]
+            endings = [
+                trial.AttackEnding("attacks", one, None, "it needs a GPU, and there is none")
+            ]
             if heap != "gpu" or host.gpus():
                 policy = patch.object(session, "JailPolicy", JailPolicy if heap == "gpu" else small)
                 with policy, patch.object(judge, "_STAGE_S", STAGE_S):
@@ -229,11 +231,11 @@ def _sizes(part: slice, op: Op, chosen: np.random.Generator) -> list[tuple[str, 
     return sizes[part]
 
 
-def _judged(one: attack.Attack, folder: Path, seed: int) -> list[Ending]:
+def _judged(one: attack.Attack, folder: Path, seed: int) -> list[AttackEnding]:
     """The attack's ending at the first size, and at the others if it was not caught there."""
     from portkern.redteam import trial
 
-    endings: list[Ending] = []
+    endings: list[AttackEnding] = []
     for part in (slice(1), slice(1, None)):
         mode = trial.Mode("attacks", partial(_sizes, part), timed=True)
         endings += trial.judged([one], mode, folder, seed=seed)
@@ -242,7 +244,7 @@ def _judged(one: attack.Attack, folder: Path, seed: int) -> list[Ending]:
     return endings
 
 
-def _row(heap: str, endings: Sequence[Ending]) -> dict[str, Any]:
+def _row(heap: str, endings: Sequence[AttackEnding]) -> dict[str, Any]:
     ending = next((one for one in endings if one.attack.for_time and one.bad), endings[-1])
     turn, cheat = ending.turn, not ending.attack.honest
     unsure = turn and turn.right and turn.noisy and cheat and ending.attack.for_time

@@ -41,7 +41,7 @@ import numpy as np
 from benchmarks import _script, grid_shapes, peers
 from portkern import ops
 from portkern.cells.run import Matrix
-from portkern.cells.selection import Cell, host_targets
+from portkern.cells.selection import SelectedCell, host_targets
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
@@ -82,7 +82,7 @@ class Grid:
         stream = np.random.default_rng([self.seed, *op.encode(), *dtype.encode()])
         return grid_shapes.draw(op, self.count, stream, gpu=self.where.is_gpu, kinds=self.kinds)
 
-    def cells(self, name: str, dtype: str) -> Iterator[Cell]:
+    def cells(self, name: str, dtype: str) -> Iterator[SelectedCell]:
         own = ops.load(name)
         drawn = self.workloads(name, dtype)
         op = replace(own, workloads={**own.workloads, SET: tuple(drawn)})
@@ -92,7 +92,7 @@ class Grid:
                 for workload in drawn:
                     known = (database.own(), database.shipped())
                     tuned = database.with_tuned_knobs(kernel, where, dtype, workload, known)
-                    yield Cell(op, SET, workload, dtype, backend, where, tuned)
+                    yield SelectedCell(op, SET, workload, dtype, backend, where, tuned)
 
     def _target(self, backend: str) -> Target:
         on_cpu = backend == "opencl" and not self.where.is_gpu

@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks import _script
 from portkern import ops
 from portkern.cells.run import Matrix
-from portkern.cells.selection import Cell, Selection, host_targets
+from portkern.cells.selection import SelectedCell, Selection, host_targets
 from portkern.evaluator import build as building
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
@@ -163,7 +163,7 @@ def write(
     return document
 
 
-def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
+def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[SelectedCell]:
     """One for each backend that has a kernel for the row's op."""
     op = replace(ops.load(row.op), precision=row.precision, adversaries=dict(row.adversaries))
     return [
@@ -180,14 +180,14 @@ def cells_of(row: Row, gpu: Target, backends: Sequence[str]) -> list[Cell]:
     ]
 
 
-def build(cell: Cell, cache: ArtifactCache) -> None:
+def build(cell: SelectedCell, cache: ArtifactCache) -> None:
     if isinstance(cell.ready, Ready):
         building.build_all([cell.build_request], [cell.ready.toolchain], limits=LIMITS, cache=cache)
 
 
 def race(
     row: Row,
-    cells: Sequence[Cell],
+    cells: Sequence[SelectedCell],
     cache: ArtifactCache,
     folder: Path,
     sources: Mapping[str, Baseline],
@@ -210,7 +210,7 @@ def race(
     return records
 
 
-def turned(cell: Cell, knobs: Mapping[str, int], op: Op) -> Cell:
+def turned(cell: SelectedCell, knobs: Mapping[str, int], op: Op) -> SelectedCell:
     assert cell.candidate is not None
     there = {name: value for name, value in knobs.items() if name in cell.candidate.knobs}
     return replace(cell, op=op, candidate=cell.candidate.turn(there) if there else cell.candidate)

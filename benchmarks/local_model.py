@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks._script import words, write
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.llm.calls import ModelCall
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.role import Role
@@ -129,7 +129,7 @@ def ask(model: str, api_base: str, prompt: str, max_tokens: int) -> ModelCall:
     """One call, as generation makes it."""
     role = Role(model=model, api_base=api_base, max_tokens=max_tokens, concurrency=1)
     models = Models({"coder": role})
-    reply = asyncio.run(models.caller("demo").ask("coder", [Message("user", prompt)]))
+    reply = asyncio.run(models.caller("demo").ask("coder", [PromptMessage("user", prompt)]))
     return models.store[reply.call]
 
 

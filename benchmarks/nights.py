@@ -39,9 +39,9 @@ from portkern.cells.selection import default_target
 from portkern.records.record import Record, RecordFile
 from portkern.regression import nights, rule, runs
 from portkern.regression.cell_change import CellChange
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.regression.nights import Night
-from portkern.regression.rule import Change
+from portkern.regression.rule import ChangeKind
 from portkern.spec import catalogue, registry
 
 RESULTS = "nights.json"
@@ -55,7 +55,7 @@ GPU_OPS = ("add", "cumsum", "layernorm", "matmul", "relu", "softmax", "sum", "tr
 FIRST = rule.LEAST + 1
 #: By the quantile of one run of ten: what may be seen, in deviations from run to run.
 IN_DEVIATIONS = rule.limit([-1.0, 1.0] * 5, math.sqrt(10 / 9), rule.SUSPECT) / math.sqrt(10 / 9)
-ALARMS = (Change.SLOWER, Change.FASTER, Change.NEW_FAILURE, Change.LOST)
+ALARMS = (ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.NEW_FAILURE, ChangeKind.LOST)
 _ENTRY = re.compile(r'extern "C" int (\w+)\(([^)]*)\)')
 
 
@@ -193,7 +193,7 @@ class Study:
             kept = [away / name]
         after = Night.read(kept[0])
         history, _ = nights.before(after, reports)
-        cells = Comparison.of(history[-1], after, history).cells if history else []
+        cells = RunComparison.of(history[-1], after, history).cells if history else []
         print(f"{name}: {_counted(cells) or 'no history'}", flush=True)
         return cells
 
@@ -271,7 +271,7 @@ def _names(parameters: str) -> list[str]:
 
 def _judged(cells: Sequence[CellChange]) -> list[CellChange]:
     """Of whose time something is said."""
-    silent = (Change.INSUFFICIENT, Change.NOT_COMPARABLE)
+    silent = (ChangeKind.INSUFFICIENT, ChangeKind.NOT_COMPARABLE)
     return [cell for cell in cells if cell.visible is not None and cell.change not in silent]
 
 
@@ -284,7 +284,7 @@ def _found(cells: Sequence[CellChange]) -> dict[str, Any]:
         "slower": _slower(_judged(cells)),
         "steady": len(steady),
         "steady slower": _slower(steady),
-        "missed": [_said(cell) for cell in _judged(cells) if cell.change is not Change.SLOWER],
+        "missed": [_said(cell) for cell in _judged(cells) if cell.change is not ChangeKind.SLOWER],
     }
 
 
@@ -293,7 +293,7 @@ def _deviation(cell: CellChange) -> float:
 
 
 def _slower(cells: Sequence[CellChange]) -> int:
-    return sum(cell.change is Change.SLOWER for cell in cells)
+    return sum(cell.change is ChangeKind.SLOWER for cell in cells)
 
 
 def _counted(cells: Sequence[CellChange]) -> dict[str, int]:

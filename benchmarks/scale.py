@@ -186,10 +186,10 @@ def write_plan(reports: Path, least: int) -> tuple[list[str], int]:
     """Records that answer a matrix of so many cells or a few more, what asks for it, and how many
     there are."""
     from portkern import ops
-    from portkern.cells.selection import Selection, Stage, target_sets
+    from portkern.cells.selection import RunStage, Selection, target_sets
     from portkern.spec import registry
 
-    sanitize = Stage.parse("best", ["races", "bounds"])
+    sanitize = RunStage.parse("best", ["races", "bounds"])
     chosen: list[str] = []
     asked: list[Any] = []
     for op in ops.SETS["core"]:

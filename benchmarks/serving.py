@@ -41,11 +41,11 @@ import psutil
 
 from benchmarks import _script
 from portkern import ops
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import RecordFile, Verdict
 from portkern.serve import signature
 from portkern.serve.address import PLANS
@@ -369,7 +369,7 @@ def judged(client: Client, asked: Load, kernels: Sequence[Sent]) -> dict[Sent, V
     return found
 
 
-def vanish(client: Client, plan: Plan) -> None:
+def vanish(client: Client, plan: ExecutionPlan) -> None:
     """Sends a request and does not wait for its answer."""
     body = plan.to_json().encode()
     signed = signature.sign(client.at.key, "POST", PLANS, body)
@@ -378,7 +378,7 @@ def vanish(client: Client, plan: Plan) -> None:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
-def plan_of(asked: Load, kernels: Sequence[Sent]) -> Plan:
+def plan_of(asked: Load, kernels: Sequence[Sent]) -> ExecutionPlan:
     """Each kernel at all places."""
     op = ops.load("softmax")
     cells = []
@@ -390,10 +390,12 @@ def plan_of(asked: Load, kernels: Sequence[Sent]) -> Plan:
         language = next(iter(backend.languages.values()))
         candidate = Candidate("softmax", name, language, source, "softmax")
         size = op.workloads["ci"][0]
-        cells.append(Cell(op, "ci", size, "float32", backend, target.load(where), candidate))
+        cells.append(
+            SelectedCell(op, "ci", size, "float32", backend, target.load(where), candidate)
+        )
     limits = StageLimits(60.0, asked.limit_s, asked.limit_s)
     timing = TimingPlan(rounds=3, budget_s=0.02, patient=False)
-    return Plan.of(cells, TrialOptions(limits, timing, timed=asked.timed), "soak")
+    return ExecutionPlan.of(cells, TrialOptions(limits, timing, timed=asked.timed), "soak")
 
 
 if __name__ == "__main__":

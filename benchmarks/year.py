@@ -31,11 +31,11 @@ from portkern.records.record import Evidence, Record, RecordFile, Verdict
 from portkern.regression import rule
 from portkern.regression.cell_change import Cause, CellChange
 from portkern.regression.controls import CALIBRATION
-from portkern.regression.decisions import Accepted, Decisions, Quarantined
+from portkern.regression.decisions import Accepted, NightDecisions, Quarantined
 from portkern.regression.judgement import Judgement
 from portkern.regression.nights import Night
 from portkern.regression.reference import IN_A_ROW, References
-from portkern.regression.rule import Change
+from portkern.regression.rule import ChangeKind
 from portkern.regression.series import Series
 
 RECORDS = Path(__file__).parents[1] / "reports" / "records"
@@ -66,7 +66,7 @@ KINDS = {
     "other machine": 4,
     "framework": 3,
 }
-_ALARMS = (Change.SLOWER, Change.NEW_FAILURE, Change.LOST, Change.STILL_FAILING)
+_ALARMS = (ChangeKind.SLOWER, ChangeKind.NEW_FAILURE, ChangeKind.LOST, ChangeKind.STILL_FAILING)
 
 
 def tool(cell: Series) -> str:
@@ -135,7 +135,7 @@ class Year:
         self.events = sorted(self._drawn(), key=lambda one: one.start)
         self.entries: list[Accepted] = []
         self.quarantines: list[Quarantined] = []
-        self.references = References(Decisions())
+        self.references = References(NightDecisions())
         self.judged, self.false = 0, []
 
     # ---- what happens
@@ -351,7 +351,7 @@ class Year:
                 for cell in one.cells:
                     named = {"until": date.isoformat(last), "why": "known", **cell._asdict()}
                     self.quarantines.append(Quarantined(**named))
-        self.references.decisions = Decisions(
+        self.references.decisions = NightDecisions(
             accepted=tuple(self.entries), quarantine=tuple(self.quarantines)
         )
 
@@ -359,11 +359,11 @@ class Year:
 
     def _count(self, night: int, cells: Sequence[CellChange], machine: Sequence[str]) -> None:
         said = {one.series: one for one in cells}
-        self.judged += sum(one.change is not Change.INSUFFICIENT for one in cells)
+        self.judged += sum(one.change is not ChangeKind.INSUFFICIENT for one in cells)
         active = [one for one in self.events if one.felt(night) and one.kind != "framework"]
         explained: set[Series] = {cell for event in active for cell in event.cells}
         for one in cells:
-            if (one.regressed or one.change is Change.FASTER) and one.series not in explained:
+            if (one.regressed or one.change is ChangeKind.FASTER) and one.series not in explained:
                 self.false.append(f"night {night}: {one}"[:300])
         for event in self.events:
             if event.active(night):
@@ -406,7 +406,7 @@ def _slower(
 ) -> None:
     if not event.felt(night) or night == event.accepted:
         return
-    change = Change.FASTER if event.factor < 1 else Change.SLOWER
+    change = ChangeKind.FASTER if event.factor < 1 else ChangeKind.SLOWER
     true = abs(math.log(event.slower(night)))
     seen = [
         one
@@ -425,7 +425,7 @@ def _slower(
         for one in seen
         if one.change is change and one.cause is not event.cause
     ]
-    if change is Change.SLOWER:
+    if change is ChangeKind.SLOWER:
         known = event.said & {one.series for one in seen}
         event.forgotten += sum(not said[cell].regressed for cell in known)
         event.said |= {one.series for one in right}
@@ -456,7 +456,7 @@ def _killed(
     year: Year, event: Event, night: int, said: Mapping[Series, CellChange], _: Sequence[str]
 ) -> None:
     event.possible = night
-    lost = [cell in said and said[cell].change is Change.LOST for cell in event.cells]
+    lost = [cell in said and said[cell].change is ChangeKind.LOST for cell in event.cells]
     event.told = night if all(lost) else None
 
 
@@ -486,7 +486,7 @@ def _swapped(
         return
     event.possible = night
     shown = [said[cell] for cell in event.cells if cell in said]
-    if shown and not any(one.change is Change.LOST for one in shown):
+    if shown and not any(one.change is ChangeKind.LOST for one in shown):
         machine = [one for one in shown if one.cause is Cause.MACHINE]
         event.told = night if 2 * len(machine) >= len(shown) or _known(year, event) else None
 

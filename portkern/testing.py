@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 
 from portkern import ops
-from portkern.cells.selection import Stage, built_to_run
+from portkern.cells.selection import RunStage, built_to_run
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import Built, Failure, StageLimits
@@ -76,7 +76,7 @@ def evaluate(
     """Build a candidate and evaluate it on its best venue: the results, or the build that has
     none. ``sanitize`` names checkers that look on where an emulator has them."""
     ready = backend.probe(where)
-    venue = Stage(sanitize=tuple(sanitize)).of(backend.venues(where), backend, candidate).best
+    venue = RunStage(sanitize=tuple(sanitize)).of(backend.venues(where), backend, candidate).best
     assert isinstance(ready, Ready), ready
     request = Build(
         candidate,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.llm.calls import ModelCall
 from portkern.experiment.compare import page
 from portkern.experiment.compare.comparison import compare
@@ -116,8 +116,8 @@ def write_runs(folder: Path, rows: Sequence[Sample], *, reply: str = BITES) -> N
 
 def _call(row: Sample, reply: str) -> ModelCall:
     messages = (
-        Message("system", "You write kernels."),
-        Message("user", f"Write {row.op} for {row.backend} on {row.target}."),
+        PromptMessage("system", "You write kernels."),
+        PromptMessage("user", f"Write {row.op} for {row.backend} on {row.target}."),
     )
     answer = f"Sample {row.index} of {row.model}: {reply}"
     return ModelCall(

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern.agent.approval import DECISIONS, FILE, Approver, Decision, chosen
+from portkern.agent.approval import DECISIONS, FILE, Approval, Approver, chosen
 from portkern.agent.axes import Word
 from portkern.agent.slot import Slot
 from portkern.errors import ConfigError, RecordError, StorageError
@@ -193,8 +193,8 @@ def test_a_damaged_file_of_decisions_is_named_with_its_line(tmp_path: Path, line
 
 @given(st.integers(0, 10**6), st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_a_decision_reads_back_as_it_was(slot: int, ideas: list[str]) -> None:
-    decision = Decision(slot=slot, ideas=tuple(ideas), approved=tuple(ideas[:1]))
-    assert Decision.from_json(decision.to_json()) == decision
+    decision = Approval(slot=slot, ideas=tuple(ideas), approved=tuple(ideas[:1]))
+    assert Approval.from_json(decision.to_json()) == decision
 
 
 # ---- through a file

@@ -17,14 +17,14 @@ from portkern.cells.selection import Selection, host_targets
 from portkern.cli import main
 from portkern.records.record import Record, RecordFile
 from portkern.regression.cell_change import Cause
-from portkern.regression.comparison import Comparison
-from portkern.regression.decisions import Decisions
+from portkern.regression.comparison import RunComparison
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.judgement import Judgement
 from portkern.regression.nights import CALIBRATION, Night
-from portkern.regression.past import Past
+from portkern.regression.past import KnownPast
 from portkern.regression.reference import References
-from portkern.regression.reference_file import LearntRun, Origin, path_of, read, write
-from portkern.regression.rule import Change
+from portkern.regression.reference_file import LearntRun, ReferenceOrigin, path_of, read, write
+from portkern.regression.rule import ChangeKind
 from portkern.spec import catalogue, registry
 from tests.test_merged_runs import on
 from tests.test_regression import HERE, record, timing
@@ -69,9 +69,9 @@ def past(count: int = NIGHTS) -> list[Night]:
     ]
 
 
-def told(history: Sequence[Night], new: Record, races: Sequence[Record]) -> Comparison:
+def told(history: Sequence[Night], new: Record, races: Sequence[Record]) -> RunComparison:
     """The night after ``history``: the cell, timed three times alike."""
-    return Comparison.of(history[-1], Night.of("after", [new], [new, new], races), history)
+    return RunComparison.of(history[-1], Night.of("after", [new], [new, new], races), history)
 
 
 def told_by(references: References) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_calibration_kernel_of_the_processor_is_no_control_of_a_gpu(
     ]
     slow = [at(14.0, 20)] * 3
     night = Night.of("after", slow[:1], slow[1:], [fixed(142.0, 20, where=place)])
-    [one] = Comparison.of(history[-1], night, history).cells
+    [one] = RunComparison.of(history[-1], night, history).cells
     assert one.regressed is not is_control, one.detail
     assert is_control or "too few controls" in one.detail
 
@@ -128,7 +128,7 @@ def test_of_a_merged_night_each_machine_has_the_times_of_its_own() -> None:
         [HERE.machine],
         ["another machine"],
     ]
-    found = Comparison.of(past()[-1], night, past())
+    found = RunComparison.of(past()[-1], night, past())
     assert any("calibration kernels by +4" in line for line in found.machine)
 
 
@@ -139,8 +139,8 @@ def test_another_torch_is_not_taken_for_another_machine() -> None:
     assert any("calibration kernel in cpu moved by" in line for line in found.machine)
     assert not any("busy" in line for line in found.machine)
     [one] = found.cells
-    assert one.change in (Change.SUSPECT, Change.UNCHANGED) and not one.regressed
-    assert one.change is Change.UNCHANGED or one.cause is Cause.METHOD
+    assert one.change in (ChangeKind.SUSPECT, ChangeKind.UNCHANGED) and not one.regressed
+    assert one.change is ChangeKind.UNCHANGED or one.cause is Cause.METHOD
 
 
 @pytest.mark.parametrize("eager", [15.0, 26.0])
@@ -151,12 +151,12 @@ def test_an_odd_race_beside_eager_of_another_torch_is_told_by_the_kernels_own_ti
     torch = {"c++": "g++ 12", "torch": "2.13"}
     odd, *further = (cell(us, eager, 20, toolchain=torch) for us in (11.0, 10.0, 10.02))
     night = Night.of("after", [odd], further, [fixed(100.0, 20)])
-    [one] = Comparison.of(past()[-1], night, past()).cells
-    assert one.change is Change.UNCHANGED and abs(one.moved or 1.0) < 0.01
+    [one] = RunComparison.of(past()[-1], night, past()).cells
+    assert one.change is ChangeKind.UNCHANGED and abs(one.moved or 1.0) < 0.01
     slower = [cell(11.0, eager, 20, toolchain=torch)] * 3
     night = Night.of("after", slower[:1], slower[1:], [fixed(100.0, 20)])
-    [one] = Comparison.of(past()[-1], night, past()).cells
-    assert one.change is Change.SLOWER and 0.08 < (one.moved or 0) < 0.12
+    [one] = RunComparison.of(past()[-1], night, past()).cells
+    assert one.change is ChangeKind.SLOWER and 0.08 < (one.moved or 0) < 0.12
 
 
 def test_after_three_nights_eager_of_the_new_torch_is_the_measure() -> None:
@@ -166,9 +166,9 @@ def test_after_three_nights_eager_of_the_new_torch_is_the_measure() -> None:
         history.append(Night.of(f"night-{n:02}", [new], [new, new], [fixed(100.0, n)]))
     new = cell(10.0, 26.0, 20, toolchain={"c++": "g++ 12", "torch": "2.13"})
     found = told(history, new, [fixed(100.0, 20)])
-    assert [one.change for one in found.cells] == [Change.UNCHANGED]
+    assert [one.change for one in found.cells] == [ChangeKind.UNCHANGED]
     slower = cell(13.0, 26.0, 20, toolchain={"c++": "g++ 12", "torch": "2.13"})
-    assert [one.change for one in told(history, slower, []).cells] == [Change.SLOWER]
+    assert [one.change for one in told(history, slower, []).cells] == [ChangeKind.SLOWER]
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_it_says_nothing_before_five_nights_and_is_no_cell_of_the_run() -> None:
 
 
 def test_what_is_learnt_of_it_is_kept_in_the_file_of_references(tmp_path: Path) -> None:
-    known = Past.of(past(), Decisions())
+    known = KnownPast.of(past(), NightDecisions())
     runs = tuple(LearntRun(name=name, stamp="") for name in known.names)
-    write(tmp_path, Origin(runs=runs), known.references)
-    again = read(path_of(tmp_path, known.names[-1]), Decisions(), frozenset())
+    write(tmp_path, ReferenceOrigin(runs=runs), known.references)
+    again = read(path_of(tmp_path, known.names[-1]), NightDecisions(), frozenset())
     [key] = [key for key in again.cells if key[0].variant == "calibration"]
     assert again.cells[key].levels == known.references.cells[key].levels
     assert told_by(again) == told_by(known.references)

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from portkern.cli import main
 from portkern.cli.config import resolve
 from portkern.cli.verbs.matrix import MatrixOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import RecordFile
 from tests.test_regression import record
 
@@ -94,7 +94,7 @@ def test_what_a_recipe_runs_can_be_planned(
         if verb == "matrix":
             left = [word for word in overrides if not word.startswith("baseline=")]
             assert main.run([verb, *left, "plan=night.json"]) == 0
-            assert any(cell.kernel for cell in Plan.read(tmp_path / "night.json").cells)
+            assert any(cell.kernel for cell in ExecutionPlan.read(tmp_path / "night.json").cells)
         elif verb != "import":
             assert main.run([verb, *overrides]) == 0
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from portkern.cells.selection import Stage, host_targets
+from portkern.cells.selection import RunStage, host_targets
 from portkern.cli import main
 from portkern.cli.config import quoted, resolve
 from portkern.cli.verbs import doctor
@@ -79,9 +79,9 @@ def test_who_names_no_checker_waits_for_no_backend(monkeypatch: pytest.MonkeyPat
         raise AssertionError(f"{name} was imported")
 
     monkeypatch.setattr(registry, "load", load)
-    assert Stage.parse("best", ["none"]) == Stage("best")
+    assert RunStage.parse("best", ["none"]) == RunStage("best")
     with pytest.raises(AssertionError):
-        Stage.parse("best", ["all"])
+        RunStage.parse("best", ["all"])
 
 
 def test_bytecode_of_a_torch_that_has_none_is_kept_in_the_cache(tmp_path: Path) -> None:

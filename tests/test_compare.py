@@ -32,7 +32,7 @@ from portkern.errors import BudgetSpent, ConfigError, MachineUnfit, PortkernErro
 from portkern.experiment.compare import sweep as sweeps
 from portkern.experiment.compare.forecast import Forecast
 from portkern.experiment.compare.ledger import FILE as LEDGER
-from portkern.experiment.compare.ledger import Entry, Ledger
+from portkern.experiment.compare.ledger import Ledger, LedgerEntry
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.suite import expand
 from portkern.experiment.compare.task import folder_name
@@ -699,7 +699,7 @@ def test_a_sweep_that_is_killed_five_times_ends_like_one_that_was_let_alone(tmp_
     before, after = rows(tmp_path / "alone"), rows(tmp_path / "killed")
     assert list(map(_decided, after)) == list(map(_decided, before))
     assert {str(row.status) for row in before} >= {"passed", "no_code"}
-    entries = LineFile(tmp_path / "killed" / "it" / LEDGER, Entry.from_json).read()[0]
+    entries = LineFile(tmp_path / "killed" / "it" / LEDGER, LedgerEntry.from_json).read()[0]
     lost = {one.number for one in entries} - {one.number for one in entries if one.settled}
     # What was out when a process was killed is all that is asked twice.
     assert len(server.requests) - asked <= 6 + len(lost)

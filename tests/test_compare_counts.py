@@ -11,9 +11,9 @@ import pytest
 
 from portkern.agent.attempt import UNTIMED, Status, score, why_unscored
 from portkern.cli.verbs import compare as verb
-from portkern.experiment.compare.comparison import Comparison, compare
+from portkern.experiment.compare.comparison import ModelComparison, compare
 from portkern.experiment.compare.page import words
-from portkern.experiment.compare.result import Scope
+from portkern.experiment.compare.result import SampleScope
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.compare.sweep import Sweep
 from portkern.records.jsonl import LineFile
@@ -36,7 +36,7 @@ def timed(model: str, op: str, index: int, speedup: float | None, **more: object
     return row(model, op, index, "passed", **found)
 
 
-def board(comparison: Comparison) -> dict[str, dict[str, str]]:
+def board(comparison: ModelComparison) -> dict[str, dict[str, str]]:
     table = words.board(comparison, "measured", interval=False)
     assert table is not None
     return {one[0]: dict(zip(table.head, one, strict=True)) for one in table.rows}
@@ -109,11 +109,11 @@ def test_what_was_not_timed_is_missing_in_all_numbers_alike() -> None:
     for metric, p in (("fast", 1.0), ("speedup_geometric", None), ("efficiency", None)):
         values = []
         for rows in (quiet, noisy):
-            figure = compare(rows).figure(Scope("a", "measured"), metric, 1, p)
+            figure = compare(rows).figure(SampleScope("a", "measured"), metric, 1, p)
             assert figure is not None and figure.estimate is not None, metric
             values.append(figure.estimate.value)
         assert values[0] == pytest.approx(values[1]), metric
-    figure = compare(noisy).figure(Scope("a", "measured"), "fast", 1, 1.0)
+    figure = compare(noisy).figure(SampleScope("a", "measured"), "fast", 1, 1.0)
     assert figure is not None and "6 of 12 correct samples" in figure.reason
     assert "missing" in figure.reason
 
@@ -124,7 +124,7 @@ def test_a_task_of_which_no_time_is_known_is_missing_and_one_that_failed_is_not(
         *(timed("a", "gelu", i, None) for i in range(2)),
         *(row("a", "sum", i, "wrong") for i in range(2)),
     ]
-    figure = compare(rows).figure(Scope("a", "measured"), "fast", 1, 1.0)
+    figure = compare(rows).figure(SampleScope("a", "measured"), "fast", 1, 1.0)
     assert figure is not None and figure.estimate is not None
     assert figure.estimate.value == pytest.approx(0.5) and figure.tasks == 2
 
@@ -145,7 +145,7 @@ def test_portability_has_one_value_on_the_leaderboard_and_at_the_cascades_end(se
                     rows.append(timed("a", op, i, speedup, **place))
     comparison = compare(rows)
     for cascade in comparison.cascades:
-        figure = comparison.figure(Scope("a", "measured"), f"pp_{cascade.kind}")
+        figure = comparison.figure(SampleScope("a", "measured"), f"pp_{cascade.kind}")
         assert figure is not None
         value = figure.estimate.value if figure.estimate else None
         assert cascade.value == (None if value is None else pytest.approx(value))

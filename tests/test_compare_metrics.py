@@ -18,11 +18,11 @@ from scipy.stats import binomtest, permutation_test
 from portkern.agent.attempt import Attempt, Status
 from portkern.experiment import baseline
 from portkern.experiment.compare.comparison import (
-    Comparison,
-    Difference,
+    AskedPlace,
     Figure,
-    Place,
-    Scope,
+    ModelComparison,
+    ModelDifference,
+    SampleScope,
     compare,
 )
 from portkern.experiment.compare.divergence import distance, token_lines
@@ -35,10 +35,10 @@ from portkern.experiment.compare.intervals import (
 )
 from portkern.experiment.compare.page.words import lead
 from portkern.experiment.compare.sample import Sample
-from portkern.experiment.ending import Ending
+from portkern.experiment.ending import AttemptEnding
 from portkern.experiment.statistics import fewest_ops, holm, sign_flips
 
-CPU, HIP = Place("cpu", "x86_64"), Place("hip", "gfx942")
+CPU, HIP = AskedPlace("cpu", "x86_64"), AskedPlace("hip", "gfx942")
 ENDED = (Status.NO_CODE, Status.BUILD_FAILED, Status.WRONG, Status.PASSED)
 
 
@@ -57,16 +57,20 @@ def timed(index: int, speedup: float | None, **more: Any) -> Sample:
     return sample(index, **{**known, **more})
 
 
-def number(comparison: Comparison, metric: str, k: int | None = None, **more: Any) -> float:
+def number(comparison: ModelComparison, metric: str, k: int | None = None, **more: Any) -> float:
     estimate = figure(comparison, metric, k, **more).estimate
     assert estimate is not None
     return estimate.value
 
 
 def figure(
-    comparison: Comparison, metric: str, k: int | None = None, p: float | None = None, **scope: Any
+    comparison: ModelComparison,
+    metric: str,
+    k: int | None = None,
+    p: float | None = None,
+    **scope: Any,
 ) -> Figure:
-    wanted = Scope(**{"model": "a", "venue": "measured", **scope})
+    wanted = SampleScope(**{"model": "a", "venue": "measured", **scope})
     found = comparison.figure(wanted, metric, k, p)
     assert found is not None
     return found
@@ -236,7 +240,7 @@ def test_a_backends_languages_are_tasks_of_their_own_where_there_are_several() -
     python = [sample(index, Status.WRONG, language="numba") for index in range(2)]
     assert compare(native).places == (CPU,)
     both = compare([*native, *python, emulated(0, True, language="hip")])
-    assert both.places == (Place("cpu/c++", "x86_64"), Place("cpu/numba", "x86_64"), HIP)
+    assert both.places == (AskedPlace("cpu/c++", "x86_64"), AskedPlace("cpu/numba", "x86_64"), HIP)
     assert number(both, "pass", 1, backend="cpu/c++") == 1
     assert number(both, "pass", 1, backend="cpu/numba", venue="") == 0
 
@@ -491,7 +495,7 @@ def models(rates: dict[str, Sequence[Sequence[bool]]]) -> list[Sample]:
     ]  # fmt: skip
 
 
-def difference(comparison: Comparison, metric: str = "pass", k: int = 1) -> Difference:
+def difference(comparison: ModelComparison, metric: str = "pass", k: int = 1) -> ModelDifference:
     [found] = [d for d in comparison.differences if (d.metric, d.k) == (metric, k)]
     return found
 
@@ -580,7 +584,7 @@ def sampled(op: str, statuses: Sequence[Status]) -> baseline.Sampled:
         Attempt(id=f"{k}.0", slot=k, number=0, op=op, target="x86_64", backend="cpu", status=each)
         for k, each in enumerate(statuses)
     ]
-    ends = tuple(Ending(one, one.status) for one in attempts)
+    ends = tuple(AttemptEnding(one, one.status) for one in attempts)
     return baseline.Sampled(op, ends, unevaluated=0, clock=False)
 
 
@@ -708,7 +712,7 @@ def test_a_document_is_json_and_has_every_number() -> None:
 
 def test_a_figure_without_a_number_has_a_reason() -> None:
     with pytest.raises(ValueError, match="expected a reason"):
-        Figure(Scope("a", ""), "pass", None, 1)
+        Figure(SampleScope("a", ""), "pass", None, 1)
 
 
 def test_by_suite_backend_and_place_are_numbers_of_their_own() -> None:

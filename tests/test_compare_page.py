@@ -18,12 +18,12 @@ from portkern.agent.attempt import Status
 from portkern.cli.verbs import report
 from portkern.errors import ConfigError
 from portkern.experiment.compare import page as views
-from portkern.experiment.compare.comparison import Comparison, compare
+from portkern.experiment.compare.comparison import ModelComparison, compare
 from portkern.experiment.compare.page import category, packed, tidy
 from portkern.experiment.compare.page.exchange import Exchanges
 from portkern.experiment.compare.page.markdown import MOST_CHARACTERS
 from portkern.experiment.compare.page.words import told
-from portkern.experiment.compare.result import Scope, Venue
+from portkern.experiment.compare.result import SampleScope, Venue
 from portkern.experiment.compare.sample import Sample
 from tests.browser import act, browse, needs_browser
 from tests.compare_samples import BITES, SUITED, samples, write_runs
@@ -36,7 +36,7 @@ LATER = ("--virtual-time-budget=10000", "--dump-dom")
 class Sweep:
     folder: Path
     rows: list[Sample]
-    comparison: Comparison
+    comparison: ModelComparison
 
     @property
     def page(self) -> Path:
@@ -72,7 +72,7 @@ def test_the_page_shows_the_numbers_of_the_comparison(sweep: Sweep) -> None:
         for model in sweep.comparison.models:
             row = next(r for r in re.findall("<tr>.*?</tr>", table, re.DOTALL) if model in r)
             cells = [_plain(cell) for cell in re.findall("<t[hd].*?</t[hd]>", row, re.DOTALL)]
-            figure = sweep.comparison.figure(Scope(model, venue), "pass", 2)
+            figure = sweep.comparison.figure(SampleScope(model, venue), "pass", 2)
             value = re.sub(r"[\[\] ,]", "", told(figure))
             assert re.sub("[ ,]", "", cells[heads.index("pass@2")]) == value
             timed = cells[heads.index("fast_1@2")]

@@ -13,7 +13,7 @@ from portkern.agent.attempt import Status
 from portkern.cli.verbs import compare as verb
 from portkern.errors import ConfigError
 from portkern.experiment.compare import public
-from portkern.experiment.compare.comparison import Scope, compare
+from portkern.experiment.compare.comparison import SampleScope, compare
 from portkern.experiment.compare.sample import Sample
 
 HEAD = (
@@ -78,7 +78,7 @@ def test_a_table_of_kernelbench_v3_is_samples(tmp_path: Path) -> None:
         "float16",
     )
     comparison = compare([first, second, third])
-    spent = comparison.figure(Scope("m", "measured"), "usd_per_solved")
+    spent = comparison.figure(SampleScope("m", "measured"), "usd_per_solved")
     assert spent is not None and spent.estimate is not None and spent.estimate.value == 0.5
 
 
@@ -173,7 +173,7 @@ def test_without_a_baseline_nothing_is_said_of_speed(tmp_path: Path) -> None:
     samples = load([f"mine={folder / 'eval_results.json'}"])
     assert {sample.model for sample in samples} == {"mine"}
     comparison = compare(samples)
-    scope = Scope("mine", "measured")
+    scope = SampleScope("mine", "measured")
     fast = comparison.figure(scope, "fast", 1, 1.0)
     passed = comparison.figure(scope, "pass", 1)
     assert fast is not None and (fast.estimate, fast.reason) == (None, "not timed")
@@ -322,10 +322,10 @@ def test_a_board_of_kernelbench_hard_is_samples_with_what_people_found_in_them(
     assert (wrong.status, none.status, unlucky.status) == (Status.WRONG, Status.NO_CODE, None)
     assert (hacked.status, hacked.efficiency) == (Status.SUSPICIOUS, None) and hacked.cheat
     assert [one.cheats_sought for one in samples] == [True, False, False, True, False, True]
-    share = compare(samples).figure(Scope("one/a [max]", "measured"), "efficiency", 1)
+    share = compare(samples).figure(SampleScope("one/a [max]", "measured"), "efficiency", 1)
     assert share is not None and share.estimate is not None
     assert share.estimate.value == pytest.approx(0.5 / 5)  # failures count as 0
-    speed = compare(samples).figure(Scope("one/a [max]", "measured"), "speedup_geometric", 1)
+    speed = compare(samples).figure(SampleScope("one/a [max]", "measured"), "speedup_geometric", 1)
     assert speed is not None and speed.estimate is None and "not timed" in speed.reason
 
 

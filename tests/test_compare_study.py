@@ -13,7 +13,7 @@ import pytest
 from benchmarks import compare_study
 from benchmarks._script import RESULTS
 from benchmarks.compare_study import LEAST, MARKS, MOST, SCENARIOS, K, Scenario
-from portkern.experiment.compare.comparison import Scope, compare
+from portkern.experiment.compare.comparison import SampleScope, compare
 from portkern.experiment.compare.design import Design
 from portkern.experiment.statistics import least_p
 
@@ -75,7 +75,7 @@ def test_the_study_has_the_numbers_of_the_comparison(scenario: Scenario) -> None
     }
     for name, (metric, k, p) in columns.items():
         for model in compare_study.MODELS:
-            figure = theirs.figure(Scope(model, "measured"), metric, k, p)
+            figure = theirs.figure(SampleScope(model, "measured"), metric, k, p)
             assert figure and figure.estimate
             own = ours.numbers[f"{name}, {model}"]
             assert (own.value, *own.ends) == pytest.approx(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from portkern.experiment.compare.comparison import compare
-from portkern.experiment.compare.result import Scope
+from portkern.experiment.compare.result import SampleScope
 from portkern.experiment.compare.sample import Sample
 from portkern.tracking import sweep_runs
-from portkern.tracking.store import Skipped, Tracked
+from portkern.tracking.store import SkippedLog, Tracked
 from tests.compare_samples import samples, write_runs
 
 pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
@@ -61,7 +61,7 @@ def test_a_sweep_is_a_run_with_a_child_for_each_model_and_place(uri: str, tmp_pa
     child = found["lab/strong cuda on h200"]
     assert child.data.params == {"model": "lab/strong", "backend": "cuda", "target": "h200"}
     assert child.data.tags["evidence"] == "measured"
-    scope = Scope("lab/strong", "measured", "cuda", "h200")
+    scope = SampleScope("lab/strong", "measured", "cuda", "h200")
     figure = compare(rows).figure(scope, "pass", 1)
     assert figure and figure.estimate and figure.estimate.ci95
     numbers = child.data.metrics
@@ -107,11 +107,11 @@ def _token(uri: str, sweep: Tracked) -> str:
 
 def test_no_samples_no_run(tmp_path: Path) -> None:
     answer = sweep_runs.track(compare([]), [], tmp_path)
-    assert answer == Skipped("there are no samples")
+    assert answer == SkippedLog("there are no samples")
 
 
 def test_a_store_that_mlflow_refuses_is_one_line(tmp_path: Path) -> None:
     rows = samples(("lab/strong",), OPS[:1], n=1)
     answer = sweep_runs.track(compare(rows), rows, tmp_path, "nonsense://x")
-    assert isinstance(answer, Skipped)
+    assert isinstance(answer, SkippedLog)
     assert "\n" not in str(answer)

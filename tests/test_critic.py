@@ -18,8 +18,15 @@ from omegaconf import OmegaConf
 
 from portkern import ops
 from portkern.agent import critic, prompts
-from portkern.agent.attempt import UNTIMED, Attempt, Diagnosis, Finding, PromptBlock, Status
-from portkern.agent.axes import Context, Critic, Draft, Memory, Message, Reply
+from portkern.agent.attempt import (
+    UNTIMED,
+    Attempt,
+    Diagnosis,
+    FurtherBottleneck,
+    PromptBlock,
+    Status,
+)
+from portkern.agent.axes import AgentContext, AgentMemory, Critic, KernelDraft, PromptMessage, Reply
 from portkern.agent.critic.reading import Form, Text, Unread, brief, read
 from portkern.agent.critic.rules import bound, rules
 from portkern.agent.feedback.metrics import UNITS
@@ -37,7 +44,7 @@ class Scripted:
     """A caller whose models say what the script says, the last of it for ever."""
 
     script: list[Said]
-    asked: list[tuple[str, str, Sequence[Message]]] = field(default_factory=list)
+    asked: list[tuple[str, str, Sequence[PromptMessage]]] = field(default_factory=list)
     own: list[str] = field(default_factory=list)
     name: str = "0"
     parts: list[Scripted] = field(default_factory=list)
@@ -45,7 +52,7 @@ class Scripted:
     async def ask(
         self,
         role: str,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         *,
         prompt: str = "",
         temperature: float | None = None,
@@ -102,16 +109,16 @@ def attempt(status: Status | str = Status.PASSED, **changes: Any) -> Attempt:
 
 def context(
     *said: Said, of: Task | None = None, log: Sequence[Attempt] = ()
-) -> tuple[Context, Scripted]:
+) -> tuple[AgentContext, Scripted]:
     llm, known = Scripted(list(said) or ["nobody should ask"]), Log()
     known.add(log)
-    found = Context(
-        of or task(), known, cast(Memory, None), llm, Random(0), unused, unused, unused, set()
+    found = AgentContext(
+        of or task(), known, cast(AgentMemory, None), llm, Random(0), unused, unused, unused, set()
     )
     return found, llm
 
 
-def diagnose(one: Critic, seen: Attempt, where: Context) -> Diagnosis | None:
+def diagnose(one: Critic, seen: Attempt, where: AgentContext) -> Diagnosis | None:
     return asyncio.run(one.diagnose(seen, where))
 
 
@@ -188,7 +195,7 @@ def test_what_does_not_exist_is_said_with_what_does(options: dict[str, Any], tol
 
 def test_nobody_says_nothing_and_holds_nothing_back() -> None:
     where, llm = context()
-    drafts = [Draft(None), Draft(task().candidate("x", "a"))]
+    drafts = [KernelDraft(None), KernelDraft(task().candidate("x", "a"))]
     assert asyncio.run(load("none").screen(drafts, where)) == drafts
     assert diagnose(load("none"), attempt(), where) is None
     assert not llm.asked
@@ -263,7 +270,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more_with_the_reason() 
         prompts.named("critic_bottleneck"),
         prompts.named("critic_again"),
     ]
-    assert llm.asked[1][2][-2] == Message("assistant", "I think it is slow.")
+    assert llm.asked[1][2][-2] == PromptMessage("assistant", "I think it is slow.")
     assert "there is no JSON object in it" in llm.asked[1][2][-1].content
 
 
@@ -408,7 +415,7 @@ def test_texts_on_defects_have_limits_of_their_own() -> None:
 
 
 def test_of_several_findings_one_is_looked_back_on_and_only_where_there_was_one() -> None:
-    others = (Finding(problem="few warps", fix="raise occupancy"),)
+    others = (FurtherBottleneck(problem="few warps", fix="raise occupancy"),)
     before = Diagnosis(critic="bottleneck", problem="waits", fix="vectorise", others=others)
     parent = attempt(id="0.0", slot=0, diagnosis=before)
     where, llm = context(REFLECTION, log=[parent])
@@ -489,21 +496,21 @@ def test_the_fastest_kernel_is_one_that_was_timed() -> None:
 # ---- votes
 
 
-def drafts(count: int) -> list[Draft]:
+def drafts(count: int) -> list[KernelDraft]:
     return [
-        Draft(task().candidate(f"int k{i};", "a"), notes=("made",), calls=(f"c{i}",))
+        KernelDraft(task().candidate(f"int k{i};", "a"), notes=("made",), calls=(f"c{i}",))
         for i in range(count)
     ]
 
 
-def voting(good: Sequence[int], of: Sequence[Draft]) -> Scripted:
+def voting(good: Sequence[int], of: Sequence[KernelDraft]) -> Scripted:
     """Verifiers that expect these to work."""
 
     class Verifier(Scripted):
         async def ask(
             self,
             role: str,
-            messages: Sequence[Message],
+            messages: Sequence[PromptMessage],
             *,
             prompt: str = "",
             temperature: float | None = None,
@@ -523,7 +530,7 @@ def voting(good: Sequence[int], of: Sequence[Draft]) -> Scripted:
     return Verifier([])
 
 
-def screened(one: Critic, given_: Sequence[Draft], llm: Scripted) -> list[Draft]:
+def screened(one: Critic, given_: Sequence[KernelDraft], llm: Scripted) -> list[KernelDraft]:
     where, _ = context()
     return asyncio.run(one.screen(given_, replace(where, llm=llm)))
 
@@ -559,7 +566,7 @@ def test_never_are_all_held_back_and_equals_keep_their_order() -> None:
 
 def test_where_all_would_go_on_nobody_is_asked() -> None:
     where, llm = context()
-    given_ = [*drafts(4), Draft(None, detail="no code")]
+    given_ = [*drafts(4), KernelDraft(None, detail="no code")]
     assert asyncio.run(load("prefilter", keep=4).screen(given_, where)) == given_
     assert not llm.asked
 

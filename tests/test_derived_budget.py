@@ -378,14 +378,14 @@ def test_few_bit_numbers_about_their_mean_may_err_to_the_same_side() -> None:
 
 
 def test_large_references_are_replayed_less_often() -> None:
-    from portkern.rounding.replay import SIZES_KEPT, Trace
+    from portkern.rounding.replay import SIZES_KEPT, ReplayTrace
 
     many, few = (undeclared(lambda x: x * 2, [normal(n)]).derivation for n in (1000, 10))
     assert isinstance(many, Derivation) and isinstance(few, Derivation)
     for derivation, (least, most) in ((many, REPLAYS), (few, REPLAYS_OF_FEW)):
-        assert derivation._count(Trace(work=10)) == most
-        assert derivation._count(Trace(work=1 << 40)) == least
-    trace = Trace(kept=SIZES_KEPT)
+        assert derivation._count(ReplayTrace(work=10)) == most
+        assert derivation._count(ReplayTrace(work=1 << 40)) == least
+    trace = ReplayTrace(kept=SIZES_KEPT)
     trace.add(torch.ones(100))
     assert trace.sizes[0].numel() == 1, "one number stands for what is beyond the bound"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portkern.cells.selection import Cell, Selection, Stage, host_targets
+from portkern.cells.selection import RunStage, SelectedCell, Selection, host_targets
 from portkern.cells.to_record import unroutable
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.dispatch import MOST_TRIES, Dispatch, Lost, Node
+from portkern.execution.dispatch import MOST_TRIES, Dispatch, ExecutionNode, Lost
 from portkern.execution.slices import Slice, slices
 from portkern.records.record import Verdict
 
@@ -20,9 +20,11 @@ HOST = host_targets()[0]
 OTHER = "gfx942"
 
 
-def cells(*ops: str, targets: Sequence[str] = (HOST,), stage: Stage | None = None) -> list[Cell]:
+def cells(
+    *ops: str, targets: Sequence[str] = (HOST,), stage: RunStage | None = None
+) -> list[SelectedCell]:
     asked = Selection(ops or ["relu"], targets, ["cpu", "hip"], ["ci"], ["float32"])
-    found = Selection(**{**vars(asked), "stage": stage or Stage(), "elsewhere": True}).cells()
+    found = Selection(**{**vars(asked), "stage": stage or RunStage(), "elsewhere": True}).cells()
     return [cell for cell in found if cell.backend.supports(cell.target)]
 
 
@@ -31,15 +33,15 @@ def parts(count: int, device: str = HOST) -> list[Slice]:
     return [Slice(f"run{number}", (cell,), TrialOptions(), device) for number in range(count)]
 
 
-def node(name: str, *targets: str) -> Node:
-    return Node(name, name, frozenset(targets or (HOST,)))
+def node(name: str, *targets: str) -> ExecutionNode:
+    return ExecutionNode(name, name, frozenset(targets or (HOST,)))
 
 
 @dataclass(eq=False)
 class Task:
     """Of which a node has an answer at ``until``; ``lost`` is why it has none."""
 
-    node: Node
+    node: ExecutionNode
     document: str
     until: float
     lost: str = ""
@@ -51,10 +53,10 @@ class Fake:
     """Nodes that take ``seconds`` for a slice, by their names, in a time of their own. ``losses``:
     the first tasks of a node that are lost."""
 
-    fleet: list[Node]
+    fleet: list[ExecutionNode]
     seconds: Mapping[str, float] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
-    joins: dict[float, Node] = field(default_factory=dict)
+    joins: dict[float, ExecutionNode] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     now: float = 0.0
     tasks: list[Task] = field(default_factory=list)
@@ -62,10 +64,10 @@ class Fake:
     settled: bool = True
     queued_s: Mapping[str, float] = field(default_factory=dict)
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ExecutionNode]:
         return [*self.fleet, *(new for at, new in self.joins.items() if at <= self.now)]
 
-    def submit(self, node: Node, document: str) -> object:
+    def submit(self, node: ExecutionNode, document: str) -> object:
         busy = [t for t in self.tasks if t.node == node and t.until > self.now]
         assert not set(busy) - set(self.cancelled), "a node has one owner"
         lost = "it was shot" if self.losses.get(node.name, 0) > 0 else ""
@@ -104,7 +106,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     wrong: Mapping[str, str] = field(default_factory=dict)  # by node
 
-    def answered(self, part: Slice, node: Node, lines: Sequence[str]) -> str:
+    def answered(self, part: Slice, node: ExecutionNode, lines: Sequence[str]) -> str:
         assert lines == [node.name]
         if node.name not in self.wrong:
             self.answers.append((part.run, node.name))
@@ -248,10 +250,10 @@ def test_kernels_of_one_op_race_where_their_device_is_and_the_rest_is_emulated_a
 
 def test_only_what_is_asked_for_decides_where_cells_may_go() -> None:
     hardware = slices(
-        cells(targets=[OTHER], stage=Stage("hardware")), TrialOptions(), "night", {HOST}
+        cells(targets=[OTHER], stage=RunStage("hardware")), TrialOptions(), "night", {HOST}
     )
     emulator = slices(
-        cells(targets=[HOST], stage=Stage("emulator")), TrialOptions(), "night", {HOST}
+        cells(targets=[HOST], stage=RunStage("emulator")), TrialOptions(), "night", {HOST}
     )
     assert [part.device for part in hardware] == [OTHER]
     assert [part.device for part in emulator] == [""]

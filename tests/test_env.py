@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from portkern.errors import ConfigError, WorkerError
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import Evidence, Record, Verdict
 from tests.report_records import make
 
@@ -18,7 +18,14 @@ pytest.importorskip("gymnasium", reason="the package gymnasium is not installed"
 
 from gymnasium.utils.env_checker import check_env
 
-from portkern.env import Decisions, KernelEnv, MacroEnv, Place, Unavailable, trl_reward
+from portkern.env import (
+    EvaluationPlace,
+    KernelEnv,
+    MacroDecisions,
+    MacroEnv,
+    Unavailable,
+    trl_reward,
+)
 
 RELU = """Here it is.
 
@@ -43,7 +50,7 @@ def env(tmp_path: Path, verdicts: Mapping[str, Verdict] | Verdict, **options: An
     """One whose attempts end so, by target."""
     made = KernelEnv("relu", reports=tmp_path, served=False, **options)
 
-    def evaluate(plan: Plan) -> list[Record]:
+    def evaluate(plan: ExecutionPlan) -> list[Record]:
         return [
             ended(verdicts if isinstance(verdicts, Verdict) else verdicts[cell.target])
             for cell in plan.cells
@@ -102,7 +109,7 @@ def test_a_machine_or_an_evaluator_that_fails_raises_and_costs_no_turn(
     made = env(tmp_path, Verdict.PASSED)
     made.reset(seed=1)
 
-    def evaluate(plan: Plan) -> list[Record]:
+    def evaluate(plan: ExecutionPlan) -> list[Record]:
         raise error
 
     made.judge._evaluate = evaluate
@@ -116,7 +123,7 @@ def test_sizes_are_drawn_by_the_seed_and_are_not_only_those_that_are_told(tmp_pa
         asked: list[list[str]] = []
         made = env(tmp_path, Verdict.PASSED, turns=9, **options)
 
-        def evaluate(plan: Plan) -> list[Record]:
+        def evaluate(plan: ExecutionPlan) -> list[Record]:
             asked.append([f"{cell.workload_set}/{cell.workload}" for cell in plan.cells])
             return [ended(Verdict.PASSED) for _ in plan.cells]
 
@@ -160,7 +167,7 @@ def test_an_episode_is_of_one_of_several_operators(tmp_path: Path) -> None:
 
 
 def test_decisions_are_assembled_to_a_source(tmp_path: Path) -> None:
-    decisions = Decisions({"bound": ("n", "n - 1")}, lambda chosen: f"i < {chosen['bound']}")
+    decisions = MacroDecisions({"bound": ("n", "n - 1")}, lambda chosen: f"i < {chosen['bound']}")
     made = MacroEnv(env(tmp_path, Verdict.PASSED), decisions)
     made.reset(seed=1)
     assert decisions.assembled([1]) == "i < n - 1"
@@ -171,7 +178,7 @@ def test_decisions_are_assembled_to_a_source(tmp_path: Path) -> None:
 
 
 def test_a_place_is_written_as_it_is_read() -> None:
-    assert str(Place.parse("hip@gfx942")) == "hip@gfx942"
+    assert str(EvaluationPlace.parse("hip@gfx942")) == "hip@gfx942"
 
 
 def test_trainers_get_a_reward_for_each_reply_and_none_where_there_was_no_verdict(
@@ -180,7 +187,7 @@ def test_trainers_get_a_reward_for_each_reply_and_none_where_there_was_no_verdic
     made = KernelEnv(["relu", "gelu"], reports=tmp_path, served=False)
     sizes: list[list[str]] = []
 
-    def evaluate(plan: Plan) -> list[Record]:
+    def evaluate(plan: ExecutionPlan) -> list[Record]:
         sizes.append([cell.workload for cell in plan.cells])
         [kernel] = plan.kernels.values()
         words = {"away": Verdict.UNAVAILABLE, "right": Verdict.PASSED}

@@ -19,7 +19,7 @@ from portkern.cli.ranges import RANGES
 from portkern.cli.verbs import doctor
 from portkern.printable import printable
 from portkern.report import coverage
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from portkern.sandbox import session
 from portkern.sandbox.jail import Layers
 
@@ -280,5 +280,5 @@ def test_only_what_was_asked_by_name_is_missed(
             for backend, where in (("cpu", "gfx942"), ("cuda", "x86_64"), ("cuda", "gfx942"))
         ),
     ]
-    gaps = coverage.asked(Table.of(records), backends=backends, targets=targets)
+    gaps = coverage.asked(MatrixTable.of(records), backends=backends, targets=targets)
     assert sorted((gap.backend, gap.targets) for gap in gaps) == told

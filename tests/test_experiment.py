@@ -36,7 +36,7 @@ from portkern.experiment import baseline, drawing, png, statistics, svg
 from portkern.experiment.ending import endings, first_error
 from portkern.experiment.job import StudyQuestion
 from portkern.experiment.section import Bars, Chart, ChartLine
-from portkern.experiment.shapes import Area, Dot, Line, Rectangle, Text, text_width
+from portkern.experiment.shapes import Area, ChartText, Dot, DrawnLine, Rectangle, text_width
 from portkern.experiment.statistics import Estimate, pass_at_k
 from portkern.records.record import Record, Verdict
 from portkern.spec.candidate import Candidate
@@ -253,7 +253,7 @@ def test_the_first_error_is_the_same_on_another_line(log: str, line: str) -> Non
 # ---- jobs are fair
 
 
-def read(*overrides: str) -> verb.Asked:
+def read(*overrides: str) -> verb.AskedExperiment:
     return verb.read([*overrides])
 
 
@@ -839,12 +839,12 @@ def test_what_is_drawn_lies_within_and_labels_lie_apart(rows: list[list[Estimate
     assert len(dots) == sum(estimate is not None for row in rows for estimate in row)
     marks = [(dot.x, dot.y) for dot in dots]
     for shape in shapes:
-        if isinstance(shape, Area) or (isinstance(shape, Line) and shape.width == 2):
+        if isinstance(shape, Area) or (isinstance(shape, DrawnLine) and shape.width == 2):
             marks += shape.points
     for x, y in marks:
         assert drawing.LEFT - 0.1 <= x <= drawing.WIDTH - drawing.RIGHT + 0.1
         assert drawing.TOP - 0.1 <= y <= drawing.HEIGHT - drawing.BOTTOM + 0.1
-    labels = [shape for shape in shapes if isinstance(shape, Text) and shape.bold]
+    labels = [shape for shape in shapes if isinstance(shape, ChartText) and shape.bold]
     assert len(labels) == sum(any(row) for row in rows)
     heights = sorted(label.y for label in labels)
     assert all(b - a >= drawing.APART - 1e-6 for a, b in itertools.pairwise(heights))
@@ -854,8 +854,8 @@ def test_what_is_drawn_lies_within_and_labels_lie_apart(rows: list[list[Estimate
 def test_long_names_leave_half_of_a_chart_to_its_lines(length: int) -> None:
     row = (Estimate(1.0, None, 1), Estimate(2.0, None, 1))
     shapes = drawing.draw(Chart("t", "x", (ChartLine("m" * length, row),))).shapes
-    [path] = [shape for shape in shapes if isinstance(shape, Line) and shape.width == 2]
-    [label] = [shape for shape in shapes if isinstance(shape, Text) and shape.bold]
+    [path] = [shape for shape in shapes if isinstance(shape, DrawnLine) and shape.width == 2]
+    [label] = [shape for shape in shapes if isinstance(shape, ChartText) and shape.bold]
     right = max(x for x, _ in path.points)
     assert drawing.WIDTH / 2 <= right < label.x
     fits = label.x + text_width(label.text, bold=True) <= drawing.WIDTH + 0.1
@@ -874,11 +874,11 @@ def test_both_painters_paint_every_shape() -> None:
     counts = Counter(type(shape) for picture in pictures for shape in picture.shapes)
     page = "".join(map(svg.paint, pictures))
     elements = Counter(re.findall(r"<(\w+)", page))
-    assert elements["polyline"] == counts[Line]
+    assert elements["polyline"] == counts[DrawnLine]
     assert elements["polygon"] == counts[Area]
     assert elements["rect"] == counts[Rectangle]
     assert elements["circle"] == counts[Dot]
-    assert elements["text"] == counts[Text]
+    assert elements["text"] == counts[ChartText]
     assert "&lt;a&gt; &amp; $b" in page
     painted = png.paint("t", pictures)
     assert isinstance(painted, bytes)

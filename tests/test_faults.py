@@ -27,7 +27,7 @@ import pytest
 
 from portkern import ops
 from portkern.cells.run import Matrix
-from portkern.cells.selection import Cell, Selection, host_targets
+from portkern.cells.selection import SelectedCell, Selection, host_targets
 from portkern.errors import BuildError, BuildTimeout, StorageError
 from portkern.evaluator import build, device_health, host_memory
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -101,13 +101,13 @@ def contestant(body: str, folder: Path, **venue: Any) -> Contestant:
     return Contestant(built.request, built.outcome, replace(where, **venue))
 
 
-def cells(*bodies: str) -> list[Cell]:
+def cells(*bodies: str) -> list[SelectedCell]:
     asked = Selection(["relu"], [HOST.name], ["cpu"], ["ci"], ["float32"]).cells()
     native = [cell for cell in asked if cell.language == "c++"]
     return [replace(cell, candidate=relu(body)) for body in bodies for cell in native]
 
 
-def matrix(asked: list[Cell], folder: Path, cache: Path | None = None) -> Matrix:
+def matrix(asked: list[SelectedCell], folder: Path, cache: Path | None = None) -> Matrix:
     builds = ArtifactCache(cache or folder / "artifacts")
     return Matrix(asked, "test", RecordFile(folder / "records.jsonl"), builds, QUICK)
 

@@ -19,17 +19,17 @@ from portkern.agent.axes import FeedbackSource, Measured
 from portkern.agent.feedback import build_log, hardware, ncu, outside, perf, rendering, rocprof
 from portkern.agent.feedback.hardware import Counters
 from portkern.agent.feedback.metrics import UNITS, shown
-from portkern.agent.feedback.subject import Subject, bare
+from portkern.agent.feedback.subject import FeedbackSubject, bare
 from portkern.agent.feedback.vocabulary import (
     TOOLS,
-    Counted,
+    CountedCalls,
     CounterRule,
     ProfiledLaunch,
     load,
     sets,
 )
 from portkern.agent.task import Task
-from portkern.cells.selection import Cell, host_targets
+from portkern.cells.selection import SelectedCell, host_targets
 from portkern.errors import ConfigError, ToolError
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -450,7 +450,7 @@ def test_every_metric_that_a_set_gives_is_read_from_counters_that_it_collects(na
     assert list(words.sets[name].gives) == gives
     assert {*words.metrics} <= {*UNITS}
     # … and from numbers alone: each metric comes out of a launch that has all of them.
-    counted = Counted([ProfiledLaunch("k", dict.fromkeys(collected, 2.0))], 1)
+    counted = CountedCalls([ProfiledLaunch("k", dict.fromkeys(collected, 2.0))], 1)
     assert list(words.neutral(counted)) == gives
 
 
@@ -481,7 +481,7 @@ def test_launches_are_averaged_by_their_time_and_bytes_are_those_of_a_call() -> 
         ProfiledLaunch("a", {time: 3000.0, busy: 80.0, read: 10.0}),
         ProfiledLaunch("b", {time: 1000.0, busy: 40.0, read: 30.0}),
     ]
-    told = words.neutral(Counted(launches * 2, calls=2))
+    told = words.neutral(CountedCalls(launches * 2, calls=2))
     assert told == {"kernel_us": 4.0, "memory_pct": 70.0, "bytes_read": 40.0}
 
 
@@ -499,7 +499,7 @@ def ncu_neutral(text: str) -> tuple[dict[str, float], dict[str, str]]:
     words = load("ncu")
     wanted = [one for each in words.sets["ncu24"].passes for one in each]
     launches, missing = ncu.launches(text, [*words.always, *wanted])
-    return words.neutral(Counted(launches, calls=2)), missing
+    return words.neutral(CountedCalls(launches, calls=2)), missing
 
 
 def test_nsight_computes_table_is_read_with_its_units_and_what_it_does_not_know() -> None:
@@ -539,7 +539,7 @@ def test_a_table_of_another_kind_is_an_error(text: str) -> None:
 def test_rocprofs_passes_are_put_together_without_the_frameworks_kernels() -> None:
     tables = [(DATA / f"rocprofv3_{number}.csv").read_text() for number in (1, 2)]
     mine = [one for text in tables for one in rocprof.parse(text, lambda name: "softmax" in name)]
-    told = load("rocprof").neutral(Counted(mine, calls=2))
+    told = load("rocprof").neutral(CountedCalls(mine, calls=2))
     assert len(mine) == 4
     assert told["occupancy_pct"] == pytest.approx(38.27, abs=0.01)
     assert told["divergence_pct"] == pytest.approx(1.56)
@@ -550,13 +550,13 @@ def test_rocprofs_passes_are_put_together_without_the_frameworks_kernels() -> No
 
 def test_zeros_of_a_gpu_whose_counters_are_dead_are_no_measurements() -> None:
     launches = rocprof.parse((DATA / "rocprofv3_dead.csv").read_text())
-    told = load("rocprof").neutral(Counted(launches, calls=1))
+    told = load("rocprof").neutral(CountedCalls(launches, calls=1))
     assert set(told) == {"kernel_us", "registers", "shared_bytes"}
 
 
 def test_rocprof_computes_table_has_a_column_for_each_counter() -> None:
     told = load("rocprof").neutral(
-        Counted(rocprof.parse((DATA / "rocprof_compute.csv").read_text()), calls=2)
+        CountedCalls(rocprof.parse((DATA / "rocprof_compute.csv").read_text()), calls=2)
     )
     assert told["l2_hit_pct"] == pytest.approx(50.0)
     assert told["stall_memory_pct"] == pytest.approx(22.0)
@@ -566,7 +566,7 @@ def test_rocprof_computes_table_has_a_column_for_each_counter() -> None:
 def test_perfs_events_are_read_also_where_the_kernels_own_are_hidden() -> None:
     values, missing = perf.parse((DATA / "perf_metal.csv").read_text())
     told = load("perf").neutral(
-        Counted([ProfiledLaunch("k", values | {perf.CAPACITY: 2000.0})], calls=100)
+        CountedCalls([ProfiledLaunch("k", values | {perf.CAPACITY: 2000.0})], calls=100)
     )
     assert not missing
     assert told["occupancy_pct"] == pytest.approx(74.15, abs=0.01)
@@ -581,7 +581,7 @@ def test_a_virtual_machine_without_hardware_counters_is_recognised() -> None:
     values, missing = perf.parse((DATA / "perf_virtual.csv").read_text())
     assert set(values) == {"task-clock", "page-faults"}
     assert missing["cycles"] == "not supported"
-    assert "cycles (not supported)" in hardware._left_out(Counted([], 1, missing))
+    assert "cycles (not supported)" in hardware._left_out(CountedCalls([], 1, missing))
 
 
 @pytest.mark.parametrize(
@@ -702,21 +702,21 @@ def test_a_profiler_that_is_not_there_says_so_with_the_remedy(
 def test_records_of_another_kernel_are_never_profiled_in_its_place() -> None:
     of, records = on_host(CPU_KERNEL, source_hash="another")
     with pytest.raises(ValueError, match="records are of another, the candidate is"):
-        Subject.of(of, CPU_KERNEL, records)
+        FeedbackSubject.of(of, CPU_KERNEL, records)
 
 
 def test_what_is_profiled_is_the_artifact_that_was_evaluated() -> None:
     of, records = on_host(CPU_KERNEL)
     work = records[0].workload
     asked = Workload(work.name, work.dims)
-    cell = Cell(SOFTMAX, work.set, asked, "float32", of.backend, of.target, CPU_KERNEL)
+    cell = SelectedCell(SOFTMAX, work.set, asked, "float32", of.backend, of.target, CPU_KERNEL)
     assert isinstance(cell.ready, Ready)
     cache = ArtifactCache(cache_root() / "builds")
     (built,) = build.build_all(
         [cell.build_request], [cell.ready.toolchain], limits=StageLimits(), cache=cache
     )
-    found = Subject.of(of, CPU_KERNEL, records)
-    assert isinstance(found, Subject)
+    found = FeedbackSubject.of(of, CPU_KERNEL, records)
+    assert isinstance(found, FeedbackSubject)
     assert found.contestant.artifact == built.outcome
     assert found.workload.dims == work.dims
 
@@ -724,7 +724,7 @@ def test_what_is_profiled_is_the_artifact_that_was_evaluated() -> None:
 def test_what_only_ran_in_an_emulator_has_no_counters() -> None:
     of = task("hip", "gfx942")
     emulated = failed("passed", evidence="emulated", missing="no AMD GPU on this machine")
-    found = Subject.of(of, candidate(of), [emulated])
+    found = FeedbackSubject.of(of, candidate(of), [emulated])
     assert isinstance(found, Missing)
     assert str(found) == (
         "counters are the hardware's, and it was not timed there: no AMD GPU on this machine"
@@ -762,15 +762,15 @@ def softmax(x):
 
 
 @pytest.fixture
-def nosy(monkeypatch: pytest.MonkeyPatch) -> Subject:
+def nosy(monkeypatch: pytest.MonkeyPatch) -> FeedbackSubject:
     """A kernel that looks around when it is called."""
     if "landlock" not in session.layers().active:
         pytest.skip(f"landlock: {session.layers().missing.get('landlock')}")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     source = NOSY % str(Path(__file__).resolve())
     kernel = Candidate("softmax", "cpu", "numba", source, "softmax", style="return")
-    found = Subject.of(*on_host_with(kernel))
-    assert isinstance(found, Subject)
+    found = FeedbackSubject.of(*on_host_with(kernel))
+    assert isinstance(found, FeedbackSubject)
     return found
 
 
@@ -781,7 +781,7 @@ def on_host_with(kernel: Candidate) -> tuple[Task, Candidate, list[Record]]:
 
 @pytest.mark.full
 def test_a_kernel_under_a_profiler_sees_its_scratch_folder_and_no_secrets(
-    nosy: Subject, tmp_path: Path
+    nosy: FeedbackSubject, tmp_path: Path
 ) -> None:
     said = outside.under([], nosy, tmp_path, timeout_s=100)
     told = (tmp_path / outside.SCRATCH / "told").read_text().splitlines()
@@ -790,7 +790,7 @@ def test_a_kernel_under_a_profiler_sees_its_scratch_folder_and_no_secrets(
 
 @pytest.mark.full
 def test_ncu_is_started_with_the_program_and_its_table_is_read(
-    nosy: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nosy: FeedbackSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a stand-in that runs the program and leaves a recorded table."""
     stand_in(tmp_path, f'cp {DATA}/ncu24.csv "$log"', monkeypatch)
@@ -799,11 +799,11 @@ def test_ncu_is_started_with_the_program_and_its_table_is_read(
 
 
 def test_an_ncu_that_may_not_count_says_so_with_the_remedy(
-    nosy: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nosy: FeedbackSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, f'cp {DATA}/ncu_refused.txt "$log"; exit 1', monkeypatch)
 
-    def chosen(of: Task, kernel: Candidate, records: Sequence[Record]) -> Subject:
+    def chosen(of: Task, kernel: Candidate, records: Sequence[Record]) -> FeedbackSubject:
         return nosy
 
     counters = Counters("ncu24", render="raw", timeout_s=100, subject=chosen)

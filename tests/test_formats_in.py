@@ -38,8 +38,8 @@ from portkern.formats import (
     trace_set,
     tritonbench,
 )
-from portkern.formats.problem import Item, Problem, Unreadable, chosen, distinct
-from portkern.formats.table import Answered, ImportRow
+from portkern.formats.problem import Item, Problem, UnreadableProblem, chosen, distinct
+from portkern.formats.table import ImportRow, ReferenceCall
 from portkern.spec import flashinfer
 from portkern.spec.op import StoredTensor, Workload
 from portkern.worker.tracing.trace import trace
@@ -81,7 +81,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def reasons(items: list[Item]) -> dict[str, str]:
-    return {item.title: item.reason for item in items if isinstance(item, Unreadable)}
+    return {item.title: item.reason for item in items if isinstance(item, UnreadableProblem)}
 
 
 def texts(items: list[Item]) -> dict[str, str]:
@@ -149,7 +149,7 @@ def test_a_bad_row_is_reported_and_the_rest_goes_on(tmp_path: Path, line: str, r
     good = json.dumps({"code": SCALED, "level": 1, "name": "9_A", "problem_id": 9})
     items = kernelbench.read(written(tmp_path / "rows.jsonl", f"{good}\n{line}\n"), [1])
     assert [*texts(items)] == ["level1/9_A"]
-    (bad,) = (item for item in items if isinstance(item, Unreadable))
+    (bad,) = (item for item in items if isinstance(item, UnreadableProblem))
     assert bad.place.endswith("rows.jsonl:2")
     assert reason in bad.reason
 
@@ -197,7 +197,7 @@ def test_names_become_files_of_their_own(names: list[str]) -> None:
 
 
 def test_a_table_counts_by_level_and_lists_what_is_not_good() -> None:
-    answer = Answered(dims={"n": 9}, elements=18, finite=True, seconds=0.1)
+    answer = ReferenceCall(dims={"n": 9}, elements=18, finite=True, seconds=0.1)
     several = [
         ImportRow(name="1_A", group="level1", place="", traced="all sizes", answered=[answer]),
         ImportRow(name="2_B", group="level1", place="", traced="no size", reason="too | large"),
@@ -634,7 +634,7 @@ def test_calls_that_differ_in_sizes_are_cases_of_one_operator(tmp_path: Path) ->
     assert {"x0_0": 4, "x0_1": 7} in [dict(one) for one in added.workloads["ci"]]
     assert "alpha=-2" in found["aten.add.Tensor_2"]
     assert [one.name for one in traced(found["aten.cat.default"]).inputs] == ["x0", "x1"]
-    bad = [item for item in items if isinstance(item, Unreadable)]
+    bad = [item for item in items if isinstance(item, UnreadableProblem)]
     assert [item.place.rpartition(":")[2] for item in bad] == ["7", "8"]
     assert "'evil()'" in bad[0].reason
     assert "T(sizes, dtype)" in bad[1].reason

@@ -11,7 +11,7 @@ from portkern import ops
 from portkern.agent.proposer import reading
 from portkern.agent.replies import Unread
 from portkern.agent.task import Task
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator.build import Built
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
@@ -132,7 +132,7 @@ def test_what_cannot_be_called_is_named_and_so_is_what_was_expected(
     task = _task(backend, where)
     made = task.candidate(source, "m")
     (workload, *_) = task.op.workloads["ci"]
-    cell = Cell(task.op, "ci", workload, "float32", task.backend, task.target, made)
+    cell = SelectedCell(task.op, "ci", workload, "float32", task.backend, task.target, made)
     assert cell.ruled_out is not None
     verdict, why = cell.ruled_out
     assert verdict is Verdict.BUILD_FAILED

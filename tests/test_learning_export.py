@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.llm.calls import ModelCall
 from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.learn import dataset, near
 from portkern.learn.dataset import DataOptions, DataSet
 from portkern.learn.families import family_of
-from portkern.learn.near import Text
+from portkern.learn.near import ComparedText
 from portkern.learn.sample import Collected
 from portkern.ops import load, names
 from portkern.records.jsonl import LineFile
@@ -101,7 +101,7 @@ def run(tmp_path: Path, name: str, *several: Tried) -> Path:
         ids: tuple[str, ...] = ()
         if tried.reply is not None:
             ids = (f"{number}/coder#1",)
-            asked = (Message("user", f"write {tried.op}"),)
+            asked = (PromptMessage("user", f"write {tried.op}"),)
             calls.append(
                 ModelCall(
                     id=ids[0],
@@ -295,13 +295,13 @@ def test_families_put_like_operators_together() -> None:
 
 
 def test_comments_and_spaces_make_no_source_another() -> None:
-    plain = Text("int a = f(b);\nint c = '/' + \"// no comment\";")
+    plain = ComparedText("int a = f(b);\nint c = '/' + \"// no comment\";")
     for same in (
         "int a=f(b); // why\nint c = '/' + \"// no comment\";",
         "/* what */ int a = f( b );\n\n int c='/'+\"// no comment\";",
     ):
-        assert Text(same).likeness(plain) == 1
-    assert Text("").likeness(Text("")) <= 1
+        assert ComparedText(same).likeness(plain) == 1
+    assert ComparedText("").likeness(ComparedText("")) <= 1
     assert near.kept_of({"a": plain, "b": plain}, least=0.9) == (["a"], {"b": "a"})
 
 
@@ -338,5 +338,5 @@ def test_a_run_without_attempts_says_what_writes_them(
 
 def test_a_comment_that_never_ends_takes_no_time() -> None:
     begun = time.process_time()
-    assert Text("/* " * 300_000).grams is not None
+    assert ComparedText("/* " * 300_000).grams is not None
     assert time.process_time() - begun < 5

@@ -17,10 +17,10 @@ import pytest
 from portkern.records.record import Counts, Evidence, Record
 from portkern.regression import counts
 from portkern.regression.cell_change import Cause, CellChange
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.regression.nights import Night
-from portkern.regression.rule import Change
-from portkern.regression.timed import Place
+from portkern.regression.rule import ChangeKind
+from portkern.regression.timed import TimedPlace
 from portkern.toolchain import elf, machine_code
 from tests.test_regression import UNAVAILABLE, record
 
@@ -129,7 +129,7 @@ def built(night: int, code: str = "a", **used: Any) -> Record:
 
 def last(several: Sequence[Record], name: str = "n") -> CellChange:
     nights = [Night.of(f"{name}{n}", [one]) for n, one in enumerate(several)]
-    [cell] = Comparison.of(nights[-2], nights[-1], nights[:-1]).cells
+    [cell] = RunComparison.of(nights[-2], nights[-1], nights[:-1]).cells
     return cell
 
 
@@ -148,27 +148,27 @@ def last(several: Sequence[Record], name: str = "n") -> CellChange:
 )
 def test_a_kernel_without_hardware_may_not_grow(used: dict[str, Any], said: str) -> None:
     cell = last([built(0), built(1), built(2, "b", **used)])
-    assert cell.change is Change.HEAVIER and cell.regressed and said in cell.detail
+    assert cell.change is ChangeKind.HEAVIER and cell.regressed and said in cell.detail
     assert cell.cause is Cause.TOOLCHAIN, "the source is the same"
     later = last([built(0), built(1), *(built(n, "b", **used) for n in (2, 3, 4))])
     assert later.nights == 3 and later.last_good == "n1"
     mended = last([built(0), built(1), built(2, "b", **used), built(3)])
-    assert mended.change is Change.FIXED
+    assert mended.change is ChangeKind.FIXED
 
 
 def test_a_kernel_that_begins_to_use_lds_is_heavier() -> None:
     none = [built(0, lds_passes=0), built(1, lds_passes=0)]
     cell = last([*none, built(2, "b", lds_passes=100_000)])
-    assert cell.change is Change.HEAVIER and "passes of LDS 0 → 100000" in cell.detail
-    assert last([*none, built(2, "b", lds_passes=0)]).change is Change.UNCHANGED
+    assert cell.change is ChangeKind.HEAVIER and "passes of LDS 0 → 100000" in cell.detail
+    assert last([*none, built(2, "b", lds_passes=0)]).change is ChangeKind.UNCHANGED
     uncounted = built(0).model_copy(update={"launches": []}).counts
     assert uncounted.lds_passes is None and none[0].counts.lds_passes == 0
 
 
 def test_counts_that_creep_are_compared_with_the_least_that_was_enough() -> None:
     several = [built(n, f"c{n}", size=1000 + 40 * n) for n in range(5)]
-    assert last(several[:3]).change is Change.UNCHANGED
-    assert last(several).change is Change.HEAVIER
+    assert last(several[:3]).change is ChangeKind.UNCHANGED
+    assert last(several).change is ChangeKind.HEAVIER
     assert counts.more(Counts(), Counts(1, 2, 3, 4)) == [], "nothing is known of before"
 
 
@@ -181,19 +181,19 @@ def timed(night: int, us: float, tool: str = "12", code: str = "a", **changes: A
 def slower(code: str, **changes: Any) -> tuple[CellChange, Sequence[str]]:
     history = [Night.of(f"n{n}", [timed(n, 10.0)]) for n in range(8)]
     late = [timed(20, 20.0, "13", code, **changes) for _ in range(3)]
-    comparison = Comparison.of(history[-1], Night.of("late", late[:1], late[1:]), history)
+    comparison = RunComparison.of(history[-1], Night.of("late", late[:1], late[1:]), history)
     [cell] = comparison.cells
     return cell, comparison.machine
 
 
 def test_a_compiler_is_blamed_where_it_made_other_code_and_only_there() -> None:
     other, lines = slower("b")
-    assert other.change is Change.SLOWER and other.cause is Cause.TOOLCHAIN
+    assert other.change is ChangeKind.SLOWER and other.cause is Cause.TOOLCHAIN
     assert (
         "its machine code" in other.because and "other machine code of the same source" in lines[0]
     )
     same, lines = slower("a")
-    assert same.change is Change.SLOWER and same.cause is Cause.UNEXPLAINED and not lines
+    assert same.change is ChangeKind.SLOWER and same.cause is Cause.UNEXPLAINED and not lines
 
 
 def test_a_carried_time_is_no_new_time() -> None:
@@ -202,11 +202,11 @@ def test_a_carried_time_is_no_new_time() -> None:
         Night.of(f"c{n}", [timed(n + 6, 10.0).model_copy(update={"carried": "n5"})])
         for n in range(6)
     ]
-    comparison = Comparison.of(history[-1], carried[-1], [*history, *carried[:-1]])
+    comparison = RunComparison.of(history[-1], carried[-1], [*history, *carried[:-1]])
     [cell] = comparison.cells
-    assert cell.change is Change.UNCHANGED and "carried over from n5" in cell.detail
+    assert cell.change is ChangeKind.UNCHANGED and "carried over from n5" in cell.detail
     [one] = comparison.references.cells.values()
-    assert len(one.levels[Place.of(carried[0].cells[cell.series])].first) == 6
+    assert len(one.levels[TimedPlace.of(carried[0].cells[cell.series])].first) == 6
 
 
 @pytest.mark.parametrize("text", ["a" * 200_000, "a/b" * 60_000], ids=["letters", "slashes"])

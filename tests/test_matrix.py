@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from portkern import ops
 from portkern.cells import selection, together
 from portkern.cells.budget import Budget
-from portkern.cells.carrying import Carried
-from portkern.cells.run import Matrix, Progress
-from portkern.cells.selection import Cell, Selection, host_targets
+from portkern.cells.carrying import CarriedCells
+from portkern.cells.run import Matrix, MatrixProgress
+from portkern.cells.selection import SelectedCell, Selection, host_targets
 from portkern.cells.shard import Shard
 from portkern.errors import BackendUnavailable, ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -43,7 +43,7 @@ WRONG = RIGHT.replace("x[i] < 0", "x[i] < 1")
 HOST = host_targets()[0]
 
 
-def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell]:
+def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[SelectedCell]:
     fields: dict[str, Any] = {
         "ops": ["relu"],
         "targets": [HOST],
@@ -58,9 +58,9 @@ def cells(candidate: Candidate | None = None, **changes: list[str]) -> list[Cell
 
 
 def run(
-    asked: list[Cell], folder: Path, *, fresh: bool = False
-) -> tuple[list[Record], list[Progress]]:
-    seen: list[Progress] = []
+    asked: list[SelectedCell], folder: Path, *, fresh: bool = False
+) -> tuple[list[Record], list[MatrixProgress]]:
+    seen: list[MatrixProgress] = []
     matrix = Matrix(
         asked,
         "test",
@@ -150,11 +150,13 @@ def test_targets_that_share_artifact_and_venue_share_one_run(tmp_path: Path) -> 
     assert times["opencl_generic"] == times["x86_64"]
 
 
-def run_and_count_stopped(asked: list[Cell], folder: Path) -> tuple[list[Record], list[int]]:
+def run_and_count_stopped(
+    asked: list[SelectedCell], folder: Path
+) -> tuple[list[Record], list[int]]:
     """And how many processes stood still when each record came."""
     stopped: list[int] = []
 
-    def look(progress: Progress) -> None:
+    def look(progress: MatrixProgress) -> None:
         if progress.record is not None:
             mine = psutil.Process().children(recursive=True)
             stopped.append(sum(one.status() == psutil.STATUS_STOPPED for one in mine))
@@ -230,7 +232,7 @@ def calm(records: list[Record]) -> list[Record]:
     ]
 
 
-def carried(asked: list[Cell], folder: Path, known: Carried) -> list[bool]:
+def carried(asked: list[SelectedCell], folder: Path, known: CarriedCells) -> list[bool]:
     matrix = Matrix(
         asked,
         "again",
@@ -249,18 +251,20 @@ def test_what_nobody_changed_is_built_and_stands_as_it_is_but_on_a_stated_cycle(
     records = calm(run(asked, tmp_path)[0])
     assert records[0].code and records[0].asked == asked[0].asked
     due = zlib.crc32(asked[0].asked.encode()) % 7
-    known = Carried.of([records], 7, due + 1)
+    known = CarriedCells.of([records], 7, due + 1)
     assert carried(asked, tmp_path, known) == [True]
     [kept] = RecordFile(tmp_path / "again.jsonl").read()[0]
     assert (kept.carried, kept.run, kept.timing) == ("test", "again", records[0].timing)
-    assert not Carried.of([[kept]], 7, due + 1).known, "a time is carried from where it was taken"
+    assert not CarriedCells.of([[kept]], 7, due + 1).known, (
+        "a time is carried from where it was taken"
+    )
     for number, changed in enumerate(
         (
-            Carried.of([records], 7, due),
-            Carried.of(
+            CarriedCells.of([records], 7, due),
+            CarriedCells.of(
                 [[one.model_copy(update={"code": "0" * 16}) for one in records]], 7, due + 1
             ),
-            Carried.of(
+            CarriedCells.of(
                 [[one.model_copy(update={"asked": "other"}) for one in records]], 7, due + 1
             ),
         )
@@ -274,9 +278,11 @@ def test_of_several_records_of_a_question_the_newest_counts() -> None:
     assert right.key == wrong.key and right.comparable and wrong.timing is None
     for several in ([[right, wrong]], [[wrong], [right]]):
         assert Budget.of(60, several, ["b", "a"]).known[right.key] is wrong
-        assert Carried.of(several, 7, 1).known["it"] is wrong  # by which nothing is carried over
+        assert (
+            CarriedCells.of(several, 7, 1).known["it"] is wrong
+        )  # by which nothing is carried over
     assert Budget.of(60, [[wrong, right]], ["a"]).known[right.key] is right
-    assert Carried.of([[wrong, right]], 7, 1).known["it"] is right
+    assert CarriedCells.of([[wrong, right]], 7, 1).known["it"] is right
 
 
 def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again(
@@ -288,10 +294,10 @@ def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again
     there = record.environment.model_copy(update={"toolchain": tools})
     number = zlib.crc32(asked[0].asked.encode()) % 7 + 1
     older = record.model_copy(update={"environment": there, "key": "of another compiler"})
-    assert carried(asked, tmp_path, Carried.of([[older]], 7, number)) == [True]
+    assert carried(asked, tmp_path, CarriedCells.of([[older]], 7, number)) == [True]
     elsewhere = there.model_copy(update={"machine": "another"})
     moved = record.model_copy(update={"environment": elsewhere})
-    assert carried(asked, tmp_path / "b", Carried.of([[moved]], 7, number)) == [False]
+    assert carried(asked, tmp_path / "b", CarriedCells.of([[moved]], 7, number)) == [False]
 
 
 def test_what_is_compiled_as_it_is_loaded_stands_where_its_tools_are_the_same(
@@ -303,7 +309,7 @@ def test_what_is_compiled_as_it_is_loaded_stands_where_its_tools_are_the_same(
     [record] = calm(run(asked, tmp_path)[0])
     assert record.code and record.code_bytes
     number = zlib.crc32(asked[0].asked.encode()) % 7 + 1
-    assert carried(asked, tmp_path, Carried.of([[record]], 7, number)) == [True]
+    assert carried(asked, tmp_path, CarriedCells.of([[record]], 7, number)) == [True]
     older = record.model_copy(update={"key": "of another Numba"})
     again = Matrix(
         asked,
@@ -311,7 +317,7 @@ def test_what_is_compiled_as_it_is_loaded_stands_where_its_tools_are_the_same(
         RecordFile(tmp_path / "b.jsonl"),
         ArtifactCache(tmp_path / "artifacts"),
         QUICK,
-        carried=Carried.of([[older]], 7, number),
+        carried=CarriedCells.of([[older]], 7, number),
     ).execute()
     assert [(one.carried, one.code) for one in again] == [("", record.code)], "in another process"
 
@@ -323,7 +329,7 @@ def test_a_run_whose_minutes_are_over_takes_what_changed_first_and_carries_the_r
     records = run(old, tmp_path)[0]
     carried = records[0].model_copy(update={"run": "night-2", "carried": "night-1"})
 
-    def spent(asked: list[Cell], minutes: float, name: str) -> list[Record]:
+    def spent(asked: list[SelectedCell], minutes: float, name: str) -> list[Record]:
         budget = Budget.of(minutes, [[carried], records], ["night-2", "night-1", "test"])
         file, builds = RecordFile(tmp_path / f"{name}.jsonl"), ArtifactCache(tmp_path / "artifacts")
         return Matrix(asked, name, file, builds, QUICK, budget=budget).execute()

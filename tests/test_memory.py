@@ -24,12 +24,12 @@ from omegaconf import OmegaConf
 from portkern import ops
 from portkern.agent import memory
 from portkern.agent import strategy as strategies
-from portkern.agent.attempt import Attempt, Diagnosis, Finding, PromptBlock, Status
+from portkern.agent.attempt import Attempt, Diagnosis, FurtherBottleneck, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.agent.memory import documents, encoder, graph, skills, text
 from portkern.agent.memory.embedding import Nearness, of_catalogue
 from portkern.agent.memory.family import family
-from portkern.agent.memory.graph import Example, Graph, Method, Reasoning, Step
+from portkern.agent.memory.graph import Method, MethodExample, MethodGraph, MethodStep, Reasoning
 from portkern.agent.memory.options import LEAST_CHARS, MemoryOptions
 from portkern.agent.memory.ranking import Bm25, Ranking, words
 from portkern.agent.memory.retrieval import Retrieval
@@ -441,7 +441,7 @@ def test_a_parent_with_several_findings_is_told_with_the_one_that_is_acted_on(
         critic="bottleneck",
         problem="waits for memory",
         fix="vectorise",
-        others=(Finding(problem="few warps", fix="raise occupancy"),),
+        others=(FurtherBottleneck(problem="few warps", fix="raise occupancy"),),
     )
     log = log_of(attempt("0.0", 1.0, diagnosis=several))
     both = joined(view(folder, log, Slot(("0.0",), number=1), history=["last"]))
@@ -1149,7 +1149,7 @@ def test_a_damaged_file_of_skills_names_its_line(folder: Path) -> None:
 
 NAMES = st.sampled_from(["tile", "wide loads", "unroll", "pad"])
 EXAMPLES = st.builds(
-    Example,
+    MethodExample,
     run=st.sampled_from("ab"),
     attempt=st.integers(0, 4).map(lambda n: f"{n}.0"),
     digest=st.sampled_from(["x", "y"]),
@@ -1165,35 +1165,37 @@ EXAMPLES = st.builds(
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
+def graphs(draw: st.DrawFn) -> MethodGraph:
     """Merged of walks, as runs leave them."""
-    found = Graph()
+    found = MethodGraph()
     for walk in draw(st.lists(st.lists(NAMES, min_size=1, max_size=4), max_size=4)):
         for source, to in zip(["", *walk], walk, strict=False):
             nodes = tuple(Method(name=name) for name in {source, to} - {""})
             examples = draw(st.lists(EXAMPLES, max_size=2))
             found = found.merged(
-                Graph(nodes=nodes, steps=(Step(source=source, to=to, examples=tuple(examples)),))
+                MethodGraph(
+                    nodes=nodes, steps=(MethodStep(source=source, to=to, examples=tuple(examples)),)
+                )
             )
     return found
 
 
 @given(graphs())
 def test_a_graph_is_read_back_with_all_its_edges(
-    tmp_path_factory: pytest.TempPathFactory, one: Graph
+    tmp_path_factory: pytest.TempPathFactory, one: MethodGraph
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "graphs" / "graph.json"
     one.write(file)
-    again = Graph.read(file)
+    again = MethodGraph.read(file)
     assert again == one
     assert again.edges() == one.edges()
     assert list(file.parent.iterdir()) == [file]
 
 
 @given(graphs(), graphs(), graphs())
-def test_graphs_merge_like_sets(a: Graph, b: Graph, c: Graph) -> None:
+def test_graphs_merge_like_sets(a: MethodGraph, b: MethodGraph, c: MethodGraph) -> None:
     assert a.merged(a) == a
-    assert a.merged(Graph()) == a
+    assert a.merged(MethodGraph()) == a
     assert a.merged(b) == b.merged(a)
     assert a.merged(b).merged(c) == a.merged(b.merged(c))
     both = a.merged(b).edges()
@@ -1291,7 +1293,8 @@ def test_a_kept_graph_grows_once_and_only_by_its_best_examples(tmp_path: Path) -
     reasoning(tmp_path / "a", log_of(*many), keep=True)
     kept = (cache_root() / graph.FILE).read_text()
     gains = [
-        example.gain for example in Graph.read(cache_root() / graph.FILE).examples("tile", "pad")
+        example.gain
+        for example in MethodGraph.read(cache_root() / graph.FILE).examples("tile", "pad")
     ]
     assert gains == [float(20 - k) for k in range(graph.MOST_KEPT)]
     reasoning(tmp_path / "a", log_of(*many), keep=True)
@@ -1300,9 +1303,9 @@ def test_a_kept_graph_grows_once_and_only_by_its_best_examples(tmp_path: Path) -
 
 def test_a_resumed_run_walks_the_graph_that_it_began_with(tmp_path: Path) -> None:
     options = MemoryOptions(graph="none", keep=True)
-    assert graph.begun(options, tmp_path / "early") == Graph()
+    assert graph.begun(options, tmp_path / "early") == MethodGraph()
     reasoning(tmp_path / "other", log_of(*WALK), keep=True)
-    assert graph.begun(options, tmp_path / "early") == Graph()
+    assert graph.begun(options, tmp_path / "early") == MethodGraph()
     assert graph.begun(options, tmp_path / "late").edges() == {"": ["tile"], "tile": ["wide loads"]}
 
 
@@ -1318,4 +1321,4 @@ def test_a_file_that_is_no_graph_is_refused(content: str, told: str, tmp_path: P
     file = tmp_path / "graph.json"
     file.write_text(content)
     with pytest.raises(ConfigError, match=told):
-        Graph.read(file)
+        MethodGraph.read(file)

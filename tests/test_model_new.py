@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from portkern import guard, ops
-from portkern.cells.selection import Cell, Stage, default_target
+from portkern.cells.selection import RunStage, SelectedCell, default_target
 from portkern.errors import ConfigError
 from portkern.evaluator.build import Built
 from portkern.evaluator.result import Result
@@ -369,8 +369,15 @@ def test_a_size_that_no_constructor_can_be_told_is_unsupported() -> None:
     op = sheets.of(found, "x.py", text).op(text)
     backend = registry.load("triton")
     made = catalogue.of_module("class ModelNew: ...", op=op.name, backend=backend, author="test")
-    cell = Cell(
-        op, "ci", op.workloads["ci"][0], "float32", backend, default_target(backend), made, Stage()
+    cell = SelectedCell(
+        op,
+        "ci",
+        op.workloads["ci"][0],
+        "float32",
+        backend,
+        default_target(backend),
+        made,
+        RunStage(),
     )
     assert cell.ruled_out is not None
     verdict, reason = cell.ruled_out

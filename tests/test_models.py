@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from portkern.agent.axes import Message, Reply
+from portkern.agent.axes import PromptMessage, Reply
 from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import caps, keys
 from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 KEY = "sk-test-0123456789abcdef"
 FREE = {MODEL: Price(input=0, output=0)}
 DOLLAR = {MODEL: Price(input=1, output=2)}
-ASKED = Message("user", "a kernel, please")
+ASKED = PromptMessage("user", "a kernel, please")
 T = TypeVar("T")
 
 
@@ -79,8 +79,8 @@ def make(
     )
 
 
-def said(text: str) -> list[Message]:
-    return [Message("system", "You write kernels."), Message("user", text)]
+def said(text: str) -> list[PromptMessage]:
+    return [PromptMessage("system", "You write kernels."), PromptMessage("user", text)]
 
 
 def ask(models: Models, text: str = "hello", scope: str = "s0", role: str = "coder") -> Reply:

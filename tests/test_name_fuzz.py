@@ -21,12 +21,12 @@ from portkern.agent import replies
 from portkern.agent.constraints import Constraints
 from portkern.agent.llm.calls import Calls
 from portkern.agent.log import Log
-from portkern.agent.memory.graph import Graph
+from portkern.agent.memory.graph import MethodGraph
 from portkern.cells.selection import Selection
 from portkern.errors import PortkernError
 from portkern.evaluator.problem_import import ProblemImport
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.execution.returned import Returned
 from portkern.experiment.compare import public, suite
 from portkern.experiment.compare.page.exchange import Exchanges
@@ -40,7 +40,7 @@ from portkern.formats import (
     trace_set,
     tritonbench,
 )
-from portkern.formats.kernelbench_baseline import Baseline
+from portkern.formats.kernelbench_baseline import KernelBenchBaseline
 from portkern.formats.problem import Item, Problem, distinct
 from portkern.formats.table import ImportRow
 from portkern.port import build_files, tree
@@ -49,7 +49,7 @@ from portkern.project import project
 from portkern.records import atomic_write
 from portkern.records.record import RecordFile
 from portkern.regression import document as changes
-from portkern.regression.decisions import Decisions
+from portkern.regression.decisions import NightDecisions
 from portkern.spec import flashinfer
 from portkern.spec.candidate import Candidate
 from portkern.spec.from_torch import sheet
@@ -177,9 +177,9 @@ def _imported(items: list[Item], folder: Path) -> None:
 
 
 def _plan(folder: Path, text: str) -> None:
-    plan = Plan.from_json(text)
+    plan = ExecutionPlan.from_json(text)
     plan = plan.model_copy(update={"id": plan._digest()})
-    Plan.parse(plan.to_json(), "plan").load_cells(folder / "ops")
+    ExecutionPlan.parse(plan.to_json(), "plan").load_cells(folder / "ops")
 
 
 def _trace_set(folder: Path, text: str) -> None:
@@ -325,7 +325,7 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Entry]:
     put(home / "scaled.jsonl", work("w.safetensors"))
     put(home / "w.safetensors", tensors())
     asked = Selection([str(home / "scaled.json")], [HOST], ["cpu"], ["ci"], ["float32"])
-    plan = Plan.of(replace(asked, elsewhere=True).cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(replace(asked, elsewhere=True).cells(), TrialOptions(), "night")
     record = json.loads(make(run="night#0123456789abcdef").to_json())
     sample = Sample(
         model="m", op="relu", backend="cpu", target=HOST, index=0, status=None, path="a#b"
@@ -356,7 +356,9 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Entry]:
         ),
         "results": Entry(results, _results),
         "public": Entry(results, _file("eval_results.json", lambda p: public.load([str(p)]))),
-        "baseline": Entry({"level1": {"1_a.py": {"mean": 1.0}}}, _file("b.json", Baseline.read)),
+        "baseline": Entry(
+            {"level1": {"1_a.py": {"mean": 1.0}}}, _file("b.json", KernelBenchBaseline.read)
+        ),
         "sheet": Entry(SHEET, _sheet),
         "project": Entry(PROJECT, _file("portkern.yaml", lambda p: project.find(str(p), ""))),
         "rows of an import": Entry([good], _suite, lines=True),
@@ -366,10 +368,10 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Entry]:
         "attempts": Entry([ATTEMPT], _file("attempts.jsonl", Log.read), lines=True),
         "calls": Entry([CALL], _file("calls.jsonl", Calls.recorded), lines=True),
         "constraints": Entry({"never": ["atomics"]}, _file("c.yaml", Constraints.read)),
-        "graph": Entry(GRAPH, _file("g.yaml", Graph.read)),
+        "graph": Entry(GRAPH, _file("g.yaml", MethodGraph.read)),
         "decisions": Entry(
             {"accepted": [{"op": "relu", "from": "n", "why": "x"}]},
-            _file("decisions.yaml", lambda p: Decisions.read(p.parent)),
+            _file("decisions.yaml", lambda p: NightDecisions.read(p.parent)),
         ),
         "changes": Entry(
             {"before": "a", "after": "b", "cells": []},

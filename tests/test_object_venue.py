@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portkern.cells.selection import Stage, venues
+from portkern.cells.selection import RunStage, venues
 from portkern.cli import main
 from portkern.isa.device import Memory
 from portkern.records.record import Evidence, Record
@@ -153,7 +153,7 @@ def test_objects_come_before_the_source_but_where_checkers_of_the_source_are_ask
     if isinstance(known.object, Missing) or isinstance(known.emulator, Missing):
         pytest.skip("needs both venues")
     kinds = {
-        choice: getattr(Stage.parse("best", choice.split()).of(known, hip).best, "kind", "")
+        choice: getattr(RunStage.parse("best", choice.split()).of(known, hip).best, "kind", "")
         for choice in ("none", "bounds", "uninitialised", "bounds schedule", "waits lds")
     }
     assert kinds == {
@@ -163,7 +163,7 @@ def test_objects_come_before_the_source_but_where_checkers_of_the_source_are_ask
         "bounds schedule": "emulator",
         "waits lds": "object",
     }
-    only = Stage.parse("emulator", ()).of(known, hip)
+    only = RunStage.parse("emulator", ()).of(known, hip)
     assert isinstance(only.object, Missing) and isinstance(only.best, Venue)
     nvidia = venues(hip, target.load("sm_90"))
     assert isinstance(nvidia.object, Missing)

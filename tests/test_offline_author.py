@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.axes import Context, Draft, Word
+from portkern.agent.axes import AgentContext, KernelDraft, Word
 from portkern.agent.log import Log
 from portkern.agent.proposer.catalogue import Catalogue, CatalogueOptions, families
 from portkern.agent.proposer.nearest import nearest
@@ -133,9 +133,9 @@ class Taken:
         return [Word(idea) for idea in ideas]
 
 
-def proposed(task: Task, log: Log, *slots: Slot) -> list[Draft]:
+def proposed(task: Task, log: Log, *slots: Slot) -> list[KernelDraft]:
     author, context = Catalogue(CatalogueOptions()), Taken(task, log)
-    given: Context = context  # type: ignore[assignment]
+    given: AgentContext = context  # type: ignore[assignment]
     return [draft for slot in slots for draft in asyncio.run(author.propose(slot, given))]
 
 

@@ -14,7 +14,7 @@ from portkern.records import packed
 from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
 from portkern.regression.past import stamp_of
-from portkern.regression.runs import Run
+from portkern.regression.runs import RecordedRun
 from tests.report_records import records
 from tools import records as tool
 
@@ -81,9 +81,9 @@ def test_a_new_measurement_of_one_operator_changes_its_part_alone(tmp_path: Path
 def test_a_stamp_of_a_compressed_run_is_of_all_its_bytes(run: Path) -> None:
     file = run / "records.jsonl.gz"
     file.write_bytes(bytes(10_000))
-    before = stamp_of(Run(run, "", 0))
+    before = stamp_of(RecordedRun(run, "", 0))
     file.write_bytes(b"1" + bytes(9_999))
-    assert stamp_of(Run(run, "", 0)) != before
+    assert stamp_of(RecordedRun(run, "", 0)) != before
 
 
 def test_a_record_of_a_cell_is_kept_in_place_of_an_older_one_alone(

@@ -19,7 +19,7 @@ from portkern.agent.attempt import Attempt, Status
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.experiment import contrast, statistics
-from portkern.experiment.contrast import Contrast, Measure
+from portkern.experiment.contrast import Contrast, ContrastMeasure
 from portkern.experiment.ending import endings
 from portkern.experiment.refusal import Refusal, refusal_of
 from portkern.guard.rules import RULES, Rule
@@ -27,7 +27,7 @@ from tests.scripted import Answer, kernel
 from tests.test_experiment import MODELLED, QUICK, Script, patient, read, run
 
 __all__ = ["patient"]  # a fixture of all tests here, too
-SHARE, RATIO = Measure("share", "share"), Measure("ratio", "ratio", ratio=True)
+SHARE, RATIO = ContrastMeasure("share", "share"), ContrastMeasure("ratio", "ratio", ratio=True)
 #: As many as three comparisons need to be shown.
 OPS = ["relu", "gelu", "softmax", "add", "sum", "rmsnorm", "layernorm"]
 
@@ -80,7 +80,7 @@ def test_with_fewer_tasks_than_needed_nothing_is_shown_and_with_as_many_it_is(co
 
 
 def test_a_difference_is_told_in_its_own_unit_or_not_at_all() -> None:
-    def row(measure: Measure, *pairs: float) -> tuple[str, ...]:
+    def row(measure: ContrastMeasure, *pairs: float) -> tuple[str, ...]:
         return contrast.table(contrast.corrected([Contrast(measure, "a", "b", pairs)])).rows[0]
 
     assert row(SHARE, *[0.5] * 6)[3:] == ("+50 [50, 50]", "0.031", "0.031", "a is better")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from portkern import ops
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.spec import registry, target
 from portkern.spec.backend import Artifact, Build, Call, Missing, Venue
 from portkern.spec.candidate import Candidate
@@ -235,5 +235,5 @@ def test_a_kernel_is_built_for_the_largest_size_that_is_judged() -> None:
     op = ops.load("relu")
     candidate = Candidate("relu", "pallas", "pallas", HEAD + MASKED, "relu", style="return")
     work = max(op.workloads["ci"], key=lambda one: op.signature.nelements(one.dims))
-    cell = Cell(op, "ci", work, "float32", PALLAS, target.load("sm_90"), candidate)
+    cell = SelectedCell(op, "ci", work, "float32", PALLAS, target.load("sm_90"), candidate)
     assert cell.build_request.build.dims == work.dims

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from portkern import ops
-from portkern.cells.selection import Cell, Stage
+from portkern.cells.selection import RunStage, SelectedCell
 from portkern.errors import BuildError, LaunchError
 from portkern.records.record import Verdict
 from portkern.spec import catalogue, registry, target
@@ -348,7 +348,7 @@ def test_the_imports_of_a_source_tell_its_language(line: str, tmp_path: Path) ->
 def test_where_it_cannot_run_it_is_unsupported(where: str, op: str, reason: str) -> None:
     [_, candidate] = catalogue.candidates(op, PALLAS, H200)
     asked, place = ops.load(op), target.load(where)
-    cell = Cell(asked, "ci", asked.workloads["ci"][0], "float32", PALLAS, place, candidate)
+    cell = SelectedCell(asked, "ci", asked.workloads["ci"][0], "float32", PALLAS, place, candidate)
     assert cell.ruled_out
     assert cell.ruled_out[0] is Verdict.UNSUPPORTED
     assert cell.ruled_out[1].startswith(reason)
@@ -356,7 +356,7 @@ def test_where_it_cannot_run_it_is_unsupported(where: str, op: str, reason: str)
 
 def test_each_lowering_has_its_own_emulator() -> None:
     both = catalogue.candidates("relu", PALLAS, H200)
-    venues = [Stage().of(PALLAS.venues(H200), PALLAS, candidate).emulator for candidate in both]
+    venues = [RunStage().of(PALLAS.venues(H200), PALLAS, candidate).emulator for candidate in both]
     assert [isinstance(venue, Venue) and venue.name for venue in venues] == [
         "Pallas interpret mode", "GPU interpret mode",
     ]  # fmt: skip

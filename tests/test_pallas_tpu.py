@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from portkern import ops
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.errors import BuildError, LaunchError
 from portkern.guard import shared
 from portkern.records.record import Verdict
@@ -320,7 +320,7 @@ def test_a_kernel_for_the_other_lowering_is_unsupported(where: str, other: str) 
     op = ops.load("relu")
     foreign = catalogue.candidates("relu", PALLAS, target.load(other))[0]
     work = op.workloads["ci"][0]
-    cell = Cell(op, "ci", work, "float32", PALLAS, target.load(where), foreign)
+    cell = SelectedCell(op, "ci", work, "float32", PALLAS, target.load(where), foreign)
     assert cell.ruled_out
     verdict, reason = cell.ruled_out
     assert verdict is Verdict.UNSUPPORTED

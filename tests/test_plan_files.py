@@ -21,13 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.cells import unavailable
-from portkern.cells.selection import GivenFiles, Selection, Stage, host_targets
+from portkern.cells.selection import GivenFiles, RunStage, Selection, host_targets
 from portkern.cli import main
 from portkern.errors import ConfigError, RecordError
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.installation import Portkern
 from portkern.execution.needed import NEEDED
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.execution.question import Question
 from portkern.execution.returned import Returned
 from portkern.records.record import Evidence, Record, RecordFile, Verdict
@@ -83,10 +83,10 @@ def selection(**changes: object) -> Selection:
 
 
 def test_a_plan_holds_every_cell_as_it_was_asked(tmp_path: Path) -> None:
-    cells = selection(dtypes=["float32", "bfloat16"], stage=Stage("best", ("races",))).cells()
-    plan = Plan.of(cells, TrialOptions(), "night")
+    cells = selection(dtypes=["float32", "bfloat16"], stage=RunStage("best", ("races",))).cells()
+    plan = ExecutionPlan.of(cells, TrialOptions(), "night")
     plan.write(tmp_path / "plan.json")
-    again = Plan.read(tmp_path / "plan.json")
+    again = ExecutionPlan.read(tmp_path / "plan.json")
     assert again == plan
     loaded = again.load_cells(tmp_path)
     assert loaded == cells
@@ -99,7 +99,7 @@ def test_a_plan_holds_kernels_to_what_their_run_holds_them_to(tmp_path: Path) ->
     (cell,) = selection(ops=["matmul"], targets=[HOST], backends=["cpu"]).cells()[:1]
     reduced = replace(cell.op, precision="allow_reduced")
     asked = [replace(cell, op=reduced, library="forbid"), replace(cell, op=reduced)]
-    loaded = Plan.of(asked, TrialOptions(), "night").load_cells(tmp_path)
+    loaded = ExecutionPlan.of(asked, TrialOptions(), "night").load_cells(tmp_path)
     assert [one.op.precision for one in loaded] == ["allow_reduced"] * 2
     assert [one.library for one in loaded] == ["forbid", "allow"]
 
@@ -108,7 +108,7 @@ def test_the_headers_of_a_kernel_travel_with_it(tmp_path: Path) -> None:
     (tmp_path / "relu.cpp").write_text(RELU)
     (tmp_path / "clamp.h").write_text(CLAMP)
     asked = selection(ops=["relu"], kernels=GivenFiles([tmp_path / "relu.cpp"]))
-    plan = Plan.of(asked.cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(asked.cells(), TrialOptions(), "night")
     assert CLAMP in [
         text for kernel in plan.kernels.values() for _, text in kernel.companions.files
     ]
@@ -117,7 +117,7 @@ def test_the_headers_of_a_kernel_travel_with_it(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    Plan.of(selection().cells(), TrialOptions(), "night").write(path)
+    ExecutionPlan.of(selection().cells(), TrialOptions(), "night").write(path)
     return path.read_text()
 
 
@@ -125,7 +125,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_half_a_plan_is_no_plan(document: str, data: st.DataObject) -> None:
     half = document[: data.draw(st.integers(0, len(document.rstrip()) - 1))]
     with pytest.raises(ConfigError, match="is not a plan, or not all of one") as refused:
-        Plan.parse(half, "plan.json")
+        ExecutionPlan.parse(half, "plan.json")
     assert "\n" not in str(refused.value)
 
 
@@ -145,14 +145,14 @@ def test_a_plan_that_was_changed_is_refused(
 ) -> None:
     assert old in document
     with pytest.raises(ConfigError, match=re.escape(message)):
-        Plan.parse(document.replace(old, new), "plan.json")
+        ExecutionPlan.parse(document.replace(old, new), "plan.json")
 
 
 @pytest.mark.parametrize("changed", ["version", "evaluator", "backends"])
 def test_another_portkern_refuses_the_plan(
     changed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     other = Portkern.here().model_copy(update={changed: "0.0.9"})
     foreign = plan.model_copy(update={"portkern": other, "id": ""})
     foreign = foreign.model_copy(update={"id": foreign._digest()})
@@ -212,7 +212,7 @@ def test_a_plan_that_does_not_fit_on_the_disk_is_one_line(
 
 
 def test_an_operator_that_changed_since_is_refused(tmp_path: Path) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     relu = SafeName("relu")
     ops = plan.ops | {relu: plan.ops[relu].model_copy(update={"digest": "0" * 12})}
     with pytest.raises(ConfigError, match="The operator relu is another here"):
@@ -220,7 +220,7 @@ def test_an_operator_that_changed_since_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_a_plan_stays_in_its_folder(tmp_path: Path) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     own = {"files": {"../x.py": "1"}, "asked": "../x.py"}
     bad = plan.ops[SafeName("relu")].model_copy(update=own)
     with pytest.raises(ConfigError, match=r"Got the file of an operator '\.\./x\.py', which"):
@@ -363,7 +363,7 @@ def test_a_killed_run_of_a_plan_goes_on_where_it_stopped(
     first.send_signal(signal.SIGKILL)
     first.wait()
     before = records(path)
-    cells = len(Plan.read(plan).cells)
+    cells = len(ExecutionPlan.read(plan).cells)
     assert 0 < len(before) < cells
     with path.open("a") as file:
         file.write('{"schema": 1, "run":')  # as a writer that was killed in a line leaves it
@@ -376,7 +376,7 @@ def test_a_killed_run_of_a_plan_goes_on_where_it_stopped(
 # ---- what is refused at home
 
 
-def brought(tmp_path: Path, plan: Plan, *changes: dict[str, object]) -> Path:
+def brought(tmp_path: Path, plan: ExecutionPlan, *changes: dict[str, object]) -> Path:
     """A file of records that were changed, as the first cell of the plan would give one."""
     from portkern.cells.to_record import unbuilt
 
@@ -403,7 +403,7 @@ def test_a_record_that_is_not_of_the_plan_is_refused_with_all_that_came_with_it(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     plan.write(tmp_path / "plan.json")
     path = brought(tmp_path, plan, {}, {"id": "other", **change})
     argv = ["import", "records", str(path), f"plan={tmp_path / 'plan.json'}"]
@@ -414,8 +414,8 @@ def test_a_record_that_is_not_of_the_plan_is_refused_with_all_that_came_with_it(
 
 
 def test_records_of_another_plan_or_of_none_are_refused(tmp_path: Path) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
-    other = Plan.of(selection(ops=["relu"]).cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
+    other = ExecutionPlan.of(selection(ops=["relu"]).cells(), TrialOptions(), "night")
     with pytest.raises(ConfigError, match=f"of the plan {plan.id}, got the plan {other.id}"):
         Returned.read(brought(tmp_path, plan, {})).check(other)
     for run in ("night", "night#", "night#../../x"):
@@ -424,7 +424,7 @@ def test_records_of_another_plan_or_of_none_are_refused(tmp_path: Path) -> None:
 
 
 def test_records_of_another_portkern_are_refused(tmp_path: Path) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     environment = {"machine": "m", "device": "", "harness_version": "0.0.9"}
     path = brought(tmp_path, plan, {})
     line = json.loads(path.read_text())
@@ -434,7 +434,7 @@ def test_records_of_another_portkern_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_record_twice_in_a_file_is_taken_once(tmp_path: Path) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     returned = Returned.read(brought(tmp_path, plan, {}, {}))
     returned.check(plan)
     assert [record.run for record in returned.new([], "night")] == ["night"]
@@ -443,7 +443,7 @@ def test_a_record_twice_in_a_file_is_taken_once(tmp_path: Path) -> None:
 def test_a_file_with_records_of_another_plan_is_not_written_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     plan.write(tmp_path / "plan.json")
     path = brought(tmp_path, plan, {"run": "night#0123456789abcdef"})
     before = path.read_bytes()
@@ -535,7 +535,7 @@ def test_a_plan_runs_in_an_environment_of_what_is_stated_to_be_needed(
 def test_a_toolchain_that_was_not_there_is_named_with_its_remedy_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan.of(selection().cells(), TrialOptions(), "night")
+    plan = ExecutionPlan.of(selection().cells(), TrialOptions(), "night")
     plan.write(tmp_path / "plan.json")
     lacks = {"verdict": Verdict.UNAVAILABLE, "detail": "no compiler; pip install 'it[all]'\nlog"}
     path = brought(tmp_path, plan, {"id": "a", **lacks}, {"id": "b", **lacks})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from portkern.agent.attempt import Diagnosis, Status
-from portkern.agent.axes import Draft, Seen
+from portkern.agent.axes import EvaluatedDraft, KernelDraft
 from portkern.agent.llm.calls import Request
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
@@ -332,9 +332,9 @@ def test_a_milestone_takes_every_size_and_those_before_it(
         return report_records.make(speedup=told)
 
     records = [record(*pair) for pair in zip(eager, compiled, strict=True)]
-    seen = Seen(Draft(None), Status.PASSED, records=records)
+    seen = EvaluatedDraft(KernelDraft(None), Status.PASSED, records=records)
     assert cuda_agent.milestone(seen, 0.05) == reached
-    assert cuda_agent.milestone(Seen(Draft(None), Status.WRONG), 0.05) == -1
+    assert cuda_agent.milestone(EvaluatedDraft(KernelDraft(None), Status.WRONG), 0.05) == -1
 
 
 # ---- cuPilot

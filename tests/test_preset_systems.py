@@ -21,7 +21,7 @@ from portkern.agent.slot import Slot
 from portkern.agent.systems.adaexplore import worth
 from portkern.agent.systems.kernelfoundry import cell, in_force, told
 from portkern.agent.systems.kernelskill import allowed
-from portkern.agent.systems.ksearch import Edit, TreeEdits, World
+from portkern.agent.systems.ksearch import TreeEdits, WorldEdit, WorldModel
 from portkern.cli.verbs.generate import plan_of, read
 from tests.preset_pages import started
 from tests.scripted import Answer, Played, by_prompt, kernel
@@ -240,9 +240,9 @@ def test_ksearch_takes_of_an_answer_what_can_be_made_out_and_three_new_actions_a
     edits = TreeEdits.model_validate({"edits": several}).readable
     assert [edit.title for edit in edits] == ["first", "a; list", "third"]
     assert (edits[0].score, edits[0].difficulty, edits[1].rating) == (1.0, 1.0, 10.0)
-    world = World([])
+    world = WorldModel([])
     assert world.apply([*edits, *edits]) == list(edits), "an action is there once"
-    assert world.apply([Edit(op="delete"), Edit(op="update", node=9, score=1)]) == []
+    assert world.apply([WorldEdit(op="delete"), WorldEdit(op="update", node=9, score=1)]) == []
     assert [node.action for node in world.open] == ["first", "a; list", "third"]
 
 

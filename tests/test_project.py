@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from portkern import guard
-from portkern.cells.selection import Cell, Selection, host_targets
+from portkern.cells.selection import SelectedCell, Selection, host_targets
 from portkern.cli import main
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -334,7 +334,7 @@ def test_a_language_whose_sources_stand_alone_says_so(tmp_path: Path) -> None:
     assert "triton sources of triton stand alone" in cell.ruled_out[1]
 
 
-def cells(of: Project, op: str, where: str) -> list[Cell]:
+def cells(of: Project, op: str, where: str) -> list[SelectedCell]:
     chosen = own(of).backends
     return Selection([op], [where], chosen, ["ci"], ["float32"], kernels=of.kernels).cells()
 

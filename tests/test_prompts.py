@@ -17,14 +17,14 @@ from jinja2 import UndefinedError
 
 from portkern.agent import briefing, memory, prompts
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
-from portkern.agent.axes import Context, Draft, Memory
+from portkern.agent.axes import AgentContext, AgentMemory, KernelDraft
 from portkern.agent.constraints import Constraints
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu
 from portkern.agent.proposer.ideas import Idea
 from portkern.agent.proposer.planned import BEGIN, END, KernelPlan
 from portkern.agent.proposer.tool_agent import TOOLS
-from portkern.agent.proposer.writing import Writer, WriterOptions
+from portkern.agent.proposer.writing import KernelWriter, WriterOptions
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.systems.kernel_scientist import Experiment
 from portkern.agent.systems.ksearch import SCALES
@@ -124,14 +124,14 @@ def writer(
     task: Task,
     slot: Slot,
     attempts: Sequence[Attempt] = (PASSED, WRONG),
-    recall: Memory | None = None,
-) -> Writer:
+    recall: AgentMemory | None = None,
+) -> KernelWriter:
     log = Log()
     log.add(attempts)
     nothing: Any = None
     past = recall or Nobody()
-    context = Context(task, log, past, nothing, Random(0), nothing, nothing, nothing, set())
-    return Writer(
+    context = AgentContext(task, log, past, nothing, Random(0), nothing, nothing, nothing, set())
+    return KernelWriter(
         WriterOptions(kind="direct"), {}, replace(slot, number=2), context, nothing, "coder"
     )
 
@@ -204,7 +204,7 @@ def evaluated(task: Task, attempt: Attempt, **more: Any) -> dict[str, Any]:
             "gain": 1.5,
             "guide": task.guide,
             "side": "whether it compiles",
-            "draft": Draft(task.candidate("the code", author="x")),
+            "draft": KernelDraft(task.candidate("the code", author="x")),
             "record": "- 0: the task",
             "action": "tile it",
             "stage": "refine",
@@ -424,11 +424,11 @@ def test_guides_stand_in_their_section(name: str) -> None:
 HISTORIES = ("last", "best", "all", "last_n", "tree_ctx", "all_no_cot", "ancestors")
 
 
-def recalled(history: str, **options: Any) -> Memory:
+def recalled(history: str, **options: Any) -> AgentMemory:
     return memory.load({"history": history} | options, task=task(), folder=Path("unused"))
 
 
-def once(name: str, asked: Writer, shown: Sequence[Attempt], **more: Any) -> str:
+def once(name: str, asked: KernelWriter, shown: Sequence[Attempt], **more: Any) -> str:
     """The text of a prompt, in which the code of each attempt stands once."""
     given = facts(task(), Slot()) | asked.facts("coder", shown=shown)
     result = text(name, given | {"inspirations": [], "tried": []} | more)

@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 from portkern.agent import proposer as proposers
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
-from portkern.agent.axes import Context, Draft, Message, Proposer, Reply, Seen, Word
+from portkern.agent.axes import (
+    AgentContext,
+    EvaluatedDraft,
+    KernelDraft,
+    PromptMessage,
+    Proposer,
+    Reply,
+    Word,
+)
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
 from portkern.agent.proposer.catalogue import NOT_OFFERED, PASSED_OVER, SHIPPED
@@ -471,7 +479,7 @@ class Asked:
     role: str
     prompt: str
     temperature: float | None
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
 
     @property
     def template(self) -> str:
@@ -509,7 +517,7 @@ class Models:
     async def ask(
         self,
         role: str,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         *,
         prompt: str = "",
         temperature: float | None = None,
@@ -592,7 +600,7 @@ FAMILY = (FAST, SLOW, BAD, NO_CODE)
 
 @dataclass
 class Expansion:
-    drafts: list[Draft]
+    drafts: list[KernelDraft]
     asked: list[Asked]
     memory: Memory
     seen: list[str]
@@ -603,7 +611,7 @@ class Expansion:
         return [(one.template, one.role) for one in self.asked]
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> KernelDraft:
         (only,) = self.drafts
         return only
 
@@ -630,7 +638,9 @@ def expand(
     task: Task = CPP,
     memory: Memory | None = None,
     approved: Callable[[Sequence[str]], Sequence[Word]] = lambda ideas: [*map(Word, ideas)],
-    evaluate: Callable[[Draft], Seen] = lambda draft: Seen(draft, "passed"),
+    evaluate: Callable[[KernelDraft], EvaluatedDraft] = lambda draft: EvaluatedDraft(
+        draft, "passed"
+    ),
     seed: int = 0,
     shuffle: int = 0,
     taken: set[str] | None = None,
@@ -639,7 +649,7 @@ def expand(
     log.add(attempts)
     recall = memory or Memory()
 
-    async def look(draft: Draft) -> Seen:
+    async def look(draft: KernelDraft) -> EvaluatedDraft:
         assert draft.candidate is not None
         seen.append(draft.candidate.source)
         return evaluate(draft)
@@ -648,7 +658,7 @@ def expand(
         return approved(ideas)
 
     taken = set() if taken is None else taken
-    context = Context(task, log, recall, models, Random(seed), look, approve, all_fits, taken)
+    context = AgentContext(task, log, recall, models, Random(seed), look, approve, all_fits, taken)
     drafts = asyncio.run(proposer.propose(replace(slot or Slot(), number=7), context))
     counted = [call for draft in drafts for call in draft.calls]
     assert sorted(counted) == sorted(models.calls), "each call is counted once"
@@ -805,7 +815,7 @@ def test_what_holds_no_kernel_is_answered_with_the_reason(kind: str, asks: int) 
     written = [one for one in told.asked if one.role == "coder"]
     assert len(written) == asks
     for one in written[1:]:
-        assert one.messages[-2] == Message("assistant", "I am sorry.")
+        assert one.messages[-2] == PromptMessage("assistant", "I am sorry.")
         assert "cannot be used: the reply holds no code block. Answer again" in one.last
         assert "begins with ```cpp" in one.last
 
@@ -814,7 +824,7 @@ def test_a_second_answer_with_a_kernel_is_taken() -> None:
     told = expand(load("direct"), in_turn("", kernel("b")))
     assert "// b" in told.candidate.source
     assert told.draft.rationale == "I did b." and len(told.draft.calls) == 2
-    assert told.asked[1].messages[-2] == Message("assistant", "(nothing)")
+    assert told.asked[1].messages[-2] == PromptMessage("assistant", "(nothing)")
 
 
 def test_an_answer_that_was_cut_is_told_so() -> None:
@@ -1402,9 +1412,9 @@ def test_a_tool_answers_in_words(reply: str, said: str) -> None:
 
 
 def test_what_became_of_a_try_is_reported() -> None:
-    def evaluate(draft: Draft) -> Seen:
+    def evaluate(draft: KernelDraft) -> EvaluatedDraft:
         block = PromptBlock(kind="correctness", title="Wrong elements", text="[3, 7]")
-        return Seen(draft, "build_failed", "no such thing", feedback=[block])
+        return EvaluatedDraft(draft, "build_failed", "no such thing", feedback=[block])
 
     made, answer = with_tools(*TOOLS)
     report = expand(made, answer, evaluate=evaluate).asked[2].last
@@ -1515,16 +1525,16 @@ def play(
     seed: int = 0,
     fits: Fits = all_fits,
     approve: Approved = all_approved,
-) -> list[list[Draft]]:
+) -> list[list[KernelDraft]]:
     """Of slots one after the other, whose parents are numbers of candidates among those made."""
     made, log, taken = load("catalogue"), Log(), set[str]()
-    told: list[list[Draft]] = []
+    told: list[list[KernelDraft]] = []
     nothing: Any = None
     for number, slot in enumerate(slots):
         known = [attempt.id for attempt in log if attempt.source]
         parents = tuple(known[int(p) % len(known)] for p in slot.parents if known)
         slot = replace(slot, number=number, parents=parents)
-        context = Context(
+        context = AgentContext(
             one,
             log.snapshot(),
             Memory(),
@@ -1551,7 +1561,7 @@ def play(
     return told
 
 
-def made(told: Sequence[Sequence[Draft]]) -> list[Candidate]:
+def made(told: Sequence[Sequence[KernelDraft]]) -> list[Candidate]:
     return [draft.candidate for drafts in told for draft in drafts if draft.candidate]
 
 

@@ -11,7 +11,7 @@ import pytest
 from portkern.agent import rank
 from portkern.agent.attempt import UNTIMED
 from portkern.agent.log import Log
-from portkern.agent.rank import Known
+from portkern.agent.rank import RankedAttempt
 from portkern.cli.main import run
 from portkern.isa import runtime_library
 from portkern.records.record import BuildResources, Launch, Record, Roofline
@@ -76,40 +76,43 @@ def test_workloads_count_alike_and_those_with_nothing_to_move_do_not() -> None:
 
 #: The better one first.
 BUILDS = [
-    (Known(spills=0, occupancy=0.1, registers=255), Known(spills=1, occupancy=1.0, registers=1)),
-    (Known(occupancy=0.5, registers=128), Known(occupancy=0.25, registers=64)),
-    (Known(registers=64, shared_bytes=60_000), Known(registers=80, shared_bytes=0)),
-    (Known(shared_bytes=1024), Known(shared_bytes=65_536)),
-    (Known(spills=3), Known(spills=100_000)),
+    (
+        RankedAttempt(spills=0, occupancy=0.1, registers=255),
+        RankedAttempt(spills=1, occupancy=1.0, registers=1),
+    ),
+    (RankedAttempt(occupancy=0.5, registers=128), RankedAttempt(occupancy=0.25, registers=64)),
+    (RankedAttempt(registers=64, shared_bytes=60_000), RankedAttempt(registers=80, shared_bytes=0)),
+    (RankedAttempt(shared_bytes=1024), RankedAttempt(shared_bytes=65_536)),
+    (RankedAttempt(spills=3), RankedAttempt(spills=100_000)),
 ]
 
 
 @pytest.mark.parametrize(("better", "worse"), BUILDS)
 @pytest.mark.parametrize("share", [None, 0.4])
 def test_the_build_decides_where_the_work_is_equal_or_unknown(
-    better: Known, worse: Known, share: float | None
+    better: RankedAttempt, worse: RankedAttempt, share: float | None
 ) -> None:
     scores = []
     for one in (better, worse):
-        known = Known(share, 1 if share else None, one.spills, one.occupancy, one.registers,
+        known = RankedAttempt(share, 1 if share else None, one.spills, one.occupancy, one.registers,
                       one.shared_bytes)  # fmt: skip
         scores.append(rank.score(known, executed=share is not None))
     assert 0 < scores[1] < scores[0] <= UNTIMED
 
 
 def test_work_goes_before_the_build_and_what_was_not_counted_comes_last() -> None:
-    lean = Known(share=0.42, spills=99, occupancy=0.1)
-    tidy = Known(share=0.40, spills=0, occupancy=1.0)
-    uncounted = Known(spills=0, occupancy=1.0)
+    lean = RankedAttempt(share=0.42, spills=99, occupancy=0.1)
+    tidy = RankedAttempt(share=0.40, spills=0, occupancy=1.0)
+    uncounted = RankedAttempt(spills=0, occupancy=1.0)
     scores = [rank.score(known, executed=True) for known in (lean, tidy, uncounted)]
     assert scores == sorted(scores, reverse=True) and len(set(scores)) == 3
-    assert rank.score(Known(), executed=False) == UNTIMED and not Known().anything
+    assert rank.score(RankedAttempt(), executed=False) == UNTIMED and not RankedAttempt().anything
 
 
 def test_any_two_kernels_have_scores_above_nothing() -> None:
     facts = itertools.product((None, 1e-9, 1.0), (None, 0, 10**9), (None, 0.0, 1.0), (None, 10**6))
     for share, spills, occupancy, registers in facts:
-        known = Known(share, share and 1, spills, occupancy, registers, registers)  # type: ignore[arg-type]
+        known = RankedAttempt(share, share and 1, spills, occupancy, registers, registers)  # type: ignore[arg-type]
         assert 0 < rank.score(known, executed=True) <= UNTIMED
         assert bool(str(known)) == known.anything
 

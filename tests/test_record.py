@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from portkern import ops
 from portkern.errors import RecordError
-from portkern.records.answer import Answer, Question
+from portkern.records.answer import CellAnswer, CellQuestion
 from portkern.records.record import (
     Environment,
     Evidence,
@@ -203,34 +203,34 @@ def test_a_writer_killed_at_any_moment_loses_no_whole_line(tmp_path: Path) -> No
         assert len(records) >= before + (int(told[-1]) if told else 1)
 
 
-def question() -> Question:
+def question() -> CellQuestion:
     op, kernel = ops.load("relu"), Candidate("relu", "cuda", "cuda", "__global__ …", "relu")
     work = Workload("8", {"n": 8})
-    return Question(
+    return CellQuestion(
         "k", op, "ci", work, "float32", "cuda", "cuda", target.load("sm_90"), kernel, ("a note",)
     )
 
 
 def test_a_record_of_an_answer_says_why_there_is_no_more_evidence() -> None:
     where = Environment(machine="m", device="", harness_version="0")
-    failed = Answer(Verdict.BUILD_FAILED, "no such type\nat line 3", Evidence.NONE, where)
+    failed = CellAnswer(Verdict.BUILD_FAILED, "no such type\nat line 3", Evidence.NONE, where)
     record = failed.record("r", question())
     assert record.missing == "no such type"
     assert record.detail == "no such type\nat line 3"
     assert (record.backend, record.target, record.guard) == ("cuda", "sm_90", ["a note"])
     assert record.source_hash == question().candidate.digest  # type: ignore[union-attr]
-    ran = Answer(Verdict.PASSED, "", Evidence.EMULATED, where, missing="no GPU")
+    ran = CellAnswer(Verdict.PASSED, "", Evidence.EMULATED, where, missing="no GPU")
     assert ran.record("r", question()).missing == "no GPU"
-    timed = Answer(Verdict.PASSED, "", Evidence.MEASURED, where, timing=TIMING)
+    timed = CellAnswer(Verdict.PASSED, "", Evidence.MEASURED, where, timing=TIMING)
     assert timed.record("r", question()).missing == ""
     with pytest.raises(ValueError, match="timing goes with measured"):
-        Answer(Verdict.PASSED, "", Evidence.MEASURED, where).record("r", question())
+        CellAnswer(Verdict.PASSED, "", Evidence.MEASURED, where).record("r", question())
 
 
 def test_a_record_has_the_occupancy_of_builds_whose_block_is_known() -> None:
     where = Environment(machine="m", device="", harness_version="0")
     used = (Resources("a", registers=32, threads=256), Resources("b", registers=32))
-    answer = Answer(Verdict.UNAVAILABLE, "no GPU", Evidence.BUILT, where, resources=used)
+    answer = CellAnswer(Verdict.UNAVAILABLE, "no GPU", Evidence.BUILT, where, resources=used)
     known, unknown = answer.record("r", question()).resources
     assert known.occupancy == pytest.approx(1.0)
     assert unknown.occupancy is None

@@ -19,7 +19,7 @@ from .corpus import suite
 
 pytest.importorskip("gymnasium", reason="the package gymnasium is not installed")
 
-from portkern.redteam.trial import Ending, Score
+from portkern.redteam.trial import AttackEnding, Score
 
 RELU = """{header}
 extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {{
@@ -39,9 +39,9 @@ def written(folder: Path, place: str, header: str, end: str = "n") -> Path:
 
 def ending(
     tmp_path: Path, turn: Turn | None, expect: str = "wrong", heap: str = "cheats"
-) -> Ending:
+) -> AttackEnding:
     said = f"{SAID.format('does something')}\n// expect: {expect}"
-    return Ending("environment", Attack.read(written(tmp_path, f"{heap}/a.cpp", said)), turn)
+    return AttackEnding("environment", Attack.read(written(tmp_path, f"{heap}/a.cpp", said)), turn)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from portkern.cli import main
 from portkern.records import columns
 from portkern.records.record import RecordFile
 from portkern.regression import nights, past, pruning, reference_file, runs, standing
-from portkern.regression.comparison import Comparison
-from portkern.regression.decisions import Decisions
+from portkern.regression.comparison import RunComparison
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.nights import Night
-from portkern.regression.past import Past
-from portkern.regression.standing import Decision
+from portkern.regression.past import KnownPast
+from portkern.regression.standing import RunDecision
 
 CELLS, NIGHTS = 45, 9
 
@@ -44,14 +44,14 @@ def last(reports: Path) -> Night:
     return Night.read(reports / f"night-{NIGHTS - 1:04}")
 
 
-def known(reports: Path) -> Past:
-    return past.before(last(reports), reports, Decisions.read(reports))
+def known(reports: Path) -> KnownPast:
+    return past.before(last(reports), reports, NightDecisions.read(reports))
 
 
 def said(reports: Path) -> list[str]:
     after = last(reports)
     before = Night.read(reports / f"night-{NIGHTS - 2:04}")
-    return [str(one) for one in Comparison(before, after, known(reports)).cells]
+    return [str(one) for one in RunComparison(before, after, known(reports)).cells]
 
 
 def read_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -71,7 +71,7 @@ def test_what_was_read_says_the_same_as_what_was_learnt_anew(
     reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2, NIGHTS):  # night by night, as a matrix does
-        past.before(Night.read(reports / f"night-{number:04}"), reports, Decisions())
+        past.before(Night.read(reports / f"night-{number:04}"), reports, NightDecisions())
     names = read_runs(monkeypatch)
     kept = said(reports)
     assert {*names} == {f"night-{NIGHTS - 1:04}", f"night-{NIGHTS - 2:04}"}
@@ -93,11 +93,11 @@ def accept(reports: Path) -> None:
 
 
 def demote(reports: Path) -> None:
-    standing.keep(reports, Decision.now("night-0003", "demoted", "busy"))
+    standing.keep(reports, RunDecision.now("night-0003", "demoted", "busy"))
 
 
 def promote(reports: Path) -> None:
-    standing.keep(reports, Decision.now("night-0004", "promoted", ""))
+    standing.keep(reports, RunDecision.now("night-0004", "promoted", ""))
 
 
 def add_a_line(reports: Path) -> None:

@@ -31,10 +31,10 @@ from portkern.records.record import (
 )
 from portkern.regression import document, rule
 from portkern.regression.cell_change import Cause, CellChange
-from portkern.regression.comparison import Comparison
-from portkern.regression.decisions import Decisions
+from portkern.regression.comparison import RunComparison
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.nights import Night
-from portkern.regression.rule import Change
+from portkern.regression.rule import ChangeKind
 from portkern.spec.backend import Missing
 
 HERE = Environment(machine="Linux x86_64, 2 CPUs", device="CPU", harness_version="1")
@@ -90,7 +90,7 @@ def nights(
 
 def change(history: Sequence[Night], *records: Record, again: Sequence[Record] = ()) -> Any:
     """Of the only cell."""
-    [one] = Comparison.of(history[-1], Night.of("after", records, again), history).cells
+    [one] = RunComparison.of(history[-1], Night.of("after", records, again), history).cells
     return one
 
 
@@ -117,7 +117,7 @@ def test_equal_runs_are_never_slower_in_more_than_a_few_of_a_hundred_cells(
         )[0]
         for one in histories
     ]
-    assert sum(v in (Change.SLOWER, Change.FASTER) for v in verdicts) <= 5
+    assert sum(v in (ChangeKind.SLOWER, ChangeKind.FASTER) for v in verdicts) <= 5
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_slower_runs_are_found(deviation: float, slower: float, least: float) ->
         return random_.gauss(math.log(slower), deviation)
 
     found = [
-        rule.decide(one, value(), common, lambda: [value(), value()])[0] is Change.SLOWER
+        rule.decide(one, value(), common, lambda: [value(), value()])[0] is ChangeKind.SLOWER
         for one in histories
     ]
     assert sum(found) >= least * len(found)
@@ -151,9 +151,9 @@ def test_a_shift_of_everything_changes_no_verdict(
 
 def test_a_cell_says_what_it_would_have_seen() -> None:
     told = change(nights(10, 0.03), after(10.0))
-    assert told.change is Change.UNCHANGED and "would have seen" in told.detail
+    assert told.change is ChangeKind.UNCHANGED and "would have seen" in told.detail
     noisy = change(nights(10, 0.6), after(10.0))
-    assert noisy.change is Change.TOO_NOISY and noisy.visible > 0.5
+    assert noisy.change is ChangeKind.TOO_NOISY and noisy.visible > 0.5
 
 
 @given(st.floats(0.0, 1.0))
@@ -165,10 +165,10 @@ def test_the_least_change_is_smaller_only_where_runs_differ_little(common: float
 
 def test_little_is_said_of_times_before_the_fifth_run() -> None:
     told = change(nights(4, 0.01), after(12.0))
-    assert told.change is Change.INSUFFICIENT and "4 earlier times" in told.detail
+    assert told.change is ChangeKind.INSUFFICIENT and "4 earlier times" in told.detail
     much = change(nights(4, 0.01), after(200.0), again=[after(190.0), after(210.0)])
-    assert much.change is Change.SLOWER and much.moved > 15
-    assert change(nights(1, 0.01), after(200.0)).change is Change.SUSPECT
+    assert much.change is ChangeKind.SLOWER and much.moved > 15
+    assert change(nights(1, 0.01), after(200.0)).change is ChangeKind.SUSPECT
 
 
 def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
@@ -178,7 +178,7 @@ def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
         Night.of(f"busy-{n}", [record(night=n, timing=busy)]) for n in (2, 3, 4)
     ]
     told = change(history, after(12.0))
-    assert told.change is Change.INSUFFICIENT
+    assert told.change is ChangeKind.INSUFFICIENT
     assert told.detail.startswith("2 earlier times of this machine to compare with, expected 5")
     assert "5 are there, 3 of them noisy: the machine was busy" in told.detail
 
@@ -189,13 +189,16 @@ def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
 def test_a_suspect_is_slower_only_when_it_was_timed_again() -> None:
     history = nights(10, 0.01)
     alone = change(history, after(13.0))
-    assert alone.change is Change.SUSPECT and "not timed again" in alone.detail
+    assert alone.change is ChangeKind.SUSPECT and "not timed again" in alone.detail
     slower = change(history, after(13.0), again=[after(12.8), after(13.2)])
-    assert slower.change is Change.SLOWER and 0.25 < slower.moved < 0.35
+    assert slower.change is ChangeKind.SLOWER and 0.25 < slower.moved < 0.35
     assert "nothing that is recorded changed" in slower.detail
     assert slower.cause is Cause.UNEXPLAINED
-    assert change(history, after(13.0), again=[after(10.0), after(10.1)]).change is Change.UNCHANGED
-    assert change(history, after(7.0), again=[after(7.1), after(7.0)]).change is Change.FASTER
+    assert (
+        change(history, after(13.0), again=[after(10.0), after(10.1)]).change
+        is ChangeKind.UNCHANGED
+    )
+    assert change(history, after(7.0), again=[after(7.1), after(7.0)]).change is ChangeKind.FASTER
 
 
 @pytest.mark.parametrize("late", [{"source_hash": "other"}, {"key": "another evaluator"}])
@@ -211,7 +214,7 @@ def test_what_nobody_changed_must_move_further_to_be_slower(late: dict[str, Any]
         change(history, after(us, **said), again=[after(us, **said)] * 2).change
         for said in (late, {})
     ]
-    assert found == [Change.SLOWER, Change.UNCHANGED]
+    assert found == [ChangeKind.SLOWER, ChangeKind.UNCHANGED]
 
 
 def test_a_kernel_whose_own_time_stays_is_not_slower_when_eager_got_faster() -> None:
@@ -234,15 +237,15 @@ def test_a_kernel_whose_own_time_stays_is_not_slower_when_eager_got_faster() -> 
     def told(us: float, eager: float, pace: float) -> CellChange:
         races = [timed("relu", us, eager, 1.0, 20) for _ in range(3)]
         night = Night.of("after", [races[0], *all_at(20, pace, others)], races[1:])
-        cells = Comparison.of(history[-1], night, history).cells
+        cells = RunComparison.of(history[-1], night, history).cells
         [one] = [cell for cell in cells if cell.series.op == "relu"]
         return one
 
     quick = told(us=10.0, eager=20 / 1.3, pace=1.0)
-    assert quick.change is Change.SUSPECT
+    assert quick.change is ChangeKind.SUSPECT
     assert "eager moved, the kernel's own time by " in quick.detail
-    assert told(us=13.0, eager=20.0, pace=1.0).change is Change.SLOWER
-    assert told(us=10.0, eager=20 / 1.3, pace=1 / 1.3).change is Change.SLOWER
+    assert told(us=13.0, eager=20.0, pace=1.0).change is ChangeKind.SLOWER
+    assert told(us=10.0, eager=20 / 1.3, pace=1 / 1.3).change is ChangeKind.SLOWER
 
 
 def test_a_race_in_which_eager_took_twice_its_time_goes_by_the_kernels_own() -> None:
@@ -255,19 +258,19 @@ def test_a_race_in_which_eager_took_twice_its_time_goes_by_the_kernels_own() -> 
 
     history = [Night.of(f"night-{n:02}", [timed(10.0, 20.0, n)]) for n in range(8)]
 
-    def told(*races: tuple[float, float]) -> Change:
+    def told(*races: tuple[float, float]) -> ChangeKind:
         first, *again = [timed(us, eager, 20) for us, eager in races]
-        [cell] = Comparison.of(history[-1], Night.of("after", [first], again), history).cells
+        [cell] = RunComparison.of(history[-1], Night.of("after", [first], again), history).cells
         return cell.change
 
-    assert told((13.0, 20.0), (13.0, 20.0), (13.0, 40.0)) is Change.SLOWER
-    assert told((13.0, 20.0), (10.0, 20.0), (10.0, 40.0)) is Change.UNCHANGED
-    assert told((13.0, 20.0), (10.0, 10.0), (10.0, 10.0)) is Change.UNCHANGED
+    assert told((13.0, 20.0), (13.0, 20.0), (13.0, 40.0)) is ChangeKind.SLOWER
+    assert told((13.0, 20.0), (10.0, 20.0), (10.0, 40.0)) is ChangeKind.UNCHANGED
+    assert told((13.0, 20.0), (10.0, 10.0), (10.0, 10.0)) is ChangeKind.UNCHANGED
 
 
 def test_a_cell_keeps_what_it_was_in_earlier_runs(tmp_path: Path) -> None:
     history = nights(3, 0.0)
-    comparison = Comparison.of(history[-1], Night.of("after", [after(12.0)]), history)
+    comparison = RunComparison.of(history[-1], Night.of("after", [after(12.0)]), history)
     [one] = comparison.cells
     assert one.recent == pytest.approx((1.0, 1.0, 1.0, 1.2))
     document.write(comparison, tmp_path)
@@ -295,7 +298,7 @@ def test_what_else_changed_stands_beside_the_verdict() -> None:
 )
 def test_times_of_other_circumstances_are_not_compared(changes: dict[str, Any], said: str) -> None:
     told = change(nights(10, 0.01), after(30.0, **changes))
-    assert told.change is Change.NOT_COMPARABLE and re.search(said, told.detail)
+    assert told.change is ChangeKind.NOT_COMPARABLE and re.search(said, told.detail)
 
 
 UNAVAILABLE: dict[str, Any] = {
@@ -308,25 +311,25 @@ UNAVAILABLE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (record(), failed(night=20), Change.NEW_FAILURE),
-        (failed(), failed(night=20), Change.STILL_FAILING),
-        (failed(), after(10.0), Change.FIXED),
-        (record(), after(1.0, **UNAVAILABLE, baselines={}, missing="no GPU"), Change.LOST),
-        (record(**UNAVAILABLE, baselines={}), after(10.0), Change.GAINED),
-        (record(), None, Change.LOST),
-        (None, after(10.0), Change.GAINED),
-        (None, failed(night=20), Change.NEW_FAILURE),
+        (record(), failed(night=20), ChangeKind.NEW_FAILURE),
+        (failed(), failed(night=20), ChangeKind.STILL_FAILING),
+        (failed(), after(10.0), ChangeKind.FIXED),
+        (record(), after(1.0, **UNAVAILABLE, baselines={}, missing="no GPU"), ChangeKind.LOST),
+        (record(**UNAVAILABLE, baselines={}), after(10.0), ChangeKind.GAINED),
+        (record(), None, ChangeKind.LOST),
+        (None, after(10.0), ChangeKind.GAINED),
+        (None, failed(night=20), ChangeKind.NEW_FAILURE),
         (record(**UNAVAILABLE), after(1.0, **UNAVAILABLE), None),
     ],
 )
 def test_verdicts_and_coverage(
-    old: Record | None, new: Record | None, expected: Change | None
+    old: Record | None, new: Record | None, expected: ChangeKind | None
 ) -> None:
-    comparison = Comparison.of(
+    comparison = RunComparison.of(
         Night.of("a", [old] if old else []), Night.of("b", [new] if new else []), []
     )
     assert [one.change for one in comparison.cells] == ([expected] if expected else [])
-    regressed = (Change.NEW_FAILURE, Change.LOST)
+    regressed = (ChangeKind.NEW_FAILURE, ChangeKind.LOST)
     assert comparison.regressed == (expected in regressed)
 
 
@@ -364,11 +367,11 @@ def whole(
     return found
 
 
-def a_night(records: Sequence[Record], history: int = 10) -> Comparison:
+def a_night(records: Sequence[Record], history: int = 10) -> RunComparison:
     """After as many equal ones; what is another is timed twice more, and stays so."""
     before = [Night.of(f"night-{n:02}", whole(n)) for n in range(history)]
     again = [one for _ in range(2) for one in records]
-    return Comparison.of(before[-1], Night.of("after", records, again), before)
+    return RunComparison.of(before[-1], Night.of("after", records, again), before)
 
 
 def test_the_machine_was_busy_only_when_the_controls_say_so() -> None:
@@ -428,9 +431,9 @@ def test_where_all_of_a_toolchain_is_slower_a_kernel_that_changed_too_is_not_bla
 
 def test_many_times_as_slow_on_a_night_whose_times_are_noisy_is_suspicious() -> None:
     busy = timing(200.0, noisy="busy")
-    assert change(nights(10, 0.02), after(0, timing=busy)).change is Change.SUSPECT
+    assert change(nights(10, 0.02), after(0, timing=busy)).change is ChangeKind.SUSPECT
     assert change(nights(10, 0.02), after(0, timing=timing(30.0, noisy="busy"))).change is (
-        Change.NOT_COMPARABLE
+        ChangeKind.NOT_COMPARABLE
     )
 
 
@@ -450,58 +453,58 @@ def season(*levels: float, first: int = 0, **late: Any) -> list[Night]:
 
 def the_last(seasons: Sequence[Night], **options: Any) -> CellChange:
     *history, night = seasons
-    [one] = Comparison.of(history[-1], night, history, **options).cells
+    [one] = RunComparison.of(history[-1], night, history, **options).cells
     return one
 
 
 def test_a_slower_kernel_stays_so_until_it_is_mended() -> None:
     """Without further races it is believed on the third night in a row."""
     fine, slow = [1.0] * 10, [1.3] * 15
-    assert the_last(season(*fine, 1.3)).change is Change.SUSPECT
+    assert the_last(season(*fine, 1.3)).change is ChangeKind.SUSPECT
     for nights_ in (3, 8, 15):
         told = the_last(season(*fine, *slow[:nights_]))
-        assert told.change is Change.SLOWER and told.regressed
+        assert told.change is ChangeKind.SLOWER and told.regressed
         assert (told.since, told.nights, told.last_good) == ("night-10", nights_, "night-09")
     assert "since night-10, 15 nights, last good night-09" in str(told)
     mended = the_last(season(*fine, *slow, 1.0))
-    assert mended.change is Change.FIXED and "slower since night-10, 15 nights" in mended.detail
-    assert the_last(season(*fine, *slow, 1.0, 1.0)).change is Change.UNCHANGED
+    assert mended.change is ChangeKind.FIXED and "slower since night-10, 15 nights" in mended.detail
+    assert the_last(season(*fine, *slow, 1.0, 1.0)).change is ChangeKind.UNCHANGED
     partly = the_last(season(*fine, *slow, 1.15))
-    assert partly.change is Change.SLOWER and partly.nights == 16
+    assert partly.change is ChangeKind.SLOWER and partly.nights == 16
 
 
 def test_what_a_night_does_not_show_is_not_mended() -> None:
     slow = season(*[1.0] * 10, *[1.3] * 3)
     busy = Night.of("busy", [record(night=13, timing=timing(10.0, noisy="the machine was busy"))])
     told = the_last([*slow, busy])
-    assert told.change is Change.SLOWER and told.nights == 4
+    assert told.change is ChangeKind.SLOWER and told.nights == 4
     assert "not seen to be mended: the machine was busy" in told.detail
 
 
 @pytest.mark.parametrize("share", [1.01, 1.02])
 def test_a_slow_drift_is_found_against_the_reference(share: float) -> None:
     told = the_last(season(*[1.0] * 10, *[share**n for n in range(20)]))
-    assert told.change is Change.SLOWER and "since night-00" in told.detail
+    assert told.change is ChangeKind.SLOWER and "since night-00" in told.detail
 
 
 def test_a_faster_kernel_is_the_reference_after_three_nights() -> None:
     quick = [*[1.0] * 10, *[0.7] * 4]
-    assert the_last(season(*quick)).change is Change.UNCHANGED
+    assert the_last(season(*quick)).change is ChangeKind.UNCHANGED
     told = the_last(season(*quick, *[1.0] * 3))
-    assert told.change is Change.SLOWER and "rule: it is faster" in told.detail
+    assert told.change is ChangeKind.SLOWER and "rule: it is faster" in told.detail
 
 
 @pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.CRASHED])
 def test_a_failure_stays_a_regression_with_its_age(verdict: Verdict) -> None:
     good = season(1.0, 1.0)
     bad = [Night.of(f"bad-{n}", [failed(night=10 + n, verdict=verdict)]) for n in range(3)]
-    assert the_last([*good, bad[0]]).change is Change.NEW_FAILURE
+    assert the_last([*good, bad[0]]).change is ChangeKind.NEW_FAILURE
     told = the_last([*good, *bad])
-    assert told.change is Change.STILL_FAILING and told.regressed
+    assert told.change is ChangeKind.STILL_FAILING and told.regressed
     assert (told.since, told.nights, told.last_good) == ("bad-0", 3, "night-01")
-    assert the_last([*good, *bad, *season(1.0, first=20)]).change is Change.FIXED
+    assert the_last([*good, *bad, *season(1.0, first=20)]).change is ChangeKind.FIXED
     never = the_last(bad)
-    assert never.change is Change.STILL_FAILING and not never.regressed
+    assert never.change is ChangeKind.STILL_FAILING and not never.regressed
 
 
 def test_a_lost_backend_stays_lost() -> None:
@@ -509,19 +512,21 @@ def test_a_lost_backend_stays_lost() -> None:
         Night.of(f"gone-{n}", [record(night=10 + n, **UNAVAILABLE, baselines={})]) for n in range(9)
     ]
     told = the_last([*season(*[1.0] * 3), *gone])
-    assert told.change is Change.LOST and told.regressed and told.cause is Cause.TOOLCHAIN
+    assert told.change is ChangeKind.LOST and told.regressed and told.cause is Cause.TOOLCHAIN
     assert (told.since, told.nights) == ("gone-0", 9)
-    assert the_last([*season(*[1.0] * 3), *gone, *season(1.0, first=25)]).change is Change.GAINED
+    assert (
+        the_last([*season(*[1.0] * 3), *gone, *season(1.0, first=25)]).change is ChangeKind.GAINED
+    )
 
 
 def test_a_run_of_some_cells_hides_no_loss_and_is_no_measure() -> None:
     full = [Night.of(f"n{n}", [record("relu", 10, n), record("sum", 10, n)]) for n in range(4)]
     part = Night.of("part", [record("relu", 10, 10)])
     short = Night.of("short", [record("relu", 10, 11)])
-    lost = [one for one in Comparison.of(part, short, [*full, part]).cells if one.regressed]
+    lost = [one for one in RunComparison.of(part, short, [*full, part]).cells if one.regressed]
     assert [(one.series.op, one.since, one.nights) for one in lost] == [("sum", "part", 2)]
     back = Night.of("back", [record("relu", 10, 12), record("sum", 10, 12)])
-    counts = Comparison.of(part, back, [*full, part]).counts
+    counts = RunComparison.of(part, back, [*full, part]).counts
     assert counts == {"insufficient data": 1, "unchanged": 1}
 
 
@@ -530,25 +535,27 @@ def test_another_class_of_machine_is_not_a_loss() -> None:
     other = HERE.model_copy(update={"machine": "Linux x86_64, 4 CPUs", "device": "other"})
     here = season(*[1.0] * 6)
     there = Night.of("there", [record(night=10, target="x86_64_v3", environment=other)])
-    assert not Comparison.of(here[-1], there, here).regressed
+    assert not RunComparison.of(here[-1], there, here).regressed
     again = season(1.3, first=20)
-    assert the_last([*here, there, *again]).change is Change.SUSPECT, "and the first keeps its own"
+    assert the_last([*here, there, *again]).change is ChangeKind.SUSPECT, (
+        "and the first keeps its own"
+    )
 
 
 def test_two_runs_that_are_named_are_compared_by_their_own_times() -> None:
     """The reference knows of a step between them, or of none: it is there all the same."""
     nights_ = season(*[1.0] * 10, *[1.3] * 3, *[1.0] * 3)
     late = Night.of("late", [after(10.0)], [after(10.1), after(9.9)])
-    own = Comparison.of(nights_[11], late, nights_, own=True).cells[0]
-    assert own.change is Change.FASTER and "since night-11" in own.detail
-    assert Comparison.of(nights_[11], late, nights_).cells[0].change is Change.UNCHANGED
+    own = RunComparison.of(nights_[11], late, nights_, own=True).cells[0]
+    assert own.change is ChangeKind.FASTER and "since night-11" in own.detail
+    assert RunComparison.of(nights_[11], late, nights_).cells[0].change is ChangeKind.UNCHANGED
 
 
 def test_a_promoted_run_is_the_reference() -> None:
     slow = season(*[1.0] * 10, *[1.3] * 6)
     assert the_last(slow).regressed
     told = the_last(slow, promoted=["night-12"])
-    assert told.change is Change.UNCHANGED
+    assert told.change is ChangeKind.UNCHANGED
 
 
 def test_the_steadier_of_two_figures_is_compared() -> None:
@@ -566,9 +573,9 @@ def test_the_steadier_of_two_figures_is_compared() -> None:
 # ---- what people decide
 
 
-def decided(text: str, tmp_path: Path) -> Decisions:
+def decided(text: str, tmp_path: Path) -> NightDecisions:
     (tmp_path / "decisions.yaml").write_text(text)
-    return Decisions.read(tmp_path)
+    return NightDecisions.read(tmp_path)
 
 
 def test_an_accepted_change_is_the_new_measure_and_the_spread_stays(tmp_path: Path) -> None:
@@ -577,19 +584,19 @@ def test_an_accepted_change_is_the_new_measure_and_the_spread_stays(tmp_path: Pa
     decisions = decided("accepted: [{op: relu, from: late-0, why: exact now}]", tmp_path)
     before = [*history, *slower]
 
-    def told(us: float, decisions: Decisions = decisions) -> Change:
+    def told(us: float, decisions: NightDecisions = decisions) -> ChangeKind:
         again = [after(us), after(us)]
         night = Night.of("after", [after(us)], again)
-        [one] = Comparison.of(before[-1], night, before, decisions).cells
+        [one] = RunComparison.of(before[-1], night, before, decisions).cells
         return one.change
 
-    assert told(13.1, Decisions()) is Change.SLOWER
-    assert told(13.1) is Change.UNCHANGED
-    assert told(10.0) is Change.FASTER and told(17.0) is Change.SLOWER
+    assert told(13.1, NightDecisions()) is ChangeKind.SLOWER
+    assert told(13.1) is ChangeKind.UNCHANGED
+    assert told(10.0) is ChangeKind.FASTER and told(17.0) is ChangeKind.SLOWER
     other = decided("accepted: [{op: sum, from: late-0, why: x}]", tmp_path)
-    assert told(13.1, other) is Change.SLOWER
+    assert told(13.1, other) is ChangeKind.SLOWER
     first = decided("accepted: [{op: relu, from: after, why: x}]", tmp_path)
-    assert told(30.0, first) is Change.UNCHANGED, "it is this run's change that is accepted"
+    assert told(30.0, first) is ChangeKind.UNCHANGED, "it is this run's change that is accepted"
 
 
 def test_a_loss_and_a_failure_can_be_accepted_for_a_time(tmp_path: Path) -> None:
@@ -606,7 +613,7 @@ def test_a_loss_and_a_failure_can_be_accepted_for_a_time(tmp_path: Path) -> None
 
         def regressed(last: int, bad: Sequence[Night] = bad) -> bool:
             before = [*good, *bad[:last]]
-            return Comparison.of(before[-1], bad[last], before, decisions).regressed
+            return RunComparison.of(before[-1], bad[last], before, decisions).regressed
 
         assert [regressed(n) for n in range(5)] == [True, False, False, False, True]
 
@@ -616,9 +623,9 @@ def test_a_cell_in_quarantine_fails_nothing_until_its_day_is_over(tmp_path: Path
         "quarantine: [{target: x86_64, until: 2026-01-21, why: the runner moves}]", tmp_path
     )
 
-    def compared(night: int) -> Comparison:
+    def compared(night: int) -> RunComparison:
         bad = Night.of("after", [failed(night=night)])
-        return Comparison.of(Night.of("before", [record()]), bad, [], decisions)
+        return RunComparison.of(Night.of("before", [record()]), bad, [], decisions)
 
     on_its_last_day, later = compared(20), compared(21)
     assert not on_its_last_day.regressed and later.regressed
@@ -803,7 +810,7 @@ def test_a_suspect_whose_further_times_say_nothing_is_timed_again_once_more() ->
 
     def unconfirmed(*again: Record) -> bool:
         now = Night.of("after", [after(13.0)], again)
-        return bool(Comparison.of(history[-1], now, history).unconfirmed)
+        return bool(RunComparison.of(history[-1], now, history).unconfirmed)
 
     assert unconfirmed() and unconfirmed(busy, busy) and unconfirmed(busy, after(12.9))
     assert not unconfirmed(busy, busy, after(12.9), after(13.1))

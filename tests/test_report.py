@@ -22,11 +22,11 @@ from portkern.errors import StorageError
 from portkern.printable import printable
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.regression import document
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.regression.nights import Night
 from portkern.regression.runs import FACTS, Revision, RunFacts
 from portkern.report import badge, ci_annotations, comment, html, markdown, summary, terminal
-from portkern.report.table import Column, Table, current, natural, times
+from portkern.report.table import MatrixColumn, MatrixTable, current, natural, times
 
 # Run by path: with --import-mode=importlib a test cannot import its sibling.
 _builder = runpy.run_path(str(Path(__file__).with_name("report_records.py")))
@@ -39,8 +39,8 @@ HOSTILE = "</script><script>alert(1)</script> | \u2028 \x1b[1m]]> & $\\frac$ \x0
 
 
 @pytest.fixture(scope="module")
-def table() -> Table:
-    return Table.of(records())
+def table() -> MatrixTable:
+    return MatrixTable.of(records())
 
 
 def measured(value: float, **changes: object) -> Record:
@@ -98,7 +98,7 @@ def test_a_noisy_time_is_shown_and_enters_no_mean() -> None:
     assert quiet.timing is not None
     uncertain = quiet.timing.model_copy(update={"noisy": "1.65 to 143.6"})
     noisy = measured(85.6, timing=uncertain)
-    table = Table.of([quiet, noisy.model_copy(update={"key": "other", "op": "other"})])
+    table = MatrixTable.of([quiet, noisy.model_copy(update={"key": "other", "op": "other"})])
     assert table.whole.speedup is not None
     assert table.whole.speedup.value == pytest.approx(2.0)
     assert table.whole.speedup.n == 1
@@ -115,23 +115,23 @@ def test_a_cell_without_a_measurement_has_no_speedup() -> None:
 
 
 def _only_cell(*parts: Record) -> report.table.TableCell:
-    (cell,) = Table.of(parts).cells.values()
+    (cell,) = MatrixTable.of(parts).cells.values()
     return cell
 
 
-def test_a_column_shows_its_language_only_where_a_backend_has_several(table: Table) -> None:
-    assert Column("cpu", "x86_64", "numba") in table.columns
-    assert Column("cuda", "h200") in table.columns
+def test_a_column_shows_its_language_only_where_a_backend_has_several(table: MatrixTable) -> None:
+    assert MatrixColumn("cpu", "x86_64", "numba") in table.columns
+    assert MatrixColumn("cuda", "h200") in table.columns
 
 
 def test_targets_with_the_best_evidence_come_first_and_numbers_sort_as_numbers(
-    table: Table,
+    table: MatrixTable,
 ) -> None:
     assert table.targets == ("h200", "x86_64", "gfx942", "gfx1100", "sm_80", "sm_100")
     assert sorted(["sm_100", "sm_90"], key=natural) == ["sm_90", "sm_100"]
 
 
-def test_totals_count_every_record_once(table: Table) -> None:
+def test_totals_count_every_record_once(table: MatrixTable) -> None:
     assert sum(len(total) for total in table.totals.values()) == len(table.records) == 756
     assert len(table.whole.failing) == 10
 
@@ -170,7 +170,7 @@ def test_a_new_source_replaces_what_other_machines_said_of_the_old_one() -> None
 
 
 def test_superseded_attempts_are_counted_and_said() -> None:
-    table = Table.of([measured(2.0, time="1"), measured(3.0, time="2")])
+    table = MatrixTable.of([measured(2.0, time="1"), measured(3.0, time="2")])
     assert table.superseded == 1
     assert "1 earlier attempts superseded" in markdown.render(table, title="t")
 
@@ -250,7 +250,7 @@ def test_an_interrupted_write_leaves_the_old_file(
 # ---- summary.json
 
 
-def test_the_summary_counts_columns_and_bad_cells(table: Table) -> None:
+def test_the_summary_counts_columns_and_bad_cells(table: MatrixTable) -> None:
     found = json.loads(summary.render(table, title="t"))
     assert found["generated"] == max(r.time for r in table.records)
     assert sum(found["verdicts"].values()) == sum(found["evidence"].values()) == 756
@@ -266,21 +266,21 @@ def test_the_summary_counts_columns_and_bad_cells(table: Table) -> None:
 # ---- matrix.md
 
 
-def test_every_markdown_table_is_rectangular(table: Table) -> None:
+def test_every_markdown_table_is_rectangular(table: MatrixTable) -> None:
     blocks = re.findall(r"(?:^\|.*\n)+", markdown.render(table, title="t"), re.MULTILINE)
     assert len(blocks) >= 6
     for block in blocks:
         assert len({line.count("|") for line in block.splitlines()}) == 1, block
 
 
-def test_a_pair_that_cannot_exist_is_told_but_takes_no_room(table: Table) -> None:
-    impossible = Column("cuda", "gfx942")
+def test_a_pair_that_cannot_exist_is_told_but_takes_no_room(table: MatrixTable) -> None:
+    impossible = MatrixColumn("cuda", "gfx942")
     assert impossible in table.columns
     assert impossible not in table.supported
     assert "| unsupported <sup>" in markdown.render(table, title="t")
 
 
-def test_markdown_shows_failures_bold_and_numbers_the_reasons(table: Table) -> None:
+def test_markdown_shows_failures_bold_and_numbers_the_reasons(table: MatrixTable) -> None:
     text = markdown.render(table, title="t")
     assert "**wrong** 2/6" in text
     assert "8/9 measured" in text
@@ -301,12 +301,12 @@ def test_the_overview_does_not_depend_on_the_order_of_the_records() -> None:
 # ---- matrix.html
 
 
-def test_the_page_refers_to_nothing_outside_itself(table: Table) -> None:
+def test_the_page_refers_to_nothing_outside_itself(table: MatrixTable) -> None:
     page = html.render(table, title="t").replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|//cdn|@import|url\(|\bsrc=|\bhref=|<link|<img|fetch\(", page)
 
 
-def test_the_page_carries_every_record_and_no_samples(table: Table) -> None:
+def test_the_page_carries_every_record_and_no_samples(table: MatrixTable) -> None:
     data = _data(html.render(table, title="t"))
     assert len(data["rows"]) == 756
     assert "samples" not in data["fields"]
@@ -316,7 +316,7 @@ def test_the_page_carries_every_record_and_no_samples(table: Table) -> None:
 def test_an_infinite_error_reaches_the_page_as_a_word() -> None:
     errors = {"max_abs": float("inf"), "max_rel": float("nan"), "vs_fp64": float("inf")}
     wrong = make(errors={**errors, "reference_vs_fp64": 1e-7})
-    data = _data(html.render(Table.of([wrong]), title="t"))
+    data = _data(html.render(MatrixTable.of([wrong]), title="t"))
     assert data["rows"][0][data["fields"].index("errors")] == ["inf", 1e-7, "inf", "nan"]
 
 
@@ -387,7 +387,7 @@ def changed(tmp_path: Path, *after: Record) -> Path:
     """A folder with what became of a measured relu, a softmax that is gone, and ``after``."""
     before = [measured(2.0, op="relu"), measured(2.0, op="softmax")]
     nights = Night.of("monday", before), Night.of("tuesday", after)
-    document.write(Comparison.of(*nights, [nights[0]]), tmp_path)
+    document.write(RunComparison.of(*nights, [nights[0]]), tmp_path)
     return tmp_path
 
 
@@ -463,7 +463,7 @@ def test_a_cell_in_quarantine_fails_nothing_in_any_view(
 # ---- where people look
 
 
-def compared(tmp_path: Path, *names: str) -> Table:
+def compared(tmp_path: Path, *names: str) -> MatrixTable:
     """Two nights, in the second of which kernels of these files fail."""
     good = [measured(2.0, op=f"op{n}", author=f"file:{name}") for n, name in enumerate(names)]
     bad = [
@@ -474,8 +474,8 @@ def compared(tmp_path: Path, *names: str) -> Table:
         new.model_copy(update={"author": old.author}) for old, new in zip(good, bad, strict=True)
     ]
     one, two = Night.of("monday", good), Night.of("tuesday", bad)
-    document.write(Comparison.of(one, two, [one]), tmp_path)
-    return Table.of(bad, document.read(tmp_path))
+    document.write(RunComparison.of(one, two, [one]), tmp_path)
+    return MatrixTable.of(bad, document.read(tmp_path))
 
 
 def test_a_comment_says_what_changed_and_how_it_is_seen_again(tmp_path: Path) -> None:
@@ -493,12 +493,12 @@ def test_a_comment_says_what_changed_and_how_it_is_seen_again(tmp_path: Path) ->
 def test_a_run_that_lacks_what_is_expected_is_red(tmp_path: Path, remark: str) -> None:
     passed = [measured(2.0)]
     facts = RunFacts(remarks=("warning: gap: none", "a100: gap: filled here", remark))
-    table = Table.of(passed, facts=facts)
+    table = MatrixTable.of(passed, facts=facts)
     assert (comment.colour(table), comment.said(table)[:21]) == ("red", "red: 1 cells passed; ")
     assert json.loads(badge.endpoint(table, title="t"))["message"] == "1 missing"
     before, after = Night.of("a", passed), Night.of("b", passed)
-    document.write(Comparison.of(before, after, []), tmp_path)
-    table = Table.of(passed, document.read(tmp_path), facts=facts)
+    document.write(RunComparison.of(before, after, []), tmp_path)
+    table = MatrixTable.of(passed, document.read(tmp_path), facts=facts)
     assert comment.said(table).startswith("red: nothing is worse") and comment.gaps(table) == 1
 
 
@@ -526,7 +526,7 @@ def test_sarif_names_the_kernels_file_and_line(tmp_path: Path) -> None:
 def test_a_badge_has_the_colour_of_the_run(
     records: list[Record], colour: str, message: str
 ) -> None:
-    table = Table.of(records)
+    table = MatrixTable.of(records)
     assert json.loads(badge.endpoint(table, title="t"))["message"] == message
     picture = badge.svg(table, title=HOSTILE)
     assert colour in picture and message in picture
@@ -553,7 +553,7 @@ def test_a_bad_kernel_is_annotated_at_the_line_that_its_checker_names(tmp_path: 
         **mine,
     )
     theirs = unmeasured(Verdict.WRONG, Evidence.BUILT, author="catalogue", op="relu")
-    table = Table.of([*bad, build, theirs])
+    table = MatrixTable.of([*bad, build, theirs])
     found = ci_annotations.of(table)
     assert [(a.file, a.line, a.cells) for a in found] == [
         ("kernels/sums.cu", 17, 2),
@@ -585,7 +585,7 @@ def test_a_terminal_and_the_pages_show_text_from_outside_as_text(tmp_path: Path)
     hostile = make(detail=HOSTILE, missing=HOSTILE, author=HOSTILE, guard=[HOSTILE], **bad)
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=300, no_color=True)
-    terminal.show(Table.of([hostile]), console)
+    terminal.show(MatrixTable.of([hostile]), console)
     shown = out.getvalue()
     assert "/tmp/[bold]/[/red]" in shown and "<U+202E>gnp.exe <U+2066>a" in shown
     report.write([hostile], tmp_path, title=HOSTILE)

@@ -15,11 +15,11 @@ import pytest
 from benchmarks import scale
 from portkern.records.record import Evidence, Record
 from portkern.regression.comparison import CellChange
-from portkern.regression.document import Changes
-from portkern.regression.rule import Change
+from portkern.regression.document import RunChanges
+from portkern.regression.rule import ChangeKind
 from portkern.regression.series import Series
 from portkern.report import html
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from tests.browser import act, browse, dom, needs_browser
 
 records: Callable[[], list[Record]] = runpy.run_path(
@@ -30,18 +30,18 @@ pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
-def table() -> Table:
-    return Table.of(records())
+def table() -> MatrixTable:
+    return MatrixTable.of(records())
 
 
 @pytest.fixture(scope="module")
-def page(table: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(table: MatrixTable, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "matrix.html"
     path.write_text(html.render(table, title="nightly <b>&"), encoding="utf-8")
     return path
 
 
-def test_the_grid_agrees_with_the_table(page: Path, table: Table) -> None:
+def test_the_grid_agrees_with_the_table(page: Path, table: MatrixTable) -> None:
     shown = dom(page)
     assert 'data-ready="1"' in shown
     assert 'data-records="702"' in shown
@@ -58,7 +58,7 @@ def test_the_grid_agrees_with_the_table(page: Path, table: Table) -> None:
             assert str(cell.evidence) in text
 
 
-def test_the_cards_count_what_the_records_show(page: Path, table: Table) -> None:
+def test_the_cards_count_what_the_records_show(page: Path, table: MatrixTable) -> None:
     found = Counter(r.evidence for r in table.records if not r.verdict.bad)
     between = (Evidence.EMULATED, Evidence.EXECUTED, Evidence.VERIFIED)
     shown = {b: a for a, b in re.findall(r"<b>([^<]*)</b><span>([^<]*)</span>", dom(page))}
@@ -92,13 +92,15 @@ def test_the_address_opens_a_cell_with_its_records_and_curve(page: Path) -> None
 
 
 @pytest.mark.full
-def test_the_panel_shows_what_a_cell_was_in_earlier_runs(table: Table, tmp_path: Path) -> None:
+def test_the_panel_shows_what_a_cell_was_in_earlier_runs(
+    table: MatrixTable, tmp_path: Path
+) -> None:
     cell = next(r for r in table.records if r.op == "relu" and r.target == "h200" and r.timing)
     moved = CellChange(
-        Series.of(cell), Change.SLOWER, "+31 % against eager", recent=(1.0, 0.98, 1.02, 1.31)
+        Series.of(cell), ChangeKind.SLOWER, "+31 % against eager", recent=(1.0, 0.98, 1.02, 1.31)
     )
     path = tmp_path / "matrix.html"
-    changes = Changes("monday", "tuesday", [moved])
+    changes = RunChanges("monday", "tuesday", [moved])
     path.write_text(html.render(replace(table, changes=changes), title="t"), encoding="utf-8")
     shown = dom(path, f"cell=relu:{table.column(cell)}")
     panel = shown[shown.index('<aside id="panel"') : shown.index("</aside>")]
@@ -115,7 +117,9 @@ def test_an_opened_cell_has_its_operators_roofline_too(page: Path) -> None:
     assert "<h3>Share of the roofline" not in emulated and "<h3>Share of the roofline" in shown
 
 
-def test_portability_counts_targets_and_takes_the_harmonic_mean(page: Path, table: Table) -> None:
+def test_portability_counts_targets_and_takes_the_harmonic_mean(
+    page: Path, table: MatrixTable
+) -> None:
     shown = dom(page, "find=relu")
     start = shown.index('<table id="portability"')
     part = shown[start : shown.index("</table>", start)]
@@ -233,7 +237,9 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
 def test_a_page_of_five_thousand_cells_is_small_and_quickly_drawn(tmp_path: Path) -> None:
     """Of as many as a nightly has, with the builds and findings of each."""
     path = tmp_path / "matrix.html"
-    path.write_text(html.render(Table.of(scale.cells(5_000)), title="night"), encoding="utf-8")
+    path.write_text(
+        html.render(MatrixTable.of(scale.cells(5_000)), title="night"), encoding="utf-8"
+    )
     assert path.stat().st_size < 2 << 20
     script = """
       const [paint] = performance.getEntriesByType("navigation");

@@ -17,7 +17,7 @@ from portkern.records.record import Record, RecordFile
 from portkern.regression import history, nights
 from portkern.regression.nights import Night
 from portkern.report import png
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from portkern.spec.backend import Missing
 
 
@@ -116,7 +116,7 @@ def test_a_line_longer_than_the_buffer_is_read_by_other_means(tmp_path: Path) ->
 
 
 def test_a_picture_that_nobody_can_look_at_is_not_painted(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table.of(scale.cells(216 * 3))
+    table = MatrixTable.of(scale.cells(216 * 3))
     assert isinstance(png.render(table, title="x"), bytes)
     monkeypatch.setattr(png, "MOST_CELLS", 30)
     answer = png.render(table, title="x")

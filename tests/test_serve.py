@@ -20,14 +20,14 @@ from pathlib import Path
 
 import pytest
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.cli import main
 from portkern.errors import ConfigError, StorageError, WorkerError
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.installation import Portkern
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.learn.rewards import Unavailable
 from portkern.records.record import Record, RecordFile, Verdict
 from portkern.sandbox import threads
@@ -227,7 +227,7 @@ def test_who_is_alone_on_the_machine_is_alone() -> None:
 # The door
 
 
-def cells(source: str = RELU) -> list[Cell]:
+def cells(source: str = RELU) -> list[SelectedCell]:
     from portkern.cells.selection import Selection
     from portkern.spec import registry
     from portkern.spec.candidate import Candidate
@@ -242,8 +242,8 @@ def cells(source: str = RELU) -> list[Cell]:
     return Selection(["relu"], ["x86_64"], ["cpu"], ["ci"], ["float32"], kernels=One()).cells()
 
 
-def plan(run: str = "mine", source: str = RELU) -> Plan:
-    return Plan.of(cells(source), TrialOptions(), run)
+def plan(run: str = "mine", source: str = RELU) -> ExecutionPlan:
+    return ExecutionPlan.of(cells(source), TrialOptions(), run)
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def running(work: server.Evaluate, **options: object) -> Iterator[Client]:
         thread.join()
 
 
-def answers(asked: Plan) -> list[Record]:
+def answers(asked: ExecutionPlan) -> list[Record]:
     return [make(run="serve") for _ in asked.cells]
 
 
@@ -363,7 +363,7 @@ def test_odd_limits_of_a_client_become_the_servers(odd: float) -> None:
 def test_a_job_whose_client_went_away_is_not_begun() -> None:
     begun, go_on = list[str](), threading.Event()
 
-    def slow(asked: Plan) -> list[Record]:
+    def slow(asked: ExecutionPlan) -> list[Record]:
         begun.append(asked.run)
         go_on.wait()
         return answers(asked)
@@ -394,7 +394,7 @@ def wait_for(condition: object) -> None:
 def test_a_job_that_fails_costs_no_other_and_no_kernel_a_reward(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(asked: Plan) -> list[Record]:
+    def work(asked: ExecutionPlan) -> list[Record]:
         if asked.run == "bad":
             raise error
         return answers(asked)
@@ -415,7 +415,7 @@ def test_a_job_that_fails_costs_no_other_and_no_kernel_a_reward(
 def test_an_error_that_quotes_a_kernel_sends_a_terminal_no_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def work(asked: Plan) -> list[Record]:
+    def work(asked: ExecutionPlan) -> list[Record]:
         raise RuntimeError("\x1b[2Jit is done")
 
     with running(work) as client, pytest.raises(ServerFailed):
@@ -508,7 +508,7 @@ def test_generate_and_compare_have_their_kernels_run_by_the_server_while_it_take
     own = evaluation.Evaluation(tmp_path / "serve", Machine(2))
     taken: list[list[Record]] = []
 
-    def work(asked: Plan) -> list[Record]:
+    def work(asked: ExecutionPlan) -> list[Record]:
         if len(taken) == 4:
             raise ConfigError("no more today")
         taken.append(own.evaluate(asked))

@@ -32,7 +32,7 @@ from portkern.errors import (
 from portkern.evaluator import inputs
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.experiment.compare import suite
 from portkern.formats import (
     gpu_mode,
@@ -138,34 +138,34 @@ def one_line(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 2) -> s
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def good(tmp_path_factory: pytest.TempPathFactory) -> ExecutionPlan:
     """Of an operator that has files."""
     folder = tmp_path_factory.mktemp("good")
     put(folder / "scaled.json", json.dumps(DEFINITION))
     put(folder / "scaled.jsonl", work("w.safetensors"))
     put(folder / "w.safetensors", tensors())
     asked = Selection([str(folder / "scaled.json")], [HOST], ["cpu"], ["ci"], ["float32"])
-    return Plan.of(replace(asked, elsewhere=True).cells(), TrialOptions(), "night")
+    return ExecutionPlan.of(replace(asked, elsewhere=True).cells(), TrialOptions(), "night")
 
 
-def forged(plan: Plan, **changes: object) -> str:
+def forged(plan: ExecutionPlan, **changes: object) -> str:
     """With the digest that its content has."""
     changed = plan.model_copy(update=changes)
     return changed.model_copy(update={"id": changed._digest()}).model_dump_json(by_alias=True)
 
 
-def renamed(plan: Plan, key: str, **changes: object) -> str:
+def renamed(plan: ExecutionPlan, key: str, **changes: object) -> str:
     (op,) = plan.ops.values()
     cells = [cell.model_copy(update={"op": key}) for cell in plan.cells]
     return forged(plan, ops={key: op.model_copy(update=changes)}, cells=cells)
 
 
-def changed(plan: Plan, **changes: object) -> str:
+def changed(plan: ExecutionPlan, **changes: object) -> str:
     (name,) = plan.ops
     return renamed(plan, name, **changes)
 
 
-def elsewhere_stored(plan: Plan, path: str) -> str:
+def elsewhere_stored(plan: ExecutionPlan, path: str) -> str:
     (op,) = plan.ops.values()
     workloads = {
         which: [one.model_copy(update={"stored": {"x": (path, "x")}}) for one in several]
@@ -174,14 +174,14 @@ def elsewhere_stored(plan: Plan, path: str) -> str:
     return changed(plan, workloads=workloads)
 
 
-def with_kernel(plan: Plan, **changes: str) -> str:
+def with_kernel(plan: ExecutionPlan, **changes: str) -> str:
     from portkern.spec.candidate import Candidate
 
     kernel = Candidate("scaled", "cpu", "c++", "// nothing", "scaled")
     return forged(plan, kernels={"k": replace(kernel, **changes)})  # type: ignore[arg-type]
 
 
-PLANS: Mapping[str, Callable[[Plan, Scene], str]] = {
+PLANS: Mapping[str, Callable[[ExecutionPlan, Scene], str]] = {
     "key_upwards": lambda plan, s: renamed(plan, "../../../user", files={".bashrc": "echo\n"}),
     "key_absolute": lambda plan, s: renamed(plan, str(s.user)),
     "key_null": lambda plan, s: renamed(plan, "scaled\0.json"),
@@ -206,16 +206,16 @@ PLANS: Mapping[str, Callable[[Plan, Scene], str]] = {
 
 @pytest.mark.parametrize("attack", PLANS)
 def test_a_plan_writes_and_reads_nothing_but_its_own(
-    attack: str, good: Plan, scene: Scene, capsys: pytest.CaptureFixture[str]
+    attack: str, good: ExecutionPlan, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = put(scene.box / "plan.json", PLANS[attack](good, scene))
     said = one_line(capsys, "execute", str(path))
     assert "Got the " in said and "expected" in said
 
 
-def test_a_plan_that_is_its_own_is_still_loaded(good: Plan, scene: Scene) -> None:
+def test_a_plan_that_is_its_own_is_still_loaded(good: ExecutionPlan, scene: Scene) -> None:
     path = put(scene.box / "plan.json", forged(good))
-    (cell,) = Plan.read(path).load_cells(scene.box / "ops")
+    (cell,) = ExecutionPlan.read(path).load_cells(scene.box / "ops")
     assert cell.workload.stored["x"].path.is_relative_to(scene.box / "ops" / "scaled")
 
 
@@ -342,9 +342,9 @@ def test_a_row_takes_no_file_from_elsewhere_and_costs_no_other(scene: Scene) -> 
 
 
 def test_rows_of_an_import_lead_to_no_operator_elsewhere(scene: Scene) -> None:
-    from portkern.formats.table import Answered, ImportRow
+    from portkern.formats.table import ImportRow, ReferenceCall
 
-    fit = Answered(dims={}, elements=1, finite=True, seconds=0.0)
+    fit = ReferenceCall(dims={}, elements=1, finite=True, seconds=0.0)
     for file in ("../user/private.py", f"{scene.user}/private.py", "a\0b"):
         row = ImportRow(name="x", group="", place="", file=file, traced="all sizes", answered=[fit])
         put(scene.box / "rows.jsonl", row.to_json() + "\n")
@@ -405,14 +405,14 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "rows.parquet": lambda path: list(rows.of(path)),
     "f.py": lambda path: OperatorFile.read(str(path)),
     "g.op.yaml": lambda path: OperatorFile.read(str(path.with_name("g.py"))).sheet(),
-    "plan.json": Plan.read,
+    "plan.json": ExecutionPlan.read,
     "kernel.cpp": companions.read_text,
     "portkern.yaml": ProjectFile.read,
     "records.jsonl": lambda path: RecordFile(path).read(),
     f"r/{runs.FACTS}": lambda path: runs.RunFacts.read(path.parent),
     f"r/{document.FILE}": lambda path: document.read(path.parent),
     f"r/{outcome.FILE}": lambda path: outcome.read(path.parent),
-    f"r/{decisions.FILE}": lambda path: decisions.Decisions.read(path.parent),
+    f"r/{decisions.FILE}": lambda path: decisions.NightDecisions.read(path.parent),
     "k.cu": lambda path: rewrite_tree(path, path.with_name("out")),
 }
 
@@ -541,7 +541,7 @@ def test_a_tree_has_no_link_that_leads_out_through_another(scene: Scene) -> None
 
 @pytest.mark.parametrize("run", ["../user", "..", "a/b", ".ssh", "-x", "x" * 300, "a\tb", "CON"])
 def test_records_come_home_to_no_folder_of_their_choice(
-    run: str, good: Plan, scene: Scene, capsys: pytest.CaptureFixture[str]
+    run: str, good: ExecutionPlan, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from .report_records import make
 
@@ -570,19 +570,19 @@ JSON = ["[" * 50_000, '{"a":' * 50_000, "1" * 50_000, "[" + "1," * 99 + "]", "\0
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_yaml_is_read_within_limits(text: str, tmp_path: Path) -> None:
     from portkern.agent.constraints import Constraints
-    from portkern.agent.memory.graph import Graph
+    from portkern.agent.memory.graph import MethodGraph
     from portkern.execution.slurm_fleet import SlurmCluster
     from portkern.port.proof.case import read_cases
-    from portkern.regression.decisions import Decisions
+    from portkern.regression.decisions import NightDecisions
 
     path = put(tmp_path / "x.yaml", text)
     readers: list[Callable[[], object]] = [
         lambda: ProjectFile.read(path),
         lambda: Constraints.read(path),
-        lambda: Graph.read(path),
+        lambda: MethodGraph.read(path),
         lambda: SlurmCluster.read(path),
         lambda: read_cases(path),
-        lambda: Decisions.read(put(tmp_path / "decisions.yaml", text).parent),
+        lambda: NightDecisions.read(put(tmp_path / "decisions.yaml", text).parent),
         lambda: sheet.read(text, "x.op.yaml"),
         lambda: _of_task(put(tmp_path / "set/grp/task.yml", text).parent.parent),
     ]
@@ -601,8 +601,8 @@ def _of_task(folder: Path) -> None:
 def test_json_is_read_within_limits(text: str, tmp_path: Path) -> None:
     for reader in (
         lambda: flashinfer.load(put(tmp_path / "x.json", text)),
-        lambda: Plan.read(put(tmp_path / "p.json", text)),
-        lambda: Plan.parse(f'{{"schema":{text}', "p"),
+        lambda: ExecutionPlan.read(put(tmp_path / "p.json", text)),
+        lambda: ExecutionPlan.parse(f'{{"schema":{text}', "p"),
     ):
         with pytest.raises(PortkernError) as refused:
             reader()

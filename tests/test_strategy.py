@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from portkern.agent import strategy as strategies
 from portkern.agent import systems
-from portkern.agent.attempt import Attempt, Diagnosis, Finding, Status
+from portkern.agent.attempt import Attempt, Diagnosis, FurtherBottleneck, Status
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.strategy.bandit import Bandit, features
@@ -88,7 +88,7 @@ def diagnosed(fix: str, *others: str) -> Diagnosis:
         critic="bottleneck",
         problem=f"wants {fix}",
         fix=fix,
-        others=tuple(Finding(problem=f"wants {other}", fix=other) for other in others),
+        others=tuple(FurtherBottleneck(problem=f"wants {other}", fix=other) for other in others),
     )
 
 

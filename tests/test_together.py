@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from portkern.cells import together
-from portkern.cells.selection import Cell, Selection
+from portkern.cells.selection import SelectedCell, Selection
 from portkern.spec.target import Target
 
 GIB = 1 << 30
@@ -23,7 +23,7 @@ def large_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1024 * GIB))
 
 
-def groups(where: str, backend: str, workloads: str = "typical") -> list[list[Cell]]:
+def groups(where: str, backend: str, workloads: str = "typical") -> list[list[SelectedCell]]:
     """Six, of an operator each."""
     names = ["add", "relu", "gelu", "softmax", "rmsnorm", "layernorm"]
     return [
@@ -38,7 +38,7 @@ def groups(where: str, backend: str, workloads: str = "typical") -> list[list[Ce
     ]
 
 
-def sizes(asked: Sequence[list[Cell]]) -> list[int]:
+def sizes(asked: Sequence[list[SelectedCell]]) -> list[int]:
     found = list(together.in_order(asked))
     assert [group for some in found for group in some] == list(asked)
     return [len(some) for some in found]
@@ -56,7 +56,7 @@ def test_on_a_gpu_as_many_are_checked_together_as_its_memory_has_room_for() -> N
     assert sizes(groups("h200", "cuda", "ci"))[0] == together.MOST
 
 
-def _with_memory(cell: Cell, gb: float) -> Target:
+def _with_memory(cell: SelectedCell, gb: float) -> Target:
     return cell.target.model_copy(update={"memory_gb": gb})
 
 

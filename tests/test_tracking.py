@@ -30,13 +30,13 @@ from portkern.records.record import (
     Verdict,
     WorkloadRef,
 )
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.regression.nights import Night
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from portkern.tracking import once, store
 from portkern.tracking.matrix_metrics import cell_metrics
 from portkern.tracking.matrix_runs import track
-from portkern.tracking.store import Skipped, Tracked, metric_key
+from portkern.tracking.store import SkippedLog, Tracked, metric_key
 
 pytest.importorskip("mlflow", reason="extra [tracking] is not installed")
 # Of libraries below MLflow; none is ours to mend.
@@ -121,7 +121,7 @@ def logged(
     uri: str,
     folder: Path,
     experiment: str,
-    comparison: Comparison | None = None,
+    comparison: RunComparison | None = None,
 ) -> Tracked:
     folder.mkdir(exist_ok=True)
     answer = track(
@@ -203,7 +203,7 @@ def test_a_regression_is_a_gate_of_its_own(uri: str, tmp_path: Path) -> None:
     good, bad = measured("relu"), ended("relu", Verdict.WRONG)
     same = measured("softmax")
     before = Night.of("monday", [good, same])
-    regressed = Comparison.of(before, Night.of("tuesday", [bad, same]), [before])
+    regressed = RunComparison.of(before, Night.of("tuesday", [bad, same]), [before])
     answer = logged([bad, same], uri=uri, folder=tmp_path, experiment="gates", comparison=regressed)
     logged_run = client(uri).get_run(answer.run_id)
     tags = logged_run.data.tags
@@ -296,7 +296,7 @@ def test_a_store_that_is_lost_on_the_way_leaves_no_run_that_seems_at_work(
             lost = track(
                 [measured("relu")], experiment="lost", run_name="x", folder=tmp_path, uri=uri
             )
-        assert lost == Skipped(f"{uri}: the server is gone")
+        assert lost == SkippedLog(f"{uri}: the server is gone")
     (begun,) = runs(uri, "lost", "tags.kind = 'matrix'")
     assert begun.info.status == "FAILED"
     logged([measured("relu")], uri=uri, folder=tmp_path, experiment="lost")
@@ -367,7 +367,7 @@ def test_a_dead_server_is_one_line_and_no_error(tmp_path: Path) -> None:
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
         start = time.monotonic()
         answer = track([measured("relu")], experiment="e", run_name="r", folder=tmp_path, uri=dead)
-    assert isinstance(answer, Skipped)
+    assert isinstance(answer, SkippedLog)
     assert answer.reason.startswith(dead)
     assert "\n" not in str(answer)
     assert time.monotonic() - start < 60
@@ -377,7 +377,7 @@ def test_a_store_that_mlflow_refuses_is_one_line(tmp_path: Path) -> None:
     for uri in (f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", "nonsense://x"):
         (tmp_path / "file").write_text("not a folder")
         answer = track([measured("relu")], experiment="e", run_name="r", folder=tmp_path, uri=uri)
-        assert isinstance(answer, Skipped)
+        assert isinstance(answer, SkippedLog)
         assert "\n" not in str(answer)
 
 
@@ -397,7 +397,7 @@ def test_a_password_of_an_address_is_not_shown(
     monkeypatch.chdir(tmp_path)
     assert store.public(uri) == shown
     answer = store.sent(_refused, experiment="e", uri=uri if "secret" in uri else "nonsense://x")
-    assert isinstance(answer, Skipped)
+    assert isinstance(answer, SkippedLog)
     assert "secret" not in str(answer)
     assert not [path for path in tmp_path.rglob("*") if "me:" in str(path)]
 
@@ -412,19 +412,19 @@ def test_a_forged_note_of_a_run_is_none(
 ) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     (tmp_path / "mlflow.db").write_text("")
-    monkeypatch.setattr(once, "sent", lambda *_, **__: Skipped("asked anew"))
+    monkeypatch.setattr(once, "sent", lambda *_, **__: SkippedLog("asked anew"))
     of = [[uri, "e", *map(os.environ.get, once._CHOOSES)], "d"]
     note = {"token": "t", "of": of, "tracked": tracked}
     (tmp_path / once.NOTE).write_text(json.dumps(note))
     answer = once.once(
         lambda *_: Tracked(uri, "e", "r", 1), tmp_path, experiment="e", digest="d", uri=uri
     )
-    assert answer == Skipped("asked anew")
+    assert answer == SkippedLog("asked anew")
 
 
 def test_no_records_no_run(tmp_path: Path) -> None:
     answer = track([], experiment="e", run_name="r", folder=tmp_path)
-    assert answer == Skipped("there are no records")
+    assert answer == SkippedLog("there are no records")
 
 
 @pytest.mark.full
@@ -501,7 +501,7 @@ def test_a_server_that_is_killed_has_no_run_at_work_when_it_is_back(
 
         patch.setattr(MlflowClient, "create_run", begins)
         lost = track(records, experiment="e", run_name="n", folder=tmp_path, uri=uri)
-    assert isinstance(lost, Skipped)
+    assert isinstance(lost, SkippedLog)
     with server(tmp_path, port):
         logged(records, uri=uri, folder=tmp_path, experiment="e")
         found = runs(uri, "e")
@@ -520,7 +520,7 @@ def test_a_server_with_users_is_logged_in_to(
     secrets = {"MLFLOW_AUTH_ADMIN_PASSWORD": password, "MLFLOW_FLASK_SERVER_SECRET_KEY": "k"}
     with server(tmp_path, port, "--app-name", "basic-auth", **secrets):
         anyone = track([measured("relu")], experiment="e", run_name="n", folder=tmp_path, uri=uri)
-        assert isinstance(anyone, Skipped)
+        assert isinstance(anyone, SkippedLog)
         assert "401" in anyone.reason
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
@@ -549,5 +549,5 @@ def test_two_names_are_never_one_metric(names: list[str]) -> None:
 def test_sizes_of_two_sets_with_one_name_are_two_metrics() -> None:
     first = measured("relu")
     other = first.model_copy(update={"workload": first.workload.model_copy(update={"set": "edge"})})
-    [group] = Table.of([first, other]).cells.values()
+    [group] = MatrixTable.of([first, other]).cells.values()
     assert len(cell_metrics(group, ("us",))) == 2

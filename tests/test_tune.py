@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern import ops
-from portkern.cells.selection import Selection, Stage, host_targets
+from portkern.cells.selection import RunStage, Selection, host_targets
 from portkern.cli.main import run
 from portkern.errors import ConfigError
 from portkern.records.record import Record
@@ -315,7 +315,7 @@ def test_tuning_a_kernel_here_writes_settings_that_the_next_matrix_uses(
         ["cpu"],
         ["ci"],
         ["float32"],
-        Stage("hardware"),
+        RunStage("hardware"),
         databases=[Database(Path("mine.jsonl"))],
     )
     for cell in question.cells():

@@ -162,7 +162,7 @@ def _load_module(artifact: Artifact, request: Build, device: TorchDevice) -> Ker
     where = contextlib.nullcontext if device.gpu else passing_for_gpu
     with where():
         entry = import_entry(artifact.path, request.candidate.entry)
-    module = torch_module.Module(entry, request, device.device)
+    module = torch_module.TorchModule(entry, request, device.device)
 
     def launch(call: Call) -> Sequence[torch.Tensor]:
         with where():

@@ -23,7 +23,7 @@ from portkern.errors import BuildError
 from portkern.spec.backend import Build, Call, Resources
 from portkern.spec.op import TensorSpec
 from portkern.spec.target import Target
-from portkern.toolchain.torch_module import Module
+from portkern.toolchain.torch_module import TorchModule
 
 from .binaries import kind_of, resources
 from .candidate import build_error
@@ -71,7 +71,7 @@ def compile_launches(
 def _call(entry: Callable[..., object], request: Build) -> None:
     given = arguments(request)
     if request.candidate.style == "module":
-        module = Module(entry, request, torch.device("cpu"))
+        module = TorchModule(entry, request, torch.device("cpu"))
         module.launch(Call(given, (), _dims(request), request.scalars))
         return
     entry(*given, **request.scalars)

@@ -20,7 +20,7 @@ from portkern.agent.axes import Word
 from portkern.agent.slot import Slot
 from portkern.errors import ConfigError, StorageError, no_such
 from portkern.printable import printable
-from portkern.records.jsonl import Line, LineFile
+from portkern.records.jsonl import JsonLine, LineFile
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 
 MODES = ("none", "ideas")
@@ -38,7 +38,7 @@ _ASK = (
 _CHANGE = re.compile(r"\s*(-?)\s*([0-9]{1,6})\s*(?::\s*(.*?))?\s*")
 
 
-class Decision(Line):
+class Approval(JsonLine):
     """Line of ``decisions.jsonl``: those ``approved`` of the ``ideas``, by the number of an idea
     the text that came in its place (``edited``), and ``why`` others were not."""
 
@@ -86,7 +86,7 @@ class Approver:
             raise no_such("approve mode", mode, MODES)
         self.mode, self.folder, self.poll_s = mode, folder, poll_s
         self._source, self._sink = source or sys.stdin, sink or sys.stderr
-        self._decisions = LineFile(folder / DECISIONS, Decision.from_json)
+        self._decisions = LineFile(folder / DECISIONS, Approval.from_json)
         self._turn = Lock()  # one question at a time
 
     def choose(self, slot: Slot, ideas: Sequence[str]) -> list[Word]:
@@ -115,7 +115,7 @@ class Approver:
         return _Answer(known[-1].approved, edited, why)
 
     def _keep(self, slot: Slot, ideas: Sequence[str], answer: _Answer) -> None:
-        decision = Decision(
+        decision = Approval(
             slot=slot.number,
             ideas=tuple(ideas),
             approved=tuple(answer.approved),

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import AliasChoices, Field
 
-from portkern.records.jsonl import Line, Part
+from portkern.records.jsonl import JsonLine, JsonPart
 from portkern.records.record import Cost, Record, Text, Verdict
 
 SCHEMA: Final = 1
@@ -43,7 +43,7 @@ class Status(StrEnum):
         return cls(str(bad[0] if bad else Verdict.PASSED))
 
 
-class PromptBlock(Part):
+class PromptBlock(JsonPart):
     """A piece of text for a prompt or a reader. ``kind`` names the source or memory it is of.
     ``of_critics``: those who write kernels are not told of it."""
 
@@ -56,7 +56,7 @@ class PromptBlock(Part):
 Bound = Literal["", "memory", "compute", "latency", "overhead"]
 
 
-class Finding(Part):
+class FurtherBottleneck(JsonPart):
     """A bottleneck beside the worst one, and what to do about it."""
 
     problem: str
@@ -64,7 +64,7 @@ class Finding(Part):
     bound: Bound = ""
 
 
-class Diagnosis(Part):
+class Diagnosis(JsonPart):
     """A critic's finding on an attempt: the one bottleneck or defect, and the one thing to do.
     ``bound`` is the resource that limits it, where that was found out; ``others`` are less
     urgent; ``lessons`` outlive it."""
@@ -74,7 +74,7 @@ class Diagnosis(Part):
     fix: str = ""
     why: str = ""
     bound: Bound = ""
-    others: tuple[Finding, ...] = ()
+    others: tuple[FurtherBottleneck, ...] = ()
     stop: bool = False  # nothing more is to be gained
     lessons: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ class Diagnosis(Part):
         return [f"Also: {one.problem} {one.fix}".rstrip() for one in self.others]
 
 
-class Attempt(Line):
+class Attempt(JsonLine):
     """Line of ``attempts.jsonl``. It holds no clock: equal replies and records make equal lines.
 
     ``id`` is ``<slot>.<number>``, of ``siblings`` that the slot has; ``turn`` is 1 more than the

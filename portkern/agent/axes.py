@@ -21,7 +21,7 @@ from portkern.spec.candidate import Candidate
 
 
 @dataclass(frozen=True)
-class Message:
+class PromptMessage:
     role: str  # "system", "user", "assistant"
     content: str
 
@@ -45,7 +45,7 @@ class Caller(Protocol):
     async def ask(
         self,
         role: str,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         *,
         prompt: str = "",
         temperature: float | None = None,
@@ -65,7 +65,7 @@ class Caller(Protocol):
 
 
 @dataclass(frozen=True)
-class Draft:
+class KernelDraft:
     """A candidate that was proposed, or why there is none. ``operator`` and ``arm`` as they were
     chosen; ``parents`` are not empty where its author chose what to build on, in place of the
     slot's."""
@@ -84,10 +84,10 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Seen:
+class EvaluatedDraft:
     """A draft that was evaluated, before it is an attempt. ``status`` as the attempt's."""
 
-    draft: Draft
+    draft: KernelDraft
     status: str
     detail: str = ""
     records: Sequence[Record] = ()
@@ -110,7 +110,7 @@ class Word:
 
 
 @dataclass
-class Context:
+class AgentContext:
     """The tools and facts that a proposer and a critic work with, for one slot. ``random`` is
     the slot's own: equal runs draw equal numbers. ``look`` evaluates a candidate before it is
     proposed, for a proposer that tries by itself. ``taken``: digests of all candidates of the
@@ -120,10 +120,10 @@ class Context:
 
     task: Task
     log: Log
-    memory: Memory
+    memory: AgentMemory
     llm: Caller
     random: Random
-    look: Callable[[Draft], Awaitable[Seen]]
+    look: Callable[[KernelDraft], Awaitable[EvaluatedDraft]]
     approve: Callable[[Sequence[str]], Awaitable[Sequence[Word]]]
     fits: Callable[[Candidate], Awaitable[str]]
     taken: set[str]
@@ -171,12 +171,12 @@ class Proposer(Protocol):
         """The actions that a slot may name; none when the choice is open."""
         ...
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         """``slot.size`` drafts at most; one without a candidate says why there is none."""
         ...
 
 
-class Memory(Protocol):
+class AgentMemory(Protocol):
     def view(self, slot: Slot, role: str, log: Log, task: Task) -> list[PromptBlock]: ...
 
     def learn(self, attempt: Attempt) -> None:
@@ -211,9 +211,11 @@ class Critic(Protocol):
         """The roles of the models that it asks."""
         ...
 
-    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+    async def screen(
+        self, drafts: Sequence[KernelDraft], context: AgentContext
+    ) -> list[KernelDraft]:
         """Returns as many drafts in the same order; those held back have the status
         ``screened``."""
         ...
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None: ...
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None: ...

@@ -17,7 +17,7 @@ from threading import Lock
 
 from portkern.agent.task import Task
 from portkern.cells import to_record
-from portkern.cells.selection import Cell, Stage
+from portkern.cells.selection import RunStage, SelectedCell
 from portkern.errors import MachineUnfit
 from portkern.evaluator import build as building
 from portkern.evaluator import inputs
@@ -37,7 +37,7 @@ from portkern.spec.target import Target
 
 _Key = tuple[str, str, str]
 #: Answers with the records of cells of a run, from another process; None: evaluate them here.
-Ask = Callable[[Sequence[Cell], TrialOptions, str], Sequence[Record] | None]
+Ask = Callable[[Sequence[SelectedCell], TrialOptions, str], Sequence[Record] | None]
 #: In a run's folder: the records of its last race, by workload those of all kernels.
 RACE = "race.jsonl"
 
@@ -63,7 +63,7 @@ class Bench:
         cache: ArtifactCache,
         options: TrialOptions,
         *,
-        stage: Stage | None = None,
+        stage: RunStage | None = None,
         recorded: Sequence[Record] = (),
         raced: Sequence[Record] = (),
         quick: bool = True,
@@ -71,7 +71,7 @@ class Bench:
     ) -> None:
         self.task, self.options, self._cache, self.quick = task, options, cache, quick
         self._ask = ask
-        self._run, self._stage = folder.name, stage or Stage()
+        self._run, self._stage = folder.name, stage or RunStage()
         self.file, self.races = RecordFile(folder / "records.jsonl"), RecordFile(folder / RACE)
         self._raced = raced
         own, self.torn = self.file.read()
@@ -154,7 +154,7 @@ class Bench:
         if todo:
             yield from self._run_cells([self._cell(candidate, work) for work in todo])
 
-    def _run_cells(self, cells: Sequence[Cell]) -> Iterator[Record]:
+    def _run_cells(self, cells: Sequence[SelectedCell]) -> Iterator[Record]:
         first = cells[0]
         if first.ruled_out:
             yield self._keep(to_record.unbuilt(self._run, first))
@@ -186,7 +186,7 @@ class Bench:
             yield from self._here(left, built, contestant)
         self.device_s += time.perf_counter() - start
 
-    def _asked(self, cells: Sequence[Cell]) -> Iterator[Record]:
+    def _asked(self, cells: Sequence[SelectedCell]) -> Iterator[Record]:
         """The records of the first sets, as many as are answered by another process."""
         for _, several in itertools.groupby(cells, lambda cell: cell.workload_set):
             own = list(several)
@@ -200,7 +200,7 @@ class Bench:
             yield from records
 
     def _here(
-        self, cells: Sequence[Cell], built: Built, contestant: Contestant
+        self, cells: Sequence[SelectedCell], built: Built, contestant: Contestant
     ) -> Iterator[Record]:
         first = cells[0]
         with Trial(first.op, first.dtype, [contestant], self.options, self._devices) as trial:
@@ -215,7 +215,7 @@ class Bench:
                 if record.verdict is not Verdict.PASSED:
                     return
 
-    def _distributions(self, cell: Cell) -> tuple[str, ...] | None:
+    def _distributions(self, cell: SelectedCell) -> tuple[str, ...] | None:
         task = self.task
         quick = self.quick and len(task.workloads) > 1 and cell.workload_set == task.scored
         return (inputs.BASE,) if quick else None
@@ -265,7 +265,7 @@ class Bench:
         return [*records]
 
     def _race_here(
-        self, cells: Sequence[Cell], built: Sequence[Built], workloads: int
+        self, cells: Sequence[SelectedCell], built: Sequence[Built], workloads: int
     ) -> list[Record]:
         """``cells`` are those of all built kernels, workload by workload."""
         venue, records = cells[0].venues.best, list[Record]()
@@ -289,15 +289,15 @@ class Bench:
                 ]
         return records
 
-    def _build(self, cell: Cell) -> Built:
+    def _build(self, cell: SelectedCell) -> Built:
         toolchain = cell.ready.toolchain if isinstance(cell.ready, Ready) else {}
         (built,) = building.build_all(
             [cell.build_request], [toolchain], limits=self.options.limits, cache=self._cache
         )
         return built
 
-    def _cell(self, candidate: Candidate, work: BenchWorkload) -> Cell:
-        return Cell(
+    def _cell(self, candidate: Candidate, work: BenchWorkload) -> SelectedCell:
+        return SelectedCell(
             self.task.op,
             work.set,
             work.workload,

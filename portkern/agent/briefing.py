@@ -55,7 +55,7 @@ class MatrixLine:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BriefedSizes:
     what: Literal["timed", "checked", "meant"]
     lines: Sequence[str]
 
@@ -111,21 +111,24 @@ def size(target: Target) -> list[str]:
     return parts
 
 
-def sizes(task: Task) -> list[Sizes]:
+def sizes(task: Task) -> list[BriefedSizes]:
     """The sizes that kernels are timed and checked on; where only small ones are checked, also
     those that the kernel is written for."""
     sets = list(task.workloads.values())
     checked = [work for several in sets for work in several]
     if task.ends == "hardware":
-        told = [Sizes("timed", _dims(sets[-1])), Sizes("checked", _dims(checked[: -len(sets[-1])]))]
+        told = [
+            BriefedSizes("timed", _dims(sets[-1])),
+            BriefedSizes("checked", _dims(checked[: -len(sets[-1])])),
+        ]
     else:
         known = {work.name for work in checked}
         typical = task.op.workloads.get("typical", ())
         meant = _dims([work for work in typical if work.name not in known])
         told = (
-            [Sizes("checked", _dims(checked)), Sizes("meant", meant)]
+            [BriefedSizes("checked", _dims(checked)), BriefedSizes("meant", meant)]
             if task.ends in ("emulator", "object")
-            else [Sizes("meant", [*_dims(checked), *meant])]
+            else [BriefedSizes("meant", [*_dims(checked), *meant])]
         )
     return [each for each in told if each.lines]
 

@@ -19,13 +19,13 @@ from portkern.agent import attempt as scoring
 from portkern.agent import rank
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
 from portkern.agent.axes import (
-    Context,
+    AgentContext,
+    AgentMemory,
     Critic,
-    Draft,
+    EvaluatedDraft,
     FeedbackSource,
-    Memory,
+    KernelDraft,
     Proposer,
-    Seen,
     Strategy,
     Word,
 )
@@ -57,7 +57,7 @@ class Axes:
 
     strategy: Strategy
     proposer: Proposer
-    memory: Memory
+    memory: AgentMemory
     sources: Sequence[FeedbackSource]
     critic: Critic
     of_critics: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ class Loop:
     turns: Turns | None = None
     stopped: str = ""
     down: bool = False
-    _looks: dict[str, asyncio.Task[Seen]] = field(default_factory=dict)
+    _looks: dict[str, asyncio.Task[EvaluatedDraft]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _asked: int = 0  # slots
     _attempts: int = 0  # that were made or may still come of slots, without those in vain
@@ -174,11 +174,11 @@ class Loop:
         self._attempts += slot.size
         return slot
 
-    def _context(self, slot: Slot) -> Context:
+    def _context(self, slot: Slot) -> AgentContext:
         async def approve(ideas: Sequence[str]) -> Sequence[Word]:
             return await _waited_for(self.approve, slot, ideas)
 
-        return Context(
+        return AgentContext(
             self.task,
             self.log.snapshot(),
             self.axes.memory,
@@ -191,7 +191,7 @@ class Loop:
             slot.final,
         )
 
-    async def _expand(self, slot: Slot, context: Context) -> list[Attempt]:
+    async def _expand(self, slot: Slot, context: AgentContext) -> list[Attempt]:
         """The slot's attempts; those that it left before, if it was committed before. Raises
         BudgetSpent and ModelDown where the run has to stop before it has them."""
         old = self.log.left(slot.number)
@@ -204,9 +204,9 @@ class Loop:
             self._stop(str(error))
             raise
 
-    async def _made(self, slot: Slot, context: Context) -> list[Attempt]:
+    async def _made(self, slot: Slot, context: AgentContext) -> list[Attempt]:
         if self.task.start is not None and not len(self.log):
-            drafts = [Draft(self.task.start, idea=GIVEN, operator=GIVEN)]
+            drafts = [KernelDraft(self.task.start, idea=GIVEN, operator=GIVEN)]
             self._taken.add(self.task.start.digest)
         else:
             if self.axes.proposer.roles:
@@ -225,23 +225,23 @@ class Loop:
         ]
         return list(await asyncio.gather(*several))
 
-    async def _paid(self, draft: Draft) -> Seen:
+    async def _paid(self, draft: KernelDraft) -> EvaluatedDraft:
         try:
             return await self._look(draft)
         except BudgetSpent as spent:
             self._stop(str(spent))
-            return Seen(draft, UNPAID)
+            return EvaluatedDraft(draft, UNPAID)
 
-    async def _look(self, draft: Draft) -> Seen:
+    async def _look(self, draft: KernelDraft) -> EvaluatedDraft:
         """Each candidate is evaluated once, whoever asks."""
         if draft.candidate is None or draft.status:
-            return Seen(draft, draft.status or Status.NO_CODE, draft.detail)
+            return EvaluatedDraft(draft, draft.status or Status.NO_CODE, draft.detail)
         digest = draft.candidate.digest
         if digest not in self._looks:
             self._looks[digest] = asyncio.create_task(self._evaluate(draft))
         return replace(await asyncio.shield(self._looks[digest]), draft=draft)
 
-    async def _evaluate(self, draft: Draft) -> Seen:
+    async def _evaluate(self, draft: KernelDraft) -> EvaluatedDraft:
         candidate = draft.candidate
         assert candidate is not None
         broken = self.task.constraints.broken_by(candidate.source, candidate.language)
@@ -261,7 +261,7 @@ class Loop:
             return replace(_rejected(draft, over), records=records, metrics=metrics)
         status = Status.of(records)
         detail = next((r.detail for r in records if str(r.verdict) == status), "")
-        return Seen(draft, status, detail, records, feedback, metrics)
+        return EvaluatedDraft(draft, status, detail, records, feedback, metrics)
 
     async def _fits(self, candidate: Candidate) -> str:
         if self.meter.exhausted:
@@ -270,7 +270,7 @@ class Loop:
             return await asyncio.to_thread(self.bench.no_place, candidate)
 
     def _sense(
-        self, draft: Draft, records: Sequence[object]
+        self, draft: KernelDraft, records: Sequence[object]
     ) -> tuple[list[PromptBlock], dict[str, float]]:
         """Sources of later stages have nothing to measure once one said so."""
         feedback: list[PromptBlock] = []
@@ -294,7 +294,7 @@ class Loop:
                 stopped_at = source.stage
         return feedback, metrics
 
-    def _attempt(self, slot: Slot, number: int, seen: Seen, siblings: int) -> Attempt:
+    def _attempt(self, slot: Slot, number: int, seen: EvaluatedDraft, siblings: int) -> Attempt:
         draft, task = seen.draft, self.task
         candidate = draft.candidate
         status = Status(seen.status)
@@ -343,7 +343,7 @@ class Loop:
             calls=draft.calls,
         )
 
-    async def _finish(self, attempt: Attempt, context: Context) -> Attempt:
+    async def _finish(self, attempt: Attempt, context: AgentContext) -> Attempt:
         """The attempt with its diagnosis and its cost."""
         llm = context.llm.within(f"{attempt.number}.critic")
         diagnosis, note = await self._diagnose(attempt, replace(context, llm=llm))
@@ -357,7 +357,9 @@ class Loop:
             }
         )
 
-    async def _diagnose(self, attempt: Attempt, context: Context) -> tuple[Diagnosis | None, str]:
+    async def _diagnose(
+        self, attempt: Attempt, context: AgentContext
+    ) -> tuple[Diagnosis | None, str]:
         try:
             return await self.axes.critic.diagnose(attempt, context), ""
         except (ModelError, BudgetSpent) as error:
@@ -422,7 +424,7 @@ async def _waited_for(approve: Approve, slot: Slot, ideas: Sequence[str]) -> Seq
     return approved
 
 
-def _rejected(draft: Draft, reasons: Sequence[str]) -> Seen:
+def _rejected(draft: KernelDraft, reasons: Sequence[str]) -> EvaluatedDraft:
     text = "\n".join(reasons)
     block = PromptBlock(kind="constraints", title="Constraints that were not kept", text=text)
-    return Seen(draft, Status.REJECTED, text, feedback=[block])
+    return EvaluatedDraft(draft, Status.REJECTED, text, feedback=[block])

@@ -33,7 +33,7 @@ class DiffLine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Node:
+class PageNode:
     """``lines`` are the source's, or how it differs from the parent's where it is ``compared``;
     ``share``: of the best score."""
 
@@ -109,7 +109,7 @@ def _plain(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def _tree(log: Log) -> Iterator[Node]:
+def _tree(log: Log) -> Iterator[PageNode]:
     """The attempts as a tree, each below its first parent, in the order of the log."""
     top = max((attempt.score for attempt in log), default=0.0)
     below: dict[str, list[Attempt]] = {}
@@ -121,7 +121,7 @@ def _tree(log: Log) -> Iterator[Node]:
         attempt, level = stack.pop()
         before = next((attempt.source for attempt in log.some(attempt.parents[:1])), "")
         lines = difference(before, attempt.source)
-        yield Node(attempt, level, lines, bool(before), attempt.score / top if top else 0.0)
+        yield PageNode(attempt, level, lines, bool(before), attempt.score / top if top else 0.0)
         stack += [(child, level + 1) for child in reversed(below.get(attempt.id, []))]
 
 

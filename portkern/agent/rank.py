@@ -38,7 +38,7 @@ BY_BUILD: Final = f"{_WHAT}, as far as the compiler tells them"
 
 
 @dataclass(frozen=True)
-class Known:
+class RankedAttempt:
     """``share``: of the least work, geometric mean over workloads; None where it was not counted.
     The others are of the worst kernel that was launched, or of the build."""
 
@@ -51,7 +51,7 @@ class Known:
 
     @property
     def anything(self) -> bool:
-        return self != Known()
+        return self != RankedAttempt()
 
     def __str__(self) -> str:
         """The facts in a line, empty where there are none."""
@@ -69,14 +69,14 @@ class Known:
         return ", ".join(told)
 
 
-def of(records: Sequence[Record]) -> Known:
+def of(records: Sequence[Record]) -> RankedAttempt:
     """Reads what is known of a kernel from its records of the workloads that count."""
     moving = [r for r in records if r.roofline and r.roofline.bytes]
     counted = [share for record in moving if (share := _share(record))]
     share = None
     if counted and len(counted) == len(moving):
         share = math.exp(sum(map(math.log, counted)) / len(counted))
-    return Known(
+    return RankedAttempt(
         share,
         sum(_counts(record)["instructions"] for record in moving) if share else None,
         _most(records, "spills"),
@@ -86,7 +86,7 @@ def of(records: Sequence[Record]) -> Known:
     )
 
 
-def score(known: Known, *, executed: bool) -> float:
+def score(known: RankedAttempt, *, executed: bool) -> float:
     """A score by which kernels are ranked, above 0 and at most :data:`UNTIMED`. ``executed``: where
     kernels are judged, objects are executed, so that one that was not counted comes last."""
     worse = _worse(known)
@@ -96,7 +96,7 @@ def score(known: Known, *, executed: bool) -> float:
     return (UNCOUNTED if executed else UNTIMED) * math.exp2(-worse)
 
 
-def _worse(known: Known) -> float:
+def _worse(known: RankedAttempt) -> float:
     """How much worse a build is than one which takes nothing, from 0 to below 1, as digits: the
     first that differs decides. What is not known is taken for nothing."""
     occupancy = 1.0 if known.occupancy is None else known.occupancy

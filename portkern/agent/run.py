@@ -34,7 +34,7 @@ from portkern.agent.memory import graph
 from portkern.agent.outcome import RunOutcome
 from portkern.agent.strategy.search import Search
 from portkern.agent.task import Task
-from portkern.cells.selection import Stage
+from portkern.cells.selection import RunStage
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.trial import TrialOptions
@@ -66,8 +66,8 @@ class RunPlan:
     budget: GenerationBudget = field(default_factory=GenerationBudget)
     final: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     raced: tuple[Workload, ...] = ()
-    stage: Stage = field(default_factory=Stage)
-    final_stage: Stage | None = None
+    stage: RunStage = field(default_factory=RunStage)
+    final_stage: RunStage | None = None
     seed: int = 0
     inflight: int = 4
     builders: int = 2
@@ -261,7 +261,7 @@ class GenerationRun:
         *,
         quick: bool = True,
         folder: Path | None = None,
-        stage: Stage | None = None,
+        stage: RunStage | None = None,
     ) -> Bench:
         plan = self.plan
         recorded: Sequence[Record] = ()
@@ -381,7 +381,7 @@ def _can_do(plan: RunPlan, proposing: Proposer, planned: Search) -> None:
         )
 
 
-def _graph(plan: RunPlan, folder: Path) -> graph.Graph:
+def _graph(plan: RunPlan, folder: Path) -> graph.MethodGraph:
     """The one that the memory has, and the run begins with. Raises ConfigError."""
     options = memory.read(plan.axes["memory"])
     if "graph" not in options.knowledge:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkern.cells.carrying import same_place, stands
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.cells.to_record import environment_of, unroutable
 from portkern.records.record import Record, Verdict
 
@@ -40,10 +40,10 @@ class Budget:
     def over(self) -> bool:
         return time.monotonic() - self.began > 60 * self.minutes
 
-    def batches(self, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    def batches(self, cells: Sequence[SelectedCell]) -> Iterator[list[SelectedCell]]:
         """Kernels of an operator and dtype that are equally old, while there is time: they race
         with each other, and a batch that has begun is gone through."""
-        groups: dict[tuple[int, str, str], list[Cell]] = {}
+        groups: dict[tuple[int, str, str], list[SelectedCell]] = {}
         for cell in cells:
             groups.setdefault((-self._age(cell), cell.op.name, cell.dtype), []).append(cell)
         for place in sorted(groups):
@@ -51,7 +51,7 @@ class Budget:
                 return
             yield groups[place]
 
-    def left(self, run: str, cell: Cell) -> Record:
+    def left(self, run: str, cell: SelectedCell) -> Record:
         """The record of a cell that there was no time for."""
         one = self._record(cell)
         if one is None:
@@ -60,14 +60,14 @@ class Budget:
             return unroutable(run, cell, reason)
         return stands(one, run, cell)
 
-    def _age(self, cell: Cell) -> int:
+    def _age(self, cell: SelectedCell) -> int:
         """How many runs ago it was looked at; more than any for what is to be looked at first."""
         one, most = self._record(cell), len(self.ages)
         if one is None or one.verdict.bad or one.verdict in _OPEN:
             return most + 1
         return self.ages.get(one.carried or one.run, most)
 
-    def _record(self, cell: Cell) -> Record | None:
+    def _record(self, cell: SelectedCell) -> Record | None:
         """The record that nothing has changed since."""
         one = self.known.get(cell.key)
         return one if one and same_place(one.environment, environment_of(cell, ran=True)) else None

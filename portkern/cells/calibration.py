@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from portkern import ops
-from portkern.cells.selection import Cell, host_targets, venues
+from portkern.cells.selection import SelectedCell, host_targets, venues
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Venue
 from portkern.spec.target import Target
@@ -20,7 +20,7 @@ SIZES = {
 }
 
 
-def cells(asked: Sequence[Cell]) -> list[Cell]:
+def cells(asked: Sequence[SelectedCell]) -> list[SelectedCell]:
     """The calibration of this processor, on which all else depends, and of each GPU that one of
     the cells is for; none where no cell is timed here."""
     timed = [cell for cell in asked if isinstance(cell.venues.hardware, Venue)]
@@ -33,7 +33,7 @@ def cells(asked: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in found if cell is not None]
 
 
-def _of(where: Target) -> Iterator[Cell]:
+def _of(where: Target) -> Iterator[SelectedCell]:
     """Yields a cell for each backend that can time its calibration kernel on the target."""
     op = ops.load(OP)
     for name, (which, size) in SIZES.items():
@@ -41,6 +41,6 @@ def _of(where: Target) -> Iterator[Cell]:
         workload = next((one for one in op.workloads.get(which, ()) if one.name == size), None)
         kernel = catalogue.calibration(OP, backend)
         if workload and kernel and isinstance(venues(backend, where).hardware, Venue):
-            cell = Cell(op, which, workload, DTYPE, backend, where, kernel)
+            cell = SelectedCell(op, which, workload, DTYPE, backend, where, kernel)
             if not cell.ruled_out:
                 yield cell

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.cells.to_record import environment_of
 from portkern.evaluator.build import Built
 from portkern.records.record import Environment, Record, Verdict
@@ -18,7 +18,7 @@ from portkern.toolchain import machine_code
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedCells:
     """``known``: the newest records of the last ``cycle`` runs that have a time or a bad verdict,
     by their questions; ``number``: of the run, by which each night another share of the cells is
     due."""
@@ -28,7 +28,7 @@ class Carried:
     number: int
 
     @classmethod
-    def of(cls, runs: Iterable[Sequence[Record]], cycle: int, number: int) -> Carried:
+    def of(cls, runs: Iterable[Sequence[Record]], cycle: int, number: int) -> CarriedCells:
         """``runs``: the newest first."""
         known: dict[str, Record] = {}
         for records in runs:
@@ -38,7 +38,7 @@ class Carried:
                     known.setdefault(record.asked, record)
         return cls(known, cycle, number)
 
-    def record(self, run: str, cell: Cell, built: Built, rounds: int) -> Record | None:
+    def record(self, run: str, cell: SelectedCell, built: Built, rounds: int) -> Record | None:
         """The earlier record as one of this run; None where the cell is to be run."""
         one = self.known.get(cell.asked)
         if one is None or self._due(cell) or not isinstance(built.outcome, Artifact):
@@ -58,7 +58,7 @@ class Carried:
         )
         return stands(one, run, cell) if same else None
 
-    def _due(self, cell: Cell) -> bool:
+    def _due(self, cell: SelectedCell) -> bool:
         return zlib.crc32(cell.asked.encode()) % self.cycle == self.number % self.cycle
 
 
@@ -71,7 +71,7 @@ def same_place(one: Environment, now: Environment) -> bool:
     return len(set(places)) == 1
 
 
-def stands(one: Record, run: str, cell: Cell) -> Record:
+def stands(one: Record, run: str, cell: SelectedCell) -> Record:
     """An earlier record as one of this run."""
     said = {
         "run": run,

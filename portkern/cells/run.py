@@ -13,8 +13,8 @@ from threading import Lock
 
 from portkern.cells import together
 from portkern.cells.budget import Budget
-from portkern.cells.carrying import Carried
-from portkern.cells.selection import Cell
+from portkern.cells.carrying import CarriedCells
+from portkern.cells.selection import SelectedCell
 from portkern.cells.to_record import evaluated, unbuilt, unrun
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
@@ -29,7 +29,7 @@ from portkern.spec.backend import Artifact, Missing, Ready, Venue
 
 
 @dataclass(frozen=True)
-class Progress:
+class MatrixProgress:
     """Called from several threads: ``total`` cells, ``done`` of them, and the newest record."""
 
     total: int
@@ -37,7 +37,7 @@ class Progress:
     record: Record | None
 
 
-def answered(cells: Sequence[Cell], known: Iterable[Record]) -> Iterator[Record]:
+def answered(cells: Sequence[SelectedCell], known: Iterable[Record]) -> Iterator[Record]:
     """Returns those of the known records that answer one of the cells."""
     asked = {cell.key: cell for cell in cells}
     return (r for r in known if r.key in asked and _final(r, asked[r.key]))
@@ -47,14 +47,14 @@ def answered(cells: Sequence[Cell], known: Iterable[Record]) -> Iterator[Record]
 class Matrix:
     """``records`` in the file of the run are kept; only what they do not answer is run."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[SelectedCell]
     run: str
     file: RecordFile
     cache: ArtifactCache
     options: TrialOptions = field(default_factory=TrialOptions)
     fresh: bool = False
-    report: Callable[[Progress], None] = lambda _: None
-    carried: Carried | None = None
+    report: Callable[[MatrixProgress], None] = lambda _: None
+    carried: CarriedCells | None = None
     budget: Budget | None = None
     _records: dict[str, Record] = field(default_factory=dict)
     _devices: Devices = field(default_factory=Devices)
@@ -72,7 +72,7 @@ class Matrix:
         self._within_budget([cell for cell in todo if not cell.ruled_out])
         return [self._records[cell.key] for cell in self.cells]
 
-    def _within_budget(self, cells: Sequence[Cell]) -> None:
+    def _within_budget(self, cells: Sequence[SelectedCell]) -> None:
         """Runs the cells that fit the budget; all of them without one."""
         if self.budget is None:
             self._work(cells)
@@ -93,17 +93,17 @@ class Matrix:
     def _reuse(self) -> None:
         known, self.torn = self.file.read()
         self._records |= {record.key: record for record in answered(self.cells, known)}
-        self.report(Progress(len(self.cells), len(self._records), None))
+        self.report(MatrixProgress(len(self.cells), len(self._records), None))
 
-    def _work(self, cells: Sequence[Cell]) -> None:
+    def _work(self, cells: Sequence[SelectedCell]) -> None:
         """Builds and runs in executors share the CPUs; hardware is timed when those are done."""
         built: dict[tuple[str, str], Built] = {}
-        hardware: list[Cell] = []
+        hardware: list[SelectedCell] = []
         with _pool() as pool:
-            pending: set[Future[list[tuple[Cell, Built]]]] = {
+            pending: set[Future[list[tuple[SelectedCell, Built]]]] = {
                 pool.submit(self._build, group) for group in _to_build(cells)
             }
-            modelled: list[Cell] = []
+            modelled: list[SelectedCell] = []
             for done in as_completed(pending):
                 for cell, result in done.result():
                     built[_identity(cell)] = result
@@ -121,13 +121,13 @@ class Matrix:
         for groups in together.in_order(_by_problem(hardware)):
             self._try_in_turn(groups, built)
 
-    def _carried(self, cell: Cell, built: Built) -> Record | None:
+    def _carried(self, cell: SelectedCell, built: Built) -> Record | None:
         """The record of the cell from an earlier run, where that still stands."""
         if self.carried is None or self.fresh:
             return None
         return self.carried.record(self.run, cell, built, self.options.plan.rounds)
 
-    def _build(self, cells: Sequence[Cell]) -> list[tuple[Cell, Built]]:
+    def _build(self, cells: Sequence[SelectedCell]) -> list[tuple[SelectedCell, Built]]:
         """One kernel and dtype for one target; its cells share the build, which is for the largest
         workload that is judged."""
         largest = max(cells, key=together.elements)
@@ -137,13 +137,13 @@ class Matrix:
         )
         return [(cell, built) for cell in cells]
 
-    def _try(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> None:
+    def _try(self, cells: Sequence[SelectedCell], built: Mapping[tuple[str, str], Built]) -> None:
         """Tries all kernels of one op and dtype."""
         with self._trial(cells, built) as trial:
             self._evaluate(trial, cells, built)
 
     def _try_in_turn(
-        self, groups: Sequence[Sequence[Cell]], built: Mapping[tuple[str, str], Built]
+        self, groups: Sequence[Sequence[SelectedCell]], built: Mapping[tuple[str, str], Built]
     ) -> None:
         """Groups that each have the machine for themselves while they are timed; those of some are
         loaded together, as a compiler that does so may use one processor of many."""
@@ -161,14 +161,14 @@ class Matrix:
     def _check_together(
         self,
         trials: Sequence[Trial],
-        groups: Sequence[Sequence[Cell]],
+        groups: Sequence[Sequence[SelectedCell]],
         built: Mapping[tuple[str, str], Built],
         pool: Executor,
     ) -> None:
         """A workload of each is checked at the same time, as a GPU waits for the host meanwhile;
         then they are timed in turn."""
 
-        def check(trial: Trial, cells: Sequence[Cell]) -> Checked:
+        def check(trial: Trial, cells: Sequence[SelectedCell]) -> Checked:
             checked = trial.check(cells[0].workload)
             if len(trials) > 1:
                 trial.rest()
@@ -185,12 +185,14 @@ class Matrix:
                     trial.rest()
         wait([pool.submit(trial.close) for trial in trials])
 
-    def _trial(self, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> Trial:
+    def _trial(
+        self, cells: Sequence[SelectedCell], built: Mapping[tuple[str, str], Built]
+    ) -> Trial:
         contestants = _contestants(cells, built)
         return Trial(cells[0].op, cells[0].dtype, contestants, self.options, self._devices)
 
     def _evaluate(
-        self, trial: Trial, cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]
+        self, trial: Trial, cells: Sequence[SelectedCell], built: Mapping[tuple[str, str], Built]
     ) -> None:
         """Workload by workload."""
         for asked in _by_workload(cells):
@@ -199,7 +201,7 @@ class Matrix:
     def _record(
         self,
         trial: Trial,
-        cells: Sequence[Cell],
+        cells: Sequence[SelectedCell],
         built: Mapping[tuple[str, str], Built],
         results: Sequence[Result],
     ) -> None:
@@ -218,14 +220,14 @@ class Matrix:
             self.file.append(new)
             for record in new:
                 self._records[record.key] = record
-            self.report(Progress(len(self.cells), len(self._records), new[-1]))
+            self.report(MatrixProgress(len(self.cells), len(self._records), new[-1]))
 
 
 #: What may have been the machine's fault, and is tried again.
 RETRIED = (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.SUSPICIOUS)
 
 
-def _final(record: Record, cell: Cell) -> bool:
+def _final(record: Record, cell: SelectedCell) -> bool:
     """A crash or a timeout may have been the machine's, and so may be that a cell which can run
     did not: these are tried again."""
     if record.verdict is Verdict.UNAVAILABLE:
@@ -245,17 +247,17 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
     pool.shutdown()
 
 
-def _identity(cell: Cell) -> tuple[str, str]:
+def _identity(cell: SelectedCell) -> tuple[str, str]:
     """The part of a cell that its build depends on within one op, apart from the architecture's
     facts."""
     assert cell.candidate is not None
     return cell.candidate.digest + cell.dtype, cell.target.name
 
 
-def _to_build(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _to_build(cells: Sequence[SelectedCell]) -> list[list[SelectedCell]]:
     """The cells of one build each, as these may be made side by side; long sources come first,
     as the last to end is waited for."""
-    groups: dict[tuple[str, str, str, str], list[Cell]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, str], list[SelectedCell]] = defaultdict(list)
     for cell in cells:
         assert cell.candidate is not None
         build_of = cell.backend.name, cell.candidate.digest, cell.dtype, cell.target.name
@@ -263,26 +265,28 @@ def _to_build(cells: Sequence[Cell]) -> list[list[Cell]]:
     return sorted(groups.values(), key=_source_length, reverse=True)
 
 
-def _source_length(cells: Sequence[Cell]) -> int:
+def _source_length(cells: Sequence[SelectedCell]) -> int:
     candidate = cells[0].candidate
     return len(candidate.source) if candidate else 0
 
 
-def _by_problem(cells: Sequence[Cell]) -> list[list[Cell]]:
-    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+def _by_problem(cells: Sequence[SelectedCell]) -> list[list[SelectedCell]]:
+    groups: dict[tuple[str, str], list[SelectedCell]] = defaultdict(list)
     for cell in cells:
         groups[cell.op.name, cell.dtype].append(cell)
     return list(groups.values())
 
 
-def _by_workload(cells: Sequence[Cell]) -> list[list[Cell]]:
-    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+def _by_workload(cells: Sequence[SelectedCell]) -> list[list[SelectedCell]]:
+    groups: dict[tuple[str, str], list[SelectedCell]] = defaultdict(list)
     for cell in cells:
         groups[cell.workload_set, cell.workload.name].append(cell)
     return list(groups.values())
 
 
-def _contestants(cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) -> list[Contestant]:
+def _contestants(
+    cells: Sequence[SelectedCell], built: Mapping[tuple[str, str], Built]
+) -> list[Contestant]:
     """Targets with one artifact and venue share one."""
     shared: dict[tuple[str, str], Contestant] = {}
     for cell in cells:
@@ -291,7 +295,7 @@ def _contestants(cells: Sequence[Cell], built: Mapping[tuple[str, str], Built]) 
     return list(shared.values())
 
 
-def _contestant(cell: Cell, built: Built) -> Contestant:
+def _contestant(cell: SelectedCell, built: Built) -> Contestant:
     venue = cell.venues.best
     assert isinstance(venue, Venue) and isinstance(built.outcome, Artifact)
     return Contestant(built.request, built.outcome, venue, cell.torch_ops)

@@ -38,7 +38,7 @@ VenueChoice = Literal["best", "hardware", "object", "emulator"]
 
 
 @dataclass(frozen=True)
-class Stage:
+class RunStage:
     """Where cells are to run: the ``best`` venue there is, or one kind of venue only; and the
     checkers that look on in an executor that has them."""
 
@@ -46,7 +46,7 @@ class Stage:
     sanitize: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, venue: str, sanitize: Sequence[str] | None) -> Stage:
+    def parse(cls, venue: str, sanitize: Sequence[str] | None) -> RunStage:
         """``sanitize`` takes names of checkers, ``all`` or ``none``; None is what is looked for
         where nobody says it. Raises ConfigError for a venue or a checker that does not exist."""
         sanitize = LOOKED_FOR if sanitize is None else sanitize
@@ -104,7 +104,7 @@ _TOOLS = "tools"
 
 
 @dataclass(frozen=True)
-class Cell:
+class SelectedCell:
     """One question. ``candidate`` is None when there is no kernel for the op; ``absent`` says so
     where it is not the backend that ships none."""
 
@@ -115,7 +115,7 @@ class Cell:
     backend: Backend
     target: Target
     candidate: Candidate | None
-    stage: Stage = field(default_factory=lambda: Stage())
+    stage: RunStage = field(default_factory=lambda: RunStage())
     torch_ops: guard.TorchOps = "forbid"
     absent: str = ""
     library: guard.Library = "allow"
@@ -329,7 +329,7 @@ class Selection:
     backends: Sequence[str]
     workloads: Sequence[str]
     dtypes: Sequence[str]
-    stage: Stage = field(default_factory=Stage)
+    stage: RunStage = field(default_factory=RunStage)
     torch_ops: guard.TorchOps = "forbid"
     databases: Sequence[database.Database] = ()
     kernels: Kernels | None = None
@@ -341,7 +341,7 @@ class Selection:
         """The operators, with sets replaced by their members."""
         return _expand(self.ops, ops.SETS)
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[SelectedCell]:
         """All cells in reading order, one at least. Raises ConfigError for a name that is not
         there, and BackendUnavailable when there is none, or no backend asked for by name can work
         for any of the targets."""
@@ -350,7 +350,7 @@ class Selection:
             raise BackendUnavailable(self._why_none(_load_ops(self.op_names)))
         return cells
 
-    def cells_if_any(self) -> list[Cell]:
+    def cells_if_any(self) -> list[SelectedCell]:
         """The same; of operators without a workload that is asked for there is none."""
         loaded = _load_ops(self.op_names)
         if isinstance(self.kernels, GivenFiles) and len(loaded) > 1:
@@ -380,7 +380,7 @@ class Selection:
             f"{remedy}"
         )
 
-    def _of(self, op: Op, backend: Backend, targets: Sequence[Target]) -> Iterator[Cell]:
+    def _of(self, op: Op, backend: Backend, targets: Sequence[Target]) -> Iterator[SelectedCell]:
         own = self.kernels
         given = own.candidates(op.name, backend) if own else []
         absent = f"{own.name} has no {backend.name} kernel for {op.name}" if own else ""
@@ -397,7 +397,7 @@ class Selection:
                         kernel = candidate and database.with_tuned_knobs(
                             candidate, where, dtype, workload, self.databases
                         )
-                        yield Cell(
+                        yield SelectedCell(
                             op,
                             which,
                             workload,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TypedDict
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator import statistics
 from portkern.evaluator.build import Built, Failure
 from portkern.evaluator.result import Result
-from portkern.records.answer import Answer, Question
+from portkern.records.answer import CellAnswer, CellQuestion
 from portkern.records.record import (
     RACES_NOT_LOOKED_FOR,
     Environment,
@@ -28,25 +28,25 @@ RACES = "races"
 
 
 class _Code(TypedDict, total=False):
-    """The fields of an :class:`Answer` on the compiled code."""
+    """The fields of an :class:`CellAnswer` on the compiled code."""
 
     code: str
     code_bytes: int | None
 
 
-def unbuilt(run: str, cell: Cell) -> Record:
+def unbuilt(run: str, cell: SelectedCell) -> Record:
     """A cell whose verdict needs no build."""
     assert cell.ruled_out is not None
     return _without_build(run, cell, *cell.ruled_out)
 
 
-def unroutable(run: str, cell: Cell, reason: str) -> Record:
+def unroutable(run: str, cell: SelectedCell, reason: str) -> Record:
     """A cell that no machine of those that were asked has answered."""
     return _without_build(run, cell, Verdict.UNAVAILABLE, reason)
 
 
-def _without_build(run: str, cell: Cell, verdict: Verdict, reason: str) -> Record:
-    answer = Answer(
+def _without_build(run: str, cell: SelectedCell, verdict: Verdict, reason: str) -> Record:
+    answer = CellAnswer(
         verdict,
         reason,
         Evidence.NONE,
@@ -56,14 +56,14 @@ def _without_build(run: str, cell: Cell, verdict: Verdict, reason: str) -> Recor
     return answer.record(run, _question(cell))
 
 
-def unrun(run: str, cell: Cell, built: Built) -> Record:
+def unrun(run: str, cell: SelectedCell, built: Built) -> Record:
     """A cell that ended with its build: it failed, or there is nowhere to run it."""
     if isinstance(built.outcome, Failure):
         verdict, detail, evidence = built.outcome.verdict, str(built.outcome), Evidence.NONE
     else:
         verdict, evidence = Verdict.UNAVAILABLE, _built_evidence(built.outcome)
         detail = cell.venues.reasons
-    answer = Answer(
+    answer = CellAnswer(
         verdict,
         detail,
         evidence,
@@ -76,7 +76,7 @@ def unrun(run: str, cell: Cell, built: Built) -> Record:
     return answer.record(run, _question(cell))
 
 
-def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
+def evaluated(run: str, cell: SelectedCell, built: Built, result: Result) -> Record:
     """A cell that ran."""
     assert isinstance(built.outcome, Artifact)
     evidence, missing = _evidence(cell, built.outcome, result)
@@ -93,7 +93,7 @@ def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
         of_modes = "; ".join(f"{name} {mode}" for name, mode in told if mode)
         doubtful = samples.unsure or of_modes or statistics.noisy(timing, speedup)
         timing = timing.model_copy(update={"noisy": doubtful})
-    answer = Answer(
+    answer = CellAnswer(
         result.verdict,
         result.detail,
         evidence,
@@ -114,8 +114,8 @@ def evaluated(run: str, cell: Cell, built: Built, result: Result) -> Record:
     return answer.record(run, _question(cell))
 
 
-def _question(cell: Cell) -> Question:
-    return Question(
+def _question(cell: SelectedCell) -> CellQuestion:
+    return CellQuestion(
         cell.key,
         cell.op,
         cell.workload_set,
@@ -130,7 +130,7 @@ def _question(cell: Cell) -> Question:
     )
 
 
-def _evidence(cell: Cell, artifact: Artifact, result: Result) -> tuple[Evidence, str]:
+def _evidence(cell: SelectedCell, artifact: Artifact, result: Result) -> tuple[Evidence, str]:
     """How much is known of the cell, and why it has not been measured; the latter is empty for a
     cell that did not pass, whose detail says it."""
     if result.verdict is not Verdict.PASSED:
@@ -145,7 +145,7 @@ def _evidence(cell: Cell, artifact: Artifact, result: Result) -> tuple[Evidence,
     return Evidence.MEASURED, ""
 
 
-def _not_looked_for(cell: Cell, evidence: Evidence) -> list[Finding]:
+def _not_looked_for(cell: SelectedCell, evidence: Evidence) -> list[Finding]:
     """An executor runs threads in some order: a right answer of one says nothing of races."""
     venue, unseen = cell.venues.best, (Evidence.EMULATED, Evidence.EXECUTED)
     if evidence not in unseen or not isinstance(venue, Venue) or RACES in venue.sanitize:
@@ -161,7 +161,7 @@ def _built_evidence(artifact: Artifact) -> Evidence:
     return Evidence.NONE if artifact.kind in SOURCE_KINDS else Evidence.BUILT
 
 
-def _roofline(cell: Cell, *, median_us: float | None) -> Roofline:
+def _roofline(cell: SelectedCell, *, median_us: float | None) -> Roofline:
     dims = cell.workload.dims
     return statistics.roofline(
         cell.target,
@@ -172,7 +172,7 @@ def _roofline(cell: Cell, *, median_us: float | None) -> Roofline:
     )
 
 
-def environment_of(cell: Cell, *, ran: bool) -> Environment:
+def environment_of(cell: SelectedCell, *, ran: bool) -> Environment:
     """The environment in which a cell runs now."""
     venue = cell.venues.best
     ready = cell.ready

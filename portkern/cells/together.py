@@ -9,7 +9,7 @@ from itertools import groupby
 
 import psutil
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator import host_memory
 
 #: Groups at most: each worker has a compiler's memory.
@@ -25,11 +25,11 @@ EVALUATOR_BYTES, WORKER_BYTES, IDLE_BYTES = 36, 8, 1 << 30
 BASELINES = 2
 
 
-def on_gpu(group: Sequence[Cell]) -> bool:
+def on_gpu(group: Sequence[SelectedCell]) -> bool:
     return any(cell.target.is_gpu for cell in group)
 
 
-def in_order(groups: Sequence[list[Cell]]) -> Iterator[list[list[Cell]]]:
+def in_order(groups: Sequence[list[SelectedCell]]) -> Iterator[list[list[SelectedCell]]]:
     """A few at a time, in the order given."""
     for gpu, run in groupby(groups, key=on_gpu):
         same = list(run)
@@ -37,7 +37,7 @@ def in_order(groups: Sequence[list[Cell]]) -> Iterator[list[list[Cell]]]:
         yield from (same[start : start + size] for start in range(0, len(same), size))
 
 
-def _most_on_gpu(groups: Sequence[Sequence[Cell]]) -> int:
+def _most_on_gpu(groups: Sequence[Sequence[SelectedCell]]) -> int:
     """The number of groups that have room on the GPU at once; one where its memory is not known, or
     a host's processor is timed too."""
     memory = min(cell.target.memory_gb or 0.0 for group in groups for cell in group) * 1e9
@@ -47,23 +47,23 @@ def _most_on_gpu(groups: Sequence[Sequence[Cell]]) -> int:
     return max(1, min(MOST, int(room), len(os.sched_getaffinity(0)) // PROCESSORS))
 
 
-def _device_bytes(group: Sequence[Cell]) -> int:
+def _device_bytes(group: Sequence[SelectedCell]) -> int:
     workers, most = _workers(group), max(map(elements, group))
     return most * (EVALUATOR_BYTES + workers * WORKER_BYTES) + workers * IDLE_BYTES
 
 
-def _host_bytes(group: Sequence[Cell]) -> int:
+def _host_bytes(group: Sequence[SelectedCell]) -> int:
     largest = max(group, key=elements)
     return host_memory.shared_bytes(
         largest.op, largest.workload, largest.dtype, at_once=_workers(group)
     )
 
 
-def _workers(group: Sequence[Cell]) -> int:
+def _workers(group: Sequence[SelectedCell]) -> int:
     kernels = {cell.candidate.digest for cell in group if cell.candidate is not None}
     return len(kernels) + BASELINES
 
 
-def elements(cell: Cell) -> int:
+def elements(cell: SelectedCell) -> int:
     """The elements of a cell's inputs and outputs."""
     return cell.op.signature.nelements(cell.workload.dims)

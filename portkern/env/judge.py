@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.errors import MachineUnfit, PortkernError, StorageError, WorkerError
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.learn.rewards import Unavailable
 from portkern.printable import printable
 from portkern.records.record import Record
@@ -34,7 +34,7 @@ class Judge:
     def __init__(self, folder: Path, *, timed: bool, served: bool = True) -> None:
         client = Client.here() if served else None
         own = Evaluation(folder, Machine(len(os.sched_getaffinity(0)))) if client is None else None
-        self._evaluate: Callable[[Plan], list[Record]] = (
+        self._evaluate: Callable[[ExecutionPlan], list[Record]] = (
             client.evaluate if client else own.evaluate if own else self._nobody
         )
         self._run = folder.name
@@ -44,12 +44,12 @@ class Judge:
             timed=timed,
         )
 
-    def records(self, cells: Sequence[Cell]) -> list[Record]:
+    def records(self, cells: Sequence[SelectedCell]) -> list[Record]:
         """Raises Unavailable for whatever is the machine's fault, or the evaluator's own: an error
         that nobody foresaw is not a verdict, neither paid nor punished, and its traceback is in the
         cause, or printed by the server."""
         try:
-            return self._evaluate(Plan.of(cells, self._options, self._run))
+            return self._evaluate(ExecutionPlan.of(cells, self._options, self._run))
         except _OF_THE_MACHINE as error:
             raise Unavailable(f"No reward: {error}") from error
         except PortkernError:
@@ -59,5 +59,5 @@ class Judge:
             raise Unavailable(f"No reward: {printable(what)}") from error
 
     @staticmethod
-    def _nobody(plan: Plan) -> list[Record]:
+    def _nobody(plan: ExecutionPlan) -> list[Record]:
         raise AssertionError(plan.id)

@@ -16,7 +16,7 @@ from portkern.agent.task import Task
 from portkern.cells.selection import load_op
 from portkern.env import told
 from portkern.env.judge import Judge
-from portkern.env.place import Place
+from portkern.env.place import EvaluationPlace
 from portkern.env.sizes import told_and_drawn
 from portkern.errors import ConfigError
 from portkern.learn import rewards, turns
@@ -70,7 +70,7 @@ class KernelEnv(gymnasium.Env[str, str]):
         served: bool = True,
     ) -> None:
         self.ops = [load_op(name) for name in ([op] if isinstance(op, str) else op)]
-        self.places = [Place.parse(text) for text in places]
+        self.places = [EvaluationPlace.parse(text) for text in places]
         if not self.ops or not self.places or turns < 1:
             raise ConfigError("Expected an operator, a place and a turn at least")
         self.turns, self.until_right, self.dtype, self.hidden = turns, until_right, dtype, hidden

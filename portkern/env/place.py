@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from portkern.agent.task import Ends, Task
-from portkern.cells.selection import LOOKED_FOR, Cell, Stage, VenueChoice, venues
+from portkern.cells.selection import LOOKED_FOR, RunStage, SelectedCell, VenueChoice, venues
 from portkern.errors import ConfigError
 from portkern.learn.rewards import Unavailable
 from portkern.spec import registry, target
@@ -14,7 +14,7 @@ from portkern.spec.op import Op, Workload
 
 
 @dataclass(frozen=True)
-class Place:
+class EvaluationPlace:
     """``hip@gfx942``. ``venue`` as ``portkern check`` takes it."""
 
     backend: str
@@ -22,7 +22,7 @@ class Place:
     venue: VenueChoice = "best"
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> EvaluationPlace:
         """Raises ConfigError."""
         backend, mark, where = text.partition("@")
         if not mark or not backend or not where:
@@ -46,10 +46,12 @@ class Place:
         language = next(iter(backend.languages.values()))
         return Task(op, where, backend, language, dtype, told, ends=ends, checkers=venue.sanitize)
 
-    def cells(self, task: Task, source: str, workloads: list[tuple[str, Workload]]) -> list[Cell]:
+    def cells(
+        self, task: Task, source: str, workloads: list[tuple[str, Workload]]
+    ) -> list[SelectedCell]:
         candidate = task.candidate(source, "policy")
         return [
-            Cell(
+            SelectedCell(
                 task.op,
                 which,
                 workload,
@@ -64,5 +66,5 @@ class Place:
         ]
 
     @property
-    def _stage(self) -> Stage:
-        return Stage(self.venue, LOOKED_FOR)
+    def _stage(self) -> RunStage:
+        return RunStage(self.venue, LOOKED_FOR)

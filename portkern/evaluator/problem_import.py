@@ -16,8 +16,8 @@ from portkern.errors import ConfigError, PortkernError, ReferenceFailed, Storage
 from portkern.evaluator import from_torch, host_memory, imported
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.formats import randomness
-from portkern.formats.problem import TENSORS, Item, Problem, Unreadable
-from portkern.formats.table import Answered, ImportRow
+from portkern.formats.problem import TENSORS, Item, Problem, UnreadableProblem
+from portkern.formats.table import ImportRow, ReferenceCall
 from portkern.records import atomic_write
 from portkern.spec import flashinfer
 from portkern.spec.from_torch.sheet import Sheet
@@ -62,7 +62,7 @@ class ProblemImport:
         """Whatever is wrong with the problem is in the row. Raises StorageError."""
         begun = time.monotonic()
         row = ImportRow(name=item.name, group=item.group, place=item.place)
-        if isinstance(item, Unreadable):
+        if isinstance(item, UnreadableProblem):
             return row.model_copy(update={"reason": item.reason})
         file = str(self.path_of(item).relative_to(self.folder))
         said = {"sha256": _digest(item), "file": file}
@@ -108,7 +108,7 @@ class ProblemImport:
 
     def _answered(self, row: ImportRow, op: Op) -> ImportRow:
         """The row with what the reference answered."""
-        answers: list[Answered] = []
+        answers: list[ReferenceCall] = []
         size = op.signature.nelements
         try:
             for work in sorted(op.workloads["ci"], key=lambda one: size(one.dims))[:_MOST_ANSWERED]:
@@ -120,7 +120,7 @@ class ProblemImport:
             imported.close(op.reference)
         return row.model_copy(update={"answered": answers})
 
-    def _answer(self, op: Op, workload: Workload) -> Answered:
+    def _answer(self, op: Op, workload: Workload) -> ReferenceCall:
         """Raises PortkernError."""
         elements = op.signature.nelements(workload.dims)
         needed = elements * ITEMSIZE["float64"] * _AT_ONCE
@@ -130,7 +130,7 @@ class ProblemImport:
                 raise ConfigError(f"is not called at {at}: {lack}")
             begun = time.monotonic()
             outputs = from_torch.exact(op, workload)
-        return Answered(
+        return ReferenceCall(
             dims=dict(workload.dims),
             elements=elements,
             finite=all(bool(one.isfinite().all()) for one in outputs),

@@ -29,7 +29,7 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Node:
+class ExecutionNode:
     """One that may be sent slices. ``targets`` are what it says that it is."""
 
     id: str
@@ -43,13 +43,13 @@ class Fleet(Protocol):
     @property
     def refused(self) -> Mapping[str, str]: ...
 
-    def nodes(self) -> Sequence[Node]: ...
+    def nodes(self) -> Sequence[ExecutionNode]: ...
 
     @property
     def settled(self) -> bool:
         """Whether all nodes that are known have said what they are."""
 
-    def submit(self, node: Node, document: str) -> object:
+    def submit(self, node: ExecutionNode, document: str) -> object:
         """A handle, which can be hashed."""
 
     def begun(self, handle: object) -> bool:
@@ -65,7 +65,7 @@ class Fleet(Protocol):
 @dataclass(frozen=True)
 class Sent:
     slice: Slice
-    node: Node
+    node: ExecutionNode
     since: float
 
 
@@ -76,7 +76,7 @@ class Dispatch:
     may go to; ``straggler_s``: what no slice is slow before."""
 
     fleet: Fleet
-    answered: Callable[[Slice, Node, Sequence[str]], str]
+    answered: Callable[[Slice, ExecutionNode, Sequence[str]], str]
     given_up: Callable[[Slice, str], None]
     note: Callable[[str], None] = lambda _: None
     node_wait_s: float = 30.0
@@ -91,7 +91,7 @@ class Dispatch:
     _homeless: dict[int, float] = field(default_factory=dict)
     _cell_s: list[float] = field(default_factory=list)
 
-    def first_nodes(self) -> Sequence[Node]:
+    def first_nodes(self) -> Sequence[ExecutionNode]:
         """Once all that are there have said what they are, or :data:`FIRST_S` are over."""
         nodes, start = self.fleet.nodes(), self.clock()
         while not (nodes and self.fleet.settled) and self.clock() - start < FIRST_S:
@@ -130,7 +130,7 @@ class Dispatch:
             if self.fleet.begun(handle):
                 self._begun[handle] = self.clock()
 
-    def _send(self, nodes: Sequence[Node]) -> None:
+    def _send(self, nodes: Sequence[ExecutionNode]) -> None:
         busy = {sent.node.id for sent in self._sent.values()}
         for node in nodes:
             if node.id in busy:
@@ -146,7 +146,7 @@ class Dispatch:
             sent = Sent(chosen, node, self.clock())
             self._sent[self.fleet.submit(node, chosen.document)] = sent
 
-    def _may(self, waiting: Slice, node: Node, nodes: Sequence[Node]) -> bool:
+    def _may(self, waiting: Slice, node: ExecutionNode, nodes: Sequence[ExecutionNode]) -> bool:
         """Whether ``node`` may run the slice: a node that gave no answer is not asked again
         while there are others."""
         failed = self._failed[id(waiting)]
@@ -163,7 +163,7 @@ class Dispatch:
             if copies[id(part)] == 1 and self.clock() - since > limit:
                 yield part
 
-    def _give_up_homeless(self, nodes: Sequence[Node]) -> None:
+    def _give_up_homeless(self, nodes: Sequence[ExecutionNode]) -> None:
         for waiting in list(self._waiting):
             if any(waiting.fits(node.targets) for node in nodes):
                 self._homeless.pop(id(waiting), None)
@@ -173,7 +173,7 @@ class Dispatch:
                 self._waiting.remove(waiting)
                 self.given_up(waiting, self._no_node(waiting, nodes))
 
-    def _no_node(self, waiting: Slice, nodes: Sequence[Node]) -> str:
+    def _no_node(self, waiting: Slice, nodes: Sequence[ExecutionNode]) -> str:
         known = [f"{node.name} ({' '.join(sorted(node.targets))})" for node in nodes]
         known += [f"{name} is refused: {why}" for name, why in self.fleet.refused.items()]
         what = f"no node of the cluster is a {waiting.device}" if waiting.device else "no node"

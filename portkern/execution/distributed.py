@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from portkern.cells.run import RETRIED, Progress
-from portkern.cells.selection import Cell
+from portkern.cells.run import RETRIED, MatrixProgress
+from portkern.cells.selection import SelectedCell
 from portkern.cells.to_record import unbuilt, unroutable
 from portkern.errors import RecordError
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.dispatch import Dispatch, Fleet, Node
+from portkern.execution.dispatch import Dispatch, ExecutionNode, Fleet
 from portkern.execution.slices import Slice, slices
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict
@@ -23,13 +23,13 @@ class DistributedMatrix:
     """A :class:`portkern.cells.run.Matrix` on several machines. Records have the driver's
     keys: what is reused depends on the question, not on which node has answered it."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[SelectedCell]
     run: str
     file: RecordFile
     options: TrialOptions
     fleet: Fleet
     fresh: bool = False
-    report: Callable[[Progress], None] = lambda _: None
+    report: Callable[[MatrixProgress], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
     node_wait_s: float = 30.0
     straggler_s: float = 300.0
@@ -43,7 +43,7 @@ class DistributedMatrix:
         if not self.fresh:
             known, self.torn = self.file.read()
             self._records |= {r.key: r for r in known if r.key in set(keys) and _final(r)}
-        self.report(Progress(len(keys), len(self._records), None))
+        self.report(MatrixProgress(len(keys), len(self._records), None))
         todo = [
             cell for cell, key in zip(self.cells, keys, strict=True) if key not in self._records
         ]
@@ -52,7 +52,7 @@ class DistributedMatrix:
         self._dispatch([cell for cell in todo if not _anywhere(cell)])
         return [self._records[key] for key in keys]
 
-    def _dispatch(self, cells: Sequence[Cell]) -> None:
+    def _dispatch(self, cells: Sequence[SelectedCell]) -> None:
         if not cells:
             return
         dispatch = Dispatch(
@@ -66,7 +66,7 @@ class DistributedMatrix:
         advertised = {name for node in dispatch.first_nodes() for name in node.targets}
         dispatch.run(slices(cells, self.options, self.run, advertised))
 
-    def _answered(self, part: Slice, node: Node, lines: Sequence[str]) -> str:
+    def _answered(self, part: Slice, node: ExecutionNode, lines: Sequence[str]) -> str:
         try:
             records = part.records(lines)
         except (RecordError, ValueError) as error:
@@ -78,7 +78,7 @@ class DistributedMatrix:
         self.note(f"{part.name}: {why}")
         self._emit((cell, unroutable(self.run, cell, why)) for cell in part.cells)
 
-    def _emit(self, answers: Iterable[tuple[Cell, Record]]) -> None:
+    def _emit(self, answers: Iterable[tuple[SelectedCell, Record]]) -> None:
         new = [
             record.model_copy(update={"run": self.run, "key": key_of(cell)})
             for cell, record in answers
@@ -87,16 +87,16 @@ class DistributedMatrix:
             return
         self.file.append(new)
         self._records |= {record.key: record for record in new}
-        self.report(Progress(len(self.cells), len(self._records), new[-1]))
+        self.report(MatrixProgress(len(self.cells), len(self._records), new[-1]))
 
 
-def key_of(cell: Cell) -> str:
+def key_of(cell: SelectedCell) -> str:
     """The key of a cell that runs elsewhere; it differs from the key of a run on this machine,
     whose results say something of it."""
     return hashlib.sha256(f"distributed {cell.key}".encode()).hexdigest()[:24]
 
 
-def _anywhere(cell: Cell) -> bool:
+def _anywhere(cell: SelectedCell) -> bool:
     """Whether its verdict is the same on all machines."""
     return cell.ruled_out is not None and cell.ruled_out[0] is Verdict.UNSUPPORTED
 

@@ -6,10 +6,10 @@ from importlib.metadata import version
 
 from portkern.evaluator.artifact_cache import backends_digest
 from portkern.evaluator.code_digest import evaluator_digest
-from portkern.records.jsonl import Part
+from portkern.records.jsonl import JsonPart
 
 
-class Portkern(Part):
+class Portkern(JsonPart):
     """Equal where equal kernels get equal verdicts."""
 
     version: str

@@ -16,7 +16,7 @@ from portkern.cells.run import Matrix
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.execution.installation import Portkern
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import RecordFile
 from portkern.spec import target
 from portkern.spec.safe_name import SafeName
@@ -53,7 +53,7 @@ def run_slice(document: str) -> list[str]:
     """The records of a plan's cells, as JSON lines in its order. Raises ConfigError for a plan of
     another portkern."""
     _all_threads()
-    plan = Plan.parse(document, "the slice")
+    plan = ExecutionPlan.parse(document, "the slice")
     refused = plan.refusal()
     if refused:
         raise ConfigError(refused)

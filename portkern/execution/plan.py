@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from portkern.cells.selection import Cell, Stage
+from portkern.cells.selection import RunStage, SelectedCell
 from portkern.errors import ConfigError, PortkernError
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.installation import Portkern
@@ -18,7 +18,7 @@ from portkern.execution.planned_cell import PlannedCell, PlannedOptions
 from portkern.execution.planned_op import PlannedOp
 from portkern.guard import TorchOps
 from portkern.records import atomic_write
-from portkern.records.jsonl import Line
+from portkern.records.jsonl import JsonLine
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 from portkern.spec.foreign_text import content
@@ -29,7 +29,7 @@ from portkern.spec.target import Target
 ID = re.compile(r"[0-9a-f]{16}")
 
 
-class Plan(Line):
+class ExecutionPlan(JsonLine):
     """``seeds`` are ``secret``: the evaluator draws those of all inputs where it runs, from the
     system's randomness, for each call. They are in no plan and no record, so that no author of a
     kernel can know an input before. ``suite`` is what its ops were called, as tracking knows the
@@ -44,7 +44,7 @@ class Plan(Line):
     portkern: Portkern
     options: PlannedOptions
     seeds: Literal["secret"] = "secret"
-    stage: Stage
+    stage: RunStage
     torch_ops: TorchOps
     ops: dict[SafeName, PlannedOp]
     targets: dict[str, Target]
@@ -52,7 +52,9 @@ class Plan(Line):
     cells: list[PlannedCell]
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], options: TrialOptions, run: str, suite: str = "") -> Plan:
+    def of(
+        cls, cells: Sequence[SelectedCell], options: TrialOptions, run: str, suite: str = ""
+    ) -> ExecutionPlan:
         """Raises ConfigError for no cells, and for what cannot be put into a document."""
         if not cells:
             raise ConfigError(
@@ -103,7 +105,7 @@ class Plan(Line):
     def trial_options(self) -> TrialOptions:
         return self.options.trial
 
-    def load_cells(self, folder: Path) -> list[Cell]:
+    def load_cells(self, folder: Path) -> list[SelectedCell]:
         """The cells as they are here, in the plan's order; operators' files are written to
         ``folder``. Raises ConfigError for operators or backends that are others here, and
         StorageError."""
@@ -116,7 +118,7 @@ class Plan(Line):
             )
             op.check(workload)
             loaded.append(
-                Cell(
+                SelectedCell(
                     op,
                     cell.workload_set,
                     workload,
@@ -147,7 +149,7 @@ class Plan(Line):
         atomic_write.write(path, self.model_dump_json(by_alias=True, indent=1) + "\n")
 
     @classmethod
-    def read(cls, path: Path) -> Plan:
+    def read(cls, path: Path) -> ExecutionPlan:
         """Reads a plan. Raises ConfigError for what is not a plan, or not all of one."""
         try:
             text = content(path).decode()
@@ -162,7 +164,7 @@ class Plan(Line):
         return cls.parse(text, str(path))
 
     @classmethod
-    def parse(cls, text: str, name: str) -> Plan:
+    def parse(cls, text: str, name: str) -> ExecutionPlan:
         """Raises ConfigError."""
         try:
             plan = cls.from_json(text)
@@ -182,7 +184,7 @@ class Plan(Line):
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def _ops(cells: Sequence[Cell]) -> Iterator[tuple[SafeName, PlannedOp]]:
+def _ops(cells: Sequence[SelectedCell]) -> Iterator[tuple[SafeName, PlannedOp]]:
     by_name = {cell.op.name: cell.op for cell in cells}
     for name, op in by_name.items():
         used: dict[tuple[str, str], Workload] = {

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern.cells.run import Matrix, Progress
+from portkern.cells.run import Matrix, MatrixProgress
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile
 from portkern.sandbox import session
@@ -22,7 +22,7 @@ from portkern.toolchain.run_tool import cache_root
 class PlanRun:
     """``path``: the file of records, which holds those of this plan alone."""
 
-    plan: Plan
+    plan: ExecutionPlan
     path: Path
 
     def check(self) -> None:
@@ -38,7 +38,7 @@ class PlanRun:
                 )
 
     def execute(
-        self, *, fresh: bool = False, show: Callable[[Progress], None] = lambda _: None
+        self, *, fresh: bool = False, show: Callable[[MatrixProgress], None] = lambda _: None
     ) -> tuple[list[Record], Torn | None]:
         """The records of all cells, in the plan's order. Raises ConfigError and StorageError."""
         cells = self.plan.load_cells(cache_root() / "plans" / SafeName(self.plan.id))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.guard import Library
-from portkern.records.jsonl import Part
+from portkern.records.jsonl import JsonPart
 from portkern.spec.safe_name import SafeName
 
 
-class PlannedOptions(Part):
+class PlannedOptions(JsonPart):
     limits: StageLimits
     timing: TimingPlan
     baselines: tuple[str, ...]
@@ -35,7 +35,7 @@ class PlannedOptions(Part):
         )
 
 
-class PlannedCell(Part):
+class PlannedCell(JsonPart):
     """``kernel`` is one of the plan's; None where there is none, and ``absent`` may say why."""
 
     op: SafeName
@@ -49,7 +49,7 @@ class PlannedCell(Part):
     library: Library = "allow"
 
     @classmethod
-    def of(cls, cell: Cell, kernel: str | None) -> PlannedCell:
+    def of(cls, cell: SelectedCell, kernel: str | None) -> PlannedCell:
         return cls(
             op=SafeName(cell.op.name, "operator"),
             workload_set=cell.workload_set,

@@ -18,7 +18,7 @@ from portkern.errors import ConfigError, StorageError
 from portkern.evaluator import from_torch
 from portkern.evaluator.from_torch import OperatorFile
 from portkern.records import atomic_write
-from portkern.records.jsonl import Part
+from portkern.records.jsonl import JsonPart
 from portkern.spec import stored_tensors
 from portkern.spec.op import Op, Precision, Scalar, StoredTensor, Workload
 from portkern.spec.safe_name import SafeName, refuse_collisions, short
@@ -27,7 +27,7 @@ from portkern.spec.safe_name import SafeName, refuse_collisions, short
 MOST_BYTES = 256 << 20
 
 
-class PlannedWorkload(Part):
+class PlannedWorkload(JsonPart):
     """``stored``: of inputs that it comes with, the operator's file and the key in it."""
 
     name: str
@@ -36,7 +36,7 @@ class PlannedWorkload(Part):
     stored: dict[str, tuple[SafeName, str]] = {}
 
 
-class PlannedOp(Part):
+class PlannedOp(JsonPart):
     """``asked`` is what ``op=`` takes, a file's name relative to where the files are written. Files
     that are no UTF-8 are ``binary``. ``precision`` is what kernels are held to, which a run may
     ask for itself. ``workloads`` are those of the plan's cells, by their sets."""

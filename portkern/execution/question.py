@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from portkern.cells.selection import Cell
-from portkern.execution.plan import Plan
+from portkern.cells.selection import SelectedCell
+from portkern.execution.plan import ExecutionPlan
 from portkern.execution.planned_cell import PlannedCell
 from portkern.records.record import Record
 from portkern.spec import registry, target
@@ -44,7 +44,7 @@ class Question(NamedTuple):
         )
 
     @classmethod
-    def of_cell(cls, cell: Cell) -> Question:
+    def of_cell(cls, cell: SelectedCell) -> Question:
         return cls(
             cell.op.name,
             cell.workload_set,
@@ -60,7 +60,7 @@ class Question(NamedTuple):
         )
 
     @classmethod
-    def of_planned(cls, plan: Plan, cell: PlannedCell) -> Question:
+    def of_planned(cls, plan: ExecutionPlan, cell: PlannedCell) -> Question:
         """Raises ConfigError for a plan that contradicts itself."""
         kernel = plan.kernels[cell.kernel] if cell.kernel is not None else None
         backend = registry.load(cell.backend)

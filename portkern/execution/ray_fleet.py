@@ -12,7 +12,7 @@ from typing import Any
 
 from portkern.errors import BackendUnavailable, ConfigError
 from portkern.execution import node as remote
-from portkern.execution.dispatch import Lost, Node
+from portkern.execution.dispatch import ExecutionNode, Lost
 from portkern.execution.installation import Portkern
 from portkern.execution.node import OWNER
 
@@ -35,7 +35,7 @@ class RayFleet:
 
         self._ray, self._note = ray, note
         self.refused: dict[str, str] = {}
-        self._accepted: dict[str, Node] = {}
+        self._accepted: dict[str, ExecutionNode] = {}
         self._asked: dict[str, object] = {}
         self._gpus: dict[str, float] = {}
         started = {} if address else {"resources": remote.resources(), "include_dashboard": False}
@@ -61,7 +61,7 @@ class RayFleet:
     def settled(self) -> bool:
         return not self._asked
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ExecutionNode]:
         """The nodes that live and have been accepted; new ones are asked what they are."""
         alive = {entry["NodeID"]: entry for entry in self._ray.nodes() if entry["Alive"]}
         for node_id, entry in alive.items():
@@ -94,13 +94,13 @@ class RayFleet:
             self._refuse(name, f"it has {theirs}, this is {Portkern.here()}")
             return
         targets = frozenset(set(entry["Resources"]) & set(_all_targets()))
-        self._accepted[node_id] = Node(node_id, name, targets)
+        self._accepted[node_id] = ExecutionNode(node_id, name, targets)
 
     def _refuse(self, name: str, why: str) -> None:
         self.refused[name] = why
         self._note(f"the node {name} is refused: {why}; install the same portkern there")
 
-    def submit(self, node: Node, document: str) -> object:
+    def submit(self, node: ExecutionNode, document: str) -> object:
         """Sends a document to a node, as its one owner and that of all its GPUs, which Ray shows to
         owners only."""
         claimed = {"resources": {OWNER: 1}, "num_gpus": self._gpus[node.id]}

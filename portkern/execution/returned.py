@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.errors import ConfigError, RecordError
-from portkern.execution.plan import ID, Plan
+from portkern.execution.plan import ID, ExecutionPlan
 from portkern.execution.question import Question
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile
@@ -55,7 +55,7 @@ class Returned:
                 )
         return cls(path, run, plan_id, records, torn)
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: ExecutionPlan) -> None:
         """Raises ConfigError unless they are of ``plan``, and RecordError for the first that it did
         not ask for."""
         if plan.id != self.plan_id:
@@ -83,7 +83,7 @@ class Returned:
         return [record.model_copy(update={"run": run}) for record in fresh.values()]
 
 
-def unanswered(plan: Plan, records: Sequence[Record]) -> int:
+def unanswered(plan: ExecutionPlan, records: Sequence[Record]) -> int:
     """How many cells of the plan have no record."""
     answered = {Question.of_record(record) for record in records}
     return sum(Question.of_planned(plan, cell) not in answered for cell in plan.cells)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.execution.question import Question
 from portkern.records.record import Record
 
@@ -19,14 +19,14 @@ class Slice:
     node, and have no ``device``.."""
 
     run: str
-    cells: tuple[Cell, ...]
+    cells: tuple[SelectedCell, ...]
     options: TrialOptions
     device: str = ""
 
     @cached_property
     def document(self) -> str:
         """The document that travels: the plan of these cells."""
-        return Plan.of(self.cells, self.options, self.run).to_json()
+        return ExecutionPlan.of(self.cells, self.options, self.run).to_json()
 
     @property
     def name(self) -> str:
@@ -50,11 +50,11 @@ class Slice:
 
 
 def slices(
-    cells: Sequence[Cell], options: TrialOptions, run: str, advertised: Collection[str]
+    cells: Sequence[SelectedCell], options: TrialOptions, run: str, advertised: Collection[str]
 ) -> list[Slice]:
     """``advertised``: the targets that some node is. What is of one of them goes there, unless only
     emulators are asked for; what is of none may be emulated anywhere, unless only hardware is."""
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str, str], list[SelectedCell]] = {}
     for cell in cells:
         name, venue = cell.target.name, cell.stage.venue
         there = name in advertised and venue != "emulator"

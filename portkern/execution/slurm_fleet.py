@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.execution import node as remote
-from portkern.execution.dispatch import Lost, Node
+from portkern.execution.dispatch import ExecutionNode, Lost
 from portkern.spec import target
 from portkern.spec.foreign_text import Malformed, place_of, read_text, yaml_value
 
@@ -102,7 +102,7 @@ class SlurmFleet:
 
         self._failures = (submitit.core.utils.FailedSubmissionError, OSError, RuntimeError)
         self.refused: dict[str, str] = {}
-        self._nodes: list[Node] = []
+        self._nodes: list[ExecutionNode] = []
         self._executors: dict[str, Any] = {}
         self._folder = cluster.folder.resolve()
         self._count = 0
@@ -110,7 +110,7 @@ class SlurmFleet:
             executor = self._executor(submitit, cluster, partition)
             for number in range(1, partition.jobs + 1):
                 name = f"{partition.name}-{number}"
-                self._nodes.append(Node(name, name, frozenset(partition.targets)))
+                self._nodes.append(ExecutionNode(name, name, frozenset(partition.targets)))
                 self._executors[name] = executor
 
     def _executor(self, submitit: Any, cluster: SlurmCluster, partition: Partition) -> object:
@@ -138,10 +138,10 @@ class SlurmFleet:
     def settled(self) -> bool:
         return True
 
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[ExecutionNode]:
         return self._nodes
 
-    def submit(self, node: Node, document: str) -> object:
+    def submit(self, node: ExecutionNode, document: str) -> object:
         self._count += 1
         begun = self._folder / f"begun-{time.time_ns()}-{self._count}"
         try:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
 from portkern.experiment.compare.intervals import share_over_ops, task_share
-from portkern.experiment.ending import STAGES, Ending
-from portkern.experiment.job import Done, StudyQuestion
+from portkern.experiment.ending import STAGES, AttemptEnding
+from portkern.experiment.job import FinishedJob, StudyQuestion
 from portkern.experiment.section import (
     DASH,
     Bars,
     Chart,
     ChartLine,
-    Findings,
     Section,
+    SectionAnswer,
     SectionTable,
     counted,
     document,
@@ -51,7 +51,7 @@ class Sampled:
     ``clock`` is whether anything was timed, of this operator or another one."""
 
     op: str
-    samples: tuple[Ending, ...]
+    samples: tuple[AttemptEnding, ...]
     unevaluated: int
     clock: bool
 
@@ -109,13 +109,13 @@ class BaselineStudy(Study):
             chosen.append(f"models.coder.temperature={TEMPERATURE}")
         return {ARM: chosen}
 
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         every = [
             _sampled(op, done) for op in dict.fromkeys(finished.job.operator for finished in done)
         ]
         evaluated = [sampled for sampled in every if sampled.n]
         overall = pass_at_k_of_all(evaluated)
-        return Findings(
+        return SectionAnswer(
             _lead(evaluated, overall),
             {
                 "ops": {sampled.op: sampled.document() for sampled in every},
@@ -126,7 +126,7 @@ class BaselineStudy(Study):
         )
 
 
-def _sampled(op: str, done: Sequence[Done]) -> Sampled:
+def _sampled(op: str, done: Sequence[FinishedJob]) -> Sampled:
     ends = [end for finished in done if finished.job.operator == op for end in finished.endings]
     evaluated = tuple(end for end in ends if end.status)
     clock = any(end.timed for finished in done for end in finished.endings)

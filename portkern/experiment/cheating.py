@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from portkern.experiment import contrast, section
 from portkern.experiment.baseline import ENDLESS, TEMPERATURE
-from portkern.experiment.contrast import Contrast, Measure
-from portkern.experiment.job import Done, StudyQuestion
+from portkern.experiment.contrast import Contrast, ContrastMeasure
+from portkern.experiment.job import FinishedJob, StudyQuestion
 from portkern.experiment.measured import evaluated, scores
 from portkern.experiment.paired import CATALOGUE, WRITER
 from portkern.experiment.refusal import Refusal
-from portkern.experiment.section import DASH, Bars, Findings, Section, SectionTable, listed, percent
+from portkern.experiment.section import (
+    DASH,
+    Bars,
+    Section,
+    SectionAnswer,
+    SectionTable,
+    listed,
+    percent,
+)
 from portkern.experiment.statistics import share
 from portkern.experiment.study import Study
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
 #: The arm of a question that names none: the model of the run, or the catalogue.
 GIVEN: Final = "given"
-RATE = Measure("cheats", "rejected as cheats", better=-1)
+RATE = ContrastMeasure("cheats", "rejected as cheats", better=-1)
 OFFLINE = (
     "The catalogue wrote, whose kernels are honest: its rate says how often honest kernels are "
     "accused, and nothing about models."
@@ -82,7 +90,7 @@ class CheatingStudy(Study):
             for arm in question.arms
         }
 
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         named = {arm: _name(arm, question) for arm in question.arms}
         by_arm = {
             named[arm]: own
@@ -103,7 +111,7 @@ class CheatingStudy(Study):
             sections.append(Section("With what", _WHAT, table=_what(caught)))
         if contrasts:
             sections.append(Section("The differences", _HOW, table=contrast.table(contrasts)))
-        return Findings(
+        return SectionAnswer(
             _lead(caught, contrasts),
             {
                 "arms": {found.arm: found.document() for found in caught},
@@ -134,12 +142,12 @@ def _name(arm: str, question: StudyQuestion) -> str:
     return arm if arm != GIVEN else question.model or "the catalogue"
 
 
-def rate(done: Done) -> float | None:
+def rate(done: FinishedJob) -> float | None:
     ends = evaluated(done)
     return sum(bool(end.cheat) for end in ends) / len(ends) if ends else None
 
 
-def _caught(arm: str, own: Sequence[Done]) -> Caught:
+def _caught(arm: str, own: Sequence[FinishedJob]) -> Caught:
     ends = [end for finished in own for end in evaluated(finished)]
     refusals = Counter(end.refusal for end in ends if end.refusal)
     return Caught(arm, len(ends), dict(refusals.most_common()))

@@ -21,7 +21,7 @@ Scores = Mapping[object, float]
 
 
 @dataclass(frozen=True)
-class Measure:
+class ContrastMeasure:
     """``ratio``: of logarithms, so that a difference is a ratio of times; else shares. ``better``:
     whether more of it is better, 1, or less, -1."""
 
@@ -49,7 +49,7 @@ class Contrast:
     """``pairs``: of each task that both arms have, what the one did less what the other did.
     ``p``: how likely equal arms differ as much; ``corrected`` for all that were looked at."""
 
-    measure: Measure
+    measure: ContrastMeasure
     arm: str
     than: str
     pairs: tuple[float, ...]
@@ -58,7 +58,13 @@ class Contrast:
 
     @classmethod
     def of(
-        cls, measure: Measure, arm: str, than: str, ours: Scores, theirs: Scores, where: str = ""
+        cls,
+        measure: ContrastMeasure,
+        arm: str,
+        than: str,
+        ours: Scores,
+        theirs: Scores,
+        where: str = "",
     ) -> Contrast:
         both = [task for task in ours if task in theirs]
         pairs = tuple(ours[task] - theirs[task] for task in both)

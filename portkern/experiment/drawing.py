@@ -10,13 +10,13 @@ from portkern.experiment.section import Bars, Chart, ChartLine, Section, percent
 from portkern.experiment.shapes import (
     COLOURS,
     Area,
+    ChartText,
     Dot,
-    Line,
+    DrawnLine,
     Picture,
     Point,
     Rectangle,
     Shape,
-    Text,
     text_width,
 )
 from portkern.experiment.statistics import Estimate
@@ -105,12 +105,12 @@ def _grid(chart: Chart, frame: _Frame) -> Iterator[Shape]:
     """A line for each tick of the values, and the texts of both axes."""
     for value in ticks(frame.low, frame.high):
         _, y = frame.place(frame.first, value)
-        yield Line(((frame.left, y), (frame.right, y)), "line")
-        yield Text(frame.left - 7, y + 4, axis_text(value, chart), "end")
+        yield DrawnLine(((frame.left, y), (frame.right, y)), "line")
+        yield ChartText(frame.left - 7, y + 4, axis_text(value, chart), "end")
     for count in whole(frame.first, frame.last):
         x, _ = frame.place(count, frame.low)
-        yield Text(x, frame.bottom + 17, f"{count:g}", "middle")
-    yield Text((frame.left + frame.right) / 2, HEIGHT - 3, chart.across, "middle")
+        yield ChartText(x, frame.bottom + 17, f"{count:g}", "middle")
+    yield ChartText((frame.left + frame.right) / 2, HEIGHT - 3, chart.across, "middle")
 
 
 def _band(piece: Sequence[tuple[int, Estimate]], frame: _Frame, colour: int) -> Iterator[Shape]:
@@ -120,7 +120,7 @@ def _band(piece: Sequence[tuple[int, Estimate]], frame: _Frame, colour: int) -> 
     upper = [frame.place(x, estimate.ends[1]) for x, estimate in piece]
     lower = [frame.place(x, estimate.ends[0]) for x, estimate in piece]
     if len(piece) == 1:
-        yield Line((*upper, *lower), colour, width=2, opacity=0.5)
+        yield DrawnLine((*upper, *lower), colour, width=2, opacity=0.5)
     else:
         yield Area((*upper, *reversed(lower)), colour, opacity=0.13)
 
@@ -129,7 +129,7 @@ def _path(piece: Sequence[tuple[int, Estimate]], frame: _Frame, number: int) -> 
     if len(piece) > 1:
         points = tuple(frame.place(x, estimate.value) for x, estimate in piece)
         dashes = DASHES[number % len(DASHES)]
-        yield Line(points, number % COLOURS, width=2, dashes=dashes)
+        yield DrawnLine(points, number % COLOURS, width=2, dashes=dashes)
 
 
 def _dots(number: int, line: ChartLine, chart: Chart, frame: _Frame) -> list[Dot]:
@@ -150,8 +150,8 @@ def _labels(ends: Sequence[tuple[str, Dot]], frame: _Frame) -> Iterator[Shape]:
     """Names at the right, each led to from the last value of its line."""
     heights = spaced([dot.y for _, dot in ends], TOP + 8, frame.bottom)
     for (name, dot), y in zip(ends, heights, strict=True):
-        yield Line(((dot.x, dot.y), (frame.right + 8, y)), dot.colour, opacity=0.5)
-        yield Text(frame.right + 11, y + 4, name, colour=dot.colour, bold=True)
+        yield DrawnLine(((dot.x, dot.y), (frame.right + 8, y)), dot.colour, opacity=0.5)
+        yield ChartText(frame.right + 11, y + 4, name, colour=dot.colour, bold=True)
 
 
 def span(chart: Chart) -> tuple[float, float]:
@@ -235,7 +235,7 @@ def _key(names: Sequence[str]) -> tuple[list[Shape], float]:
         if x and x + width > WIDTH:
             x, y = 0.0, y + KEY
         shapes.append(Rectangle(x, y + 3, SWATCH, SWATCH, number % COLOURS))
-        shapes.append(Text(x + SWATCH + 5, y + 12, name))
+        shapes.append(ChartText(x + SWATCH + 5, y + 12, name))
         x += width + KEY_GAP
     return shapes, y + KEY + GAP
 
@@ -243,7 +243,7 @@ def _key(names: Sequence[str]) -> tuple[list[Shape], float]:
 def _bar(name: str, counts: Sequence[int], parts: Sequence[str], at: Point) -> Iterator[Shape]:
     """A bar of full length, whatever its counts come to; none when they are all 0."""
     (x, y), total = at, sum(counts) or 1
-    yield Text(x - 8, y + 14, name, "end")
+    yield ChartText(x - 8, y + 14, name, "end")
     room = WIDTH - 8 - x
     for number, count in enumerate(counts):
         if not count:
@@ -252,5 +252,5 @@ def _bar(name: str, counts: Sequence[int], parts: Sequence[str], at: Point) -> I
         tooltip = f"{name}: {count} of {total} {parts[number]}"
         yield Rectangle(x, y, width, BAR, number % COLOURS, tooltip)
         if width > 18:
-            yield Text(x + width / 2, y + 14, str(count), "middle", "on", bold=True)
+            yield ChartText(x + width / 2, y + 14, str(count), "middle", "on", bold=True)
         x += width

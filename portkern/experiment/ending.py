@@ -31,7 +31,7 @@ _PLACE = re.compile(r"^\S*?[:(]\d+(?::\d+)?\)?:\s*")
 
 
 @dataclass(frozen=True)
-class Ending:
+class AttemptEnding:
     """``status`` is None of an attempt that nobody evaluated: no model answered, or there was
     nothing to run it on. ``error`` is the first line of a compiler's errors, without its place;
     ``refusal`` why it was refused, where it was."""
@@ -62,18 +62,18 @@ class Ending:
         return self.correct and (p == 0 or (self.timed and self.score > p))
 
 
-def endings(log: Log, answered: Set[str]) -> list[Ending]:
+def endings(log: Log, answered: Set[str]) -> list[AttemptEnding]:
     """How each attempt ended, in their order. ``answered`` are the calls of models that had a
     reply."""
     return [_ending(attempt, log, answered) for attempt in log]
 
 
-def _ending(attempt: Attempt, log: Log, answered: Set[str]) -> Ending:
+def _ending(attempt: Attempt, log: Log, answered: Set[str]) -> AttemptEnding:
     first = log.by_digest(attempt.digest) if attempt.status is Status.DUPLICATE else attempt
     if first is None or not _evaluated(first, answered):
-        return Ending(attempt, None)
+        return AttemptEnding(attempt, None)
     error = first_error(first.detail) if first.status is Status.BUILD_FAILED else ""
-    return Ending(
+    return AttemptEnding(
         attempt, first.status, first.score, bool(first.speedups), error, refusal_of(first)
     )
 

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
 from portkern.experiment import section
-from portkern.experiment.ending import BAD_RESULTS, Ending
-from portkern.experiment.job import Done, StudyQuestion
-from portkern.experiment.section import Chart, ChartLine, Findings, Section, SectionTable, percent
+from portkern.experiment.ending import BAD_RESULTS, AttemptEnding
+from portkern.experiment.job import FinishedJob, StudyQuestion
+from portkern.experiment.section import (
+    Chart,
+    ChartLine,
+    Section,
+    SectionAnswer,
+    SectionTable,
+    percent,
+)
 from portkern.experiment.statistics import FEW, Estimate, difference, ratio, ratios
 from portkern.experiment.study import Study
 
@@ -26,39 +33,39 @@ FULL, VERDICT, NONE = "full", "verdict", "none"
 _SAID = {FULL: "with feedback", VERDICT: "verdict only", NONE: "without feedback"}
 _CHOICES = {FULL: (), VERDICT: ("feedback=none",), NONE: ("feedback=none", "memory=none")}
 
-Which = Callable[[Ending], bool]
+Which = Callable[[AttemptEnding], bool]
 #: Of a turn, by the one before it in the same job.
-Step = Callable[[Ending, Ending], bool]
+Step = Callable[[AttemptEnding, AttemptEnding], bool]
 #: For each job, in how many turns something was so, and how many turns there were.
 Counts = tuple[list[float], list[float]]
 
 
-def broken(ending: Ending) -> bool:
+def broken(ending: AttemptEnding) -> bool:
     return ending.status is Status.BUILD_FAILED
 
 
-def bad(ending: Ending) -> bool:
+def bad(ending: AttemptEnding) -> bool:
     return ending.status in BAD_RESULTS
 
 
-def correct(ending: Ending) -> bool:
+def correct(ending: AttemptEnding) -> bool:
     return ending.correct
 
 
-def missing(ending: Ending) -> bool:
+def missing(ending: AttemptEnding) -> bool:
     return ending.status in (Status.NO_CODE, Status.REJECTED)
 
 
-def mended(before: Ending, now: Ending) -> bool:
+def mended(before: AttemptEnding, now: AttemptEnding) -> bool:
     return broken(before) and now.built
 
 
-def looping(before: Ending, now: Ending) -> bool:
+def looping(before: AttemptEnding, now: AttemptEnding) -> bool:
     """The compiler says the same again, wherever it says it."""
     return broken(before) and broken(now) and before.error == now.error
 
 
-def righted(before: Ending, now: Ending) -> bool:
+def righted(before: AttemptEnding, now: AttemptEnding) -> bool:
     return bad(before) and now.correct
 
 
@@ -77,7 +84,7 @@ class FeedbackArm:
 
     name: str
     jobs: tuple[tuple[str, int], ...]
-    rows: tuple[tuple[Ending | None, ...], ...]
+    rows: tuple[tuple[AttemptEnding | None, ...], ...]
 
     @property
     def said(self) -> str:
@@ -175,14 +182,14 @@ class FeedbackStudy(Study):
         loop = ("preset=caesar", "strategy.turns=null")  # the budget ends it
         return {arm: (*loop, *_CHOICES[arm]) for arm in question.arms}
 
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         every = [_arm(name, question.count, done) for name in question.arms]
         arms = [arm for arm in every if any(any(row) for row in arm.rows)]
         against = [Against.of(arms[0], arm) for arm in arms[1:]]
         sections = [_turns(arms)] if arms else []
         if arms and question.count > 1:
             sections += [_errors(arms), *([_differences(against)] if against else [])]
-        return Findings(
+        return SectionAnswer(
             _lead(arms, against),
             {
                 "arms": {arm.name: arm.document() for arm in arms},
@@ -193,7 +200,7 @@ class FeedbackStudy(Study):
         )
 
 
-def _arm(name: str, turns: int, done: Sequence[Done]) -> FeedbackArm:
+def _arm(name: str, turns: int, done: Sequence[FinishedJob]) -> FeedbackArm:
     own = [finished for finished in done if finished.job.arm == name]
     rows = []
     for finished in own:

@@ -14,7 +14,7 @@ from portkern.agent.log import FILE as ATTEMPTS
 from portkern.agent.log import Log
 from portkern.agent.run import RECORDS
 from portkern.errors import ConfigError, RecordError
-from portkern.experiment.ending import Ending, endings
+from portkern.experiment.ending import AttemptEnding, endings
 from portkern.records.record import Record
 from portkern.spec import foreign_text
 from portkern.spec.foreign_text import json_value
@@ -59,7 +59,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedJob:
     """``device`` is where kernels ran, empty when none did; ``answered`` as in :func:`endings`."""
 
     job: Job
@@ -69,7 +69,7 @@ class Done:
     answered: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, job: Job, folder: Path) -> Done:
+    def read(cls, job: Job, folder: Path) -> FinishedJob:
         """Reads what the job left when it came to its end. Raises RecordError."""
         own = folder / job.name
         summary = outcome.read(own)
@@ -77,7 +77,7 @@ class Done:
         return cls(job, Log.read(own / ATTEMPTS), summary, _device(own / RECORDS), answered)
 
     @property
-    def endings(self) -> list[Ending]:
+    def endings(self) -> list[AttemptEnding]:
         return endings(self.log, self.answered)
 
     @property

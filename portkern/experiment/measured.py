@@ -6,41 +6,41 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from portkern.experiment import statistics
-from portkern.experiment.contrast import Measure, means
-from portkern.experiment.ending import Ending
-from portkern.experiment.job import Done
+from portkern.experiment.contrast import ContrastMeasure, means
+from portkern.experiment.ending import AttemptEnding
+from portkern.experiment.job import FinishedJob
 from portkern.experiment.section import ChartLine
 
 #: None where nothing is known.
-OfJob = Callable[[Done], float | None]
+OfJob = Callable[[FinishedJob], float | None]
 Task = tuple[str, str]
 
-SOLVED = Measure("solved", "solved")
-CORRECT = Measure("correct", "correct attempts")
-SPEEDUP = Measure("speedup", "speedup", ratio=True)
+SOLVED = ContrastMeasure("solved", "solved")
+CORRECT = ContrastMeasure("correct", "correct attempts")
+SPEEDUP = ContrastMeasure("speedup", "speedup", ratio=True)
 
 
-def task(done: Done) -> Task:
+def task(done: FinishedJob) -> Task:
     """An operator and where it was asked for: what arms are compared on."""
     return done.job.operator, done.job.place
 
 
-def evaluated(done: Done) -> list[Ending]:
+def evaluated(done: FinishedJob) -> list[AttemptEnding]:
     return [ending for ending in done.endings if ending.status]
 
 
-def solved(done: Done) -> float | None:
+def solved(done: FinishedJob) -> float | None:
     """Whether any attempt was correct."""
     ends = evaluated(done)
     return float(any(ending.correct for ending in ends)) if ends else None
 
 
-def correct(done: Done) -> float | None:
+def correct(done: FinishedJob) -> float | None:
     ends = evaluated(done)
     return sum(ending.correct for ending in ends) / len(ends) if ends else None
 
 
-def speedup(done: Done) -> float | None:
+def speedup(done: FinishedJob) -> float | None:
     """The logarithm of the best kernel's, from the race at the job's end where there was one: the
     highest score of many is in part luck."""
     raced = list(done.summary.get("speedups", {}).values())
@@ -48,19 +48,21 @@ def speedup(done: Done) -> float | None:
     return math.fsum(map(math.log, scores)) / len(scores) if all(scores) else None
 
 
-def usual_speedup(done: Done) -> float | None:
+def usual_speedup(done: FinishedJob) -> float | None:
     """The logarithm of the geometric mean over its correct attempts: that of one of them."""
     scores = [math.log(ending.score) for ending in evaluated(done) if _timed(ending)]
     return math.fsum(scores) / len(scores) if scores else None
 
 
-def scores(done: Sequence[Done], of: OfJob) -> Mapping[object, float]:
+def scores(done: Sequence[FinishedJob], of: OfJob) -> Mapping[object, float]:
     """The scores by task, averaged over seeds."""
     known = [(task(finished), of(finished)) for finished in done]
     return means((where, value) for where, value in known if value is not None)
 
 
-def solved_by_turn(groups: Mapping[str, Sequence[Done]], count: int) -> tuple[ChartLine, ...]:
+def solved_by_turn(
+    groups: Mapping[str, Sequence[FinishedJob]], count: int
+) -> tuple[ChartLine, ...]:
     """A line for each group: the share of tasks with a correct kernel by each turn."""
     return tuple(
         ChartLine(name, tuple(statistics.means(list(_by_task(own, count).values()))))
@@ -69,7 +71,7 @@ def solved_by_turn(groups: Mapping[str, Sequence[Done]], count: int) -> tuple[Ch
     )
 
 
-def _by_task(own: Sequence[Done], count: int) -> dict[object, list[float]]:
+def _by_task(own: Sequence[FinishedJob], count: int) -> dict[object, list[float]]:
     """Whether it was solved by each turn: the mean over seeds."""
     turns = [
         means(
@@ -81,8 +83,8 @@ def _by_task(own: Sequence[Done], count: int) -> dict[object, list[float]]:
     return {where: [turn[where] for turn in turns] for where in turns[0]}
 
 
-def _timed(ending: Ending) -> bool:
+def _timed(ending: AttemptEnding) -> bool:
     return ending.correct and ending.timed
 
 
-MEASURES: Mapping[Measure, OfJob] = {SOLVED: solved, CORRECT: correct, SPEEDUP: speedup}
+MEASURES: Mapping[ContrastMeasure, OfJob] = {SOLVED: solved, CORRECT: correct, SPEEDUP: speedup}

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from portkern.experiment import contrast, section
-from portkern.experiment.contrast import Contrast, Measure
-from portkern.experiment.job import Done, StudyQuestion
+from portkern.experiment.contrast import Contrast, ContrastMeasure
+from portkern.experiment.job import FinishedJob, StudyQuestion
 from portkern.experiment.measured import MEASURES, evaluated, scores, solved_by_turn
-from portkern.experiment.section import Chart, Findings, Section, SectionTable, counted, listed
+from portkern.experiment.section import Chart, Section, SectionAnswer, SectionTable, counted, listed
 from portkern.experiment.statistics import FEW, SIGNIFICANT, Estimate, mean
 from portkern.experiment.study import Study
 
@@ -48,7 +48,7 @@ class PairedStudy(Study):
         author = WRITER if question.model else CATALOGUE
         return {arm: (*LOOP, author, *self.made[arm]) for arm in question.arms}
 
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         by_arm = {
             arm: own
             for arm in question.arms
@@ -62,7 +62,7 @@ class PairedStudy(Study):
             ]
         )
         compared = [Section("The differences", _HOW, table=contrast.table(contrasts))]
-        return Findings(
+        return SectionAnswer(
             self.lead(contrasts),
             {
                 "arms": {arm: _document(own) for arm, own in by_arm.items()},
@@ -103,11 +103,11 @@ class PairedStudy(Study):
             return f"{what}: {contrast.NO_DIFFERENCE}{timing}."
         return f"{what}: a difference is shown in {listed(shown)}{timing}."
 
-    def _arms(self, by_arm: Mapping[str, Sequence[Done]], count: int) -> Section:
+    def _arms(self, by_arm: Mapping[str, Sequence[FinishedJob]], count: int) -> Section:
         chart = Chart("tasks solved so far", "turn", solved_by_turn(by_arm, count), percent=True)
         return Section("The arms", _ARMS, (chart,), table=self._table(by_arm))
 
-    def _table(self, by_arm: Mapping[str, Sequence[Done]]) -> SectionTable:
+    def _table(self, by_arm: Mapping[str, Sequence[FinishedJob]]) -> SectionTable:
         head = ("arm", "what it is", "tasks", "attempts", *(one.title for one in MEASURES))
         rows = [
             (
@@ -134,11 +134,11 @@ _HOW = (
 )
 
 
-def _estimates(own: Sequence[Done]) -> dict[Measure, Estimate | None]:
+def _estimates(own: Sequence[FinishedJob]) -> dict[ContrastMeasure, Estimate | None]:
     return {measure: mean(list(scores(own, of).values())) for measure, of in MEASURES.items()}
 
 
-def _document(own: Sequence[Done]) -> JsonObject:
+def _document(own: Sequence[FinishedJob]) -> JsonObject:
     """Speedups are logarithms there, as they were averaged."""
     document: JsonObject = {
         ("log_speedup" if measure.ratio else measure.name): section.document(estimate)
@@ -148,7 +148,7 @@ def _document(own: Sequence[Done]) -> JsonObject:
     return document
 
 
-def _notes(by_arm: Mapping[str, Sequence[Done]], count: int) -> list[str]:
+def _notes(by_arm: Mapping[str, Sequence[FinishedJob]], count: int) -> list[str]:
     notes = []
     for arm, own in by_arm.items():
         short = [finished for finished in own if len(evaluated(finished)) < count]

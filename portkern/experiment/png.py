@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from portkern.experiment.shapes import (
     FONT_PX,
     Area,
+    ChartText,
     Colour,
     Dot,
-    Line,
+    DrawnLine,
     Picture,
     Rectangle,
     Shape,
-    Text,
 )
 from portkern.printable import printable
 from portkern.report import canvas
@@ -77,7 +77,7 @@ def _shape(axes: Axes, shape: Shape, left: float, top: float) -> None:
 
     colour = _colour(shape.colour)
     match shape:
-        case Line():
+        case DrawnLine():
             xs, ys = [left + x for x, _ in shape.points], [top + y for _, y in shape.points]
             # matplotlib's dashes are multiples of the line's width
             style = (0, [length / shape.width for length in shape.dashes]) if shape.dashes else "-"
@@ -99,7 +99,7 @@ def _shape(axes: Axes, shape: Shape, left: float, top: float) -> None:
             axes.add_patch(
                 patches.Circle((left + shape.x, top + shape.y), shape.radius, color=colour)
             )
-        case Text():
+        case ChartText():
             x, y = left + shape.x, top + shape.y
             _text(axes, x, y, shape.text, colour, FONT_PX, shape.anchor, bold=shape.bold)
 

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from portkern.agent.pace import duration
 from portkern.experiment import drawing, png, svg
-from portkern.experiment.job import Done, Job
-from portkern.experiment.section import DASH, Findings, SectionTable
+from portkern.experiment.job import FinishedJob, Job
+from portkern.experiment.section import DASH, SectionAnswer, SectionTable
 from portkern.printable import printable
 from portkern.records import atomic_write
 from portkern.spec.backend import Missing
@@ -30,10 +30,10 @@ class ExperimentReport:
 
     name: str
     title: str
-    findings: Findings
+    findings: SectionAnswer
     facts: Mapping[str, str]
     jobs: Sequence[Job]
-    done: Sequence[Done]
+    done: Sequence[FinishedJob]
     failed: Mapping[str, str]
     exit_code: int
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from portkern.agent.attempt import Status
 from portkern.experiment.baseline import ENDLESS
-from portkern.experiment.job import Done, StudyQuestion
+from portkern.experiment.job import FinishedJob, StudyQuestion
 from portkern.experiment.section import (
     DASH,
     Chart,
     ChartLine,
-    Findings,
     Section,
+    SectionAnswer,
     SectionTable,
     counted,
     document,
@@ -81,7 +81,7 @@ class SearchTrace:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StrategyStanding:
     """One strategy on one operator, over its seeds. ``near``: after how many attempts each job came
     to :data:`NEAR` of ``top``, the best of all."""
 
@@ -130,12 +130,12 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Contest:
+class StrategyContest:
     """All strategies on one operator; the largest area first."""
 
     op: str
     top: float
-    standings: tuple[Standing, ...]
+    standings: tuple[StrategyStanding, ...]
     noise: float | None
     repeated: int
 
@@ -159,12 +159,12 @@ class SearchStudy(Study):
             author = (*_WRITERS.get(arm, ("proposer=direct",)), "memory=last")
         return (f"strategy={arm}", *_ENDLESS[arm], *author)
 
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         ops = dict.fromkeys(finished.job.operator for finished in done)
         every = [_contest(op, question, done) for op in ops]
         contests = [contest for contest in every if contest.standings]
         totals = _totals(contests)
-        return Findings(
+        return SectionAnswer(
             " ".join(map(_lead, contests)) or "No strategy found a correct kernel.",
             {
                 "ops": {
@@ -192,22 +192,22 @@ def _mean(values: Sequence[float]) -> Estimate:
     return average
 
 
-def _contest(op: str, question: StudyQuestion, done: Sequence[Done]) -> Contest:
+def _contest(op: str, question: StudyQuestion, done: Sequence[FinishedJob]) -> StrategyContest:
     """The contest over one op, without standings where nobody found a correct kernel."""
     traces = [_trace(finished, question.count) for finished in done if finished.job.operator == op]
     top = max((trace.curve[-1] for trace in traces), default=0.0)
     by_arm = {arm: tuple(trace for trace in traces if trace.arm == arm) for arm in question.arms}
-    standings = [Standing(arm, own, top) for arm, own in by_arm.items() if own and top]
+    standings = [StrategyStanding(arm, own, top) for arm, own in by_arm.items() if own and top]
     standings.sort(key=lambda standing: -standing.area.value)
     repeated: dict[str, list[float]] = {}
     for trace in traces:
         for digest, score in trace.scores.items():
             repeated.setdefault(digest, []).append(score)
     several = [scores for scores in repeated.values() if len(scores) > 1]
-    return Contest(op, top, tuple(standings), spread(several), len(several))
+    return StrategyContest(op, top, tuple(standings), spread(several), len(several))
 
 
-def _trace(finished: Done, length: int) -> SearchTrace:
+def _trace(finished: FinishedJob, length: int) -> SearchTrace:
     raced = list(finished.summary.get("speedups", {}).values())
     attempts = list(finished.log)
     return SearchTrace(
@@ -221,7 +221,7 @@ def _trace(finished: Done, length: int) -> SearchTrace:
     )
 
 
-def _lead(contest: Contest) -> str:
+def _lead(contest: StrategyContest) -> str:
     first, *others = contest.standings
     lead = f"{contest.op}: {first.arm} has the best curve, {times(first.area)} on average."
     if not others:
@@ -238,7 +238,7 @@ def _possessive(names: Sequence[str]) -> str:
     return f"{'that' if len(names) == 1 else 'those'} of {listed(names)}"
 
 
-def _notes(contests: Sequence[Contest], question: StudyQuestion) -> tuple[str, ...]:
+def _notes(contests: Sequence[StrategyContest], question: StudyQuestion) -> tuple[str, ...]:
     notes = []
     for contest in contests:
         if contest.noise is not None:
@@ -261,7 +261,7 @@ def _notes(contests: Sequence[Contest], question: StudyQuestion) -> tuple[str, .
     return tuple(notes)
 
 
-def _section(contest: Contest, question: StudyQuestion, *, alone: bool) -> Section:
+def _section(contest: StrategyContest, question: StudyQuestion, *, alone: bool) -> Section:
     count = question.count
     head = (
         "strategy",
@@ -310,7 +310,7 @@ class Total:
     score: Estimate
 
     @classmethod
-    def of(cls, arm: str, standings: Sequence[Standing]) -> Total:
+    def of(cls, arm: str, standings: Sequence[StrategyStanding]) -> Total:
         pairs = [(trace.curve, standing.top) for standing in standings for trace in standing.traces]
         return cls(
             arm,
@@ -327,7 +327,7 @@ class Total:
         }
 
 
-def _totals(contests: Sequence[Contest]) -> list[Total]:
+def _totals(contests: Sequence[StrategyContest]) -> list[Total]:
     """The largest area first."""
     standings = [standing for contest in contests for standing in contest.standings]
     arms = dict.fromkeys(standing.arm for standing in standings)
@@ -350,7 +350,7 @@ def _together(totals: Sequence[Total]) -> Section:
     )
 
 
-def _near(standing: Standing, count: int) -> str:
+def _near(standing: StrategyStanding, count: int) -> str:
     there = sum(k is not None for k in standing.near)
     middle = median(standing.near)
     attempts = f"> {count}" if middle is None else f"{middle:g}"

@@ -65,7 +65,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Findings:
+class SectionAnswer:
     """``lead`` is the answer in words, ``numbers`` all of it as JSON, ``notes`` the cautions."""
 
     lead: str

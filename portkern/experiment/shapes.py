@@ -16,7 +16,7 @@ COLOURS = 10
 
 
 @dataclass(frozen=True)
-class Line:
+class DrawnLine:
     """Straight or bent, through two points or more; ``dashes``: lengths drawn and left out."""
 
     points: tuple[Point, ...]
@@ -58,7 +58,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Text:
+class ChartText:
     """``x`` is where it starts, has its middle or ends; ``y`` its baseline."""
 
     x: float
@@ -69,7 +69,7 @@ class Text:
     bold: bool = False
 
 
-Shape = Line | Area | Rectangle | Dot | Text
+Shape = DrawnLine | Area | Rectangle | Dot | ChartText
 
 
 @dataclass(frozen=True)

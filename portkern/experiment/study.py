@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from portkern.experiment.job import Done, StudyQuestion
-from portkern.experiment.section import Findings
+from portkern.experiment.job import FinishedJob, StudyQuestion
+from portkern.experiment.section import SectionAnswer
 
 
 class Study(ABC):
@@ -34,5 +34,5 @@ class Study(ABC):
         """The overrides of ``portkern generate`` for each arm that is asked for."""
 
     @abstractmethod
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         """The findings from the jobs that are done, of which there is at least one."""

@@ -9,14 +9,14 @@ from markupsafe import Markup
 from portkern.experiment.shapes import (
     FONT_PX,
     Area,
+    ChartText,
     Colour,
     Dot,
-    Line,
+    DrawnLine,
     Picture,
     Point,
     Rectangle,
     Shape,
-    Text,
 )
 from portkern.printable import printable
 
@@ -30,7 +30,7 @@ def paint(picture: Picture) -> Markup:
 
 def _element(shape: Shape) -> Markup:
     match shape:
-        case Line():
+        case DrawnLine():
             return _line(shape)
         case Area():
             return Markup('<polygon points="{}" fill="{}" fill-opacity="{:g}"/>').format(
@@ -58,7 +58,7 @@ def _element(shape: Shape) -> Markup:
                 _paint(shape.colour),
                 _tooltip(shape.tooltip),
             )
-        case Text():
+        case ChartText():
             return Markup(
                 '<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}"{}>{}</text>'
             ).format(
@@ -71,7 +71,7 @@ def _element(shape: Shape) -> Markup:
             )
 
 
-def _line(line: Line) -> Markup:
+def _line(line: DrawnLine) -> Markup:
     dashes = " ".join(f"{length:g}" for length in line.dashes)
     return Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="{:g}"{}{}/>').format(
         _joined(line.points),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from portkern.experiment import contrast, section
 from portkern.experiment.baseline import ENDLESS, TEMPERATURE
-from portkern.experiment.contrast import Contrast, Measure, Scores
-from portkern.experiment.job import Done, StudyQuestion
+from portkern.experiment.contrast import Contrast, ContrastMeasure, Scores
+from portkern.experiment.job import FinishedJob, StudyQuestion
 from portkern.experiment.measured import (
     correct,
     scores,
@@ -19,7 +19,7 @@ from portkern.experiment.measured import (
     usual_speedup,
 )
 from portkern.experiment.paired import CATALOGUE, LOOP, WRITER
-from portkern.experiment.section import Chart, Findings, Section, SectionTable, listed
+from portkern.experiment.section import Chart, Section, SectionAnswer, SectionTable, listed
 from portkern.experiment.statistics import mean
 from portkern.experiment.study import Study
 
@@ -49,7 +49,7 @@ _ACROSS = (
 class Gain:
     """The scores by task, in one place, of the loop and of what it is compared with."""
 
-    measure: Measure
+    measure: ContrastMeasure
     than: str
     loop: Scores
     other: Scores
@@ -85,7 +85,7 @@ class TransferStudy(Study):
         made = {SAMPLES: (*samples, author, *warm), LOOPED: (*LOOP, author, "memory=last", *warm)}
         return {arm: made[arm] for arm in question.arms}
 
-    def findings(self, question: StudyQuestion, done: Sequence[Done]) -> Findings:
+    def findings(self, question: StudyQuestion, done: Sequence[FinishedJob]) -> SectionAnswer:
         places = list(dict.fromkeys(finished.job.place for finished in done))
         gains = {place: _gains(place, done) for place in places}
         within = contrast.corrected(
@@ -105,7 +105,7 @@ class TransferStudy(Study):
             shown.append(
                 Section("From place to place", _ACROSS, table=contrast.table(across, places=True))
             )
-        return Findings(
+        return SectionAnswer(
             _lead(places, within, across),
             {
                 "places": {place: _document(place, done) for place in places},
@@ -118,13 +118,13 @@ class TransferStudy(Study):
         )
 
 
-def _own(place: str, arm: str, done: Sequence[Done]) -> list[Done]:
+def _own(place: str, arm: str, done: Sequence[FinishedJob]) -> list[FinishedJob]:
     return [one for one in done if (one.job.place, one.job.arm) == (place, arm)]
 
 
-def _gains(place: str, done: Sequence[Done]) -> list[Gain]:
+def _gains(place: str, done: Sequence[FinishedJob]) -> list[Gain]:
     samples, loop = (_own(place, arm, done) for arm in (SAMPLES, LOOPED))
-    wanted: Sequence[tuple[Measure, str, Callable[[Done], float | None], Scores]] = (
+    wanted: Sequence[tuple[ContrastMeasure, str, Callable[[FinishedJob], float | None], Scores]] = (
         (_SOLVED, ONE, solved, scores(samples, correct)),
         (_SOLVED, SAMPLES, solved, scores(samples, solved)),
         (_SPEEDUP, ONE, speedup, scores(samples, usual_speedup)),
@@ -133,8 +133,8 @@ def _gains(place: str, done: Sequence[Done]) -> list[Gain]:
     return [Gain(measure, than, scores(loop, of), other) for measure, than, of, other in wanted]
 
 
-_SOLVED = Measure("solved", "solved")
-_SPEEDUP = Measure("speedup", "speedup", ratio=True)
+_SOLVED = ContrastMeasure("solved", "solved")
+_SPEEDUP = ContrastMeasure("speedup", "speedup", ratio=True)
 
 
 def _across(gains: Mapping[str, Sequence[Gain]]) -> list[Contrast]:
@@ -182,7 +182,7 @@ def _said(own: Sequence[Contrast]) -> str:
     return f"a difference in {listed(told)}{timing}"
 
 
-def _columns(place: str, done: Sequence[Done]) -> list[tuple[str, Measure, Scores]]:
+def _columns(place: str, done: Sequence[FinishedJob]) -> list[tuple[str, ContrastMeasure, Scores]]:
     samples, loop = (_own(place, arm, done) for arm in (SAMPLES, LOOPED))
     return [
         ("one sample correct", _SOLVED, scores(samples, correct)),
@@ -194,7 +194,7 @@ def _columns(place: str, done: Sequence[Done]) -> list[tuple[str, Measure, Score
     ]
 
 
-def _table(places: Sequence[str], done: Sequence[Done]) -> SectionTable:
+def _table(places: Sequence[str], done: Sequence[FinishedJob]) -> SectionTable:
     rows = []
     for place in places:
         columns = _columns(place, done)
@@ -205,7 +205,7 @@ def _table(places: Sequence[str], done: Sequence[Done]) -> SectionTable:
     return SectionTable(head, tuple(rows))
 
 
-def _document(place: str, done: Sequence[Done]) -> JsonObject:
+def _document(place: str, done: Sequence[FinishedJob]) -> JsonObject:
     return {
         f"{title}{' (log speedup)' if measure.ratio else ''}": section.document(
             mean(list(own.values()))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import embedding
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.safe_name import file_of
 
@@ -63,7 +63,7 @@ def _read(file: Path, root: Path) -> Item:
         task = _task(file)
         text = _problem(folder, task)
     except ConfigError as error:
-        return Unreadable(folder.name, group, str(file), str(error))
+        return UnreadableProblem(folder.name, group, str(file), str(error))
     return Problem(folder.name, group, str(file), text.encode())
 
 

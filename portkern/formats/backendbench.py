@@ -15,7 +15,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import rows
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import read_text
 from portkern.spec.from_torch.names import operator_name
 
@@ -150,7 +150,7 @@ def read(path: Path) -> list[Item]:
             _add(variants, place, operator, arguments)
         except ConfigError as error:
             name = operator or Path(place).name
-            bad.append(Unreadable(name, "", place, str(error)))
+            bad.append(UnreadableProblem(name, "", place, str(error)))
     if not variants and not bad:
         raise ConfigError(
             f"No call in {path}; expected 'Operator: aten.add.Tensor' and 'cnt: 1, (…)' in a .txt "

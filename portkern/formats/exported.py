@@ -61,7 +61,7 @@ class KernelRecords:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedExport:
     """``item``: of which records, kernel or op."""
 
     item: str
@@ -77,7 +77,7 @@ class Export:
 
     folder: Path
     files: list[Path] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedExport] = field(default_factory=list)
     items: int = 0
 
     def write(self, name: str, text: str) -> None:
@@ -90,7 +90,7 @@ class Export:
         self.write(name, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
     def skip(self, item: str, reason: object) -> None:
-        skipped = Skipped(item, " ".join(str(reason).split()))
+        skipped = SkippedExport(item, " ".join(str(reason).split()))
         if skipped not in self.skipped:
             self.skipped.append(skipped)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.errors import ConfigError
-from portkern.formats.exported import NoSuchForm, Skipped
+from portkern.formats.exported import NoSuchForm, SkippedExport
 from portkern.formats.kernel_project import ForeignKernel, KernelProject
 from portkern.spec import flashinfer
 from portkern.spec.foreign_text import json_value, read_bytes, read_text
@@ -32,13 +32,13 @@ def project(folder: Path, ops: Path) -> KernelProject:
         )
     said = dict(_said(folder))
     kernels: list[ForeignKernel] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedExport] = []
     for file in files:
         place = str(file.relative_to(folder))
         try:
             kernels.append(_kernel(file, place, definitions, said))
         except NoSuchForm as error:
-            skipped.append(Skipped(place, str(error)))
+            skipped.append(SkippedExport(place, str(error)))
     return KernelProject(kernels, skipped)
 
 

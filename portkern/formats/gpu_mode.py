@@ -8,7 +8,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import embedding
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.from_torch.names import operator_name
 from portkern.spec.safe_name import file_of
@@ -76,7 +76,7 @@ def _read(file: Path, root: Path) -> Item:
     try:
         text = _text(file, root)
     except ConfigError as error:
-        return Unreadable(folder.name, folder.parent.name, str(file), str(error))
+        return UnreadableProblem(folder.name, folder.parent.name, str(file), str(error))
     return Problem(folder.name, folder.parent.name, str(file), text.encode())
 
 

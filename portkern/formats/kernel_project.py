@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from portkern.formats.exported import Skipped
+from portkern.formats.exported import SkippedExport
 from portkern.records import atomic_write
 from portkern.spec.safe_name import SafeName
 
@@ -45,7 +45,7 @@ class KernelProject:
     reason."""
 
     kernels: Sequence[ForeignKernel]
-    skipped: Sequence[Skipped]
+    skipped: Sequence[SkippedExport]
 
     def write(self, folder: Path, title: str) -> None:
         """Raises StorageError."""

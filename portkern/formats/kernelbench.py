@@ -13,7 +13,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import rows
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import content
 
 _LEVEL = re.compile(r"level[_-]?([0-9]{1,9})")
@@ -64,7 +64,7 @@ def _of_checkout(folders: dict[int, Path], levels: Collection[int]) -> list[Item
                 items.append(Problem(file.stem, group, place, content(file), number))
             except OSError as error:
                 reason = f"cannot be read: {error.strerror}"
-                items.append(Unreadable(file.stem, group, place, reason, number))
+                items.append(UnreadableProblem(file.stem, group, place, reason, number))
     return items
 
 
@@ -75,7 +75,7 @@ def _of_rows(path: Path, levels: Collection[int]) -> list[Item]:
     return [item for item in items if not item.group or item.group in wanted]
 
 
-def _of_row(row: rows.Row) -> Item:
+def _of_row(row: rows.TableRow) -> Item:
     number, group = row.values.get("problem_id"), _group(row.values.get("level"))
     known = number if type(number) is int else None
     try:
@@ -88,7 +88,7 @@ def _of_row(row: rows.Row) -> Item:
         known = row.field("problem_id", int)
     except ConfigError as error:
         name = str(row.values.get("name") or Path(row.place).name)
-        return Unreadable(name, group, row.place, str(error), known)
+        return UnreadableProblem(name, group, row.place, str(error), known)
     if _number(name) != known:
         name = f"{known}_{name}"
     return Problem(name, group, row.place, code.encode("utf-8", "surrogatepass"), known)

@@ -15,7 +15,7 @@ _PROBLEM = re.compile(r"(\d+)_(.*?)(?:\.py)?")
 
 
 @dataclass(frozen=True)
-class Baseline:
+class KernelBenchBaseline:
     """``times`` are means in milliseconds by level and number of the problem, ``names`` its
     files' names without their endings. ``name`` is what it was timed with."""
 
@@ -24,7 +24,7 @@ class Baseline:
     names: Mapping[tuple[int, int], str]
 
     @classmethod
-    def read(cls, path: Path) -> Baseline:
+    def read(cls, path: Path) -> KernelBenchBaseline:
         """Raises ConfigError, one line with the place."""
         try:
             data = json_value(read_text(path))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from portkern.errors import ConfigError
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import content
 
 _SHEET, _REFERENCE = "problem.yaml", "reference.py"
@@ -32,5 +32,5 @@ def _read(folder: Path) -> Item:
         data = content(file)
     except OSError as error:
         why = f"has no {_REFERENCE} that can be read: {error.strerror}"
-        return Unreadable(folder.name, group, str(folder), why, number)
+        return UnreadableProblem(folder.name, group, str(folder), why, number)
     return Problem(folder.name, group, str(file), data, number)

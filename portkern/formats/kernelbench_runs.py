@@ -13,7 +13,7 @@ from typing import Any
 
 from portkern.errors import ConfigError
 from portkern.formats import torch_source
-from portkern.formats.exported import Export, ExportedOp, KernelRecords, NoSuchForm, Skipped
+from portkern.formats.exported import Export, ExportedOp, KernelRecords, NoSuchForm, SkippedExport
 from portkern.formats.kernel_project import ForeignKernel, KernelProject
 from portkern.records.record import Record, Timing, Verdict
 from portkern.spec.foreign_text import Malformed, json_value, python_tree, read_text
@@ -34,7 +34,7 @@ _UNBUILT = (Verdict.BUILD_FAILED, Verdict.REJECTED)
 
 
 @dataclass(frozen=True)
-class Sample:
+class KernelBenchSample:
     """One kernel of a run and what became of it. ``compiled`` and ``correct`` are None where it was
     not evaluated; ``runtime_ms`` is None where it was not timed. ``level`` is None of a result
     without a kernel's file, and ``kernel`` too."""
@@ -51,15 +51,15 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Run:
+class KernelBenchRun:
     """``problems``: what could not be read, one line each."""
 
     folder: Path
-    samples: tuple[Sample, ...]
+    samples: tuple[KernelBenchSample, ...]
     problems: tuple[str, ...] = ()
 
 
-def read(path: Path) -> Run:
+def read(path: Path) -> KernelBenchRun:
     """A run's folder, or its file of results, whatever that is called; ordered by level, problem
     and sample. Raises ConfigError for what is none."""
     path, file_of_results = (path.parent, path) if path.is_file() else (path, path / RESULTS)
@@ -87,7 +87,7 @@ def read(path: Path) -> Run:
     keys = dict.fromkeys([*kernels, *results])
     samples = [_sample(key, kernels.get(key), results.get(key, {})) for key in keys]
     samples.sort(key=lambda one: (one.level or 0, one.problem, one.sample))
-    return Run(path, tuple(samples), tuple(problems))
+    return KernelBenchRun(path, tuple(samples), tuple(problems))
 
 
 def _results(file: Path) -> tuple[dict[tuple[int, int], Mapping[str, object]], list[str]]:
@@ -141,10 +141,10 @@ def _wrong(entry: object) -> str:
 
 def _sample(
     key: tuple[int, int], kernel: tuple[int, Path] | None, entry: Mapping[str, Any]
-) -> Sample:
+) -> KernelBenchSample:
     level, file = kernel or (None, None)
     runtime = entry.get("runtime", -1.0)
-    return Sample(
+    return KernelBenchSample(
         level,
         *key,
         kernel=file,
@@ -159,16 +159,16 @@ def _sample(
 # ---- kernels of a run as a project
 
 
-def project(run: Run, operators: Path) -> KernelProject:
+def project(run: KernelBenchRun, operators: Path) -> KernelProject:
     """The samples that have a file, each for the operator that an import of KernelBench left in
     ``operators`` (``levelL/P_Name.py`` with its sheet)."""
     kernels: list[ForeignKernel] = []
-    skipped = [Skipped(run.folder.name, problem) for problem in run.problems]
+    skipped = [SkippedExport(run.folder.name, problem) for problem in run.problems]
     owners: dict[str, Path] = {}
     for sample in run.samples:
         if sample.kernel is None:
             name = f"problem {sample.problem}, sample {sample.sample}"
-            skipped.append(Skipped(name, f"it has a result in {RESULTS} and no file"))
+            skipped.append(SkippedExport(name, f"it has a result in {RESULTS} and no file"))
             continue
         try:
             kernel = _foreign(sample, sample.kernel, operators)
@@ -176,13 +176,13 @@ def project(run: Run, operators: Path) -> KernelProject:
             if owner != kernel.op_file:
                 raise NoSuchForm(f"{owner} is called {kernel.op} too; import it by itself")
         except NoSuchForm as error:
-            skipped.append(Skipped(sample.kernel.name, str(error)))
+            skipped.append(SkippedExport(sample.kernel.name, str(error)))
             continue
         kernels.append(kernel)
     return KernelProject(kernels, skipped)
 
 
-def _foreign(sample: Sample, file: Path, operators: Path) -> ForeignKernel:
+def _foreign(sample: KernelBenchSample, file: Path, operators: Path) -> ForeignKernel:
     """Raises NoSuchForm."""
     files = sorted(operators.glob(f"level{sample.level}/{sample.problem}_*.py"))
     if not files:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import embedding
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import content, read_text
 
 
@@ -31,7 +31,7 @@ def _read(file: Path) -> Item:
         embedding.parse(text, file.name)
         data = embedding.with_files(text, {beside.name: read_text(beside)}).encode()
     except OSError as error:
-        return Unreadable(file.stem, group, place, f"cannot be read: {error.strerror}")
+        return UnreadableProblem(file.stem, group, place, f"cannot be read: {error.strerror}")
     except ConfigError as error:
-        return Unreadable(file.stem, group, place, str(error))
+        return UnreadableProblem(file.stem, group, place, str(error))
     return Problem(file.stem, group, place, data)

@@ -37,7 +37,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableProblem:
     """An item that could not be read as a problem, and the reason."""
 
     name: str
@@ -51,7 +51,7 @@ class Unreadable:
         return f"{self.group}/{self.name}" if self.group else self.name
 
 
-Item = Problem | Unreadable
+Item = Problem | UnreadableProblem
 
 
 def chosen(items: Sequence[Item], patterns: Iterable[str]) -> list[Item]:

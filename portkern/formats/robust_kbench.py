@@ -9,7 +9,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import embedding
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import Malformed, json_value, read_text
 
 _FILE, _CONFIG = "func_forward.py", "config_forward.json"
@@ -45,7 +45,7 @@ def _read(root: Path, file: Path) -> Item:
     try:
         text = _text(file)
     except ConfigError as error:
-        return Unreadable(name, group, str(file), str(error))
+        return UnreadableProblem(name, group, str(file), str(error))
     return Problem(name, group, str(file), text.encode())
 
 

@@ -21,7 +21,7 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """``place`` is the file and its line, of Parquet the row's number from 1. ``values`` are empty
     where ``problem`` says why there are none."""
 
@@ -42,7 +42,7 @@ class Row:
         return checked
 
 
-def of(path: Path) -> Iterator[Row]:
+def of(path: Path) -> Iterator[TableRow]:
     """The rows of a file or, in order of their names, of all such files of a folder. Raises
     ConfigError for a file that cannot be read as a whole; a single bad line is a row with its
     problem."""
@@ -65,23 +65,25 @@ def of(path: Path) -> Iterator[Row]:
             yield _row(f"{path}:{number}", line)
 
 
-def _row(place: str, line: str) -> Row:
+def _row(place: str, line: str) -> TableRow:
     if len(line) > MOST_ROW:
-        return Row(place, {}, f"is longer than {MOST_ROW >> 20} MiB, the most that a row may have")
+        return TableRow(
+            place, {}, f"is longer than {MOST_ROW >> 20} MiB, the most that a row may have"
+        )
     try:
         data = json_value(line)
     except Malformed as error:
-        return Row(place, {}, f"is not JSON: {error}")
+        return TableRow(place, {}, f"is not JSON: {error}")
     return _of_value(place, data)
 
 
-def _of_value(place: str, data: object) -> Row:
+def _of_value(place: str, data: object) -> TableRow:
     if not isinstance(data, dict):
-        return Row(place, {}, f"is a {type(data).__name__}, expected a JSON object")
-    return Row(place, data)
+        return TableRow(place, {}, f"is a {type(data).__name__}, expected a JSON object")
+    return TableRow(place, data)
 
 
-def _list(path: Path, text: str) -> Iterator[Row]:
+def _list(path: Path, text: str) -> Iterator[TableRow]:
     try:
         data = json_value(text)
     except Malformed as error:
@@ -90,7 +92,7 @@ def _list(path: Path, text: str) -> Iterator[Row]:
         yield _of_value(f"{path}[{number}]", value)
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> Iterator[TableRow]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -111,7 +113,7 @@ def _parquet(path: Path) -> Iterator[Row]:
                 size += several.nbytes
                 _check_size(path, table.metadata.num_rows, size)
                 for values in several.to_pylist():
-                    yield Row(f"{path}:{next(count)}", values)
+                    yield TableRow(f"{path}:{next(count)}", values)
     except (OSError, pyarrow.ArrowException) as error:
         why = " ".join((getattr(error, "strerror", None) or str(error)).split())
         raise ConfigError(f"{path} is not a Parquet file that can be read: {why}") from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from portkern.errors import ConfigError
 from portkern.formats import rows
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.formats.trace_set import Workloads
 from portkern.spec.expression import Expression
 from portkern.spec.foreign_text import Malformed, json_value, read_text
@@ -51,9 +51,9 @@ def _read(file: Path) -> list[Item]:
         found = Workloads.of(problem)
         bad = _take(file.with_name(_WORKLOADS), data["name"], found)
     except Malformed as error:
-        return [Unreadable(file.parent.name, group, place, f"is not JSON: {error}")]
+        return [UnreadableProblem(file.parent.name, group, place, f"is not JSON: {error}")]
     except ConfigError as error:
-        return [Unreadable(file.parent.name, group, place, str(error))]
+        return [UnreadableProblem(file.parent.name, group, place, str(error))]
     return [found.beside(problem), *bad]
 
 
@@ -101,9 +101,9 @@ def _take(file: Path, name: str, found: Workloads) -> list[Item]:
             trace = {"definition": name, "workload": own, "solution": None, "evaluation": None}
             found.take(trace, file.parent)
         except ConfigError as error:
-            bad.append(Unreadable(Path(row.place).name, "workloads", row.place, str(error)))
+            bad.append(UnreadableProblem(Path(row.place).name, "workloads", row.place, str(error)))
     return bad
 
 
-def _objects(row: rows.Row) -> list[dict[str, object]]:
+def _objects(row: rows.TableRow) -> list[dict[str, object]]:
     return [one for one in row.field("inputs", dict).values() if isinstance(one, dict)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from portkern.printable import printable
-from portkern.records.jsonl import Line, Part
+from portkern.records.jsonl import JsonLine, JsonPart
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Traced = Literal["", "all sizes", "sizes of inputs", "no size"]
 
 
-class Answered(Part):
+class ReferenceCall(JsonPart):
     """One call of the reference: the axes' lengths, in float64 as the right answer is made, and
     whether all of what came out was finite."""
 
@@ -26,7 +26,7 @@ class Answered(Part):
     seconds: float
 
 
-class ImportRow(Line):
+class ImportRow(JsonLine):
     """``traced``: which sizes may vary, empty where nothing was loaded. ``elements``: of all inputs
     and outputs at the problem's own sizes, which ``axes`` has. ``answered``: the calls of the
     reference that gave what was traced; ``reason``: why there is no operator, or no answer of it,
@@ -45,7 +45,7 @@ class ImportRow(Line):
     axes: dict[str, int] = {}
     elements: int = 0
     dtypes: list[str] = []
-    answered: list[Answered] = []
+    answered: list[ReferenceCall] = []
     notes: list[str] = []
     reason: str = ""
     sha256: str = ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import rows
-from portkern.formats.problem import TENSORS, Item, Problem, Unreadable
+from portkern.formats.problem import TENSORS, Item, Problem, UnreadableProblem
 from portkern.spec import flashinfer, stored_tensors
 from portkern.spec.foreign_text import Malformed, json_value, read_text
 from portkern.spec.op import Op
@@ -33,7 +33,7 @@ def read(path: Path) -> list[Item]:
         item = _definition(file)
         if item.name in named:
             reason = f"is called {item.name!r}, as {named[item.name].place} is; names are unique"
-            item = Unreadable(file.stem, item.group, str(file), reason)
+            item = UnreadableProblem(file.stem, item.group, str(file), reason)
         elif isinstance(item, Problem):
             named[item.name] = item
         items.append(item)
@@ -47,18 +47,18 @@ def _definition(file: Path) -> Item:
         text = read_text(file)
         data = json_value(text)
     except ConfigError as error:
-        return Unreadable(file.stem, group, str(file), str(error))
+        return UnreadableProblem(file.stem, group, str(file), str(error))
     except Malformed as error:
-        return Unreadable(file.stem, group, str(file), f"is not JSON: {error}")
+        return UnreadableProblem(file.stem, group, str(file), f"is not JSON: {error}")
     name = data.get("name") if isinstance(data, dict) else None
     if not isinstance(name, str):
         got = "nothing" if name is None else repr(name)[:60]
-        return Unreadable(file.stem, group, str(file), f"has {got} as name, expected a text")
+        return UnreadableProblem(file.stem, group, str(file), f"has {got} as name, expected a text")
     kind = data.get("op_type")
     try:
         group = SafeName(kind, "op_type") if isinstance(kind, str) and kind else group
     except ConfigError as error:
-        return Unreadable(file.stem, group, str(file), str(error))
+        return UnreadableProblem(file.stem, group, str(file), str(error))
     return Problem(name, group, str(file), text.encode(), suffix=".json")
 
 
@@ -111,7 +111,7 @@ def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, Workloa
         try:
             found = list(rows.of(file))
         except ConfigError as error:
-            bad.append(Unreadable(file.stem, "workloads", str(file), str(error)))
+            bad.append(UnreadableProblem(file.stem, "workloads", str(file), str(error)))
             continue
         for row in found:
             try:
@@ -119,11 +119,11 @@ def _workloads(path: Path, named: dict[str, Problem]) -> tuple[dict[str, Workloa
                 several.setdefault(name, Workloads.of(named[name])).take(row.values, path)
             except ConfigError as error:
                 label = Path(row.place).name
-                bad.append(Unreadable(label, "workloads", row.place, str(error)))
+                bad.append(UnreadableProblem(label, "workloads", row.place, str(error)))
     return several, bad
 
 
-def _of_definition(row: rows.Row, named: dict[str, Problem]) -> str:
+def _of_definition(row: rows.TableRow, named: dict[str, Problem]) -> str:
     """Raises ConfigError."""
     if row.problem:
         raise ConfigError(row.problem)
@@ -134,6 +134,6 @@ def _of_definition(row: rows.Row, named: dict[str, Problem]) -> str:
 
 
 def _with_workloads(item: Item, several: dict[str, Workloads]) -> Item:
-    if isinstance(item, Unreadable) or item.name not in several:
+    if isinstance(item, UnreadableProblem) or item.name not in several:
         return item
     return several[item.name].beside(item)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError
 from portkern.formats import embedding, rows
-from portkern.formats.problem import Item, Problem, Unreadable
+from portkern.formats.problem import Item, Problem, UnreadableProblem
 from portkern.spec.foreign_text import python_tree, read_text
 from portkern.spec.from_torch.names import operator_name
 from portkern.spec.safe_name import file_of
@@ -49,7 +49,7 @@ def read(path: Path) -> list[Item]:
     return items
 
 
-def _of_row(row: rows.Row, folder: Path) -> Item:
+def _of_row(row: rows.TableRow, folder: Path) -> Item:
     name = str(row.values.get("name") or Path(row.place).name)
     try:
         if row.problem:
@@ -61,7 +61,7 @@ def _of_row(row: rows.Row, folder: Path) -> Item:
         else:
             text = _of_texts(name, row.field("torch_code", str), row.field("example", str))
     except ConfigError as error:
-        return Unreadable(name, "", row.place, str(error))
+        return UnreadableProblem(name, "", row.place, str(error))
     return Problem(name, "", row.place, text.encode("utf-8", "surrogatepass"))
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from portkern.errors import BackendUnavailable, ConfigError
 from portkern.learn import near, rewards, rows
-from portkern.learn.near import Text
+from portkern.learn.near import ComparedText
 from portkern.learn.rows import Row
-from portkern.learn.sample import Collected, Sample
+from portkern.learn.sample import Collected, LearningSample
 from portkern.printable import printable
 from portkern.records import atomic_write
 
@@ -76,16 +76,20 @@ def build(collected: Collected, options: DataOptions) -> DataSet:
     return made
 
 
-def _kept(before: Sequence[Sample], after: list[Sample], made: DataSet, why: str) -> list[Sample]:
+def _kept(
+    before: Sequence[LearningSample], after: list[LearningSample], made: DataSet, why: str
+) -> list[LearningSample]:
     if len(after) < len(before):
         made.left_out[why] += len(before) - len(after)
     return after
 
 
-def _distinct(samples: Sequence[Sample], options: DataOptions, made: DataSet) -> list[Sample]:
+def _distinct(
+    samples: Sequence[LearningSample], options: DataOptions, made: DataSet
+) -> list[LearningSample]:
     """One of each source and task; of chats, whose replies would be learnt by heart, one of those
     that are nearly the same, too."""
-    first: dict[tuple[object, ...], Sample] = {}
+    first: dict[tuple[object, ...], LearningSample] = {}
     for sample in samples:
         first.setdefault((sample.task, sample.attempt.digest), sample)
     kept = _kept(samples, list(first.values()), made, "the same source as another of its task")
@@ -99,11 +103,11 @@ def _distinct(samples: Sequence[Sample], options: DataOptions, made: DataSet) ->
     return _kept(kept, [s for s in kept if s.name not in alike], made, "nearly the same source")
 
 
-def _is_test(sample: Sample, options: DataOptions) -> bool:
+def _is_test(sample: LearningSample, options: DataOptions) -> bool:
     return not {sample.family, sample.attempt.target}.isdisjoint(options.test)
 
 
-def _check_held_out(samples: Sequence[Sample], options: DataOptions) -> None:
+def _check_held_out(samples: Sequence[LearningSample], options: DataOptions) -> None:
     known = {name for s in samples for name in (s.family, s.attempt.target)}
     unknown = [name for name in options.test if name not in known]
     if unknown and samples:
@@ -112,7 +116,9 @@ def _check_held_out(samples: Sequence[Sample], options: DataOptions) -> None:
         )
 
 
-def _without_leaks(learnt: list[Sample], held: Sequence[Sample], made: DataSet) -> list[Sample]:
+def _without_leaks(
+    learnt: list[LearningSample], held: Sequence[LearningSample], made: DataSet
+) -> list[LearningSample]:
     """A kernel that is half of one for tests teaches that one."""
     if not held or not learnt:
         return learnt
@@ -129,7 +135,7 @@ def _without_leaks(learnt: list[Sample], held: Sequence[Sample], made: DataSet) 
     return _kept(learnt, kept, made, "too like a row for tests")
 
 
-def _marked(samples: Sequence[Sample], options: DataOptions) -> Mapping[str, Sequence[str]]:
+def _marked(samples: Sequence[LearningSample], options: DataOptions) -> Mapping[str, Sequence[str]]:
     """The problems of the benchmark that are of each sample's operator: called like it, or with
     a source like its own or its reference's."""
     if options.against is None or not samples:
@@ -148,12 +154,12 @@ def _marked(samples: Sequence[Sample], options: DataOptions) -> Mapping[str, Seq
     return found
 
 
-def _problems(folder: Path) -> dict[str, Text]:
+def _problems(folder: Path) -> dict[str, ComparedText]:
     if not folder.is_dir():
         raise ConfigError(f"Got against={folder}, expected a folder of a benchmark's problems")
     files = sorted(path for path in folder.rglob("*.py") if path.is_file())[:_MOST_FILES]
     return {
-        path.relative_to(folder).as_posix(): Text(
+        path.relative_to(folder).as_posix(): ComparedText(
             path.read_text(encoding="utf-8", errors="replace")
         )
         for path in files

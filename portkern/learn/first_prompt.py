@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from portkern.agent import briefing, prompts
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.proposer import reading
 from portkern.agent.task import Task
 
 
-def first_prompt(task: Task) -> list[Message]:
+def first_prompt(task: Task) -> list[PromptMessage]:
     """The messages of the first prompt, with all that an author is told."""
     facts = briefing.facts(task) | {
         "task": task,

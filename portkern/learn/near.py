@@ -22,7 +22,7 @@ GRAM, HASHES, LOOKED_AT = 5, 128, 0.35
 
 
 @dataclass(frozen=True)
-class Text:
+class ComparedText:
     """A source as what it has in common with others: its tokens in fives, without comments."""
 
     source: str
@@ -34,7 +34,7 @@ class Text:
         count = max(1, len(tokens) - GRAM + 1)
         return frozenset(" ".join(tokens[i : i + GRAM]) for i in range(count))
 
-    def likeness(self, other: Text) -> float:
+    def likeness(self, other: ComparedText) -> float:
         """The share of what either has that both have."""
         both = len(self.grams & other.grams)
         return both / max(1, len(self.grams) + len(other.grams) - both)
@@ -44,7 +44,7 @@ class Near:
     """Finds the texts that are like others, by name. Raises BackendUnavailable without the
     library that finds them."""
 
-    def __init__(self, texts: Mapping[str, Text]) -> None:
+    def __init__(self, texts: Mapping[str, ComparedText]) -> None:
         try:
             from datasketch import MinHash, MinHashLSH
         except ImportError:
@@ -71,7 +71,7 @@ class Near:
 
 
 def kept_of(
-    texts: Mapping[str, Text], *, least: float, groups: Mapping[str, object] | None = None
+    texts: Mapping[str, ComparedText], *, least: float, groups: Mapping[str, object] | None = None
 ) -> tuple[list[str], dict[str, str]]:
     """The names that stay, the first of those that are alike, and for the others whose duplicate
     they are. Only texts of one group can be duplicates; without groups all are of one."""
@@ -90,7 +90,7 @@ def kept_of(
 
 
 def overlaps(
-    texts: Mapping[str, Text], others: Mapping[str, Text], *, least: float
+    texts: Mapping[str, ComparedText], others: Mapping[str, ComparedText], *, least: float
 ) -> dict[str, Sequence[str]]:
     """The names of the others that each text is like, by the text's name."""
     mine = {f"mine {name}": text for name, text in texts.items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from portkern.learn.rewards import Ratio
-from portkern.records.jsonl import Line, LineFile
+from portkern.records.jsonl import JsonLine, LineFile
 from portkern.records.record import Record, Timing
 from portkern.toolchain.run_tool import package_version
 
@@ -21,7 +21,7 @@ BASELINE = "eager"
 _Key = tuple[str, ...]
 
 
-class PinnedTime(Line):
+class PinnedTime(JsonLine):
     """The interval of the reference's median at one size, where and with what it was measured."""
 
     SCHEMA: ClassVar[int] = 1

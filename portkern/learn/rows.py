@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from portkern.agent.attempt import Attempt
 from portkern.errors import no_such
 from portkern.learn.rewards import Reward
-from portkern.learn.sample import Sample, by_task
+from portkern.learn.sample import LearningSample, by_task
 
 Row = dict[str, object]
 #: ConCuR asks for so many attempts of a task before it says which of them are short and fast.
@@ -19,7 +19,7 @@ MOST_PAIRS = 4
 GAMMA = 0.4
 
 
-def chosen(samples: Sequence[Sample], how: str) -> list[Sample]:
+def chosen(samples: Sequence[LearningSample], how: str) -> list[LearningSample]:
     """The samples for supervised training, which are correct kernels alone. Raises ConfigError."""
     if how not in SELECTIONS:
         raise no_such("selection", how, SELECTIONS)
@@ -28,21 +28,25 @@ def chosen(samples: Sequence[Sample], how: str) -> list[Sample]:
     return [sample for sample in samples if sample in kept]
 
 
-def _all(right: Sequence[Sample], _: Sequence[Sample]) -> Sequence[Sample]:
+def _all(right: Sequence[LearningSample], _: Sequence[LearningSample]) -> Sequence[LearningSample]:
     return right
 
 
-def _best(right: Sequence[Sample], _: Sequence[Sample]) -> Sequence[Sample]:
+def _best(right: Sequence[LearningSample], _: Sequence[LearningSample]) -> Sequence[LearningSample]:
     """The fastest by what is sure, or the first."""
     return [max(right, key=lambda sample: sample.turn.speedup)]
 
 
-def _faster(right: Sequence[Sample], _: Sequence[Sample]) -> Sequence[Sample]:
+def _faster(
+    right: Sequence[LearningSample], _: Sequence[LearningSample]
+) -> Sequence[LearningSample]:
     """The samples that are faster than PyTorch by their whole interval."""
     return [s for s in right if s.turn.eager is not None and s.turn.eager.low > 1.0]
 
 
-def _concur(right: Sequence[Sample], everyone: Sequence[Sample]) -> Sequence[Sample]:
+def _concur(
+    right: Sequence[LearningSample], everyone: Sequence[LearningSample]
+) -> Sequence[LearningSample]:
     """The fastest of a task with enough attempts, if it took the least thought as well."""
     attempts = sum(sample.task == right[0].task for sample in everyone)
     timed = [sample for sample in right if sample.turn.eager is not None]
@@ -53,7 +57,9 @@ def _concur(right: Sequence[Sample], everyone: Sequence[Sample]) -> Sequence[Sam
     return [fastest] if fastest is shortest else []
 
 
-SELECTIONS: Mapping[str, Callable[[Sequence[Sample], Sequence[Sample]], Sequence[Sample]]] = {
+SELECTIONS: Mapping[
+    str, Callable[[Sequence[LearningSample], Sequence[LearningSample]], Sequence[LearningSample]]
+] = {
     "all": _all,
     "best": _best,
     "concur": _concur,
@@ -61,13 +67,13 @@ SELECTIONS: Mapping[str, Callable[[Sequence[Sample], Sequence[Sample]], Sequence
 }
 
 
-def sft(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
+def sft(samples: Sequence[LearningSample], reward: Reward) -> Iterator[Row]:
     """Chats that end with a right kernel."""
     for sample in samples:
         yield {"messages": [*_prompt(sample), _answer(sample)], **facts(sample, reward)}
 
 
-def dpo(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
+def dpo(samples: Sequence[LearningSample], reward: Reward) -> Iterator[Row]:
     """Pairs of replies to one task, of which one is better beyond doubt: right and wrong, or
     both right with intervals that do not meet. ``why`` says which, and ``cross_target`` where
     the worse one is right on another target."""
@@ -94,7 +100,7 @@ def dpo(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
                 }
 
 
-def _worse(other: Sample, better: Sample) -> tuple[str, float] | None:
+def _worse(other: LearningSample, better: LearningSample) -> tuple[str, float] | None:
     """Why, and by how much; None where it is not sure."""
     if not other.turn.right:
         return "right", math.inf
@@ -104,7 +110,7 @@ def _worse(other: Sample, better: Sample) -> tuple[str, float] | None:
     return "faster", mine.low / theirs.high
 
 
-def rl(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
+def rl(samples: Sequence[LearningSample], reward: Reward) -> Iterator[Row]:
     """Replies with what each was paid, and what it led to; advantages are the trainer's."""
     returns = _returns(samples, reward)
     for sample in samples:
@@ -117,7 +123,7 @@ def rl(samples: Sequence[Sample], reward: Reward) -> Iterator[Row]:
         }
 
 
-def _returns(samples: Sequence[Sample], reward: Reward) -> dict[str, float]:
+def _returns(samples: Sequence[LearningSample], reward: Reward) -> dict[str, float]:
     """A turn's own reward, and of the best turn that goes on from it a discounted share."""
     known = {sample.name: sample for sample in samples}
     below: dict[str, list[str]] = {}
@@ -131,7 +137,7 @@ def _returns(samples: Sequence[Sample], reward: Reward) -> dict[str, float]:
     return found
 
 
-def facts(sample: Sample, reward: Reward) -> Row:
+def facts(sample: LearningSample, reward: Reward) -> Row:
     """The columns of a row besides its text, which are the same in all forms."""
     attempt, eager = sample.attempt, sample.turn.eager
     return {
@@ -166,15 +172,15 @@ def license_of(attempt: Attempt) -> str:
     return "Apache-2.0" if attempt.author in _OWN else f"outputs of {attempt.author}"
 
 
-def _prompt(sample: Sample) -> list[dict[str, str]]:
+def _prompt(sample: LearningSample) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in sample.prompt]
 
 
-def _answer(sample: Sample) -> dict[str, str]:
+def _answer(sample: LearningSample) -> dict[str, str]:
     return {"role": "assistant", "content": sample.reply}
 
 
-FORMS: Mapping[str, Callable[[Sequence[Sample], Reward], Iterator[Row]]] = {
+FORMS: Mapping[str, Callable[[Sequence[LearningSample], Reward], Iterator[Row]]] = {
     "sft": sft,
     "dpo": dpo,
     "rl": rl,

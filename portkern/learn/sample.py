@@ -11,7 +11,7 @@ from pathlib import Path
 from portkern import ops
 from portkern.agent import log
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.llm.calls import FILE as CALLS
 from portkern.agent.llm.calls import ModelCall
 from portkern.agent.proposer import reading
@@ -20,7 +20,7 @@ from portkern.agent.task import Task
 from portkern.errors import ConfigError
 from portkern.learn.families import family_of
 from portkern.learn.first_prompt import first_prompt
-from portkern.learn.near import Text
+from portkern.learn.near import ComparedText
 from portkern.learn.rewards import Turn, Unavailable
 from portkern.learn.turns import turn_of
 from portkern.records.jsonl import LineFile
@@ -29,13 +29,13 @@ from portkern.spec import registry, target
 
 
 @dataclass(frozen=True)
-class Sample:
+class LearningSample:
     """One attempt as a task and its answer. ``reply`` is what the model wrote, whole; of an
     author that is not a model, its file in a block. ``modelled`` says which of the two."""
 
     run: str
     attempt: Attempt
-    prompt: tuple[Message, ...]
+    prompt: tuple[PromptMessage, ...]
     reply: str
     turn: Turn
     records: Sequence[Record]
@@ -57,8 +57,8 @@ class Sample:
         return min((record.evidence for record in self.records), default=Evidence.NONE)
 
     @cached_property
-    def text(self) -> Text:
-        return Text(self.attempt.source)
+    def text(self) -> ComparedText:
+        return ComparedText(self.attempt.source)
 
     @cached_property
     def family(self) -> str:
@@ -74,7 +74,7 @@ class Sample:
 class Collected:
     """Samples of runs, and how many attempts were left out, by reason."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[LearningSample] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
     def read(self, folder: Path) -> None:
@@ -86,12 +86,12 @@ class Collected:
         known = {record.id: record for record in RecordFile(folder / "records.jsonl").read()[0]}
         calls = {call.id: call for call in LineFile(folder / CALLS, ModelCall.from_json).read()[0]}
         for attempt in log.Log.read(path):
-            found: Sample | str
+            found: LearningSample | str
             try:
                 found = _sample(folder.name, attempt, known, calls)
             except ConfigError:
                 found = "its backend, target or language is not known here"
-            if isinstance(found, Sample):
+            if isinstance(found, LearningSample):
                 self.samples.append(found)
             else:
                 self.left_out[found] += 1
@@ -102,7 +102,7 @@ def _sample(
     attempt: Attempt,
     known: Mapping[str, Record],
     calls: Mapping[str, ModelCall],
-) -> Sample | str:
+) -> LearningSample | str:
     """Or why there is none."""
     if not attempt.source or not attempt.records:
         return f"{attempt.status}: it was not evaluated"
@@ -116,12 +116,14 @@ def _sample(
     call = _writer(attempt, calls)
     if call is not None:
         messages = tuple(call.messages)
-        return Sample(run, attempt, messages, call.reply, turn, records, True, call.reasoning)
+        return LearningSample(
+            run, attempt, messages, call.reply, turn, records, True, call.reasoning
+        )
     task = _task(attempt)
     if task is None:
         return "its operator does not ship, and no model was asked"
     reply = f"```{reading.TAGS[attempt.language][0]}\n{attempt.source.rstrip()}\n```"
-    return Sample(run, attempt, tuple(first_prompt(task)), reply, turn, records, False)
+    return LearningSample(run, attempt, tuple(first_prompt(task)), reply, turn, records, False)
 
 
 def _writer(attempt: Attempt, calls: Mapping[str, ModelCall]) -> ModelCall | None:
@@ -149,9 +151,9 @@ def _reference(name: str) -> str:
     return ops.load(name).reference_source if name in ops.names() else ""
 
 
-def by_task(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
+def by_task(samples: Sequence[LearningSample]) -> Iterator[list[LearningSample]]:
     """The samples in groups, each of one operator, place and dtype."""
-    groups: dict[tuple[str, str, str, str], list[Sample]] = {}
+    groups: dict[tuple[str, str, str, str], list[LearningSample]] = {}
     for sample in samples:
         groups.setdefault(sample.task, []).append(sample)
     yield from groups.values()

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal, Protocol
 
 from pydantic import model_validator
 
-from portkern.records.jsonl import Line, LineFile, Part
+from portkern.records.jsonl import JsonLine, JsonPart, LineFile
 from portkern.records.record import Text
 from portkern.spec.occupancy import Occupancy
 
@@ -28,7 +28,7 @@ class Rung(StrEnum):
     EMULATED = "emulated"  # ran at the target's width, and did what the original does
 
 
-class HazardLine(Part):
+class HazardLine(JsonPart):
     code: Text
     severity: Text
     message: Text
@@ -52,7 +52,7 @@ class Instance(Protocol):
     def occupancy(self) -> Occupancy: ...
 
 
-class Resources(Part):
+class Resources(JsonPart):
     """The resources of a kernel, as the object of the real instruction set says: of the instance
     with most registers where a template has several (``scratch_bytes``: the most of any);
     ``occupancy`` is 0..1. With ``exceeded`` no launch can succeed. ``relocatable``: it has
@@ -96,7 +96,7 @@ class Resources(Part):
         )
 
 
-class Coverage(Part):
+class Coverage(JsonPart):
     """How much of the kernel the inputs reached."""
 
     lines: int
@@ -110,7 +110,7 @@ class Coverage(Part):
         return lines + branches if self.branches_total else lines
 
 
-class ProofLine(Part):
+class ProofLine(JsonPart):
     """``findings`` are of the port, ``original_findings`` of what it was made from;
     ``counterexample`` is a file in the run's folder, ``algebra`` what runs on elements of a ring
     say."""
@@ -126,7 +126,7 @@ class ProofLine(Part):
     algebra: Text = ""
 
 
-class KernelPort(Line):
+class KernelPort(JsonLine):
     """``key`` is of all that the answer follows from: the texts of the library, the target, the
     options, portkern's own code. ``not_built`` says why there are no ``resources``; ``lacking``:
     this machine has no compiler for the target, which is not the port's fault. ``not_whole`` is

@@ -36,11 +36,11 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_several)]
 EvidenceName = Literal["built", "emulated", "executed", "verified", "measured"]
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class KernelEntry(Part):
+class KernelEntry(DocumentPart):
     """One kernel, or a folder of kernels as ``source``. What is empty follows from its name."""
 
     source: str = Field(min_length=1)
@@ -54,7 +54,7 @@ class KernelEntry(Part):
     sources: Names = ()
 
 
-class Expected(Part):
+class Expected(DocumentPart):
     """The coverage that is expected: each op by each backend for each target, at the evidence or
     above; of the workloads and dtypes that are run, or of these alone."""
 
@@ -70,7 +70,7 @@ class Expected(Part):
 Entry = Annotated[KernelEntry, BeforeValidator(_entry)]
 
 
-class Document(Part):
+class ProjectDocument(DocumentPart):
     kernels: Annotated[tuple[Entry, ...], BeforeValidator(_several)] = ()
     include: Names = ()
     defines: Names = ()
@@ -88,7 +88,7 @@ class ProjectFile:
     """``lines`` are of each key and list item."""
 
     path: Path
-    document: Document
+    document: ProjectDocument
     lines: Mapping[Place, int]
 
     @property
@@ -121,7 +121,7 @@ class ProjectFile:
         if not isinstance(data, dict):
             raise ConfigError(f"{path}:1: got {_brief(data)}, expected keys such as 'kernels:'")
         try:
-            return cls(path, Document.model_validate(data), lines)
+            return cls(path, ProjectDocument.model_validate(data), lines)
         except ValidationError as error:
             mistakes = list(_mistakes(error, path, lines))
             raise ConfigError("\n".join(mistakes[:MOST_MISTAKES])) from error
@@ -155,7 +155,7 @@ def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> object:
     return data
 
 
-_PARTS: Mapping[str, type[Part]] = {"kernels": KernelEntry, "expect": Expected}
+_PARTS: Mapping[str, type[DocumentPart]] = {"kernels": KernelEntry, "expect": Expected}
 
 
 def _mistakes(error: ValidationError, path: Path, lines: Mapping[Place, int]) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _message(place: Place, detail: Mapping[str, Any]) -> str:
     name, got = _spelt(place), _brief(detail["input"])
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
-        part = _PARTS.get(str(place[0]), Document) if len(place) > 1 else Document
+        part = _PARTS.get(str(place[0]), ProjectDocument) if len(place) > 1 else ProjectDocument
         return f"no option {name!r}; {_hint(str(place[-1]), list(part.model_fields))}"
     if detail["type"] == "missing":
         return f"{_spelt(place[:-1])} has no {place[-1]!r}"

@@ -19,7 +19,7 @@ from portkern.spec.safe_name import short
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProjectProblem:
     """A problem with one item; the others go on. ``place`` is a file, or a line of one. One that
     is only a ``note`` is about a file that may be no kernel."""
 
@@ -47,7 +47,7 @@ class OwnKernels:
     name: str
     root: Path
     kernels: list[OwnKernel] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ProjectProblem] = field(default_factory=list)
 
     def candidates(self, op: str, backend: Backend) -> list[Candidate]:
         """The kernels of an op and a backend, in the order in which they were read."""
@@ -69,12 +69,12 @@ class OwnKernels:
         return [kernel for kernel in self.kernels if kernel.file.resolve() == file.resolve()]
 
     @property
-    def errors(self) -> list[Problem]:
+    def errors(self) -> list[ProjectProblem]:
         return [problem for problem in self.problems if not problem.note]
 
 
 @dataclass(frozen=True)
-class Item:
+class ProjectItem:
     """An entry and where it stands; ``base`` is what its paths are relative to."""
 
     entry: KernelEntry
@@ -94,10 +94,10 @@ class Settings:
     operators: tuple[Path, ...] = ()
 
 
-def read(name: str, items: Sequence[Item], settings: Settings) -> OwnKernels:
+def read(name: str, items: Sequence[ProjectItem], settings: Settings) -> OwnKernels:
     """Reads the kernels; what cannot be read is among the problems."""
     own = OwnKernels(name, settings.root)
-    unmatched: dict[Path, Problem] = {}
+    unmatched: dict[Path, ProjectProblem] = {}
     for item in items:
         source = item.base / item.entry.source
         try:
@@ -106,9 +106,11 @@ def read(name: str, items: Sequence[Item], settings: Settings) -> OwnKernels:
             else:
                 _add(own, source, item, settings, listed=True)
         except ConfigError as error:
-            own.problems.append(Problem(item.place, str(error)))
+            own.problems.append(ProjectProblem(item.place, str(error)))
         except OSError as error:  # a name that no file system takes
-            own.problems.append(Problem(item.place, f"{error.strerror}: {short(source.name)}"))
+            own.problems.append(
+                ProjectProblem(item.place, f"{error.strerror}: {short(source.name)}")
+            )
     used = {
         (settings.root / path).resolve()
         for kernel in own.kernels
@@ -119,7 +121,11 @@ def read(name: str, items: Sequence[Item], settings: Settings) -> OwnKernels:
 
 
 def _read_folder(
-    own: OwnKernels, folder: Path, item: Item, settings: Settings, unmatched: dict[Path, Problem]
+    own: OwnKernels,
+    folder: Path,
+    item: ProjectItem,
+    settings: Settings,
+    unmatched: dict[Path, ProjectProblem],
 ) -> None:
     """Reads the kernels in a folder by convention; what a listed folder says beside ``source``
     holds for all in it."""
@@ -140,13 +146,13 @@ def _read_folder(
         if not _is_kernel(file, place, settings.known, unmatched):
             continue
         try:
-            _add(own, file, Item(inside, item.base, place), settings, within=folder)
+            _add(own, file, ProjectItem(inside, item.base, place), settings, within=folder)
         except ConfigError as error:
-            own.problems.append(Problem(place, str(error)))
+            own.problems.append(ProjectProblem(place, str(error)))
 
 
 def _is_kernel(
-    file: Path, place: str, known: Sequence[str], unmatched: dict[Path, Problem]
+    file: Path, place: str, known: Sequence[str], unmatched: dict[Path, ProjectProblem]
 ) -> bool:
     """Whether a file is a kernel by its name and suffix; a file that has one of the two may be
     meant for one."""
@@ -166,14 +172,14 @@ def _is_kernel(
     else:
         text = f"its name begins with no op; {sources.closest(file.name.split('.')[0], known)}"
         text = f"{text.rstrip('; ')}; call it <op>{file.suffix}, or list it with its op"
-    unmatched[file] = Problem(place, text, note=True)
+    unmatched[file] = ProjectProblem(place, text, note=True)
     return False
 
 
 def _add(
     own: OwnKernels,
     file: Path,
-    item: Item,
+    item: ProjectItem,
     settings: Settings,
     *,
     within: Path | None = None,
@@ -211,7 +217,7 @@ def _named(file: Path, entry: KernelEntry, known: Sequence[str]) -> Named:
     return Named(name.op, entry.variant or name.variant)
 
 
-def _backends(file: Path, text: str, item: Item, within: Path | None) -> list[Backend]:
+def _backends(file: Path, text: str, item: ProjectItem, within: Path | None) -> list[Backend]:
     if item.entry.backend:
         backend = registry.load(item.entry.backend)
         if not sources.reads(backend, file, text):
@@ -222,7 +228,7 @@ def _backends(file: Path, text: str, item: Item, within: Path | None) -> list[Ba
 
 
 def _candidate(
-    file: Path, text: str, name: Named, backend: Backend, item: Item, settings: Settings
+    file: Path, text: str, name: Named, backend: Backend, item: ProjectItem, settings: Settings
 ) -> Candidate:
     entry = item.entry
     resolved, root = file.resolve(), settings.root.resolve()
@@ -249,7 +255,7 @@ def _candidate(
 
 
 def _companions(
-    file: Path, text: str, language: str, backend: Backend, item: Item, settings: Settings
+    file: Path, text: str, language: str, backend: Backend, item: ProjectItem, settings: Settings
 ) -> Companions:
     """The include folders, sources and defines of a kernel; for a language whose sources stand
     alone, the settings for all kernels do not matter."""
@@ -286,7 +292,7 @@ def _folders(paths: Sequence[str], base: Path) -> list[Path]:
 def _keep(own: OwnKernels, new: OwnKernel) -> None:
     for old in own.kernels:
         if _identity(old.candidate) == _identity(new.candidate):
-            own.problems.append(Problem(new.place, _twice(old, new)))
+            own.problems.append(ProjectProblem(new.place, _twice(old, new)))
             return
     own.kernels.append(new)
 

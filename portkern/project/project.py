@@ -9,8 +9,8 @@ from pathlib import Path
 from portkern import ops
 from portkern.cells.selection import load_op, target_sets
 from portkern.errors import ConfigError, no_such
-from portkern.project.document import FILE, Document, Expected, KernelEntry, ProjectFile
-from portkern.project.kernels import Item, OwnKernels, Problem, Settings, read
+from portkern.project.document import FILE, Expected, KernelEntry, ProjectDocument, ProjectFile
+from portkern.project.kernels import OwnKernels, ProjectItem, ProjectProblem, Settings, read
 from portkern.spec import companions, registry, target
 from portkern.spec.op import FLOATS, ITEMSIZE, WORKLOAD_SETS
 
@@ -26,11 +26,11 @@ class Project:
     file: ProjectFile | None
     kernels: OwnKernels | None
     definitions: Mapping[str, str]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ProjectProblem, ...] = ()
 
     @property
-    def document(self) -> Document:
-        return self.file.document if self.file else Document()
+    def document(self) -> ProjectDocument:
+        return self.file.document if self.file else ProjectDocument()
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ def find(project: str, kernels: str, asked: Sequence[str] = ()) -> Project | Non
         own: OwnKernels | None = _own(Path(kernels), settings)
     elif file.document.kernels:
         items = [
-            Item(entry, file.folder, file.at("kernels", k))
+            ProjectItem(entry, file.folder, file.at("kernels", k))
             for k, entry in enumerate(file.document.kernels)
         ]
         own = read(str(file.path), items, settings)
@@ -123,7 +123,7 @@ def _own(path: Path, settings: Settings) -> OwnKernels:
     if not path.resolve().is_relative_to(settings.root.resolve()):
         settings = Settings(root, settings.known, operators=settings.operators)
     entry = KernelEntry(source="." if path.is_dir() else path.name)
-    return read(str(path), [Item(entry, root, str(path))], settings)
+    return read(str(path), [ProjectItem(entry, root, str(path))], settings)
 
 
 def _settings(file: ProjectFile, known: Sequence[str]) -> Settings:
@@ -140,10 +140,10 @@ def is_file(name: str) -> bool:
     return Path(name).suffix != ""
 
 
-def _definitions(file: ProjectFile) -> tuple[dict[str, str], list[Problem]]:
+def _definitions(file: ProjectFile) -> tuple[dict[str, str], list[ProjectProblem]]:
     """Operators by name of the files that it lists; one that cannot be read costs no other."""
     definitions: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems: list[ProjectProblem] = []
     for k, name in enumerate(file.document.ops):
         place = file.at("ops", k)
         try:
@@ -153,15 +153,15 @@ def _definitions(file: ProjectFile) -> tuple[dict[str, str], list[Problem]]:
             elif name not in ops.names() and name not in ops.SETS:
                 raise no_such("op", name, [*ops.names(), *ops.SETS])
         except ConfigError as error:
-            problems.append(Problem(place, str(error)))
+            problems.append(ProjectProblem(place, str(error)))
     return definitions, problems
 
 
-def _unknown_ops(file: ProjectFile, known: Sequence[str]) -> list[Problem]:
+def _unknown_ops(file: ProjectFile, known: Sequence[str]) -> list[ProjectProblem]:
     """The problems of ops that coverage is expected of and that are not known."""
     names = [*known, *ops.SETS]
     return [
-        Problem(file.at("expect", k, "op", n), str(no_such("op", name, names)))
+        ProjectProblem(file.at("expect", k, "op", n), str(no_such("op", name, names)))
         for k, expected in enumerate(file.document.expect)
         for n, name in enumerate(expected.op)
         if name not in names

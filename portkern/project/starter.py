@@ -9,25 +9,34 @@ from pathlib import Path
 
 from portkern import ops
 from portkern.project.document import KernelEntry
-from portkern.project.kernels import Item, OwnKernel, OwnKernels, Problem, Settings, read
+from portkern.project.kernels import (
+    OwnKernel,
+    OwnKernels,
+    ProjectItem,
+    ProjectProblem,
+    Settings,
+    read,
+)
 
 
 @dataclass(frozen=True)
-class Survey:
+class FolderSurvey:
     """Kernels of ``folder`` that their names tell, and the problems of other files. ``root`` is
     the folder of them relative to it: ``kernels`` where all lie in there."""
 
     folder: Path
     kernels: Sequence[OwnKernel]
-    problems: Sequence[Problem]
+    problems: Sequence[ProjectProblem]
     root: str
 
 
-def survey(folder: Path) -> Survey:
+def survey(folder: Path) -> FolderSurvey:
     """Raises ConfigError for a folder that cannot be read."""
     entry = KernelEntry(source=".")
-    own = read(str(folder), [Item(entry, folder, str(folder))], Settings(folder, ops.names()))
-    return Survey(folder, own.kernels, own.problems, _common(folder, own))
+    own = read(
+        str(folder), [ProjectItem(entry, folder, str(folder))], Settings(folder, ops.names())
+    )
+    return FolderSurvey(folder, own.kernels, own.problems, _common(folder, own))
 
 
 def _common(folder: Path, own: OwnKernels) -> str:
@@ -43,7 +52,7 @@ def _common(folder: Path, own: OwnKernels) -> str:
     return top.relative_to(folder.resolve()).as_posix()
 
 
-def text(seen: Survey) -> str:
+def text(seen: FolderSurvey) -> str:
     """The project file: it can be used as it is."""
     lines = [
         "# A portkern project: 'portkern matrix' in this folder reads it. Paths are relative to",
@@ -88,7 +97,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _kernels(seen: Survey) -> list[str]:
+def _kernels(seen: FolderSurvey) -> list[str]:
     authors = [kernel.candidate.author.removeprefix("file:") for kernel in seen.kernels]
     shown = [f"#   {_one_line(author)}" for author in authors]
     named = dict.fromkeys(shown)
@@ -96,12 +105,12 @@ def _kernels(seen: Survey) -> list[str]:
     return [counted, *named, f"kernels: {_quoted(seen.root)}"]
 
 
-def _include(seen: Survey) -> list[str]:
+def _include(seen: FolderSurvey) -> list[str]:
     folders = [name for name in ("include", "inc") if (seen.folder / name).is_dir()]
     return [f"include: {_flow(folders)}"] if folders else ["# include: [include]"]
 
 
-def _targets(seen: Survey) -> list[str]:
+def _targets(seen: FolderSurvey) -> list[str]:
     """One of each family that there are kernels for."""
     backends = {kernel.candidate.backend for kernel in seen.kernels}
     chosen = ["host"]
@@ -110,7 +119,7 @@ def _targets(seen: Survey) -> list[str]:
     return [*chosen, *(["opencl_generic"] if "opencl" in backends else [])]
 
 
-def _expected(seen: Survey) -> list[str]:
+def _expected(seen: FolderSurvey) -> list[str]:
     lines = []
     for backend in dict.fromkeys(kernel.candidate.backend for kernel in seen.kernels):
         of = [k.candidate.op for k in seen.kernels if k.candidate.backend == backend]

@@ -29,7 +29,7 @@ from portkern.spec.target import Target
 
 
 @dataclass(frozen=True)
-class Question:
+class CellQuestion:
     """Whether ``candidate`` computes ``op`` on ``target``, and how fast; None where the backend
     ships no kernel. ``guard`` is what was noticed in its source; ``asked`` as in a record."""
 
@@ -47,7 +47,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CellAnswer:
     """``missing``: why the next rung of evidence is missing; where it is empty, the first line of
     ``detail`` says so. The rest as in :class:`portkern.records.record.Record`."""
 
@@ -69,7 +69,7 @@ class Answer:
     code: str = ""
     code_bytes: int | None = None
 
-    def record(self, run: str, question: Question) -> Record:
+    def record(self, run: str, question: CellQuestion) -> Record:
         """A record of this answer under a new id, at this time. Raises pydantic's ValidationError,
         a ValueError, for an answer that contradicts itself."""
         candidate, measured = question.candidate, self.evidence is Evidence.MEASURED
@@ -110,7 +110,7 @@ class Answer:
         )
 
 
-def _workload_ref(question: Question) -> WorkloadRef:
+def _workload_ref(question: CellQuestion) -> WorkloadRef:
     workload = question.workload
     return WorkloadRef(
         set=question.workload_set,

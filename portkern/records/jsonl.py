@@ -22,13 +22,13 @@ from portkern.records import atomic_write, packed
 from portkern.spec.foreign_text import Malformed, json_value, place_of
 
 
-class Part(BaseModel):
+class JsonPart(BaseModel):
     # JSON has no infinity, and pydantic's null for it could not be read back: an overflowing
     # kernel's max_abs would make the whole file unreadable.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
-class Line(Part):
+class JsonLine(JsonPart):
     """A line has its ``schema_``, the number that ``SCHEMA`` was when it was written."""
 
     SCHEMA: ClassVar[int]

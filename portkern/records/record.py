@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from portkern.printable import printable
-from portkern.records.jsonl import Line, LineFile, Part
+from portkern.records.jsonl import JsonLine, JsonPart, LineFile
 from portkern.spec.safe_name import short
 
 SCHEMA: Final = 1
@@ -64,7 +64,7 @@ class Evidence(IntEnum):
         return self.name.lower()
 
 
-class WorkloadRef(Part):
+class WorkloadRef(JsonPart):
     set: Text
     name: Text
     dims: dict[Text, int]
@@ -78,7 +78,7 @@ class WorkloadRef(Part):
 Tolerance = Literal["tight", "declared", "derived"]
 
 
-class Errors(Part):
+class Errors(JsonPart):
     """Worst over all inputs tried. ``vs_fp64`` and ``reference_vs_fp64`` are relative norms of
     the kernel's and of the framework's own error against the float64 reference. ``tolerance`` is
     the widest that was needed; None in records from before there was a choice."""
@@ -90,7 +90,7 @@ class Errors(Part):
     tolerance: Tolerance | None = None
 
 
-class Timing(Part):
+class Timing(JsonPart):
     """Microseconds per call, over ``rounds`` in turns with the others. ``method`` says how they
     were taken; ``noise`` is what the medians of even and odd rounds differ by, relatively;
     ``noisy`` why it is too uncertain to be compared or averaged, empty when it is not;
@@ -110,14 +110,14 @@ class Timing(Part):
     method: Text
 
 
-class Speedup(Part):
+class Speedup(JsonPart):
     """Ratio of medians, baseline over kernel, from one interleaved run; 95 % bootstrap interval."""
 
     value: float
     ci95: tuple[float, float]
 
 
-class Roofline(Part):
+class Roofline(JsonPart):
     """``fraction`` of the bound that ``basis`` gives; None without a peak for this target."""
 
     bytes: int
@@ -126,7 +126,7 @@ class Roofline(Part):
     basis: Text = ""
 
 
-class BuildResources(Part):
+class BuildResources(JsonPart):
     """Per kernel of the build; :class:`portkern.spec.backend.Resources`. ``occupancy`` is 0..1."""
 
     kernel: Text
@@ -158,7 +158,7 @@ class Counts(NamedTuple):
     lds_passes: int | None = None
 
 
-class Environment(Part):
+class Environment(JsonPart):
     """The environment in which a cell ran. ``device`` is the hardware's own name, also for an
     emulator's host; ``containment`` the layers that confined the worker, see
     :mod:`portkern.sandbox.jail`."""
@@ -171,7 +171,7 @@ class Environment(Part):
     containment: Text = ""
 
 
-class Launch(Part):
+class Launch(JsonPart):
     """A launch during one evaluated call: a kernel on a GPU or in an executor. ``us`` is its
     time on the device over all ``count`` launches, 0 where an executor has none; ``counts`` are
     what it did in them, as the executor of objects counts it (:mod:`portkern.isa.counts`)."""
@@ -203,7 +203,7 @@ class Launch(Part):
 RACES_NOT_LOOKED_FOR = "races-not-looked-for"
 
 
-class Finding(Part):
+class Finding(JsonPart):
     """A finding of a checker while the kernel ran. ``severity`` error: the kernel is wrong."""
 
     code: Text  # "SX201"
@@ -220,7 +220,7 @@ class Finding(Part):
         return f"{where}{self.severity}: {self.code} {self.message}{also}"
 
 
-class Cost(Part):
+class Cost(JsonPart):
     """The charge of a model; None = unknown, which is not 0."""
 
     usd: float | None = None
@@ -228,7 +228,7 @@ class Cost(Part):
     tokens_out: int | None = None
 
 
-class Record(Line):
+class Record(JsonLine):
     SCHEMA: ClassVar[int] = SCHEMA
 
     schema_: Literal[1] = 1

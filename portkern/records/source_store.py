@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from portkern.errors import RecordError
 from portkern.records import atomic_write
-from portkern.records.jsonl import Line
+from portkern.records.jsonl import JsonLine
 from portkern.spec import own_headers
 from portkern.spec.candidate import Candidate
 from portkern.spec.companions import Companions
@@ -26,7 +26,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 _MOST_BYTES = 16 << 20
 
 
-class StoredSource(Line):
+class StoredSource(JsonLine):
     """``headers`` are portkern's own that it was built with, by name, with the digests of their
     texts; ``family`` is equal for all settings of one kernel."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from portkern import ops
-from portkern.cells.selection import LOOKED_FOR, Cell, Stage, default_target
+from portkern.cells.selection import LOOKED_FOR, RunStage, SelectedCell, default_target
 from portkern.env.judge import Judge
 from portkern.env.sizes import told_and_drawn
 from portkern.errors import BackendUnavailable
@@ -56,7 +56,7 @@ MODES = {
 
 
 @dataclass(frozen=True)
-class Ending:
+class AttackEnding:
     """One kernel in one mode. ``turn`` is None where it could not be judged, and
     ``detail`` says why; else it is that of the worst record."""
 
@@ -93,7 +93,7 @@ class Score:
     unavailable: int
 
     @classmethod
-    def of(cls, mode: str, endings: Iterable[Ending]) -> Score:
+    def of(cls, mode: str, endings: Iterable[AttackEnding]) -> Score:
         own = [ending for ending in endings if ending.mode == mode]
         judged = [ending for ending in own if ending.turn is not None]
         cheats = [ending for ending in judged if not ending.attack.honest]
@@ -107,7 +107,7 @@ class Score:
         )
 
 
-def _share(endings: Sequence[Ending]) -> Estimate | None:
+def _share(endings: Sequence[AttackEnding]) -> Estimate | None:
     return share(sum(ending.bad for ending in endings), len(endings)) if endings else None
 
 
@@ -117,8 +117,8 @@ def judged(
     folder: Path,
     *,
     seed: int,
-    show: Callable[[Ending], None] = lambda _: None,
-) -> list[Ending]:
+    show: Callable[[AttackEnding], None] = lambda _: None,
+) -> list[AttackEnding]:
     """Judges each attack by itself, on sizes that the seed draws. Records are kept in the
     folder."""
     judge = Judge(folder, timed=mode.timed, served=False)
@@ -133,13 +133,13 @@ def judged(
 
 def _ending(
     judge: Judge, attack: Attack, mode: Mode, sizes: Sequence[tuple[str, Workload]]
-) -> Ending:
+) -> AttackEnding:
     try:
         records = judge.records(_cells(attack, sizes))
         turn = turns.turn_of(records)
     except (BackendUnavailable, Unavailable) as error:
-        return Ending(mode.name, attack, None, str(error))
-    return Ending(mode.name, attack, turn, _detail(records, turn))
+        return AttackEnding(mode.name, attack, None, str(error))
+    return AttackEnding(mode.name, attack, turn, _detail(records, turn))
 
 
 def _detail(records: Sequence[Record], turn: Turn) -> str:
@@ -148,13 +148,13 @@ def _detail(records: Sequence[Record], turn: Turn) -> str:
     return worst.detail.strip().partition("\n")[0] if worst else ""
 
 
-def _cells(attack: Attack, sizes: Sequence[tuple[str, Workload]]) -> list[Cell]:
+def _cells(attack: Attack, sizes: Sequence[tuple[str, Workload]]) -> list[SelectedCell]:
     candidate = attack.candidate
     backend, op = registry.load(candidate.backend), ops.load(candidate.op)
     place = _usual(candidate.backend)
-    stage = Stage("best", LOOKED_FOR)
+    stage = RunStage("best", LOOKED_FOR)
     return [
-        Cell(op, name, size, "float32", backend, place, candidate, stage, attack.torch_ops)
+        SelectedCell(op, name, size, "float32", backend, place, candidate, stage, attack.torch_ops)
         for name, size in sizes
     ]
 

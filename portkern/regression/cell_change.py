@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from portkern.regression.rule import Change
+from portkern.regression.rule import ChangeKind
 from portkern.regression.series import Series
 
 
@@ -29,7 +29,7 @@ class CellChange:
     """
 
     series: Series
-    change: Change
+    change: ChangeKind
     detail: str
     moved: float | None = None
     visible: float | None = None
@@ -49,14 +49,14 @@ class CellChange:
     @property
     def doubtful(self) -> bool:
         """Whether it says of a time what further races are to confirm."""
-        mended = self.change is Change.FIXED and self.moved is not None
+        mended = self.change is ChangeKind.FIXED and self.moved is not None
         return mended or (self.change.timed and not self.stays)
 
     @property
     def regressed(self) -> bool:
         """Whether the cell has regressed: what always failed has not; what failed once and was
         not mended has."""
-        forgotten = self.change is Change.STILL_FAILING and bool(self.last_good)
+        forgotten = self.change is ChangeKind.STILL_FAILING and bool(self.last_good)
         wrong = self.change.regressed or forgotten
         return wrong and not self.quarantined
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from portkern.records import source_store
 from portkern.records.source_store import SourceStore
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.spec.candidate import Candidate
 
 
-def lines(comparison: Comparison, after: Path, before: Path) -> Iterator[str]:
+def lines(comparison: RunComparison, after: Path, before: Path) -> Iterator[str]:
     """One line for each pair of sources of a cell that is in both runs, which are folders."""
     told: set[tuple[str, str]] = set()
     stores = SourceStore(before / source_store.FOLDER), SourceStore(after / source_store.FOLDER)

@@ -11,29 +11,29 @@ from functools import cached_property
 
 from portkern.regression import rule
 from portkern.regression.cell_change import Cause, CellChange
-from portkern.regression.decisions import Decisions
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.judgement import Judgement, moved_by
 from portkern.regression.nights import Night
-from portkern.regression.outcome import Outcome
-from portkern.regression.past import Past
-from portkern.regression.reference import Reference, References
-from portkern.regression.rule import Change, Measure
+from portkern.regression.outcome import CellOutcome
+from portkern.regression.past import KnownPast
+from portkern.regression.reference import References, TimeReference
+from portkern.regression.rule import ChangeKind, TimeMeasure
 from portkern.regression.series import Series, incomparable
-from portkern.regression.timed import Place, Statistic, of, point
+from portkern.regression.timed import Statistic, TimedPlace, of, point
 
-__all__ = ["CellChange", "Comparison"]
+__all__ = ["CellChange", "RunComparison"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """``past`` is what was known before ``after``. ``own``: whether the times of ``before`` are a
     measure by themselves too, as of a run that was named. What the fields ``given`` of a series
     leave out of ``after`` is not missed."""
 
     before: Night
     after: Night
-    past: Past
-    decisions: Decisions = field(default_factory=Decisions)
+    past: KnownPast
+    decisions: NightDecisions = field(default_factory=NightDecisions)
     own: bool = False
     given: Collection[str] = ()
 
@@ -43,16 +43,18 @@ class Comparison:
         before: Night,
         after: Night,
         history: Sequence[Night],
-        decisions: Decisions | None = None,
+        decisions: NightDecisions | None = None,
         *,
         own: bool = False,
         promoted: Sequence[str] = (),
-    ) -> Comparison:
+    ) -> RunComparison:
         """A comparison by what is learnt from ``history``, the oldest first."""
-        decisions = decisions or Decisions()
+        decisions = decisions or NightDecisions()
         known = any(night.name == before.name for night in history)
         several = [*history] if known else [before, *history]
-        return cls(before, after, Past.of(several, decisions, promoted, after.day), decisions, own)
+        return cls(
+            before, after, KnownPast.of(several, decisions, promoted, after.day), decisions, own
+        )
 
     @property
     def references(self) -> References:
@@ -73,7 +75,7 @@ class Comparison:
             for one in found
             if all(getattr(one.series, name) in values for name, values in asked.items())
         ]
-        order = list(Change)
+        order = list(ChangeKind)
         return sorted(found, key=lambda one: (order.index(one.change), one.stays, one.series))
 
     @property
@@ -84,7 +86,7 @@ class Comparison:
     @property
     def counts(self) -> Mapping[str, int]:
         counted = Counter(str(one.change) for one in self.cells)
-        return {str(change): counted[change] for change in Change if counted[change]}
+        return {str(change): counted[change] for change in ChangeKind if counted[change]}
 
     @property
     def regressed(self) -> bool:
@@ -97,24 +99,24 @@ class Comparison:
         suspects = [one.series for one in self.cells if one.doubtful]
         return [one for one in suspects if len(self._races(self.after, one)) < rule.AGAIN]
 
-    def _races(self, night: Night, series: Series) -> list[Outcome]:
+    def _races(self, night: Night, series: Series) -> list[CellOutcome]:
         return [one for one in night.again.get(series, ()) if one.comparable]
 
     def _own(self, said: CellChange) -> CellChange:
         """The change of a cell, with what the times of the two runs themselves say where that is
         more."""
         old, new = self.before.cells.get(said.series), self.after.cells.get(said.series)
-        if old is None or new is None or said.regressed or said.change is Change.NEW_FAILURE:
+        if old is None or new is None or said.regressed or said.change is ChangeKind.NEW_FAILURE:
             return said
         if new.carried or not (old.comparable and new.comparable) or incomparable(old, new):
             return said
         if self._accepted_between(said.series):
             return said
-        one = self.references.cells.get((said.series, new.environment.machine), Reference())
-        level = one.levels.get(Place.of(new))
+        one = self.references.cells.get((said.series, new.environment.machine), TimeReference())
+        level = one.levels.get(TimedPlace.of(new))
         statistic, common = self._judgement.statistic(new)
         first, *again = self._values(self.after, said.series, new, statistic)
-        measure = Measure(
+        measure = TimeMeasure(
             statistics.median(self._values(self.before, said.series, old, statistic)),
             1,
             level.values("calm", statistic) if level else [],
@@ -123,12 +125,12 @@ class Comparison:
         change, moved = rule.judge(
             measure, first, lambda: again if len(again) >= rule.AGAIN else None
         )
-        worse = list(Change).index(change) < list(Change).index(said.change)
+        worse = list(ChangeKind).index(change) < list(ChangeKind).index(said.change)
         if not change.timed or not worse:
             return said
         told = f"{moved_by(moved)} {statistic} since {self.before.name}"
         told += f"; would have seen {math.expm1(measure.visible):.0%}"
-        if change is Change.SUSPECT:
+        if change is ChangeKind.SUSPECT:
             told += "; not timed again"
         return replace(
             said,
@@ -139,7 +141,7 @@ class Comparison:
         )
 
     def _values(
-        self, night: Night, series: Series, one: Outcome, statistic: Statistic
+        self, night: Night, series: Series, one: CellOutcome, statistic: Statistic
     ) -> list[float]:
         points = [point(each) for each in (one, *self._races(night, series))]
         return [v for each in points if each and (v := of(each, statistic)) is not None]

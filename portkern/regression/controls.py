@@ -12,17 +12,17 @@ from functools import cached_property
 
 from portkern.regression import rule
 from portkern.regression.nights import Night
-from portkern.regression.outcome import Outcome
+from portkern.regression.outcome import CellOutcome
 from portkern.regression.reference import (
-    Level,
-    Reference,
     References,
+    TimeLevel,
+    TimeReference,
     calibrated,
     set_apart,
     torch_of,
 )
 from portkern.regression.series import Series, moved_on, same_code
-from portkern.regression.timed import Place, Statistic, point
+from portkern.regression.timed import Statistic, TimedPlace, point
 
 #: Fewer say nothing, unless a calibration kernel, which is timed more than once, is among them.
 FEWEST = 4
@@ -49,7 +49,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Pace:
+class MachinePace:
     """The pace of a machine in a night: how far all of it moved, and how much wider than usual
     its times are scattered, as a deviation; both 0 where controls are few or as ever. ``middle``
     is of the controls whatever they show."""
@@ -60,7 +60,7 @@ class Pace:
     middle: float = 0.0
 
     @classmethod
-    def of(cls, controls: Sequence[Control]) -> Pace:
+    def of(cls, controls: Sequence[Control]) -> MachinePace:
         if not _enough(controls):
             return cls(controls=controls)
         moves = [one.moved for one in controls]
@@ -103,9 +103,9 @@ class Controls:
     def __init__(self, references: References, night: Night) -> None:
         self._all = list(_found(references, night))
         self.calibrations = [*_calibrations(references, night)]
-        self._known: dict[tuple[str, str, str], Pace] = {}
+        self._known: dict[tuple[str, str, str], MachinePace] = {}
 
-    def beside(self, series: Series, machine: str, device: str) -> Pace:
+    def beside(self, series: Series, machine: str, device: str) -> MachinePace:
         """The pace of the device where its controls are enough, else that of its machine's
         devices of the kind, the processor's or GPUs. What is built by the cell's own toolchain is
         not a control of it."""
@@ -116,14 +116,17 @@ class Controls:
             own = [one for one in here if one.device == device]
             kind = _is_processor(device, machine)
             alike = [one for one in here if _is_processor(one.device, machine) is kind]
-            self._known[key] = Pace.of(own if _enough(own) else alike)
+            self._known[key] = MachinePace.of(own if _enough(own) else alike)
         return self._known[key]
 
-    def places(self) -> Iterator[tuple[str, Pace]]:
+    def places(self) -> Iterator[tuple[str, MachinePace]]:
         """The pace of each machine and device, by all of its controls."""
         for machine, device in dict.fromkeys((one.machine, one.device) for one in self._all):
             of_both = [one for one in self._all if (one.machine, one.device) == (machine, device)]
-            yield f"{machine}, {device}" if device not in machine else machine, Pace.of(of_both)
+            yield (
+                f"{machine}, {device}" if device not in machine else machine,
+                MachinePace.of(of_both),
+            )
 
 
 def _is_processor(device: str, machine: str) -> bool:
@@ -148,7 +151,7 @@ def _found(references: References, night: Night) -> Iterator[Control]:
     for series, new in night.cells.items():
         machine, now = new.environment.machine, point(new)
         reference = references.cells.get((series, machine))
-        level = reference.levels.get(Place.of(new)) if reference else None
+        level = reference.levels.get(TimedPlace.of(new)) if reference else None
         if reference is None or level is None or now is None or not level.first:
             continue
         if new.carried:
@@ -172,13 +175,15 @@ def _calibrations(references: References, night: Night) -> Iterator[str]:
         yield f"{new.environment.device}: its calibration kernel in {series.backend} {told}"
 
 
-def _calibration(references: References, series: Series, races: Sequence[Outcome]) -> Control | str:
+def _calibration(
+    references: References, series: Series, races: Sequence[CellOutcome]
+) -> Control | str:
     """The control that a night's races of a calibration kernel are; why they are none, in a
     line."""
     new, now = races[-1], calibrated(races)
     where = new.environment.machine, new.environment.device
     reference = references.cells.get((series, new.environment.machine))
-    level = reference.levels.get(Place.of(new)) if reference else None
+    level = reference.levels.get(TimedPlace.of(new)) if reference else None
     if now is None:
         return f"was not timed: {new.verdict}: {new.detail.partition(chr(10))[0]}"
     if reference is None or reference.good is None or level is None:
@@ -191,13 +196,13 @@ def _calibration(references: References, series: Series, races: Sequence[Outcome
     return Control(*where, CALIBRATION, moved, _usual(level.values("calm", Statistic.TIME)))
 
 
-def _kernel(series: Series, machine: str, device: str, level: Level, now: float) -> Control:
+def _kernel(series: Series, machine: str, device: str, level: TimeLevel, now: float) -> Control:
     moved = now - statistics.median(level.values("first", Statistic.TIME))
     usual = _usual(level.values("calm", Statistic.TIME))
     return Control(machine, device, tool_of(series), moved, usual)
 
 
-def _unchanged(reference: Reference, source: str, series: Series, night: Night) -> bool:
+def _unchanged(reference: TimeReference, source: str, series: Series, night: Night) -> bool:
     good, new = reference.good, night.cells[series]
     if good is None:
         return False

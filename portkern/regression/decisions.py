@@ -61,14 +61,14 @@ class Quarantined(_Entry):
     until: date
 
 
-class Decisions(BaseModel):
+class NightDecisions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     accepted: tuple[Accepted, ...] = ()
     quarantine: tuple[Quarantined, ...] = ()
 
     @classmethod
-    def read(cls, folder: Path) -> Decisions:
+    def read(cls, folder: Path) -> NightDecisions:
         """The decisions in a folder; empty where there is no file. Raises ConfigError for one that
         cannot be read."""
         path = folder / FILE

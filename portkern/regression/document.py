@@ -13,21 +13,26 @@ from typing import Any
 from portkern.errors import RecordError
 from portkern.records import atomic_write
 from portkern.regression.cell_change import Cause, CellChange
-from portkern.regression.comparison import Comparison
-from portkern.regression.rule import Change
+from portkern.regression.comparison import RunComparison
+from portkern.regression.rule import ChangeKind
 from portkern.regression.series import Series
 from portkern.spec import foreign_text
 from portkern.spec.foreign_text import json_value
 
 FILE = "regressions.json"
 #: What is counted and not listed.
-QUIET = (Change.UNCHANGED, Change.INSUFFICIENT, Change.TOO_NOISY, Change.NOT_COMPARABLE)
+QUIET = (
+    ChangeKind.UNCHANGED,
+    ChangeKind.INSUFFICIENT,
+    ChangeKind.TOO_NOISY,
+    ChangeKind.NOT_COMPARABLE,
+)
 #: Of which a time is there, and cannot be judged.
-SILENT = (Change.NOT_COMPARABLE, Change.INSUFFICIENT)
+SILENT = (ChangeKind.NOT_COMPARABLE, ChangeKind.INSUFFICIENT)
 
 
 @dataclass(frozen=True)
-class Changes:
+class RunChanges:
     """The changes of the run ``after`` against ``before``: ``cells`` has the worst first, and
     ``machine`` a line for each machine that was busy or is another."""
 
@@ -48,7 +53,7 @@ class Changes:
         if not worse:
             return f"green: nothing is worse than it should be, against {self.before}"
         counted = Counter(cell.change for cell in worse)
-        said = ", ".join(f"{counted[change]} {change}" for change in Change if counted[change])
+        said = ", ".join(f"{counted[change]} {change}" for change in ChangeKind if counted[change])
         new = sum(not cell.stays for cell in worse)
         oldest = max(worse, key=lambda cell: cell.nights)
         age = f"; the oldest since {oldest.since}, {oldest.nights} nights" if oldest.stays else ""
@@ -69,7 +74,7 @@ class Changes:
     @property
     def counts(self) -> Mapping[str, int]:
         counted = Counter(cell.change for cell in self.cells)
-        return {str(change): counted[change] for change in Change if counted[change]}
+        return {str(change): counted[change] for change in ChangeKind if counted[change]}
 
     @property
     def regressed(self) -> Mapping[Series, CellChange]:
@@ -80,13 +85,13 @@ class Changes:
         return f"{self.after} against {self.before}: {counts or 'no cell that both could show'}"
 
 
-def of(comparison: Comparison) -> Changes:
-    return Changes(
+def of(comparison: RunComparison) -> RunChanges:
+    return RunChanges(
         comparison.before.name, comparison.after.name, comparison.cells, comparison.machine
     )
 
 
-def content(comparison: Comparison) -> dict[str, object]:
+def content(comparison: RunComparison) -> dict[str, object]:
     return {
         "before": comparison.before.name,
         "after": comparison.after.name,
@@ -97,12 +102,12 @@ def content(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def write(comparison: Comparison, folder: Path) -> None:
+def write(comparison: RunComparison, folder: Path) -> None:
     text = json.dumps(content(comparison), indent=1, ensure_ascii=False) + "\n"
     atomic_write.write(folder / FILE, text)
 
 
-def read(folder: Path) -> Changes | None:
+def read(folder: Path) -> RunChanges | None:
     """The changes that a run's file says; None where the run was compared with none. Raises
     RecordError for what is not such a file."""
     path = folder / FILE
@@ -111,7 +116,7 @@ def read(folder: Path) -> Changes | None:
     try:
         said = json_value(foreign_text.content(path))
         cells = list(map(_change, said["cells"]))
-        return Changes(said["before"], said["after"], cells, said.get("machine", ()))
+        return RunChanges(said["before"], said["after"], cells, said.get("machine", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(
             f"{path}: expected what matrix baseline= writes, got {error!r}"
@@ -137,7 +142,7 @@ def _cell(cell: CellChange) -> dict[str, object]:
 def _change(said: Mapping[str, Any]) -> CellChange:
     return CellChange(
         Series(**{name: said[name] for name in Series._fields}),
-        Change(said["change"]),
+        ChangeKind(said["change"]),
         said["detail"],
         said.get("moved"),
         said.get("visible"),

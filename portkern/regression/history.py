@@ -27,7 +27,7 @@ AT_ONCE = 500
 PENALTY = 25.0
 
 
-class Point(NamedTuple):
+class SeriesPoint(NamedTuple):
     """A cell in one run; times in microseconds, None where it was not timed. ``commit`` is the
     run's; ``circumstances``: only where they are equal may times be compared."""
 
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """A step of a cell's times, which from ``run`` on differ by ``moved``; +0.2 is 20 % more."""
 
     run: str
@@ -65,10 +65,10 @@ class CellHistory:
     """``points``: the oldest first, one for each run that has the cell."""
 
     series: Series
-    points: Sequence[Point]
+    points: Sequence[SeriesPoint]
 
     @cached_property
-    def alike(self) -> Sequence[Point]:
+    def alike(self) -> Sequence[SeriesPoint]:
         """The points whose times may be compared with the newest one's."""
         timed = [point for point in self.points if point.comparable]
         return [point for point in timed if point.circumstances == timed[-1].circumstances]
@@ -97,7 +97,7 @@ class CellHistory:
                 found.append((new.run, what if "→" in what else f"{what} changed"))
         return found
 
-    def steps(self) -> Sequence[Step] | Missing:
+    def steps(self) -> Sequence[TimeStep] | Missing:
         """The steps in the times or the ratios, whichever are steadier."""
         if len(self.alike) < LEAST:
             return ()
@@ -112,7 +112,7 @@ class CellHistory:
         edges = [0, *starts, len(logs)]
         middles = [statistics.median(logs[a:b]) for a, b in itertools.pairwise(edges)]
         return [
-            Step(points[start].run, math.expm1(after - before))
+            TimeStep(points[start].run, math.expm1(after - before))
             for start, before, after in zip(starts, middles, middles[1:], strict=False)
             if abs(after - before) >= rule.floor(_noise(logs))
         ]
@@ -150,7 +150,7 @@ def _noise(logs: Sequence[float]) -> float:
     return max(robust, statistics.pstdev(logs) / 3)
 
 
-def _standing(point: Point) -> str:
+def _standing(point: SeriesPoint) -> str:
     return f"{point.verdict} ({point.evidence})"
 
 
@@ -191,14 +191,14 @@ def _environments(columns: Columns) -> Mapping[int, Environment]:
 
 def _point(
     runs: Sequence[str], known: Mapping[int, Environment], texts: Texts, line: Sequence[object]
-) -> Point:
+) -> SeriesPoint:
     file, time, verdict, evidence, *numbers, noisy, source, venue, method, where = line
     place = known.get(int(str(where)))
     if place is None:
         raise RecordError(f"{runs[int(str(file))]}: a record without its environment")
     time_us, p20_us, ratio, noise = (n if isinstance(n, float) else None for n in numbers)
     finite = ratio is not None and math.isfinite(ratio) and ratio > 0
-    return Point(
+    return SeriesPoint(
         runs[int(str(file))],
         str(time),
         Verdict(str(verdict)),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from portkern.errors import ConfigError, StorageError
 from portkern.records.columns import Columns
-from portkern.regression.runs import Run, RunFacts
+from portkern.regression.runs import RecordedRun, RunFacts
 from portkern.regression.series import Series
 
 SUFFIXES = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet"}
@@ -35,7 +35,7 @@ def check(path: Path) -> None:
 def write(
     path: Path,
     columns: Columns,
-    runs: Sequence[Run],
+    runs: Sequence[RecordedRun],
     facts: Mapping[str, RunFacts],
     *,
     timed: bool = False,
@@ -82,7 +82,7 @@ def write(
     return int(str(rows))
 
 
-def _facts(number: int, run: Run, facts: RunFacts) -> tuple[int, str, str, str, str]:
+def _facts(number: int, run: RecordedRun, facts: RunFacts) -> tuple[int, str, str, str, str]:
     git = facts.git
     tags = json.dumps(dict(facts.tags), ensure_ascii=False) if facts.tags else ""
     return number, run.name, git.commit if git else "", git.branch if git else "", tags

@@ -12,24 +12,24 @@ from functools import cached_property
 from portkern.records.record import Evidence
 from portkern.regression import counts, rule
 from portkern.regression.cell_change import Cause, CellChange, counted
-from portkern.regression.controls import CALIBRATION, Controls, Pace, tool_of
+from portkern.regression.controls import CALIBRATION, Controls, MachinePace, tool_of
 from portkern.regression.nights import Night
-from portkern.regression.outcome import Outcome
+from portkern.regression.outcome import CellOutcome
 from portkern.regression.reference import (
     IN_A_ROW,
     Key,
     Learning,
     Learnt,
-    Level,
-    Reference,
     References,
+    TimeLevel,
+    TimeReference,
     Trouble,
     spreads,
     torch_of,
 )
-from portkern.regression.rule import Change, Measure
+from portkern.regression.rule import ChangeKind, TimeMeasure
 from portkern.regression.series import CODE, Series, incomparable
-from portkern.regression.timed import Place, Point, Statistic, of, point
+from portkern.regression.timed import Statistic, TimedPlace, TimedPoint, of, point
 
 #: Of a change, how much the kernel's own time must have moved with it.
 OWN_SHARE = 0.5
@@ -43,7 +43,7 @@ _EVALUATOR = "the operator, its options or portkern's evaluator"
 class _Time:
     """The judgement of a time."""
 
-    change: Change
+    change: ChangeKind
     detail: str
     moved: float | None = None
     visible: float | None = None
@@ -110,10 +110,10 @@ class Judgement:
 
     # ---- a cell
 
-    def _of_cell(self, key: Key, new: Outcome) -> Learnt | None:
+    def _of_cell(self, key: Key, new: CellOutcome) -> Learnt | None:
         series, machine = key
         known = self.references.cells.get(key)
-        one = known or Reference()
+        one = known or TimeReference()
         if not (new.evidence or new.verdict.bad or one.evidence or one.trouble):
             return self._gone_elsewhere(series, machine, new)
         because = tuple(one.changed(new))
@@ -124,7 +124,7 @@ class Judgement:
             time = self._of_time(series, machine, one, new, explained=bool(because))
         if told is None or (time is not None and _matters(told[0], time)):
             if time is None:
-                told = Change.UNCHANGED, f"{new.verdict}, {new.evidence}"
+                told = ChangeKind.UNCHANGED, f"{new.verdict}, {new.evidence}"
                 return Learnt(self._named(one, CellChange(series, *told, because=because), new))
             said = CellChange(
                 series,
@@ -142,8 +142,8 @@ class Judgement:
         return Learnt(said, time.learnt if time else "", time.eager_by if time else 0.0)
 
     def _first_here(
-        self, series: Series, machine: str, known: Reference | None, new: Outcome
-    ) -> tuple[Change, str] | None:
+        self, series: Series, machine: str, known: TimeReference | None, new: CellOutcome
+    ) -> tuple[ChangeKind, str] | None:
         """The change that a cell's first run on a machine shows, with its words; None for any
         other run."""
         if known is not None:
@@ -151,12 +151,12 @@ class Judgement:
         others = list(self.references.elsewhere(series, machine))
         best = max((one.evidence for one in others), default=Evidence.NONE)
         if not others and new.evidence:
-            return Change.GAINED, f"none → {new.evidence}"
+            return ChangeKind.GAINED, f"none → {new.evidence}"
         if new.evidence < min(best, Evidence.EMULATED):
-            return Change.LOST, f"{best} → {new.evidence}: {new.missing or new.detail}"
+            return ChangeKind.LOST, f"{best} → {new.evidence}: {new.missing or new.detail}"
         return None
 
-    def _gone_elsewhere(self, series: Series, machine: str, new: Outcome) -> Learnt | None:
+    def _gone_elsewhere(self, series: Series, machine: str, new: CellOutcome) -> Learnt | None:
         """The judgement of a cell that this machine never showed and another did; None for other
         cells."""
         others = list(self.references.elsewhere(series, machine))
@@ -165,27 +165,29 @@ class Judgement:
             return None
         if best <= Evidence.EMULATED:  # which needs no hardware
             told = f"{best} → {new.evidence}: {new.missing or new.detail}"
-            change, cause = Change.LOST, Cause.TOOLCHAIN
+            change, cause = ChangeKind.LOST, Cause.TOOLCHAIN
         else:
             good = next((one.good for one in others if one.good), None)
             told = incomparable(good, new) if good else "another machine"
-            change, cause = Change.NOT_COMPARABLE, Cause.MACHINE
-        return Learnt(self._named(Reference(), CellChange(series, change, told, cause=cause), new))
+            change, cause = ChangeKind.NOT_COMPARABLE, Cause.MACHINE
+        return Learnt(
+            self._named(TimeReference(), CellChange(series, change, told, cause=cause), new)
+        )
 
     def _absent(self, key: Key) -> CellChange:
         series, _ = key
         one = self.references.cells[key]
         told = f"{one.evidence} → none: it is not in the run"
-        said = CellChange(series, Change.LOST, told, cause=Cause.UNEXPLAINED)
+        said = CellChange(series, ChangeKind.LOST, told, cause=Cause.UNEXPLAINED)
         said = replace(said, since=one.absent or self.night.name, nights=one.absences + 1)
-        if one.trouble and one.trouble.change is Change.LOST:
+        if one.trouble and one.trouble.change is ChangeKind.LOST:
             nights = one.trouble.nights + said.nights
             said = replace(said, since=one.trouble.since, nights=nights)
         return self._excused(replace(said, last_good=one.last_good))
 
-    def _named(self, one: Reference, said: CellChange, new: Outcome) -> CellChange:
+    def _named(self, one: TimeReference, said: CellChange, new: CellOutcome) -> CellChange:
         """The change with its cause, since when it is so, and what people decided."""
-        wrong = said.change.regressed or said.change is Change.STILL_FAILING
+        wrong = said.change.regressed or said.change is ChangeKind.STILL_FAILING
         trouble = one.trouble
         if wrong and trouble and trouble.goes_on(said):
             said = replace(
@@ -198,7 +200,7 @@ class Judgement:
             )
         elif wrong:
             first, nights = self.night.name, 1
-            if said.change is Change.SLOWER and one.suspected > 0 and not trouble:
+            if said.change is ChangeKind.SLOWER and one.suspected > 0 and not trouble:
                 first, nights = one.suspected_since, one.suspected + 1
             said = replace(said, since=first, nights=nights, last_good=one.last_good)
         if (wrong or said.change.timed) and said.cause is None:
@@ -209,11 +211,11 @@ class Judgement:
         return self._excused(said)
 
     def _excused(self, said: CellChange) -> CellChange:
-        if not (said.change.regressed or said.change is Change.STILL_FAILING):
+        if not (said.change.regressed or said.change is ChangeKind.STILL_FAILING):
             return said
         why = self.references.decisions.accepts(said.series, self.night.name, self.today)
         if why:
-            kept = Change.STILL_FAILING if said.change in _FAILING else Change.UNCHANGED
+            kept = ChangeKind.STILL_FAILING if said.change in _FAILING else ChangeKind.UNCHANGED
             told = f"{said.detail}; accepted: {why}"
             return replace(said, change=kept, detail=told, since="", nights=0, last_good="")
         quarantined = self.references.decisions.quarantined(said.series, self.night.day)
@@ -222,11 +224,11 @@ class Judgement:
     # ---- times
 
     def _of_time(
-        self, series: Series, machine: str, one: Reference, new: Outcome, *, explained: bool
+        self, series: Series, machine: str, one: TimeReference, new: CellOutcome, *, explained: bool
     ) -> _Time:
         if new.carried:
             told = f"carried over from {new.carried}, as nothing that decides it changed"
-            time = _Time(Change.UNCHANGED, told)
+            time = _Time(ChangeKind.UNCHANGED, told)
         else:
             time = self._judged(series, machine, one, new, explained=explained)
         trouble = one.slower
@@ -234,25 +236,25 @@ class Judgement:
             return time
         if time.learnt == "calm":
             told = f"{time.detail}; slower since {trouble.since}, {counted(trouble.nights)}"
-            return replace(time, change=Change.FIXED, detail=told)
+            return replace(time, change=ChangeKind.FIXED, detail=told)
         told = f"{math.expm1(trouble.moved):+.0%}, and not seen to be mended: {time.detail}"
-        return replace(time, change=Change.SLOWER, detail=told, moved=trouble.moved, learnt="")
+        return replace(time, change=ChangeKind.SLOWER, detail=told, moved=trouble.moved, learnt="")
 
     def _judged(
-        self, series: Series, machine: str, one: Reference, new: Outcome, *, explained: bool
+        self, series: Series, machine: str, one: TimeReference, new: CellOutcome, *, explained: bool
     ) -> _Time:
         """``explained``: something changed that may be the reason for another time."""
         assert new.timing is not None
-        now, level = point(new), one.levels.get(Place.of(new))
+        now, level = point(new), one.levels.get(TimedPlace.of(new))
         if now is None:
-            return _Time(Change.NOT_COMPARABLE, "its time is not a number above 0")
+            return _Time(ChangeKind.NOT_COMPARABLE, "its time is not a number above 0")
         if level is None or not level.first:
             return self._elsewhere(series, machine, one, new, now)
         pace = self.controls.beside(series, machine, new.environment.device)
         statistic, common = self.statistic(new)
         narrow, value = level.measure(statistic, common), of(now, statistic)
         if narrow is None or value is None:
-            return _Time(Change.NOT_COMPARABLE, "eager was not timed beside it")
+            return _Time(ChangeKind.NOT_COMPARABLE, "eager was not timed beside it")
         if not explained:
             narrow = replace(narrow, alpha=rule.UNEXPLAINED)
         wide = replace(narrow, wider=pace.wider) if pace.wider else narrow
@@ -263,35 +265,35 @@ class Judgement:
         moved = value - shared - wide.middle
         recent = _as_multiples(level.values("recent", statistic), value, wide.middle)
         if not new.comparable and abs(moved) <= max(rule.BLATANT, wide.visible):
-            return _Time(Change.NOT_COMPARABLE, new.timing.noisy, recent=recent)
+            return _Time(ChangeKind.NOT_COMPARABLE, new.timing.noisy, recent=recent)
         again = self._again(series, one, level, statistic, now)
         change, moved = rule.judge(
             wide, value - shared, lambda: again if len(again) >= rule.AGAIN else None
         )
         told = _told(change, moved, wide, statistic, level)
-        if change is Change.INSUFFICIENT:
+        if change is ChangeKind.INSUFFICIENT:
             told += one.unusable(len(wide.calm))
         time = _Time(change, told, moved, wide.visible, recent)
         if pace.wider and not change.timed and abs(moved) > narrow.visible:
             busy = f"{moved_by(moved)} {statistic}, and the machine was busy: {pace}"
-            return replace(time, change=Change.NOT_COMPARABLE, detail=busy, cause=Cause.MACHINE)
+            return replace(time, change=ChangeKind.NOT_COMPARABLE, detail=busy, cause=Cause.MACHINE)
         if not new.comparable:
             told = f"{told}; {new.timing.noisy}"
-            change = change if len(again) >= rule.AGAIN or not change.timed else Change.SUSPECT
+            change = change if len(again) >= rule.AGAIN or not change.timed else ChangeKind.SUSPECT
             return replace(time, change=change, detail=told)
         races = [value - shared - wide.middle, *(each - wide.middle for each in again)]
         if one.slower and not _mended(one.slower, races):
             moved = statistics.median(races)
-            told = _told(Change.SLOWER, moved, wide, statistic, level)
-            return replace(time, change=Change.SLOWER, detail=told, moved=moved, learnt="worse")
+            told = _told(ChangeKind.SLOWER, moved, wide, statistic, level)
+            return replace(time, change=ChangeKind.SLOWER, detail=told, moved=moved, learnt="worse")
         return self._believed(one, level, now, pace, statistic, time)
 
     def _believed(
         self,
-        one: Reference,
-        level: Level,
-        now: Point,
-        pace: Pace,
+        one: TimeReference,
+        level: TimeLevel,
+        now: TimedPoint,
+        pace: MachinePace,
         statistic: Statistic,
         time: _Time,
     ) -> _Time:
@@ -301,20 +303,20 @@ class Judgement:
             own = now.time - pace.middle - statistics.median(level.values("first", Statistic.TIME))
             if own * moved <= 0 or abs(own) < OWN_SHARE * abs(moved):
                 told = f"{time.detail}; eager moved, the kernel's own time by {moved_by(own)}"
-                changed = replace(time, change=Change.SUSPECT, detail=told, cause=Cause.METHOD)
+                changed = replace(time, change=ChangeKind.SUSPECT, detail=told, cause=Cause.METHOD)
                 return replace(changed, eager_by=own - moved)
-        if time.change is Change.SUSPECT and abs(one.suspected) >= IN_A_ROW - 1:
+        if time.change is ChangeKind.SUSPECT and abs(one.suspected) >= IN_A_ROW - 1:
             if one.suspected * moved > 0:
                 nights = f"{abs(one.suspected) + 1} nights in a row"
                 told = time.detail.removesuffix("; not timed again") + f", {nights}"
-                change = Change.SLOWER if moved > 0 else Change.FASTER
+                change = ChangeKind.SLOWER if moved > 0 else ChangeKind.FASTER
                 time = replace(time, change=change, detail=told)
         if time.change.timed:
             return replace(time, learnt="worse" if moved > 0 else "better")
         return replace(time, learnt="calm")
 
     def _elsewhere(
-        self, series: Series, machine: str, one: Reference, new: Outcome, now: Point
+        self, series: Series, machine: str, one: TimeReference, new: CellOutcome, now: TimedPoint
     ) -> _Time:
         """The judgement of a time in a place where the cell has none yet."""
         assert new.timing is not None
@@ -327,20 +329,25 @@ class Judgement:
             why = incomparable(good, new)
             method = good.environment == new.environment or good.venue == new.venue
             cause = Cause.METHOD if method and "machine" not in why else Cause.MACHINE
-            time = _Time(Change.NOT_COMPARABLE, why or "no time", learnt=learnt, cause=cause)
+            time = _Time(ChangeKind.NOT_COMPARABLE, why or "no time", learnt=learnt, cause=cause)
             before = point(good)
             moved = now.time - before.time if before else 0.0
             if cause is Cause.METHOD and abs(moved) > rule.ALWAYS:
                 told = f"{moved_by(moved)} time; {why}"
-                return replace(time, change=Change.SUSPECT, detail=told, moved=moved)
+                return replace(time, change=ChangeKind.SUSPECT, detail=told, moved=moved)
             return time
         if not new.comparable:
-            return _Time(Change.NOT_COMPARABLE, new.timing.noisy)
+            return _Time(ChangeKind.NOT_COMPARABLE, new.timing.noisy)
         told = f"0 earlier times of this machine to compare with, expected {rule.LEAST}"
-        return _Time(Change.INSUFFICIENT, told, learnt=learnt)
+        return _Time(ChangeKind.INSUFFICIENT, told, learnt=learnt)
 
     def _again(
-        self, series: Series, known: Reference, level: Level, statistic: Statistic, now: Point
+        self,
+        series: Series,
+        known: TimeReference,
+        level: TimeLevel,
+        statistic: Statistic,
+        now: TimedPoint,
     ) -> list[float]:
         """The values of further races. Where eager took another time than usual, the machine's
         share is left out: a ratio becomes the kernel's own change against the usual ratio, and a
@@ -373,7 +380,7 @@ class Judgement:
                 values.append(one.time - (off if abs(off) > width else 0.0))
         return values
 
-    def statistic(self, like: Outcome) -> tuple[Statistic, float]:
+    def statistic(self, like: CellOutcome) -> tuple[Statistic, float]:
         """The one of the two statistics that differed less from run to run, over the cells of
         the same venue on the same device, and its deviation: on a busy CPU eager's time moves
         with the kernel's, on a GPU it only adds noise of its own."""
@@ -407,7 +414,7 @@ class Judgement:
             if said.moved is None or not _tools(said) or _SOURCE in said.because:
                 continue
             same[tool_of(key[0])] += 1
-            moved[tool_of(key[0])] += said.change is Change.SLOWER
+            moved[tool_of(key[0])] += said.change is ChangeKind.SLOWER
         for key, one in found.items():
             tool = tool_of(key[0])
             both = one.said.cause is Cause.REGRESSION and _tools(one.said)
@@ -423,18 +430,18 @@ def _mended(trouble: Trouble, races: Sequence[float]) -> bool:
     )
 
 
-_FAILING = (Change.NEW_FAILURE, Change.STILL_FAILING)
+_FAILING = (ChangeKind.NEW_FAILURE, ChangeKind.STILL_FAILING)
 
 
-def _matters(change: Change, time: _Time) -> bool:
+def _matters(change: ChangeKind, time: _Time) -> bool:
     """Whether the time is worse news than what became of the verdict."""
-    return time.change in (Change.SLOWER, Change.SUSPECT) and change in (
-        Change.FIXED,
-        Change.GAINED,
+    return time.change in (ChangeKind.SLOWER, ChangeKind.SUSPECT) and change in (
+        ChangeKind.FIXED,
+        ChangeKind.GAINED,
     )
 
 
-def _of_verdicts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
+def _of_verdicts(one: TimeReference, new: CellOutcome) -> tuple[ChangeKind, str] | None:
     """The change that verdicts and evidence alone decide, with its words; None where all is as
     it should be."""
     trouble = one.trouble
@@ -442,42 +449,42 @@ def _of_verdicts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
         told = f"{new.verdict}: {new.detail.partition(chr(10))[0]}"
         never = one.by != "rule" and not one.evidence
         failed = trouble is not None and trouble.change in _FAILING
-        return (Change.STILL_FAILING if failed or never else Change.NEW_FAILURE), told
+        return (ChangeKind.STILL_FAILING if failed or never else ChangeKind.NEW_FAILURE), told
     if new.evidence < one.evidence:
-        return Change.LOST, f"{one.evidence} → {new.evidence}: {new.missing or new.detail}"
+        return ChangeKind.LOST, f"{one.evidence} → {new.evidence}: {new.missing or new.detail}"
     if trouble is not None and trouble.change in _FAILING:
         told = f"{new.verdict}, {new.evidence}; it failed since {trouble.since}"
-        return Change.FIXED, f"{told}, {counted(trouble.nights)}"
-    if trouble is not None and trouble.change is Change.LOST:
+        return ChangeKind.FIXED, f"{told}, {counted(trouble.nights)}"
+    if trouble is not None and trouble.change is ChangeKind.LOST:
         told = f"{new.evidence} again; lost since {trouble.since}, {counted(trouble.nights)}"
-        return Change.GAINED, told
+        return ChangeKind.GAINED, told
     if new.evidence > one.evidence and one.seen:
-        return Change.GAINED, f"{one.evidence} → {new.evidence}"
+        return ChangeKind.GAINED, f"{one.evidence} → {new.evidence}"
     return None
 
 
-def _of_counts(one: Reference, new: Outcome) -> tuple[Change, str] | None:
+def _of_counts(one: TimeReference, new: CellOutcome) -> tuple[ChangeKind, str] | None:
     """The change that the counts of its build decide for a kernel without a time, with its
     words."""
     if new.timing is not None:
         return None
     more = counts.more(one.counts, new.counts)
     if more:
-        return Change.HEAVIER, ", ".join(more)
+        return ChangeKind.HEAVIER, ", ".join(more)
     trouble = one.trouble
-    if trouble is not None and trouble.change is Change.HEAVIER:
-        return Change.FIXED, f"heavier since {trouble.since}, {counted(trouble.nights)}"
+    if trouble is not None and trouble.change is ChangeKind.HEAVIER:
+        return ChangeKind.FIXED, f"heavier since {trouble.since}, {counted(trouble.nights)}"
     return None
 
 
-def _caused(said: CellChange, new: Outcome, pace: Pace) -> CellChange:
+def _caused(said: CellChange, new: CellOutcome, pace: MachinePace) -> CellChange:
     if _SOURCE in said.because:
         cause = Cause.REGRESSION
     elif _tools(said):
         cause = Cause.TOOLCHAIN
     elif said.because:
         cause = Cause.METHOD
-    elif said.change is Change.LOST and new.verdict.value == "unavailable":
+    elif said.change is ChangeKind.LOST and new.verdict.value == "unavailable":
         cause = Cause.TOOLCHAIN
     else:
         cause = Cause.UNEXPLAINED
@@ -494,7 +501,7 @@ def _tools(said: CellChange) -> bool:
     return any(one not in method and not one.startswith("portkern ") for one in said.because)
 
 
-def _driver_changed(one: Reference, new: Outcome) -> bool:
+def _driver_changed(one: TimeReference, new: CellOutcome) -> bool:
     return bool(one.goods) and one.goods[0].environment.driver != new.environment.driver
 
 
@@ -508,17 +515,17 @@ def moved_by(moved: float) -> str:
 
 
 def _told(
-    change: Change, moved: float, measure: Measure, statistic: Statistic, level: Level
+    change: ChangeKind, moved: float, measure: TimeMeasure, statistic: Statistic, level: TimeLevel
 ) -> str:
-    if change is Change.INSUFFICIENT:
+    if change is ChangeKind.INSUFFICIENT:
         runs = len(measure.calm)
         return f"{runs} earlier times of this machine to compare with, expected {rule.LEAST}"
     seen = f"would have seen {math.expm1(measure.visible):.0%}"
-    if change is Change.UNCHANGED:
+    if change is ChangeKind.UNCHANGED:
         return f"{moved_by(moved)} {statistic}; {seen}"
-    if change is Change.TOO_NOISY:
+    if change is ChangeKind.TOO_NOISY:
         return f"only {math.expm1(measure.visible):.0%} would have been seen"
     by = "" if level.by == "rule" else f", {level.by}"
     against = f"the median of {measure.runs} runs since {level.since}{by}"
     told = f"{moved_by(moved)} {statistic}, against {against}; {seen}"
-    return told if change is not Change.SUSPECT else f"{told}; not timed again"
+    return told if change is not ChangeKind.SUSPECT else f"{told}; not timed again"

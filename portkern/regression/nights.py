@@ -10,9 +10,9 @@ from portkern.errors import ConfigError, RecordError
 from portkern.records.columns import Columns
 from portkern.records.record import Record, RecordFile
 from portkern.regression import standing
-from portkern.regression.outcome import Outcome
+from portkern.regression.outcome import CellOutcome
 from portkern.regression.reading import outcomes
-from portkern.regression.runs import UNKNOWN, Run, records_of
+from portkern.regression.runs import UNKNOWN, RecordedRun, records_of
 from portkern.regression.runs import newest_first as runs_newest_first
 from portkern.regression.series import Series
 
@@ -32,16 +32,16 @@ class Night:
 
     name: str
     time: str
-    cells: Mapping[Series, Outcome]
-    again: Mapping[Series, Sequence[Outcome]] = field(default_factory=dict)
+    cells: Mapping[Series, CellOutcome]
+    again: Mapping[Series, Sequence[CellOutcome]] = field(default_factory=dict)
     problem: str = ""
-    calibrations: Mapping[Series, Sequence[Outcome]] = field(default_factory=dict)
+    calibrations: Mapping[Series, Sequence[CellOutcome]] = field(default_factory=dict)
 
-    def calibrated(self) -> Iterator[tuple[Series, Sequence[Outcome]]]:
+    def calibrated(self) -> Iterator[tuple[Series, Sequence[CellOutcome]]]:
         """The races of the calibration kernels, those of each device of each machine together: a
         merged run has several."""
         for series, races in self.calibrations.items():
-            apart: dict[tuple[str, str], list[Outcome]] = {}
+            apart: dict[tuple[str, str], list[CellOutcome]] = {}
             for race in races:
                 where = race.environment.machine, race.environment.device
                 apart.setdefault(where, []).append(race)
@@ -56,7 +56,7 @@ class Night:
         again: Sequence[Record] = (),
         calibrations: Sequence[Record] = (),
     ) -> Night:
-        cells: dict[Series, Outcome] = {Series.of(record): record for record in records}
+        cells: dict[Series, CellOutcome] = {Series.of(record): record for record in records}
         time = max((r.time for r in records), default="")
         beside = _by_series(calibrations)
         return cls(name, time, cells, _by_series(again), calibrations=beside)
@@ -96,7 +96,7 @@ class Night:
         return not any(v.bad for v in verdicts) and any(r.evidence for r in self.cells.values())
 
 
-def earlier(night: Night, reports: Path) -> list[Run]:
+def earlier(night: Night, reports: Path) -> list[RecordedRun]:
     """The other runs that ended or began earlier, or of which that cannot be read, but for those
     that people demoted; the newest first."""
     without = standing.demoted(reports) | {night.name}
@@ -119,7 +119,7 @@ def of_one_series(one: Night, two: Night) -> bool:
 
 
 def as_many_as_can_be(
-    runs: Iterable[Run], night: Night, most: int = 0
+    runs: Iterable[RecordedRun], night: Night, most: int = 0
 ) -> tuple[list[Night], dict[str, Night | RecordError], str]:
     """The runs that share cells with ``night``, the newest first: ``most`` of them, or as many
     as have :data:`MOST_CELLS`; those that share none, by name; and the reason where the search
@@ -152,20 +152,20 @@ def before(night: Night, reports: Path, most: int = 0) -> tuple[list[Night], lis
     return found[::-1], problems + [cut] * bool(cut)
 
 
-def read(runs: Sequence[Run]) -> Iterator[Night | RecordError]:
+def read(runs: Sequence[RecordedRun]) -> Iterator[Night | RecordError]:
     """Reads the nights of runs, some at a time, as one asks."""
     for start in range(0, len(runs), AT_ONCE):
         yield from _nights([run.records for run in runs[start : start + AT_ONCE]])
 
 
-def _by_series(records: Sequence[Record]) -> Mapping[Series, Sequence[Outcome]]:
-    several: dict[Series, list[Outcome]] = {}
+def _by_series(records: Sequence[Record]) -> Mapping[Series, Sequence[CellOutcome]]:
+    several: dict[Series, list[CellOutcome]] = {}
     for record in records:
         several.setdefault(Series.of(record), []).append(record)
     return several
 
 
-def _beside(path: Path) -> Mapping[Series, Sequence[Outcome]]:
+def _beside(path: Path) -> Mapping[Series, Sequence[CellOutcome]]:
     """The races in a file beside the records; none where it is torn or foreign."""
     try:
         return _by_series(RecordFile(path, samples=False).read()[0])
@@ -177,7 +177,7 @@ def _nights(files: Sequence[Path]) -> list[Night | RecordError]:
     """The nights that the ``records.jsonl`` in runs' folders hold, with the error of each that
     cannot be read."""
     with Columns(files) as columns:
-        cells: list[dict[Series, Outcome]] = [{} for _ in files]
+        cells: list[dict[Series, CellOutcome]] = [{} for _ in files]
         times = [""] * len(files)
         for number, series, outcome in outcomes(columns):
             cells[number][series] = outcome

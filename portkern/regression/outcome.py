@@ -8,7 +8,7 @@ from typing import Protocol
 from portkern.records.record import Counts, Environment, Evidence, Verdict
 
 
-class Timed(Protocol):
+class TimedOutcome(Protocol):
     @property
     def p20_us(self) -> float: ...
     @property
@@ -17,7 +17,7 @@ class Timed(Protocol):
     def method(self) -> str: ...
 
 
-class Outcome(Protocol):
+class CellOutcome(Protocol):
     """A :class:`portkern.records.record.Record` is one."""
 
     @property
@@ -39,9 +39,9 @@ class Outcome(Protocol):
     @property
     def environment(self) -> Environment: ...
     @property
-    def timing(self) -> Timed | None: ...
+    def timing(self) -> TimedOutcome | None: ...
     @property
-    def baselines(self) -> Mapping[str, Timed]: ...
+    def baselines(self) -> Mapping[str, TimedOutcome]: ...
     @property
     def code(self) -> str: ...
     @property

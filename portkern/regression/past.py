@@ -12,18 +12,18 @@ from pathlib import Path
 from portkern.errors import PortkernError, RecordError
 from portkern.records import packed
 from portkern.regression import nights, reference_file, standing
-from portkern.regression.decisions import Decisions
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.judgement import Judgement
 from portkern.regression.nights import Night
 from portkern.regression.reference import References
-from portkern.regression.reference_file import LearntRun, Origin, OtherRun
-from portkern.regression.runs import Run
+from portkern.regression.reference_file import LearntRun, OtherRun, ReferenceOrigin
+from portkern.regression.runs import RecordedRun
 from portkern.regression.series import Series
 from portkern.spec import foreign_text
 
 
 @dataclass
-class Past:
+class KnownPast:
     """``runs``, oldest first, are what ``references`` were learnt from; ``problems``: what of it
     could not be read."""
 
@@ -39,10 +39,10 @@ class Past:
     def of(
         cls,
         several: Sequence[Night],
-        decisions: Decisions,
+        decisions: NightDecisions,
         promoted: Sequence[str] = (),
         day: str = "",
-    ) -> Past:
+    ) -> KnownPast:
         """Learnt from these runs, oldest first, as of a day."""
         past = cls(References(decisions, promoted))
         for night in several:
@@ -59,11 +59,11 @@ class Past:
 def before(
     night: Night,
     reports: Path,
-    decisions: Decisions,
+    decisions: NightDecisions,
     *,
     most: int = 0,
     named: Night | None = None,
-) -> Past:
+) -> KnownPast:
     """The past of ``night``: the newest ``most`` runs before it, else all that one can look back
     on. Where those do not include ``named``, which ``night`` is compared with, it is learnt
     first."""
@@ -78,7 +78,7 @@ def before(
     later = bool(several) and named is not None and named.time > night.time
     if named is not None and not known_already and not later:
         several = [named, *several]
-    past = Past.of(several, decisions, promoted, night.day)
+    past = KnownPast.of(several, decisions, promoted, night.day)
     past.problems = problems + [f"{one.name}: {one.problem}" for one in several if one.problem]
     return past
 
@@ -86,13 +86,13 @@ def before(
 class _Known:
     """The files of references in a folder, looked at for one run."""
 
-    def __init__(self, night: Night, reports: Path, decisions: Decisions) -> None:
+    def __init__(self, night: Night, reports: Path, decisions: NightDecisions) -> None:
         self.night, self.reports, self.decisions = night, reports, decisions
         self.promoted = standing.promoted(reports)
         self.runs = {run.name: run for run in nights.earlier(night, reports)}  # the newest first
         self.stamps = {name: stamp_of(run) for name, run in self.runs.items()}
 
-    def past(self) -> Past:
+    def past(self) -> KnownPast:
         for run in self.runs:
             path = reference_file.path_of(self.reports, run)
             if not path.exists():
@@ -105,7 +105,7 @@ class _Known:
                 continue  # an older one may hold; if none does, all is learnt anew
         return self._anew()
 
-    def _holds(self, origin: Origin) -> bool:
+    def _holds(self, origin: ReferenceOrigin) -> bool:
         """Whether the same would be learnt from the same runs now."""
         if not origin.runs or origin.decided != self._decided(origin):
             return False
@@ -124,7 +124,7 @@ class _Known:
                 break
         return older
 
-    def _left_out(self, name: str, origin: Origin) -> bool:
+    def _left_out(self, name: str, origin: ReferenceOrigin) -> bool:
         """Whether a run that nothing was learnt from would be left out by this one as well."""
         other = origin.others.get(name)
         if other is None or other.stamp != self.stamps[name]:
@@ -134,7 +134,7 @@ class _Known:
         one = next(nights.read([self.runs[name]]))
         return isinstance(one, RecordError) or not nights.of_one_series(one, self.night)
 
-    def _since(self, origin: Origin, path: Path) -> Past:
+    def _since(self, origin: ReferenceOrigin, path: Path) -> KnownPast:
         references = reference_file.read(path, self.decisions, frozenset(self.promoted))
         series = {series for series, _ in references.cells}
         if not _alike(series, self.night):
@@ -145,13 +145,13 @@ class _Known:
             for name, one in origin.others.items()
             if one.problem and name in self.runs
         ]
-        past = Past(references, list(origin.runs), [*filter(None, [origin.cut]), *problems])
+        past = KnownPast(references, list(origin.runs), [*filter(None, [origin.cut]), *problems])
         names = list(self.runs)
         newer = [self.runs[name] for name in names[: names.index(origin.runs[-1].name)]][::-1]
         return self._learn(past, newer, origin)
 
-    def _anew(self) -> Past:
-        past = Past(References(self.decisions, self.promoted))
+    def _anew(self) -> KnownPast:
+        past = KnownPast(References(self.decisions, self.promoted))
         newest, others, cut = nights.as_many_as_can_be(self.runs.values(), self.night)
         if cut:
             past.problems.append(cut)
@@ -164,7 +164,9 @@ class _Known:
         self._keep(past, left, cut)
         return past
 
-    def _learn(self, past: Past, newer: Sequence[Run], origin: Origin) -> Past:
+    def _learn(
+        self, past: KnownPast, newer: Sequence[RecordedRun], origin: ReferenceOrigin
+    ) -> KnownPast:
         others = dict(origin.others)
         for run, one in zip(newer, nights.read(newer), strict=True):
             if isinstance(one, RecordError) or not nights.of_one_series(one, self.night):
@@ -177,22 +179,22 @@ class _Known:
             self._keep(past, others, origin.cut)
         return past
 
-    def _add(self, past: Past, one: Night) -> None:
+    def _add(self, past: KnownPast, one: Night) -> None:
         past.learn(one, self.night.day, self.stamps[one.name])
         if one.problem:
             past.problems.append(f"{one.name}: {one.problem}")
 
-    def _keep(self, past: Past, others: Mapping[str, OtherRun], cut: str) -> None:
+    def _keep(self, past: KnownPast, others: Mapping[str, OtherRun], cut: str) -> None:
         if not past.runs:
             return
-        origin = Origin(runs=tuple(past.runs), others=others, cut=cut)
+        origin = ReferenceOrigin(runs=tuple(past.runs), others=others, cut=cut)
         origin = origin.model_copy(update={"decided": self._decided(origin)})
         try:
             reference_file.write(self.reports, origin, past.references)
         except (PortkernError, OSError) as error:
             past.problems.append(f"references are not kept, the next run learns them anew: {error}")
 
-    def _decided(self, origin: Origin) -> str:
+    def _decided(self, origin: ReferenceOrigin) -> str:
         """A digest of what people decided of its runs."""
         names, day = {one.name for one in origin.runs}, self.night.day
         accepted = [
@@ -215,7 +217,7 @@ def _other(one: Night | RecordError, stamp: str) -> OtherRun:
     return OtherRun(stamp=stamp, ops=frozenset(series.op for series in one.cells))
 
 
-def stamp_of(run: Run) -> str:
+def stamp_of(run: RecordedRun) -> str:
     """A stamp of a run, which changes when its records, the further times of suspects or its
     calibrations do: lines are only added, and a file that was made anew ends in another line. A
     compressed one is read whole, as any part of it may be another."""

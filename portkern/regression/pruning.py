@@ -11,22 +11,22 @@ from filelock import FileLock, Timeout
 
 from portkern.errors import ConfigError, RecordError, StorageError
 from portkern.regression import past, reference_file, standing
-from portkern.regression.decisions import Decisions
-from portkern.regression.reference_file import Origin
-from portkern.regression.runs import Run, RunFacts, newest_first
+from portkern.regression.decisions import NightDecisions
+from portkern.regression.reference_file import ReferenceOrigin
+from portkern.regression.runs import RecordedRun, RunFacts, newest_first
 
 #: Newest runs that always stay, whatever is asked for: trends and the newest green one need some.
 LEAST = 2
 
 
-def superfluous(reports: Path, keep: int) -> list[Run]:
+def superfluous(reports: Path, keep: int) -> list[RecordedRun]:
     """The runs that may go: all but the newest ``keep``, those that people promoted, tagged or
     decided something of, and the newest green one; the oldest first. Only of runs that
     references were learnt from: others say something that is nowhere else. Raises RecordError
     and ConfigError."""
     runs = newest_first(reports)
     origin = _newest_origin(reports, runs)
-    decisions = Decisions.read(reports)
+    decisions = NightDecisions.read(reports)
     needed = {run.name for run in runs[: max(keep, LEAST)]} | {*standing.promoted(reports)}
     needed |= {entry.since for entry in decisions.accepted}
     needed |= {one.name for one in [one for one in origin.runs if one.green][-1:]}
@@ -40,7 +40,7 @@ def superfluous(reports: Path, keep: int) -> list[Run]:
     ]
 
 
-def delete(runs: Sequence[Run]) -> None:
+def delete(runs: Sequence[RecordedRun]) -> None:
     """Deletes runs, each whole or not at all: a folder is renamed before it goes. Raises
     StorageError, and ConfigError where a command writes to one."""
     for run in runs:
@@ -55,7 +55,7 @@ def delete(runs: Sequence[Run]) -> None:
             raise StorageError.of(error, run.folder) from error
 
 
-def _newest_origin(reports: Path, runs: Sequence[Run]) -> Origin:
+def _newest_origin(reports: Path, runs: Sequence[RecordedRun]) -> ReferenceOrigin:
     """The origin of the newest run whose file of references can be read; without any nothing is
     learnt."""
     for run in runs:
@@ -65,4 +65,4 @@ def _newest_origin(reports: Path, runs: Sequence[Run]) -> Origin:
                 return reference_file.origin(path)
         except RecordError:
             continue
-    return Origin(runs=())
+    return ReferenceOrigin(runs=())

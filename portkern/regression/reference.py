@@ -22,12 +22,12 @@ from typing import Literal, NamedTuple
 from portkern.records.record import Counts, Evidence
 from portkern.regression import counts, rule
 from portkern.regression.cell_change import Cause, CellChange
-from portkern.regression.decisions import Decisions
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.nights import Night
-from portkern.regression.outcome import Outcome
-from portkern.regression.rule import Change, Measure
+from portkern.regression.outcome import CellOutcome
+from portkern.regression.rule import ChangeKind, TimeMeasure
 from portkern.regression.series import Series, changes, moved_on, same_code
-from portkern.regression.timed import Place, Point, Statistic, point
+from portkern.regression.timed import Statistic, TimedPlace, TimedPoint, point
 
 #: Times that a reference is the median of; with fewer its own error is an alarm now and then, which
 #: stays.
@@ -38,7 +38,7 @@ IN_A_ROW = 3
 
 
 @dataclass
-class Level:
+class TimeLevel:
     """The level of a cell's times in one place: ``first`` are the times that the reference is
     made of, ``calm`` the newest that were as they should be, and ``recent`` the newest whatever
     they were. ``by`` is the rule or the person that set it, and ``since`` the run from which it
@@ -46,33 +46,33 @@ class Level:
 
     since: str
     by: str = "rule"
-    first: list[Point] = field(default_factory=list)
-    calm: list[Point] = field(default_factory=list)
-    recent: list[Point] = field(default_factory=list)
+    first: list[TimedPoint] = field(default_factory=list)
+    calm: list[TimedPoint] = field(default_factory=list)
+    recent: list[TimedPoint] = field(default_factory=list)
 
     def values(self, kind: Literal["first", "calm", "recent"], statistic: Statistic) -> list[float]:
-        points: list[Point] = getattr(self, kind)
+        points: list[TimedPoint] = getattr(self, kind)
         if statistic is Statistic.TIME:
             return [one.time for one in points]
         return [one.time - one.eager for one in points if one.eager is not None]
 
-    def measure(self, statistic: Statistic, common: float) -> Measure | None:
+    def measure(self, statistic: Statistic, common: float) -> TimeMeasure | None:
         """The measure of a time against its reference; None where there is no such time."""
         first = self.values("first", statistic)
         if not first:
             return None
         calm = self.values("calm", statistic)
-        return Measure(statistics.median(first), len(first), calm, common)
+        return TimeMeasure(statistics.median(first), len(first), calm, common)
 
-    def keep(self, one: Point) -> None:
+    def keep(self, one: TimedPoint) -> None:
         """Adds the time of a night which was as it should be."""
         if len(self.first) < MOST:
             self.first.append(one)
         self.calm = [*self.calm, one][-rule.LONGEST :]
 
-    def restart(self, points: Collection[Point], since: str, by: str) -> None:
+    def restart(self, points: Collection[TimedPoint], since: str, by: str) -> None:
         """Begins anew from these times; how far runs differ stays known."""
-        fresh = Level(since, by, first=list(points))
+        fresh = TimeLevel(since, by, first=list(points))
         moved = {}
         for statistic in Statistic:
             old, new = self.values("first", statistic), fresh.values("first", statistic)
@@ -92,7 +92,7 @@ class Level:
 class Trouble:
     """``moved`` is a logarithm, of a time; ``last_good`` is '' where no run ever was."""
 
-    change: Change
+    change: ChangeKind
     since: str
     nights: int
     last_good: str
@@ -102,15 +102,15 @@ class Trouble:
 
     def goes_on(self, said: CellChange) -> bool:
         """Whether it is what is said now: of one kind, and no further slowdown on top of it."""
-        if said.change is Change.SLOWER and self.change is Change.SLOWER:
+        if said.change is ChangeKind.SLOWER and self.change is ChangeKind.SLOWER:
             further = rule.log_of(said.moved) - self.moved
             return further <= max(rule.log_of(said.visible), rule.FLOOR)
-        failing = (Change.NEW_FAILURE, Change.STILL_FAILING)
+        failing = (ChangeKind.NEW_FAILURE, ChangeKind.STILL_FAILING)
         return said.change is self.change or (said.change in failing and self.change in failing)
 
 
 @dataclass
-class Reference:
+class TimeReference:
     """The reference of a cell on one class of machine. ``since`` and ``by`` are of its coverage;
     ``goods`` are the newest outcomes that were as it should be, the last of the run
     ``last_good``; ``absent`` is the first of the newest runs, ``absences`` in number, that did
@@ -122,15 +122,15 @@ class Reference:
     evidence: Evidence = Evidence.NONE
     since: str = ""
     by: str = "rule"
-    levels: dict[Place, Level] = field(default_factory=dict)
-    goods: list[Outcome] = field(default_factory=list)
+    levels: dict[TimedPlace, TimeLevel] = field(default_factory=dict)
+    goods: list[CellOutcome] = field(default_factory=list)
     last_good: str = ""
     trouble: Trouble | None = None
     seen: int = 0
     absent: str = ""
     absences: int = 0
     suspected: int = 0
-    better: list[Point] = field(default_factory=list)
+    better: list[TimedPoint] = field(default_factory=list)
     eager_elsewhere: int = 0
     suspected_since: str = ""
     timed: int = 0
@@ -142,14 +142,14 @@ class Reference:
     @property
     def slower(self) -> Trouble | None:
         """The trouble of the cell, if that is its time."""
-        slow = self.trouble is not None and self.trouble.change is Change.SLOWER
+        slow = self.trouble is not None and self.trouble.change is ChangeKind.SLOWER
         return self.trouble if slow else None
 
     @property
-    def good(self) -> Outcome | None:
+    def good(self) -> CellOutcome | None:
         return self.goods[-1] if self.goods else None
 
-    def changed(self, new: Outcome) -> list[str]:
+    def changed(self, new: CellOutcome) -> list[str]:
         """The differences from the last good run; if there are none, from the first of the
         :data:`IN_A_ROW` last: not every night shows what a change did."""
         for one in (self.goods[-1:], self.goods[:1]):
@@ -166,12 +166,12 @@ class Reference:
             return f"; {self.timed} are there, {count} of them noisy: {why}"
         return f"; {self.timed} are there, the others are of other places"
 
-    def accept(self, new: Outcome, now: Point | None, run: str, by: str) -> None:
+    def accept(self, new: CellOutcome, now: TimedPoint | None, run: str, by: str) -> None:
         """Accepts a cell as it is in ``run``; after a slowdown, as it was since that began."""
-        level = self.levels.setdefault(Place.of(new), Level(run)) if now else None
+        level = self.levels.setdefault(TimedPlace.of(new), TimeLevel(run)) if now else None
         if level and now and new.comparable:
             trouble = self.trouble
-            slow = trouble.nights if trouble and trouble.change is Change.SLOWER else 0
+            slow = trouble.nights if trouble and trouble.change is ChangeKind.SLOWER else 0
             since = level.recent[len(level.recent) - slow :]
             if torch_of(new) not in ("", self.torch):
                 since = [one._replace(eager=None) for one in since]
@@ -202,18 +202,18 @@ class References:
     """References by cell and class of machine. ``promoted``: runs whose cells are as they are to
     be."""
 
-    def __init__(self, decisions: Decisions, promoted: Collection[str] = ()) -> None:
-        self.cells: dict[Key, Reference] = {}
+    def __init__(self, decisions: NightDecisions, promoted: Collection[str] = ()) -> None:
+        self.cells: dict[Key, TimeReference] = {}
         self.decisions, self.promoted = decisions, set(promoted)
         self._machines: dict[str, None] = {}
 
-    def elsewhere(self, series: Series, machine: str) -> Iterator[Reference]:
+    def elsewhere(self, series: Series, machine: str) -> Iterator[TimeReference]:
         """The same cell on other machines."""
         for other in self._machines:
             if other != machine and (series, other) in self.cells:
                 yield self.cells[series, other]
 
-    def add(self, key: Key, one: Reference) -> Reference:
+    def add(self, key: Key, one: TimeReference) -> TimeReference:
         """The one that is known of the cell already, else this one from now on."""
         self._machines[key[1]] = None
         return self.cells.setdefault(key, one)
@@ -232,7 +232,7 @@ class References:
         """``found`` is what was said of all cells of the night."""
         for series, new in night.cells.items():
             key = series, new.environment.machine
-            one = self.add(key, Reference())
+            one = self.add(key, TimeReference())
             one.absent, one.absences, one.seen = "", 0, one.seen + 1
             accepted = self.decisions.accepts(series, night.name, day)
             if accepted or (night.name in self.promoted and not new.verdict.bad):
@@ -248,14 +248,14 @@ class References:
             if self.decisions.accepts(key[0], night.name, day):
                 del self.cells[key]
 
-    def _calibrate(self, run: str, series: Series, races: Sequence[Outcome]) -> None:
+    def _calibrate(self, run: str, series: Series, races: Sequence[CellOutcome]) -> None:
         """Learns the time of a calibration kernel, of which no evidence is expected; it begins anew
         where other machine code of it is run."""
         now, new = calibrated([one for one in races if one.comparable]), races[-1]
         if now is None:
             return
-        one = self.add((series, new.environment.machine), Reference())
-        level = one.levels.setdefault(Place.of(new), Level(run))
+        one = self.add((series, new.environment.machine), TimeReference())
+        level = one.levels.setdefault(TimedPlace.of(new), TimeLevel(run))
         if one.good is not None and set_apart(one.good, new):
             level.restart([now], run, "rule: its machine code or driver changed")
         else:
@@ -266,14 +266,14 @@ class References:
         return {series for series, _ in self.cells}
 
 
-def calibrated(races: Sequence[Outcome]) -> Point | None:
+def calibrated(races: Sequence[CellOutcome]) -> TimedPoint | None:
     """The least of a night's races of a calibration kernel, which no odd minute makes; None where
     none has a time."""
     times = [each.time for one in races if (each := point(one))]
-    return Point(min(times), None) if times else None
+    return TimedPoint(min(times), None) if times else None
 
 
-def set_apart(before: Outcome, after: Outcome) -> list[str]:
+def set_apart(before: CellOutcome, after: CellOutcome) -> list[str]:
     """The changes by which two times of a calibration kernel are not of one thing. Torch, which it
     does not use, is none, nor are compilers that made the same machine code."""
     said = before.source_hash, before.environment, after.source_hash, after.environment
@@ -281,7 +281,7 @@ def set_apart(before: Outcome, after: Outcome) -> list[str]:
     return [what for what in found if not what.startswith("torch ")]
 
 
-def _middle(night: Night, series: Series) -> Point | None:
+def _middle(night: Night, series: Series) -> TimedPoint | None:
     """The median of the cell's races that night, None where it was not timed."""
     new = night.cells[series]
     races = [new, *(race for race in night.again.get(series, ()) if race.comparable)]
@@ -290,16 +290,16 @@ def _middle(night: Night, series: Series) -> Point | None:
         return None
     eager = [one.eager for one in points if one.eager is not None]
     beside = statistics.median(eager) if eager else None
-    return Point(statistics.median(one.time for one in points), beside)
+    return TimedPoint(statistics.median(one.time for one in points), beside)
 
 
 def _learn(
-    one: Reference, run: str, new: Outcome, now: Point | None, learnt: Learnt | None
+    one: TimeReference, run: str, new: CellOutcome, now: TimedPoint | None, learnt: Learnt | None
 ) -> None:
     said = learnt.said if learnt else None
-    if said is not None and (said.change.regressed or said.change is Change.STILL_FAILING):
+    if said is not None and (said.change.regressed or said.change is ChangeKind.STILL_FAILING):
         _trouble(one, said)
-    elif said is not None and said.change in (Change.FIXED, Change.GAINED):
+    elif said is not None and said.change in (ChangeKind.FIXED, ChangeKind.GAINED):
         one.trouble = None
     if not new.verdict.bad and new.evidence > one.evidence:
         one.evidence, one.since, one.by = new.evidence, run, "rule"
@@ -312,14 +312,14 @@ def _learn(
         one.timed += 1
         one.noisy.update(filter(None, [new.timing.noisy]))
     if now is not None and new.comparable and learnt is not None and not new.carried:
-        level = one.levels.setdefault(Place.of(new), Level(run))
+        level = one.levels.setdefault(TimedPlace.of(new), TimeLevel(run))
         now = _learn_eager(one, level, new, now, learnt)
         _learn_time(one, level, now, run, learnt)
         level.recent = [*level.recent, now][-rule.LONGEST :]
 
 
-def _trouble(one: Reference, said: CellChange) -> None:
-    moved = rule.log_of(said.moved) if said.change is Change.SLOWER else 0.0
+def _trouble(one: TimeReference, said: CellChange) -> None:
+    moved = rule.log_of(said.moved) if said.change is ChangeKind.SLOWER else 0.0
     if one.trouble and said.stays and one.trouble.moved:  # not what one odd night makes of it
         moved = one.trouble.moved
     one.trouble = Trouble(
@@ -327,11 +327,13 @@ def _trouble(one: Reference, said: CellChange) -> None:
     )
 
 
-def torch_of(outcome: Outcome) -> str:
+def torch_of(outcome: CellOutcome) -> str:
     return outcome.environment.toolchain.get("torch", "")
 
 
-def _learn_eager(one: Reference, level: Level, new: Outcome, now: Point, learnt: Learnt) -> Point:
+def _learn_eager(
+    one: TimeReference, level: TimeLevel, new: CellOutcome, now: TimedPoint, learnt: Learnt
+) -> TimedPoint:
     """Learns what eager takes where it alone is another: moved, or of another torch, on
     :data:`IN_A_ROW` nights. Returns the night's time, until then without that of another torch's
     eager."""
@@ -352,15 +354,17 @@ def _learn_eager(one: Reference, level: Level, new: Outcome, now: Point, learnt:
     return now
 
 
-def _learn_time(one: Reference, level: Level, now: Point, run: str, learnt: Learnt) -> None:
-    suspect = learnt.said.change is Change.SUSPECT and not learnt.eager_by
+def _learn_time(
+    one: TimeReference, level: TimeLevel, now: TimedPoint, run: str, learnt: Learnt
+) -> None:
+    suspect = learnt.said.change is ChangeKind.SUSPECT and not learnt.eager_by
     if learnt.time == "calm":
         level.keep(now)
         one.suspected, one.better = 0, []
     elif learnt.time == "better":
         one.better.append(now)
         one.suspected = min(one.suspected, 0) - 1
-        known = learnt.said.change is Change.FASTER and learnt.said.because
+        known = learnt.said.change is ChangeKind.FASTER and learnt.said.because
         if known or len(one.better) >= IN_A_ROW:
             level.restart(one.better, run, "rule: it is faster")
             one.suspected, one.better = 0, []
@@ -369,6 +373,6 @@ def _learn_time(one: Reference, level: Level, now: Point, run: str, learnt: Lear
         one.suspected, one.better = max(one.suspected, 0) + 1, []
 
 
-def spreads(levels: Iterable[Level], statistic: Statistic) -> float:
+def spreads(levels: Iterable[TimeLevel], statistic: Statistic) -> float:
     """How far runs of a cell differ, over all cells."""
     return rule.spread([level.values("calm", statistic) for level in levels])

@@ -16,14 +16,14 @@ from pydantic import Field
 
 from portkern.errors import RecordError
 from portkern.records import atomic_write, packed
-from portkern.records.jsonl import Line, Part, no_search_for_garbage
+from portkern.records.jsonl import JsonLine, JsonPart, no_search_for_garbage
 from portkern.records.record import Counts, Environment, Evidence, Verdict
-from portkern.regression.decisions import Decisions
-from portkern.regression.outcome import Outcome
+from portkern.regression.decisions import NightDecisions
+from portkern.regression.outcome import CellOutcome
 from portkern.regression.reading import ReadOutcome, ReadTiming
-from portkern.regression.reference import Level, Reference, References, Trouble
+from portkern.regression.reference import References, TimeLevel, TimeReference, Trouble
 from portkern.regression.series import Series
-from portkern.regression.timed import Place, Point
+from portkern.regression.timed import TimedPlace, TimedPoint
 from portkern.spec.safe_name import SafeName
 
 #: In the folder of runs; a file is called after the newest run that it was learnt from.
@@ -32,7 +32,7 @@ FOLDER, SUFFIX = "references", ".jsonl.gz"
 KEPT = 5
 
 
-class LearntRun(Part):
+class LearntRun(JsonPart):
     """``stamp`` changes with the records; ``green``: something passed and nothing was bad;
     ``problem``: what of it could not be read."""
 
@@ -42,7 +42,7 @@ class LearntRun(Part):
     problem: str = ""
 
 
-class OtherRun(Part):
+class OtherRun(JsonPart):
     """One that was left out; of operators that it has, or of any where it could not be read."""
 
     stamp: str
@@ -50,7 +50,7 @@ class OtherRun(Part):
     problem: str = ""
 
 
-class Origin(Line):
+class ReferenceOrigin(JsonLine):
     """The origin of references: the ``runs`` that they were learnt from, oldest first, and what
     people ``decided`` of them. Runs older than the first were not looked at where ``cut`` says
     why."""
@@ -64,7 +64,7 @@ class Origin(Line):
     cut: str = ""
 
 
-class _Good(Part):
+class _Good(JsonPart):
     """An outcome; ``environment`` and ``timing`` as they are compared."""
 
     time: str
@@ -80,7 +80,7 @@ class _Good(Part):
     counts: Counts = Counts()
 
     @classmethod
-    def of(cls, one: Outcome) -> Self:
+    def of(cls, one: CellOutcome) -> Self:
         timing, eager = one.timing, one.baselines.get("eager")
         return cls(
             time=one.time,
@@ -115,8 +115,8 @@ class _Good(Part):
         )
 
 
-class _Cell(Line):
-    """A :class:`Reference` as a line of a file: of one cell on one class of machine."""
+class _Cell(JsonLine):
+    """A :class:`TimeReference` as a line of a file: of one cell on one class of machine."""
 
     SCHEMA: ClassVar[int] = 1
 
@@ -126,7 +126,7 @@ class _Cell(Line):
     evidence: int
     since: str
     by: str
-    levels: tuple[tuple[Place, Level], ...]
+    levels: tuple[tuple[TimedPlace, TimeLevel], ...]
     goods: tuple[_Good, ...]
     last_good: str
     trouble: Trouble | None
@@ -134,7 +134,7 @@ class _Cell(Line):
     absent: str
     absences: int
     suspected: int
-    better: list[Point]
+    better: list[TimedPoint]
     eager_elsewhere: int
     suspected_since: str
     timed: int
@@ -144,7 +144,7 @@ class _Cell(Line):
     eager_moves: list[float] = Field(default_factory=list)
 
     @classmethod
-    def of(cls, series: Series, machine: str, one: Reference) -> Self:
+    def of(cls, series: Series, machine: str, one: TimeReference) -> Self:
         return cls(
             series=series,
             machine=machine,
@@ -156,8 +156,8 @@ class _Cell(Line):
         )
 
     @property
-    def reference(self) -> Reference:
-        return Reference(
+    def reference(self) -> TimeReference:
+        return TimeReference(
             evidence=Evidence(self.evidence),
             levels=dict(self.levels),
             goods=[one.outcome for one in self.goods],
@@ -174,7 +174,7 @@ _AS_THEY_ARE = (
 )
 
 
-def write(reports: Path, origin: Origin, references: References) -> None:
+def write(reports: Path, origin: ReferenceOrigin, references: References) -> None:
     """The oldest of more than :data:`KEPT` go. Raises StorageError."""
     path = path_of(reports, origin.runs[-1].name)
     lines = [origin, *(_Cell.of(*key, one) for key, one in references.cells.items())]
@@ -189,12 +189,12 @@ def path_of(reports: Path, run: str) -> Path:
     return reports / FOLDER / SafeName(f"{run}{SUFFIX}", "run")
 
 
-def origin(path: Path) -> Origin:
+def origin(path: Path) -> ReferenceOrigin:
     """Raises RecordError."""
-    return Origin.from_json(next(_lines(path), ""))
+    return ReferenceOrigin.from_json(next(_lines(path), ""))
 
 
-def read(path: Path, decisions: Decisions, promoted: frozenset[str]) -> References:
+def read(path: Path, decisions: NightDecisions, promoted: frozenset[str]) -> References:
     """Raises RecordError."""
     references = References(decisions, promoted)
     lines = _lines(path)

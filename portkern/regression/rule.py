@@ -38,7 +38,7 @@ BLIND = math.log(1.5)
 BLATANT, ALWAYS = math.log(4), math.log(10)
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """The change of a cell from one run to another, the worst first."""
 
     NEW_FAILURE = "new failure"
@@ -57,16 +57,21 @@ class Change(StrEnum):
 
     @property
     def regressed(self) -> bool:
-        return self in (Change.NEW_FAILURE, Change.LOST, Change.SLOWER, Change.HEAVIER)
+        return self in (
+            ChangeKind.NEW_FAILURE,
+            ChangeKind.LOST,
+            ChangeKind.SLOWER,
+            ChangeKind.HEAVIER,
+        )
 
     @property
     def timed(self) -> bool:
         """Whether it says that a time is another."""
-        return self in (Change.SLOWER, Change.FASTER, Change.SUSPECT)
+        return self in (ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.SUSPECT)
 
 
 @dataclass(frozen=True)
-class Measure:
+class TimeMeasure:
     """The measure that a time is judged by, in logarithms: ``middle`` is what it should be,
     known from so many ``runs``; ``calm`` are values of runs that were as they should be, which
     say how far runs differ; ``common`` is the deviation of all cells, and ``wider`` that of this
@@ -80,7 +85,7 @@ class Measure:
     alpha: float = CERTAIN
 
     @classmethod
-    def of(cls, history: Sequence[float], common: float) -> Measure:
+    def of(cls, history: Sequence[float], common: float) -> TimeMeasure:
         """Raises StatisticsError for an empty history."""
         recent = list(history[-LONGEST:])
         return cls(statistics.median(recent), len(recent), recent, common)
@@ -165,25 +170,25 @@ def _quantile(tail: float, freedom: int) -> float:
 
 
 def judge(
-    measure: Measure, value: float, again: Callable[[], Sequence[float] | None]
-) -> tuple[Change, float]:
+    measure: TimeMeasure, value: float, again: Callable[[], Sequence[float] | None]
+) -> tuple[ChangeKind, float]:
     """The change, and by how much. ``again`` gives :data:`AGAIN` further values of the same run
     where they can be had; it is asked of suspects only. Where it gives None these stay such, but
     for what no noise makes."""
     moved, first = value - measure.middle, measure.visible
     if abs(moved) <= first:
         if measure.few:
-            return Change.INSUFFICIENT, moved
-        return (Change.TOO_NOISY if first > BLIND else Change.UNCHANGED), moved
+            return ChangeKind.INSUFFICIENT, moved
+        return (ChangeKind.TOO_NOISY if first > BLIND else ChangeKind.UNCHANGED), moved
     more = again()
     if more is None:
         told = not measure.few and abs(moved) > max(BLATANT, 3 * first)
-        return (_towards(moved) if told else Change.SUSPECT), moved
+        return (_towards(moved) if told else ChangeKind.SUSPECT), moved
     every = [moved, *(other - measure.middle for other in more)]
     typical = statistics.median(every)
     agree = min(every) > 0 or max(every) < 0
     if not agree or abs(typical) <= measure.certain:
-        return (Change.INSUFFICIENT if measure.few else Change.UNCHANGED), typical
+        return (ChangeKind.INSUFFICIENT if measure.few else ChangeKind.UNCHANGED), typical
     return _towards(typical), typical
 
 
@@ -192,11 +197,11 @@ def decide(
     value: float,
     common: float,
     again: Callable[[], Sequence[float] | None],
-) -> tuple[Change, float]:
+) -> tuple[ChangeKind, float]:
     """Decides as :func:`judge` does, by the newest of a cell's earlier values."""
     if not history:
-        return Change.INSUFFICIENT, 0.0
-    return judge(Measure.of(history, common), value, again)
+        return ChangeKind.INSUFFICIENT, 0.0
+    return judge(TimeMeasure.of(history, common), value, again)
 
 
 def log_of(moved: float | None) -> float:
@@ -204,5 +209,5 @@ def log_of(moved: float | None) -> float:
     return math.log1p(moved) if moved is not None and moved > -1 else 0.0
 
 
-def _towards(moved: float) -> Change:
-    return Change.SLOWER if moved > 0 else Change.FASTER
+def _towards(moved: float) -> ChangeKind:
+    return ChangeKind.SLOWER if moved > 0 else ChangeKind.FASTER

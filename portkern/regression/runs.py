@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from portkern.errors import ConfigError, RecordError, ToolError
 from portkern.records import atomic_write, packed
-from portkern.records.jsonl import Line, Part
+from portkern.records.jsonl import JsonLine, JsonPart
 from portkern.spec import foreign_text
 from portkern.toolchain.git import run_git
 
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[^\s:=,]+")
 UNKNOWN = "~"
 
 
-class Revision(Part):
+class Revision(JsonPart):
     """The revision of the checkout that the kernels are in; ``dirty``: with changes that are in
     no commit."""
 
@@ -43,7 +43,7 @@ class Revision(Part):
         return f"{self.commit[:12]}{' with changes' if self.dirty else ''}"
 
 
-class RunFacts(Line):
+class RunFacts(JsonLine):
     """``tags`` have a value or ''. ``time`` is that of the newest command that added to the run,
     ``job`` the address of the CI job that it was; ``number`` is its place among the runs of its
     folder, in the order in which they began, whatever the clock said; ``options`` are those that
@@ -168,7 +168,7 @@ def _split(tag: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """``time``: of its last line, which is the newest one's unless files were put together, and not
     before that of a run that began earlier; ``number`` as in :class:`RunFacts`."""
 
@@ -190,10 +190,10 @@ def records_of(folder: Path) -> Path:
     return packed.standing(folder / RECORDS)
 
 
-def newest_first(reports: Path) -> list[Run]:
+def newest_first(reports: Path) -> list[RecordedRun]:
     """The runs that have a record, the newest first."""
     found = [
-        Run(path.parent, _newest(path), _number(path.parent / FACTS))
+        RecordedRun(path.parent, _newest(path), _number(path.parent / FACTS))
         for path in sorted({records_of(path.parent) for path in reports.glob(f"[!.]*/{RECORDS}*")})
         if path.exists() and path.stat().st_size
     ]
@@ -204,9 +204,9 @@ def newest_first(reports: Path) -> list[Run]:
     return sorted(ordered, key=lambda run: (run.time, run.number), reverse=True)
 
 
-def tagged(tag: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+def tagged(tag: str, runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
     """The runs that have the tag, and what could not be read."""
-    found: list[Run] = []
+    found: list[RecordedRun] = []
     problems: list[str] = []
     for run in runs:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from portkern.records.record import Environment, Record
-from portkern.regression.outcome import Outcome
+from portkern.regression.outcome import CellOutcome
 
 #: What changed where a source was made into other machine code.
 CODE = "its machine code"
@@ -43,7 +43,7 @@ class Series(NamedTuple):
         return f"{where} {row}[{self.workload_set}/{self.workload}, {self.dtype}]"
 
 
-def incomparable(before: Outcome, after: Outcome) -> str:
+def incomparable(before: CellOutcome, after: CellOutcome) -> str:
     """Why their times cannot be compared, '' if they can."""
     said = (
         ("machine", before.environment.machine, after.environment.machine),
@@ -54,7 +54,7 @@ def incomparable(before: Outcome, after: Outcome) -> str:
     return "; ".join(f"{what} {a or 'none'} → {b or 'none'}" for what, a, b in said if a != b)
 
 
-def changes(before: Outcome, after: Outcome) -> list[str]:
+def changes(before: CellOutcome, after: CellOutcome) -> list[str]:
     """The circumstances that differ between two outcomes: the source, machine code, the driver,
     toolchains, portkern. Empty where equal questions were asked of equal software, and of other
     compilers that made the same machine code."""
@@ -70,7 +70,7 @@ def changes(before: Outcome, after: Outcome) -> list[str]:
     return found
 
 
-def same_code(before: Outcome, after: Outcome) -> bool:
+def same_code(before: CellOutcome, after: CellOutcome) -> bool:
     """Whether both are of equal machine code, as far as that is known. Of Triton's kernels a build
     compiles the first configuration alone, so that another Triton may have changed the others."""
     triton = [one.environment.toolchain.get("triton") for one in (before, after)]
@@ -96,5 +96,5 @@ def moved_on(
     return found
 
 
-def _method(record: Outcome) -> str:
+def _method(record: CellOutcome) -> str:
     return record.timing.method if record.timing else ""

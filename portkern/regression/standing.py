@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from portkern.records.jsonl import Line, LineFile
+from portkern.records.jsonl import JsonLine, LineFile
 
 FILE = "baselines.jsonl"
 Standing = Literal["promoted", "demoted", "neither"]
 
 
-class Decision(Line):
+class RunDecision(JsonLine):
     """``promoted``: what ``baseline=promoted`` means; ``demoted``: no measure for other runs."""
 
     SCHEMA: ClassVar[int] = 1
@@ -25,19 +25,19 @@ class Decision(Line):
     time: str
 
     @classmethod
-    def now(cls, run: str, standing: Standing, why: str) -> Decision:
+    def now(cls, run: str, standing: Standing, why: str) -> RunDecision:
         time = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(run=run, standing=standing, why=why, time=time)
 
 
-def keep(reports: Path, decision: Decision) -> None:
+def keep(reports: Path, decision: RunDecision) -> None:
     """Raises StorageError."""
     _file(reports).append([decision])
 
 
-def decisions(reports: Path) -> dict[str, Decision]:
+def decisions(reports: Path) -> dict[str, RunDecision]:
     """The decisions by run, the newest last. Raises RecordError."""
-    known: dict[str, Decision] = {}
+    known: dict[str, RunDecision] = {}
     for decision in _file(reports).read()[0]:
         known.pop(decision.run, None)
         known[decision.run] = decision
@@ -55,5 +55,5 @@ def promoted(reports: Path) -> list[str]:
     return [run for run, one in reversed(known) if one.standing == "promoted"]
 
 
-def _file(reports: Path) -> LineFile[Decision]:
-    return LineFile(reports / FILE, Decision.from_json)
+def _file(reports: Path) -> LineFile[RunDecision]:
+    return LineFile(reports / FILE, RunDecision.from_json)

@@ -6,7 +6,7 @@ import math
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from portkern.regression.outcome import Outcome
+from portkern.regression.outcome import CellOutcome
 
 
 class Statistic(StrEnum):
@@ -16,7 +16,7 @@ class Statistic(StrEnum):
     TIME = "time"
 
 
-class Place(NamedTuple):
+class TimedPlace(NamedTuple):
     """Where and how a time was taken, on one machine; times of two places are not compared."""
 
     device: str
@@ -24,12 +24,12 @@ class Place(NamedTuple):
     method: str
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Self:
+    def of(cls, outcome: CellOutcome) -> Self:
         method = outcome.timing.method if outcome.timing else ""
         return cls(outcome.environment.device, outcome.venue, method)
 
 
-class Point(NamedTuple):
+class TimedPoint(NamedTuple):
     """Logarithms, of low quantiles: medians flip between two modes where a processor is shared.
     ``eager`` is None where it was not timed beside the kernel."""
 
@@ -40,18 +40,18 @@ class Point(NamedTuple):
         return type(self)(self.time + time, None if self.eager is None else self.eager + eager)
 
 
-def point(outcome: Outcome) -> Point | None:
+def point(outcome: CellOutcome) -> TimedPoint | None:
     """The time of an outcome as logarithms; None where it was not timed."""
     if outcome.timing is None or not 0 < outcome.timing.p20_us < math.inf:
         return None
     eager = outcome.baselines.get("eager")
     known = eager is not None and 0 < eager.p20_us < math.inf
-    return Point(
+    return TimedPoint(
         math.log(outcome.timing.p20_us), math.log(eager.p20_us) if eager and known else None
     )
 
 
-def of(one: Point, statistic: Statistic) -> float | None:
+def of(one: TimedPoint, statistic: Statistic) -> float | None:
     if statistic is Statistic.TIME:
         return one.time
     return None if one.eager is None else one.time - one.eager

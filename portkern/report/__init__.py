@@ -13,7 +13,7 @@ from portkern.errors import ConfigError, RecordError
 from portkern.records import atomic_write
 from portkern.records.record import Record
 from portkern.regression import decisions, document
-from portkern.regression.decisions import Decisions
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.runs import FACTS, RunFacts
 from portkern.report import (
     badge,
@@ -25,10 +25,10 @@ from portkern.report import (
     png,
     summary,
 )
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from portkern.spec.backend import Missing
 
-__all__ = ["MatrixReport", "Table", "write"]
+__all__ = ["MatrixReport", "MatrixTable", "write"]
 
 _VIEWS = {
     "summary.json": summary.render,
@@ -51,7 +51,7 @@ class MatrixReport:
     folder: Path
     written: tuple[Path, ...]
     skipped: Mapping[str, Missing]
-    table: Table
+    table: MatrixTable
 
 
 def write(
@@ -60,9 +60,9 @@ def write(
     """Write every view of ``records`` into ``folder``; a reader never sees half a file."""
     folder.mkdir(parents=True, exist_ok=True)
     skipped: dict[str, Missing] = {}
-    decided, changes = Decisions(), None
+    decided, changes = NightDecisions(), None
     try:
-        decided = Decisions.read(folder.parent)
+        decided = NightDecisions.read(folder.parent)
     except ConfigError as error:
         skipped[decisions.FILE] = Missing(str(error))
     try:
@@ -74,7 +74,7 @@ def write(
         facts = RunFacts.read(folder)
     except RecordError as error:
         skipped[FACTS] = Missing(str(error))
-    table = Table.of(records, changes, sources, decided, facts)
+    table = MatrixTable.of(records, changes, sources, decided, facts)
     written: list[Path] = []
     for name, render in _VIEWS.items():
         content = render(table, title=title)

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from portkern.printable import printable
 from portkern.report import comment
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 
 _LABEL = "kernels"
 _COLOURS = {"green": "#2da44e", "red": "#cf222e", "grey": "#6e7781"}
@@ -15,7 +15,7 @@ _COLOURS = {"green": "#2da44e", "red": "#cf222e", "grey": "#6e7781"}
 _LETTER, _MARGIN = 6.5, 10
 
 
-def svg(table: Table, *, title: str) -> str:
+def svg(table: MatrixTable, *, title: str) -> str:
     message, colour = _message(table), _COLOURS[comment.colour(table)]
     left, right = (round(len(text) * _LETTER + 2 * _MARGIN) for text in (_LABEL, message))
     whole = left + right
@@ -33,7 +33,7 @@ def svg(table: Table, *, title: str) -> str:
     )
 
 
-def endpoint(table: Table, *, title: str) -> str:
+def endpoint(table: MatrixTable, *, title: str) -> str:
     said = {
         "schemaVersion": 1,
         "label": _LABEL,
@@ -44,7 +44,7 @@ def endpoint(table: Table, *, title: str) -> str:
     return json.dumps(said, ensure_ascii=False) + "\n"
 
 
-def _message(table: Table) -> str:
+def _message(table: MatrixTable) -> str:
     worse = len(table.changes.regressed) if table.changes else 0
     if worse:
         return f"{worse} worse"

@@ -18,7 +18,7 @@ from portkern.printable import printable
 from portkern.records.record import Record
 from portkern.regression.series import Series
 from portkern.report import sarif
-from portkern.report.table import Table, headline
+from portkern.report.table import MatrixTable, headline
 
 #: GitHub shows ten errors of a step.
 MOST = 10
@@ -40,7 +40,7 @@ class Annotation:
         return f"{self.title}: {self.message}{more}"
 
 
-def of(table: Table) -> list[Annotation]:
+def of(table: MatrixTable) -> list[Annotation]:
     """Annotations of kernels that are files: bad verdicts and regressions, each once, but for
     those in quarantine."""
     grouped: dict[tuple[str, int, str], list[Annotation]] = {}
@@ -53,7 +53,7 @@ def of(table: Table) -> list[Annotation]:
     ]
 
 
-def _each(table: Table) -> Iterator[Annotation]:
+def _each(table: MatrixTable) -> Iterator[Annotation]:
     regressed = table.changes.regressed if table.changes else {}
     for record in table.records:
         file = file_of(table, record)
@@ -68,7 +68,7 @@ def _each(table: Table) -> Iterator[Annotation]:
             yield Annotation(file, 1, f"{change.change}: {what}", change.detail)
 
 
-def file_of(table: Table, record: Record) -> str:
+def file_of(table: MatrixTable, record: Record) -> str:
     """The path of the user's file that a kernel is from; '' for any other kernel."""
     if not record.author.startswith(_OF_FILE):
         return ""
@@ -103,7 +103,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def gitlab(table: Table, *, title: str) -> str:
+def gitlab(table: MatrixTable, *, title: str) -> str:
     """A Code Quality report."""
     entries: Sequence[dict[str, object]] = [
         {
@@ -118,7 +118,7 @@ def gitlab(table: Table, *, title: str) -> str:
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 
-def as_sarif(table: Table, *, title: str) -> str:
+def as_sarif(table: MatrixTable, *, title: str) -> str:
     """SARIF 2.1.0: a result for each annotation, whose rule is the verdict or change."""
     annotations = of(table)
     results: list[dict[str, object]] = [

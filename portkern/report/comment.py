@@ -11,7 +11,7 @@ from portkern.records.record import Record
 from portkern.regression.runs import FAILING
 from portkern.regression.series import Series
 from portkern.report.markdown import grid, literal, short
-from portkern.report.table import Table, headline
+from portkern.report.table import MatrixTable, headline
 
 #: By which a comment is found again.
 MARK = "<!-- portkern -->"
@@ -20,7 +20,7 @@ MOST, MOST_COMMANDS = 20, 5
 _HEADS = ("cell", "what", "why", "since")
 
 
-def render(table: Table, *, title: str) -> str:
+def render(table: MatrixTable, *, title: str) -> str:
     """Below 20 KB: GitHub takes 64."""
     sections = [MARK, f"**{literal(said(table))}**", _remarks(table), _changes(table)]
     sections += [_bad(table), _commands(table)]
@@ -28,7 +28,7 @@ def render(table: Table, *, title: str) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def said(table: Table) -> str:
+def said(table: MatrixTable) -> str:
     """One line: green or red, and why."""
     bad, passed, missed = len(table.failing), table.whole.passed, gaps(table)
     lacking = f"; {missed} of what is expected is not there" if missed else ""
@@ -47,18 +47,18 @@ def said(table: Table) -> str:
     return f"green: {passed} cells passed, none has a bad verdict"
 
 
-def colour(table: Table) -> str:
+def colour(table: MatrixTable) -> str:
     """``green``, ``red`` or ``grey``."""
     return said(table).partition(":")[0]
 
 
-def gaps(table: Table) -> int:
+def gaps(table: MatrixTable) -> int:
     """How many of the run's remarks are of cells that a project expects and did not get, or of
     kernels that could not be read: it fails by them."""
     return sum(line.startswith(FAILING) for line in table.facts.remarks)
 
 
-def _changes(table: Table) -> str:
+def _changes(table: MatrixTable) -> str:
     if table.changes is None or not table.changes.listed:
         return ""
     listed = table.changes.listed
@@ -75,11 +75,11 @@ def _changes(table: Table) -> str:
     return grid(_HEADS, rows) + more
 
 
-def _remarks(table: Table) -> str:
+def _remarks(table: MatrixTable) -> str:
     return "\n".join(f"- {literal(short(line))}" for line in table.facts.remarks[:MOST])
 
 
-def _bad(table: Table) -> str:
+def _bad(table: MatrixTable) -> str:
     """The bad cells of a run that was compared with none."""
     if table.changes is not None or not table.failing:
         return ""
@@ -92,13 +92,13 @@ def _bad(table: Table) -> str:
     return "\n".join([*lines, *([f"- and {more} more"] if more > 0 else [])])
 
 
-def _commands(table: Table) -> str:
+def _commands(table: MatrixTable) -> str:
     commands = list(dict.fromkeys(_reproducing(table)))[:MOST_COMMANDS]
     seen = "Seen again by\n\n" + "\n".join(f"    {one}" for one in commands) if commands else ""
     return seen + _bisecting(table)
 
 
-def _bisecting(table: Table) -> str:
+def _bisecting(table: MatrixTable) -> str:
     """The command that looks for the commit, where a kernel that is a file was good before."""
     worse = table.changes.regressed if table.changes else {}
     files = {Series.of(one) for one in table.records if one.author.startswith("file:")}
@@ -108,7 +108,7 @@ def _bisecting(table: Table) -> str:
     return f"\n\nSince which commit:\n\n    portkern bisect {name}"
 
 
-def _reproducing(table: Table) -> Iterator[str]:
+def _reproducing(table: MatrixTable) -> Iterator[str]:
     worse = table.changes.regressed if table.changes else {}
     known = {Series.of(one): one for one in table.records}
     bad = [Series.of(one) for one in table.failing]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from portkern.records.record import Evidence
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Gap:
         return f"nothing ran by {self.backend} for {' '.join(self.targets)}: {self.reason}"
 
 
-def gaps(table: Table) -> list[Gap]:
+def gaps(table: MatrixTable) -> list[Gap]:
     """The gaps in a table's coverage, in the order of its columns."""
     return _grouped(table, _empty(table))
 
 
-def asked(table: Table, *, backends: Collection[str], targets: Collection[str]) -> list[Gap]:
+def asked(table: MatrixTable, *, backends: Collection[str], targets: Collection[str]) -> list[Gap]:
     """The gaps that somebody asked for: ``backends`` and ``targets`` are those named other than
     in a set. A name beside a set stands for a part of it: it is missed where all of it is."""
     empty = _empty(table)
@@ -45,7 +45,7 @@ def asked(table: Table, *, backends: Collection[str], targets: Collection[str]) 
     return _grouped(table, [pair for pair in empty if missed(*pair)])
 
 
-def _empty(table: Table) -> list[tuple[str, str]]:
+def _empty(table: MatrixTable) -> list[tuple[str, str]]:
     """Pairs of which no record has evidence or a verdict on a kernel, in any language."""
     ran = {
         (record.backend, record.target)
@@ -56,7 +56,7 @@ def _empty(table: Table) -> list[tuple[str, str]]:
     return [pair for pair in pairs if pair not in ran]
 
 
-def _grouped(table: Table, pairs: Sequence[tuple[str, str]]) -> list[Gap]:
+def _grouped(table: MatrixTable, pairs: Sequence[tuple[str, str]]) -> list[Gap]:
     """Reasons that differ by the target's name are one."""
     reasons = {(record.backend, record.target): record.missing for record in table.records}
     groups: dict[tuple[str, str], list[str]] = {}

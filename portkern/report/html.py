@@ -14,7 +14,14 @@ from portkern.records.record import Environment as MachineFacts
 from portkern.records.record import Evidence, Record
 from portkern.regression.series import Series
 from portkern.report import ci_annotations, comment, lines, page
-from portkern.report.table import BASELINE, WORST_FIRST, Column, Table, identity, reason_of
+from portkern.report.table import (
+    BASELINE,
+    WORST_FIRST,
+    MatrixColumn,
+    MatrixTable,
+    identity,
+    reason_of,
+)
 from portkern.spec import target
 from portkern.spec.safe_name import SafeName
 
@@ -29,7 +36,7 @@ MOST_CHANGES = 500
 _LINK = re.compile(r"https?://[!-~]+")
 
 
-def render(table: Table, *, title: str) -> str:
+def render(table: MatrixTable, *, title: str) -> str:
     environment = page.templates("portkern.report")
     listed = table.changes.listed if table.changes else []
     return environment.get_template("matrix.html.j2").render(
@@ -49,16 +56,16 @@ def render(table: Table, *, title: str) -> str:
     )
 
 
-def _place(table: Table, series: Series) -> str:
+def _place(table: MatrixTable, series: Series) -> str:
     """The page's fragment that opens a cell; '' for one that it does not show."""
     row = f"{series.op}.{series.variant}" if series.variant else series.op
     language = series.language if series.backend in table.polyglots else ""
-    column = Column(*map(printable, (series.backend, series.target, language)))
+    column = MatrixColumn(*map(printable, (series.backend, series.target, language)))
     known = (row, column) in table.cells
     return f"cell={quote(f'{printable(row)}:{column}', safe='')}" if known else ""
 
 
-def _origin(table: Table) -> Iterator[tuple[str, str, str]]:
+def _origin(table: MatrixTable) -> Iterator[tuple[str, str, str]]:
     """Yields what the run is of, beside which run and by which job: words, a name, and the
     address that it has, '' for none."""
     facts = table.facts
@@ -72,7 +79,7 @@ def _origin(table: Table) -> Iterator[tuple[str, str, str]]:
         yield "by ", "its CI job", facts.job if _LINK.fullmatch(facts.job) else ""
 
 
-def payload(table: Table) -> JsonObject:
+def payload(table: MatrixTable) -> JsonObject:
     """The data that the page's script reads; samples stay in ``records.jsonl``."""
     intern = page.Interned()
     shown = dict.fromkeys(map(_environment, table.environments))  # of several it may be one text
@@ -106,7 +113,7 @@ def payload(table: Table) -> JsonObject:
     }
 
 
-def _products(table: Table) -> list[JsonObject]:
+def _products(table: MatrixTable) -> list[JsonObject]:
     """The products whose architecture is in the table, by whose names people call it."""
     known = map(target.load, target.names("product"))
     return [
@@ -117,7 +124,7 @@ def _products(table: Table) -> list[JsonObject]:
 
 
 def _record(
-    table: Table, record: Record, column: int, environment: int, intern: page.Interned
+    table: MatrixTable, record: Record, column: int, environment: int, intern: page.Interned
 ) -> JsonObject:
     w, timing, errors, roof = record.workload, record.timing, record.errors, record.roofline
     size = {**w.dims, **w.scalars}
@@ -162,7 +169,7 @@ def _record(
     }
 
 
-def _changes(table: Table) -> list[Sequence[Json]]:
+def _changes(table: MatrixTable) -> list[Sequence[Json]]:
     """The change of each cell since an earlier run, with its values in the runs before."""
     if table.changes is None:
         return []
@@ -203,7 +210,7 @@ def _environment(environment: MachineFacts) -> str:
     return printable(" · ".join(part for part in (*parts, f"portkern {e.harness_version}") if part))
 
 
-def _resources(table: Table) -> list[Sequence[Json]]:
+def _resources(table: MatrixTable) -> list[Sequence[Json]]:
     """One row per distinct build: workloads share a kernel, so do most dtypes."""
     columns = {column: i for i, column in enumerate(table.columns)}
     rows: dict[tuple[Json, ...], None] = {}

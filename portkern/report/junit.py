@@ -15,7 +15,7 @@ from portkern.regression.cell_change import CellChange
 from portkern.regression.runs import RunFacts
 from portkern.regression.series import Series
 from portkern.report import ci_annotations
-from portkern.report.table import ColumnTotal, Table, headline
+from portkern.report.table import ColumnTotal, MatrixTable, headline
 
 _DECLARATION = "<?xml version='1.0' encoding='UTF-8'?>"
 #: Attributes of a suite that count its cases by what became of them.
@@ -31,7 +31,7 @@ class _Case:
     seconds: float
 
 
-def render(table: Table, *, title: str) -> bytes:
+def render(table: MatrixTable, *, title: str) -> bytes:
     regressed = dict(table.changes.regressed) if table.changes else {}
     suites = [
         (_about(total), cases)
@@ -52,7 +52,9 @@ def render(table: Table, *, title: str) -> bytes:
     return "\n".join([*lines, "</testsuites>\n"]).encode()
 
 
-def _cases(table: Table, total: ColumnTotal, regressed: Mapping[Series, CellChange]) -> list[_Case]:
+def _cases(
+    table: MatrixTable, total: ColumnTotal, regressed: Mapping[Series, CellChange]
+) -> list[_Case]:
     return [
         _case(table, total, record, regressed.get(Series.of(record)) if regressed else None)
         for record in total.records
@@ -93,7 +95,9 @@ def _lost(change: CellChange) -> _Case:
     return _Case(f"{case}{failure}</testcase>", "failure", 0.0)
 
 
-def _case(table: Table, total: ColumnTotal, record: Record, change: CellChange | None) -> _Case:
+def _case(
+    table: MatrixTable, total: ColumnTotal, record: Record, change: CellChange | None
+) -> _Case:
     column, seconds = total.column, _seconds(record)
     about: dict[str, object] = {"name": _name(record)}
     about |= {"classname": f"{column.tool}.{column.target}", "time": seconds}
@@ -106,7 +110,7 @@ def _case(table: Table, total: ColumnTotal, record: Record, change: CellChange |
     return _Case(f"{_opened('testcase', about)}{why}{said}</testcase>", ended, seconds)
 
 
-def _ended(table: Table, record: Record, change: CellChange | None) -> tuple[str, str]:
+def _ended(table: MatrixTable, record: Record, change: CellChange | None) -> tuple[str, str]:
     """The name of the element that says why a cell did not pass, and the element; both are ''
     where it did."""
     excused = table.quarantine(record)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from portkern.printable import printable
 from portkern.records.record import BuildResources, Evidence, Record, Verdict
 from portkern.report.table import (
-    Column,
     ColumnTotal,
-    Table,
+    MatrixColumn,
+    MatrixTable,
     TableCell,
     TableGroup,
     headline,
@@ -30,7 +30,7 @@ MOST_CHANGES = 50
 _SPECIAL = re.compile(r"([\\`*_{}\[\]~#$])")
 
 
-def render(table: Table, *, title: str) -> str:
+def render(table: MatrixTable, *, title: str) -> str:
     reasons = _Reasons()
     sections = [
         f"# {literal(title)}",
@@ -54,7 +54,7 @@ def overview(records: Sequence[Record], *, targets: Sequence[str] = (), most: in
     Unless named, they are the ``most`` targets with the best evidence. The same records, in any
     order, give the same text.
     """
-    table = Table.of(sorted(records, key=lambda r: (r.time, r.id)))
+    table = MatrixTable.of(sorted(records, key=lambda r: (r.time, r.id)))
     if not table.records:
         return "No records yet.\n"
     targets = [t for t in targets if t in table.targets] or table.targets[:most]
@@ -70,7 +70,7 @@ def overview(records: Sequence[Record], *, targets: Sequence[str] = (), most: in
     return f"{lines}\n\n{LEGEND}{more}\n"
 
 
-def _facts(table: Table) -> str:
+def _facts(table: MatrixTable) -> str:
     whole = table.whole
     if not table.records:
         return "No records."
@@ -91,7 +91,7 @@ def _facts(table: Table) -> str:
     return f"{', '.join(parts)}. Newest record: {literal(table.generated)}.{remarks}"
 
 
-def _changes(table: Table) -> str:
+def _changes(table: MatrixTable) -> str:
     """The changes since an earlier run, the worst first."""
     changes = table.changes
     if changes is None:
@@ -131,7 +131,7 @@ class _Reasons:
         return "## Why the next rung is missing\n\n" + "\n".join(lines)
 
 
-def _summary(table: Table, reasons: _Reasons) -> str:
+def _summary(table: MatrixTable, reasons: _Reasons) -> str:
     tools = sorted({c.tool for c in table.columns})
     if not tools:
         return ""
@@ -169,7 +169,7 @@ def _rung(rung: Evidence, cells: Sequence[TableCell]) -> str:
     return str(min((c.verdict for c in cells), key=lambda v: v is not Verdict.UNAVAILABLE))
 
 
-def _ran_on(table: Table) -> list[str]:
+def _ran_on(table: MatrixTable) -> list[str]:
     """Targets on whose hardware something ran."""
     return [
         target
@@ -178,11 +178,11 @@ def _ran_on(table: Table) -> list[str]:
     ]
 
 
-def _of_target(table: Table, target: str) -> list[ColumnTotal]:
+def _of_target(table: MatrixTable, target: str) -> list[ColumnTotal]:
     return [total for column, total in table.totals.items() if column.target == target]
 
 
-def _target(table: Table, target: str, reasons: _Reasons) -> str:
+def _target(table: MatrixTable, target: str, reasons: _Reasons) -> str:
     totals = _of_target(table, target)
     rows = []
     for op in table.ops:
@@ -219,7 +219,7 @@ _RUNG_TEXT = {
 }
 
 
-def _rungs(table: Table) -> str:
+def _rungs(table: MatrixTable) -> str:
     """The columns without a table of their own: which ops reached which rung."""
     ran = set(_ran_on(table))
     totals = [t for c, t in table.totals.items() if c.target not in ran]
@@ -245,9 +245,9 @@ def _names(cells: Sequence[TableCell], total: ColumnTotal) -> str:
     return ", ".join(literal(cell.op) for cell in cells)
 
 
-def _builds(table: Table) -> str:
+def _builds(table: MatrixTable) -> str:
     """Registers, spills and shared memory of the GPU builds: the worst over kernels and dtypes."""
-    worst: dict[tuple[str, Column], list[BuildResources]] = {}
+    worst: dict[tuple[str, MatrixColumn], list[BuildResources]] = {}
     for record in table.records:
         if any(r.registers is not None for r in record.resources):
             key = record.row, table.column(record)
@@ -282,17 +282,17 @@ def _resources(builds: Sequence[BuildResources]) -> str:
     return f"{text}, **{spills} spilled**" if spills else text
 
 
-def _failures(table: Table) -> str:
+def _failures(table: MatrixTable) -> str:
     return "\n\n".join(filter(None, (_bad(table, "Failures", table.failing), _quarantined(table))))
 
 
-def _quarantined(table: Table) -> str:
+def _quarantined(table: MatrixTable) -> str:
     whys = dict.fromkeys(map(table.quarantine, table.quarantined))
     listed = _bad(table, "In quarantine, which fails nothing", table.quarantined)
     return "\n\n".join(filter(None, (listed, "\n".join(f"- {literal(why)}" for why in whys))))
 
 
-def _bad(table: Table, head: str, failing: Sequence[Record]) -> str:
+def _bad(table: MatrixTable, head: str, failing: Sequence[Record]) -> str:
     if not failing:
         return ""
     rows = [
@@ -312,7 +312,7 @@ def _bad(table: Table, head: str, failing: Sequence[Record]) -> str:
     return f"## {head} ({len(failing)})\n\n{grid(heads, rows)}{more}"
 
 
-def _environments(table: Table) -> str:
+def _environments(table: MatrixTable) -> str:
     rows = [
         [
             literal(e.machine),

@@ -9,7 +9,7 @@ from portkern.printable import printable
 from portkern.records.record import Evidence
 from portkern.report import canvas
 from portkern.report.canvas import INK, PAPER
-from portkern.report.table import DASH, Column, Table, TableCell, times
+from portkern.report.table import DASH, MatrixColumn, MatrixTable, TableCell, times
 from portkern.spec.backend import Missing
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ RUNG = {
 DIVERGING = ("#8a4b08", "#d1893a", "#f3d9b5", "#f5f5f2", "#b9d6ea", "#4b93c4", "#0b4f82")
 
 
-def render(table: Table, *, title: str) -> bytes | Missing:
+def render(table: MatrixTable, *, title: str) -> bytes | Missing:
     shown = (len(table.ops) + 1) * len(table.supported)
     if shown > MOST_CELLS:
         return Missing(f"{shown} cells are more than a picture shows", "see matrix.html")
@@ -52,19 +52,19 @@ def render(table: Table, *, title: str) -> bytes | Missing:
     return canvas.painted(across, down, dpi=120, draw=draw)
 
 
-def _rows_are_columns(table: Table) -> bool:
+def _rows_are_columns(table: MatrixTable) -> bool:
     """The longer side goes down: a picture 40 columns wide is unreadable on any page."""
     return len(table.supported) > len(table.ops)
 
 
-def _size(table: Table) -> tuple[float, float]:
+def _size(table: MatrixTable) -> tuple[float, float]:
     sides = [len(table.ops) + 1, len(table.supported)]
     if not _rows_are_columns(table):
         sides.reverse()
     return max(7.5, 2.2 + CELL_IN[0] * sides[0]), max(3.0, 1.85 + CELL_IN[1] * sides[1])
 
 
-def _draw(axes: Axes, table: Table) -> None:
+def _draw(axes: Axes, table: MatrixTable) -> None:
     flip = _rows_are_columns(table)
     ops = [*table.ops, None]  # None: the column's own geomean
     for i, op in enumerate(ops):
@@ -86,13 +86,15 @@ def _draw(axes: Axes, table: Table) -> None:
     _separate(axes, table.supported, flip)
 
 
-def _separate(axes: Axes, columns: tuple[Column, ...], flip: bool) -> None:
+def _separate(axes: Axes, columns: tuple[MatrixColumn, ...], flip: bool) -> None:
     for j in range(1, len(columns)):
         if columns[j].backend != columns[j - 1].backend:
             (axes.axhline if flip else axes.axvline)(j, color=INK, linewidth=1.2)
 
 
-def _look(table: Table, op: str | None, column: Column) -> tuple[str, str, str, str | None]:
+def _look(
+    table: MatrixTable, op: str | None, column: MatrixColumn
+) -> tuple[str, str, str, str | None]:
     """Text, background, ink and hatch of one cell."""
     if op is None:
         total = table.totals[column]
@@ -143,7 +145,7 @@ def _cell(axes: Axes, x: int, y: int, text: str, back: str, ink: str, hatch: str
     axes.text(x + 0.5, y + 0.53, text, size=size, weight=bold, ha="center", va="center", color=ink)
 
 
-def _legend(figure: Figure, table: Table, across: float, down: float) -> None:
+def _legend(figure: Figure, table: MatrixTable, across: float, down: float) -> None:
     lines = (
         "none < built (real ISA) < emulated (correct in emulation) < executed (its object is"
         " correct on a model of the processor) < verified (correct on the hardware) < measured"

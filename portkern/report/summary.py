@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from portkern.printable import printable
 from portkern.records.record import Record
 from portkern.report import coverage
-from portkern.report.table import BASELINE, ColumnTotal, Geomean, Table, TableGroup, headline
+from portkern.report.table import BASELINE, ColumnTotal, Geomean, MatrixTable, TableGroup, headline
 
 if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
 
 
-def render(table: Table, *, title: str) -> str:
+def render(table: MatrixTable, *, title: str) -> str:
     return json.dumps(document(table, title=title), indent=1, ensure_ascii=False) + "\n"
 
 
-def document(table: Table, *, title: str) -> JsonObject:
+def document(table: MatrixTable, *, title: str) -> JsonObject:
     return {
         "schema": 1,
         "title": printable(title),
@@ -46,7 +46,7 @@ def document(table: Table, *, title: str) -> JsonObject:
     }
 
 
-def _regressions(table: Table) -> JsonObject | None:
+def _regressions(table: MatrixTable) -> JsonObject | None:
     """The regressions as JSON; None where the run was compared with none."""
     changes = table.changes
     if changes is None:
@@ -86,7 +86,7 @@ def _column(total: ColumnTotal) -> JsonObject:
     }
 
 
-def _bad(table: Table, record: Record) -> JsonObject:
+def _bad(table: MatrixTable, record: Record) -> JsonObject:
     return {
         "id": record.id,
         "op": record.row,

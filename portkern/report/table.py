@@ -17,8 +17,8 @@ from portkern.records.record import (
     Record,
     Verdict,
 )
-from portkern.regression.decisions import Decisions
-from portkern.regression.document import Changes
+from portkern.regression.decisions import NightDecisions
+from portkern.regression.document import RunChanges
 from portkern.regression.runs import RunFacts
 from portkern.regression.series import Series
 
@@ -55,7 +55,7 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
 
 
 @dataclass(frozen=True)
-class Column:
+class MatrixColumn:
     """``language`` is empty unless the backend has kernels in several."""
 
     backend: str
@@ -241,14 +241,14 @@ class TableCell(TableGroup):
     """All workloads and dtypes of one op, or of a variant of its kernel, in one column."""
 
     op: str
-    column: Column
+    column: MatrixColumn
 
 
 @dataclass(frozen=True)
 class ColumnTotal(TableGroup):
     """One column's cells and all of their records."""
 
-    column: Column
+    column: MatrixColumn
     cells: tuple[TableCell, ...]
 
     @cached_property
@@ -266,7 +266,7 @@ class ColumnTotal(TableGroup):
 
 
 @dataclass(frozen=True)
-class Table:
+class MatrixTable:
     """``records`` are the current ones, one per cell of op, workload, dtype and column;
     ``changes``: what became of them since an earlier run, if that was asked; ``sources``: the
     folder that paths of kernels are from, as people call it; ``decisions``: what people made of
@@ -275,22 +275,22 @@ class Table:
     records: tuple[Record, ...]
     superseded: int
     polyglots: frozenset[str]
-    changes: Changes | None = None
+    changes: RunChanges | None = None
     sources: str = ""
-    decisions: Decisions = field(default_factory=Decisions)
+    decisions: NightDecisions = field(default_factory=NightDecisions)
     facts: RunFacts = field(default_factory=RunFacts)
 
     @classmethod
     def of(
         cls,
         records: Sequence[Record],
-        changes: Changes | None = None,
+        changes: RunChanges | None = None,
         sources: str = "",
-        decisions: Decisions | None = None,
+        decisions: NightDecisions | None = None,
         facts: RunFacts | None = None,
-    ) -> Table:
+    ) -> MatrixTable:
         kept, older = current(records), len(records)
-        polyglots, decided = _polyglots(kept), decisions or Decisions()
+        polyglots, decided = _polyglots(kept), decisions or NightDecisions()
         known = facts or RunFacts()
         return cls(tuple(kept), older - len(kept), polyglots, changes, sources, decided, known)
 
@@ -315,25 +315,25 @@ class Table:
         return tuple(dict.fromkeys(r.row for r in self.records))
 
     @cached_property
-    def cells(self) -> Mapping[tuple[str, Column], TableCell]:
-        parts: dict[tuple[str, Column], list[Record]] = {}
+    def cells(self) -> Mapping[tuple[str, MatrixColumn], TableCell]:
+        parts: dict[tuple[str, MatrixColumn], list[Record]] = {}
         for record in self.records:
             parts.setdefault((record.row, self.column(record)), []).append(record)
         return {(op, c): TableCell(tuple(records), op, c) for (op, c), records in parts.items()}
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[MatrixColumn, ...]:
         return tuple(sorted({c for _, c in self.cells}, key=lambda c: c.order))
 
     @cached_property
-    def supported(self) -> tuple[Column, ...]:
+    def supported(self) -> tuple[MatrixColumn, ...]:
         """The columns in which something could be tried; half of all pairs cannot."""
         return tuple(
             c for c in self.columns if set(self.totals[c].verdicts) != {Verdict.UNSUPPORTED}
         )
 
     @cached_property
-    def totals(self) -> Mapping[Column, ColumnTotal]:
+    def totals(self) -> Mapping[MatrixColumn, ColumnTotal]:
         totals = {}
         for column in self.columns:
             cells = tuple(self.cells[op, column] for op in self.ops if (op, column) in self.cells)
@@ -379,14 +379,14 @@ class Table:
             for (m, d, v, h), tools in machines.items()
         )
 
-    def column(self, record: Record) -> Column:
+    def column(self, record: Record) -> MatrixColumn:
         language = record.language if record.backend in self.polyglots else ""
         return _column(record.backend, record.target, language)
 
 
 @lru_cache(4096)
-def _column(backend: str, target: str, language: str) -> Column:
-    return Column(printable(backend), printable(target), printable(language))
+def _column(backend: str, target: str, language: str) -> MatrixColumn:
+    return MatrixColumn(printable(backend), printable(target), printable(language))
 
 
 def identity(e: Environment) -> tuple[object, ...]:

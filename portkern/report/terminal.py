@@ -7,13 +7,13 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from portkern.records.record import Evidence, Verdict
-from portkern.report.table import ColumnTotal, Table, headline
+from portkern.report.table import ColumnTotal, MatrixTable, headline
 
 #: Failing cells that are named; the report names the rest.
 MOST_FAILURES = 20
 
 
-def show(table: Table, console: Console) -> None:
+def show(table: MatrixTable, console: Console) -> None:
     """A row per backend and target, targets without times together; then what failed."""
     rows = RichTable("backend", "target", "passed", "evidence", "speedup", "next rung needs")
     for (tool, passed, rungs, speedup), totals in _alike(table).items():
@@ -44,7 +44,7 @@ def show(table: Table, console: Console) -> None:
         console.print(f"{len(table.quarantined)} bad in quarantine, which fail nothing")
 
 
-def _alike(table: Table) -> dict[tuple[str, str, str, str], list[ColumnTotal]]:
+def _alike(table: MatrixTable) -> dict[tuple[str, str, str, str], list[ColumnTotal]]:
     """Claimed columns by what their rows would say; a measured column has a row of its own."""
     groups: dict[tuple[str, str, str, str], list[ColumnTotal]] = {}
     for total in table.totals.values():

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from portkern.rounding.replay import Trace
+    from portkern.rounding.replay import ReplayTrace
 
 #: Of the standard deviation of an element's movements. Honest kernels needed 3, see
 #: benchmarks/tolerances.py.
@@ -82,10 +82,10 @@ class Derivation:
         return DerivedBudget(nothing, tuple(() for _ in self.exact), problem=why)
 
     def _derive(self) -> DerivedBudget:
-        from portkern.rounding.replay import Noise, Trace
+        from portkern.rounding.replay import Noise, ReplayTrace
 
         wide = [one.double() if one.is_floating_point() else one for one in self.inputs]
-        trace, noise = Trace(), Noise(self.seed)
+        trace, noise = ReplayTrace(), Noise(self.seed)
         self._run(trace, None, wide)
         count = self._count(trace)
         allowed = self._moved(count, lambda: self._replay(trace, noise, wide))
@@ -97,12 +97,14 @@ class Derivation:
         integers = self._integers(trace, noise, wide, count)
         return DerivedBudget(tuple(allowed), integers, tuple(trace.unruled))
 
-    def _count(self, trace: Trace) -> int:
+    def _count(self, trace: ReplayTrace) -> int:
         sizes = [one.numel() for one in self.exact if one.numel()]
         least, most = REPLAYS_OF_FEW if min(sizes, default=0) < FEW_ELEMENTS else REPLAYS
         return max(least, min(most, WORK // max(trace.work, 1)))
 
-    def _run(self, trace: Trace, noise: Any, inputs: Sequence[torch.Tensor], **how: Any) -> Any:
+    def _run(
+        self, trace: ReplayTrace, noise: Any, inputs: Sequence[torch.Tensor], **how: Any
+    ) -> Any:
         """One run; ``inputs`` are left as they are."""
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -113,7 +115,7 @@ class Derivation:
         with sdpa_kernel(SDPBackend.MATH), replay:
             return self.reference(given)
 
-    def _replay(self, trace: Trace, noise: object, wide: Sequence[torch.Tensor]) -> Any:
+    def _replay(self, trace: ReplayTrace, noise: object, wide: Sequence[torch.Tensor]) -> Any:
         return self._run(trace, noise, wide)
 
     def _moved(
@@ -157,7 +159,7 @@ class Derivation:
         return [m if _is_short(one) else None for m, one in zip(moved, self.own, strict=True)]
 
     def _integers(
-        self, trace: Trace, noise: object, wide: Sequence[torch.Tensor], count: int
+        self, trace: ReplayTrace, noise: object, wide: Sequence[torch.Tensor], count: int
     ) -> tuple[tuple[torch.Tensor, ...], ...]:
         """The values that indices, counts and comparisons take where a value is within its
         budget of another. The inputs stay as they are: what depends on them alone is exact."""

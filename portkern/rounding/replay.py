@@ -147,7 +147,7 @@ class Noise:
 
 
 @dataclass
-class Trace:
+class ReplayTrace:
     """A run of the reference without noise: how large the errors of its sums may be, in the
     order in which they are made, and how many elements its operations made."""
 
@@ -175,7 +175,9 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A run of the reference; without ``noise`` the first, which fills ``trace``. The noise is
     ``strength`` times what one rounding may cost."""
 
-    def __init__(self, trace: Trace, noise: Noise | None = None, strength: float = 1.0) -> None:
+    def __init__(
+        self, trace: ReplayTrace, noise: Noise | None = None, strength: float = 1.0
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace, self.noise, self.unit = trace, noise, UNIT * strength
         self._place = 0

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from portkern.errors import RecordError, StorageError
 from portkern.records import atomic_write
-from portkern.records.jsonl import Line
+from portkern.records.jsonl import JsonLine
 from portkern.toolchain.run_tool import cache_root
 
 #: What is asked for, and who asks how urgently, in a request's headers.
@@ -20,7 +20,7 @@ _OWN_FILE, _OWN_FOLDER = 0o600, 0o700
 _MOST_BYTES = 1 << 16
 
 
-class Address(Line):
+class Address(JsonLine):
     """``key`` signs requests. ``run`` is the folder of the server's records."""
 
     SCHEMA: ClassVar[int] = 1

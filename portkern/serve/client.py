@@ -12,7 +12,7 @@ from typing import Any
 
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError, RecordError
 from portkern.execution.installation import Portkern
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import Record
 from portkern.serve import address, signature
 from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP, Address
@@ -63,7 +63,7 @@ class Client:
         """Raises ServerGone."""
         self._ask("POST", STOP, b"", _REACH_S)
 
-    def evaluate(self, plan: Plan) -> list[Record]:
+    def evaluate(self, plan: ExecutionPlan) -> list[Record]:
         """The records of the plan's cells, in its order, under the plan's run. Raises ConfigError
         for what the server refuses, QueueFull, ServerFailed, and ServerGone when it ends
         meanwhile."""

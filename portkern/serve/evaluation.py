@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from portkern.cells.run import Matrix
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.errors import ConfigError
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.device_health import Devices
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records import source_store
 from portkern.records.record import Record, RecordFile
 from portkern.records.source_store import SourceStore
@@ -54,7 +54,7 @@ class Evaluation:
         self._devices = Devices()
         self._keeping = threading.Lock()
 
-    def evaluate(self, plan: Plan) -> list[Record]:
+    def evaluate(self, plan: ExecutionPlan) -> list[Record]:
         """Evaluates all cells of a job anew. They are on disk before this returns. Raises
         ConfigError for what is not evaluated here, and StorageError."""
         check(plan)
@@ -63,7 +63,7 @@ class Evaluation:
         with tempfile.TemporaryDirectory(prefix=f"{SafeName(plan.id)}-", dir=place) as own:
             return self._evaluated(plan, plan.load_cells(Path(own)))
 
-    def _evaluated(self, plan: Plan, cells: Sequence[Cell]) -> list[Record]:
+    def _evaluated(self, plan: ExecutionPlan, cells: Sequence[SelectedCell]) -> list[Record]:
         with self._keeping:
             self._sources.keep(cell.candidate for cell in cells if cell.candidate is not None)
         options = bounded(plan.trial_options)
@@ -85,7 +85,7 @@ class Evaluation:
             return matrix.execute()
 
 
-def check(plan: Plan) -> None:
+def check(plan: ExecutionPlan) -> None:
     """Raises ConfigError for a plan that is of another portkern, too large, or has facts of its own
     about targets."""
     refused = plan.refusal()
@@ -124,7 +124,7 @@ def _within(asked: float, most: float) -> float:
     return asked if 0 <= asked <= most else most
 
 
-def alone(cells: Sequence[Cell], options: TrialOptions) -> bool:
+def alone(cells: Sequence[SelectedCell], options: TrialOptions) -> bool:
     """Whether any of them is timed."""
     return options.timed and any(
         cell.ruled_out is None

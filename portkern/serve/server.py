@@ -24,7 +24,7 @@ from typing import cast
 
 from portkern.errors import ConfigError, PortkernError
 from portkern.execution.installation import Portkern
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.printable import printable
 from portkern.records.record import Record
 from portkern.serve import signature
@@ -51,7 +51,7 @@ class Door:
     most_bytes: int = MOST_BYTES
 
 
-Evaluate = Callable[[Plan], list[Record]]
+Evaluate = Callable[[ExecutionPlan], list[Record]]
 
 
 class Counted:
@@ -82,7 +82,7 @@ class Server:
     ) -> None:
         self.options, self.run = options, run
         self.verifier = signature.Verifier(key)
-        self.queue: JobQueue[Plan, list[Record]] = JobQueue(options.limits)
+        self.queue: JobQueue[ExecutionPlan, list[Record]] = JobQueue(options.limits)
         self.counted = Counted()
         self._evaluate = evaluate
         self._http = _Http((options.host, options.port), _Handler)
@@ -274,9 +274,9 @@ class _Handler(BaseHTTPRequestHandler):
             text = body.decode()
         except UnicodeDecodeError as error:
             raise ConfigError(f"The request is not UTF-8: {error.reason}") from error
-        plan = Plan.parse(text, "the request")
+        plan = ExecutionPlan.parse(text, "the request")
         check(plan)
-        job: Job[Plan, list[Record]] = Job(self._client(), self._priority(), plan)
+        job: Job[ExecutionPlan, list[Record]] = Job(self._client(), self._priority(), plan)
         self._owner.queue.put(job)
         records = self._wait(job.answer)
         return {"records": [record.document() for record in records]}

@@ -56,10 +56,10 @@ def missing() -> Missing | None:
 
 
 def install(compiler: Compiler, march: str, folder: Path) -> None:
-    """Put :class:`ExtensionBuilder` into the place of torch's ``load_inline`` and ``load``."""
+    """Put :class:`HostExtensionBuilder` into the place of torch's ``load_inline`` and ``load``."""
     if isinstance(lacks := missing(), Missing):
         raise BackendUnavailable(str(lacks))
-    builder = ExtensionBuilder(compiler, march, folder)
+    builder = HostExtensionBuilder(compiler, march, folder)
     take_over(builder.load_inline, builder.load)
 
 
@@ -69,7 +69,7 @@ def take_over(load_inline: Callable[..., object], load: Callable[..., object]) -
     cpp_extension.load_inline, cpp_extension.load = load_inline, load
 
 
-class ExtensionBuilder:
+class HostExtensionBuilder:
     """Builds extensions of C++ alone: CUDA sources are for another backend."""
 
     def __init__(self, compiler: Compiler, march: str, folder: Path) -> None:

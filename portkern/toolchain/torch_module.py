@@ -59,12 +59,12 @@ def import_class(path: Path, entry: str) -> Callable[..., object]:
 def load(artifact: Artifact, request: Build, device: TorchDevice) -> Kernel:
     """Loads a module on the device, with torch's own way to build extensions."""
     defined = import_class(artifact.path, request.candidate.entry)
-    module = Module(defined, request, device.device)
+    module = TorchModule(defined, request, device.device)
     opened: Device = device
     return Kernel(opened, module.launch)
 
 
-class Module:
+class TorchModule:
     """One class, constructed once for each size that it is called at."""
 
     def __init__(self, defined: Callable[..., Any], request: Build, device: torch.device) -> None:

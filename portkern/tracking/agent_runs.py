@@ -11,15 +11,15 @@ from portkern.agent.llm.calls import Calls, ModelCall
 from portkern.agent.log import Log
 from portkern.agent.outcome import RunSummary
 from portkern.tracking import traces
-from portkern.tracking.store import BATCH, Skipped, Store, Tracked, public, sent
+from portkern.tracking.store import BATCH, SkippedLog, Store, Tracked, public, sent
 
 EXPERIMENT = "portkern generate"
-__all__ = ["EXPERIMENT", "Skipped", "track"]
+__all__ = ["EXPERIMENT", "SkippedLog", "track"]
 
 
 def track(
     log: Log, calls: Calls, document: RunSummary, folder: Path, uri: str | None = None
-) -> Tracked | Skipped:
+) -> Tracked | SkippedLog:
     """``document`` is the run's summary. Does not raise for a lost server."""
 
     def send(store: Store) -> Tracked:

@@ -13,11 +13,11 @@ from portkern.errors import ConfigError, ToolError
 from portkern.printable import printable
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.regression import document
-from portkern.regression.comparison import Comparison
-from portkern.regression.rule import Change
+from portkern.regression.comparison import RunComparison
+from portkern.regression.rule import ChangeKind
 from portkern.regression.runs import RunFacts
 from portkern.report.table import (
-    Table,
+    MatrixTable,
     TableCell,
     TableGroup,
     headline,
@@ -60,18 +60,18 @@ def without_new_zeros(numbers: Mapping[str, float], before: Collection[str]) -> 
     }
 
 
-def changes(comparison: Comparison | None) -> dict[str, float]:
+def changes(comparison: RunComparison | None) -> dict[str, float]:
     """How many cells became slower, fixed … since the baseline."""
     if comparison is None:
         return {}
-    return {f"{CHANGE}{change}": float(comparison.counts.get(change, 0)) for change in Change}
+    return {f"{CHANGE}{change}": float(comparison.counts.get(change, 0)) for change in ChangeKind}
 
 
 #: Cells that got worse which a run's description names; ``regressions.json`` has all.
 MOST_NAMED = 10
 
 
-def description(whole: TableGroup, comparison: Comparison | None) -> str:
+def description(whole: TableGroup, comparison: RunComparison | None) -> str:
     """The text that MLflow's page shows of the run first, as Markdown."""
     passed = f"{whole.passed} of {len(whole)} cells passed, {len(whole.failing)} failed"
     lines = [f"{passed}. All of it: *matrix.html* among the artifacts."]
@@ -122,7 +122,7 @@ def _figures(record: Record) -> dict[str, float | None]:
     }
 
 
-def rows(table: Table) -> dict[str, list[Json]]:
+def rows(table: MatrixTable) -> dict[str, list[Json]]:
     """The cells as rows, by column: what ``mlflow.load_table`` gives back."""
     rows = [_row(record) for record in table.records]
     return {name: [row[name] for row in rows] for name in rows[0]}
@@ -148,7 +148,7 @@ def _row(record: Record) -> JsonObject:
     }
 
 
-def run_tags(table: Table, facts: RunFacts | None = None) -> dict[str, str]:
+def run_tags(table: MatrixTable, facts: RunFacts | None = None) -> dict[str, str]:
     """``facts``: of the checkout that the kernels are in, and of the CI job."""
     git = facts.git if facts else None
     tags = {
@@ -170,7 +170,7 @@ def run_tags(table: Table, facts: RunFacts | None = None) -> dict[str, str]:
 MOST_PARAM = 500
 
 
-def run_params(table: Table, facts: RunFacts) -> dict[str, str]:
+def run_params(table: MatrixTable, facts: RunFacts) -> dict[str, str]:
     """The parameters of a matrix: its commit, where it ran, with which tools, and the options
     that were given."""
     tags = run_tags(table, facts)

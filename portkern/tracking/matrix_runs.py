@@ -2,7 +2,7 @@
 per (op, backend, target) that was judged, and per machine one that has a point for each matrix.
 
 The records on disk are the truth. Losing the tracking server loses a view of them, so everything
-that goes wrong here comes back as :class:`Skipped`; the same command again goes on with the runs
+that goes wrong here comes back as :class:`SkippedLog`; the same command again goes on with the runs
 that are there.
 """
 
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from portkern.errors import ConfigError, RecordError
 from portkern.records.record import Record
-from portkern.regression.comparison import Comparison
-from portkern.regression.decisions import Decisions
+from portkern.regression.comparison import RunComparison
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.runs import RunFacts
 from portkern.regression.series import Series
-from portkern.report.table import Table, TableCell
+from portkern.report.table import MatrixTable, TableCell
 from portkern.tracking import matrix_metrics
 from portkern.tracking.matrix_metrics import FEW, MORE
 from portkern.tracking.once import once
-from portkern.tracking.store import Skipped, Store, Tracked, public
+from portkern.tracking.store import SkippedLog, Store, Tracked, public
 
 #: Tags by which runs are found again.
 TOKEN, GROUP, DIGEST, HISTORY, ORDINAL = (
@@ -42,15 +42,15 @@ def track(
     run_name: str,
     folder: Path,
     uri: str | None = None,
-    comparison: Comparison | None = None,
-) -> Tracked | Skipped:
+    comparison: RunComparison | None = None,
+) -> Tracked | SkippedLog:
     """Log a matrix and the report files that lie in ``folder``. Does not raise for a lost server.
 
     ``uri`` is MLFLOW_TRACKING_URI's unless given, else ``mlflow.db`` in the current folder, which
     is where ``mlflow ui`` looks. ``experiment`` yields to MLFLOW_EXPERIMENT_NAME.
     """
     if not records:
-        return Skipped("there are no records")
+        return SkippedLog("there are no records")
     night = _Matrix(records, experiment, run_name, folder, comparison)
     return once(night.log, folder, experiment=experiment, digest=night.digest, uri=uri)
 
@@ -61,11 +61,11 @@ class _Matrix:
     suite: str
     name: str
     folder: Path
-    comparison: Comparison | None
+    comparison: RunComparison | None
 
     @cached_property
-    def table(self) -> Table:
-        return Table.of(self.records, decisions=self.decisions)
+    def table(self) -> MatrixTable:
+        return MatrixTable.of(self.records, decisions=self.decisions)
 
     @cached_property
     def facts(self) -> RunFacts:
@@ -76,13 +76,13 @@ class _Matrix:
             return RunFacts()
 
     @cached_property
-    def decisions(self) -> Decisions:
+    def decisions(self) -> NightDecisions:
         """The decisions beside the run, none if they cannot be read: the verb that compared or
         reported has told of that."""
         try:
-            return Decisions.read(self.folder.parent)
+            return NightDecisions.read(self.folder.parent)
         except ConfigError:
-            return Decisions()
+            return NightDecisions()
 
     @cached_property
     def digest(self) -> str:

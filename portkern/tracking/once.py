@@ -15,7 +15,7 @@ from portkern.records import atomic_write
 from portkern.sandbox.message import FormError, read
 from portkern.spec.foreign_text import content, json_value
 from portkern.tracking import store
-from portkern.tracking.store import Skipped, Store, Tracked, sent
+from portkern.tracking.store import SkippedLog, Store, Tracked, sent
 
 #: By which token the folder's runs are known, and what was logged last, where.
 NOTE = ".mlflow.json"
@@ -30,7 +30,7 @@ def once(
     experiment: str,
     digest: str,
     uri: str | None = None,
-) -> Tracked | Skipped:
+) -> Tracked | SkippedLog:
     """``log`` is given the store and the folder's token; ``digest`` is of all that it logs."""
     note = _read(folder)
     asked = [store.public(store.address(uri)), experiment, *map(os.environ.get, _CHOOSES)]

@@ -60,7 +60,7 @@ class Tracked:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedLog:
     """Why nothing, or not all, was logged; the records are untouched."""
 
     reason: str
@@ -74,8 +74,8 @@ Answer = TypeVar("Answer")
 
 def sent(
     log: Callable[[Store], Answer], *, experiment: str, uri: str | None = None
-) -> Answer | Skipped:
-    """The answer of ``log``, called with the store; a store that is lost is :class:`Skipped`.
+) -> Answer | SkippedLog:
+    """The answer of ``log``, called with the store; a store that is lost is :class:`SkippedLog`.
     User, password and token are those that MLflow's own client takes from the environment."""
     # MLflow's own defaults keep trying a dead server for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -86,7 +86,7 @@ def sent(
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
     except ImportError:
-        return Skipped("MLflow is not installed; pip install 'portkern[tracking]'")
+        return SkippedLog("MLflow is not installed; pip install 'portkern[tracking]'")
     place = address(uri)
     try:
         with _only_new_objects_collected():
@@ -98,7 +98,7 @@ def sent(
         OSError,
     ) as error:  # requests' errors are OSErrors
         why = headline(str(error).replace(place, public(place))) or type(error).__name__
-        return Skipped(f"{public(place)}: {why}")
+        return SkippedLog(f"{public(place)}: {why}")
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from portkern.experiment.compare.page.exchange import Exchanges
-from portkern.experiment.compare.result import Comparison, Figure, Place
+from portkern.experiment.compare.result import AskedPlace, Figure, ModelComparison
 from portkern.experiment.compare.sample import Sample, by_language
 from portkern.tracking import traces
 from portkern.tracking.once import once
-from portkern.tracking.store import Skipped, Store, Tracked, joined, public
+from portkern.tracking.store import SkippedLog, Store, Tracked, joined, public
 
 EXPERIMENT: Final = "portkern compare"
 #: Traces of one child: its first samples. A sweep may have tens of thousands.
@@ -28,12 +28,12 @@ TOKEN, GROUP, DIGEST, SAMPLE = (
 
 
 def track(
-    comparison: Comparison, samples: Sequence[Sample], folder: Path, uri: str | None = None
-) -> Tracked | Skipped:
+    comparison: ModelComparison, samples: Sequence[Sample], folder: Path, uri: str | None = None
+) -> Tracked | SkippedLog:
     """Logs a comparison with the files that lie in ``folder``. To log the same again changes
     nothing; more samples are added to its runs. Does not raise for a lost server."""
     if not samples:
-        return Skipped("there are no samples")
+        return SkippedLog("there are no samples")
     sweep = _Sweep(comparison, by_language(samples), folder)
     return once(sweep.log, folder, experiment=EXPERIMENT, digest=sweep.digest, uri=uri)
 
@@ -43,7 +43,7 @@ class _Group:
     """The content of one child run."""
 
     model: str
-    place: Place
+    place: AskedPlace
     figures: Sequence[Figure]
     samples: Sequence[Sample]
 
@@ -72,7 +72,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Sweep:
-    comparison: Comparison
+    comparison: ModelComparison
     samples: Sequence[Sample]
     folder: Path
 
@@ -91,7 +91,7 @@ class _Sweep:
             if scope.target and not scope.suite:
                 figures.setdefault((scope.model, scope.backend, scope.target), []).append(figure)
         return [
-            _Group(key[0], Place(key[1], key[2]), figures.get(key, []), own)
+            _Group(key[0], AskedPlace(key[1], key[2]), figures.get(key, []), own)
             for key, own in parts.items()
         ]
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from portkern.errors import ConfigError, PortkernError, RecordError
 from portkern.records import atomic_write
-from portkern.records.jsonl import Line
+from portkern.records.jsonl import JsonLine
 from portkern.spec import foreign_text
 
 #: The address where no option says one: a secret is better in the environment than in a command.
@@ -38,7 +38,7 @@ _LATER = {408, 425, 429, *range(500, 600)}
 _TEXT_ALONE = "hooks.slack.com"
 
 
-class Message(Line):
+class WebhookMessage(JsonLine):
     """``to`` is a digest of the address; ``content`` goes there as it is."""
 
     SCHEMA: ClassVar[int] = 1
@@ -67,7 +67,7 @@ def send(url: str, text: str, document: Mapping[str, object], reports: Path) -> 
     sent. ``document`` is for those who read more than a text."""
     host = urlsplit(url).hostname or ""
     content = {"text": text} if host == _TEXT_ALONE else {"text": text, **document}
-    message = Message(to=_digest(url), content=json.dumps(content, ensure_ascii=False))
+    message = WebhookMessage(to=_digest(url), content=json.dumps(content, ensure_ascii=False))
     spool = reports / SPOOL
     waiting = _waiting(spool, message.to)
     notes: list[str] = []
@@ -123,11 +123,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _waiting(spool: Path, to: str) -> dict[Path, Message]:
-    found: dict[Path, Message] = {}
+def _waiting(spool: Path, to: str) -> dict[Path, WebhookMessage]:
+    found: dict[Path, WebhookMessage] = {}
     for path in sorted(spool.glob("*.json")):
         try:
-            one = Message.from_json(foreign_text.content(path).decode())
+            one = WebhookMessage.from_json(foreign_text.content(path).decode())
         except (RecordError, OSError, UnicodeDecodeError):
             continue
         if one.to == to:
@@ -135,7 +135,7 @@ def _waiting(spool: Path, to: str) -> dict[Path, Message]:
     return found
 
 
-def _keep(spool: Path, message: Message) -> list[str]:
+def _keep(spool: Path, message: WebhookMessage) -> list[str]:
     """Keeps a message in the spool; returns a note where that is not all of it."""
     name = f"{time.time_ns():020}-{os.getpid()}.json"
     try:

@@ -30,7 +30,7 @@ _KINDS = {
     "prefilter": "prefilter:Prefilter",
     "reflector": "reflector:Reflector",
     "reward_checker": "reward_checker:RewardChecker",
-    "rules": "rules:Rules",
+    "rules": "rules:RuleCritic",
     "supervisor": "supervisor:Supervisor",
 }
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from portkern.agent.attempt import Attempt, Diagnosis, Finding, Status
-from portkern.agent.axes import Context
+from portkern.agent.attempt import Attempt, Diagnosis, FurtherBottleneck, Status
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import ceiling, reading, shown
 from portkern.agent.critic.reading import Bound, Form, Text, brief
 from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
@@ -65,7 +65,7 @@ class OneBottleneck(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         if context.final and not self.options.last:
             return None
         if seen.status in FAILED and "repair" in self.options.modes:
@@ -74,7 +74,7 @@ class OneBottleneck(Silent):
             return await self._optimise(seen, context)
         return None
 
-    async def _repair(self, seen: Attempt, context: Context) -> Diagnosis:
+    async def _repair(self, seen: Attempt, context: AgentContext) -> Diagnosis:
         o = self.options
         answer = await reading.ask(
             context.llm,
@@ -93,7 +93,7 @@ class OneBottleneck(Silent):
             fix=brief(answer.fix, o.repair_words),
         )
 
-    async def _optimise(self, seen: Attempt, context: Context) -> Diagnosis:
+    async def _optimise(self, seen: Attempt, context: AgentContext) -> Diagnosis:
         o = self.options
         reached = ceiling.reached(seen.metrics)
         if o.stop_at is not None and reached is not None and reached >= o.stop_at:
@@ -119,7 +119,7 @@ class OneBottleneck(Silent):
             fix=self._fix(worst),
             bound=worst.bound,
             others=tuple(
-                Finding(
+                FurtherBottleneck(
                     problem=brief(other.problem, o.problem_words),
                     fix=self._fix(other),
                     bound=other.bound,

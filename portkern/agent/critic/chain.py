@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis
-from portkern.agent.axes import Context, Critic, Draft
+from portkern.agent.axes import AgentContext, Critic, KernelDraft
 from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
 from portkern.errors import BudgetSpent, ModelError
@@ -29,13 +29,15 @@ class CriticChain(Silent):
         self.critics = critics
         self.roles = tuple(dict.fromkeys(role for critic in critics for role in critic.roles))
 
-    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+    async def screen(
+        self, drafts: Sequence[KernelDraft], context: AgentContext
+    ) -> list[KernelDraft]:
         kept = list(drafts)
         for critic in self.critics:
             kept = await critic.screen(kept, context)
         return kept
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         """The first one's diagnosis, with the lessons of all. Raises what kept a critic from
         speaking when nobody else spoke."""
         diagnoses: list[Diagnosis] = []

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, Status
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
@@ -35,7 +35,7 @@ class FeedbackCritic(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         if seen.status is not Status.PASSED and seen.status not in FAILED:
             return None
         o = self.options

@@ -14,7 +14,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Status
-from portkern.agent.axes import Context, Draft
+from portkern.agent.axes import AgentContext, KernelDraft
 from portkern.agent.critic import reading
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
@@ -53,7 +53,9 @@ class Prefilter(Silent):
         super().__init__(options)
         self.options = options
 
-    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+    async def screen(
+        self, drafts: Sequence[KernelDraft], context: AgentContext
+    ) -> list[KernelDraft]:
         """Nobody is asked where all would go on anyway."""
         asked = [i for i, draft in enumerate(drafts) if draft.candidate and not draft.status]
         if len(asked) <= self.options.keep:
@@ -67,7 +69,7 @@ class Prefilter(Silent):
         return decided
 
     async def _poll(
-        self, number: int, draft: Draft, context: Context
+        self, number: int, draft: KernelDraft, context: AgentContext
     ) -> tuple[list[Vote], tuple[str, ...]]:
         """The votes that could be read, and the calls that they took."""
         callers = [context.llm.within(f"screen.{number}.{i}") for i in range(self.options.k)]
@@ -97,8 +99,8 @@ class Prefilter(Silent):
         return [vote for vote in votes if vote], calls
 
     def _decided(
-        self, draft: Draft, votes: Sequence[Vote], calls: tuple[str, ...], *, kept: bool
-    ) -> Draft:
+        self, draft: KernelDraft, votes: Sequence[Vote], calls: tuple[str, ...], *, kept: bool
+    ) -> KernelDraft:
         against = [vote.reason for vote in votes if not vote.works and vote.reason]
         note = f"{sum(v.works for v in votes)} of {len(votes)} verifiers expect it to work"
         if against:

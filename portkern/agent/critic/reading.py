@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from portkern.agent import prompts, replies
-from portkern.agent.axes import Caller, Message, Reply
+from portkern.agent.axes import Caller, PromptMessage, Reply
 from portkern.agent.replies import Unread as Unread
 from portkern.errors import ModelError
 
@@ -80,7 +80,7 @@ async def ask(llm: Caller, role: str, prompt: str, form: type[F], **facts: objec
     reply = await llm.ask(role, messages, prompt=prompts.named(prompt))
     answer = read(reply.text, form)
     if isinstance(answer, Unread):
-        said = Message("assistant", reply.text.strip() or "(nothing)")
+        said = PromptMessage("assistant", reply.text.strip() or "(nothing)")
         more = prompts.render(AGAIN, why=_why(answer, reply))
         reply = await llm.ask(role, [*messages, said, *more], prompt=prompts.named(AGAIN))
         answer = read(reply.text, form)

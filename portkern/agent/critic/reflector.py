@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, Status
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Bound, Form, Text, Texts, brief
 from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
@@ -48,7 +48,7 @@ class Reflector(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         prompt = _prompt(seen.status)
         if not prompt:
             return None

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, Status
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
@@ -34,7 +34,7 @@ class RewardChecker(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         if seen.status is not Status.PASSED or seen.score <= self.options.above:
             return None
         answer = await reading.ask(

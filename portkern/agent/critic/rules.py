@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from portkern.agent import briefing
 from portkern.agent.attempt import Attempt, Diagnosis, Status
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic.reading import Bound
 from portkern.agent.critic.silent import CriticOptions as Base
 from portkern.agent.critic.silent import Silent
@@ -76,14 +76,14 @@ class RulesOptions(Base):
     stop_at: float = Field(95.0, gt=0)
 
 
-class Rules(Silent):
+class RuleCritic(Silent):
     options_type: ClassVar[type[RulesOptions]] = RulesOptions
 
     def __init__(self, options: RulesOptions) -> None:
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         task, metrics = context.task, _with_traffic(seen, context.task)
         limit = bound(metrics, task) if seen.status is Status.PASSED else ""
         reached = metrics.get("roofline_pct", 0.0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from portkern.agent import briefing
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.feedback.rendering import listing
 
 
-def facts(attempt: Attempt, context: Context) -> dict[str, object]:
+def facts(attempt: Attempt, context: AgentContext) -> dict[str, object]:
     """The facts that the templates ``critic_*`` need."""
     task = context.task
     before = [other for other in context.log if other.id != attempt.id]
@@ -24,7 +24,7 @@ def facts(attempt: Attempt, context: Context) -> dict[str, object]:
     }
 
 
-def parent(attempt: Attempt, context: Context) -> Attempt | None:
+def parent(attempt: Attempt, context: AgentContext) -> Attempt | None:
     """The first one, if the log has it."""
     known = context.log.some(attempt.parents[:1])
     return known[0] if known else None

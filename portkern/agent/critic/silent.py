@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from portkern.agent.attempt import Attempt, Diagnosis, Status
-from portkern.agent.axes import Context, Draft
+from portkern.agent.axes import AgentContext, KernelDraft
 
 #: Of these a kernel was evaluated, and failed.
 FAILED = frozenset(
@@ -43,8 +43,10 @@ class Silent:
             (options.role,) if isinstance(options, AskingCriticOptions) else ()
         )
 
-    async def screen(self, drafts: Sequence[Draft], context: Context) -> list[Draft]:
+    async def screen(
+        self, drafts: Sequence[KernelDraft], context: AgentContext
+    ) -> list[KernelDraft]:
         return list(drafts)
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         return None

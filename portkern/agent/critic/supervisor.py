@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, Texts, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
@@ -39,7 +39,7 @@ class Supervisor(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         """The review, at the first attempt of a step. Of a step with several the others are not
         known then, so that it is on the steps before."""
         so_far = [*context.log, *([seen] if seen.siblings == 1 else [])]

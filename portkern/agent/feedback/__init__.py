@@ -50,7 +50,7 @@ from portkern.agent import choice
 from portkern.agent.axes import FeedbackSource
 from portkern.agent.feedback import vocabulary
 from portkern.agent.feedback.build_log import BuildLog
-from portkern.agent.feedback.correctness import Correctness
+from portkern.agent.feedback.correctness import CorrectnessFeedback
 from portkern.agent.feedback.hardware import ANY, Counters
 from portkern.agent.feedback.launches import LaunchFeedback
 from portkern.agent.feedback.rendering import Form
@@ -81,7 +81,7 @@ class FeedbackOptions(BaseModel):
 
 _SOURCES: Mapping[str, Callable[[FeedbackOptions], FeedbackSource]] = {
     "compile": lambda f: BuildLog(lines=f.log_lines, chars=f.log_chars),
-    "correctness": lambda f: Correctness(lines=f.log_lines, chars=f.log_chars),
+    "correctness": lambda f: CorrectnessFeedback(lines=f.log_lines, chars=f.log_chars),
     "simt": lambda f: Simt(findings=f.findings),
     "resources": lambda f: ResourceFeedback(render=f.render),
     "timing": lambda f: TimingFeedback(baseline=f.baseline, render=f.render),

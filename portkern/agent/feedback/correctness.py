@@ -23,7 +23,7 @@ _TITLES = {
 }
 
 
-class Correctness:
+class CorrectnessFeedback:
     """Stage 1. A kernel that is wrong has nothing else that is worth measuring."""
 
     kind: ClassVar[str] = "correctness"
@@ -38,7 +38,7 @@ class Correctness:
         notes = list(dict.fromkeys(hit for record in passed for hit in record.guard))
         if not failed:
             lines = [f"Right on {_names(passed)}.", *(f"The guard notes: {hit}" for hit in notes)]
-            return Measured({}, "Correctness", "\n".join(lines) if passed else "")
+            return Measured({}, "CorrectnessFeedback", "\n".join(lines) if passed else "")
         lines = [line for record in failed for line in self._told(record)]
         lines += [f"Right on {_names(passed)}."] if passed else []
         untried = _untried(task, records)

@@ -10,8 +10,8 @@ from portkern.agent.axes import Measured
 from portkern.agent.feedback import ncu, perf, rocprof, vocabulary
 from portkern.agent.feedback.metrics import UNITS
 from portkern.agent.feedback.rendering import Form, render
-from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, Vocabulary
+from portkern.agent.feedback.subject import FeedbackSubject
+from portkern.agent.feedback.vocabulary import CountedCalls, Vocabulary
 from portkern.agent.task import Task
 from portkern.errors import StorageError, ToolError, WorkerError
 from portkern.records.record import Record
@@ -28,8 +28,8 @@ MOST_NAMED = 6
 
 class Tool(Protocol):
     def __call__(
-        self, subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
-    ) -> Counted: ...
+        self, subject: FeedbackSubject, passes: Sequence[Sequence[str]], *, timeout_s: float
+    ) -> CountedCalls: ...
 
 
 _TOOLS: Mapping[str, Tool] = {"ncu": ncu.count, "rocprof": rocprof.count, "perf": perf.count}
@@ -48,7 +48,9 @@ class Counters:
         *,
         render: Form,
         timeout_s: float,
-        subject: Callable[[Task, Candidate, Sequence[Record]], Subject | Missing] = Subject.of,
+        subject: Callable[
+            [Task, Candidate, Sequence[Record]], FeedbackSubject | Missing
+        ] = FeedbackSubject.of,
     ) -> None:
         self._which, self._render, self._timeout_s = which, render, timeout_s
         self._subject = subject
@@ -121,7 +123,7 @@ def _ordered(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: metrics[name] for name in UNITS if name in metrics}
 
 
-def _left_out(counted: Counted) -> str:
+def _left_out(counted: CountedCalls) -> str:
     """Which counters gave nothing, so that nobody takes their absence for a zero."""
     if not counted.missing:
         return ""

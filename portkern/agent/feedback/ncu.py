@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from portkern.agent.feedback import outside
-from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
+from portkern.agent.feedback.subject import FeedbackSubject
+from portkern.agent.feedback.vocabulary import CountedCalls, ProfiledLaunch
 from portkern.errors import ToolError
 
 #: Launches that are counted at most: each is repeated for as long as counters are left.
@@ -76,7 +76,9 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
+def count(
+    subject: FeedbackSubject, passes: Sequence[Sequence[str]], *, timeout_s: float
+) -> CountedCalls:
     """Counts all passes in one run, since ncu repeats launches by itself. Raises ToolError."""
     wanted = list(dict.fromkeys(name for pass_run in passes for name in pass_run))
     with tempfile.TemporaryDirectory(prefix="portkern-ncu-") as made:
@@ -110,4 +112,4 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
         raise ToolError(
             f"the kernel makes {MOST_LAUNCHES} launches or more in {outside.CALLS} calls"
         )
-    return Counted(profiled, outside.CALLS, missing)
+    return CountedCalls(profiled, outside.CALLS, missing)

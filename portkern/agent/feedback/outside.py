@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from portkern.agent.feedback.subject import Subject
+from portkern.agent.feedback.subject import FeedbackSubject
 from portkern.errors import ToolError
 from portkern.evaluator import inputs
 from portkern.sandbox import jail, message, session
@@ -35,7 +35,7 @@ LAYERS = ("landlock", "seccomp")
 _DRIVER = Path("/proc/driver/nvidia/params")
 
 
-def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: float) -> str:
+def under(tool: Sequence[str], subject: FeedbackSubject, folder: Path, *, timeout_s: float) -> str:
     """Runs the program under ``tool``, behind the tool's own arguments, and returns what was
     printed. ``folder`` is empty, and the caller removes it. Raises ToolError when either fails,
     or when nothing confines them."""
@@ -62,7 +62,7 @@ def under(tool: Sequence[str], subject: Subject, folder: Path, *, timeout_s: flo
 
 
 def _request(
-    subject: Subject, folder: Path, scratch: Path, layers: Sequence[str]
+    subject: FeedbackSubject, folder: Path, scratch: Path, layers: Sequence[str]
 ) -> dict[str, object]:
     import torch
 

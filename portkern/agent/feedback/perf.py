@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
+from portkern.agent.feedback.subject import FeedbackSubject
+from portkern.agent.feedback.vocabulary import CountedCalls, ProfiledLaunch
 from portkern.errors import ToolError
 from portkern.evaluator import inputs, statistics
 from portkern.evaluator.build import Failure, StageLimits
@@ -55,7 +55,9 @@ def parse(text: str) -> tuple[dict[str, float], dict[str, str]]:
     return values, missing
 
 
-def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
+def count(
+    subject: FeedbackSubject, passes: Sequence[Sequence[str]], *, timeout_s: float
+) -> CountedCalls:
     """Raises ToolError when perf or the kernel does not run."""
     events = [event for pass_run in passes for event in pass_run]
     limits = StageLimits(load_s=timeout_s, run_s=timeout_s)
@@ -71,7 +73,7 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
         runners.close_all()
 
 
-def _counted(rounds: _Rounds, events: Sequence[str], timeout_s: float) -> Counted:
+def _counted(rounds: _Rounds, events: Sequence[str], timeout_s: float) -> CountedCalls:
     with tempfile.TemporaryDirectory(prefix="portkern-perf-") as made:
         folder = Path(made)
         with ThreadPoolExecutor(1) as pool, _Switch(folder) as switch:
@@ -88,7 +90,7 @@ def _counted(rounds: _Rounds, events: Sequence[str], timeout_s: float) -> Counte
             done.result()
         values, missing = parse((folder / "out").read_text(encoding="utf-8"))
     values[CAPACITY] = wall_s * 1e3 * len(os.sched_getaffinity(0))
-    return Counted([ProfiledLaunch(rounds.subject.op.name, values)], calls, missing)
+    return CountedCalls([ProfiledLaunch(rounds.subject.op.name, values)], calls, missing)
 
 
 def _perf(folder: Path, events: Sequence[str], session: Session, timeout_s: float) -> str:
@@ -156,7 +158,7 @@ class _Rounds:
     """Calls of the loaded kernel, on inputs drawn once and buffers of their own."""
 
     session: Session
-    subject: Subject
+    subject: FeedbackSubject
     timeout_s: float
 
     def __post_init__(self) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from portkern.agent.feedback import outside
-from portkern.agent.feedback.subject import Subject
-from portkern.agent.feedback.vocabulary import Counted, ProfiledLaunch
+from portkern.agent.feedback.subject import FeedbackSubject
+from portkern.agent.feedback.vocabulary import CountedCalls, ProfiledLaunch
 from portkern.errors import ToolError
 
 #: Columns that are not counters, of rocprofv3's table and of rocprof-compute's.
@@ -64,7 +64,9 @@ def _number(text: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float) -> Counted:
+def count(
+    subject: FeedbackSubject, passes: Sequence[Sequence[str]], *, timeout_s: float
+) -> CountedCalls:
     """A run for each pass. Raises ToolError when there is nothing in any of them."""
     profiled: list[ProfiledLaunch] = []
     missing: dict[str, str] = {}
@@ -95,4 +97,4 @@ def count(subject: Subject, passes: Sequence[Sequence[str]], *, timeout_s: float
         profiled += launches
     if not profiled:
         raise ToolError("rocprofv3 counted no launch of this kernel", log=log)
-    return Counted(profiled, calls, missing)
+    return CountedCalls(profiled, calls, missing)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from portkern.agent.feedback.timing import largest
 from portkern.agent.task import Task
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.evaluator import build
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.build import StageLimits
@@ -25,7 +25,7 @@ _BASE = re.compile(r"(?<![\w~:])(?:::)?(?:[\w~]++::)*+([A-Za-z_]\w*+)\s*+(?:<|\(
 
 
 @dataclass(frozen=True)
-class Subject:
+class FeedbackSubject:
     """``kernels``: the bare names of what a call launches, none where nobody counted."""
 
     op: Op
@@ -36,7 +36,9 @@ class Subject:
     kernels: frozenset[str]
 
     @classmethod
-    def of(cls, task: Task, candidate: Candidate, records: Sequence[Record]) -> Subject | Missing:
+    def of(
+        cls, task: Task, candidate: Candidate, records: Sequence[Record]
+    ) -> FeedbackSubject | Missing:
         """Raises ValueError for records of another candidate: their counters would be shown with
         this one's code."""
         others = {record.source_hash for record in records} - {candidate.digest, ""}
@@ -53,7 +55,9 @@ class Subject:
         record = largest(task, timed)
         work = record.workload
         workload = Workload(work.name, work.dims, work.scalars)
-        cell = Cell(task.op, work.set, workload, work.dtype, task.backend, task.target, candidate)
+        cell = SelectedCell(
+            task.op, work.set, workload, work.dtype, task.backend, task.target, candidate
+        )
         contestant = _contestant(cell)
         if isinstance(contestant, Missing):
             return contestant
@@ -75,7 +79,7 @@ def bare(name: str) -> str:
     return match[1] if match else name
 
 
-def _contestant(cell: Cell) -> Contestant | Missing:
+def _contestant(cell: SelectedCell) -> Contestant | Missing:
     """The build from the cache, where the evaluator's own left it."""
     venue = cell.venues.hardware
     if not isinstance(venue, Venue):

@@ -29,7 +29,7 @@ class ProfiledLaunch:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedCalls:
     """``calls``: how often the kernel was called meanwhile; ``missing``: counters that were asked
     for and not told, with what the tool said in their place."""
 
@@ -115,7 +115,7 @@ class Vocabulary(_Part):
             for launch in launches
         ]
 
-    def neutral(self, counted: Counted) -> dict[str, float]:
+    def neutral(self, counted: CountedCalls) -> dict[str, float]:
         launches = self.believed(counted.launches)
         values = {
             name: self._value(rule, launches, counted.calls) for name, rule in self.metrics.items()

@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
-from portkern.agent.axes import Message, Reply
+from portkern.agent.axes import PromptMessage, Reply
 from portkern.agent.llm.completion import REFUSED, TOOL_CALLS
 from portkern.errors import ConfigError, RecordError
 from portkern.records import atomic_write
-from portkern.records.jsonl import Line, LineFile
+from portkern.records.jsonl import JsonLine, LineFile
 from portkern.records.record import Cost
 from portkern.spec import foreign_text
 
@@ -42,7 +42,7 @@ class Request:
     id: str
     role: str
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     params: Mapping[str, Any]
     prompt: str = ""
 
@@ -63,7 +63,7 @@ class Request:
         )
 
 
-class ModelCall(Line):
+class ModelCall(JsonLine):
     """Line of ``calls.jsonl``: a request and its reply, or the ``error`` that it ended with.
 
     ``answered`` is the litellm id that answered, ``snapshot`` what the service calls that model.
@@ -83,7 +83,7 @@ class ModelCall(Line):
     answered: str = ""
     snapshot: str = ""
     prompt: str = ""
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     params: dict[str, object] = {}
     reply: str = ""
     reasoning: str = ""

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Protocol
 
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.llm import keys, parts
 from portkern.errors import ConfigError
 
@@ -76,7 +76,7 @@ class Complete(Protocol):
     async def __call__(
         self,
         place: Endpoint,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         params: Mapping[str, object],
         *,
         timeout_s: float,
@@ -114,7 +114,11 @@ def litellm() -> ModuleType:
 
 
 async def complete(
-    place: Endpoint, messages: Sequence[Message], params: Mapping[str, object], *, timeout_s: float
+    place: Endpoint,
+    messages: Sequence[PromptMessage],
+    params: Mapping[str, object],
+    *,
+    timeout_s: float,
 ) -> Completion | CompletionFailure:
     """Sent once. Raises ConfigError for a key that is not set."""
     library = litellm()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from portkern.agent.axes import Message, Reply
+from portkern.agent.axes import PromptMessage, Reply
 from portkern.agent.budget import Meter
 from portkern.agent.llm import caps, keys
 from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
@@ -86,7 +86,7 @@ class Models:
         self,
         name: str,
         role: str,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         prompt: str,
         temperature: float | None,
     ) -> Request:
@@ -103,7 +103,7 @@ class Models:
             name,
             role,
             asked.model,
-            tuple(Message(message.role, self._clean(message)) for message in messages),
+            tuple(PromptMessage(message.role, self._clean(message)) for message in messages),
             {key: value for key, value in params.items() if value is not None},
             prompt,
         )
@@ -182,7 +182,7 @@ class Models:
             return _stable(f"{self._seed} {name}")
         return (role.seed + _stable(name)) % _SEEDS
 
-    def _clean(self, message: Message) -> str:
+    def _clean(self, message: PromptMessage) -> str:
         text = message.content.encode(errors="replace").decode()
         return keys.redact(text, self._key_names)
 
@@ -200,7 +200,7 @@ class ModelScope:
     async def ask(
         self,
         role: str,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         *,
         prompt: str = "",
         temperature: float | None = None,

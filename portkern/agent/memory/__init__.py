@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from portkern.agent import systems
 from portkern.agent.attempt import Attempt, PromptBlock
-from portkern.agent.axes import Memory
+from portkern.agent.axes import AgentMemory
 from portkern.agent.log import Log
 from portkern.agent.memory.documents import CORPORA, LOG
 from portkern.agent.memory.graph import Reasoning
@@ -60,7 +60,7 @@ def names() -> dict[str, list[str]]:
     return {option: [NONE, *known] for option, known in _CHOICES.items()}
 
 
-def load(options: Mapping[str, object], *, task: Task, folder: Path) -> Memory:
+def load(options: Mapping[str, object], *, task: Task, folder: Path) -> AgentMemory:
     """``folder`` is the run's; its name is the run's in what is learned. Raises ConfigError, and
     RecordError for a damaged file of what was learned before."""
     chosen = read(options)

@@ -24,7 +24,7 @@ _SAID, _OF_KIND = 12, 3
 
 
 @dataclass(frozen=True)
-class Document:
+class MemoryDocument:
     """``key`` is what a search compares, ``text`` what a prompt shows."""
 
     title: str
@@ -40,13 +40,13 @@ def question(op: Op) -> str:
     return f"{said * _SAID}{op.name}\n{op.description}\n{op.reference_source}"
 
 
-def of_kernel(kernel: Candidate) -> Document:
+def of_kernel(kernel: Candidate) -> MemoryDocument:
     about = question(ops.load(kernel.op))
     title = f"The catalogue's kernel of {kernel.op}"
-    return Document(title, code(kernel.source, kernel.language), f"{about}\n{kernel.source}")
+    return MemoryDocument(title, code(kernel.source, kernel.language), f"{about}\n{kernel.source}")
 
 
-def kernels(task: Task, *, own: bool = False) -> Iterator[Document]:
+def kernels(task: Task, *, own: bool = False) -> Iterator[MemoryDocument]:
     """The shipped kernels in the task's backend and language. Without ``own`` those of the op
     itself are left out: they would be the answer. Where authors may not take portkern's headers,
     kernels that take them are left out too."""
@@ -67,7 +67,7 @@ def _is_same(first: Op, other: Op) -> bool:
     return alike or first.name == other.name
 
 
-def guide(task: Task, *, own: bool = False) -> Iterator[Document]:
+def guide(task: Task, *, own: bool = False) -> Iterator[MemoryDocument]:
     """The guide by sections. Without ``own`` an example that is the op's own kernel is not."""
     for section in _SECTION.split(task.guide):
         heading, _, text = section.strip().partition("\n")
@@ -75,20 +75,20 @@ def guide(task: Task, *, own: bool = False) -> Iterator[Document]:
             continue
         if text.strip():
             title = f"From the guide to {task.backend.name}: {heading.lstrip('# ')}"
-            yield Document(title, text.strip(), section)
+            yield MemoryDocument(title, text.strip(), section)
 
 
 def _defines(section: str, op: str) -> bool:
     return re.search(rf"\b(def|int|void)\s+{re.escape(op)}\s*\(", section) is not None
 
 
-def hints(task: Task, *, own: bool = False) -> Iterator[Document]:
+def hints(task: Task, *, own: bool = False) -> Iterator[MemoryDocument]:
     for hint in task.target.hints_for(task.language, without=briefing.without(task)):
-        yield Document(f"A hint for {task.target.name}", hint, hint)
+        yield MemoryDocument(f"A hint for {task.target.name}", hint, hint)
 
 
 #: What is the same for every slot; ``log``, the run's own correct attempts, is not.
-CORPORA: Mapping[str, Callable[..., Iterator[Document]]] = {
+CORPORA: Mapping[str, Callable[..., Iterator[MemoryDocument]]] = {
     "catalogue": kernels,
     "guide": guide,
     "hints": hints,
@@ -96,7 +96,7 @@ CORPORA: Mapping[str, Callable[..., Iterator[Document]]] = {
 LOG = "log"
 
 
-def of_attempt(attempt: Attempt, task: Task) -> Document:
+def of_attempt(attempt: Attempt, task: Task) -> MemoryDocument:
     text = code(attempt.source, attempt.language or task.language)
     title = f"A kernel of this run ({attempt.id}): {result(attempt, task)}"
-    return Document(title, text, f"{attempt.idea}\n{attempt.source}")
+    return MemoryDocument(title, text, f"{attempt.idea}\n{attempt.source}")

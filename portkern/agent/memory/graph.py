@@ -43,7 +43,7 @@ class Method(_Part):
     resource: str = ""
 
 
-class Example(_Part):
+class MethodExample(_Part):
     """An attempt; ``gain`` over its parent is None where that was not measured."""
 
     run: str
@@ -63,27 +63,29 @@ class Example(_Part):
         return self.run, self.attempt, self.digest
 
 
-class Step(_Part):
+class MethodStep(_Part):
     """A step from one method to the next. The examples are sorted, the best first."""
 
     source: str
     to: str
-    examples: tuple[Example, ...] = ()
+    examples: tuple[MethodExample, ...] = ()
 
     @field_validator("examples")
     @classmethod
-    def _each_once(cls, given: tuple[Example, ...]) -> tuple[Example, ...]:
-        once = {example.key: example for example in sorted(given, key=Example.model_dump_json)}
+    def _each_once(cls, given: tuple[MethodExample, ...]) -> tuple[MethodExample, ...]:
+        once = {
+            example.key: example for example in sorted(given, key=MethodExample.model_dump_json)
+        }
         return tuple(
             sorted(once.values(), key=lambda example: (-(example.gain or 0.0), example.key))
         )
 
 
-class Graph(_Part):
+class MethodGraph(_Part):
     """Sorted by names, so that equal graphs are equal texts."""
 
     nodes: tuple[Method, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MethodStep, ...] = ()
 
     @field_validator("nodes")
     @classmethod
@@ -95,18 +97,18 @@ class Graph(_Part):
 
     @field_validator("steps")
     @classmethod
-    def _gathered(cls, given: tuple[Step, ...]) -> tuple[Step, ...]:
-        once: dict[tuple[str, str], Step] = {}
+    def _gathered(cls, given: tuple[MethodStep, ...]) -> tuple[MethodStep, ...]:
+        once: dict[tuple[str, str], MethodStep] = {}
         for step in given:
             place = step.source, step.to
             if place in once:
                 examples = (*once[place].examples, *step.examples)
-                step = Step(source=step.source, to=step.to, examples=examples)
+                step = MethodStep(source=step.source, to=step.to, examples=examples)
             once[place] = step
         return tuple(once[place] for place in sorted(once))
 
     @model_validator(mode="after")
-    def _connected(self) -> Graph:
+    def _connected(self) -> MethodGraph:
         known = {START, *(method.name for method in self.nodes)}
         for step in self.steps:
             if not step.to or not {step.source, step.to} <= known:
@@ -124,15 +126,15 @@ class Graph(_Part):
             edges.setdefault(step.source, []).append(step.to)
         return edges
 
-    def examples(self, source: str, to: str) -> tuple[Example, ...]:
+    def examples(self, source: str, to: str) -> tuple[MethodExample, ...]:
         return next((s.examples for s in self.steps if (s.source, s.to) == (source, to)), ())
 
-    def merged(self, other: Graph) -> Graph:
+    def merged(self, other: MethodGraph) -> MethodGraph:
         """Everything of both."""
-        return Graph(nodes=self.nodes + other.nodes, steps=self.steps + other.steps)
+        return MethodGraph(nodes=self.nodes + other.nodes, steps=self.steps + other.steps)
 
     @property
-    def trimmed(self) -> Graph:
+    def trimmed(self) -> MethodGraph:
         """The graph with the best examples only."""
         steps = [
             step.model_copy(update={"examples": step.examples[:MOST_KEPT]}) for step in self.steps
@@ -140,7 +142,7 @@ class Graph(_Part):
         return self.model_copy(update={"steps": tuple(steps)})
 
     @classmethod
-    def read(cls, path: Path) -> Graph:
+    def read(cls, path: Path) -> MethodGraph:
         """Reads a graph that :meth:`write` wrote, or one in YAML. Raises ConfigError."""
         try:
             text = read_text(path)
@@ -159,24 +161,24 @@ class Graph(_Part):
 
 
 @cache
-def shipped() -> Graph:
+def shipped() -> MethodGraph:
     """Methods and their usual order, by hand: nothing of it was measured."""
-    return Graph.read(Path(str(files(__package__) / "start.yaml")))
+    return MethodGraph.read(Path(str(files(__package__) / "start.yaml")))
 
 
-def begun(options: MemoryOptions, folder: Path) -> Graph:
+def begun(options: MemoryOptions, folder: Path) -> MethodGraph:
     """The graph that a run starts from: the shipped one, an empty one (``none``) or a file's,
     with what other runs kept. It is put into the run's folder: a run that is resumed, and the
     strategy that walks it, go on from the same. Raises ConfigError and StorageError."""
     beside, kept = folder / FILE, cache_root() / FILE
     if beside.is_file():
-        return Graph.read(beside)
+        return MethodGraph.read(beside)
     if options.graph == "none":
-        graph = Graph()
+        graph = MethodGraph()
     else:
-        graph = Graph.read(Path(options.graph)) if options.graph else shipped()
+        graph = MethodGraph.read(Path(options.graph)) if options.graph else shipped()
     if options.keep and kept.is_file():
-        graph = graph.merged(Graph.read(kept))
+        graph = graph.merged(MethodGraph.read(kept))
     graph.write(beside)
     return graph
 
@@ -203,7 +205,7 @@ class Reasoning:
         if self.options.keep and walked.steps[0].examples[0].key not in self._kept:
             _keep(walked)
 
-    def _walked(self, attempt: Attempt) -> Graph | None:
+    def _walked(self, attempt: Attempt) -> MethodGraph | None:
         method = action(attempt)
         if not (method and attempt.correct and attempt.source):
             return None
@@ -213,7 +215,7 @@ class Reasoning:
             if parent is None or not parent.correct:
                 return None
             source, before = action(parent), parent.source
-        example = Example(
+        example = MethodExample(
             run=self.run,
             attempt=attempt.id,
             digest=attempt.digest,
@@ -227,9 +229,9 @@ class Reasoning:
             gain=gain(attempt, self._learned),
         )
         names = {source, method} - {START}
-        return Graph(
+        return MethodGraph(
             nodes=tuple(Method(name=name) for name in sorted(names)),
-            steps=(Step(source=source, to=method, examples=(example,)),),
+            steps=(MethodStep(source=source, to=method, examples=(example,)),),
         )
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
@@ -242,7 +244,7 @@ class Reasoning:
         shown = self._seen(source, named(slot.arm), slot, log)[: self.options.examples]
         return [Passage(_told(named(slot.arm), example)) for example in shown]
 
-    def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[Example]:
+    def _seen(self, source: str, to: str, slot: Slot, log: Log) -> list[MethodExample]:
         """The examples of a step in this backend that the slot may know of."""
         return [
             example
@@ -256,7 +258,7 @@ class Reasoning:
         ]
 
     @staticmethod
-    def _is_open(example: Example, slot: Slot, log: Log) -> bool:
+    def _is_open(example: MethodExample, slot: Slot, log: Log) -> bool:
         """Whether the slot may see an example. The slot's log decides: what was committed since
         does not show. An example shows the parent's code as well, which may be of another
         island."""
@@ -266,7 +268,7 @@ class Reasoning:
         known = (*slot.parents, *slot.shown)
         return all(each.island == slot.island or each.id in known for each in shown)
 
-    def _is_no_answer(self, example: Example) -> bool:
+    def _is_no_answer(self, example: MethodExample) -> bool:
         """Whether an example is not an answer to the task; another run's kernel of this op would be
         one."""
         return self.options.own or example.op != self.task.op.name
@@ -287,7 +289,7 @@ class Reasoning:
             yield Passage(PromptBlock(kind="graph", title=title, text="\n".join(lines)))
 
 
-def _told(method: str, example: Example) -> PromptBlock:
+def _told(method: str, example: MethodExample) -> PromptBlock:
     gained = (
         f"{example.gain:.2f} times as fast"
         if example.gain
@@ -301,14 +303,14 @@ def _told(method: str, example: Example) -> PromptBlock:
     return PromptBlock(kind="graph", title=f"An example of {method}", text=text)
 
 
-def _keep(graph: Graph) -> None:
+def _keep(graph: MethodGraph) -> None:
     from filelock import FileLock
 
     path = cache_root() / FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
-            known = Graph.read(path) if path.is_file() else Graph()
+            known = MethodGraph.read(path) if path.is_file() else MethodGraph()
             known.merged(graph).trimmed.write(path)
     except OSError as error:
         raise StorageError.of(error, path) from error

@@ -1,4 +1,4 @@
-"""Histories, which tell a prompt of the run's own attempts: each is a function of :class:`Past`.
+"""Histories, which tell a prompt of the run's own attempts: functions of :class:`VisibleLog`.
 
 They speak of a slot's parents, of what it is shown and of its own island; islands that saw each
 other's kernels would soon hold the same.
@@ -47,7 +47,7 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class Past:
+class VisibleLog:
     """The part of the log that one slot may know of."""
 
     slot: Slot
@@ -124,12 +124,12 @@ def _mother(attempt: Attempt) -> str:
 Told = Iterator[Mention | PromptBlock]
 
 
-def last(past: Past) -> Told:
+def last(past: VisibleLog) -> Told:
     for parent in past.parents:
         yield Mention(parent, PARENT, Detail.FEEDBACK)
 
 
-def references(past: Past) -> Told:
+def references(past: VisibleLog) -> Told:
     """GEAK's: the kernel to mend, or right ones together to learn from."""
     if not past.parents or not all(parent.correct for parent in past.parents):
         yield from last(past)
@@ -138,7 +138,7 @@ def references(past: Past) -> Told:
         yield Mention(parent, "A reference", Detail.FEEDBACK, own_heading=True)
 
 
-def best(past: Past) -> Told:
+def best(past: VisibleLog) -> Told:
     leading = {attempt.id for attempt in past.best(past.options.best)}
     heading = "The best so far" if past.options.best == 1 else "Of the best so far"
     whole = past.options.measured
@@ -147,19 +147,19 @@ def best(past: Past) -> Told:
         yield Mention(attempt, heading, detail, own_heading=whole)
 
 
-def recent(past: Past) -> Told:
+def recent(past: VisibleLog) -> Told:
     """KernelAgent's: of whatever line, in brief."""
     others = [attempt for attempt in past.visible if attempt.id not in past.slot.parents]
     for attempt in others[-past.options.recent :]:
         yield Mention(attempt, "What was tried lately", Detail.BRIEF)
 
 
-def ancestors(past: Past) -> Told:
+def ancestors(past: VisibleLog) -> Told:
     for attempt in past.ordered(past.line[-past.options.ancestors :]):
         yield Mention(attempt, "Earlier in this line")
 
 
-def rounds(past: Past) -> Told:
+def rounds(past: VisibleLog) -> Told:
     """KernelFalcon's: the parent whole, of the rounds before it the beginnings."""
     for attempt in past.line[-past.options.rounds :]:
         whole = attempt.id in past.slot.parents
@@ -167,13 +167,13 @@ def rounds(past: Past) -> Told:
         yield Mention(attempt, "An earlier round", Detail.FEEDBACK, chars)
 
 
-def everything(past: Past) -> Told:
+def everything(past: VisibleLog) -> Told:
     """Kevin's: what authors said beside the code is the summary of thoughts that nobody keeps."""
     for attempt in past.line:
         yield Mention(attempt, "An earlier round", Detail.THOUGHTS)
 
 
-def summaries(past: Past) -> Told:
+def summaries(past: VisibleLog) -> Told:
     """Earlier rounds in brief: what was done and what came of it, without what authors said."""
     for attempt in past.line:
         if attempt.id not in past.slot.parents:
@@ -181,7 +181,7 @@ def summaries(past: Past) -> Told:
     yield from last(past)
 
 
-def tree(past: Past) -> Told:
+def tree(past: VisibleLog) -> Told:
     """STARK's: who mends sees how others failed beside it, the others what came of the node; who
     writes code sees its cousins as well."""
     yield from last(past)
@@ -199,7 +199,7 @@ def tree(past: Past) -> Told:
         yield Mention(attempt, "The leaderboard")
 
 
-def _failures(past: Past) -> Told:
+def _failures(past: VisibleLog) -> Told:
     failed = [sibling for sibling in past.siblings if not sibling.correct]
     for attempt in failed[-past.options.relatives :]:
         yield Mention(attempt, "What failed beside it", Detail.BRIEF)
@@ -208,7 +208,7 @@ def _failures(past: Past) -> Told:
             yield Mention(fix, f"What mended {attempt.id}")
 
 
-def insights(past: Past) -> Told:
+def insights(past: VisibleLog) -> Told:
     """A few of the thoughts of authors and critics. The slot's number is the seed."""
     known = [attempt for attempt in past.visible if _thoughts(attempt)]
     chosen = Random(past.slot.number).sample(known, min(past.options.insights, len(known)))
@@ -230,19 +230,19 @@ def _outcome(attempt: Attempt) -> str:
     return f"{attempt.score:.2f} times as fast as the baseline" if attempt.speedups else "correct"
 
 
-def thoughts(past: Past) -> Told:
+def thoughts(past: VisibleLog) -> Told:
     """EvoEngineer's: what the strategy drew of its population, without what came of it."""
     for attempt in past.log.some(past.slot.thoughts):
         text = attempt.rationale or "It is the kernel that the run began with."
         yield PromptBlock(kind="thoughts", title="A thought from this run", text=text)
 
 
-def inspirations(past: Past) -> Told:
+def inspirations(past: VisibleLog) -> Told:
     for attempt in past.log.some(past.slot.shown):
         yield Mention(attempt, "For inspiration")
 
 
-def reflexions(past: Past) -> Told:
+def reflexions(past: VisibleLog) -> Told:
     """The newest lessons, each once."""
     lessons = [
         lesson
@@ -256,7 +256,7 @@ def reflexions(past: Past) -> Told:
         yield PromptBlock(kind="reflexions", title="Lessons so far", text=text)
 
 
-HISTORIES: Mapping[str, Callable[[Past], Told]] = {
+HISTORIES: Mapping[str, Callable[[VisibleLog], Told]] = {
     "last": last,
     "references": references,
     "best": best,
@@ -281,7 +281,7 @@ class History:
         self.options = options
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
-        past = Past(slot, role, log, self.options)
+        past = VisibleLog(slot, role, log, self.options)
         kept: dict[str, _Told] = {}
         for name in self.options.history:
             history = HISTORIES.get(name) or systems.find("history", name)

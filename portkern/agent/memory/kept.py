@@ -47,7 +47,7 @@ class KeptLine(BaseModel):
 L = TypeVar("L", bound=KeptLine)
 
 
-class Kept(Generic[L]):
+class KeptLines(Generic[L]):
     """The lines that a run knows. Those known when it began are copied into its folder: a run that
     is resumed goes on from the same, whatever was learned elsewhere meanwhile."""
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from portkern.agent.attempt import Attempt, PromptBlock
 from portkern.agent.log import Log
 from portkern.agent.memory import documents
-from portkern.agent.memory.documents import Document
-from portkern.agent.memory.history import Past
+from portkern.agent.memory.documents import MemoryDocument
+from portkern.agent.memory.history import VisibleLog
 from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.ranking import Bm25, Ranking
 from portkern.agent.memory.text import Passage
@@ -24,7 +24,7 @@ class Retrieval:
         self.ranking, self.options, self.task = ranking, options, task
 
     @cached_property
-    def _shelf(self) -> list[Document]:
+    def _shelf(self) -> list[MemoryDocument]:
         known = [name for name in self.options.corpora if name in documents.CORPORA]
         return [
             document
@@ -33,7 +33,7 @@ class Retrieval:
         ]
 
     def passages(self, slot: Slot, role: str, log: Log, task: Task) -> list[Passage]:
-        past = Past(slot, role, log, self.options)
+        past = VisibleLog(slot, role, log, self.options)
         if self.options.mending and any(parent.correct for parent in past.parents):
             return []
         nearest = self.nearest(self._question(past), [*self._shelf, *self._of_run(past)])
@@ -42,7 +42,7 @@ class Retrieval:
             for document in nearest
         ]
 
-    def nearest(self, question: str, among: Sequence[Document]) -> list[Document]:
+    def nearest(self, question: str, among: Sequence[MemoryDocument]) -> list[MemoryDocument]:
         """The documents nearest to the question, at most ``k``; equally near ones keep their
         order."""
         scores = self.ranking.scores(question, [document.key for document in among])
@@ -50,7 +50,7 @@ class Retrieval:
         near = [among[at] for at in order if scores[at] > self.options.min_score]
         return near[: self.options.k]
 
-    def _question(self, past: Past) -> str:
+    def _question(self, past: VisibleLog) -> str:
         """The first parent's code, or what is to be done with it, if that is asked for and there
         is any."""
         if self.options.query == "action":
@@ -60,7 +60,7 @@ class Retrieval:
                 return parent.source or documents.question(self.task.op)
         return documents.question(self.task.op)
 
-    def _of_run(self, past: Past) -> list[Document]:
+    def _of_run(self, past: VisibleLog) -> list[MemoryDocument]:
         """Correct attempts; those that the slot names are for histories to tell."""
         if documents.LOG not in self.options.corpora:
             return []

@@ -10,7 +10,7 @@ from pathlib import Path
 from portkern.agent.attempt import Attempt, PromptBlock, Status
 from portkern.agent.log import Log
 from portkern.agent.memory.family import family
-from portkern.agent.memory.kept import Kept, KeptLine
+from portkern.agent.memory.kept import KeptLine, KeptLines
 from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage, action
 from portkern.agent.slot import Slot
@@ -91,7 +91,7 @@ class Skills:
     def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises RecordError and StorageError."""
         self.options, self.run, self.family = options, folder.name, family(task.op)
-        self._kept = Kept(FILE, Try, folder, keep=options.keep)
+        self._kept = KeptLines(FILE, Try, folder, keep=options.keep)
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:

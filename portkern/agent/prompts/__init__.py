@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound, meta
 
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.errors import no_such
 from portkern.spec.foreign_text import yaml_value
 
@@ -104,7 +104,7 @@ def named(name: str) -> str:
     return f"{name}@{manifest()[name]['version']}"
 
 
-def render(name: str, **facts: object) -> list[Message]:
+def render(name: str, **facts: object) -> list[PromptMessage]:
     """Raises jinja2.UndefinedError for a fact that the template wants and is not given."""
     if name not in names():
         raise no_such("prompt", name, names())
@@ -115,4 +115,4 @@ def render(name: str, **facts: object) -> list[Message]:
         for role in ("system", "user")
         if role in template.blocks
     }
-    return [Message(role, text) for role, text in parts.items() if text]
+    return [PromptMessage(role, text) for role, text in parts.items() if text]

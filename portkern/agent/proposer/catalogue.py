@@ -13,7 +13,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from portkern.agent.attempt import Status
-from portkern.agent.axes import Context, Draft, Word
+from portkern.agent.axes import AgentContext, KernelDraft, Word
 from portkern.agent.proposer.nearest import nearest
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
@@ -67,7 +67,7 @@ class Catalogue:
         knobs = [name for space in spaces for name, some in space.choices.items() if len(some) > 1]
         return [Arm(name, f"turn {name}", knob=name) for name in dict.fromkeys(knobs)]
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         """Slots choose one after the other in the order in which they begin: what one takes, and
         what people say of it, is settled before the next looks."""
         task = context.task
@@ -75,18 +75,20 @@ class Catalogue:
         if not kernels:
             why = f"{task.backend.name} ships no {task.language} kernel for {task.op.name}"
             near = "nor one of another operator that is called like it"
-            return [Draft(None, detail=f"{why}, {near}; name a model with models.coder.model=")]
+            return [
+                KernelDraft(None, detail=f"{why}, {near}; name a model with models.coder.model=")
+            ]
         try:
             family = [Family(kernel, _space(kernel, task)) for kernel in kernels]
         except ConfigError as error:
-            return [Draft(None, detail=str(error))]
+            return [KernelDraft(None, detail=str(error))]
         async with self._choosing:
             offered = _Offered(_choices(slot, context, family), slot, context)
             drafts = await offered.drafts()
         searched = all(one.space.size <= SEARCHED for one in family)
         which = "the kernel" if len(family) == 1 else f"the {len(family)} kernels"
         why = f"every setting of {which} was tried" if searched else "no new setting was found"
-        return drafts or [Draft(None, detail=why, arm=slot.arm, notes=tuple(offered.passed))]
+        return drafts or [KernelDraft(None, detail=why, arm=slot.arm, notes=tuple(offered.passed))]
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Choice:
+class KnobChoice:
     """``knob`` is the one that was turned, where it is one; ``start`` are the settings that some
     were turned from."""
 
@@ -137,7 +139,7 @@ class Choice:
         return self.made({**start, **_said(idea, self.family.space.choices)})
 
 
-def _choices(slot: Slot, context: Context, families: Sequence[Family]) -> Iterator[Choice]:
+def _choices(slot: Slot, context: AgentContext, families: Sequence[Family]) -> Iterator[KnobChoice]:
     """The most wanted first. Kernels that do the same in other ways come before a knob is turned,
     unless the slot says what is to be done."""
     random = context.random
@@ -161,9 +163,9 @@ def _choices(slot: Slot, context: Context, families: Sequence[Family]) -> Iterat
     yield from _anywhere(families, random)
 
 
-def _as_they_are(families: Sequence[Family]) -> Iterator[Choice]:
+def _as_they_are(families: Sequence[Family]) -> Iterator[KnobChoice]:
     for family in families:
-        yield Choice(family, family.space.default, family.kernel.variant or SHIPPED, "init")
+        yield KnobChoice(family, family.space.default, family.kernel.variant or SHIPPED, "init")
 
 
 def _family_of(source: str, families: Sequence[Family]) -> Family:
@@ -175,13 +177,13 @@ class _Offered:
     """The first choices, as many as a slot has room for, which were not taken before and for which
     the target has a place; ``passed`` says which have none."""
 
-    choices: Iterator[Choice]
+    choices: Iterator[KnobChoice]
     slot: Slot
-    context: Context
+    context: AgentContext
     passed: list[str] = field(default_factory=list)
 
-    async def drafts(self) -> list[Draft]:
-        chosen: list[tuple[Choice, Candidate]] = []
+    async def drafts(self) -> list[KernelDraft]:
+        chosen: list[tuple[KnobChoice, Candidate]] = []
         while len(chosen) < self.slot.size and len(self.passed) < PASSED_OVER:
             tried = list(islice(self._new(), self.slot.size - len(chosen)))
             if not tried:
@@ -197,7 +199,7 @@ class _Offered:
             drafts[0] = replace(drafts[0], notes=(*drafts[0].notes, *self.passed))
         return drafts
 
-    def _new(self) -> Iterator[tuple[Choice, Candidate]]:
+    def _new(self) -> Iterator[tuple[KnobChoice, Candidate]]:
         for choice in self.choices:
             made = choice.made()
             if made.digest not in self.context.taken:
@@ -205,8 +207,8 @@ class _Offered:
                 yield choice, made
 
     async def _with_place(
-        self, tried: Sequence[tuple[Choice, Candidate]]
-    ) -> list[tuple[Choice, Candidate]]:
+        self, tried: Sequence[tuple[KnobChoice, Candidate]]
+    ) -> list[tuple[KnobChoice, Candidate]]:
         """A kernel as it is stands for itself: that the target has no place for it is a result."""
         whys = await asyncio.gather(
             *[
@@ -221,15 +223,15 @@ class _Offered:
         ]
         return [one for one, why in zip(tried, whys, strict=True) if not why]
 
-    def _draft(self, choice: Choice, made: Candidate, word: Word) -> Draft:
-        draft = Draft(
+    def _draft(self, choice: KnobChoice, made: Candidate, word: Word) -> KernelDraft:
+        draft = KernelDraft(
             made, idea=choice.idea, arm=choice.knob or self.slot.arm, operator=choice.operator
         )
         if not word.idea:
             return replace(draft, candidate=None, status=Status.SCREENED, detail=word.struck)
         return draft if word.idea == choice.asked else self._edited(choice, draft, word.idea)
 
-    def _edited(self, choice: Choice, draft: Draft, idea: str) -> Draft:
+    def _edited(self, choice: KnobChoice, draft: KernelDraft, idea: str) -> KernelDraft:
         draft = replace(draft, idea=idea, arm=self.slot.arm)
         try:
             made = choice.edited(idea)
@@ -279,15 +281,15 @@ def _space(kernel: Candidate, task: Task) -> search.Space:
     return search.Space.of(kernel, task.backend, task.target, task.op.precision)
 
 
-def _step(family: Family, start: Settings, turned: Settings) -> Choice | None:
+def _step(family: Family, start: Settings, turned: Settings) -> KnobChoice | None:
     """The step that turns some settings; None where none is turned."""
     changed = [name for name in start if turned[name] != start[name]]
     idea = ", ".join(f"{name}: {start[name]} → {turned[name]}" for name in changed)
     knob = changed[0] if len(changed) == 1 else ""
-    return Choice(family, turned, idea, "turn", knob, start) if changed else None
+    return KnobChoice(family, turned, idea, "turn", knob, start) if changed else None
 
 
-def _by_idea(family: Family, start: Settings, slot: Slot, random: Random) -> Iterator[Choice]:
+def _by_idea(family: Family, start: Settings, slot: Slot, random: Random) -> Iterator[KnobChoice]:
     """Choices that turn as many knobs as the slot asks for, each to as many values."""
     space = family.space
     knobs = [name for name, values in space.choices.items() if len(values) > 1]
@@ -299,7 +301,7 @@ def _by_idea(family: Family, start: Settings, slot: Slot, random: Random) -> Ite
         yield from filter(None, steps)
 
 
-def _neighbours(family: Family, start: Settings, arm: str, random: Random) -> Iterator[Choice]:
+def _neighbours(family: Family, start: Settings, arm: str, random: Random) -> Iterator[KnobChoice]:
     """One knob turned (the arm's, if it is one), then any two."""
     space = family.space
     knobs = [arm] if arm in space.choices else list(space.choices)
@@ -311,19 +313,19 @@ def _neighbours(family: Family, start: Settings, arm: str, random: Random) -> It
     yield from filter(None, (_step(family, start, choice) for choice in turned))
 
 
-def _crossed(family: Family, parents: Sequence[Settings], random: Random) -> Iterator[Choice]:
+def _crossed(family: Family, parents: Sequence[Settings], random: Random) -> Iterator[KnobChoice]:
     for _ in range(DRAWS):
         settings = {name: random.choice(parents[:2])[name] for name in family.space.choices}
-        yield Choice(family, settings, "knobs of two kernels", "crossover")
+        yield KnobChoice(family, settings, "knobs of two kernels", "crossover")
 
 
-def _anywhere(families: Sequence[Family], random: Random) -> Iterator[Choice]:
+def _anywhere(families: Sequence[Family], random: Random) -> Iterator[KnobChoice]:
     for _ in range(DRAWS):
         family = random.choice(families) if len(families) > 1 else families[0]
         choices = family.space.choices
         drawn = {name: random.choice(values) for name, values in choices.items()}
-        yield Choice(family, drawn, "settings at random", "draw")
+        yield KnobChoice(family, drawn, "settings at random", "draw")
     for family in families:
         if family.space.size <= SEARCHED:
             for settings in family.space.everything():
-                yield Choice(family, settings, "settings that were left", "draw")
+                yield KnobChoice(family, settings, "settings that were left", "draw")

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Context, Draft
+from portkern.agent.axes import AgentContext, KernelDraft
 from portkern.agent.proposer import donor, menu
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions
 from portkern.agent.slot import Arm
 from portkern.agent.task import Task
 from portkern.spec.candidate import Candidate
@@ -19,7 +19,7 @@ from portkern.spec.candidate import Candidate
 class Direct(Modelled):
     """The model sees what the memory shows and writes the whole file."""
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         return replace(await writer.write("direct"), idea=writer.slot.arm)
 
 
@@ -27,7 +27,7 @@ class Universal(Modelled):
     """KernelEvolve's one operator: whether it drafts, mends or optimises follows from what it
     is shown."""
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         draft = await writer.write("universal", shown=writer.parents[:1])
         return replace(draft, idea=writer.slot.arm)
 
@@ -75,7 +75,7 @@ class Translate(Modelled):
         donors = self.donors(task)
         return donors if task.library == "allow" else [donor.whole(one) for one in donors]
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         task = writer.context.task
         donors = self.shown(task)
         mapping = menu.mapping([donor.backend for donor in donors], task.backend.name)
@@ -101,13 +101,13 @@ class Contrastive(Modelled):
     options_type = ContrastiveOptions
     options: ContrastiveOptions
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         exemplars = self.exemplars(writer.context)
         draft = await writer.write("contrastive", shown=exemplars, exemplars=exemplars)
         note = f"exemplars: {' '.join(exemplar.id for exemplar in exemplars) or 'none'}"
         return replace(draft, idea=writer.slot.arm, notes=(note,))
 
-    def exemplars(self, context: Context) -> list[Attempt]:
+    def exemplars(self, context: AgentContext) -> list[Attempt]:
         """Kernels of distinct buckets, drawn with weights that grow with speed, the slowest
         first; where there are too few, one is shown again, as the authors do."""
         scored = sorted(context.log.correct, key=lambda attempt: attempt.score)

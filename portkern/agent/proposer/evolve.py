@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from portkern.agent.axes import Draft, Reply
+from portkern.agent.axes import KernelDraft, Reply
 from portkern.agent.proposer import reading
 from portkern.agent.proposer.reading import ReplyCode
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 
@@ -33,7 +33,7 @@ class Evolve(Modelled):
     options_type = EvolveOptions
     options: EvolveOptions
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         operator = operator_of(writer.slot, len(writer.parents))
         if operator == "init":
             return replace(await writer.write("direct"), operator=operator)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.axes import Context, Draft, Reply
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.axes import AgentContext, KernelDraft, Reply
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 
@@ -40,15 +40,15 @@ class IdeasThenCode(Modelled):
     others = ("planner",)
     plans = True
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         ideas = await self._ideas(self.writer(slot, context, context.llm))
         planned = tuple(context.llm.calls)
         if isinstance(ideas, Unread):
-            return [Draft(None, detail=ideas.why, calls=planned)]
+            return [KernelDraft(None, detail=ideas.why, calls=planned)]
         words = await context.approve([idea.text for idea in ideas])
         told = list(zip(ideas, words, strict=True))
         struck = [
-            Draft(None, detail=word.struck, idea=idea.text, status=Status.SCREENED)
+            KernelDraft(None, detail=word.struck, idea=idea.text, status=Status.SCREENED)
             for idea, word in told
             if not word.idea
         ]
@@ -64,7 +64,7 @@ class IdeasThenCode(Modelled):
         # What the ideas cost is the first one's, so that it is counted once.
         return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 
-    async def _ideas(self, writer: Writer) -> list[Idea] | Unread:
+    async def _ideas(self, writer: KernelWriter) -> list[Idea] | Unread:
         wanted = max(writer.slot.ideas, 1)
 
         def ideas(reply: Reply) -> list[Idea] | Unread:
@@ -76,10 +76,10 @@ class IdeasThenCode(Modelled):
         facts |= {"wanted": wanted, "tried": self._tried(writer)}
         return await writer.ask("planner", "ideas", ideas, facts, form="json")
 
-    def _tried(self, writer: Writer) -> list[Attempt]:
+    def _tried(self, writer: KernelWriter) -> list[Attempt]:
         return _tried(writer.context.log) if self.options.tried else []
 
-    async def _kernel(self, writer: Writer, idea: Idea) -> Draft:
+    async def _kernel(self, writer: KernelWriter, idea: Idea) -> KernelDraft:
         draft = await writer.write("implement", shown=writer.parents[:1], idea=idea)
         return replace(
             draft,

@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Draft, Reply
+from portkern.agent.axes import KernelDraft, Reply
 from portkern.agent.proposer import reading
 from portkern.agent.proposer.reading import ReplyCode
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions
 from portkern.agent.replies import Unread
 
 BEGIN, END = "<<<IMPROVE BEGINS>>>", "<<<IMPROVE ENDS>>>"
@@ -34,7 +34,7 @@ class KernelPlan:
 class Planned(Modelled):
     planning: ClassVar[str]
 
-    async def plan(self, writer: Writer) -> KernelPlan | Unread:
+    async def plan(self, writer: KernelWriter) -> KernelPlan | Unread:
         parent = writer.parent
         facts = writer.facts("planner", shown=writer.parents[:1])
         numbered = _numbered(parent.source) if parent else ""
@@ -47,7 +47,7 @@ class Planned(Modelled):
 
         return await writer.ask("planner", self.planning, plan, facts, form="json")
 
-    async def realised(self, writer: Writer, prompt: str, plan: KernelPlan) -> Draft:
+    async def realised(self, writer: KernelWriter, prompt: str, plan: KernelPlan) -> KernelDraft:
         """The draft that ``prompt`` makes of a plan, with the parent's lines marked that are to
         change."""
         parent = writer.parent
@@ -94,16 +94,16 @@ class PlanCodeDebug(Planned):
         asked = super().roles
         return asked if self.options.debugger else tuple(one for one in asked if one != "debugger")
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         parent = writer.parent
         if parent and not parent.correct and self.options.debugger:
             return await self._mended(writer, parent)
         plan = await self.plan(writer)
         if isinstance(plan, Unread):
-            return Draft(None, detail=plan.why, operator="plan", arm=writer.slot.arm)
+            return KernelDraft(None, detail=plan.why, operator="plan", arm=writer.slot.arm)
         return replace(await self.realised(writer, "realise", plan), operator="plan")
 
-    async def _mended(self, writer: Writer, parent: Attempt) -> Draft:
+    async def _mended(self, writer: KernelWriter, parent: Attempt) -> KernelDraft:
         draft = await writer.write("debug", role="debugger", shown=[parent])
         return replace(draft, operator="debug", idea=f"mend {parent.id}")
 
@@ -115,12 +115,12 @@ class MacroMicro(Planned):
     others = ("planner",)
     planning = "macro"
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         if writer.parent is None:  # there is nothing to edit yet
             return replace(await writer.write("direct"), operator="init")
         plan = await self.plan(writer)
         if isinstance(plan, Unread):
-            return Draft(None, detail=plan.why, operator="edit", arm=writer.slot.arm)
+            return KernelDraft(None, detail=plan.why, operator="edit", arm=writer.slot.arm)
         draft = await self.realised(writer, "micro", plan)
         arm = writer.slot.arm or named(plan.text, writer.arms)
         return replace(draft, operator="edit", arm=arm)
@@ -184,7 +184,7 @@ def _unmarked(source: str) -> str:
     return "".join(line for line in lines if line.strip(" \t\n/#*") not in (BEGIN, END))
 
 
-def _outside(before: str, draft: Draft, plan: KernelPlan) -> tuple[str, ...]:
+def _outside(before: str, draft: KernelDraft, plan: KernelPlan) -> tuple[str, ...]:
     """A note on lines that changed where none should have."""
     if plan.lines is None or draft.candidate is None:
         return ()

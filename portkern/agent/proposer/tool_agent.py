@@ -14,10 +14,10 @@ from pydantic import Field
 
 from portkern.agent import prompts, replies
 from portkern.agent.attempt import PromptBlock
-from portkern.agent.axes import Context, Draft, Message, Reply, Seen
+from portkern.agent.axes import AgentContext, EvaluatedDraft, KernelDraft, PromptMessage, Reply
 from portkern.agent.proposer import menu, reading
 from portkern.agent.proposer.reading import ReplyCode
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions, besides
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions, besides
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.task import Task
@@ -48,12 +48,12 @@ class _Desk:
     was ``seen`` of them, and how many tries are ``left``."""
 
     agent: ToolAgent
-    writer: Writer
+    writer: KernelWriter
     source: str
     left: int
     model: str = ""
-    tried: list[Draft] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    tried: list[KernelDraft] = field(default_factory=list)
+    seen: list[EvaluatedDraft] = field(default_factory=list)
 
     @property
     def uncounted(self) -> tuple[str, ...]:
@@ -70,15 +70,15 @@ class ToolAgent(Modelled):
         """Blocks that the agent is told besides."""
         return ()
 
-    def judged(self, seen: Seen) -> str:
+    def judged(self, seen: EvaluatedDraft) -> str:
         """A line on how far a kernel that was tried has come; empty where results say it all."""
         return ""
 
-    def unfinished(self, seen: Sequence[Seen], left: int) -> str:
+    def unfinished(self, seen: Sequence[EvaluatedDraft], left: int) -> str:
         """Why the agent may not end yet, with so many tries left; empty where it may."""
         return ""
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         writer = self.writer(slot, context, context.llm)
         parent = writer.parent
         source = parent.source if parent else ""
@@ -90,7 +90,7 @@ class ToolAgent(Modelled):
                 raise
             detail = ""  # what was tried is paid for
         if not desk.tried:
-            return [Draft(None, detail=detail, arm=writer.slot.arm, calls=desk.uncounted)]
+            return [KernelDraft(None, detail=detail, arm=writer.slot.arm, calls=desk.uncounted)]
         last = desk.tried[-1]
         return [*desk.tried[:-1], replace(last, calls=(*last.calls, *desk.uncounted))]
 
@@ -122,7 +122,7 @@ class ToolAgent(Modelled):
             if answer is None:
                 return "it was done before it tried a kernel"
             said = replies.spoken(reply.text).strip() or "(nothing)"
-            messages = [*messages, Message("assistant", said), Message("user", answer)]
+            messages = [*messages, PromptMessage("assistant", said), PromptMessage("user", answer)]
         return f"it did not try a kernel in {self.options.turns} replies"
 
 
@@ -171,7 +171,7 @@ async def _try(desk: _Desk, why: str) -> str:
         return f"This very file was tried already. {_told(desk.left)}"
     if not desk.left:
         return _told(desk.left)
-    draft = Draft(
+    draft = KernelDraft(
         candidate, idea=why, operator="try", arm=desk.writer.slot.arm, calls=desk.uncounted
     )
     seen = await desk.writer.context.look(draft)
@@ -181,7 +181,7 @@ async def _try(desk: _Desk, why: str) -> str:
     return _report(seen, desk.agent.judged(seen), desk.left)
 
 
-def _report(seen: Seen, judged: str, left: int) -> str:
+def _report(seen: EvaluatedDraft, judged: str, left: int) -> str:
     status = seen.status.replace("_", " ").capitalize()
     result = f"{status}: {seen.detail}" if seen.detail else f"{status}."
     parts = [f"{block.title}\n{block.text}" for block in seen.feedback if not block.of_critics]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from portkern.agent import briefing, prompts, replies
 from portkern.agent.attempt import Attempt, PromptBlock, Status
-from portkern.agent.axes import Caller, Context, Draft, Message, Reply
+from portkern.agent.axes import AgentContext, Caller, KernelDraft, PromptMessage, Reply
 from portkern.agent.log import Log
 from portkern.agent.proposer import menu, reading
 from portkern.agent.proposer.reading import ReplyCode
@@ -95,7 +95,7 @@ class Modelled:
     def arms(self, task: Task) -> Sequence[Arm]:
         return self.given or menu.arms(self.options.actions, task)
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         """Authors are drawn first: it does not matter then who answers first."""
         count = slot.size
         callers = [context.llm.within(str(k)) for k in range(count)] if count > 1 else [context.llm]
@@ -106,10 +106,10 @@ class Modelled:
             for draft, writer in zip(drafts, writers, strict=True)
         ]
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         raise NotImplementedError
 
-    def writer(self, slot: Slot, context: Context, llm: Caller) -> Writer:
+    def writer(self, slot: Slot, context: AgentContext, llm: Caller) -> KernelWriter:
         """The writer of one kernel; with ``actions=critic`` its arm is what the parent's critic
         would do, and from a menu of one it is that one."""
         if self.options.actions == "critic" and not slot.arm:
@@ -124,18 +124,18 @@ class Modelled:
             slot = replace(slot, arm=next(iter(arms)))
         roles, weights = self.options.authors.keys(), self.options.authors.values()
         author = context.random.choices(list(roles), list(weights))[0]
-        return Writer(self.options, arms, slot, context, llm, author)
+        return KernelWriter(self.options, arms, slot, context, llm, author)
 
 
 @dataclass(frozen=True)
-class Writer:
+class KernelWriter:
     """Asks for one kernel of a slot. ``author`` is the role that writes it; ``llm`` makes no call
     that is not for this kernel."""
 
     options: WriterOptions
     arms: Mapping[str, Arm]
     slot: Slot
-    context: Context
+    context: AgentContext
     llm: Caller
     author: str
 
@@ -182,7 +182,7 @@ class Writer:
         form: str = "file",
         shown: Sequence[Attempt] = (),
         **more: object,
-    ) -> Draft:
+    ) -> KernelDraft:
         """One kernel by ``prompt``, whose facts are the slot's and ``more``; see :meth:`facts` for
         ``shown`` and :meth:`ask` for ``form``. The draft's calls are for the proposer to count."""
         role, task = role or self.author, self.context.task
@@ -195,9 +195,9 @@ class Writer:
         facts = self.facts(role, shown=shown) | more
         answer = await self.ask(role, prompt, code, facts, form=form, temperature=self.temperature)
         if isinstance(answer, Unread):
-            return Draft(None, detail=answer.why, arm=self.slot.arm)
+            return KernelDraft(None, detail=answer.why, arm=self.slot.arm)
         candidate = task.candidate(answer.source, author=answered[-1] or role)
-        return Draft(candidate, rationale=answer.rest, arm=self.slot.arm)
+        return KernelDraft(candidate, rationale=answer.rest, arm=self.slot.arm)
 
     async def ask(
         self,
@@ -226,7 +226,7 @@ class Writer:
                 break
             said = replies.spoken(reply.text).strip() or "(nothing)"  # no service takes nothing
             again = prompts.render("again", why=answer.why, form=form, tag=facts["tag"])
-            messages = [*messages, Message("assistant", said), *again]
+            messages = [*messages, PromptMessage("assistant", said), *again]
         return answer
 
     def facts(self, role: str, *, shown: Sequence[Attempt] = ()) -> dict[str, object]:

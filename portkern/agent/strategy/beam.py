@@ -12,12 +12,12 @@ from pydantic import Field
 from portkern.agent.attempt import Attempt
 from portkern.agent.log import Log
 from portkern.agent.slot import Arm, Slot
-from portkern.agent.strategy.search import Count, Rounds, failing, names, ranked
+from portkern.agent.strategy.search import Count, SlotRounds, failing, names, ranked
 from portkern.errors import ConfigError
 
 
-class Beam(Rounds):
-    class Options(Rounds.Options):
+class Beam(SlotRounds):
+    class Options(SlotRounds.Options):
         width: Count = 2
         expand: Count = 2
         rounds: Count | None = 5
@@ -28,7 +28,7 @@ class Beam(Rounds):
         keep: Literal["pool", "children"] = "pool"
         diverging: Annotated[float, Field(gt=1)] | None = None
 
-    class State(Rounds.State):
+    class State(SlotRounds.State):
         """``left``: the turns still to be taken after each slot that is out or in the queue;
         ``done``: a critic said that nothing more is to be gained."""
 

@@ -8,13 +8,13 @@ from pydantic import Field
 
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.search import Count, Rounds, failing, names, ranked
+from portkern.agent.strategy.search import Count, SlotRounds, failing, names, ranked
 
 
-class Branching(Rounds):
+class Branching(SlotRounds):
     plans = True
 
-    class Options(Rounds.Options):
+    class Options(SlotRounds.Options):
         rounds: Count | None = 5
         ideas: Count = 4
         impls: Count = 2

@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
-class Told(BaseModel):
+class ToldSlots(BaseModel):
     slot: Slot
     names: list[str]
 
@@ -51,7 +51,7 @@ class Search(ABC):
 
         asked: int = 0
         out: list[Slot] = Field(default_factory=list)
-        news: list[Told] = Field(default_factory=list)
+        news: list[ToldSlots] = Field(default_factory=list)
         learnt: list[str] = Field(default_factory=list)
 
     options: Options
@@ -113,7 +113,7 @@ class Search(ABC):
         if not expected or replace(slot, number=-1, n=expected.n, ideas=expected.ideas) != expected:
             raise ValueError(f"Got {slot}, expected {expected or 'none: nothing is out'}")
         del self.state.out[0]
-        self.state.news.append(Told(slot=slot, names=[attempt.id for attempt in attempts]))
+        self.state.news.append(ToldSlots(slot=slot, names=[attempt.id for attempt in attempts]))
 
     @property
     def asked_of_authors(self) -> int:
@@ -134,7 +134,7 @@ class Search(ABC):
         return Random(f"{self.seed} {number}")
 
 
-class Rounds(Search):
+class SlotRounds(Search):
     """Asks for a round of slots and begins the next when all of them are told. A given kernel is
     what the first round builds on, and no round of its own."""
 

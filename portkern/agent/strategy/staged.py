@@ -8,20 +8,20 @@ from pydantic import Field
 
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.search import Count, Names, Rounds, ranked
+from portkern.agent.strategy.search import Count, Names, SlotRounds, ranked
 from portkern.errors import ConfigError, no_such
 
 
-class Staged(Rounds):
+class Staged(SlotRounds):
     """A stage is a round of independent tries on what the stages before it came to."""
 
-    class Options(Rounds.Options):
+    class Options(SlotRounds.Options):
         sequence: Names = ()
         tries: Count = 3
         rollback: bool = True
         min_gain: Annotated[float, Field(gt=0)] = 1.0
 
-    class State(Rounds.State):
+    class State(SlotRounds.State):
         current: str = ""
 
     options: Options

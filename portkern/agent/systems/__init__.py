@@ -19,7 +19,7 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
         "cupilot": "cupilot:StrategyEvolution",
         "geak_v4": "geak_v4:TeamRounds",
         "kernelfoundry": "kernelfoundry:Foundry",
-        "kernelskill": "kernelskill:Rounds",
+        "kernelskill": "kernelskill:SkillRounds",
         "ksearch": "ksearch:WorldSearch",
     },
     "proposer": {
@@ -48,7 +48,7 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
         "swizzleperf": "swizzleperf:tries",
     },
     "knowledge": {
-        "adaexplore": "adaexplore:Rules",
+        "adaexplore": "adaexplore:FailureRules",
         "kernelblaster": "kernelblaster:KnowledgeBase",
         "swizzleperf": "swizzleperf:Topology",
     },

@@ -17,14 +17,14 @@ from typing import ClassVar, Final
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.agent.log import Log
-from portkern.agent.memory.history import PARENT, Detail, Mention, Past, Told
+from portkern.agent.memory.history import PARENT, Detail, Mention, Told, VisibleLog
 from portkern.agent.slot import Slot
-from portkern.agent.strategy.search import Count, Rounds, names, ranked
+from portkern.agent.strategy.search import Count, SlotRounds, names, ranked
 
 #: A pair is worth a summary where a kernel is this many times as fast as its parent, or as slow.
 GAIN, LOSS = 1.04, 1.15
@@ -36,16 +36,16 @@ ROUND: Final = "round "
 _gain = itemgetter(0)
 
 
-class PlanBeam(Rounds):
+class PlanBeam(SlotRounds):
     plans = True
 
-    class Options(Rounds.Options):
+    class Options(SlotRounds.Options):
         rounds: Count | None = 16
         candidates: Count = 6
         plans: Count = 12
         impls: Count = 2
 
-    class State(Rounds.State):
+    class State(SlotRounds.State):
         """The state of a round: ``heads`` are the best of its plans so far, ``missed`` the
         candidates of plans of which nothing right came, each as often as that was so."""
 
@@ -107,7 +107,7 @@ class Pairs(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         parent = shown.parent(seen, context)
         if parent is None or not (seen.correct and parent.correct):
             return None
@@ -133,7 +133,7 @@ class Pairs(Silent):
         )
 
 
-def experience(past: Past) -> Told:
+def experience(past: VisibleLog) -> Told:
     """Tells the planner of the parent, with its profile, and of what pairs taught; whoever writes
     the code has the plan, and is told of nothing."""
     if past.role != "planner":

@@ -13,18 +13,18 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock, Status
-from portkern.agent.axes import Context, Draft, Reply
+from portkern.agent.axes import AgentContext, KernelDraft, Reply
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.agent.log import Log
-from portkern.agent.memory.kept import Kept, KeptLine
+from portkern.agent.memory.kept import KeptLine, KeptLines
 from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage
 from portkern.agent.proposer import reading as code
 from portkern.agent.proposer.planned import Planned
 from portkern.agent.proposer.reading import ReplyCode
-from portkern.agent.proposer.writing import Writer
+from portkern.agent.proposer.writing import KernelWriter
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.strategy.search import Count, Search, Share, ranked, written
@@ -56,7 +56,7 @@ def worth(attempt: Attempt) -> float:
     return 0.0 if attempt.status in _NEVER_RAN else WRONG
 
 
-class Node(BaseModel):
+class SearchNode(BaseModel):
     """An attempt in the tree, and what came of it and of all below it."""
 
     above: str = ROOT
@@ -84,7 +84,7 @@ class Steps(Search):
     class State(Search.State):
         """``at`` is where the slot that is out was asked for."""
 
-        nodes: dict[str, Node] = Field(default_factory=lambda: {ROOT: Node()})
+        nodes: dict[str, SearchNode] = Field(default_factory=lambda: {ROOT: SearchNode()})
         at: str = ROOT
 
     options: Options
@@ -108,7 +108,7 @@ class Steps(Search):
         nodes = self.state.nodes
         for attempt in attempts:
             if written([attempt]):
-                nodes[attempt.id] = Node(above=self.state.at, size=slot.operator or LARGE)
+                nodes[attempt.id] = SearchNode(above=self.state.at, size=slot.operator or LARGE)
                 nodes[attempt.id].visits, nodes[attempt.id].total = 1, worth(attempt)
             for name in self._way(self.state.at):
                 nodes[name].visits += 1
@@ -126,7 +126,7 @@ class Steps(Search):
             at = best
         return at
 
-    def _bound(self, node: Node, visits: int) -> float:
+    def _bound(self, node: SearchNode, visits: int) -> float:
         return node.mean + self._chance(visits, node.visits)
 
     def _chance(self, visits: int, tried: int) -> float:
@@ -164,14 +164,14 @@ class Stepper(Planned):
     others = ("planner",)
     planning = "plan"
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         parent = writer.parent
         if parent is None:
             return replace(await writer.write("direct"), operator=LARGE)
         line = writer.context.log.ancestors(parent.id)
         plan = await self.plan(writer) if any(one.correct for one in line) else None
         if isinstance(plan, Unread):
-            return Draft(None, detail=plan.why, operator=SMALL)
+            return KernelDraft(None, detail=plan.why, operator=SMALL)
 
         def edited(reply: Reply) -> ReplyCode | Unread:
             return code.edited(parent.source, reply.text, cut=reply.cut)
@@ -187,7 +187,7 @@ class Stepper(Planned):
         return replace(draft, operator=SMALL, idea=plan.text if plan else "")
 
 
-class Rule(Form):
+class FailureRule(Form):
     rule: Text = ""
 
 
@@ -211,11 +211,13 @@ class Ruling(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         if seen.status not in self.fails:
             return None
         facts = shown.facts(seen, context) | {"words": self.options.words}
-        answer = await reading.ask(context.llm, self.options.role, "critic_rule", Rule, **facts)
+        answer = await reading.ask(
+            context.llm, self.options.role, "critic_rule", FailureRule, **facts
+        )
         rule = brief(answer.rule, self.options.words)
         if not rule:
             return None
@@ -235,13 +237,13 @@ class RuleLine(KeptLine):
     rule: str
 
 
-class Rules:
+class FailureRules:
     """The rules that failures taught in a language, those first that were said most often."""
 
     def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises RecordError and StorageError."""
         self.run = folder.name
-        self._kept = Kept(FILE, RuleLine, folder, keep=options.keep)
+        self._kept = KeptLines(FILE, RuleLine, folder, keep=options.keep)
 
     def learn(self, attempt: Attempt) -> None:
         """Raises StorageError when it is to be kept and cannot be."""

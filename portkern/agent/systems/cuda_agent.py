@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import Field
 
 from portkern.agent.attempt import PromptBlock, Status
-from portkern.agent.axes import Seen
+from portkern.agent.axes import EvaluatedDraft
 from portkern.agent.proposer.tool_agent import ToolAgent, ToolOptions
 
 WRONG: Final = -1
@@ -48,19 +48,19 @@ class MilestoneAgent(ToolAgent):
         ]
         return [PromptBlock(kind="milestones", title="Milestones", text="\n".join(lines))]
 
-    def judged(self, seen: Seen) -> str:
+    def judged(self, seen: EvaluatedDraft) -> str:
         number = milestone(seen, self.options.margin)
         following = MILESTONES.get(max(number, 0) + 1)
         reached = "No milestone is reached" if number == WRONG else f"Milestone {number} is reached"
         return f"{reached}; the next one: {following}." if following else f"{reached}, the last."
 
-    def unfinished(self, seen: Sequence[Seen], left: int) -> str:
+    def unfinished(self, seen: Sequence[EvaluatedDraft], left: int) -> str:
         if not left or any(milestone(one, self.options.margin) != WRONG for one in seen):
             return ""
         return f"There is no right kernel yet, so you cannot end. {left} tries are left."
 
 
-def milestone(seen: Seen, margin: float) -> int:
+def milestone(seen: EvaluatedDraft, margin: float) -> int:
     """The last one that is reached, without a gap; -1 for a kernel that is not right."""
     if seen.status != Status.PASSED:
         return WRONG

@@ -16,13 +16,13 @@ from pydantic import Field
 
 from portkern.agent import briefing
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
-from portkern.agent.axes import Context, Draft, Reply
+from portkern.agent.axes import AgentContext, KernelDraft, Reply
 from portkern.agent.critic import ceiling, reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import FAILED, AskingCriticOptions, Silent
 from portkern.agent.log import Log
 from portkern.agent.proposer.ideas import Idea, read_ideas
-from portkern.agent.proposer.writing import Modelled, Writer, besides
+from portkern.agent.proposer.writing import KernelWriter, Modelled, besides
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.evolutionary import Evolutionary
@@ -84,7 +84,7 @@ class Strategist(Modelled):
     operators = ("init", "mutate", "crossover", MEND)
     others = (PLANNER, REVISOR)
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         parent = writer.parent
         if writer.slot.operator == MEND and parent is not None:
             draft = await writer.write("debug", role=REVISOR, shown=[parent])
@@ -92,7 +92,7 @@ class Strategist(Modelled):
         strategy = await self._strategy(writer)
         operator = "crossover" if len(writer.parents) > 1 else "init"
         if isinstance(strategy, Unread):
-            return Draft(None, detail=strategy.why, operator=operator)
+            return KernelDraft(None, detail=strategy.why, operator=operator)
         start = [one for one in writer.context.log if one.operator == GIVEN][:1]
         draft = await writer.write(
             "implement", shown=start, idea=strategy, parent=start[0] if start else None
@@ -101,7 +101,7 @@ class Strategist(Modelled):
             draft, operator=operator, idea=strategy.text, rationale=strategy.why or draft.rationale
         )
 
-    async def _strategy(self, writer: Writer) -> Idea | Unread:
+    async def _strategy(self, writer: KernelWriter) -> Idea | Unread:
         """A new strategy, of those of the parents or from nothing."""
 
         def strategy(reply: Reply) -> Idea | Unread:
@@ -170,7 +170,7 @@ class Alignment(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         if not seen.correct or not seen.idea or seen.operator == GIVEN:
             return None
         options = self.options

@@ -16,11 +16,11 @@ from pydantic import Field
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, PromptBlock
-from portkern.agent.axes import Context, Draft, Reply
+from portkern.agent.axes import AgentContext, KernelDraft, Reply
 from portkern.agent.log import Log
-from portkern.agent.memory.history import Past, Told, last
+from portkern.agent.memory.history import Told, VisibleLog, last
 from portkern.agent.proposer.tool_agent import ToolAgent
-from portkern.agent.proposer.writing import Writer
+from portkern.agent.proposer.writing import KernelWriter
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Count, Search, names, ranked, written
@@ -136,17 +136,17 @@ class Direction:
 class Team(ToolAgent):
     others = (LEAD, INTEGRATOR)
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         writer = self.writer(slot, context, context.llm)
         if slot.operator == INTEGRATE:
             return [await self._integrated(writer)]
         plan = await self._plan(writer)
         planned = tuple(context.llm.calls)
         if isinstance(plan, Unread):
-            return [Draft(None, detail=plan.why, calls=planned)]
+            return [KernelDraft(None, detail=plan.why, calls=planned)]
         if not plan:
             why = "the tech lead sees nothing more to be gained"
-            return [Draft(None, detail=why, operator=STOP, calls=planned)]
+            return [KernelDraft(None, detail=why, operator=STOP, calls=planned)]
         work = [
             ToolAgent.propose(
                 self,
@@ -163,7 +163,7 @@ class Team(ToolAgent):
         # What the plan costs is the first one's, so that it is counted once.
         return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 
-    async def _plan(self, writer: Writer) -> list[Direction] | Unread:
+    async def _plan(self, writer: KernelWriter) -> list[Direction] | Unread:
         """The directions of a round; none to stop."""
         most = max(writer.slot.ideas, 1)
 
@@ -181,7 +181,7 @@ class Team(ToolAgent):
         facts |= {"wanted": most, "specialties": SPECIALTIES}
         return await writer.ask(LEAD, "directions", directions, facts, form="json")
 
-    async def _integrated(self, writer: Writer) -> Draft:
+    async def _integrated(self, writer: KernelWriter) -> KernelDraft:
         draft = await writer.write(
             "crossover",
             role=INTEGRATOR,
@@ -206,7 +206,7 @@ def _directions(given: object) -> list[Direction]:
     return [one for one in dict.fromkeys(found) if one.text]
 
 
-def ledger(past: Past) -> Told:
+def ledger(past: VisibleLog) -> Told:
     """Tells of the kernel at hand, and of all directions what came of them and whether it is built
     on, so that what led nowhere is not tried again."""
     yield from last(past)
@@ -215,7 +215,7 @@ def ledger(past: Past) -> Told:
         yield PromptBlock(kind="geak_v4", title="Directions so far", text="\n".join(rows))
 
 
-def _rows(past: Past) -> list[str]:
+def _rows(past: VisibleLog) -> list[str]:
     best: dict[str, Attempt] = {}
     for attempt in past.log:
         key = attempt.arm or (attempt.idea if attempt.operator == INTEGRATE else "")

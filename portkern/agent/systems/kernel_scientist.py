@@ -15,10 +15,10 @@ from pydantic import Field
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, PromptBlock
-from portkern.agent.axes import Context, Draft, Reply
-from portkern.agent.memory.history import Past, Told
+from portkern.agent.axes import AgentContext, KernelDraft, Reply
+from portkern.agent.memory.history import Told, VisibleLog
 from portkern.agent.memory.text import named
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import ranked, written
@@ -50,10 +50,10 @@ class Scientist(Modelled):
     options: ScientistOptions
     others = (SELECTOR, DESIGNER)
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         return replace(await writer.write("direct"), operator="init")
 
-    async def propose(self, slot: Slot, context: Context) -> list[Draft]:
+    async def propose(self, slot: Slot, context: AgentContext) -> list[KernelDraft]:
         known = written(context.log)
         if not known:  # there is nothing to choose from yet
             return await super().propose(slot, context)
@@ -62,7 +62,7 @@ class Scientist(Modelled):
         plans = await self._design(self.writer(chosen, context, context.llm), pair[0])
         planned = tuple(context.llm.calls)
         if isinstance(plans, Unread):
-            return [Draft(None, detail=plans.why, parents=chosen.parents, calls=planned)]
+            return [KernelDraft(None, detail=plans.why, parents=chosen.parents, calls=planned)]
         writers = [
             self.writer(chosen, context, context.llm.within(str(number)))
             for number in range(min(slot.n, len(plans)))
@@ -76,7 +76,9 @@ class Scientist(Modelled):
         # What the choice and the design cost is the first one's, so that it is counted once.
         return [replace(drafts[0], calls=(*planned, *drafts[0].calls)), *drafts[1:]]
 
-    async def _select(self, writer: Writer, known: Sequence[Attempt]) -> tuple[Attempt, Attempt]:
+    async def _select(
+        self, writer: KernelWriter, known: Sequence[Attempt]
+    ) -> tuple[Attempt, Attempt]:
         """The kernel to build on and the one to compare it with; the two fastest where the model
         names none that are there."""
         usual = (*ranked(known), *known)
@@ -94,7 +96,7 @@ class Scientist(Modelled):
         chosen = await writer.ask(SELECTOR, "select", pair, writer.facts(SELECTOR), form="json")
         return (usual[0], usual[1]) if isinstance(chosen, Unread) else chosen
 
-    async def _design(self, writer: Writer, base: Attempt) -> list[Experiment] | Unread:
+    async def _design(self, writer: KernelWriter, base: Attempt) -> list[Experiment] | Unread:
         def design(reply: Reply) -> list[Experiment] | Unread:
             plans = list(read_experiments(reply.text))
             return plans or Unread("it holds no experiment with a description")
@@ -107,8 +109,8 @@ class Scientist(Modelled):
         return await writer.ask(DESIGNER, "experiments", design, facts, form="json")
 
     async def _write(
-        self, writer: Writer, pair: tuple[Attempt, Attempt], plan: Experiment
-    ) -> Draft:
+        self, writer: KernelWriter, pair: tuple[Attempt, Attempt], plan: Experiment
+    ) -> KernelDraft:
         base, other = pair
         draft = await writer.write(
             "experiment",
@@ -168,7 +170,7 @@ def _number(value: object) -> float:
     return number if abs(number) < float("inf") else 0.0
 
 
-def table(past: Past) -> Told:
+def table(past: VisibleLog) -> Told:
     """Tells the selector of all runs: what each was made from, and how fast it is at each size. The
     others are shown the kernels that were chosen."""
     if past.role != SELECTOR:

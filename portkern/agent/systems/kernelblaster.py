@@ -12,13 +12,13 @@ from pydantic import Field, ValidationError
 
 from portkern.agent import replies
 from portkern.agent.attempt import Attempt, PromptBlock
-from portkern.agent.axes import Draft, Reply
+from portkern.agent.axes import KernelDraft, Reply
 from portkern.agent.critic.reading import Form, Text, within
 from portkern.agent.log import Log
-from portkern.agent.memory.kept import Kept, KeptLine
+from portkern.agent.memory.kept import KeptLine, KeptLines
 from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage, named
-from portkern.agent.proposer.writing import Modelled, Writer, WriterOptions
+from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOptions
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.task import Task
@@ -35,7 +35,7 @@ def state_of(attempt: Attempt) -> str:
     return (attempt.diagnosis.bound if attempt.diagnosis else "") or UNKNOWN
 
 
-class Applied(KeptLine):
+class AppliedTechnique(KeptLine):
     """A technique that was applied in a state, and what it brought: ``gain`` over the kernel that
     it was applied to, None where one of the two was not timed or is not right."""
 
@@ -49,7 +49,7 @@ class Applied(KeptLine):
 
 
 @dataclass
-class Entry:
+class TechniqueGain:
     """A technique in a state as it is known: the mean ``gain`` of ``timed`` tries, and a
     ``confidence`` which grows when a try came to what those before it did, and shrinks else."""
 
@@ -60,7 +60,7 @@ class Entry:
     correct: int = 0
     tries: int = 0
 
-    def add(self, applied: Applied) -> None:
+    def add(self, applied: AppliedTechnique) -> None:
         self.tries += 1
         self.correct += applied.correct
         if applied.gain is None:
@@ -80,13 +80,13 @@ class Entry:
         )
 
 
-def entries(applied: Iterable[Applied]) -> dict[str, list[Entry]]:
+def entries(applied: Iterable[AppliedTechnique]) -> dict[str, list[TechniqueGain]]:
     """Returns the entries by state, the most rewarding first."""
-    known: dict[tuple[str, str], Entry] = {}
+    known: dict[tuple[str, str], TechniqueGain] = {}
     for one in applied:
         key = one.state, one.technique.lower()
-        known.setdefault(key, Entry(one.technique)).add(one)
-    states: dict[str, list[Entry]] = {}
+        known.setdefault(key, TechniqueGain(one.technique)).add(one)
+    states: dict[str, list[TechniqueGain]] = {}
     for (state, _), entry in sorted(known.items(), key=lambda item: (-item[1].gain, item[0])):
         states.setdefault(state, []).append(entry)
     return states
@@ -98,7 +98,7 @@ class KnowledgeBase:
     def __init__(self, options: MemoryOptions, task: Task, folder: Path) -> None:
         """Raises RecordError and StorageError."""
         self.run, self.most = folder.name, options.skills
-        self._kept = Kept("kernelblaster.jsonl", Applied, folder, keep=options.keep)
+        self._kept = KeptLines("kernelblaster.jsonl", AppliedTechnique, folder, keep=options.keep)
         self._learned: dict[str, Attempt] = {}
 
     def learn(self, attempt: Attempt) -> None:
@@ -108,7 +108,7 @@ class KnowledgeBase:
         if base is None or not attempt.arm or not attempt.records:
             return
         timed = attempt.correct and attempt.speedups and base.speedups
-        applied = Applied(
+        applied = AppliedTechnique(
             run=self.run,
             attempt=attempt.id,
             digest=attempt.digest,
@@ -153,7 +153,7 @@ def _title(state: str) -> str:
     return f"What techniques brought where the limit was: {state}"
 
 
-def _listed(several: Sequence[Entry]) -> str:
+def _listed(several: Sequence[TechniqueGain]) -> str:
     return "\n".join(f"- {entry}" for entry in several)
 
 
@@ -177,7 +177,7 @@ class Blaster(Modelled):
     options: BlasterOptions
     others = ("planner",)
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         parent = writer.parent
         if parent is None:
             return replace(await writer.write("direct"), operator="init")
@@ -186,14 +186,14 @@ class Blaster(Modelled):
             return replace(mended, operator="debug", arm=parent.arm, idea=f"mend {parent.id}")
         ranked = await self._ranked(writer, parent)
         if isinstance(ranked, Unread):
-            return Draft(None, detail=ranked.why, operator="apply")
+            return KernelDraft(None, detail=ranked.why, operator="apply")
         weights = [max(one.relevance**POWER, LEAST) for one in ranked]
         [drawn] = writer.context.random.choices(ranked, weights)
         text = ": ".join(filter(None, (drawn.technique, drawn.how)))
         draft = await writer.write("direct", arm=Arm(drawn.technique, text))
         return replace(draft, operator="apply", arm=named(drawn.technique), idea=text)
 
-    async def _ranked(self, writer: Writer, parent: Attempt) -> list[Technique] | Unread:
+    async def _ranked(self, writer: KernelWriter, parent: Attempt) -> list[Technique] | Unread:
         def read(reply: Reply) -> list[Technique] | Unread:
             found = list(techniques(replies.objects(replies.spoken(reply.text))))
             why = "it was cut off at max_tokens" if reply.cut else "it ranks no technique"

@@ -16,12 +16,12 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, Texts, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.agent.log import Log
-from portkern.agent.memory.history import Past, Told
+from portkern.agent.memory.history import Told, VisibleLog
 from portkern.agent.memory.text import action, result
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.evolutionary import Evolutionary
@@ -32,7 +32,7 @@ from portkern.spec.foreign_text import yaml_value
 KIND = "kernelfoundry"
 
 
-class Level(BaseModel):
+class FoundryLevel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str
@@ -40,11 +40,11 @@ class Level(BaseModel):
 
 
 @cache
-def levels() -> dict[str, tuple[Level, ...]]:
+def levels() -> dict[str, tuple[FoundryLevel, ...]]:
     """The levels of each respect, the lowest first."""
     text = files(__package__).joinpath("kernelfoundry.yaml").read_text("utf-8")
     return {
-        name: tuple(Level.model_validate(level) for level in several)
+        name: tuple(FoundryLevel.model_validate(level) for level in several)
         for name, several in yaml_value(text).items()
     }
 
@@ -164,7 +164,7 @@ class Prompter(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         o = self.options
         if seen.number or (seen.slot + 1) % o.every:
             return None
@@ -212,7 +212,7 @@ def _better(
     return (mean, lines) if mean >= best[0] else best
 
 
-def guidance(past: Past) -> Told:
+def guidance(past: VisibleLog) -> Told:
     """The history of a run as guidance."""
     lines = in_force(past.log)
     if lines:

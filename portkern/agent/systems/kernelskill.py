@@ -13,14 +13,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from portkern.agent.attempt import Attempt
-from portkern.agent.axes import Draft
+from portkern.agent.axes import KernelDraft
 from portkern.agent.critic import rules
 from portkern.agent.critic.reading import Bound
 from portkern.agent.critic.rules import Between
 from portkern.agent.log import Log
 from portkern.agent.memory.family import family
 from portkern.agent.proposer.planned import Planned, named
-from portkern.agent.proposer.writing import Writer
+from portkern.agent.proposer.writing import KernelWriter
 from portkern.agent.replies import Unread
 from portkern.agent.slot import Arm, Slot
 from portkern.agent.strategy.search import Count, Search, failing, ranked, written
@@ -31,7 +31,7 @@ MEND, OPTIMISE = "debug", "optimise"
 Factor = Annotated[float, Field(ge=1)]
 
 
-class Rounds(Search):
+class SkillRounds(Search):
     """A kernel that fails is mended until it is right; else the base is optimised. A kernel is the
     new base when it is ``factor`` times as fast as that, or its speedup is more by ``more``."""
 
@@ -70,7 +70,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Case(_Part):
+class SkillCase(_Part):
     """``has`` and ``lacks`` are features of the code."""
 
     bound: tuple[Bound, ...]
@@ -95,16 +95,16 @@ class Case(_Part):
         )
 
 
-class Table(_Part):
+class SkillTable(_Part):
     features: dict[str, str]
     methods: dict[str, str]
-    cases: tuple[Case, ...]
+    cases: tuple[SkillCase, ...]
 
 
 @cache
-def table() -> Table:
+def table() -> SkillTable:
     text = files(__package__).joinpath("kernelskill.yaml").read_text("utf-8")
-    return Table.model_validate(yaml_value(text))
+    return SkillTable.model_validate(yaml_value(text))
 
 
 def features(source: str) -> set[str]:
@@ -128,7 +128,7 @@ class Skilled(Planned):
     others = ("planner", "debugger")
     planning = "macro"
 
-    async def draft(self, writer: Writer) -> Draft:
+    async def draft(self, writer: KernelWriter) -> KernelDraft:
         parent, context = writer.parent, writer.context
         if parent is None:
             return replace(await writer.write("direct"), operator="init")
@@ -139,6 +139,6 @@ class Skilled(Planned):
         writer = replace(writer, arms=arms)
         plan = await self.plan(writer)
         if isinstance(plan, Unread):
-            return Draft(None, detail=plan.why, operator=OPTIMISE)
+            return KernelDraft(None, detail=plan.why, operator=OPTIMISE)
         draft = await self.realised(writer, "micro", plan)
         return replace(draft, operator=OPTIMISE, arm=named(plan.text, arms))

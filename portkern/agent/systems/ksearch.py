@@ -13,12 +13,12 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, within
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.agent.log import Log
-from portkern.agent.memory.history import Past, Told
+from portkern.agent.memory.history import Told, VisibleLog
 from portkern.agent.slot import Slot
 from portkern.agent.strategy.search import Count, Search, ranked, written
 from portkern.errors import BudgetSpent, ModelError
@@ -41,7 +41,7 @@ Rating = Annotated[float, within(*_SCALES["rating"])]
 SCALES: Final = {name: f"{least} to {most}" for name, (least, most) in _SCALES.items()}
 
 
-class Edit(Form):
+class WorldEdit(Form):
     """``insert`` has ``under`` and a title, ``update`` and ``delete`` have a ``node``."""
 
     op: Literal["insert", "update", "delete"]
@@ -63,13 +63,13 @@ class TreeEdits(Form):
     edits: tuple[dict[str, object], ...]
 
     @property
-    def readable(self) -> list[Edit]:
+    def readable(self) -> list[WorldEdit]:
         """The edits that can be made out, with :data:`MOST_NEW` actions at most; one that cannot
         costs no other."""
-        edits: list[Edit] = []
+        edits: list[WorldEdit] = []
         for given in self.edits:
             try:
-                edit = Edit.model_validate(given)
+                edit = WorldEdit.model_validate(given)
             except ValidationError:
                 continue
             new = sum(one.op == "insert" for one in edits)
@@ -77,7 +77,7 @@ class TreeEdits(Form):
         return edits
 
 
-class Node(BaseModel):
+class WorldNode(BaseModel):
     """``tries`` are the attempts of the action while it is being tried, ``solved`` the fastest
     right one once it was; ``failed`` counts how often it came to none."""
 
@@ -92,11 +92,11 @@ class Node(BaseModel):
     failed: int = 0
 
 
-class World:
+class WorldModel:
     """The tree, as the log has it: node 0 is the task itself."""
 
     def __init__(self, log: Iterable[Attempt]) -> None:
-        self.nodes = {ROOT: Node(number=ROOT)}
+        self.nodes = {ROOT: WorldNode(number=ROOT)}
         self.known: dict[str, Attempt] = {}
         self.active: int | None = None
         self.begun = False
@@ -114,9 +114,9 @@ class World:
         said = attempt.diagnosis
         if said is not None and said.critic == KIND:
             self._close()
-            self.apply([Edit.model_validate_json(edit) for edit in said.lessons])
+            self.apply([WorldEdit.model_validate_json(edit) for edit in said.lessons])
 
-    def of(self, action: str) -> Node | None:
+    def of(self, action: str) -> WorldNode | None:
         found = [node for node in self.nodes.values() if action and node.action == action]
         return found[0] if found else None
 
@@ -132,12 +132,12 @@ class World:
         if best is None:
             node.failed, node.difficulty = node.failed + 1, 5.0
 
-    def apply(self, edits: Sequence[Edit]) -> list[Edit]:
+    def apply(self, edits: Sequence[WorldEdit]) -> list[WorldEdit]:
         """The edits that fit, which are made: of known nodes, and new actions. Of a solved node
         nothing is changed but its rating."""
         return [edit for edit in edits if self._applied(edit)]
 
-    def _applied(self, edit: Edit) -> bool:
+    def _applied(self, edit: WorldEdit) -> bool:
         node = self._inserted(edit) if edit.op == "insert" else self.nodes.get(edit.node)
         if node is None or node.number == ROOT:
             return False
@@ -149,28 +149,28 @@ class World:
                 setattr(node, name, value)
         return True
 
-    def _inserted(self, edit: Edit) -> Node | None:
+    def _inserted(self, edit: WorldEdit) -> WorldNode | None:
         if not edit.title or self.of(edit.action) or edit.under not in self.nodes:
             return None
         number = max(self.nodes) + 1
-        self.nodes[number] = Node(number=number, above=edit.under, action=edit.action)
+        self.nodes[number] = WorldNode(number=number, above=edit.under, action=edit.action)
         return self.nodes[number]
 
-    def _deleted(self, node: Node) -> bool:
+    def _deleted(self, node: WorldNode) -> bool:
         leaf = all(other.above != node.number for other in self.nodes.values())
         if node.solved or not leaf or node.number == self.active:
             return False
         del self.nodes[node.number]
         return True
 
-    def best_of(self, node: Node) -> Attempt | None:
+    def best_of(self, node: WorldNode) -> Attempt | None:
         return next(iter(ranked(self.known[name] for name in node.tries)), None)
 
-    def base(self, node: Node) -> Attempt | None:
+    def base(self, node: WorldNode) -> Attempt | None:
         """The kernel that the action is applied to; None for the task itself."""
         return self.known.get(self.nodes[node.above].solved)
 
-    def over(self, node: Node, window: int) -> bool:
+    def over(self, node: WorldNode, window: int) -> bool:
         """Whether the action no longer gains: so many tries in a row were not its fastest, or its
         fastest was not faster than what it was applied to."""
         base = self.base(node)
@@ -183,7 +183,7 @@ class World:
         return max(still, behind) >= window
 
     @property
-    def open(self) -> list[Node]:
+    def open(self) -> list[WorldNode]:
         """The actions that can be tried: what they are applied to is there."""
         return [
             node
@@ -193,7 +193,7 @@ class World:
             and (node.above == ROOT or self.nodes[node.above].solved)
         ]
 
-    def chosen(self) -> Node | None:
+    def chosen(self) -> WorldNode | None:
         """The most promising open action, of equals the easier, then the better rated; hard ones
         wait until nothing else is left."""
         among = [node for node in self.open if node.difficulty <= HARD] or self.open
@@ -223,7 +223,7 @@ class World:
         line = f"{'  ' * depth}- {number}: {node.action or 'the task'} ({self._state(node)})"
         return [line, *(more for one in below for more in self._lines(one.number, depth + 1))]
 
-    def _state(self, node: Node) -> str:
+    def _state(self, node: WorldNode) -> str:
         if node.solved:
             return f"done, {self.known[node.solved].score:.2f} times as fast as the baseline"
         if node.number == ROOT:
@@ -245,7 +245,7 @@ class WorldSearch(Search):
     def next(self, known: Log) -> Slot | None:
         if self.state.out or self.asked_of_authors == self.options.trials:
             return None
-        world, latest = World(known), written(known)[-1:]
+        world, latest = WorldModel(known), written(known)[-1:]
         if not world.begun:
             return Slot(parents=tuple(one.id for one in latest))
         node = world.chosen() if world.active is None else world.nodes[world.active]
@@ -277,8 +277,8 @@ class Keeper(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
-        world = World([*context.log, seen])
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
+        world = WorldModel([*context.log, seen])
         node = None if world.active is None else world.nodes[world.active]
         ended = world.over(node, self.options.window) if node else not world.open
         if world.begun and not ended:
@@ -286,9 +286,9 @@ class Keeper(Silent):
         best = world.best_of(node) if node else seen
         # The tree after the action, which is what is edited.
         closed = seen.model_copy(update={"diagnosis": Diagnosis(critic=KIND, problem="")})
-        world = World([*context.log, closed])
+        world = WorldModel([*context.log, closed])
         stage = "begin" if node is None else "refine" if best else "too hard"
-        edits: list[Edit] = []
+        edits: list[WorldEdit] = []
         summary, wants = "", [] if node else world.lacks
         for _ in range(1 + AGAIN):
             try:
@@ -320,8 +320,8 @@ class Keeper(Silent):
         )
 
 
-def world(past: Past) -> Told:
+def world(past: VisibleLog) -> Told:
     """The history of a run as its tree."""
-    made = World(past.log)
+    made = WorldModel(past.log)
     if made.begun:
         yield PromptBlock(kind=KIND, title="What was done, and what might be", text=str(made))

@@ -16,12 +16,12 @@ from typing import ClassVar
 from pydantic import Field
 
 from portkern.agent.attempt import Attempt, Diagnosis, PromptBlock
-from portkern.agent.axes import Context
+from portkern.agent.axes import AgentContext
 from portkern.agent.critic import reading, shown
 from portkern.agent.critic.reading import Form, Text, brief
 from portkern.agent.critic.silent import AskingCriticOptions, Silent
 from portkern.agent.log import Log
-from portkern.agent.memory.history import PARENT, Detail, Mention, Past, Told
+from portkern.agent.memory.history import PARENT, Detail, Mention, Told, VisibleLog
 from portkern.agent.memory.options import MemoryOptions
 from portkern.agent.memory.text import Passage
 from portkern.agent.slot import Slot
@@ -53,7 +53,7 @@ class Locality(Silent):
         super().__init__(options)
         self.options = options
 
-    async def diagnose(self, seen: Attempt, context: Context) -> Diagnosis | None:
+    async def diagnose(self, seen: Attempt, context: AgentContext) -> Diagnosis | None:
         options = self.options
         if seen.parents or not seen.source:
             return None
@@ -72,7 +72,7 @@ class Locality(Silent):
         return Diagnosis(critic=options.kind, problem=brief(answer.analysis, options.words))
 
 
-def tries(past: Past) -> Told:
+def tries(past: VisibleLog) -> Told:
     """Tells of the given kernel with the analysis, and of each earlier try by what it changed and
     what that did to the bottleneck. Nothing else that was measured is told."""
     for start in past.parents[:1]:

@@ -16,10 +16,10 @@ from typing import Any
 
 from portkern.agent import briefing
 from portkern.agent.task import Task
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.cli.assistants import answers
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import Record, Verdict
 from portkern.serve.client import Client
 from portkern.serve.evaluation import Evaluation
@@ -36,10 +36,10 @@ _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Contest:
+class AssistantContest:
     """``cells`` are the sizes that authors know, without a kernel."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[SelectedCell]
     language: str
     options: TrialOptions
     folder: Path
@@ -97,7 +97,9 @@ class Contest:
         cells = [replace(cell, candidate=candidate) for cell in self.cells]
         client = Client.here()
         evaluate = client.evaluate if client else self._evaluation.evaluate
-        return evaluate(Plan.of(cells, replace(self.options, timed=timed), self.folder.name))
+        return evaluate(
+            ExecutionPlan.of(cells, replace(self.options, timed=timed), self.folder.name)
+        )
 
     @property
     def _evaluation(self) -> Evaluation:
@@ -114,8 +116,8 @@ def main() -> None:
     from portkern.cli.assistants import mcp_server
 
     plan, port = Path(sys.argv[1]), int(sys.argv[2])
-    asked = Plan.read(plan)
-    contest = Contest(
+    asked = ExecutionPlan.read(plan)
+    contest = AssistantContest(
         asked.load_cells(plan.parent), os.environ[LANGUAGE], asked.trial_options, plan.parent
     )
     tools = (contest.task, contest.guide, contest.check, contest.compare_with_baseline)

@@ -13,7 +13,7 @@ from portkern.errors import ConfigError, no_such
 from portkern.printable import printable
 from portkern.regression import pruning, standing
 from portkern.regression.runs import RECORDS, records_of
-from portkern.regression.standing import Decision, Standing
+from portkern.regression.standing import RunDecision, Standing
 
 _STANDINGS: dict[str, Standing] = {
     "promote": "promoted",
@@ -49,7 +49,7 @@ def main(overrides: Sequence[str]) -> int:
         folder = run_folder.run_folder(options.reports, options.run)
         if not records_of(folder).exists() and options.action != "clear":
             raise ConfigError(f"No records in {folder / RECORDS}; 'portkern matrix' writes them")
-        decision = Decision.now(options.run, _STANDINGS[options.action], options.reason)
+        decision = RunDecision.now(options.run, _STANDINGS[options.action], options.reason)
         standing.keep(reports, decision)
     elif options.action == "prune":
         return _prune(options, reports)

@@ -42,7 +42,7 @@ class BisectOptions:
 
 
 @dataclass(frozen=True)
-class Seen:
+class BisectLook:
     """A look at a revision: the worst verdict of the cells (None where nothing ran), and for
     each race the mean logarithm of their times."""
 
@@ -114,7 +114,7 @@ class Bisection:
     asked: Sequence[str]
     commits: Sequence[str]
     options: BisectOptions
-    known: dict[int, Seen] = field(default_factory=dict)
+    known: dict[int, BisectLook] = field(default_factory=dict)
 
     def search(self) -> tuple[int, int, str]:
         """The last good one, the first bad one, and what is bad of it. Raises ConfigError where the
@@ -156,7 +156,7 @@ class Bisection:
         found = first_bad(0, len(self.commits) - 1, slower)
         return found.good, found.bad, f"{math.expm1(grown):+.0%} against eager"
 
-    def timed(self, number: int) -> Seen:
+    def timed(self, number: int) -> BisectLook:
         """The look at a commit once all races have run."""
         seen = self.seen(number)
         while seen.passed and len(seen.times) < self.options.races:
@@ -167,18 +167,18 @@ class Bisection:
         self.known[number] = seen
         return seen
 
-    def seen(self, number: int) -> Seen:
+    def seen(self, number: int) -> BisectLook:
         if number not in self.known:
             self.known[number] = self._look(number)
             self._tell(number)
         return self.known[number]
 
-    def _look(self, number: int) -> Seen:
+    def _look(self, number: int) -> BisectLook:
         """One call of ``portkern check`` at a commit."""
         _git("-C", str(self.tree), "checkout", "--quiet", "--detach", self.commits[number])
         folder = self.tree / _git("rev-parse", "--show-prefix")
         if not folder.is_dir():
-            return Seen(None, said=f"{folder.name} is not there")
+            return BisectLook(None, said=f"{folder.name} is not there")
         with tempfile.TemporaryDirectory() as reports:
             command = [sys.executable, "-P", "-m", "portkern.cli", "check", *self.asked]
             done = subprocess.run(
@@ -192,16 +192,16 @@ class Bisection:
             records, _ = RecordFile(Path(reports) / RUN / RECORDS).read()
         ran = [one for one in records if one.evidence or one.verdict.bad]
         if done.returncode not in (0, 1) or not ran:
-            return Seen(None, said=(done.stderr.strip().splitlines() or ["nothing ran"])[-1])
+            return BisectLook(None, said=(done.stderr.strip().splitlines() or ["nothing ran"])[-1])
         bad = [one for one in ran if one.verdict.bad]
         if bad:
-            return Seen(
+            return BisectLook(
                 bad[0].verdict, said=f"{bad[0].verdict}: {bad[0].detail.partition(chr(10))[0]}"
             )
         points = [point(one) for one in ran]
         ratios = [of(one, Statistic.AGAINST_EAGER) if one else None for one in points]
         known = [ratio for ratio in ratios if ratio is not None]
-        return Seen(
+        return BisectLook(
             Verdict.PASSED, (statistics.fmean(known),) if len(known) == len(ran) else (), "passed"
         )
 
@@ -231,7 +231,7 @@ class Bisection:
         return code
 
 
-def _unbuilt(seen: Seen) -> bool:
+def _unbuilt(seen: BisectLook) -> bool:
     return seen.verdict in (Verdict.BUILD_FAILED, Verdict.REJECTED)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from portkern import guard
 from portkern.cells.selection import (
     LOOKED_FOR,
-    Cell,
+    RunStage,
+    SelectedCell,
     Selection,
-    Stage,
     default_target,
     load_op,
 )
@@ -186,10 +186,10 @@ def _possible(source: Path) -> list[Backend]:
 
 def _cells(
     checked: Sequence[CheckedFile], options: CheckOptions, project: Project | None
-) -> list[Cell]:
+) -> list[SelectedCell]:
     """The cells of all files; files of one op and backend share their questions."""
-    questions: dict[tuple[str, str], list[Cell]] = {}
-    cells: list[Cell] = []
+    questions: dict[tuple[str, str], list[SelectedCell]] = {}
+    cells: list[SelectedCell] = []
     for file in checked:
         of = file.candidate.op, file.candidate.backend
         if of not in questions:
@@ -200,7 +200,7 @@ def _cells(
 
 def _questions(
     name: str, backend_name: str, options: CheckOptions, project: Project | None
-) -> list[Cell]:
+) -> list[SelectedCell]:
     """A cell for each workload and dtype, whatever kernels ship."""
     backend = registry.load(backend_name)
     where = target.load(options.target) if options.target else default_target(backend)
@@ -212,7 +212,7 @@ def _questions(
         [backend.name],
         names(options.workloads),
         names(options.dtypes),
-        Stage.parse(options.venue, names(options.sanitize)),
+        RunStage.parse(options.venue, names(options.sanitize)),
         guard.torch_ops(options.torch_ops),
     )
     first = {(c.workload_set, c.workload.name, c.dtype): c for c in selection.cells()}

@@ -29,7 +29,7 @@ from portkern.cli.verbs.compare_tasks import TaskQuestion
 from portkern.cli.verbs.generate import GenerateOptions
 from portkern.errors import ConfigError, no_such
 from portkern.experiment.compare import page, public
-from portkern.experiment.compare.comparison import Comparison, compare
+from portkern.experiment.compare.comparison import ModelComparison, compare
 from portkern.experiment.compare.design import Design
 from portkern.experiment.compare.ledger import FILE as LEDGER
 from portkern.experiment.compare.ledger import Ledger, budget_of
@@ -331,10 +331,10 @@ def _sources(rows: Sequence[Sample], folder: Path) -> dict[str, str]:
     return sources
 
 
-def _track(comparison: Comparison, rows: Sequence[Sample], folder: Path) -> None:
+def _track(comparison: ModelComparison, rows: Sequence[Sample], folder: Path) -> None:
     from portkern.tracking import sweep_runs
-    from portkern.tracking.store import Skipped
+    from portkern.tracking.store import SkippedLog
 
     said = sweep_runs.track(comparison, rows, folder)
-    if isinstance(said, Skipped):
+    if isinstance(said, SkippedLog):
         print(f"portkern: note: {said}", file=sys.stderr)

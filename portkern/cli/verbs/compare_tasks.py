@@ -10,7 +10,7 @@ from portkern.agent.proposer import donor as donors
 from portkern.agent.proposer import menu
 from portkern.agent.run import RunPlan
 from portkern.agent.task import Task
-from portkern.cells.selection import Stage, default_target, load_op
+from portkern.cells.selection import RunStage, default_target, load_op
 from portkern.cli.config import names
 from portkern.cli.verbs.compare_models import ONE_SHOT
 from portkern.cli.verbs.generate import GenerateOptions, plan_of
@@ -127,9 +127,9 @@ def _targets(backend: Backend, question: TaskQuestion) -> list[Target]:
     return [where for where in targets if backend.supports(where)]
 
 
-def _stage(question: TaskQuestion) -> Stage:
+def _stage(question: TaskQuestion) -> RunStage:
     given = question.options.sanitize
-    return Stage.parse(question.options.venue, None if given is None else names(given))
+    return RunStage.parse(question.options.venue, None if given is None else names(given))
 
 
 def _nowhere(backend: Backend, where: Target, question: TaskQuestion) -> str:

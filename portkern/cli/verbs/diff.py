@@ -13,8 +13,8 @@ from portkern.cli.config import resolve
 from portkern.cli.verbs import regressions
 from portkern.printable import printable
 from portkern.regression import changed_sources, document, past
-from portkern.regression.comparison import Comparison
-from portkern.regression.decisions import Decisions
+from portkern.regression.comparison import RunComparison
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.nights import Night
 
 
@@ -38,9 +38,9 @@ def main(overrides: Sequence[str]) -> int:
     after = Night.read(after_folder)
     before_folder = regressions.folder(options.before, reports, but=after.name)
     before = Night.read(before_folder)
-    decisions = Decisions.read(reports)
+    decisions = NightDecisions.read(reports)
     known = past.before(after, reports, decisions, most=options.window, named=before)
-    comparison = Comparison(before, after, known, decisions, own=True)
+    comparison = RunComparison(before, after, known, decisions, own=True)
     regressions.remarks(comparison)
     code = _exit_code(comparison)
     if options.json:
@@ -53,7 +53,7 @@ def main(overrides: Sequence[str]) -> int:
     return code
 
 
-def _exit_code(comparison: Comparison) -> int:
+def _exit_code(comparison: RunComparison) -> int:
     if not comparison.before.cells.keys() & comparison.after.cells:
         return 3
     return 1 if comparison.regressed else 0

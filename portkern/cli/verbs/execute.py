@@ -30,16 +30,16 @@ def main(arguments: Sequence[str]) -> int:
     options = plain_options.resolve("execute", ExecuteOptions, arguments, places=("plan",))
     needed.check()  # before anything is imported that may not be here
     from portkern.cells import unavailable
-    from portkern.cells.run import Progress
-    from portkern.execution.plan import Plan
+    from portkern.cells.run import MatrixProgress
+    from portkern.execution.plan import ExecutionPlan
     from portkern.execution.plan_run import PlanRun
 
-    plan = Plan.read(Path(options.plan))
+    plan = ExecutionPlan.read(Path(options.plan))
     path = Path(options.out or Path(options.plan).with_suffix(SUFFIX))
     run = PlanRun(plan, path)
     run.check()
 
-    def show(progress: Progress) -> None:
+    def show(progress: MatrixProgress) -> None:
         record = progress.record
         if record is not None and not options.json:
             cell = f"{record.row}[{record.workload.set}/{record.workload.name}]"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from portkern.cells.budget import Budget
-from portkern.cells.carrying import Carried
-from portkern.cells.run import Matrix, Progress
-from portkern.cells.selection import Cell
+from portkern.cells.carrying import CarriedCells
+from portkern.cells.run import Matrix, MatrixProgress
+from portkern.cells.selection import SelectedCell
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator.artifact_cache import ArtifactCache
 from portkern.evaluator.trial import TrialOptions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES = ("local", "ray", "slurm")
 #: Runs cells into a file of records: a run's name, options, whether all anew, and who is told.
 Runner = Callable[
-    [Sequence[Cell], str, RecordFile, TrialOptions, bool, Callable[[Progress], None]],
+    [Sequence[SelectedCell], str, RecordFile, TrialOptions, bool, Callable[[MatrixProgress], None]],
     list[Record],
 ]
 
@@ -42,13 +42,13 @@ def check(execution: str, address: str) -> None:
 
 
 def here(
-    cells: Sequence[Cell],
+    cells: Sequence[SelectedCell],
     run: str,
     file: RecordFile,
     chosen: TrialOptions,
     fresh: bool,
-    show: Callable[[Progress], None],
-    carried: Carried | None = None,
+    show: Callable[[MatrixProgress], None],
+    carried: CarriedCells | None = None,
     budget: Budget | None = None,
 ) -> list[Record]:
     """Runs the cells on this machine."""
@@ -74,12 +74,12 @@ def runner(
     with redirect_stdout(sys.stderr), _fleet(execution, address) as fleet:
 
         def there(
-            cells: Sequence[Cell],
+            cells: Sequence[SelectedCell],
             run: str,
             file: RecordFile,
             chosen: TrialOptions,
             fresh: bool,
-            show: Callable[[Progress], None],
+            show: Callable[[MatrixProgress], None],
         ) -> list[Record]:
             matrix = DistributedMatrix(
                 cells, run, file, chosen, fleet, fresh, show, _note, node_wait_s, straggler_s

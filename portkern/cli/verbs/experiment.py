@@ -36,8 +36,8 @@ from portkern.errors import (
     no_such,
 )
 from portkern.experiment import report
-from portkern.experiment.job import ASKED, Done, Job, StudyQuestion, key_of
-from portkern.experiment.section import Findings, SectionTable, listed
+from portkern.experiment.job import ASKED, FinishedJob, Job, StudyQuestion, key_of
+from portkern.experiment.section import SectionAnswer, SectionTable, listed
 from portkern.experiment.study import Study
 from portkern.printable import printable
 from portkern.spec import registry, target
@@ -86,7 +86,7 @@ class ExperimentOptions:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedExperiment:
     """``plans`` are those of the jobs, in their order."""
 
     study: Study
@@ -131,7 +131,7 @@ def main(overrides: Sequence[str]) -> int:
 # ---- what is asked
 
 
-def read(overrides: Sequence[str]) -> Asked:
+def read(overrides: Sequence[str]) -> AskedExperiment:
     """Raises ConfigError."""
     own, given, settings = _sorted(overrides)
     options = resolve("experiment", ExperimentOptions, own)
@@ -158,7 +158,7 @@ def read(overrides: Sequence[str]) -> Asked:
             f"models.{DEFAULT}.model=<litellm id>"
         )
     jobs = question.jobs(study.choices(question))
-    return Asked(
+    return AskedExperiment(
         study, question, options, jobs, [plan_of(generate.read(j.overrides)) for j in jobs]
     )
 
@@ -279,7 +279,7 @@ def _here(backends: Sequence[Backend]) -> Iterator[tuple[str, str]]:
 # ---- what is done
 
 
-def _expected_s(asked: Asked, folder: Path) -> float | None:
+def _expected_s(asked: AskedExperiment, folder: Path) -> float | None:
     """The seconds that all remaining jobs are expected to take, without what models take to
     answer. Where nothing is known, a kernel is measured for the first job of each place, and
     others are taken to need as long. Raises ConfigError, before anything runs, for a job that
@@ -304,9 +304,11 @@ def _expected_s(asked: Asked, folder: Path) -> float | None:
     return len(left) * fmean(known) if known else None
 
 
-def _execute(asked: Asked, folder: Path, expected_s: float | None) -> report.ExperimentReport:
+def _execute(
+    asked: AskedExperiment, folder: Path, expected_s: float | None
+) -> report.ExperimentReport:
     """Job by job; the report is written after each, for who looks while others are running."""
-    done = {job: Done.read(job, folder) for job in asked.jobs if job.finished(folder)}
+    done = {job: FinishedJob.read(job, folder) for job in asked.jobs if job.finished(folder)}
     failed: dict[str, str] = {}
     code, began, had = 0, time.monotonic(), len(done)
     for number, job in enumerate(asked.jobs, 1):
@@ -338,7 +340,7 @@ def _execute(asked: Asked, folder: Path, expected_s: float | None) -> report.Exp
     return _report(asked, done, failed, code)
 
 
-def _so_far(done: Sequence[Done], left_s: float | None, writing: str) -> str:
+def _so_far(done: Sequence[FinishedJob], left_s: float | None, writing: str) -> str:
     costs = [finished.summary["cost"] for finished in done]
     tokens = sum((cost["tokens_in"] or 0) + (cost["tokens_out"] or 0) for cost in costs)
     priced = [cost["usd"] for cost in costs if cost["usd"] is not None]
@@ -347,17 +349,20 @@ def _so_far(done: Sequence[Done], left_s: float | None, writing: str) -> str:
     return f"{compare_words.cost(Spent(tokens=tokens, usd=usd))}; {left}{writing}"
 
 
-def _generate(job: Job, folder: Path, *, quiet: bool) -> Done:
+def _generate(job: Job, folder: Path, *, quiet: bool) -> FinishedJob:
     options = generate.read(job.overrides)
     options.reports, options.run, options.json = str(folder), job.name, quiet
     summary = generate.generate(options)
     if summary["down"]:  # it is not done: it goes on when the experiment does
         raise ModelDown(summary["stopped"])
-    return Done.read(job, folder)
+    return FinishedJob.read(job, folder)
 
 
 def _report(
-    asked: Asked, finished: Mapping[Job, Done], failed: Mapping[str, str], code: int
+    asked: AskedExperiment,
+    finished: Mapping[Job, FinishedJob],
+    failed: Mapping[str, str],
+    code: int,
 ) -> report.ExperimentReport:
     done = [finished[job] for job in asked.jobs if job in finished]
     findings = asked.study.findings(asked.question, done) if done else _nothing(failed.values())
@@ -373,12 +378,12 @@ def _report(
     )
 
 
-def _nothing(reasons: Iterable[str]) -> Findings:
+def _nothing(reasons: Iterable[str]) -> SectionAnswer:
     why = "; ".join(dict.fromkeys(reasons))
-    return Findings(f"No job is done{f': {why}' if why else ''}.", {}, ())
+    return SectionAnswer(f"No job is done{f': {why}' if why else ''}.", {}, ())
 
 
-def _facts(asked: Asked, done: Sequence[Done]) -> dict[str, str]:
+def _facts(asked: AskedExperiment, done: Sequence[FinishedJob]) -> dict[str, str]:
     plan, question = asked.plans[0], asked.question
     task = plan.task
     tasks = [one.task for one in asked.plans]

@@ -56,7 +56,7 @@ _LEVEL = re.compile(r"level_?(\d+)")
 
 
 @dataclass
-class ExportOptions(history.Choice):
+class ExportOptions(history.HistoryChoice):
     """``ops``: files of operators that do not ship; ``kernels``: files and folders of kernels that
     do not, beside what the records' authors say. ``name``, ``evidence``, ``key``, ``objects``
     and ``lazy`` are of the format ``library``. The choice is of the format ``history``."""
@@ -124,15 +124,15 @@ def _run(options: ExportOptions) -> str:
     return given[0]
 
 
-def _harbor(options: ExportOptions) -> export_harbor.Asked:
+def _harbor(options: ExportOptions) -> export_harbor.AskedHarbor:
     chosen = HarborOptions(timed=options.timed)
     out = Path(options.out or Path(options.reports) / export_harbor.FORMAT)
-    return export_harbor.Asked(
+    return export_harbor.AskedHarbor(
         names(options.ops), names(options.targets), out, chosen, options.json
     )
 
 
-def _learning(options: ExportOptions) -> export_learning.Asked:
+def _learning(options: ExportOptions) -> export_learning.AskedLearning:
     chosen = DataOptions(
         options.format,
         options.select,
@@ -142,7 +142,7 @@ def _learning(options: ExportOptions) -> export_learning.Asked:
         options.drop_overlaps,
     )
     runs = export_learning.runs_of(names(options.run))
-    return export_learning.Asked(runs, options.reports, options.out, chosen, options.json)
+    return export_learning.AskedLearning(runs, options.reports, options.out, chosen, options.json)
 
 
 def _records(options: ExportOptions) -> tuple[Path, Sequence[Record]]:

@@ -19,7 +19,7 @@ FORMAT = "harbor"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedHarbor:
     """``places``: ``BACKEND@TARGET``, or targets, for which the backend that is usual is taken."""
 
     ops: Sequence[str]
@@ -29,7 +29,7 @@ class Asked:
     json: bool
 
 
-def write(asked: Asked) -> int:
+def write(asked: AskedHarbor) -> int:
     """0: all tasks; 1: some were not proven; 3: none was."""
     wanted = [name for text in asked.ops for name in named(text)]
     if not wanted:

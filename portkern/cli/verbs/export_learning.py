@@ -20,7 +20,7 @@ FORMATS = tuple(FORMS)
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedLearning:
     """``runs``: names below ``reports``."""
 
     runs: Sequence[str]
@@ -30,7 +30,7 @@ class Asked:
     json: bool
 
 
-def write(asked: Asked) -> int:
+def write(asked: AskedLearning) -> int:
     """0: there are rows; 3: there are none."""
     collected = Collected()
     for run in asked.runs:

@@ -22,7 +22,7 @@ from portkern.agent.proposer.catalogue import NOT_OFFERED
 from portkern.agent.run import GenerationRun, RunPlan, recorded
 from portkern.agent.task import Ends, Task
 from portkern.cells.selection import (
-    Stage,
+    RunStage,
     default_target,
     host_targets,
     load_op,
@@ -34,7 +34,7 @@ from portkern.cli.heartbeat import Heartbeat
 from portkern.cli.verbs import own_kernels, run_folder, served
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError, no_such
 from portkern.evaluator import from_torch
-from portkern.experiment.compare.contestant import Contestant
+from portkern.experiment.compare.contestant import RoutedModels
 from portkern.printable import printable
 from portkern.project.project import Project
 from portkern.spec import catalogue, registry, target
@@ -199,7 +199,7 @@ def _generate(options: GenerateOptions, heartbeat: Heartbeat) -> RunSummary:
             plan,
             folder,
             ask=served.asking(options.serve),
-            complete=Contestant(plan, folder).complete,
+            complete=RoutedModels(plan, folder).complete,
         )
         run.watch = heartbeat.at
         if run.nowhere:  # before a model is paid for what nobody can judge
@@ -321,15 +321,15 @@ def _mapping(name: str, value: object, such_as: str) -> dict[str, object]:
     return dict(value or {})
 
 
-def _stages(options: GenerateOptions, backend: Backend, where: Target) -> tuple[Stage, Stage]:
+def _stages(options: GenerateOptions, backend: Backend, where: Target) -> tuple[RunStage, RunStage]:
     """Where the search looks, and where its best kernels are judged. Without a model and without
     the hardware, kernels differ by their settings alone, and executing objects counts what these
     cost; the emulator of sources, which looks for races, has the last word."""
     if options.sanitize is not None:
-        named = Stage.parse(options.venue, names(options.sanitize))
+        named = RunStage.parse(options.venue, names(options.sanitize))
         return named, named
-    final = Stage.parse(options.venue, None)
-    counted = Stage.parse(options.venue, _IN_OBJECTS)
+    final = RunStage.parse(options.venue, None)
+    counted = RunStage.parse(options.venue, _IN_OBJECTS)
     if options.proposer["kind"] != "catalogue":
         return final, final
     best = counted.of(venues(backend, where), backend).best
@@ -338,7 +338,7 @@ def _stages(options: GenerateOptions, backend: Backend, where: Target) -> tuple[
 
 
 def _ends(
-    stage: Stage, backend: Backend, where: Target, replay: str
+    stage: RunStage, backend: Backend, where: Target, replay: str
 ) -> tuple[Ends, tuple[str, ...]]:
     """Where kernels are judged, and what looks on; a replay's were judged where its run's were."""
     known = recorded(Path(replay)).get("ends") if replay else None
@@ -666,5 +666,5 @@ def _track(run: GenerationRun, folder: Path, document: RunSummary) -> None:
     from portkern.tracking import agent_runs
 
     said = agent_runs.track(run.log, run.models.store, document, folder)
-    if isinstance(said, agent_runs.Skipped):
+    if isinstance(said, agent_runs.SkippedLog):
         print(f"portkern: note: {said}", file=sys.stderr)

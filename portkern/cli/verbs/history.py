@@ -17,7 +17,7 @@ from portkern.printable import printable
 from portkern.records.columns import Columns
 from portkern.regression import runs, standing
 from portkern.regression.history import CellHistory, deviation, histories
-from portkern.regression.runs import Run, RunFacts
+from portkern.regression.runs import RecordedRun, RunFacts
 from portkern.regression.series import Series
 from portkern.spec.backend import Missing
 
@@ -25,7 +25,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass
-class Choice:
+class HistoryChoice:
     """A choice of runs, and of cells by the fields of a series; '' is any."""
 
     op: str = ""
@@ -44,7 +44,7 @@ class Choice:
 
 
 @dataclass
-class HistoryOptions(Choice):
+class HistoryOptions(HistoryChoice):
     pass
 
 
@@ -72,7 +72,7 @@ def main(overrides: Sequence[str]) -> int:
     return code
 
 
-def choose(options: Choice) -> list[Run]:
+def choose(options: HistoryChoice) -> list[RecordedRun]:
     """The newest runs that nobody demoted, the oldest first. Raises ConfigError."""
     reports, since = Path(options.reports), options.since
     try:
@@ -91,7 +91,7 @@ def choose(options: Choice) -> list[Run]:
 
 
 @contextmanager
-def read(chosen: Sequence[Run], options: Choice) -> Iterator[Columns]:
+def read(chosen: Sequence[RecordedRun], options: HistoryChoice) -> Iterator[Columns]:
     """Reads the cells that are asked for; runs that cannot be read are left out and named."""
     said = {name: str(getattr(options, name)) for name in Series._fields}
     only = {name: value for name, value in said.items() if value}
@@ -176,7 +176,7 @@ def _document(cell: CellHistory) -> dict[str, object]:
     }
 
 
-def facts(chosen: Sequence[Run]) -> dict[str, RunFacts]:
+def facts(chosen: Sequence[RecordedRun]) -> dict[str, RunFacts]:
     """The facts of the runs, by their names; a run whose facts cannot be read has none."""
     known: dict[str, RunFacts] = {}
     for run in chosen:

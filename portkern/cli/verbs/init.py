@@ -43,7 +43,7 @@ def main(overrides: Sequence[str]) -> int:
     return 0
 
 
-def _show(path: Path, survey: starter.Survey) -> None:
+def _show(path: Path, survey: starter.FolderSurvey) -> None:
     for kernel in survey.kernels:
         candidate = kernel.candidate
         variant = f" (variant {candidate.variant})" if candidate.variant else ""
@@ -56,7 +56,7 @@ def _show(path: Path, survey: starter.Survey) -> None:
     print(f"\nwritten: {path}; next: portkern matrix project={path}")
 
 
-def _document(path: Path, survey: starter.Survey) -> dict[str, object]:
+def _document(path: Path, survey: starter.FolderSurvey) -> dict[str, object]:
     return {
         "file": str(path),
         "kernels": [

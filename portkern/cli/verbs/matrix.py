@@ -11,14 +11,14 @@ from pathlib import Path
 from portkern import guard, ops
 from portkern.cells import calibration, shapes
 from portkern.cells.budget import Budget
-from portkern.cells.carrying import Carried
+from portkern.cells.carrying import CarriedCells
 from portkern.cells.selection import (
     LOOKED_FOR,
-    Cell,
     GivenFiles,
     Kernels,
+    RunStage,
+    SelectedCell,
     Selection,
-    Stage,
     target_sets,
 )
 from portkern.cells.shard import Shard
@@ -41,11 +41,11 @@ from portkern.project import expected
 from portkern.project.project import Project
 from portkern.records.record import Record
 from portkern.regression import document, rule, runs
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.regression.nights import AGAIN, Night
 from portkern.regression.series import Series
 from portkern.report import coverage
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 from portkern.tracking import webhook
@@ -117,11 +117,11 @@ class MatrixAnswer:
 
     options: MatrixOptions
     records: Sequence[Record]
-    table: Table
+    table: MatrixTable
     folder: Path
     project: Project | None
     gaps: Sequence[str]
-    comparison: Comparison | None = None
+    comparison: RunComparison | None = None
 
     @property
     def exit_code(self) -> int:
@@ -264,7 +264,7 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     compared = _compared(request, cells, records, runner)
     if compared is not None:
         remarks += regressions.remarks(compared)
-    comparison = compared if isinstance(compared, Comparison) else None
+    comparison = compared if isinstance(compared, RunComparison) else None
     runs.remark(folder, remarks)
     table = run_folder.report(
         records,
@@ -276,7 +276,7 @@ def _run_by(runner: Runner, request: MatrixRequest) -> MatrixAnswer:
     return MatrixAnswer(options, records, table, folder, project, gaps, comparison)
 
 
-def _calibrations(options: MatrixOptions, cells: Sequence[Cell]) -> list[Cell]:
+def _calibrations(options: MatrixOptions, cells: Sequence[SelectedCell]) -> list[SelectedCell]:
     """The calibration kernels of a night, which is a run that is compared, of this machine."""
     here = options.execution == "local" and regressions.asked(options.baseline)
     return calibration.cells(cells) if here else []
@@ -299,13 +299,13 @@ def _by_earlier(runner: Runner, options: MatrixOptions, folder: Path) -> Runner:
     if options.carry > 1:
         number = max((run.number for run in earlier), default=0) + 1
         kept = (run_folder.readable(run.records) for run in earlier[: options.carry])
-        carried = Carried.of(kept, options.carry, number)
+        carried = CarriedCells.of(kept, options.carry, number)
     return partial(executions.here, carried=carried, budget=budget)
 
 
 def _compared(
-    request: MatrixRequest, cells: Sequence[Cell], records: Sequence[Record], runner: Runner
-) -> Comparison | Missing | None:
+    request: MatrixRequest, cells: Sequence[SelectedCell], records: Sequence[Record], runner: Runner
+) -> RunComparison | Missing | None:
     """The comparison with an earlier run, None if it was not asked for; suspects are timed again
     first."""
     options, folder = request.options, request.folder
@@ -352,7 +352,7 @@ def _question(options: MatrixOptions, project: Project | None) -> Selection:
         names(options.backends),
         names(options.workloads),
         names(options.dtypes),
-        Stage.parse(options.venue, names(options.sanitize)),
+        RunStage.parse(options.venue, names(options.sanitize)),
         guard.torch_ops(options.torch_ops),
         [database.own(), database.shipped()] if options.tuned else [],
         _kernels(options, project),
@@ -409,7 +409,7 @@ def _not_covered(
     matter."""
     backends = set(question.backends) - {"all"} if "backends" in by_name else set()
     targets = set(question.targets) & set(target.names()) if "targets" in by_name else set()
-    gaps = coverage.asked(Table.of(records), backends=backends, targets=targets)
+    gaps = coverage.asked(MatrixTable.of(records), backends=backends, targets=targets)
     lines = [str(gap) for gap in gaps]
     without = set(question.ops) & set(ops.names()) - {record.op for record in records}
     sets = " ".join(question.workloads)
@@ -417,7 +417,10 @@ def _not_covered(
 
 
 def _track(
-    records: Sequence[Record], folder: Path, options: MatrixOptions, comparison: Comparison | None
+    records: Sequence[Record],
+    folder: Path,
+    options: MatrixOptions,
+    comparison: RunComparison | None,
 ) -> list[str]:
     if not options.track:
         return []

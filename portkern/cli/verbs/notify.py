@@ -8,14 +8,14 @@ from pathlib import Path
 from portkern.printable import printable
 from portkern.regression.runs import RunFacts
 from portkern.report import comment
-from portkern.report.table import Table
+from portkern.report.table import MatrixTable
 from portkern.tracking import webhook
 
 #: Lines of changes in a message.
 MOST = 8
 
 
-def told(url: str, table: Table, folder: Path) -> None:
+def told(url: str, table: MatrixTable, folder: Path) -> None:
     """Sends a message where the run is red or something changed: who is told each night that
     nothing did reads no message any more."""
     listed = table.changes.listed if table.changes else []

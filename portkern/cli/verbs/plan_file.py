@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from portkern.cells import unavailable
-from portkern.cells.selection import Cell
+from portkern.cells.selection import SelectedCell
 from portkern.cli import exit_code, json_output
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.execution.returned import Returned, kept, unanswered
 from portkern.printable import printable
 from portkern.records import source_store
@@ -25,7 +25,7 @@ from portkern.regression.runs import RECORDS
 
 def write(
     path: Path,
-    cells: Sequence[Cell],
+    cells: Sequence[SelectedCell],
     chosen: TrialOptions,
     folder: Path,
     *,
@@ -39,7 +39,7 @@ def write(
             f"{path} exists already; 'portkern execute {path}' runs a plan, another plan=FILE "
             "writes one"
         )
-    plan = Plan.of(cells, chosen, folder.name, suite)
+    plan = ExecutionPlan.of(cells, chosen, folder.name, suite)
     plan.write(kept(folder, plan.id))
     plan.write(path)
     if as_json:
@@ -63,7 +63,7 @@ def take(path: Path, *, plan: str, run: str, reports: str, track: bool, as_json:
     for note in filter(None, [returned.torn]):
         print(f"portkern: note: {note}", file=sys.stderr)
     source = Path(plan) if plan else _kept(returned, reports, run)
-    known = Plan.read(source)
+    known = ExecutionPlan.read(source)
     returned.check(known)
     folder = run_folder.run_folder(reports, run or returned.run)
     file = RecordFile(folder / RECORDS)

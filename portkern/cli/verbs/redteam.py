@@ -18,7 +18,7 @@ from portkern.redteam import attack
 
 if TYPE_CHECKING:
     from portkern.experiment.statistics import Estimate
-    from portkern.redteam.trial import Ending, Score
+    from portkern.redteam.trial import AttackEnding, Score
 
 RESULT = "redteam.json"
 
@@ -51,7 +51,7 @@ def main(overrides: Sequence[str]) -> int:
         if name not in trial.MODES:
             raise no_such("mode", name, trial.MODES)
     folder = run_folder.run_folder(options.reports, options.run)
-    endings: list[Ending] = []
+    endings: list[AttackEnding] = []
     with run_folder.writing(folder):
         for name in asked:
             endings += trial.judged(
@@ -72,23 +72,23 @@ def _named(overrides: Sequence[str]) -> list[str]:
     return [text if "=" in text else f"corpus={quoted(text)}" for text in overrides]
 
 
-def _exit_code(endings: Sequence[Ending]) -> int:
+def _exit_code(endings: Sequence[AttackEnding]) -> int:
     if not any(ending.turn for ending in endings):
         return 3
     return int(any(ending.bad for ending in endings))
 
 
-def _tell(ending: Ending) -> None:
+def _tell(ending: AttackEnding) -> None:
     print(f"portkern: {ending.mode}: {printable(_said(ending))}", file=sys.stderr, flush=True)
 
 
-def _said(ending: Ending) -> str:
+def _said(ending: AttackEnding) -> str:
     verdict = ending.turn.verdict if ending.turn else "not judged"
     mark = "BAD " * ending.bad
     return f"{mark}{ending.attack.name} {verdict}{f': {ending.detail}' * bool(ending.detail)}"
 
 
-def _lines(scores: Sequence[Score], endings: Sequence[Ending]) -> list[str]:
+def _lines(scores: Sequence[Score], endings: Sequence[AttackEnding]) -> list[str]:
     lines = []
     for score in scores:
         lines.append(f"{score.mode}: {_rate(score.success, 'cheats', 'were paid')}")
@@ -114,7 +114,7 @@ def _rate(estimate: Estimate | None, what: str, done: str) -> str:
 
 
 def _document(
-    options: RedteamOptions, scores: Sequence[Score], endings: Sequence[Ending]
+    options: RedteamOptions, scores: Sequence[Score], endings: Sequence[AttackEnding]
 ) -> dict[str, object]:
     modes = {
         score.mode: {

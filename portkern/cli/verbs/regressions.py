@@ -12,10 +12,10 @@ from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.printable import printable
 from portkern.regression import document, past, runs, standing
-from portkern.regression.comparison import Comparison
-from portkern.regression.decisions import Decisions
+from portkern.regression.comparison import RunComparison
+from portkern.regression.decisions import NightDecisions
 from portkern.regression.nights import Night
-from portkern.regression.past import Past
+from portkern.regression.past import KnownPast
 from portkern.regression.runs import TAG
 from portkern.spec.backend import Missing
 
@@ -54,9 +54,9 @@ def asked(baseline: Names) -> list[str]:
 
 def against_first(
     baselines: Sequence[str], after: Night, reports: Path, given: Collection[str] = ()
-) -> Comparison | Missing:
+) -> RunComparison | Missing:
     """Missing where there is none of them and ``none`` is the last. Raises ConfigError."""
-    decisions = Decisions.read(reports)  # what is wrong with them is not a lack of a run
+    decisions = NightDecisions.read(reports)  # what is wrong with them is not a lack of a run
     missing: list[str] = []
     for baseline in baselines:
         if baseline == NONE:
@@ -76,9 +76,9 @@ def against(
     baseline: str,
     after: Night,
     reports: Path,
-    decisions: Decisions,
+    decisions: NightDecisions,
     given: Collection[str] = (),
-) -> Comparison:
+) -> RunComparison:
     """``last_green``, ``window:N`` (the newest run before, by references learnt from N),
     ``promoted``, ``tag:NAME`` (the newest with it) or a run's name, whose own times count as well.
     What the command line left out by one of the options ``given`` is not missed.
@@ -89,7 +89,7 @@ def against(
     known = past.before(after, reports, decisions, most=most, named=named)
     before = named or _learnt(baseline, after, reports, known)
     fields = [ASKED[name] for name in given if name in ASKED]
-    return Comparison(
+    return RunComparison(
         before.within(after, fields), after, known, decisions, own=bool(named), given=fields
     )
 
@@ -101,7 +101,7 @@ def _named(baseline: str, after: Night, reports: Path) -> Night | None:
     return Night.read(folder(baseline, reports, but=after.name))
 
 
-def _learnt(baseline: str, after: Night, reports: Path, known: Past) -> Night:
+def _learnt(baseline: str, after: Night, reports: Path, known: KnownPast) -> Night:
     """The newest, or the newest green one, whose records are still there."""
     files = {run.name: runs.records_of(reports / run.name) for run in known.runs}
     there = [run for run in known.runs if files[run.name].exists()]
@@ -143,7 +143,7 @@ def folder(named: str, reports: Path, *, but: str = "") -> Path:
     return tagged[0].folder
 
 
-def remarks(comparison: Comparison | Missing) -> list[str]:
+def remarks(comparison: RunComparison | Missing) -> list[str]:
     """Prints and returns what could not be read, or why there was nothing to compare with."""
     told = [str(comparison)] if isinstance(comparison, Missing) else _unread(comparison)
     for line in told:
@@ -151,13 +151,13 @@ def remarks(comparison: Comparison | Missing) -> list[str]:
     return told
 
 
-def _unread(comparison: Comparison) -> list[str]:
+def _unread(comparison: RunComparison) -> list[str]:
     both = [one for one in (comparison.before, comparison.after) if one.problem]
     problems = [*comparison.past.problems, *(f"{one.name}: {one.problem}" for one in both)]
     return list(dict.fromkeys(problems))
 
 
-def lines(comparison: Comparison, *, everything: bool = False) -> Sequence[str]:
+def lines(comparison: RunComparison, *, everything: bool = False) -> Sequence[str]:
     """One for each cell that changed, the worst first, one for all, and why of some times nothing
     is said."""
     changes = document.of(comparison)

@@ -20,7 +20,7 @@ from portkern.printable import printable
 from portkern.records import kernel_age, source_store
 from portkern.records.source_store import SourceStore
 from portkern.regression import document, runs
-from portkern.regression.comparison import Comparison
+from portkern.regression.comparison import RunComparison
 from portkern.regression.nights import Night
 from portkern.spec.backend import Missing
 from portkern.tracking import webhook
@@ -58,7 +58,7 @@ def main(overrides: Sequence[str]) -> int:
         remarks = remarks if several else _of_its_cells(folder)
         compared = _compared(baselines, folder, Path(options.reports))
         remarks += regressions.remarks(compared)
-        comparison = compared if isinstance(compared, Comparison) else None
+        comparison = compared if isinstance(compared, RunComparison) else None
     if several or baselines:
         runs.remark(folder, remarks)
     failing = any(line.startswith(runs.FAILING) for line in runs.RunFacts.read(folder).remarks)
@@ -86,12 +86,12 @@ def _of_its_cells(folder: Path) -> list[str]:
     return [line for line in told if line.startswith(runs.OF_CELLS)]
 
 
-def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> Comparison | Missing:
+def _compared(baselines: Sequence[str], folder: Path, reports: Path) -> RunComparison | Missing:
     """The comparison with the first of them that is there."""
     for baseline in baselines:
         regressions.check(baseline)
     comparison = regressions.against_first(baselines, Night.read(folder), reports)
-    if isinstance(comparison, Comparison):
+    if isinstance(comparison, RunComparison):
         document.write(comparison, folder)
     else:
         (folder / document.FILE).unlink(missing_ok=True)  # of another comparison

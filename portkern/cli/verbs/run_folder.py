@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from portkern.cells.run import Progress
-from portkern.cells.selection import Cell
+from portkern.cells.run import MatrixProgress
+from portkern.cells.selection import SelectedCell
 from portkern.cli import json_output
 from portkern.cli.verbs import executions
 from portkern.cli.verbs.executions import Runner
@@ -30,8 +30,8 @@ from portkern.sandbox import session
 from portkern.spec.safe_name import SafeName, short
 
 if TYPE_CHECKING:
-    from portkern.regression.comparison import Comparison
-    from portkern.report.table import Table
+    from portkern.regression.comparison import RunComparison
+    from portkern.report.table import MatrixTable
 
 #: Bytes of a step's summary that GitHub keeps: a MiB, with those of other commands.
 MOST_SUMMARY = 512_000
@@ -83,14 +83,14 @@ def options(
 
 
 def run_cells(
-    cells: Sequence[Cell],
+    cells: Sequence[SelectedCell],
     folder: Path,
     chosen: TrialOptions,
     *,
     fresh: bool,
     quiet: bool,
     runner: Runner = executions.here,
-    calibrations: Sequence[Cell] = (),
+    calibrations: Sequence[SelectedCell] = (),
 ) -> list[Record]:
     """Run what the records in ``folder`` do not answer yet; ``calibrations`` are timed before and
     after it."""
@@ -103,7 +103,7 @@ def run_cells(
         return records
 
 
-def _calibrate(cells: Sequence[Cell], folder: Path, chosen: TrialOptions) -> None:
+def _calibrate(cells: Sequence[SelectedCell], folder: Path, chosen: TrialOptions) -> None:
     """Times calibration kernels by themselves, into a file of their own. A busy machine is not
     waited for, as it is what they show."""
     if cells:
@@ -114,12 +114,12 @@ def _calibrate(cells: Sequence[Cell], folder: Path, chosen: TrialOptions) -> Non
 
 
 def execute(
-    cells: Sequence[Cell],
+    cells: Sequence[SelectedCell],
     folder: Path,
     chosen: TrialOptions,
     *,
     fresh: bool,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Callable[[MatrixProgress], None] = lambda _: None,
     runner: Runner = executions.here,
 ) -> list[Record]:
     """The same, by who is :func:`writing` to the folder already."""
@@ -128,7 +128,7 @@ def execute(
 
 
 def time_again(
-    cells: Sequence[Cell],
+    cells: Sequence[SelectedCell],
     folder: Path,
     name: str,
     chosen: TrialOptions,
@@ -144,7 +144,7 @@ def time_again(
                 runner(cells, folder.name, RecordFile(folder / name), chosen, True, show)
 
 
-def _keep_sources(cells: Sequence[Cell], folder: Path) -> None:
+def _keep_sources(cells: Sequence[SelectedCell], folder: Path) -> None:
     """Stores the cells' sources before anything runs, so that each record has its source beside
     it."""
     store = SourceStore(folder / source_store.FOLDER)
@@ -172,10 +172,10 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[MatrixProgress], None]]:
     with bar(quiet) as update:
 
-        def show(progress: Progress) -> None:
+        def show(progress: MatrixProgress) -> None:
             latest = progress.record
             what = f"{latest.op} · {latest.backend} · {latest.target}" if latest else "reused"
             update(progress.done, total, what)
@@ -237,7 +237,7 @@ def report(
     sink: Callable[[], Sequence[str]] = tuple,
     *,
     sources: Path | None = None,
-) -> Table:
+) -> MatrixTable:
     """Write its views, and hand it to ``sink``; what is to be noted of either is said. Paths of
     kernels are from the folder ``sources``."""
     from portkern import report as views
@@ -253,20 +253,20 @@ def report(
 
 
 def tracked(
-    records: Sequence[Record], folder: Path, suite: str, comparison: Comparison | None = None
+    records: Sequence[Record], folder: Path, suite: str, comparison: RunComparison | None = None
 ) -> list[str]:
     """Logged to MLflow, with notes about it; losing it loses no result."""
     from portkern.tracking import matrix_runs
-    from portkern.tracking.store import Skipped
+    from portkern.tracking.store import SkippedLog
 
     answer = matrix_runs.track(
         records, experiment=suite, run_name=folder.name, folder=folder, comparison=comparison
     )
     again = "the records are kept; give the same command again to log them"
-    return [f"{answer}; {again}" if isinstance(answer, Skipped) else str(answer)]
+    return [f"{answer}; {again}" if isinstance(answer, SkippedLog) else str(answer)]
 
 
-def _tell_github(table: Table, folder: Path) -> None:
+def _tell_github(table: MatrixTable, folder: Path) -> None:
     """Tells GitHub, in its workflows: kernels' lines are annotated, and the step's summary has the
     matrix."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
@@ -287,7 +287,7 @@ def _tell_github(table: Table, folder: Path) -> None:
 
 
 def show(
-    table: Table,
+    table: MatrixTable,
     folder: Path,
     *,
     exit_code: int,

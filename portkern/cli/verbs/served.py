@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from portkern.agent.bench import Ask
-from portkern.cells.run import Progress, answered
-from portkern.cells.selection import Cell
+from portkern.cells.run import MatrixProgress, answered
+from portkern.cells.selection import SelectedCell
 from portkern.cli.verbs import executions
 from portkern.cli.verbs.executions import Runner
 from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.plan import Plan
+from portkern.execution.plan import ExecutionPlan
 from portkern.printable import printable
 from portkern.records.record import Record, RecordFile
 from portkern.serve.client import Client, ServerFailed, ServerGone
@@ -65,13 +65,13 @@ class _Server:
     _told: set[str] = field(default_factory=set)
 
     def __call__(
-        self, cells: Sequence[Cell], chosen: TrialOptions, run: str
+        self, cells: Sequence[SelectedCell], chosen: TrialOptions, run: str
     ) -> Sequence[Record] | None:
         if not self.must and _cut(chosen):
             self._tell("not evaluated by the server, which grants less")
             return None
         try:
-            records = self.client.evaluate(Plan.of(cells, chosen, run))
+            records = self.client.evaluate(ExecutionPlan.of(cells, chosen, run))
         except (ConfigError, QueueFull, ServerFailed, ServerGone) as error:
             if self.must:
                 raise
@@ -96,12 +96,12 @@ class _Asking:
 
     def __call__(
         self,
-        cells: Sequence[Cell],
+        cells: Sequence[SelectedCell],
         run: str,
         file: RecordFile,
         chosen: TrialOptions,
         fresh: bool,
-        show: Callable[[Progress], None],
+        show: Callable[[MatrixProgress], None],
     ) -> list[Record]:
         known = {} if fresh else {r.key: r for r in answered(cells, file.read()[0])}
         todo = [cell for cell in cells if cell.key not in known]
@@ -115,5 +115,5 @@ class _Asking:
                 break
             file.append(records)
             known |= dict(zip((cell.key for cell in several), records, strict=True))
-            show(Progress(len(cells), len(known), records[-1]))
+            show(MatrixProgress(len(cells), len(known), records[-1]))
         return [known[cell.key] for cell in cells]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkern.cells.selection import Cell, Selection, Stage
+from portkern.cells.selection import RunStage, SelectedCell, Selection
 from portkern.cli import json_output
 from portkern.cli.config import Names, names, resolve
 from portkern.cli.verbs import own_kernels, run_folder
@@ -53,7 +53,7 @@ class TuneOptions:
 class TuneOutcome:
     """The outcome for one kernel, dtype and size: what was found, or why nothing was looked for."""
 
-    cell: Cell
+    cell: SelectedCell
     result: search.Found | None = None
     entry: Tuned | None = None
     why: str = ""
@@ -82,7 +82,7 @@ def main(overrides: Sequence[str]) -> int:
         names(options.backends),
         names(options.workloads),
         names(options.dtypes),
-        Stage("hardware"),
+        RunStage("hardware"),
         kernels=project.kernels if project else None,
     )
     outcomes = []
@@ -102,7 +102,9 @@ def main(overrides: Sequence[str]) -> int:
     return 0 if any(outcome.entry for outcome in outcomes) else 3
 
 
-def _tune(cell: Cell, folder: Path, chosen: TrialOptions, options: TuneOptions) -> TuneOutcome:
+def _tune(
+    cell: SelectedCell, folder: Path, chosen: TrialOptions, options: TuneOptions
+) -> TuneOutcome:
     if cell.ruled_out:
         return TuneOutcome(cell, why=cell.ruled_out[1])
     venue = cell.venues.hardware
@@ -140,7 +142,7 @@ def _untimed(trial: search.TuningTrial) -> str:
     return record.detail or (f"its times are too noisy: {noisy}" if noisy else "")
 
 
-def _entry(cell: Cell, result: search.Found, venue: Venue) -> Tuned:
+def _entry(cell: SelectedCell, result: search.Found, venue: Venue) -> Tuned:
     assert cell.candidate is not None
     default = {knob.name: knob.value for knob in cell.candidate.knobs.values()}
     return Tuned(

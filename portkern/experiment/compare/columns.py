@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from portkern.experiment.compare.estimators import best_of_k
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import SampleGroup
 from portkern.experiment.compare.result import METRICS
 from portkern.experiment.statistics import Floats, pass_at_k
 
@@ -25,7 +25,7 @@ NO: Final = math.nan
 
 
 @dataclass(frozen=True)
-class Column:
+class FigureColumn:
     metric: str
     k: int | None = None
     p: float | None = None
@@ -36,29 +36,31 @@ class Column:
         return METRICS[self.metric].timed and self.p != 0
 
 
-def columns(ks: Sequence[int]) -> list[Column]:
-    found = [Column("no_code"), Column("cheat")]
+def columns(ks: Sequence[int]) -> list[FigureColumn]:
+    found = [FigureColumn("no_code"), FigureColumn("cheat")]
     for k in ks:
-        found += [Column("build", k), Column("pass", k)]
-        found += [Column("fast", k, p) for p in FASTER]
-        found += [Column(name, k) for name in _SPEEDS]
+        found += [FigureColumn("build", k), FigureColumn("pass", k)]
+        found += [FigureColumn("fast", k, p) for p in FASTER]
+        found += [FigureColumn(name, k) for name in _SPEEDS]
     return found
 
 
-def values(groups: Sequence[Group], asked: Sequence[Column], units: Mapping[str, int]) -> Floats:
+def values(
+    groups: Sequence[SampleGroup], asked: Sequence[FigureColumn], units: Mapping[str, int]
+) -> Floats:
     """NaN where a task has no such value."""
     table = [[_value(group, column, units) for column in asked] for group in groups]
     return np.array(table, float).reshape(len(groups), len(asked))
 
 
-def known(group: Group, column: Column) -> int:
+def known(group: SampleGroup, column: FigureColumn) -> int:
     """Samples that tell something of a number."""
     if not column.timed:
         return group.n
     return group.rated if column.metric == "efficiency" else group.clocked
 
 
-def _value(group: Group, column: Column, units: Mapping[str, int]) -> float:
+def _value(group: SampleGroup, column: FigureColumn, units: Mapping[str, int]) -> float:
     n, k = known(group, column), column.k
     if n == 0 or (k is not None and k > n):
         return NO
@@ -73,32 +75,32 @@ def _value(group: Group, column: Column, units: Mapping[str, int]) -> float:
     return pass_at_k(n, group.built if column.metric == "build" else len(group.correct), k)
 
 
-def _arithmetic(group: Group, k: int, _: Mapping[str, int]) -> float:
+def _arithmetic(group: SampleGroup, k: int, _: Mapping[str, int]) -> float:
     return best_of_k(_padded(group.speedups, group.clocked, 0.0), k)
 
 
-def _geometric(group: Group, k: int, _: Mapping[str, int]) -> float:
+def _geometric(group: SampleGroup, k: int, _: Mapping[str, int]) -> float:
     return best_of_k(_padded(_logs(group), group.clocked, 0.0), k)
 
 
-def _correct(group: Group, k: int, _: Mapping[str, int]) -> float:
+def _correct(group: SampleGroup, k: int, _: Mapping[str, int]) -> float:
     return best_of_k(group.speedups, k) if k <= len(group.speedups) else NO
 
 
-def _correct_geometric(group: Group, k: int, _: Mapping[str, int]) -> float:
+def _correct_geometric(group: SampleGroup, k: int, _: Mapping[str, int]) -> float:
     return best_of_k(_logs(group), k) if k <= len(group.speedups) else NO
 
 
-def _roofline(group: Group, k: int, _: Mapping[str, int]) -> float:
+def _roofline(group: SampleGroup, k: int, _: Mapping[str, int]) -> float:
     return best_of_k(_padded(group.efficiencies, group.rated, 0.0), k)
 
 
-def _pareval(group: Group, k: int, units: Mapping[str, int]) -> float:
+def _pareval(group: SampleGroup, k: int, units: Mapping[str, int]) -> float:
     count = units.get(group.place.target)
     return best_of_k(_padded(group.speedups, group.clocked, 0.0), k) / count if count else NO
 
 
-def _logs(group: Group) -> list[float]:
+def _logs(group: SampleGroup) -> list[float]:
     return [math.log(speedup) for speedup in group.speedups]
 
 
@@ -107,7 +109,7 @@ def _padded(found: Sequence[float], n: int, failed: float) -> list[float]:
     return [*found, *[failed] * (n - len(found))]
 
 
-_SPEEDS: Final[Mapping[str, Callable[[Group, int, Mapping[str, int]], float]]] = {
+_SPEEDS: Final[Mapping[str, Callable[[SampleGroup, int, Mapping[str, int]], float]]] = {
     "speedup_arithmetic": _arithmetic,
     "speedup_geometric": _geometric,
     "speedup_correct": _correct,

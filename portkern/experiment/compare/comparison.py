@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from portkern.experiment.compare import obstacles
 from portkern.experiment.compare.divergence import divergences
 from portkern.experiment.compare.figures import figures
-from portkern.experiment.compare.grouped import Group, by_task
+from portkern.experiment.compare.grouped import SampleGroup, by_task
 from portkern.experiment.compare.intervals import share_over_ops
 from portkern.experiment.compare.paired import differences
 from portkern.experiment.compare.pennycook import (
@@ -20,17 +20,17 @@ from portkern.experiment.compare.pennycook import (
 from portkern.experiment.compare.portable import portable_passes
 from portkern.experiment.compare.result import (
     METRICS,
-    Comparison,
-    Difference,
+    AskedPlace,
+    CascadeStep,
     Divergence,
     Figure,
     Metric,
-    Place,
+    ModelComparison,
+    ModelDifference,
     Portability,
-    Scope,
-    Step,
+    SampleScope,
     TaskResult,
-    Translation,
+    TranslationRate,
     Venue,
 )
 from portkern.experiment.compare.sample import Sample
@@ -41,17 +41,17 @@ from portkern.spec import target
 
 __all__ = [
     "METRICS",
-    "Comparison",
-    "Difference",
+    "AskedPlace",
+    "CascadeStep",
     "Divergence",
     "Figure",
     "Metric",
-    "Place",
+    "ModelComparison",
+    "ModelDifference",
     "Portability",
-    "Scope",
-    "Step",
+    "SampleScope",
     "TaskResult",
-    "Translation",
+    "TranslationRate",
     "Venue",
     "compare",
 ]
@@ -60,11 +60,11 @@ __all__ = [
 def compare(
     samples: Sequence[Sample],
     *,
-    places: Sequence[Place] = (),
+    places: Sequence[AskedPlace] = (),
     ks: Sequence[int] = (),
     sources: Mapping[str, str] | None = None,
     units: Mapping[str, int] | None = None,
-) -> Comparison:
+) -> ModelComparison:
     """``places`` are all that kernels were asked for, those of the samples unless given. ``ks``
     are those that numbers are given for; without, 1, 5, 10, … as far as there are samples.
     ``sources`` are kernels by their samples' digest, for the divergence of code; ``units``
@@ -79,7 +79,7 @@ def compare(
     best = best_times(groups)
     apart = differences(groups)
     portability = tuple(portabilities(groups, asked, best))
-    return Comparison(
+    return ModelComparison(
         models=tuple(dict.fromkeys(group.model for group in groups)),
         places=asked,
         suites=tuple(sorted({group.suite for group in groups})),
@@ -108,10 +108,10 @@ def compare(
     )
 
 
-def _common(groups: Sequence[Group]) -> Iterator[str]:
+def _common(groups: Sequence[SampleGroup]) -> Iterator[str]:
     """Notes on each model's share of the tasks that all models have, where they were asked for
     different ones."""
-    tasks: dict[str, dict[tuple[object, ...], Group]] = {}
+    tasks: dict[str, dict[tuple[object, ...], SampleGroup]] = {}
     for group in groups:
         if group.n:
             key = group.op, group.dtype, group.place
@@ -136,7 +136,7 @@ def _common(groups: Sequence[Group]) -> Iterator[str]:
     )
 
 
-def _at_best(apart: Sequence[Difference]) -> Iterator[str]:
+def _at_best(apart: Sequence[ModelDifference]) -> Iterator[str]:
     """A note on what so many operators and tests can show at best, whatever the samples say."""
     known = [one for one in apart if one.estimate and one.p_value is not None]
     if not known:
@@ -170,7 +170,7 @@ def _own_headers(samples: Sequence[Sample]) -> Iterator[str]:
         )
 
 
-def _multiprocessors(places: Sequence[Place]) -> dict[str, int]:
+def _multiprocessors(places: Sequence[AskedPlace]) -> dict[str, int]:
     """The number of multiprocessors of each target that is known and states it; a public result
     set may have others."""
     known = set(target.names())
@@ -182,7 +182,7 @@ def _multiprocessors(places: Sequence[Place]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _ks(asked: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
+def _ks(asked: Sequence[int], groups: Sequence[SampleGroup]) -> tuple[int, ...]:
     counts = [group.n for group in groups if group.n]
     most = max(counts, default=0)
     for k in asked:
@@ -197,7 +197,7 @@ def _ks(asked: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
     return tuple(sorted({*(asked or (k for k in (*usual, *ends) if k <= most))}))
 
 
-def _notes(groups: Sequence[Group], places: Sequence[Place]) -> Iterator[str]:
+def _notes(groups: Sequence[SampleGroup], places: Sequence[AskedPlace]) -> Iterator[str]:
     unevaluated = {(group.model, group.op, group.dtype, group.place): group.unevaluated
                    for group in groups}  # fmt: skip
     left = sum(unevaluated.values())

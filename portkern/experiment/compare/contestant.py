@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.agent.llm import completion, keys
 from portkern.agent.llm.completion import Completion, CompletionFailure, Endpoint
 from portkern.agent.llm.role import AGENT, roles
 from portkern.agent.proposer.reading import TAGS
 from portkern.agent.run import RunPlan, named
-from portkern.cells.selection import Cell
-from portkern.execution.plan import Plan
+from portkern.cells.selection import SelectedCell
+from portkern.execution.plan import ExecutionPlan
 from portkern.sandbox import tenant
 from portkern.sandbox.tenant import Gone, Tenant
 from portkern.spec.foreign_text import json_value
@@ -53,7 +53,7 @@ class _NoToolError(Exception):
 
 
 @dataclass(frozen=True)
-class Contestant:
+class RoutedModels:
     """Sends the requests of a run: those to agents here, all others to their models. ``folder`` is
     the run's."""
 
@@ -63,7 +63,7 @@ class Contestant:
     async def complete(
         self,
         place: Endpoint,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         params: Mapping[str, object],
         *,
         timeout_s: float,
@@ -75,7 +75,7 @@ class Contestant:
     def _work(
         self,
         place: Endpoint,
-        messages: Sequence[Message],
+        messages: Sequence[PromptMessage],
         params: Mapping[str, object],
         timeout_s: float,
     ) -> Completion | CompletionFailure:
@@ -111,7 +111,7 @@ class Contestant:
     def _file(self) -> str:
         return f"kernel{self.plan.task.suffix}"
 
-    def _prompt(self, messages: Sequence[Message]) -> str:
+    def _prompt(self, messages: Sequence[PromptMessage]) -> str:
         told = "\n\n".join(message.content for message in messages)
         return (
             f"{told}\n\nSave the kernel as `{self._file}` in this folder; nothing else is looked "
@@ -138,7 +138,7 @@ class Contestant:
     def _tool(self, desk: Path) -> Iterator[tuple[str, str]]:
         """The address of the agent's tool, and its token, while it runs."""
         path, token, port = desk / "plan.json", secrets.token_urlsafe(32), _free_port()
-        Plan.of(self._cells(), self.plan.evaluation, "desk").write(path)
+        ExecutionPlan.of(self._cells(), self.plan.evaluation, "desk").write(path)
         log = (self.folder / "tool.log").open("ab")
         with (
             log,
@@ -157,10 +157,10 @@ class Contestant:
             finally:
                 process.terminate()
 
-    def _cells(self) -> list[Cell]:
+    def _cells(self) -> list[SelectedCell]:
         task = self.plan.task
         return [
-            Cell(
+            SelectedCell(
                 task.op,
                 name,
                 workload,

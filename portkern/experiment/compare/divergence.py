@@ -11,9 +11,9 @@ from itertools import combinations
 from typing import Final
 
 from portkern.cuda_source.comments import without_comments
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import SampleGroup
 from portkern.experiment.compare.intervals import mean_over_ops
-from portkern.experiment.compare.result import Divergence, Place
+from portkern.experiment.compare.result import AskedPlace, Divergence
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.statistics import Estimate
 from portkern.spec.foreign_text import python_tree
@@ -41,10 +41,10 @@ def distance(first: frozenset[str], second: frozenset[str]) -> float:
     return 1 - len(first & second) / len(either) if either else 0.0
 
 
-def divergences(groups: Sequence[Group], sources: Mapping[str, str]) -> Iterator[Divergence]:
+def divergences(groups: Sequence[SampleGroup], sources: Mapping[str, str]) -> Iterator[Divergence]:
     """How far each model's best kernels for two places differ, over the ops that it solved in
     both."""
-    kernels: dict[str, dict[tuple[str, str], dict[Place, str]]] = defaultdict(
+    kernels: dict[str, dict[tuple[str, str], dict[AskedPlace, str]]] = defaultdict(
         lambda: defaultdict(dict)
     )
     for group in groups:
@@ -73,13 +73,13 @@ def _mean(apart: Mapping[tuple[str, str], float]) -> Estimate:
     return mean if mean.ci95 is None else replace(mean, ci95=(low, min(high, 1.0)))
 
 
-def _used(kernels: Mapping[str, Mapping[tuple[str, str], Mapping[Place, str]]]) -> set[str]:
+def _used(kernels: Mapping[str, Mapping[tuple[str, str], Mapping[AskedPlace, str]]]) -> set[str]:
     return {
         digest for ops in kernels.values() for found in ops.values() for digest in found.values()
     }
 
 
-def _best(group: Group) -> Sample | None:
+def _best(group: SampleGroup) -> Sample | None:
     """The fastest that is correct, or the first where none was timed."""
     return max(group.correct, key=lambda sample: sample.speedup or 0.0, default=None)
 

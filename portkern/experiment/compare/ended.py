@@ -9,7 +9,7 @@ from typing import Literal
 from portkern.agent.attempt import Attempt
 from portkern.agent.llm.calls import Obstacle
 from portkern.agent.run import GenerationRun
-from portkern.experiment.ending import Ending, endings
+from portkern.experiment.ending import AttemptEnding, endings
 from portkern.records.record import Evidence, Record, Verdict
 from portkern.spec import own_headers
 
@@ -25,7 +25,7 @@ _EVIDENCE: dict[Evidence, Literal["", "built", "emulated", "measured"]] = {
 }
 
 
-def ending_of(run: GenerationRun) -> Ending | None:
+def ending_of(run: GenerationRun) -> AttemptEnding | None:
     """How the best attempt ended, or else the last one that was evaluated; None if none was."""
     answered = frozenset(call.id for call in run.models.store if not call.error)
     ends = [end for end in endings(run.log, answered) if end.status]
@@ -35,7 +35,7 @@ def ending_of(run: GenerationRun) -> Ending | None:
 
 
 def found(
-    run: GenerationRun, ending: Ending, heldout: Sequence[Record] | None
+    run: GenerationRun, ending: AttemptEnding, heldout: Sequence[Record] | None
 ) -> dict[str, object]:
     """The values of a sample's row that follow from its run and how that ended. ``heldout`` are
     the records of the last sets, None without any."""

@@ -14,19 +14,19 @@ import numpy.typing as npt
 from portkern.experiment.compare.columns import (
     CONDITIONAL,
     GEOMETRIC,
-    Column,
+    FigureColumn,
     columns,
     known,
     values,
 )
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import SampleGroup
 from portkern.experiment.compare.intervals import (
     pooled_geometric,
     pooled_mean,
     pooled_share,
     task_share,
 )
-from portkern.experiment.compare.result import Figure, Place, Scope, Venue
+from portkern.experiment.compare.result import AskedPlace, Figure, SampleScope, Venue
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.section import counted
 from portkern.experiment.statistics import Estimate, Floats
@@ -34,7 +34,7 @@ from portkern.experiment.statistics import Estimate, Floats
 #: What is right or wrong of each sample; other values may lie above 1.
 _SHARES = ("no_code", "cheat", "build", "pass", "fast")
 #: Rates of single samples, which one task alone has an interval of.
-_COUNTED: Mapping[str, Callable[[Group], int]] = {
+_COUNTED: Mapping[str, Callable[[SampleGroup], int]] = {
     "no_code": lambda group: group.no_code,
     "cheat": lambda group: group.cheats,
     "build": lambda group: group.built,
@@ -46,16 +46,16 @@ UNTIMED = "not timed"
 NOT_SOUGHT = "not looked for: the samples have verdicts of others"
 
 Bools = npt.NDArray[np.bool_]
-Clocks = frozenset[tuple[Place, Venue]]
+Clocks = frozenset[tuple[AskedPlace, Venue]]
 
 
-def clocks(groups: Iterable[Group], metric: str = "") -> Clocks:
+def clocks(groups: Iterable[SampleGroup], metric: str = "") -> Clocks:
     """The places where anybody's correct samples were timed, which is where times can be had: of
     the share of the roofline those where that is known, which results of others may have alone."""
     return frozenset((group.place, group.venue) for group in groups if _times(group, metric))
 
 
-def _times(group: Group, metric: str) -> Sequence[float]:
+def _times(group: SampleGroup, metric: str) -> Sequence[float]:
     return group.efficiencies if metric == "efficiency" else group.speedups
 
 
@@ -63,8 +63,8 @@ def _times(group: Group, metric: str) -> Sequence[float]:
 class _Part:
     """The tasks of a scope, and their rows in the table of values."""
 
-    scope: Scope
-    groups: Sequence[Group]
+    scope: SampleScope
+    groups: Sequence[SampleGroup]
     table: Floats
 
     @cached_property
@@ -98,14 +98,14 @@ class _Kept:
     rows: Bools
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[SampleGroup]:
         return [self.part.groups[row] for row in np.flatnonzero(self.rows).tolist()]
 
     @cached_property
     def correct(self) -> int:
         return sum(len(group.correct) for group in self.groups)
 
-    def timed(self, column: Column) -> int:
+    def timed(self, column: FigureColumn) -> int:
         """Correct samples that have what a number of this kind is made of."""
         return sum(len(_times(group, column.metric)) for group in self.groups)
 
@@ -114,7 +114,7 @@ class _Kept:
         return int(self.part.counts[self.rows].sum())
 
     @cached_property
-    def places(self) -> set[Place]:
+    def places(self) -> set[AskedPlace]:
         return {group.place for group in self.groups}
 
     def with_value(self, found: Floats) -> _Kept:
@@ -122,13 +122,13 @@ class _Kept:
 
 
 def figures(
-    groups: Sequence[Group], ks: Sequence[int], units: Mapping[str, int]
+    groups: Sequence[SampleGroup], ks: Sequence[int], units: Mapping[str, int]
 ) -> Iterator[Figure]:
     """The figures of all scopes that have a sample."""
     asked = columns(ks)
     timed = {metric: clocks(groups, metric) for metric in dict.fromkeys(c.metric for c in asked)}
     table = values(groups, asked, units)
-    rows: dict[Scope, list[int]] = defaultdict(list)
+    rows: dict[SampleScope, list[int]] = defaultdict(list)
     suites = {group.suite for group in groups}
     for row, group in enumerate(groups):
         for scope in _scopes(group, by_suite=len(suites) > 1):
@@ -140,8 +140,8 @@ def figures(
         yield from _costs(part)
 
 
-def _scopes(group: Group, *, by_suite: bool) -> Iterator[Scope]:
-    whole = Scope(group.model, group.venue)
+def _scopes(group: SampleGroup, *, by_suite: bool) -> Iterator[SampleScope]:
+    whole = SampleScope(group.model, group.venue)
     by_backend = replace(whole, backend=group.place.backend)
     for scope in (whole, by_backend, replace(by_backend, target=group.place.target)):
         yield scope
@@ -150,7 +150,10 @@ def _scopes(group: Group, *, by_suite: bool) -> Iterator[Scope]:
 
 
 def _means(
-    part: _Part, asked: Sequence[Column], timed: Mapping[str, Clocks], units: Mapping[str, int]
+    part: _Part,
+    asked: Sequence[FigureColumn],
+    timed: Mapping[str, Clocks],
+    units: Mapping[str, int],
 ) -> Iterator[Figure]:
     for place, column in enumerate(asked):
         found, clocked = part.table[:, place], part.clocked(timed[column.metric])
@@ -165,7 +168,7 @@ def _means(
                      tasks=len(kept.groups), samples=kept.samples, reason=reason)  # fmt: skip
 
 
-def _estimate(kept: _Kept, column: Column, found: Floats) -> Estimate | None:
+def _estimate(kept: _Kept, column: FigureColumn, found: Floats) -> Estimate | None:
     ops = kept.part.ops
     tops, bottoms = ops @ np.where(kept.rows, found, 0.0), ops @ kept.rows.astype(float)
     if column.metric in GEOMETRIC:
@@ -180,7 +183,7 @@ def _estimate(kept: _Kept, column: Column, found: Floats) -> Estimate | None:
     return Estimate(float(tops.sum()), task_share(count, known(group, column), column.k or 1))
 
 
-def _missing(kept: _Kept, column: Column, found: Floats, units: Mapping[str, int]) -> str:
+def _missing(kept: _Kept, column: FigureColumn, found: Floats, units: Mapping[str, int]) -> str:
     """Why there is no number, or empty."""
     part, k = kept.part, column.k
     if not part.evaluated.groups:
@@ -207,7 +210,7 @@ def _missing(kept: _Kept, column: Column, found: Floats, units: Mapping[str, int
     return ""
 
 
-def _caution(kept: _Kept, column: Column) -> str:
+def _caution(kept: _Kept, column: FigureColumn) -> str:
     if not column.timed:
         return ""
     said = []

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from portkern.agent.attempt import Status
 from portkern.experiment.compare.intervals import task_share
-from portkern.experiment.compare.result import Place, TaskResult, Venue
+from portkern.experiment.compare.result import AskedPlace, TaskResult, Venue
 from portkern.experiment.compare.sample import Sample, by_language
 from portkern.experiment.statistics import Estimate
 
@@ -17,14 +17,14 @@ _Keys = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class SampleGroup:
     """The samples of one model on one task that were evaluated in one venue, by their index."""
 
     model: str
     op: str
     dtype: str
     suite: str
-    place: Place
+    place: AskedPlace
     venue: Venue
     samples: tuple[Sample, ...]
     unevaluated: int
@@ -77,7 +77,7 @@ class Group:
         """Correct, and more than ``p`` times as fast as the baseline."""
         return sum(speedup > p for speedup in self.speedups) if p else len(self.correct)
 
-    def first(self, n: int) -> Group:
+    def first(self, n: int) -> SampleGroup:
         """The group's first samples, so that two models can be compared at equal budget."""
         return self if n >= self.n else replace(self, samples=self.samples[:n], unevaluated=0)
 
@@ -105,7 +105,7 @@ class Group:
         )
 
 
-def by_task(samples: Sequence[Sample]) -> list[Group]:
+def by_task(samples: Sequence[Sample]) -> list[SampleGroup]:
     """The groups of samples by task, in the order of the samples. Raises ValueError for a sample
     that is there twice, or whose speedup is not a ratio of times."""
     samples = by_language(samples)
@@ -125,12 +125,12 @@ def by_task(samples: Sequence[Sample]) -> list[Group]:
             split[known.of(several[0])[0]] = []
         first = several[0]
         groups += [
-            Group(
+            SampleGroup(
                 first.model,
                 first.op,
                 first.dtype,
                 first.suite,
-                Place(first.backend, first.target),
+                AskedPlace(first.backend, first.target),
                 venue,
                 tuple(own),
                 len(several) - len(done),
@@ -140,11 +140,11 @@ def by_task(samples: Sequence[Sample]) -> list[Group]:
     return groups
 
 
-def by_model_and_suite(groups: Sequence[Group]) -> dict[tuple[str, str], list[Group]]:
+def by_model_and_suite(groups: Sequence[SampleGroup]) -> dict[tuple[str, str], list[SampleGroup]]:
     """The groups of each model: as a whole, where the suite is empty, and by suite where there are
     several."""
     several = len({group.suite for group in groups}) > 1
-    found: dict[tuple[str, str], list[Group]] = defaultdict(list)
+    found: dict[tuple[str, str], list[SampleGroup]] = defaultdict(list)
     for group in groups:
         found[group.model, ""].append(group)
         if several and group.suite:

@@ -8,13 +8,13 @@ from typing import ClassVar, Final, Literal
 
 from portkern.agent.budget import GenerationBudget, Held, Meter, Spent
 from portkern.errors import BudgetSpent, ConfigError, StorageError
-from portkern.records.jsonl import Line, LineFile
+from portkern.records.jsonl import JsonLine, LineFile
 
 #: In a sweep's folder.
 FILE: Final = "ledger.jsonl"
 
 
-class Entry(Line):
+class LedgerEntry(JsonLine):
     """Line of ``ledger.jsonl``: what was put aside for request ``number``, or, once it is
     ``settled``, what it took."""
 
@@ -36,7 +36,7 @@ class Ledger(Meter):
     """
 
     def __init__(self, budget: GenerationBudget, path: Path) -> None:
-        self._file = LineFile(path, Entry.from_json)
+        self._file = LineFile(path, LedgerEntry.from_json)
         entries = {entry.number: entry for entry in self._file.read()[0]}
         self.lost = sum(not entry.settled for entry in entries.values())
         self._next = max(entries, default=-1) + 1
@@ -60,7 +60,7 @@ class Ledger(Meter):
             raise
         number, self._next = self._next, self._next + 1
         try:
-            self._file.append([Entry(number=number, tokens=tokens, usd=usd)])
+            self._file.append([LedgerEntry(number=number, tokens=tokens, usd=usd)])
         except StorageError:
             held.settle(tokens=0, usd=0.0)
             raise
@@ -77,7 +77,7 @@ class Ledger(Meter):
     def _closing(self, number: int, held: Held) -> Callable[[int, float | None], None]:
         def close(tokens: int, usd: float | None) -> None:
             held.settle(tokens=tokens, usd=usd)
-            self._file.append([Entry(number=number, tokens=tokens, usd=usd, settled=True)])
+            self._file.append([LedgerEntry(number=number, tokens=tokens, usd=usd, settled=True)])
 
         return close
 

@@ -10,28 +10,28 @@ from itertools import combinations
 
 import numpy as np
 
-from portkern.experiment.compare.columns import Column, values
+from portkern.experiment.compare.columns import FigureColumn, values
 from portkern.experiment.compare.figures import Clocks, clocks
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import SampleGroup
 from portkern.experiment.compare.intervals import pooled_geometric, share_difference
-from portkern.experiment.compare.result import METRICS, Difference, Venue
+from portkern.experiment.compare.result import METRICS, ModelDifference, Venue
 from portkern.experiment.section import counted, points, times
 from portkern.experiment.statistics import SIGNIFICANT, Estimate, Floats, corrected, sign_flips
 
 #: One task of two models.
-_Pair = tuple[Group, Group]
+_Pair = tuple[SampleGroup, SampleGroup]
 
 
-def differences(groups: Sequence[Group]) -> tuple[Difference, ...]:
+def differences(groups: Sequence[SampleGroup]) -> tuple[ModelDifference, ...]:
     """The differences between each two models in each venue, in pass@1, pass@k, fast_1 and the
     geometric speedup, all under one correction."""
     timed = clocks(groups)
-    by_model: dict[str, dict[tuple[object, ...], Group]] = defaultdict(dict)
+    by_model: dict[str, dict[tuple[object, ...], SampleGroup]] = defaultdict(dict)
     for group in groups:
         if group.n:
             key = group.op, group.dtype, group.place, group.venue
             by_model[group.model][key] = group
-    found: list[Difference] = []
+    found: list[ModelDifference] = []
     for first, second in combinations(by_model, 2):
         both = [key for key in by_model[first] if key in by_model[second]]
         pairs = [_equal(by_model[first][key], by_model[second][key]) for key in both]
@@ -41,18 +41,22 @@ def differences(groups: Sequence[Group]) -> tuple[Difference, ...]:
     return tuple(_corrected(found))
 
 
-def _equal(first: Group, second: Group) -> _Pair:
+def _equal(first: SampleGroup, second: SampleGroup) -> _Pair:
     n = min(first.n, second.n)
     return first.first(n), second.first(n)
 
 
 def _of_pair(
     first: str, second: str, venue: Venue, pairs: Sequence[_Pair], timed: Clocks
-) -> Iterator[Difference]:
+) -> Iterator[ModelDifference]:
     least = min(one.n for one, _ in pairs)
-    asked = [Column("pass", 1), Column("fast", 1, 1.0), Column("speedup_geometric", 1)]
+    asked = [
+        FigureColumn("pass", 1),
+        FigureColumn("fast", 1, 1.0),
+        FigureColumn("speedup_geometric", 1),
+    ]
     if least > 1:
-        asked.insert(1, Column("pass", least))
+        asked.insert(1, FigureColumn("pass", least))
     for column in asked:
         kept = [
             pair for pair in pairs if not column.timed or (pair[0].place, pair[0].venue) in timed
@@ -71,7 +75,7 @@ class _Sums:
     tasks: Floats
 
     @classmethod
-    def of(cls, pairs: Sequence[_Pair], column: Column) -> _Sums:
+    def of(cls, pairs: Sequence[_Pair], column: FigureColumn) -> _Sums:
         rows = {op: row for row, op in enumerate(dict.fromkeys(one.op for one, _ in pairs))}
         sums = np.zeros((3, len(rows)))
         a, b = (values([pair[side] for pair in pairs], [column], {})[:, 0] for side in (0, 1))
@@ -87,13 +91,15 @@ class _Sums:
         return sign_flips(apart.tolist()) if len(apart) > 1 else None
 
 
-def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Sums) -> Difference:
+def _difference(
+    first: str, second: str, venue: Venue, column: FigureColumn, sums: _Sums
+) -> ModelDifference:
     if column.metric == "speedup_geometric":
         estimate: Estimate | None = pooled_geometric(sums.first - sums.second, sums.tasks)
     else:
         estimate = share_difference(sums.first, sums.second, sums.tasks)
     assert column.k is not None
-    return Difference(
+    return ModelDifference(
         first,
         second,
         column.metric,
@@ -109,7 +115,7 @@ def _difference(first: str, second: str, venue: Venue, column: Column, sums: _Su
     )
 
 
-def _corrected(found: Sequence[Difference]) -> Iterator[Difference]:
+def _corrected(found: Sequence[ModelDifference]) -> Iterator[ModelDifference]:
     adjusted = corrected([one.p_value for one in found])
     tests = sum(p is not None for p in adjusted)
     for one, p_holm in zip(found, adjusted, strict=True):
@@ -117,7 +123,7 @@ def _corrected(found: Sequence[Difference]) -> Iterator[Difference]:
         yield replace(known, words=_words(known))
 
 
-def _words(one: Difference) -> str:
+def _words(one: ModelDifference) -> str:
     title = METRICS[one.metric].title.replace("@k", f"@{one.k}")
     if one.threshold is not None:
         title = title.replace("_p", f"_{one.threshold:g}")
@@ -138,7 +144,7 @@ def _words(one: Difference) -> str:
     return f"{none} ({told})"
 
 
-def _amount(one: Difference, estimate: Estimate) -> str:
+def _amount(one: ModelDifference, estimate: Estimate) -> str:
     """How far the first model is ahead of the second, in words."""
     if one.metric == "speedup_geometric":
         return f"{one.first} is {times(estimate)} {one.second}"

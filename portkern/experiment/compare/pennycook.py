@@ -12,9 +12,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from portkern.experiment.compare.grouped import Group, by_model_and_suite
+from portkern.experiment.compare.grouped import SampleGroup, by_model_and_suite
 from portkern.experiment.compare.intervals import mean_over_ops, share_over_ops
-from portkern.experiment.compare.result import Figure, Kind, Place, Portability, Scope, Step
+from portkern.experiment.compare.result import (
+    AskedPlace,
+    CascadeStep,
+    Figure,
+    Kind,
+    Portability,
+    SampleScope,
+)
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.section import counted
 from portkern.experiment.statistics import Estimate
@@ -26,7 +33,7 @@ _Work = tuple[str, str, str, str]
 Best = Mapping[_Work, float]
 
 
-def best_times(groups: Sequence[Group]) -> Best:
+def best_times(groups: Sequence[SampleGroup]) -> Best:
     """The best times in microseconds, among everybody's kernels in all backends of a target."""
     best: dict[_Work, float] = {}
     for group in groups:
@@ -42,13 +49,13 @@ def digest(best: Best) -> str:
 
 
 def portabilities(
-    groups: Sequence[Group], places: Sequence[Place], best: Best
+    groups: Sequence[SampleGroup], places: Sequence[AskedPlace], best: Best
 ) -> Iterator[Portability]:
     """The portability of each model, op and kind; nothing where nothing was measured."""
     measured = [group for group in groups if group.venue == "measured" and group.n]
     seen = {group.place for group in measured}
     asked = [place for place in places if place in seen]
-    by_op: dict[tuple[str, str, str], dict[Place, Group]] = defaultdict(dict)
+    by_op: dict[tuple[str, str, str], dict[AskedPlace, SampleGroup]] = defaultdict(dict)
     for group in measured:
         by_op[group.model, group.op, group.dtype][group.place] = group
     for (model, op, dtype), found in by_op.items():
@@ -56,13 +63,13 @@ def portabilities(
             yield _Cells(found, asked, best).portability(model, op, dtype, kind)
 
 
-def means(every: Sequence[Portability], groups: Sequence[Group]) -> Iterator[Figure]:
+def means(every: Sequence[Portability], groups: Sequence[SampleGroup]) -> Iterator[Figure]:
     """The means over ops, for each model as a whole and by suite."""
     for (model, suite), own in by_model_and_suite(groups).items():
         ops = {(group.op, group.dtype) for group in own}
         for kind in KINDS:
             kept = [one for one in _of(every, model, kind) if (one.op, one.dtype) in ops]
-            yield _mean(Scope(model, "measured", suite=suite), kind, kept)
+            yield _mean(SampleScope(model, "measured", suite=suite), kind, kept)
 
 
 def cascades(every: Sequence[Portability]) -> Iterator[Portability]:
@@ -83,8 +90,8 @@ def _of(every: Sequence[Portability], model: str, kind: Kind) -> list[Portabilit
 class _Cells:
     """One model's kernels for one op, by place."""
 
-    found: Mapping[Place, Group]
-    places: Sequence[Place]
+    found: Mapping[AskedPlace, SampleGroup]
+    places: Sequence[AskedPlace]
     best: Best
 
     def portability(self, model: str, op: str, dtype: str, kind: Kind) -> Portability:
@@ -104,7 +111,7 @@ class _Cells:
             return Portability(model, op, dtype, kind, None, steps, None, reason, unknown)
         return Portability(model, op, dtype, kind, steps[-1].portability, steps)
 
-    def _efficiency(self, group: Group, kind: Kind) -> float | None:
+    def _efficiency(self, group: SampleGroup, kind: Kind) -> float | None:
         """The efficiency of the group's best sample; 0 where none is correct, None where it is
         not known."""
         if not group.correct:
@@ -118,12 +125,12 @@ class _Cells:
         return self.best[_work(sample)] / sample.us
 
 
-def cascade(efficiencies: Mapping[Place, float]) -> tuple[Step, ...]:
+def cascade(efficiencies: Mapping[AskedPlace, float]) -> tuple[CascadeStep, ...]:
     """Places by falling efficiency, each with the portability over those so far."""
     ordered = sorted(efficiencies.items(), key=lambda item: -item[1])
     kept = [value for _, value in ordered]
     return tuple(
-        Step(place, value, harmonic(kept[:count]))
+        CascadeStep(place, value, harmonic(kept[:count]))
         for count, (place, value) in enumerate(ordered, 1)
     )
 
@@ -133,7 +140,7 @@ def harmonic(values: Sequence[float]) -> float:
     return len(values) / sum(1 / value for value in values) if all(values) else 0.0
 
 
-def _mean(scope: Scope, kind: Kind, own: Sequence[Portability]) -> Figure:
+def _mean(scope: SampleScope, kind: Kind, own: Sequence[Portability]) -> Figure:
     metric = f"pp_{kind}"
     known = [one for one in own if one.value is not None]
     why = _no_mean(own, known)
@@ -191,10 +198,10 @@ def _cascade(model: str, kind: Kind, own: Sequence[Portability]) -> Portability:
     return Portability(model, "", "", kind, value, steps, blocked, reason, unknown)
 
 
-def _mean_steps(ops: Sequence[Mapping[Place, float]]) -> Iterator[Step]:
+def _mean_steps(ops: Sequence[Mapping[AskedPlace, float]]) -> Iterator[CascadeStep]:
     """Places by falling mean efficiency, each with the mean over ops of the portability over those
     so far."""
-    found: dict[Place, list[float]] = defaultdict(list)
+    found: dict[AskedPlace, list[float]] = defaultdict(list)
     for op in ops:
         for place, value in op.items():
             found[place].append(value)
@@ -203,10 +210,10 @@ def _mean_steps(ops: Sequence[Mapping[Place, float]]) -> Iterator[Step]:
     for count, place in enumerate(order, 1):
         over = [[op[one] for one in order[:count] if one in op] for op in ops]
         values = [harmonic(several) for several in over if several]
-        yield Step(place, means[place], sum(values) / len(values))
+        yield CascadeStep(place, means[place], sum(values) / len(values))
 
 
-def _timed(group: Group) -> list[Sample]:
+def _timed(group: SampleGroup) -> list[Sample]:
     measured = group.correct if group.venue == "measured" else ()
     return [sample for sample in measured if sample.us is not None]
 

@@ -6,9 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from portkern.experiment.compare.grouped import Group, by_model_and_suite
+from portkern.experiment.compare.grouped import SampleGroup, by_model_and_suite
 from portkern.experiment.compare.intervals import share_over_ops, task_share
-from portkern.experiment.compare.result import Figure, Place, Scope, Venue
+from portkern.experiment.compare.result import AskedPlace, Figure, SampleScope, Venue
 from portkern.experiment.compare.sample import Sample
 from portkern.experiment.section import counted
 from portkern.experiment.statistics import Estimate, pass_at_k
@@ -19,11 +19,11 @@ _Problem = tuple[str, str]
 
 
 def portable_passes(
-    groups: Sequence[Group], places: Sequence[Place], ks: Sequence[int]
+    groups: Sequence[SampleGroup], places: Sequence[AskedPlace], ks: Sequence[int]
 ) -> Iterator[Figure]:
     """The pass rates of each model over all places, and over those of each venue where there are
     several; as a whole and by suite."""
-    venues: dict[Venue, list[Place]] = {"any": list(places)}
+    venues: dict[Venue, list[AskedPlace]] = {"any": list(places)}
     for venue in ("measured", "emulated"):
         in_venue = {group.place for group in groups if group.venue == venue and group.n}
         venues[venue] = [place for place in places if place in in_venue]
@@ -31,13 +31,18 @@ def portable_passes(
         for venue, asked in venues.items():
             if len(asked) > 1:
                 kept = [group for group in own if venue in ("any", group.venue)]
-                yield from _of_model(Scope(model, venue, suite=suite), kept, asked, ks)
+                yield from _of_model(SampleScope(model, venue, suite=suite), kept, asked, ks)
 
 
 def _of_model(
-    scope: Scope, groups: Sequence[Group], places: Sequence[Place], ks: Sequence[int]
+    scope: SampleScope,
+    groups: Sequence[SampleGroup],
+    places: Sequence[AskedPlace],
+    ks: Sequence[int],
 ) -> Iterator[Figure]:
-    samples: dict[_Problem, dict[Place, dict[int, Sample]]] = defaultdict(lambda: defaultdict(dict))
+    samples: dict[_Problem, dict[AskedPlace, dict[int, Sample]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for group in groups:
         own = samples[group.op, group.dtype][group.place]
         own.update({sample.index: sample for sample in group.samples})
@@ -70,7 +75,7 @@ def _of_model(
         )
 
 
-def one_serves_all(problems: Collection[dict[Place, dict[int, Sample]]]) -> bool:
+def one_serves_all(problems: Collection[dict[AskedPlace, dict[int, Sample]]]) -> bool:
     """Whether samples of one index have one source, which was judged in each place: then it is
     known which are right in all of them."""
     seen: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -82,14 +87,14 @@ def one_serves_all(problems: Collection[dict[Place, dict[int, Sample]]]) -> bool
     return bool(known) and all(len(digests) == 1 for digests in seen.values())
 
 
-def _joint(found: dict[Place, dict[int, Sample]]) -> list[tuple[int, int]]:
+def _joint(found: dict[AskedPlace, dict[int, Sample]]) -> list[tuple[int, int]]:
     """How many were judged everywhere, and how many are right everywhere."""
     everywhere = set.intersection(*(set(own) for own in found.values()))
     right = sum(all(own[index].correct for own in found.values()) for index in everywhere)
     return [(len(everywhere), right)]
 
 
-def _by_itself(found: dict[Place, dict[int, Sample]]) -> list[tuple[int, int]]:
+def _by_itself(found: dict[AskedPlace, dict[int, Sample]]) -> list[tuple[int, int]]:
     """The numbers of samples and of correct ones in each place; k samples of each solve all with
     the product of the chances."""
     return [(len(own), sum(one.correct for one in own.values())) for own in found.values()]

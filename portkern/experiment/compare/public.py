@@ -23,7 +23,7 @@ from portkern.experiment.compare.sample import FILE, Sample
 from portkern.experiment.compare.task import key_of
 from portkern.formats import kernelbench_runs
 from portkern.formats.exported import NoSuchForm
-from portkern.formats.kernelbench_baseline import Baseline
+from portkern.formats.kernelbench_baseline import KernelBenchBaseline
 from portkern.spec import target
 from portkern.spec.foreign_text import Malformed, content, json_value, read_text
 from portkern.spec.safe_name import short
@@ -50,7 +50,7 @@ class Results:
 def load(results: Sequence[str], baseline: Path | None = None) -> Results:
     """The samples of results that are given as ``PATH`` or ``MODEL=PATH``. Raises ConfigError,
     one line with file and place, where a file cannot be read or none of its rows can be taken."""
-    times = Baseline.read(baseline) if baseline else None
+    times = KernelBenchBaseline.read(baseline) if baseline else None
     found: dict[tuple[object, ...], str] = {}
     every = Results([], [])
     for result in results:
@@ -69,7 +69,7 @@ def load(results: Sequence[str], baseline: Path | None = None) -> Results:
     return every
 
 
-def read(path: Path, *, model: str = "", baseline: Baseline | None = None) -> Results:
+def read(path: Path, *, model: str = "", baseline: KernelBenchBaseline | None = None) -> Results:
     """``model`` names the model of a result set that does not. Raises ConfigError."""
     own = path / FILE if path.is_dir() else path
     if path.suffix == ".csv":
@@ -144,7 +144,9 @@ def _leaderboard(path: Path) -> Iterator[Sample | str] | None:
 # ---- KernelBench
 
 
-def _kernelbench(path: Path, model: str, baseline: Baseline | None) -> Iterator[Sample | str]:
+def _kernelbench(
+    path: Path, model: str, baseline: KernelBenchBaseline | None
+) -> Iterator[Sample | str]:
     run = kernelbench_runs.read(path)
     yield from (f"{run.folder}: {problem}" for problem in run.problems)
     for one in run.samples:
@@ -180,12 +182,12 @@ def _named(path: Path, folder: Path) -> str:
     return path.stem if own else folder.resolve().name
 
 
-def _name(level: int | None, problem: int, baseline: Baseline | None) -> str:
+def _name(level: int | None, problem: int, baseline: KernelBenchBaseline | None) -> str:
     known = baseline.problem_name(level, problem) if baseline else ""
     return "/".join(filter(None, [f"level{level}" if level else "", known or str(problem)]))
 
 
-def _backend(one: kernelbench_runs.Sample) -> str:
+def _backend(one: kernelbench_runs.KernelBenchSample) -> str:
     if one.kernel is None:
         return BACKEND
     try:
@@ -194,7 +196,7 @@ def _backend(one: kernelbench_runs.Sample) -> str:
         return BACKEND  # it has a verdict all the same, which is what counts here
 
 
-def _status(one: kernelbench_runs.Sample) -> Status | None:
+def _status(one: kernelbench_runs.KernelBenchSample) -> Status | None:
     if one.compiled is None:
         return None
     if one.correct:

@@ -22,7 +22,7 @@ Venue = Literal["measured", "emulated", "", "any"]
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class AskedPlace:
     """Where kernels were asked for."""
 
     backend: str
@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True, order=True)
-class Scope:
+class SampleScope:
     """The samples that a number is computed over. An empty ``backend``, ``target`` or ``suite``
     is all of them; ``venue`` is never all."""
 
@@ -50,7 +50,7 @@ class Figure:
     there is no number, and ``reason`` says why; with a number, ``reason`` is a caution or empty.
     Over ``tasks`` of the scope with ``samples`` in all."""
 
-    scope: Scope
+    scope: SampleScope
     metric: str
     estimate: Estimate | None
     k: int | None = None
@@ -100,8 +100,8 @@ class TaskResult:
     best_us: float | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.backend, self.target)
+    def place(self) -> AskedPlace:
+        return AskedPlace(self.backend, self.target)
 
     def document(self) -> JsonObject:
         return {**_plain(self), "passed": document(self.passed)}
@@ -111,11 +111,11 @@ Kind = Literal["application", "architectural"]
 
 
 @dataclass(frozen=True)
-class Step:
+class CascadeStep:
     """A step of a cascade: a place, how efficient the kernel is there, and the portability over
     the places so far."""
 
-    place: Place
+    place: AskedPlace
     efficiency: float
     portability: float
 
@@ -138,10 +138,10 @@ class Portability:
     dtype: str
     kind: Kind
     value: float | None
-    steps: tuple[Step, ...] = ()
-    blocked: Place | None = None
+    steps: tuple[CascadeStep, ...] = ()
+    blocked: AskedPlace | None = None
     reason: str = ""
-    unknown: tuple[Place, ...] = ()
+    unknown: tuple[AskedPlace, ...] = ()
 
     @property
     def supported(self) -> int:
@@ -163,7 +163,7 @@ class Portability:
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslationRate:
     """How often a kernel of ``donor`` became a correct one for ``backend``: pass@1 over tasks."""
 
     model: str
@@ -184,8 +184,8 @@ class Divergence:
     the same lines, 1 none in common."""
 
     model: str
-    first: Place
-    second: Place
+    first: AskedPlace
+    second: AskedPlace
     estimate: Estimate
 
     def document(self) -> JsonObject:
@@ -194,7 +194,7 @@ class Divergence:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ModelDifference:
     """The ``first`` model less the ``second`` on the tasks that both have, at equal numbers of
     samples; of geometric speedups, their quotient. ``p_value`` is the sign-flip test's over ops,
     ``p_holm`` after the correction for all differences of the comparison. ``tests`` is how many
@@ -227,13 +227,13 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """``ks`` are those that numbers are given for. ``notes`` are cautions, one sentence each.
     ``best_known`` is a digest of the times that application efficiency is over: with another one,
     portabilities cannot be compared."""
 
     models: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[AskedPlace, ...]
     suites: tuple[str, ...]
     ops: int
     ks: tuple[int, ...]
@@ -243,12 +243,12 @@ class Comparison:
     tasks: tuple[TaskResult, ...] = ()
     portability: tuple[Portability, ...] = ()
     cascades: tuple[Portability, ...] = ()
-    translations: tuple[Translation, ...] = ()
+    translations: tuple[TranslationRate, ...] = ()
     divergences: tuple[Divergence, ...] = ()
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ModelDifference, ...] = ()
     best_known: str = ""
     notes: tuple[str, ...] = ()
-    _index: dict[tuple[Scope, str, int | None, float | None], Figure] = field(
+    _index: dict[tuple[SampleScope, str, int | None, float | None], Figure] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -256,12 +256,12 @@ class Comparison:
         self._index.update({(f.scope, f.metric, f.k, f.p): f for f in self.figures})
 
     def figure(
-        self, scope: Scope, metric: str, k: int | None = None, p: float | None = None
+        self, scope: SampleScope, metric: str, k: int | None = None, p: float | None = None
     ) -> Figure | None:
         """The figure of a scope; None where it has no samples, or k or p was not asked for."""
         return self._index.get((scope, metric, k, p))
 
-    def scopes(self, model: str, suite: str = "") -> Iterator[Scope]:
+    def scopes(self, model: str, suite: str = "") -> Iterator[SampleScope]:
         """The scopes of a model: the whole first, then by backend, then by target."""
         seen = dict.fromkeys(f.scope for f in self.figures)
         own = [scope for scope in seen if scope.model == model and scope.suite == suite]

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 from portkern.agent.attempt import Status
 from portkern.agent.llm.calls import Obstacle
 from portkern.experiment.ending import BUILT
-from portkern.records.jsonl import Line
+from portkern.records.jsonl import JsonLine
 from portkern.records.record import Text
 
 SCHEMA: Final = 1
@@ -17,7 +17,7 @@ SCHEMA: Final = 1
 FILE: Final = "samples.jsonl"
 
 
-class Sample(Line):
+class Sample(JsonLine):
     """Line of ``samples.jsonl``: one request, whatever came back.
 
     A *task* is an ``op`` in a ``dtype`` for a ``backend`` and a ``target``; ``index`` counts a

@@ -29,7 +29,7 @@ from portkern.agent.run import RECORDS, GenerationRun
 from portkern.errors import ConfigError, MachineUnfit, PortkernError, StorageError
 from portkern.evaluator import imported
 from portkern.experiment.compare import ended, forecast
-from portkern.experiment.compare.contestant import Contestant
+from portkern.experiment.compare.contestant import RoutedModels
 from portkern.experiment.compare.forecast import Forecast
 from portkern.experiment.compare.ledger import Ledger
 from portkern.experiment.compare.sample import FILE as SAMPLES
@@ -41,7 +41,7 @@ from portkern.experiment.compare.task import (
     decided_by,
     key_of,
 )
-from portkern.experiment.ending import Ending
+from portkern.experiment.ending import AttemptEnding
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
 from portkern.records.record import Record
@@ -190,7 +190,7 @@ class Sweep:
             folder,
             within=self.ledger,
             ask=self._ask,
-            complete=Contestant(asked.plan, folder).complete,
+            complete=RoutedModels(asked.plan, folder).complete,
         )
         run.watch = lambda what: self._watch(f"{asked.model.name}, {asked.task.folder}: {what}")
         stopped = await run.explore(turns=self._turns)
@@ -214,7 +214,7 @@ class Sweep:
         async with self._turns.device:  # workers of hundreds of operators would fill the memory
             await asyncio.to_thread(imported.close, run.plan.task.op.reference)
 
-    async def _heldout(self, run: GenerationRun, ending: Ending) -> list[Record] | None:
+    async def _heldout(self, run: GenerationRun, ending: AttemptEnding) -> list[Record] | None:
         if not ending.correct or not run.plan.final:
             return None
         async with self._turns.device:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from portkern.experiment.compare.grouped import Group
+from portkern.experiment.compare.grouped import SampleGroup
 from portkern.experiment.compare.intervals import share_over_ops, task_share
-from portkern.experiment.compare.result import Translation, Venue
+from portkern.experiment.compare.result import TranslationRate, Venue
 from portkern.experiment.statistics import Estimate
 
 _Way = tuple[str, str, str, Venue]
 
 
-def translations(groups: Sequence[Group]) -> Iterator[Translation]:
+def translations(groups: Sequence[SampleGroup]) -> Iterator[TranslationRate]:
     """The pass@1 of each model, donor, backend and venue, over tasks."""
     tasks: dict[_Way, list[tuple[str, int, int]]] = defaultdict(list)
     for group in groups:
@@ -24,7 +24,7 @@ def translations(groups: Sequence[Group]) -> Iterator[Translation]:
             tasks[way].append((group.op, right, len(shown)))
     for way, found in tasks.items():
         samples = sum(n for _, _, n in found)
-        yield Translation(*way, _estimate(found), tasks=len(found), samples=samples)
+        yield TranslationRate(*way, _estimate(found), tasks=len(found), samples=samples)
 
 
 def _estimate(found: Sequence[tuple[str, int, int]]) -> Estimate:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from portkern.agent import prompts
-from portkern.agent.axes import Message
+from portkern.agent.axes import PromptMessage
 from portkern.cuda_source import syntax
 from portkern.port.hazard import PITFALLS
 from portkern.port.kernel_port import HazardLine
@@ -59,7 +59,7 @@ def messages(
     rows: Sequence[KernelRow],
     tried: Sequence[Tried],
     request: PortRequest,
-) -> list[Message]:
+) -> list[PromptMessage]:
     target = request.by_width[max(request.by_width)]
     to_hip = request.to == "hip"
     return prompts.render(

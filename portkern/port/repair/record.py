@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final, Literal
 
-from portkern.records.jsonl import Line, Part
+from portkern.records.jsonl import JsonLine, JsonPart
 from portkern.records.record import Text
 
 SCHEMA: Final = 1
@@ -16,7 +16,7 @@ FILE: Final = "repairs.jsonl"
 Status = Literal["kept", "undone", "refused", "unread", "failed"]
 
 
-class KernelChange(Part):
+class KernelChange(JsonPart):
     """``before`` and ``after`` in words; ``findings`` are those that the model was told."""
 
     path: Text
@@ -28,7 +28,7 @@ class KernelChange(Part):
     findings: tuple[Text, ...] = ()
 
 
-class Repair(Line):
+class Repair(JsonLine):
     """``call`` names the line of ``calls.jsonl``, ``prompt`` the template with its version.
     Tokens and USD are None where nobody said."""
 

@@ -101,7 +101,7 @@ def load(artifact: Artifact, request: Build, venue: Venue) -> Kernel:
 
 def _construct(
     path: Path, request: Build, folder: Path, wanted: Sequence[Mode]
-) -> tuple[ExtensionBuilder, torch_module.Module]:
+) -> tuple[ExtensionBuilder, torch_module.TorchModule]:
     import torch
 
     builder = ExtensionBuilder(request.target, wanted, folder)
@@ -109,7 +109,7 @@ def _construct(
     torch_extension.take_over(builder.load_inline, builder.load)
     with passing_for_gpu():
         defined = torch_module.import_class(path, request.candidate.entry)
-    return builder, torch_module.Module(defined, request, torch.device("cpu"))
+    return builder, torch_module.TorchModule(defined, request, torch.device("cpu"))
 
 
 class EmulatedModule:
@@ -119,7 +119,7 @@ class EmulatedModule:
         self,
         request: Build,
         builder: ExtensionBuilder,
-        module: torch_module.Module,
+        module: torch_module.TorchModule,
         chosen: frozenset[str],
     ) -> None:
         self._request, self._builder, self._module = request, builder, module

@@ -12,7 +12,7 @@ from portkern.errors import ConfigError
 from portkern.experiment.compare.comparison import compare
 from portkern.experiment.compare.page import html, markdown, tidy, words
 from portkern.experiment.compare.page.exchange import Exchanges
-from portkern.experiment.compare.result import Comparison
+from portkern.experiment.compare.result import ModelComparison
 from portkern.experiment.compare.sample import FILE, Sample, by_language
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
@@ -25,7 +25,7 @@ DOCUMENT: Final = "compare.json"
 
 def write(
     folder: Path,
-    comparison: Comparison,
+    comparison: ModelComparison,
     samples: Sequence[Sample],
     *,
     title: str = "",
@@ -55,7 +55,7 @@ def write(
     return [folder / name for name in views]
 
 
-def again(folder: Path) -> Comparison:
+def again(folder: Path) -> ModelComparison:
     """Writes the files again, with the title and the facts that they had. Raises ConfigError,
     RecordError, StorageError."""
     rows, _ = LineFile(folder / FILE, Sample.from_json).read()

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from portkern.experiment.compare.page import packed, words
 from portkern.experiment.compare.page.payload import payload
-from portkern.experiment.compare.result import Comparison
+from portkern.experiment.compare.result import ModelComparison
 from portkern.experiment.compare.sample import Sample
 from portkern.printable import printable
 from portkern.report import page
@@ -24,7 +24,7 @@ MOST_TEXTS: Final = 4 << 20
 
 
 def render(
-    comparison: Comparison,
+    comparison: ModelComparison,
     samples: Sequence[Sample],
     folder: Path,
     *,

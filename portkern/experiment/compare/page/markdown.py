@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from portkern.experiment.compare.page import words
-from portkern.experiment.compare.result import Comparison, Portability
+from portkern.experiment.compare.result import ModelComparison, Portability
 from portkern.experiment.section import DASH, SectionTable, counted, percent
 from portkern.report.markdown import grid, literal
 
@@ -15,7 +15,7 @@ MOST_CHARACTERS: Final = 60_000
 _MOST_ROWS: Final = 40
 
 
-def render(comparison: Comparison, *, title: str, facts: Mapping[str, str]) -> str:
+def render(comparison: ModelComparison, *, title: str, facts: Mapping[str, str]) -> str:
     text = ""
     for section in _sections(comparison, title, facts):
         if len(text) + len(section) > MOST_CHARACTERS:
@@ -24,7 +24,7 @@ def render(comparison: Comparison, *, title: str, facts: Mapping[str, str]) -> s
     return text.rstrip() + "\n"
 
 
-def _sections(comparison: Comparison, title: str, facts: Mapping[str, str]) -> Iterator[str]:
+def _sections(comparison: ModelComparison, title: str, facts: Mapping[str, str]) -> Iterator[str]:
     yield f"# {literal(title)}"
     yield f"{literal(words.counts(comparison))}."
     yield "\n".join(f"- {literal(sentence)}" for sentence in words.lead(comparison))
@@ -50,13 +50,13 @@ def _titled(title: str, table: SectionTable | None) -> Iterator[str]:
     yield f"{title}\n\n{grid(list(map(literal, table.head)), rows)}{more}"
 
 
-def _differences(comparison: Comparison) -> SectionTable:
+def _differences(comparison: ModelComparison) -> SectionTable:
     order = sorted(comparison.differences, key=lambda d: 2.0 if d.p_holm is None else d.p_holm)
     rows = (("shown" if one.shown else "not shown", one.words) for one in order)
     return SectionTable(("", "in words"), tuple(rows))
 
 
-def _portability(comparison: Comparison) -> SectionTable:
+def _portability(comparison: ModelComparison) -> SectionTable:
     head = ("model", "efficiency", "PP", "blocked by", "places, the most efficient first")
     return SectionTable(head, tuple(map(_cascade, comparison.cascades)))
 
@@ -68,7 +68,7 @@ def _cascade(one: Portability) -> tuple[str, ...]:
     return one.model, one.kind, value, blocked, steps or DASH
 
 
-def _translation(comparison: Comparison) -> SectionTable:
+def _translation(comparison: ModelComparison) -> SectionTable:
     rows = (
         (
             one.model,
@@ -83,7 +83,7 @@ def _translation(comparison: Comparison) -> SectionTable:
     return SectionTable(("model", "from", "to", "evidence", "pass@1", "over"), tuple(rows))
 
 
-def _divergence(comparison: Comparison) -> SectionTable:
+def _divergence(comparison: ModelComparison) -> SectionTable:
     rows = (
         (one.model, str(one.first), str(one.second), percent(one.estimate))
         for one in comparison.divergences

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from portkern.agent.attempt import Status
 from portkern.agent.llm.calls import ModelCall
 from portkern.experiment.compare.page.exchange import Exchange, Exchanges
-from portkern.experiment.compare.result import Comparison, Place
+from portkern.experiment.compare.result import AskedPlace, ModelComparison
 from portkern.experiment.compare.sample import Sample
 from portkern.printable import printable
 from portkern.records.record import Record
@@ -42,7 +42,7 @@ def number(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def table(samples: Sequence[Sample], comparison: Comparison, ops: Sequence[str]) -> JsonObject:
+def table(samples: Sequence[Sample], comparison: ModelComparison, ops: Sequence[str]) -> JsonObject:
     """A column for each thing that is known of the samples, in their order."""
     strings = Interned()
     models = {name: i for i, name in enumerate(comparison.models)}
@@ -50,7 +50,7 @@ def table(samples: Sequence[Sample], comparison: Comparison, ops: Sequence[str])
     numbers = {name: i for i, name in enumerate(ops)}
     columns: dict[str, list[Json]] = {
         "model": [models[s.model] for s in samples],
-        "place": [places[Place(s.backend, s.target)] for s in samples],
+        "place": [places[AskedPlace(s.backend, s.target)] for s in samples],
         "op": [numbers[s.op] for s in samples],
         "dtype": [strings[s.dtype] for s in samples],
         "index": [s.index for s in samples],

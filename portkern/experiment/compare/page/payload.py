@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from portkern.experiment.compare.page.packed import EVIDENCE, STATUSES, number
-from portkern.experiment.compare.result import METRICS, Comparison, Portability, Scope
+from portkern.experiment.compare.result import METRICS, ModelComparison, Portability, SampleScope
 from portkern.experiment.statistics import Estimate
 from portkern.printable import printable
 from portkern.report.page import Interned
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from portkern.spec.json_types import Json, JsonObject
 
 
-def payload(comparison: Comparison, ops: list[str]) -> JsonObject:
+def payload(comparison: ModelComparison, ops: list[str]) -> JsonObject:
     """The page's data without the samples. Models, places and ops are numbers in their lists."""
     reasons = Interned()
     models = {name: i for i, name in enumerate(comparison.models)}
@@ -78,7 +78,7 @@ def payload(comparison: Comparison, ops: list[str]) -> JsonObject:
     }  # fmt: skip
 
 
-def _scope(scope: Scope, models: dict[str, int]) -> Json:
+def _scope(scope: SampleScope, models: dict[str, int]) -> Json:
     parts = (scope.venue, scope.backend, scope.target, scope.suite)
     return [models[scope.model], *map(printable, parts)]
 

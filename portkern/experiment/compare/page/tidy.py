@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Final
 
-from portkern.experiment.compare.result import METRICS, Comparison, Figure
+from portkern.experiment.compare.result import METRICS, Figure, ModelComparison
 from portkern.printable import cell
 
 HEAD: Final = (
@@ -15,7 +15,7 @@ HEAD: Final = (
 )  # fmt: skip
 
 
-def render(comparison: Comparison) -> str:
+def render(comparison: ModelComparison) -> str:
     """An empty ``backend``, ``target`` or ``suite`` is all of them, an empty ``value`` is none, for
     the ``reason``."""
     file = io.StringIO()

@@ -8,10 +8,10 @@ from typing import Final
 
 from portkern.experiment.compare.result import (
     METRICS,
-    Comparison,
-    Difference,
     Figure,
-    Scope,
+    ModelComparison,
+    ModelDifference,
+    SampleScope,
     TaskResult,
     Venue,
 )
@@ -46,13 +46,13 @@ _MOST_SENTENCES = 4
 _NAME_WIDTH = 32
 
 
-def title(comparison: Comparison) -> str:
+def title(comparison: ModelComparison) -> str:
     models = comparison.models
     named = listed(models) if len(models) <= _MOST_NAMED else counted(len(models), "model")
     return f"{named} on {counted(len(comparison.places), 'place')}"
 
 
-def counts(comparison: Comparison) -> str:
+def counts(comparison: ModelComparison) -> str:
     parts = [
         counted(len(comparison.models), "model"),
         counted(comparison.ops, "operator"),
@@ -63,7 +63,7 @@ def counts(comparison: Comparison) -> str:
     return ", ".join(parts) + (f", {left:,} of them not evaluated" if left else "")
 
 
-def lead(comparison: Comparison) -> list[str]:
+def lead(comparison: ModelComparison) -> list[str]:
     """Sentences on what the paired tests show, the surest pair first, then on what they do not
     show, the pair that is the nearest to it first."""
     shown = sorted((d for d in comparison.differences if d.shown), key=_surest)
@@ -86,7 +86,7 @@ def lead(comparison: Comparison) -> list[str]:
     return said
 
 
-def _surest(one: Difference) -> tuple[float, float, float]:
+def _surest(one: ModelDifference) -> tuple[float, float, float]:
     """A key that sorts the surest first: of equal p, which many have, the one that is furthest from
     none by its interval."""
     if one.p_holm is None or one.p_value is None or one.estimate is None:
@@ -125,14 +125,16 @@ _AMOUNTS: Final[dict[str, Callable[[float], str]]] = {
 }
 
 
-def venues(comparison: Comparison) -> list[Venue]:
+def venues(comparison: ModelComparison) -> list[Venue]:
     """The venues of a comparison, with that of portable-pass, which asks for all places at once."""
     seen = {figure.scope.venue for figure in comparison.figures}
     order: list[Venue] = [*comparison.venues(), "any"]
     return [venue for venue in order if venue in seen]
 
 
-def board(comparison: Comparison, venue: Venue, *, interval: bool = True) -> SectionTable | None:
+def board(
+    comparison: ModelComparison, venue: Venue, *, interval: bool = True
+) -> SectionTable | None:
     """A row for each model, the best first, those that lack tasks after the others; a column for
     each metric that anybody has."""
     k = common_k(comparison, venue)
@@ -160,18 +162,18 @@ def board(comparison: Comparison, venue: Venue, *, interval: bool = True) -> Sec
     )
 
 
-def common_k(comparison: Comparison, venue: Venue) -> int:
+def common_k(comparison: ModelComparison, venue: Venue) -> int:
     """The largest k that all models have a number for, which is the headline's."""
     metric = "portable_pass" if venue == "any" else "pass"
     for k in sorted(comparison.ks, reverse=True):
-        found = [comparison.figure(Scope(m, venue), metric, k) for m in comparison.models]
+        found = [comparison.figure(SampleScope(m, venue), metric, k) for m in comparison.models]
         there = [figure for figure in found if figure and (figure.samples or figure.estimate)]
         if there and all(figure.estimate for figure in there):
             return k
     return min(comparison.ks, default=1)
 
 
-def coverage(comparison: Comparison, model: str, venue: Venue) -> tuple[str, str]:
+def coverage(comparison: ModelComparison, model: str, venue: Venue) -> tuple[str, str]:
     """How many of the tasks that anybody has the model has, and how many samples of them."""
     every = [task for task in comparison.tasks if venue in ("any", task.venue) and task.samples]
     own = [task for task in every if task.model == model]
@@ -187,7 +189,7 @@ def _task(task: TaskResult) -> tuple[str, ...]:
 
 
 def _figure(
-    comparison: Comparison,
+    comparison: ModelComparison,
     model: str,
     venue: Venue,
     metric: str,
@@ -195,7 +197,7 @@ def _figure(
     p: float | None,
     k: int,
 ) -> Figure | None:
-    return comparison.figure(Scope(model, venue), metric, k if at_k else None, p)
+    return comparison.figure(SampleScope(model, venue), metric, k if at_k else None, p)
 
 
 def _says(figure: Figure | None) -> bool:
@@ -208,20 +210,20 @@ def _value(figure: Figure | None) -> float:
     return figure.estimate.value if figure and figure.estimate else -1.0
 
 
-def by_place(comparison: Comparison, venue: Venue) -> SectionTable | None:
+def by_place(comparison: ModelComparison, venue: Venue) -> SectionTable | None:
     """pass@k of each model in each place."""
     k = common_k(comparison, venue)
     places = comparison.places
     rows = []
     for model in comparison.models:
-        scopes = [Scope(model, venue, place.backend, place.target) for place in places]
+        scopes = [SampleScope(model, venue, place.backend, place.target) for place in places]
         figures = [comparison.figure(scope, "pass", k) for scope in scopes]
         if any(figures):
             rows.append((model, *map(told, figures)))
     return SectionTable((f"pass@{k}", *map(str, places)), tuple(rows)) if rows else None
 
 
-def summary(comparison: Comparison, notes: Sequence[str] = ()) -> str:
+def summary(comparison: ModelComparison, notes: Sequence[str] = ()) -> str:
     """The summary for a terminal: at most 20 lines, notes last."""
     lines = [counts(comparison)]
     for venue in venues(comparison):
