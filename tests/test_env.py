@@ -19,9 +19,9 @@ pytest.importorskip("gymnasium", reason="the package gymnasium is not installed"
 from gymnasium.utils.env_checker import check_env
 
 from portkern.env import (
+    Decisions,
     EvaluationPlace,
     KernelEnv,
-    MacroDecisions,
     MacroEnv,
     Unavailable,
     trl_reward,
@@ -167,7 +167,7 @@ def test_an_episode_is_of_one_of_several_operators(tmp_path: Path) -> None:
 
 
 def test_decisions_are_assembled_to_a_source(tmp_path: Path) -> None:
-    decisions = MacroDecisions({"bound": ("n", "n - 1")}, lambda chosen: f"i < {chosen['bound']}")
+    decisions = Decisions({"bound": ("n", "n - 1")}, lambda chosen: f"i < {chosen['bound']}")
     made = MacroEnv(env(tmp_path, Verdict.PASSED), decisions)
     made.reset(seed=1)
     assert decisions.assembled([1]) == "i < n - 1"

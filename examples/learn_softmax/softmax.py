@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from portkern.env import MacroDecisions
+from portkern.env import Decisions
 
 CHOICES = {
     "shift": ("0.0f", "x[r * cols]", "maximum"),
@@ -56,4 +56,4 @@ extern "C" int softmax(const scalar_t* x, scalar_t* y, int64_t rows, int64_t col
 """
 
 
-DECISIONS = MacroDecisions(CHOICES, source)
+DECISIONS = Decisions(CHOICES, source)

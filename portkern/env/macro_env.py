@@ -18,7 +18,7 @@ Choice = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class MacroDecisions:
+class Decisions:
     """Names with what may be chosen, and the source that choices make."""
 
     choices: Mapping[str, Sequence[str]]
@@ -43,7 +43,7 @@ class MacroDecisions:
 class MacroEnv(gymnasium.ActionWrapper[str, Choice, str]):
     """A :class:`KernelEnv` for policies that choose rather than write."""
 
-    def __init__(self, env: KernelEnv, decisions: MacroDecisions) -> None:
+    def __init__(self, env: KernelEnv, decisions: Decisions) -> None:
         super().__init__(env)
         self.decisions = decisions
         self.action_space = spaces.MultiDiscrete([len(n) for n in decisions.choices.values()])
