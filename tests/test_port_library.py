@@ -103,6 +103,20 @@ def test_links_in_circles_and_out_of_the_library_are_not_followed(tmp_path: Path
     assert names(read(root)) == ["a.cu"]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_build_file_above_that_has_no_end_is_not_read(kind: str, tmp_path: Path) -> None:
+    above = tmp_path / "CMakeLists.txt"
+    if kind == "pipe":
+        os.mkfifo(above)
+    else:
+        above.symlink_to("/dev/zero")
+    put(tmp_path, "sub/CMakeLists.txt", "add_definitions(-DOWN=1)\n")
+    found = build_files.read(tmp_path / "sub" / "CMakeLists.txt", tmp_path)
+    assert found.defines == ("OWN=1",)
+    assert build_files.read(above, tmp_path).problem.endswith("it is not a file")
+
+
 def test_what_tools_made_is_left_out(tmp_path: Path) -> None:
     put(tmp_path, "a.cu", KERNEL)
     put(tmp_path, "build/b.cu", KERNEL)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from portkern.spec.foreign_text import content
 
 #: A line that includes a file, and its name.
 INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
@@ -36,17 +39,12 @@ class Unreadable:
 
 
 def read(path: Path) -> SourceText | Unreadable:
+    """The text of a regular file; a stranger's tree may have pipes and devices by such names."""
     try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            return Unreadable(
-                f"{size} bytes, more than the {MOST_BYTES >> 20} MiB that a source may have; "
-                "split it, or leave it out"
-            )
-        data = path.read_bytes()
+        return decode(content(path, MOST_BYTES))
     except OSError as error:
-        return Unreadable(f"cannot be read: {error.strerror or error}")
-    return decode(data)
+        more = "; split it, or leave it out" if error.errno == errno.EFBIG else ""
+        return Unreadable(f"cannot be read: {error.strerror or error}{more}")
 
 
 def decode(data: bytes) -> SourceText | Unreadable:
