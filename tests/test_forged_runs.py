@@ -20,6 +20,7 @@ from portkern.port.proof.compare import Judged, Types, compare
 from portkern.port.proof.examine import Examiner
 from portkern.port.proof.recording import Content, LaunchRecord, read
 from portkern.sandbox import session as sandbox
+from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.options import ExecutorOptions
 from portkern.spec import target
@@ -593,11 +594,46 @@ def _otherwise(launches: Sequence[str], contents: Sequence[bytes]) -> list[str]:
         ]
         return SimpleNamespace(launches=found, is_late=False)
 
-    examiner: Any = Examiner.__new__(Examiner)
+    examiner = _examiner()
     kernels = parse("__global__ void k(int* x) {}\n__global__ void j(int* x) {}").kernels
     examiner._types = Types(kernels, {})
     examiner._progress = SimpleNamespace(runs=[("plain", run("kj", [b"\1\0\0\0"] * 2))])
     return [*examiner._went_otherwise(run(launches, contents), {})]
+
+
+def _examiner(**fields: Any) -> Any:
+    examiner = Examiner.__new__(Examiner)
+    vars(examiner).update(fields, _progress=SimpleNamespace(unfinished=[], runs=[]))
+    return examiner
+
+
+def _run_with(*findings: Diagnostic, is_late: bool = False) -> Any:
+    outcome = SimpleNamespace(findings=findings, status=0)
+    return SimpleNamespace(outcome=outcome, is_late=is_late, seconds=0.0, launches=["k"])
+
+
+@pytest.mark.parametrize(("code", "told"), [("SX201", 1), ("SX308", 0)])
+def test_a_run_whose_defects_are_not_all_told_proves_nothing(code: str, told: int) -> None:
+    examiner = _examiner()
+    examiner._used(_run_with(Diagnostic("SX801", f"{code} at more than 200 places")))
+    assert len(examiner._progress.unfinished) == told
+
+
+def test_of_runs_only_what_is_used_of_them_is_held_against_a_port_and_once() -> None:
+    late = _run_with(Diagnostic("SX120", "a thread of a long run"), is_late=True)
+    short = [_run_with(Diagnostic("SX120", "another thread", count=n)) for n in (1, 2)]
+    made = iter([late, *short])
+    examiner = _examiner(
+        arguments=None,
+        launches=0,
+        _smaller=[["1"]],
+        _limit_s=1.0,
+        _one_kernel=False,
+        _runs=SimpleNamespace(run=lambda *_, **__: next(made)),
+    )
+    examiner._first(None)
+    examiner._run(None)
+    assert examiner._progress.unfinished == [str(short[0].outcome.findings[0])]
 
 
 # ---- whole proofs

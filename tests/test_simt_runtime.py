@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import which
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from portkern.simt import diagnostics
 from portkern.simt.execute import build, program, runtime_library
 from portkern.simt.execute.machine import Language
 from portkern.simt.execute.options import ExecutorOptions, Mode, Order
@@ -937,6 +939,55 @@ def test_host_code_that_may_run_beside_a_kernel_is_told_of_where_it_is_recorded(
     assert outcome.status == 0
     assert {f.code for f in outcome.findings} == ({"SX120"} if told else set()), outcome
     assert not run(source).findings, "it is no fault"
+
+
+def test_what_is_met_at_many_places_hides_nothing_that_is_met_later(run: Runner) -> None:
+    barriers = "\n".join(["__syncthreads();"] * 210)
+    outcome = run(
+        f"""
+        __global__ void many() {{
+            if (threadIdx.x >= 64) return;
+            {barriers}
+        }}
+        __global__ void racy(int* x) {{
+            __shared__ int s[64];
+            s[threadIdx.x] = threadIdx.x;
+            x[threadIdx.x] = s[63 - threadIdx.x];
+        }}
+        int main() {{
+            int* x = device<int>(64);
+            many<<<1, 128>>>();
+            racy<<<1, 64>>>(x);
+            return cudaDeviceSynchronize();
+        }}
+    """,
+        mode="check",
+    )
+    counts = Counter(finding.code for finding in outcome.findings)
+    assert (counts["SX308"], counts["SX801"], counts["SX201"] > 0) == (200, 1, True), counts
+    [told] = (finding for finding in outcome.findings if finding.code == diagnostics.CUT_OFF)
+    assert diagnostics.cut_off(told) is diagnostics.CODES["SX308"]
+
+
+def test_of_each_code_it_is_told_that_not_all_places_are(run: Runner) -> None:
+    barriers = "\n".join(["__syncthreads();"] * 210)
+    races = "\n".join(["x[0] += 1;"] * 210)
+    outcome = run(
+        f"""
+        __global__ void many(int* x) {{
+            {races}
+            if (threadIdx.x >= 64) return;
+            {barriers}
+        }}
+        int main() {{
+            many<<<1, 128>>>(device<int>(1));
+            return cudaDeviceSynchronize();
+        }}
+    """,
+        mode="check",
+    )
+    told = {finding.message[:5] for finding in outcome.findings if finding.code == "SX801"}
+    assert told == {"SX202", "SX308"}, outcome.codes
 
 
 def test_no_signal_is_handled_in_a_launch_that_is_recorded(run: Runner, tmp_path: Path) -> None:

@@ -140,8 +140,12 @@ CODES: dict[str, Code] = {
     "SX701": Code("compiled code that has no model here", "run the source, or use the hardware"),
     "SX702": Code("compiled code that does not wait for its memory", "report it to the compiler"),
     "SX703": Code("host code that keeps its launches from the device", "see the message"),
+    # -- what is told of a run
+    "SX801": Code("more places of one code than are told", "mend those that are told", _NOTE),
 }
 
+#: Says of another code that not all of its places are told.
+CUT_OFF = "SX801"
 #: A launch that never ends. SX405 may be one that is only slow.
 HANGS = frozenset({"SX303", "SX309", "SX312", "SX315"})
 
@@ -186,6 +190,11 @@ class Diagnostic:
         return said | {"severity": str(self.severity), "place": self.place}
 
 
+def cut_off(diagnostic: Diagnostic) -> Code | None:
+    """The code of which a run has more places than are told, where the finding says so."""
+    return CODES.get(diagnostic.message[:5]) if diagnostic.code == CUT_OFF else None
+
+
 def merge(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """One of each code and place, in order of appearance, with how often it was met."""
     merged: dict[tuple[object, ...], Diagnostic] = {}
@@ -196,6 +205,7 @@ def merge(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
             diagnostic.line,
             diagnostic.also,
             diagnostic.kernel if not diagnostic.line else "",
+            diagnostic.message if diagnostic.code == CUT_OFF else "",
         )
         before = merged.get(key)
         merged[key] = (

@@ -4,7 +4,7 @@ under the sanitizers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.proof import algebra, coverage, text_output
@@ -15,7 +15,8 @@ from portkern.port.proof.recording import LaunchRecord, kernel_name
 from portkern.port.proof.records import Record
 from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
-from portkern.simt.diagnostics import Diagnostic
+from portkern.simt import diagnostics
+from portkern.simt.diagnostics import Diagnostic, Severity
 from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.ring import Ring
 from portkern.spec.target import Target
@@ -210,6 +211,7 @@ class Examiner:
         *,
         record: bool = True,
         ring: Ring | None = None,
+        used: bool = True,
     ) -> Run:
         run = self._runs.run(
             program,
@@ -220,22 +222,30 @@ class Examiner:
             launches=self.launches,
             ring=ring,
         )
-        beside = [found for found in run.outcome.findings if found.code == _BESIDE]
-        self._progress.unfinished += map(str, beside[:1])
+        return self._used(run) if used else run
+
+    def _used(self, run: Run) -> Run:
+        """The same, with what makes it say less than it might among what is unfinished."""
+        for found in run.outcome.findings:
+            cut_off = diagnostics.cut_off(found)
+            is_error = cut_off is not None and cut_off.severity is Severity.ERROR
+            said = str(replace(found, count=1))
+            if (is_error or found.code == _BESIDE) and said not in self._progress.unfinished:
+                self._progress.unfinished.append(said)
         return run
 
     def _first(self, program: Program) -> Run:
-        run, given = self._run(program), self.arguments
+        run, given = self._run(program, used=False), self.arguments
         if not run.is_late and run.seconds <= self._limit_s:  # it may take longer in a crowd
-            return run
+            return self._used(run)
         for arguments in self._smaller:
             self.arguments = arguments
-            again = self._run(program)
+            again = self._run(program, used=False)
             if not self._cannot_serve(again):
-                return again
+                return self._used(again)
         self.arguments = given
         if not run.is_late or not run.launches:
-            return run
+            return self._used(run)
         self.launches = _enough(run.launches)
         return self._run(program)
 

@@ -17,7 +17,7 @@
 namespace simt {
 namespace {
 
-constexpr size_t most_places = 200;  // more distinct ones say nothing new
+constexpr unsigned most_places = 200;  // of one code: more distinct ones say nothing new
 
 struct Seen {
     unsigned count, told;
@@ -26,6 +26,10 @@ struct Seen {
 std::recursive_mutex lock;  // a signal handler may report while its thread does
 std::unordered_map<std::string, Seen>& seen() {
     static auto* all = new std::unordered_map<std::string, Seen>;
+    return *all;
+}
+std::unordered_map<int, unsigned>& places() {  // by code
+    static auto* all = new std::unordered_map<int, unsigned>;
     return *all;
 }
 unsigned total;
@@ -95,6 +99,22 @@ std::string key_of(int code, const Place& place, const Place& other) {
     return text;
 }
 
+std::string line_of(int code, const char* text) {
+    char head[32];
+    snprintf(head, sizeof head, "{\"code\": \"SX%03d\"", code);
+    std::string line = head;
+    append_string(line, "message", text);
+    return line;
+}
+
+// Begins with the code: see cut_off in portkern/simt/diagnostics.py.
+std::string at_the_cap(int code) {
+    char text[96];
+    snprintf(text, sizeof text, "SX%03d at more than %u places: further ones are not told", code,
+             most_places);
+    return line_of(801, text) + ", \"count\": 1}";
+}
+
 void write_line(const std::string& line) {
     if (!config.findings[0]) {
         fprintf(stderr, "simt: %s\n", line.c_str());
@@ -114,11 +134,10 @@ void record(int code, const Place& place, const Place& other, const char* text) 
         ++found->second.count;
         return;
     }
-    if (all.size() >= most_places) return;
-    char head[32];
-    snprintf(head, sizeof head, "{\"code\": \"SX%03d\"", code);
-    std::string line = head;
-    append_string(line, "message", text);
+    unsigned& kept = places()[code];
+    if (kept > most_places) return;
+    if (++kept > most_places) return write_line(at_the_cap(code));
+    std::string line = line_of(code, text);
     append_place(line, "", place);
     append_place(line, "other_", other);
     if (running_kernel[0]) append_string(line, "kernel", running_kernel);
@@ -195,5 +214,6 @@ extern "C" __attribute__((visibility("default"))) void simt_forget() {
     simt::flush_findings();
     std::lock_guard<std::recursive_mutex> guard(simt::lock);
     simt::seen().clear();
+    simt::places().clear();
     simt::total = 0;
 }
