@@ -11,14 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from portkern.cli import warm
+from portkern.cli import main, streams, warm
 from portkern.execution.installation import Portkern
 from portkern.serve import address, commands, signature
 from portkern.serve.address import Address
@@ -138,7 +138,13 @@ def command(key: str) -> tuple[bytes, bytes]:
 
 
 def answer_to(head: bytes, body: bytes) -> bytes:
-    """The first line; whoever is taken is not told to begin."""
+    with answered(head, body) as said:
+        return said
+
+
+@contextmanager
+def answered(head: bytes, body: bytes) -> Iterator[bytes]:
+    """The first line; whoever is taken is not told to begin, and waits for it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door, Path(os.devnull).open() as null:
         with warm.address() as path:
             door.connect(path)
@@ -146,7 +152,96 @@ def answer_to(head: bytes, body: bytes) -> bytes:
         socket.send_fds(door, [head], [null.fileno()] * 3 + [folder])
         os.close(folder)
         door.sendall(body)
-        return warm._line(door)
+        yield warm._line(door)
+
+
+def heard(process: int) -> dict[str, set[int]]:
+    """The signals that a process ignores, and those that it has blocked."""
+    status = Path(f"/proc/{process}/status").read_text()
+    lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    masks = {name: int(lines[name], 16) for name in ("SigIgn", "SigBlk")}
+    return {
+        name: {n + 1 for n in range(64) if mask >> n & 1} - {signal.SIGPIPE, signal.SIGXFSZ}
+        for name, mask in masks.items()
+    }
+
+
+@contextmanager
+def ignoring(*numbers: int) -> Iterator[None]:
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in numbers}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def test_signals_do_to_a_command_what_they_do_to_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    started = ExitStack()
+    with ignoring(signal.SIGINT, signal.SIGQUIT):  # as 'portkern serve &' in a script
+        warm_process = started.enter_context(beside())
+    with started:
+        assert signal.SIGINT in heard(warm_process)["SigIgn"]
+        with answered(*command(KEY)) as said:
+            assert heard(json.loads(said)["process"]) == {"SigIgn": set(), "SigBlk": set()}
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        with ignoring(signal.SIGHUP):
+            asks = command(KEY)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        with answered(*asks) as said:
+            expected = {"SigIgn": {signal.SIGHUP}, "SigBlk": {signal.SIGUSR1}}
+            assert heard(json.loads(said)["process"]) == expected
+
+
+def test_a_signal_that_the_client_ignores_is_not_forwarded() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        with ignoring(signal.SIGHUP), warm._forwarded(process.pid):
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT
+
+
+STOPPED = """
+import subprocess, sys
+from portkern.cli import main, streams, warm
+with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+    with warm._forwarded(process.pid):
+        print(process.pid, flush=True)
+        process.wait()
+"""
+
+
+def test_a_command_is_stopped_with_its_client_and_goes_on_with_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True, process_group=0
+    ) as client:
+        assert client.stdout is not None
+        both = [psutil.Process(client.pid), psutil.Process(int(client.stdout.readline()))]
+        for how, expected in ((signal.SIGTSTP, True), (signal.SIGCONT, False)) * 2:
+            client.send_signal(how)
+            for one in both:
+                wait_for(lambda: (one.status() == psutil.STATUS_STOPPED) == expected)  # noqa: B023
+        client.send_signal(signal.SIGTERM)
+        assert client.wait(10) == -signal.SIGTERM
+    wait_for(lambda: not both[1].is_running())
+
+
+def test_an_interrupt_while_a_server_is_asked_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(words: Sequence[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(warm, "code_of", interrupt)
+    monkeypatch.setattr(sys, "argv", ["portkern", "check", "x.cpp"])
+    monkeypatch.setattr(streams, "prepare", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
+    assert capfd.readouterr().err.startswith("portkern: interrupted;")
 
 
 @pytest.mark.full

@@ -94,7 +94,10 @@ _MOST_SHOWN = 2_000
 def main() -> None:
     streams.prepare()
     words = sys.argv[1:]
-    code = _by_server(words)
+    try:
+        code = _by_server(words)
+    except KeyboardInterrupt:
+        code = interrupted()
     sys.exit(whole(words) if code is None else code)
 
 
@@ -144,10 +147,7 @@ def run(argv: Sequence[str]) -> int:
     except PortkernError as error:
         return _fail(error)
     except KeyboardInterrupt:
-        print(
-            "portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr
-        )
-        return 130
+        return interrupted()
     except Exception as error:  # noqa: BLE001 - the outermost frame: nobody foresaw it
         if isinstance(error, OSError) and error.errno in _PLACES:
             return _fail(_unusable(error))
@@ -159,6 +159,12 @@ def run(argv: Sequence[str]) -> int:
 
         print(printable(crash.tell(error, argv)), file=sys.stderr)
         return 4
+
+
+def interrupted() -> int:
+    """The exit code of a command that Ctrl-C has ended, which is said."""
+    print("portkern: interrupted; what was recorded is kept, run again to go on", file=sys.stderr)
+    return 130
 
 
 def _unusable(error: OSError) -> StorageError:

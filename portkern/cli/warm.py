@@ -30,6 +30,8 @@ MOST_BYTES, MOST_ANSWER, REACH_S = 8 << 20, 1 << 12, 10.0
 BEGIN = b"!"
 #: Streams, and the folder.
 FILES = 4
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_IGNORED = signal.SIG_IGN
 #: How the process ended that ran the command, if it could not say so itself.
 _LOST = 4
 _GONE = "the process that ran the command is gone; run it again with serve=never"
@@ -47,13 +49,17 @@ def code_of(words: Sequence[str]) -> int | None:
                 door.connect(path)
             _ask(door, key, words)
             taken = json.loads(_line(door) or "{}")
-            if not taken.get("process"):
-                return None
-            door.sendall(BEGIN)
+            process = int(taken.get("process", 0))
         except (OSError, ValueError):
             return None
-        door.settimeout(None)
-        with _forwarded(int(taken["process"])):
+        if not process:
+            return None
+        with _forwarded(process):  # before it begins: a signal in between would be lost
+            try:
+                door.sendall(BEGIN)
+            except OSError:
+                return None
+            door.settimeout(None)
             return _ended(door)
 
 
@@ -98,6 +104,8 @@ def surroundings() -> dict[str, object]:
         "environment": dict(os.environ),
         "encoding": sys.stdout.encoding if sys.stdout is not None else "utf-8",
         "umask": mask,
+        "ignored": [one for one in signal.valid_signals() if signal.getsignal(one) == _IGNORED],
+        "blocked": [*signal.pthread_sigmask(signal.SIG_BLOCK, [])],
         "processors": sorted(os.sched_getaffinity(0)),
         "same": same(),
     }
@@ -121,7 +129,8 @@ def same() -> dict[str, object]:
 
 @contextmanager
 def _forwarded(process: int) -> Iterator[None]:
-    """Signals that end this process are the command's, which ends as it would have here."""
+    """Signals that end or stop this process are the command's, which ends and stops as it would
+    have here. Those that are ignored, as under nohup, stay so."""
 
     def forward(number: int, _: object) -> None:
         with suppress(ProcessLookupError):
@@ -130,8 +139,20 @@ def _forwarded(process: int) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [(one, signal.signal(one, forward)) for one in asked]
+    def stop(number: int, _: object) -> None:
+        """Has an end when this process is told to go on. The command has no terminal, without
+        which a process that is asked to stop does not."""
+        with suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGSTOP)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, stop)
+        with suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGCONT)
+
+    handlers = {**dict.fromkeys(_ENDING, forward), signal.SIGTSTP: stop}
+    asked = {one: how for one, how in handlers.items() if signal.getsignal(one) != _IGNORED}
+    before = [(one, signal.signal(one, how)) for one, how in asked.items()]
     try:
         yield
     finally:

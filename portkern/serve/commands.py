@@ -182,7 +182,10 @@ def _run(door: socket.socket, said: Said, files: Sequence[int], words: Sequence[
         if door.recv(1) != warm.BEGIN:  # the client has waited for too long, and runs it itself
             os._exit(0)
         threading.Thread(target=_watch, args=(door,), daemon=True).start()
-        code = main.whole(words)
+        try:
+            code = main.whole(words)
+        except KeyboardInterrupt:
+            code = main.interrupted()
         atexit._run_exitfuncs()
         sys.stderr.flush()
         door.sendall(json.dumps({"code": code}).encode() + b"\n")
@@ -198,6 +201,7 @@ def _become(said: Said) -> None:
     if sys.pycache_prefix:
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.umask(int(str(said["umask"])))
+    _heed(said)
     with suppress(OSError):
         os.sched_setaffinity(0, processors)
     time.tzset()
@@ -209,11 +213,29 @@ def _become(said: Said) -> None:
     streams.prepare()
 
 
+def _heed(said: Said) -> None:
+    """Signals do what they do to the client, whatever the server was started to ignore."""
+    ignored, blocked = said["ignored"], said["blocked"]
+    assert isinstance(ignored, list) and isinstance(blocked, list)
+    plain = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
+    for one in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if one in ignored:
+            signal.signal(one, signal.SIG_IGN)
+        elif signal.getsignal(one) in plain:  # not a handler of a module that was imported
+            own = signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL
+            signal.signal(one, own)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
 def _watch(door: socket.socket) -> None:
-    """A client that is gone, killed say, interrupts its command."""
+    """A client that is gone, killed say, interrupts its command, or kills it where that would not
+    heed an interrupt."""
     with suppress(OSError):
         while door.recv(1):
             pass
+    deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    if deaf or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        os.kill(os.getpid(), signal.SIGKILL)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
