@@ -47,11 +47,12 @@ def test_it_starts_without_the_evaluators_dependencies() -> None:
 def test_the_worker_of_a_candidate_is_never_told_the_answer() -> None:
     """Only those of the baseline and of imported references carry the reference; tolerances are in
     none. The seeds are those of a round's inputs, which it holds as well, and so are the base,
-    whether it is rolled and what stays of it; places are asked for once their calls are over."""
+    whether it is rolled and what stays of it; places are asked for once their calls are over.
+    Launches of a plan are made by a worker of their own, of inputs and empty outputs."""
     read = (protocol.Describe, protocol.WritePlain)
     imported = (protocol.Compute, protocol.Derive, protocol.Draw, *read)
     compiling = (protocol.BuildProgram, protocol.BuildFile, protocol.RunTool)
-    of_no_candidate = (*compiling, protocol.ListExtension, protocol.Execute)
+    of_no_candidate = (*compiling, protocol.ListExtension, protocol.Execute, protocol.Replay)
     others = {protocol.Reference, *imported, *of_no_candidate}
     asked = {kind for kind in protocol.REQUESTS.values() if kind not in others}
     told = {field.name for kind in asked for field in fields(kind)}

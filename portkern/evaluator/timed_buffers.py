@@ -126,9 +126,9 @@ class RoundMemory:
     def _mask(self, calls: int) -> None:
         """Hides each call's inputs until it is made."""
         self.masks = tuple(secrets.randbits(62) for _ in range(calls + 1))
-        for rows in self.inputs:
-            for row, key in zip(self._memory.block(rows, calls + 1), self.masks, strict=True):
-                masks.mask(row, key)
+        blocks = [self._memory.block(rows, calls + 1) for rows in self.inputs]
+        for number, key in enumerate(self.masks):
+            masks.mask([block[number] for block in blocks], key)
 
     def _choose_places(self, calls: int) -> None:
         """Elements of every output that :meth:`glance` looks at. All work of the evaluator's on the

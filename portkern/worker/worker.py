@@ -390,7 +390,8 @@ class Worker:
 
     def place(self, asked: protocol.Place) -> Done:
         """Calls on memory of the evaluator's, which has filled it; the buffers of those before are
-        the same. On a host they are read, so that this processor's caches hold them."""
+        the same. On a host they are read, so that this processor's caches hold them. Where nothing
+        is done before a call, masks come off now."""
         device, form = self._loaded().device, (asked.inputs, asked.outputs)
         memory = self._device_memory or self._memory
         if self._placed_in != form:
@@ -403,7 +404,9 @@ class Worker:
             self._placed.append((inputs, outputs))
         placed = self._placed[: asked.calls + 1]
         self._staged = [Call(*buffers, asked.dims, asked.scalars) for buffers in placed]
-        self._masks = asked.masks
+        self._masks = asked.masks if _unmasks(device) else ()
+        for number, key in enumerate(() if self._masks else asked.masks):
+            masks.mask([memory.tensor(rows.row(number)) for rows in asked.inputs], key)
         self._returned = [()] * (asked.calls + 1)
         device.synchronize()
         if self._device_memory is not None:
@@ -438,7 +441,7 @@ class Worker:
 
         try:
             calls = [*map(launch, range(len(self._staged)))]
-            if self._masks and isinstance(kernel.device, TorchDevice):
+            if self._masks and _unmasks(kernel.device):
                 unmask = [*map(self._unmasking, range(len(calls)))]
                 samples = kernel.device.time(calls, unmask)
             else:
@@ -452,8 +455,7 @@ class Worker:
         """Takes off what lies over the inputs of a staged call."""
 
         def once() -> None:
-            for tensor in self._staged[number].inputs:
-                masks.mask(tensor, self._masks[number])
+            masks.mask(self._staged[number].inputs, self._masks[number])
 
         return once
 
@@ -530,6 +532,15 @@ def layout(tensor: Buffer, inputs: Sequence[Buffer], device: Device) -> Layout:
 def _on_host(device: Device) -> TypeGuard[TorchDevice]:
     """Whether calls run on the main thread, or on a team of which it is one."""
     return isinstance(device, TorchDevice) and not device.gpu
+
+
+def _unmasks(device: Device) -> TypeGuard[TorchDevice]:
+    """Whether it does something before each call that it times, as a plugin's may not."""
+    return isinstance(device, TorchDevice) and device.gpu and _times_as_ours(device)
+
+
+def _times_as_ours(device: TorchDevice) -> bool:
+    return type(device).time is TorchDevice.time
 
 
 def _gpu(device: Device) -> str:
