@@ -84,7 +84,9 @@ class Trial:
         self._ahead = ThreadPoolExecutor(2 + len(options.baselines))
         self._workers = Workers(op, contestants, options.limits, options.others)
         self._correctness = Correctness(op, dtype, self._workers, options.limits)
-        self._twins = CompiledTwins(op, dtype, self.contestants, options.limits)
+        self._twins = CompiledTwins(
+            op, dtype, self.contestants, self._correctness, options.limits, options.distributions
+        )
         plan = options.plan if options.timed else options.plan.silent
         self._timer = Timer(
             op, dtype, self._workers, options.limits, plan, options.baselines, self._pool
@@ -198,6 +200,8 @@ class Trial:
             kept = inputs.kept(self.op, workload, checked.distributions)
             compared = self._compare(workload, cases, kept, standing, opening, results)
             standing, checked.bases = compared
+            results |= self._twins.hold(standing, results, workload, self._pool)
+            standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             reference_device.release(where)
         finally:
             wait(opening)  # or they would be opened twice
@@ -238,7 +242,6 @@ class Trial:
                 results[index] = self._correctness.alone_if_short(
                     index, results[index], workload, case
                 )
-            results |= self._twins.hold(standing, results, workload, case)
             self._after_faults(standing, results)
             standing = [i for i in standing if results[i].verdict is Verdict.PASSED]
             standing = self._healthy(standing, results)
