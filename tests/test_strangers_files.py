@@ -675,6 +675,38 @@ def test_what_never_ends_is_read_once(text: str, tmp_path: Path) -> None:
     assert time.process_time() - begun < 20, "in quadratic time it is minutes"
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if (n) " + "->a " * 10_000 + "! {\n",
+        "if (n)" + " " * 10_000 + "! {\n",
+        "int a" + " " * 10_000 + "!\n",
+        "int a =" + " " * 10_000 + "!\n",
+        "sizeof(" + " " * 10_000 + "!\n",
+        "for (" + "a " * 10_000 + "!\n",
+        "a =" + " " * 10_000 + "!\n",
+        "#define a b" + " " * 10_000 + "c\n",
+        "#define a(b) b" + " " * 10_000 + "c\n",
+        "#define a(" + "b" * 10_000 + " c) b\n",
+        "extern " * 10_000 + "\n",
+        "cudaMemcpyToSymbol(" + " " * 10_000 + "!\n",
+    ],
+    ids=lambda text: "".join(dict.fromkeys(text.split())),
+)
+def test_no_host_code_makes_its_names_take_long(text: str) -> None:
+    from portkern.port.proof import guesses
+    from portkern.port.proof.expression import Names
+
+    begun = time.process_time()
+    names = Names(f"void f(int n) {{\n{text}  g(", {})
+    names.before(len(text) + 16)
+    names.unknown(text, len(text))
+    guesses.has_dynamic_memory(text)
+    list(guesses.of_variables([], text))
+    assert time.process_time() - begun < 1
+
+
 def test_a_knob_of_many_digits_is_none() -> None:
     from portkern.spec.candidate import Candidate
 

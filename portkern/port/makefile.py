@@ -14,9 +14,9 @@ _CONDITION = re.compile(r"\s*(?:ifn?eq|ifn?def)\b")
 _VARIABLE = re.compile(r"\$[({]([\w.-]+)[)}]")
 
 
-_WILDCARD = re.compile(r"\$\(wildcard\s+([^$()]+)\)")
+_WILDCARD = re.compile(r"\$\(wildcard\s++([^$()]++)\)")
 #: Where a command of a shell ends.
-_SHELL = re.compile(r"\d*[<>|;&]|#")
+_SHELL = re.compile(r"(?<!\d)\d*+[<>|;&]|#")
 #: What a source may be called; of objects, the first of these that is there.
 _SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c", ".hip")
 

@@ -15,33 +15,46 @@ from portkern.port.proof.recording import Size
 _DEPTH = 8
 #: A declaration is no longer than 500 characters: each of many without an end would have all that
 #: follows looked at.
-_SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w: ]+?)\s*\)")
+_SIZEOF = re.compile(r"\bsizeof\s*+\(\s*+([\w:]++(?: ++[\w:]++)*+)\s*+\)")
 _NAMED = re.compile(
     r"\b(?:int|unsigned|unsigned int|size_t|ssize_t|ptrdiff_t|long|auto|bool|u?int(?:8|16|32|64)_t|"
-    r"u?int(?:32|64)?|[iu](?:32|64)|u?ll|U?LL|(?:index|idx|size)_t|Index|dim3)\s+(\w+)\s*(?:=\s*([^;{}]{1,500}?)|\(([^;{}]{0,500})\)|=?\s*\{([^;{}]{0,500})\})\s*;"
+    r"u?int(?:32|64)?|[iu](?:32|64)|u?ll|U?LL|(?:index|idx|size)_t|Index|dim3)\s++(\w++)\s*+"
+    r"(?:=\s*+([^;{}]{0,499}?[^;{}\s])|\(([^;{}]{0,500})\)|(?:=\s*+)?\{([^;{}]{0,500}+)\})\s*+;"
 )
 #: A loop of the host begins a launch's argument at its first value.
-_LOOP = re.compile(r"\bfor\s*\(\s*(?:[\w ]+\s)?(\w+)\s*=\s*([^;,{}]{1,500}?)\s*[;,]")
-_ASSIGNED = re.compile(r"^[ \t]*(\w+)\s*=\s*([^;{}=]{1,500}?)\s*;", re.MULTILINE)
+_LOOP = re.compile(
+    r"\bfor\s*+\(\s*+(?:\w++\s++(?=\w))*+(\w++)\s*+=\s*+([^;,{}]{0,499}?[^;,{}\s])\s*+[;,]"
+)
+_ASSIGNED = re.compile(r"^[ \t]*+(\w++)\s*+=\s*+([^;{}=]{0,499}?[^;{}=\s])\s*+;", re.MULTILINE)
 #: ``dim3 grid, block(32, 4);`` and then ``grid.x = n;``.
-_DIM3 = re.compile(r"\bdim3\s+([^;{}]{1,500});")
+_DIM3 = re.compile(r"\bdim3\s++([^;{}]{1,500}+);")
 _DECLARATOR = re.compile(r"(\w+)\s*(?:=\s*(.+)|\((.*)\))?", re.DOTALL)
-_AXIS = re.compile(r"\b(\w+)\.([xyz])\s*=(?!=)\s*([^;{}=]{1,500}?)\s*;")
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*(?://.*)?$", re.MULTILINE)
+_AXIS = re.compile(r"\b(\w++)\.([xyz])\s*+=(?!=)\s*+([^;{}=]{0,499}?[^;{}=\s])\s*+;")
+_DEFINED = re.compile(
+    r"^[ \t]*+#[ \t]*+define[ \t]++(\w++)[ \t]++(.*?[^ \t\n])[ \t]*+(?://.*+)?$", re.MULTILINE
+)
 #: Macros with arguments, and functions that do no more than return.
 _MACRO = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([\w \t,]*)\)[ \t]*(.+?)[ \t]*(?://.*)?$", re.MULTILINE
+    r"^[ \t]*+#[ \t]*+define[ \t]++(\w++)\(([\w \t,]*+)\)[ \t]*+(.*?[^ \t\n])[ \t]*+(?://.*+)?$",
+    re.MULTILINE,
 )
 #: What stands before the brace of a function's or lambda's body, behind its parameters.
-_BODY = re.compile(r"\)\s*(?:const\b|noexcept\b|override\b|mutable\b|->\s*[\w:<>]+\s*[*&]?|\s)*$")
-_CONTROL = re.compile(r"\b(?:if|for|while|switch|catch)\s*(?:constexpr\s*)?$")
+_BODY = re.compile(
+    r"\)(?:\s++|const\b|noexcept\b|override\b|mutable\b|->\s*+[\w:<>]++(?:\s*+[*&])?+)*+$"
+)
+#: So many characters before a brace are looked at for parameters, so many of these for ``_BODY``,
+#: and so many braces around a place.
+_MOST_HEAD, _MOST_BEHIND, _MOST_BRACES = 4000, 500, 50
+_CONTROL = re.compile(r"\b(?:if|for|while|switch|catch)\s*+(?:constexpr\s*+)?$")
 _PARAMETER = re.compile(r"[\w:<>,*&\s]+[\s*&](\w+)\s*(?:\[\w*\]\s*)?(?:=.*)?", re.DOTALL)
 #: Beside ``=``: what makes a variable another number than it was declared as.
 _CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|(?:<<|>>|[-+*/%|&^])=)|[(,]\s*&\s*{0}\b"
 _NAME = re.compile(
     r"(?<![\w.>])[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*(?!\s*(?:[\w(]|<[\w:, *]*>|::))"
 )
-_RETURNS = re.compile(r"\b(\w+)\s*\(([^(){};]{0,500})\)\s*\{\s*return\s+([^;{}]{1,500});\s*\}")
+_RETURNS = re.compile(
+    r"\b(\w++)\s*+\(([^(){};]{0,500}+)\)\s*+\{\s*+return\s++([^;{}]{1,500}+);\s*+\}"
+)
 
 
 class _Declared:
@@ -51,7 +64,7 @@ class _Declared:
         self._text = text
         self.macros = {m[1]: m[2] for m in _DEFINED.finditer(text)}
         self.functions = {
-            m[1]: (tuple(re.findall(r"(\w+)\s*(?:,|$)", m[2])), m[3])
+            m[1]: (tuple(re.findall(r"\b(\w++)\s*+(?:,|$)", m[2])), m[3])
             for of in (_RETURNS, _MACRO)
             for m in of.finditer(text)
         }
@@ -127,12 +140,14 @@ class _Declared:
                 opened.append(begin + brace.start())
             elif opened:
                 opened.pop()
-        return frozenset(name for at in opened for name in self._declared_before(begin, at))
+        return frozenset(
+            name for at in opened[-_MOST_BRACES:] for name in self._declared_before(begin, at)
+        )
 
     def _declared_before(self, begin: int, brace: int) -> list[str]:
         """The names between the parentheses before a function's brace."""
-        head = self._text[begin:brace]
-        end, depth = _BODY.search(head), 0
+        head = self._text[max(begin, brace - _MOST_HEAD) : brace]
+        end, depth = _BODY.search(head, max(len(head) - _MOST_BEHIND, 0)), 0
         for at in range(end.start() if end else -1, -1, -1):
             depth += (head[at] == ")") - (head[at] == "(")
             if depth == 0:

@@ -30,10 +30,12 @@ _MEASURED = re.compile(
     r"(?:\.|->)\s*(?:sizes?|numel|dim|shape|strides?|_?nnz|length|rows|cols|ne)\b|\bsizes?\s*\["
 )
 _OF_MACHINE = re.compile(r"multi_?processor|\bnum_?sms?\b|sm_?count", re.IGNORECASE)
-_DYNAMIC = re.compile(r"\bextern\s+(?:\w+\s+|__align__\(\d+\)\s*|alignas\(\d+\)\s*)*__shared__")
+_DYNAMIC = re.compile(
+    r"\bextern\s++(?:(?!__shared__)\w++\s++|(?:__align__|alignas)\(\d++\)\s*+){0,8}+__shared__"
+)
 #: Host code gives a variable of the device its value.
 _SET = re.compile(
-    r"\b(?:cuda|hip)MemcpyToSymbol(?:Async)?\s*\(\s*(?:HIP_SYMBOL\s*\(\s*)?&?\s*([\w:]+)"
+    r"\b(?:cuda|hip)MemcpyToSymbol(?:Async)?\s*+\(\s*+(?:HIP_SYMBOL\s*+\(\s*+)?(?:&\s*+)?([\w:]++)"
 )
 #: A launch with attributes beside its shape: clusters, priorities, dependencies.
 _ATTRIBUTES = re.compile(r"\.\s*attrs\s*=|\bcudaLaunchAttribute(?:ClusterDimension|Cooperative)\b")

@@ -119,7 +119,7 @@ _TOTAL = re.compile(
     re.IGNORECASE,
 )
 _ZERO = re.compile(
-    r"(\w*offset\w*|start\w*|begin\w*|first\w*|axis|seed|mode|flag\w*)", re.IGNORECASE
+    r"((?=\w*?offset)\w++|start\w*|begin\w*|first\w*|axis|seed|mode|flag\w*)", re.IGNORECASE
 )
 #: Of a window that goes over an image: what it has on each axis where it leaves the image as large
 #: as it was.

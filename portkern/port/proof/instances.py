@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z_:][\w: ]*(?:<[^*&]*>)?")
 #: ``Traits<64, Other<T>>``
 _CLASS = re.compile(r"(?:\w*::)*(\w+)(?:\s*<(.*)>)?", re.DOTALL)
 #: ``Plus<float>()``, ``Plus{}``
-_MADE = re.compile(r"((?:\w*::)*\w+(?:\s*<[^<>]*>)?)\s*(?:\(\s*\)|\{\s*\})")
+_MADE = re.compile(r"((?:\w*+::)*+\w++(?:\s*+<[^<>]*+>)?+)\s*+(?:\(\s*+\)|\{\s*+\})")
 
 
 @dataclass(frozen=True)
