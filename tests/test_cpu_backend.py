@@ -579,6 +579,16 @@ def test_a_file_that_many_need_at_once_is_made_by_one(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "other").iterdir()] == [".lock"]
 
 
+def test_a_shared_file_is_the_makers_own_whatever_the_mask(tmp_path: Path) -> None:
+    path, before = tmp_path / "libportkern_isa.so", os.umask(0)
+    try:
+        make_once(path, lambda to: to.write_text("code"))
+    finally:
+        os.umask(before)
+    make_once(path, lambda to: pytest.fail("it is there"))
+    assert not path.stat().st_mode & 0o022
+
+
 def test_a_shared_file_that_another_user_has_made_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,7 @@ from portkern.spec.from_torch import sheet
 from tests import tiers
 from tests.report_records import make
 from tests.test_strangers_files import DEFINITION, HOST, put, tensors, work
-from tests.watch import watched
+from tests.watch import run_later, watched
 
 #: Cases of `make test` and of `make test-full`.
 FEW, MANY = 300, 10_000
@@ -488,6 +488,15 @@ def test_what_is_run_later_by_itself_is_seen_whoever_changes_it(tmp_path: Path) 
         assert "1 passed" in ended.stdout, ended
         assert ended.returncode == (name == "other"), ended
     assert f"{home}/.bashrc" in ended.stderr and f"{home}/.ssh/authorized_keys" in ended.stderr
+
+
+def test_what_ssh_itself_writes_is_not_run_later(tmp_path: Path) -> None:
+    for name in ("config", "known_hosts", "known_hosts.old"):
+        put(tmp_path / ".ssh" / name, "x")
+    (tmp_path / ".ssh" / "sockets").mkdir()
+    os.mkfifo(tmp_path / ".ssh" / "master")
+    assert [one.name for one in map(Path, run_later(tmp_path, tmp_path / "etc"))
+            if one.is_relative_to(tmp_path)] == ["config"]  # fmt: skip
 
 
 def test_the_watch_sees_every_way_to_change_a_file(tmp_path: Path) -> None:

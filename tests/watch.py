@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import site
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -116,7 +117,17 @@ def run_later(home: Path, machine: Path = Path("/etc")) -> dict[str, str]:
         for folder, patterns in looked
         for pattern in patterns
         for path in folder.glob(pattern)
+        if _is_run_later(path)
     }
+
+
+def _is_run_later(path: Path) -> bool:
+    """Not what a developer's own ssh writes beside it: hosts that it met, and its sockets."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # of others
+        return True
+    return (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) and not path.name.startswith("known_hosts")
 
 
 def _digest(path: Path) -> str:

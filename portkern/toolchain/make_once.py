@@ -27,6 +27,8 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
             aside = final.with_name(f".{os.getpid()}-{final.name}")
             try:
                 make(aside)
+                # Whatever the mask: what others may change is taken for theirs below.
+                aside.chmod(aside.stat().st_mode & ~0o022)
                 aside.rename(final)
             finally:
                 aside.unlink(missing_ok=True)
