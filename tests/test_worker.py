@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from portkern.sandbox.session import Unconfined
 from portkern.spec import registry
 from portkern.spec.candidate import Candidate
 from portkern.toolchain.torch_device import TorchDevice
-from portkern.worker import protocol, worker
+from portkern.worker import plan_launches, protocol, worker
 
 from .kernels import RIGHT, relu
 
@@ -164,3 +166,15 @@ def test_the_main_thread_keeps_its_processor_from_staging_to_timing_and_others_h
     assert done.returncode == 0, done.stderr
     may, main, beside, both = map(int, done.stdout.split())
     assert may == 1 or (main, beside, both) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "plan", ["[", "[]", "{}", '{"fixed": [[3, 1.0]], "temporaries": [], "steps": []}']
+)
+def test_a_plan_that_is_none_is_an_answer(
+    plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = protocol.Replay(objects={}, plan=plan, tensors=(), numbers=())
+    told: Any = object()
+    assert "the plan is not one" in plan_launches.replay(asked, told).problem

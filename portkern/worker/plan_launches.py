@@ -38,6 +38,8 @@ def replay(asked: Replay, memory: SharedMemoryView) -> Replayed:
         execute(json_value(asked.plan), programs, tensors, asked.numbers)
     except (LaunchError, BuildError) as error:
         return Replayed(str(error)[:1000] or type(error).__name__)
+    except (LookupError, TypeError, ValueError) as error:
+        return Replayed(f"the plan is not one: {type(error).__name__}: {error}"[:1000])
     return Replayed()
 
 

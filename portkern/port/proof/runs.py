@@ -180,9 +180,9 @@ class Runs:
         launches: int = 0,
         ring: Ring | None = None,
     ) -> Run:
-        """Runs a program and records it; without ``record``, a checked build with all checkers, and
-        others unrecorded. Only the first ``launches`` are made, if that is not 0. ``ring`` is for
-        a program that is built so."""
+        """Runs a program and records it. A checked build that is run without ``record`` has all
+        checkers and is recorded all the same; others are not recorded then. Only the first
+        ``launches`` are made, if that is not 0. ``ring`` is for a program that is built so."""
         checked = program.mode == "check" and not record
         notes = program.notes.rglob("*.gcno") if program.mode == "cover" else ()
         counted = sorted({f"{path.stem}.gcda" for path in notes})
