@@ -69,6 +69,20 @@ def guessed(text: str, folder: Path) -> set[str]:
             "cudaOccupancyMaxPotentialBlockSize(&least, &threads, k, 0, 0);",
             id="by its address",
         ),
+        pytest.param("void run(float* x, int n) { int threads = 128; pick(threads);", id="taken"),
+        pytest.param(
+            "void pick(int&);\nvoid run(float* x, int n) { int threads = 128; pick(threads);",
+            id="by reference",
+        ),
+        pytest.param(
+            "void run(float* x, int n) { int threads = 128; std::cin >> threads;", id="read"
+        ),
+        pytest.param(
+            "void run(float* x, int n) { int threads = 128; int& u = threads; u = 64;", id="bound"
+        ),
+        pytest.param(
+            "void run(float* x, int n) { int threads = 128; std::tie(threads, n) = f();", id="tied"
+        ),
         pytest.param(
             "void other(float* x) {\n  int threads = 128;\n  cudaFree(x);\n}\n"
             "void run(float* x, int n, int threads) {",
@@ -91,6 +105,14 @@ def test_a_block_that_host_code_does_not_say_is_a_guess(host: str, tmp_path: Pat
         pytest.param("const int threads = n < 2000 ? 64 : 512;", 64, id="chosen by a size"),
         pytest.param("{ int threads = 32; }\n  int threads = 64;", 64, id="declared anew"),
         pytest.param("auto threads = std::min(n, 512);", 512, id="from what the kernel is given"),
+        pytest.param("int threads = 128;\n  { int threads = 64; }", 128, id="hidden in a block"),
+        pytest.param(
+            "int threads = 128;\n  TORCH_CHECK(threads > 0, threads);\n  dim3 one(threads);\n"
+            "  other<<<n, threads, 0>>>(x, threads);\n  cudaMalloc(&p, threads);\n"
+            "  int m = div_up(n, threads) + std::max(threads, n) + int(threads);",
+            128,
+            id="given on by value",
+        ),
     ],
 )
 def test_a_block_that_follows_from_the_text_and_the_sizes_is_none(

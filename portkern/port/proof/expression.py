@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from portkern.port.proof import arithmetic
+from portkern.port.proof.changed import changes
 from portkern.port.proof.element import element_of
 from portkern.port.proof.recording import Size
 
@@ -46,9 +47,10 @@ _BODY = re.compile(
 #: and so many braces around a place.
 _MOST_HEAD, _MOST_BEHIND, _MOST_BRACES = 4000, 500, 50
 _CONTROL = re.compile(r"\b(?:if|for|while|switch|catch)\s*+(?:constexpr\s*+)?$")
+_CONST = re.compile(r"\bconst(?:expr)?\s++(?:\w++::)?$")
+#: Braces around names that are known behind them too.
+_OPEN_SCOPE = re.compile(r"\b(?:namespace|struct|class|enum|union|extern)\b[^;{}()]*+$")
 _PARAMETER = re.compile(r"[\w:<>,*&\s]+[\s*&](\w+)\s*(?:\[\w*\]\s*)?(?:=.*)?", re.DOTALL)
-#: Beside ``=``: what makes a variable another number than it was declared as.
-_CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|(?:<<|>>|[-+*/%|&^])=)|[(,]\s*&\s*{0}\b"
 _NAME = re.compile(
     r"(?<![\w.>])[A-Za-z_]\w*(?:(?:\.|->)[A-Za-z_]\w*)*(?!\s*(?:[\w(]|<[\w:, *]*>|::))"
 )
@@ -84,6 +86,7 @@ class _Declared:
         self._dim3s = sorted([*self._declared, *self._assigned, *plain])
         self._axes = [(m.start(), m[1], "xyz".index(m[2]), m[3]) for m in _AXIS.finditer(text)]
         self._ends = [m.start() for m in re.finditer(r"^\}", text, re.MULTILINE)]
+        self._closed = _closed(text, [at for at, *_ in (*self._declared, *shapes)])
         self._before: dict[int, Mapping[str, str]] = {}
 
     def before(self, offset: int) -> Mapping[str, str]:
@@ -97,6 +100,7 @@ class _Declared:
                     name: text
                     for at, name, text in statements
                     if at < offset and (at > begin or name not in own)
+                    if not begin < self._closed.get(at, offset) < offset
                 }
 
             names = seen(self._assigned)
@@ -109,8 +113,12 @@ class _Declared:
     def _shapes(self, offset: int) -> Mapping[str, str]:
         """The shapes of each ``dim3`` that has an axis assigned after its declaration: that axis
         as assigned, the others as they were declared."""
-        declared = {name: (at, text) for at, name, text in self._dim3s if at < offset}
         function, shapes = self._function(offset), dict[str, str]()
+        declared = {
+            name: (at, text)
+            for at, name, text in self._dim3s
+            if at < offset and not function < self._closed.get(at, offset) < offset
+        }
         for at, name, axis, text in self._axes:
             begin, before = declared.get(name, (offset, ""))
             if max(begin, function) < at < offset and name not in re.findall(r"\w+", text):
@@ -126,11 +134,15 @@ class _Declared:
     def is_changed(self, name: str, offset: int) -> bool:
         """Whether the function at the offset gives the name another value than the one that its
         last declaration has, or its only assignment."""
-        begin, plain = self._function(offset), re.escape(name)
-        own = (at for at, of, _ in self._declared if of == name and begin < at < offset)
+        begin = self._function(offset)
+        every = [at for at, of, _ in self._declared if of == name and begin < at < offset]
+        own = [at for at in every if not self._closed.get(at, offset) < offset]
         since = self._text[max(own, default=begin) : offset]
-        given = re.findall(rf"\b{plain}\s*(?:=(?!=)|[({{])", since)
-        return len(given) > 1 or re.search(_CHANGED.format(plain), since) is not None
+        given = len(re.findall(rf"\b{re.escape(name)}\s*+(?:=(?!=)|[({{])", since))
+        hidden = sum(at > max(own, default=begin) for at in every if at not in own)
+        last = max((at for at, of, _ in self._declared if of == name and at < offset), default=0)
+        is_const = _CONST.search(self._text, max(last - 40, 0), last) is not None
+        return given - hidden > 1 or (not is_const and changes(name, since, self._text))
 
     def _parameters(self, offset: int) -> frozenset[str]:
         """The parameters of the functions and lambdas that the offset is in."""
@@ -174,6 +186,24 @@ def _declarators(text: str) -> list[tuple[str, str]]:
     """``grid, block(32, 4)``: each name with what it is, which may be nothing."""
     found = map(_DECLARATOR.fullmatch, split(text))
     return [(one[1], one[2] or one[3] or "") for one in found if one]
+
+
+def _closed(text: str, places: Sequence[int]) -> Mapping[int, int]:
+    """Where the block that each place is in is closed, for those whose is."""
+    closed, waiting = dict[int, int](), sorted(places, reverse=True)
+    blocks = [list[int]()]
+    for brace in re.finditer(r"[{}]", text):
+        at = brace.start()
+        while waiting and waiting[-1] < at:
+            blocks[-1].append(waiting.pop())
+        if brace[0] == "{":
+            is_open = _OPEN_SCOPE.search(text, max(at - 200, 0), at)
+            blocks.append(blocks[-1] if is_open else [])
+        elif len(blocks) > 1:
+            block = blocks.pop()
+            if block is not blocks[-1]:
+                closed |= dict.fromkeys(block, at)
+    return closed
 
 
 @lru_cache(maxsize=16)
