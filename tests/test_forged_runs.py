@@ -601,6 +601,42 @@ def _otherwise(launches: Sequence[str], contents: Sequence[bytes]) -> list[str]:
     return [*examiner._went_otherwise(run(launches, contents), {})]
 
 
+_AT = (1, 1, 1), (4, 1, 1), 0, ((0, 0),)
+_ONE, _TWO, _TURNED = (
+    Content(8, data.hex(), data) for data in (b"\1\0\0\0\2\0\0\0", bytes(8), b"\2\0\0\0\1\0\0\0")
+)
+
+
+@pytest.mark.parametrize(
+    ("checked", "unstable", "otherwise"),
+    [
+        pytest.param([({0: "a"}, _ONE), ({}, _ONE)], [], "", id="alike"),
+        pytest.param([({0: "b"}, _ONE), ({}, _ONE)], [], "other inputs", id="inputs"),
+        pytest.param([({0: "b"}, _ONE), ({}, _ONE)], [0], "other inputs", id="of unstable"),
+        pytest.param([({0: "a", 1: "c"}, _ONE), ({}, _ONE)], [], "other inputs", id="one more"),
+        pytest.param([({0: "a"}, _TURNED), ({}, _ONE)], [], "computes", id="reordered"),
+        pytest.param([({0: "a"}, _TURNED), ({}, _ONE)], [1], "computes", id="reordered first"),
+        pytest.param([({0: "a"}, _TURNED), ({}, _TURNED)], [0], "", id="behind unstable"),
+        pytest.param([({0: "a"}, _ONE), ({}, _TWO)], [0], "computes", id="behind what agrees"),
+        pytest.param([({0: "a"}, _ONE), ({}, Content(8, "x"))], [], "computes", id="by digest"),
+    ],
+)
+def test_a_port_whose_checked_run_has_other_inputs_or_is_not_judged_is_not_proven(
+    checked: Sequence[tuple[dict[int, str], Content]], unstable: Sequence[int], otherwise: str
+) -> None:
+    def run(of: Sequence[tuple[dict[int, str], Content]]) -> Any:
+        found = [
+            LaunchRecord(n, "k", *_AT, before=before, after={0: after})
+            for n, (before, after) in enumerate(of)
+        ]
+        return SimpleNamespace(launches=found, is_late=False)
+
+    examiner = _examiner(_types=Types(parse("__global__ void k(int* x) {}").kernels, {}))
+    examiner._progress.runs.append(("plain", run([({0: "a"}, _ONE), ({}, _ONE)])))
+    why = [*examiner._went_otherwise(run(checked), dict.fromkeys(unstable))]
+    assert (otherwise in why[0] and len(why) == 1) if otherwise else not why, why
+
+
 def _examiner(**fields: Any) -> Any:
     examiner = Examiner.__new__(Examiner)
     vars(examiner).update(fields, _progress=SimpleNamespace(unfinished=[], runs=[]))

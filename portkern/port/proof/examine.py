@@ -476,16 +476,27 @@ class Examiner:
     def _went_otherwise(self, checked: Run, unstable: Mapping[int, LaunchResult]) -> Iterator[str]:
         """Why a run with sanitizers is not of what was compared: a program may see that it is
         looked at, by a clock for one. What changes with the order of threads, or by rounding, may
-        do so here."""
+        do so here, and so may what is computed from that."""
         _, plain = self._progress.runs[0]
         if plain.is_late:
             return
         if _launched(checked) != _launched(plain):
             yield "with sanitizers the port launches other kernels than without"
             return
-        for result in compare(plain.launches, checked.launches, self._types):
-            differs = result.judged is Judged.DIFFERENT and not _note({}, result)
-            if differs and result.number not in unstable:
+        is_behind = False
+        results = compare(plain.launches, checked.launches, self._types)
+        for one, other, result in zip(plain.launches, checked.launches, results, strict=True):
+            if one.before != other.before:
+                yield f"with sanitizers {result.kernel} gets other inputs than without"
+            if one.absent or one.failed or one.refused:
+                continue
+            is_unjudged = result.judged is Judged.UNJUDGED
+            differs = is_unjudged or result.judged in _BY_SCHEDULE
+            if not differs or _note({}, result):
+                continue
+            if result.number in unstable:
+                is_behind = True
+            elif not (is_unjudged and is_behind):
                 yield f"with sanitizers {result.kernel} computes something else than without"
 
     def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, Coverage]:
