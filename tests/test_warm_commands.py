@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -123,6 +123,13 @@ def test_what_the_servers_key_did_not_sign_is_closed_without_an_answer(
     key: str, process: int
 ) -> None:
     assert answer_to(*command(key)) == b""
+
+
+@pytest.mark.parametrize("line", [b'{"bytes": Infinity, "signed": ""}', b"[]", b"{}", b"\xff"])
+def test_a_line_that_is_no_command_ends_nothing(line: bytes, process: int) -> None:
+    with suppress(OSError):  # it is closed before all was read
+        assert answer_to(line + b"\n", b"") == b""
+    assert json.loads(answer_to(*command(KEY)))["process"]
 
 
 def test_a_command_is_taken_once(process: int) -> None:

@@ -60,7 +60,7 @@ class Commands:
             if self._alive in ready:
                 return
             if ready:
-                with suppress(OSError, ValueError, TypeError, KeyError), ExitStack() as opened:
+                with suppress(Exception), ExitStack() as opened:
                     self._take(opened)
 
     def _take(self, opened: ExitStack) -> None:
@@ -86,8 +86,8 @@ class Commands:
             opened.callback(os.close, number)
         line, _, body = first.partition(b"\n")
         head = json_value(line)
-        size, signed, until = int(head["bytes"]), str(head["signed"]), time.monotonic() + _SAYS_S
-        if not 0 < size <= warm.MOST_BYTES or len(files) != warm.FILES:
+        size, signed, until = head["bytes"], str(head["signed"]), time.monotonic() + _SAYS_S
+        if type(size) is not int or not 0 < size <= warm.MOST_BYTES or len(files) != warm.FILES:
             raise ValueError("not a command")
         while len(body) < size:
             part = door.recv(size - len(body))
