@@ -365,6 +365,7 @@ OUTSIDE = {
     "portkern/agent/feedback/outside.py under": "a profiler; its program confines itself",
     "portkern/agent/feedback/perf.py _perf": "perf, which looks at a worker's process",
     "portkern/cli/assistants/commands.py run": "portkern itself",
+    "portkern/cli/warm_process.py beside": "portkern itself, for commands of the same user",
     "portkern/cli/verbs/bisect.py _git": "git, in the folder that the user is in",
     "portkern/cli/verbs/bisect.py _look": "portkern itself",
     "portkern/cli/verbs/node.py _become": "a node of the user's cluster",

@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from portkern.cli import main, streams, warm
+from portkern.cli import main, streams, warm, warm_process
 from portkern.execution.installation import Portkern
-from portkern.serve import address, commands, signature
+from portkern.serve import address, signature
 from portkern.serve.address import Address
 from tests.test_serve import RELU, wait_for
 
@@ -60,7 +60,7 @@ def beside() -> Iterator[int]:
     Address(
         host="127.0.0.1", port=1, key=KEY, pid=1, run="r", portkern=str(Portkern.here())
     ).write()
-    with commands.beside(KEY) as number:
+    with warm_process.beside(KEY) as number:
         wait_for((address.file().parent / warm.SOCKET).exists)
         yield number
 
@@ -116,6 +116,15 @@ def test_who_is_confined_otherwise_is_refused(
     before: Callable[[], object], process: int, tmp_path: Path
 ) -> None:
     assert asked(tmp_path, "check", "x.cpp", before=before).returncode == REFUSED
+
+
+@pytest.mark.parametrize("name", [warm.TARGETS, "PYTHONPATH", "LD_LIBRARY_PATH"])
+def test_who_begins_otherwise_is_refused(
+    name: str, process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site's targets, and modules and libraries of other folders."""
+    monkeypatch.setenv(name, str(tmp_path))
+    assert asked(tmp_path, "check", "x.cpp").returncode == REFUSED
 
 
 @pytest.mark.parametrize("key", ["", signature.new_key()], ids=["unsigned", "another key"])

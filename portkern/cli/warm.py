@@ -22,6 +22,8 @@ from portkern.serve import signature
 from portkern.toolchain.run_tool import cache_root
 
 SOCKET = "commands.sock"
+#: A site's own targets are read anew by each command, in a process of its own.
+TARGETS = "PORTKERN_TARGETS_DIR"
 #: In place of an HTTP method and path, in signatures.
 ASKED = ("RUN", "command")
 #: Of what is asked, and of an answer; seconds in which the server says whether it takes it.
@@ -30,6 +32,8 @@ MOST_BYTES, MOST_ANSWER, REACH_S = 8 << 20, 1 << 12, 10.0
 BEGIN = b"!"
 #: Streams, and the folder.
 FILES = 4
+#: Variables that are read when a process begins, or when it imports what it needs.
+READ_ONCE = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", TARGETS)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _IGNORED = signal.SIG_IGN
 #: How the process ended that ran the command, if it could not say so itself.
@@ -39,7 +43,7 @@ _GONE = "the process that ran the command is gone; run it again with serve=never
 
 def code_of(words: Sequence[str]) -> int | None:
     """The exit code of a command that ran in the server's process; None where none took it."""
-    key = _key()
+    key = None if os.environ.get(TARGETS) else _key()
     if key is None:
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
@@ -119,7 +123,8 @@ def same() -> dict[str, object]:
         if name.startswith("RLIMIT_")
     }
     return {
-        "python": [sys.prefix, sys.version],
+        "python": [sys.prefix, sys.version, sys.flags.optimize, sys.warnoptions, sys._xoptions],
+        "once": [os.environ.get(name, "") for name in READ_ONCE],
         "portkern": str(Path(__file__).resolve().parent),
         "user": [os.getuid(), os.geteuid(), os.getgid(), os.getegid(), sorted(os.getgroups())],
         "limits": hashlib.sha256(repr(sorted(limits.items())).encode()).hexdigest(),

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from portkern.cli import warm_process
 from portkern.cli.config import resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import BackendUnavailable, ConfigError, StorageError, no_such
 from portkern.execution.installation import Portkern
 from portkern.printable import printable
 from portkern.sandbox import threads
-from portkern.serve import address, commands, server, signature
+from portkern.serve import address, server, signature
 from portkern.serve.client import Client
 from portkern.serve.evaluation import Evaluation
 from portkern.serve.job_queue import Limits
@@ -83,7 +84,7 @@ def _start(options: ServeOptions) -> int:
         signal.signal(signal.SIGTERM, lambda *_: running.stop())
         _tell(options, at)
         try:
-            with commands.beside(key):
+            with warm_process.beside(key):
                 running.serve()
         finally:
             address.forget(at)

@@ -1,4 +1,4 @@
-"""The process that commands are forked from: ``python -m portkern.serve.commands``.
+"""The process that commands are forked from: ``python -m portkern.cli.warm_process``.
 
 It imports what ``portkern check`` needs, once, and waits at a socket in the server's folder. A
 command that is signed with the server's key becomes a fork of it, with the client's streams, folder
@@ -32,7 +32,7 @@ from portkern.spec.foreign_text import json_value
 #: Seconds in which a client has to say all.
 _SAYS_S = 5.0
 #: What of a process confines it: programs of others run with more of it than the server has.
-_CONFINED = ("Seccomp:", "NoNewPrivs:", "CapEff:", "CapBnd:")
+_CONFINED = ("Seccomp:", "Seccomp_filters:", "NoNewPrivs:", "CapEff:", "CapBnd:")
 Said = Mapping[str, object]
 
 
