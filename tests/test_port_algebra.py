@@ -138,8 +138,10 @@ def _file(folder: Path, language: str, which: int) -> Path:
         f"__global__ void {name}(float* y, const float* x, int n) {{ {_FEW}{body[which]} }}\n"
         for name, body in KERNELS.items()
     )
+    launches = (f"{name}<<<1, 256>>>(y, x, n); " for name in KERNELS)
+    host = f"void all(float* y, const float* x, int n) {{ {''.join(launches)}}}\n"
     path = folder / ("a.cu" if language == "cuda" else "a.hip")
-    path.write_text(_HEADS[language] + "".join(kernels))
+    path.write_text(_HEADS[language] + "".join(kernels) + host)
     return path
 
 
@@ -192,6 +194,7 @@ def test_the_verb_says_it_of_each_kernel(
         "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
         "  if (i < n) y[i] = x[i] / 3 + 0.1f;\n"
         "}\n"
+        "void all(float* y, const float* x, int n) { scaled<<<(n + 255) / 256, 256>>>(y, x, n); }\n"
     )
     assert main.run(["port", "k.cu", "arithmetic=ring", "json=true"]) == 0
     (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
