@@ -20,6 +20,13 @@ from portkern.toolchain.run_tool import package_version
 RESULTS = Path(__file__).parent / "results"
 
 
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines, none where it does not exist yet."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
     """So many processes that do nothing but use a processor."""

@@ -104,7 +104,7 @@ def main() -> None:
     part, parts = map(int, asked.get("shard", "0/1").split("/"))
     out = Path(asked.get("out", RESULTS))
     heaps = asked.get("of", "made,cpu,gpu").split(",")
-    known = {(row["of"], row["kernel"]) for row in rows(out)}
+    known = {(row["of"], row["kernel"]) for row in _script.rows(out)}
     until = time.monotonic() + float(asked.get("seconds", 600))
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "corpus"
@@ -132,13 +132,7 @@ def main() -> None:
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_row(heap, endings)) + "\n")
     session.close_servers()
-    print(table(rows(out)))
-
-
-def rows(path: Path = RESULTS) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    print(table(_script.rows(out)))
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:

@@ -46,7 +46,7 @@ def main() -> None:
     out = Path(asked.get("out", RESULTS))
     until = time.monotonic() + float(asked.get("seconds", 240))
     cells = asked.get("cells", CELLS).split(",")
-    done = [row["cell"] for row in rows(out)]
+    done = [row["cell"] for row in _script.rows(out)]
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(int(asked.get("runs", 40))):
             for cell in cells:
@@ -56,13 +56,7 @@ def main() -> None:
                 done.append(cell)
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
-    print(table(rows(out)))
-
-
-def rows(path: Path = RESULTS) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    print(table(_script.rows(out)))
 
 
 def one(cell: str, folder: Path) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def main() -> None:
     if "run" in words:
         run(words)
     elif "rows" in words:
-        rows = [row for name in words["rows"].split(",") for row in read(Path(name))]
+        rows = [row for name in words["rows"].split(",") for row in _script.rows(Path(name))]
         _script.write("object-waits.json", summary(rows))
         print(table(summary(rows)))
     else:
@@ -123,7 +123,7 @@ def main() -> None:
 def run(words: Mapping[str, str]) -> None:
     file, most = Path(words["run"]), int(words.get("most", 24))
     end = time.monotonic() + float(words.get("seconds", 3600))
-    done = {(r["backend"], r["op"], r["dtype"], r["target"]) for r in read(file)}
+    done = {(r["backend"], r["op"], r["dtype"], r["target"]) for r in _script.rows(file)}
     left = [one for one in asked(words) if one not in done]
     print(f"{len(left)} objects", flush=True)
     cores, fresh = len(os.sched_getaffinity(0)), get_context("spawn")
@@ -140,12 +140,6 @@ def run(words: Mapping[str, str]) -> None:
                 f"{row.failed or row.deleted.changed}",
                 flush=True,
             )
-
-
-def read(file: Path) -> list[dict[str, Any]]:
-    if not file.exists():
-        return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def asked(words: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:

@@ -85,13 +85,7 @@ def main() -> None:
                             with out.open("a", encoding="utf-8") as file:
                                 file.write(json.dumps(row) + "\n")
     session.close_servers()
-    print(table(rows(out)))
-
-
-def rows(path: Path = RESULTS) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    print(table(_script.rows(out)))
 
 
 def one(cell: str, which: str, way: str, folder: Path) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _residual() -> str:
 
 
 def _attacks() -> str:
-    return attacks.table(attacks.rows())
+    return attacks.table(_script.rows(attacks.RESULTS))
 
 
 def _tolerances() -> str:
