@@ -22,6 +22,7 @@ from portkern.cli import main, streams, warm, warm_process
 from portkern.execution.installation import Portkern
 from portkern.serve import address, signature
 from portkern.serve.address import Address
+from portkern.spec import target
 from tests.test_serve import RELU, wait_for
 
 KEY = signature.new_key()
@@ -118,7 +119,7 @@ def test_who_is_confined_otherwise_is_refused(
     assert asked(tmp_path, "check", "x.cpp", before=before).returncode == REFUSED
 
 
-@pytest.mark.parametrize("name", [warm.TARGETS, "PYTHONPATH", "LD_LIBRARY_PATH"])
+@pytest.mark.parametrize("name", [target.SITE, "PYTHONPATH", "LD_LIBRARY_PATH"])
 def test_who_begins_otherwise_is_refused(
     name: str, process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
