@@ -78,6 +78,8 @@ def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
 
 
 #: Not mended yet, and of sm_90 alone: by operator and dtype, the kernels' bytes.
+# Of four times eight rows: with 128 registers, which let 16 warps be resident.
+FEW_ROWS = {f"few_rows_by_units<{warps}, 4, {loads}>": 12 for warps in (8, 16) for loads in (2, 4)}
 SPILLS = {
     ("attention", "float32"): {"attention_kernel<256, 2>": 36, "attention_kernel<64, 4>": 32},
     ("conv2d", "bfloat16"): {"multiply<160>": 64},
@@ -86,6 +88,9 @@ SPILLS = {
     ("conv2d_relu_maxpool", "float16"): {"multiply<160>": 64},
     ("add_rmsnorm", "float16"): {"add_rmsnorm_rows": 16},
     ("sum", "float16"): {"sum_columns<8>": 8},
+    ("linear", "float16"): FEW_ROWS,
+    ("linear_bias", "bfloat16"): FEW_ROWS,
+    ("topk", "bfloat16"): {"topk_of_few<16, 8, 8>": 24, "topk_of_few<4, 8, 8>": 12},
 }
 
 

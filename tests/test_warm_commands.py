@@ -173,13 +173,17 @@ def answered(head: bytes, body: bytes) -> Iterator[bytes]:
 
 
 def heard(process: int) -> dict[str, set[int]]:
-    """The signals that a process ignores, and those that it has blocked."""
+    """The signals that a process ignores, and those that it has blocked.
+
+    Without what the C library keeps to itself (32, 33): it alone could set them, and some machines start
+    every process with one ignored.
+    """
+    known = signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}
     status = Path(f"/proc/{process}/status").read_text()
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     masks = {name: int(lines[name], 16) for name in ("SigIgn", "SigBlk")}
     return {
-        name: {n + 1 for n in range(64) if mask >> n & 1} - {signal.SIGPIPE, signal.SIGXFSZ}
-        for name, mask in masks.items()
+        name: {n + 1 for n in range(64) if mask >> n & 1} & known for name, mask in masks.items()
     }
 
 
