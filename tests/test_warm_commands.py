@@ -175,8 +175,8 @@ def answered(head: bytes, body: bytes) -> Iterator[bytes]:
 def heard(process: int) -> dict[str, set[int]]:
     """The signals that a process ignores, and those that it has blocked.
 
-    Without what the C library keeps to itself (32, 33): it alone could set them, and some machines start
-    every process with one ignored.
+    Without those that the C library keeps to itself (32, 33): nobody else can set them, and some
+    machines start every process with one of them ignored.
     """
     known = signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}
     status = Path(f"/proc/{process}/status").read_text()
