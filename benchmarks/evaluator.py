@@ -6,9 +6,9 @@
 Without a word, all that this machine has is measured. containment: the cpu matrix at ci sizes with
 cold caches, with the jail and without it in turns; earlier=PATH also by the portkern that is
 installed in that folder (pip install --target), such as one without cross-checks, and by this one
-with the kernels of that one, as what compilers take for a kernel is no evaluator's cost. processor:
-seconds of processors for four operators, timed in five rounds, with the jail and without it, which
-other work on the machine changes little; as root, in a group that counts it. cpu and
+with the kernels of that one, as what compilers take for a kernel is not a cost of the evaluator.
+processor: seconds of processors for four operators, timed in five rounds, with the jail and without
+it, which other work on the machine changes little; as root, in a group that counts it. cpu and
 gpu: a source from a file to its verdict, in a new process and in a warm one. kernelbench: the same
 kernel in a checkout's own evaluator, its process included and not; no figure without a checkout.
 """

@@ -3,13 +3,13 @@
     python benchmarks/port_algebra.py llmc=CHECKOUT [seed=45] [mutants=2] [programs=NAME,…]
         [work=FOLDER] [limit_s=3000] [run_s=60] [revision=COMMIT] [page=true]
 
-CHECKOUT is a copy of llm.c, at ``revision`` where it is no git folder. Each program of its dev/cuda
-is run at small sizes of its main(), those of benchmarks/real/llmc.py, its translation to HIP beside
-it for gfx942, with each of the numbers of its kernels. For each kernel the table counts what
-algebra says of its port. Then, of each function of the translated programs, at most ``mutants``
-copies that lack one term of a sum, one factor or one accumulation, drawn by the seed, are run
-beside the original: each that came to its place must be found to be another formula. With page=true
-the tables go to docs/port.md.
+CHECKOUT is a copy of llm.c, at ``revision`` where it is not a git folder. Each program of its
+dev/cuda is run at small sizes of its main(), those of benchmarks/real/llmc.py, its translation to
+HIP beside it for gfx942, with each of the numbers of its kernels. For each kernel the table counts
+what algebra says of its port. Then, of each function of the translated programs, at most
+``mutants`` copies that lack one term of a sum, one factor or one accumulation, drawn by the seed,
+are run beside the original: each that came to its place must be found to be another formula.
+With page=true the tables go to docs/port.md.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_an_answer_names_ideas_by_number(answer: object, numbers: list[int]) -> 
         "all of them",
     ],
 )
-def test_what_is_no_answer_is_told_what_one_is(answer: object) -> None:
+def test_what_is_not_an_answer_is_told_what_one_is(answer: object) -> None:
     with pytest.raises(ConfigError, match="expected numbers from 1 to 3, 'all' or 'none'"):
         chosen(answer, IDEAS)
 

@@ -97,7 +97,7 @@ def test_a_machine_that_is_slower_by_its_calibration_kernel_alone_is_named_and_b
     ("device", "is_control"),
     [("NVIDIA H200", False), ("AMD Instinct MI300X", False), ("pthread-EPYC 9", True)],
 )
-def test_a_calibration_kernel_of_the_processor_is_no_control_of_a_gpu(
+def test_a_calibration_kernel_of_the_processor_is_not_a_control_of_a_gpu(
     device: str, is_control: bool
 ) -> None:
     """OpenCL's kernels run on the processor under another name of it."""
@@ -189,7 +189,7 @@ def test_a_calibration_kernel_is_a_control_while_its_machine_code_and_driver_are
     assert any("busy" in line for line in found.machine) == ("moved by" in told_of)
 
 
-def test_it_says_nothing_before_five_nights_and_is_no_cell_of_the_run() -> None:
+def test_it_says_nothing_before_five_nights_and_is_not_a_cell_of_the_run() -> None:
     found = told(past(4), cell(14.0, 28.0, 20), [fixed(142.0, 20)])
     assert any("has 4 earlier nights, expected 5" in line for line in found.machine)
     assert {one.series.op for one in found.cells} == {"relu"}

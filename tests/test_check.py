@@ -602,7 +602,7 @@ def test_a_nonfinite_element_fails(value: float) -> None:
     assert "NaN or infinity" in problems(case, output)
 
 
-def test_a_nan_in_the_reference_is_no_wildcard() -> None:
+def test_a_nan_in_the_reference_is_not_a_wildcard() -> None:
     case = cases("relu", "float32")[0]
     exact, own = case.exact[0].clone(), case.own[0].clone()
     exact[0] = own[0] = math.nan

@@ -55,7 +55,7 @@ def test_the_commands_of_a_recipe_are_commands(recipe: Path) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_a_recipe_installs_what_there_is_from_where_it_is(recipe: Path) -> None:
-    """Which is no package index: a name alone could be anybody's."""
+    """A package index is not such a place: a name alone could be anybody's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     text = recipe.read_text(encoding="utf-8")
     (place,) = re.findall(r"PORTKERN\s*[:=]\s*'?([^\s']+)", text)

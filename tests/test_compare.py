@@ -342,7 +342,7 @@ def test_a_model_that_is_down_leaves_the_others_alone_and_the_same_command_goes_
     assert served == {"a": 6, "b": 6}
 
 
-def test_a_fault_of_the_machine_is_no_failure_of_a_model(
+def test_a_fault_of_the_machine_is_not_a_failure_of_a_model(
     tmp_path: Path, server: Server, scripted: Callable[[type[ScriptedBench]], None]
 ) -> None:
     scripted(UnfitBench)

@@ -208,7 +208,7 @@ def test_a_k_that_nobody_sampled_is_an_error(ks: list[int]) -> None:
         compare([timed(0, 1.0), timed(1, 1.0)], ks=ks)
 
 
-def test_a_k_that_some_tasks_lack_is_no_number_and_says_so() -> None:
+def test_a_k_that_some_tasks_lack_is_not_a_number_and_says_so() -> None:
     comparison = compare([timed(0, 1.0), timed(1, None), timed(0, 1.0, op="gelu")])
     assert comparison.ks == (1, 2)
     assert figure(comparison, "pass", 2).reason == "1 of 2 tasks have fewer than 2 samples"
@@ -278,7 +278,7 @@ def test_a_failure_before_it_ran_counts_where_the_others_ran() -> None:
     assert comparison.venues() == ("emulated",)
 
 
-def test_what_was_not_timed_is_no_share_of_fast_ones() -> None:
+def test_what_was_not_timed_is_not_a_share_of_fast_ones() -> None:
     comparison = compare([emulated(0, True), emulated(1, False)])
     for metric, p in (("fast", 1.0), ("speedup_geometric", None), ("efficiency", None)):
         untimed = figure(comparison, metric, 1, p=p, venue="emulated")
@@ -397,7 +397,7 @@ def test_portability_is_not_known_where_nothing_was_measured_or_timed() -> None:
     assert application.reason == "no time is known for cpu on x86_64"
 
 
-def test_zeros_alone_are_no_mean_where_the_others_are_not_known() -> None:
+def test_zeros_alone_are_not_a_mean_where_the_others_are_not_known() -> None:
     rows = [sample(0), sample(0, backend="cuda"), sample(0, op="gelu"),
             sample(0, Status.WRONG, op="gelu", backend="cuda")]  # fmt: skip
     comparison = compare(rows)
@@ -409,7 +409,7 @@ def test_zeros_alone_are_no_mean_where_the_others_are_not_known() -> None:
     )
 
 
-def test_a_place_whose_right_kernels_are_not_timed_is_no_step_of_the_cascade() -> None:
+def test_a_place_whose_right_kernels_are_not_timed_is_not_a_step_of_the_cascade() -> None:
     rows = [sample(0), sample(0, backend="cuda"), sample(0, Status.WRONG, op="gelu"),
             sample(0, Status.WRONG, op="gelu", backend="cuda")]  # fmt: skip
     assert compare(rows).cascades == ()
@@ -674,7 +674,7 @@ def test_the_surest_pair_is_told_first() -> None:
     assert lead(found)[0].startswith("pass@1: c is better than a")
 
 
-def test_places_of_one_op_are_no_independent_ops() -> None:
+def test_places_of_one_op_are_not_independent_ops() -> None:
     """Twelve ops in three places that always agree tell as much as twelve ops in one."""
     ops = [[True], [False]] * 6
     once = compare(models({"a": ops}))

@@ -117,7 +117,7 @@ def test_what_was_not_timed_is_neither_zero_nor_a_colour_in_the_heat_map(sweep: 
 
 @needs_browser
 @pytest.mark.full
-def test_a_path_from_outside_is_no_link(sweep: Sweep) -> None:
+def test_a_path_from_outside_is_not_a_link(sweep: Sweep) -> None:
     paths = ["javascript:alert(1)", "../../etc", "a/../../etc", "/etc", "samples/a/0"]
     script = f"return {json.dumps(paths)}.map((path) => (links(path) ? 1 : 0)).join('')"
     assert act(sweep.page, script) == "00001"

@@ -103,7 +103,9 @@ def test_without_a_small_size_it_is_noted_that_nothing_was_executed(tmp_path: Pa
     assert told == [f"{NOT_EXECUTED}: no size is small enough"]
 
 
-def test_who_is_wrong_at_that_size_as_it_is_interpreted_too_is_no_cheat(tmp_path: Path) -> None:
+def test_a_kernel_that_is_wrong_at_that_size_as_it_is_interpreted_too_is_not_a_cheat(
+    tmp_path: Path,
+) -> None:
     source = KERNEL.format(body=RIGHT).replace("if n:", "if n > 65_536:")
     [told] = notes(evaluated(source, tmp_path, [LARGE]))
     assert told.startswith(f"{NOT_EXECUTED}: at ") and "is wrong as it is interpreted" in told

@@ -262,7 +262,9 @@ def test_a_compiler_for_a_gpu_gets_no_file_of_the_user(name: str, place: Place) 
     workdir.mkdir()
     assert isinstance(backend, FileBuilder)
     with JailedCompilers(SourceView.of([request.file])) as compilers:
-        assert SECRET in _answer(lambda: backend.build_file(request, workdir)), "it is no attack"
+        assert SECRET in _answer(lambda: backend.build_file(request, workdir)), (
+            "the attack did not reach the secret"
+        )
         assert SECRET not in _answer(lambda: compilers.file("hip", request, workdir))
 
 
@@ -360,7 +362,7 @@ def test_without_a_jail_no_compiler_is_started(
         sandbox.close_servers()
 
 
-#: What is started outside of the jail, or may be, and why that is no matter.
+#: What is started outside of the jail, or may be, and why that does no harm.
 OUTSIDE = {
     "portkern/agent/feedback/outside.py under": "a profiler; its program confines itself",
     "portkern/agent/feedback/perf.py _perf": "perf, which looks at a worker's process",

@@ -68,7 +68,7 @@ def test_a_file_of_everything_is_read_and_told(tmp_path: Path) -> None:
     ]
 
 
-def test_one_rule_needs_no_list_and_nothing_is_no_rule(tmp_path: Path) -> None:
+def test_one_rule_needs_no_list_and_nothing_is_not_a_rule(tmp_path: Path) -> None:
     constraints = read(tmp_path, "never: atomicAdd\nmust: {pattern: a}\npinned: x\nadvice:\n")
     assert constraints.never == (ConstraintRule(pattern="atomicAdd"),)
     assert constraints.must == (ConstraintRule(pattern="a"),)

@@ -85,7 +85,7 @@ def test_whatever_an_agent_does_its_box_ends_and_costs_nobody_else(
     assert gone.late == ("sleep 600;" in script or script.endswith("sleep 600"))
 
 
-def test_a_command_that_does_not_exist_is_no_sample() -> None:
+def test_a_command_that_does_not_exist_is_not_a_sample() -> None:
     gone = tenant.run(Tenant(("no-such-agent",), {"PATH": "/bin"}, {}, "kernel.cpp", 5.0))
     assert "no-such-agent" in gone.problem or "no box" in gone.problem
 

@@ -185,7 +185,7 @@ def test_a_macro_that_launches_is_known_where_it_is_used() -> None:
 @pytest.mark.parametrize(
     "text", ["a << b; c < d;", "operator<< <int>(x);", "k<<<1, 2", "k<<<", "f(a<b, c>(d));", "<<<"]
 )
-def test_what_launches_nothing_is_no_launch(text: str) -> None:
+def test_what_launches_nothing_is_not_a_launch(text: str) -> None:
     assert parse(text).launches == ()
 
 

@@ -9,6 +9,14 @@ import pytest
 from tools import english
 
 
+def test_pages_headers_and_prompts_are_read_as_well(tmp_path: Path) -> None:
+    for name in ("a.md", "a.h", "a.j2"):
+        (tmp_path / name).write_text("Plain.\n\nThis is\nno riddle, and this is no number.\n")
+        assert [line for _, line, _ in english.found(tmp_path / name)] == [3, 4]
+    suffixes = {path.suffix for path in english.read()}
+    assert {".md", ".h", ".j2", ".yaml"} <= suffixes
+
+
 @pytest.mark.parametrize(
     ("line", "kinds"),
     [
@@ -24,6 +32,9 @@ from tools import english
         ('x = "it is no longer there"', 0),
         ('x = "it is not a number"', 0),
         ("is_no = 1", 0),
+        ("def f_is_no_number(): pass", 1),
+        ("def there_is_no_number(): pass", 0),
+        ("x = 1  # what is\n# no number", 1),
     ],
 )
 def test_a_riddle_is_found_with_its_line(line: str, kinds: int, tmp_path: Path) -> None:

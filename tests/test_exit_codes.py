@@ -102,7 +102,7 @@ def test_a_file_where_a_folder_is_expected_is_a_usage_error(
     assert f"{tmp_path / 'file'} is a file; expected a folder" in capsys.readouterr().err
 
 
-def test_a_place_that_cannot_be_used_is_no_defect(
+def test_a_place_that_cannot_be_used_is_not_a_defect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run" / "records.jsonl").mkdir(parents=True)

@@ -49,7 +49,7 @@ MODELLED = [*QUICK, f"models.coder.model={MODEL}"]
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said of a busy machine after seconds of silence is no part of an error."""
+    """What is said of a busy machine after seconds of silence is not part of an error."""
     monkeypatch.setattr(heartbeat, "FIRST_S", 3600.0)
 
 

@@ -344,7 +344,7 @@ def test_a_record_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path) ->
 
 
 @needs_root
-def test_a_full_cache_is_named_and_is_no_fault_of_the_kernel(tiny: Path, tmp_path: Path) -> None:
+def test_a_full_cache_is_named_and_is_not_a_fault_of_the_kernel(tiny: Path, tmp_path: Path) -> None:
     filler = fill(tiny)
     records = matrix(cells(RIGHT), tmp_path, tiny / "builds").execute()
     assert {r.verdict for r in records} == {Verdict.UNAVAILABLE}
@@ -459,7 +459,7 @@ def test_a_workload_that_does_not_fit_is_unavailable_and_the_others_are_evaluate
     assert found.verdict is Verdict.PASSED
 
 
-def test_memory_that_is_gone_when_inputs_are_drawn_is_no_abort(
+def test_memory_that_is_gone_when_inputs_are_drawn_is_not_an_abort(
     artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The estimate is left out, so that torch itself is refused 2^42 bytes."""

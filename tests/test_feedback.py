@@ -303,7 +303,7 @@ def test_a_kernel_that_is_right_everywhere_goes_on_with_the_guards_notes() -> No
     assert told.text.splitlines()[1:] == ["The guard notes: softmax.cu:3: note: G9 asm"]
 
 
-def test_a_place_that_lacks_the_hardware_is_no_fault_of_the_kernel() -> None:
+def test_a_place_that_lacks_the_hardware_is_not_a_fault_of_the_kernel() -> None:
     told = measure("correctness", [failed("unavailable", "no GPU here")])
     assert "no GPU here" in told.text
     assert not told.stop
@@ -548,7 +548,7 @@ def test_rocprofs_passes_are_put_together_without_the_frameworks_kernels() -> No
     assert told["shared_bytes"] == 2048
 
 
-def test_zeros_of_a_gpu_whose_counters_are_dead_are_no_measurements() -> None:
+def test_zeros_of_a_gpu_whose_counters_are_dead_are_not_measurements() -> None:
     launches = rocprof.parse((DATA / "rocprofv3_dead.csv").read_text())
     told = load("rocprof").neutral(CountedCalls(launches, calls=1))
     assert set(told) == {"kernel_us", "registers", "shared_bytes"}

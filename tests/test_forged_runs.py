@@ -333,7 +333,7 @@ def test_assembler_is_looked_at_as_the_compiler_sees_it(how: str, tmp_path: Path
 @COMPILES
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
 @pytest.mark.parametrize("what", PLAIN_ASSEMBLER)
-def test_assembler_that_calls_nothing_is_no_doubt(what: str, tmp_path: Path) -> None:
+def test_assembler_that_calls_nothing_is_not_a_doubt(what: str, tmp_path: Path) -> None:
     assert _assembled(PLAIN_ASSEMBLER[what], tmp_path, []) == ""
 
 
@@ -354,7 +354,7 @@ def test_without_what_the_compiler_saw_nothing_is_proven(tmp_path: Path) -> None
         (".weak _ZSt21ios_base_library_initv", True),
     ],
 )
-def test_what_iostream_says_to_the_linker_is_no_doubt(
+def test_what_iostream_says_to_the_linker_is_not_a_doubt(
     statement: str, is_doubt: bool, tmp_path: Path
 ) -> None:
     build.listing(tmp_path / "p").write_text(json.dumps([statement]), encoding="utf-8")
@@ -464,7 +464,7 @@ def test_macros_that_only_resemble_the_executors_are_a_programs_own() -> None:
     assert meddling.meddles(own) == ""
 
 
-def test_words_of_instructions_in_texts_that_are_printed_are_no_instructions() -> None:
+def test_words_of_instructions_in_texts_that_are_printed_are_not_instructions() -> None:
     assert meddling.meddles('int main() { puts("svc"); puts("syscall failed, int 128"); }') == ""
     assert meddling.meddles('int main() { asm("syscall"); }')
     assert meddling.meddles('#define J(a, b) a##b\nint main() { J(as, m)("syscall"); }')

@@ -447,7 +447,7 @@ def test_a_task_of_the_arena_is_its_module_at_its_sizes(tmp_path: Path) -> None:
         ("def f(:", {}, "is not Python"),
     ],
 )  # fmt: skip
-def test_what_is_no_module_in_the_arena_is_a_row_with_its_reason(
+def test_what_is_not_a_module_in_the_arena_is_a_row_with_its_reason(
     tmp_path: Path, module: str, task: dict[str, object], reason: str
 ) -> None:
     (said,) = reasons(agentkernelarena.read(arena(tmp_path, module, **task))).values()

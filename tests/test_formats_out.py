@@ -223,7 +223,7 @@ def test_a_bad_result_is_told_and_the_rest_is_read(text: str, message: str, tmp_
     assert message in run.problems[0]
 
 
-def test_a_folder_of_something_else_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_not_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Nothing of KernelBench in"):
         kernelbench_runs.read(tmp_path)
     with pytest.raises(ConfigError, match="No folder"):

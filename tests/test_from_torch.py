@@ -500,7 +500,7 @@ def test_an_expression_is_what_python_computes(text: str, values: tuple[int, int
     "text",
     ["f(x)", "a.b", "a[0]", "a ** b", "2 ** 99", "__import__('os')", "a if b else c", "", "a +"],
 )
-def test_what_is_no_arithmetic_is_refused(text: str) -> None:
+def test_what_is_not_arithmetic_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected arithmetic over axes"):
         Expression(text)
 
@@ -1223,7 +1223,7 @@ def test_sizes_lie_on_either_side_of_what_places_are_compared_with(comparison: s
     assert min(lengths) < 31 and any(31 < length < 64 for length in lengths)
 
 
-def test_random_numbers_that_an_answer_does_not_depend_on_are_no_matter() -> None:
+def test_random_numbers_that_an_answer_does_not_depend_on_do_not_matter() -> None:
     replaced = "layer = torch.nn.Linear(8, 4, bias=False)\nlayer.weight = torch.nn.Parameter(y)\n"
     text = function(f"{replaced}return layer(x)", "torch.randn(9, 8)", "torch.randn(4, 8)")
     assert [one.name for one in traced(text).inputs] == ["x", "y"]

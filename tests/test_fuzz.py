@@ -172,7 +172,7 @@ def test_any_line_is_an_outcome_whose_texts_can_be_written(line: bytes) -> None:
         "one",
     ],
 )
-def test_what_is_no_reply_is_not_an_answer(line: bytes) -> None:
+def test_what_is_not_a_reply_is_not_an_answer(line: bytes) -> None:
     assert not isinstance(asked(line + b"\n"), Answered)
 
 
@@ -201,7 +201,7 @@ def test_only_the_first_line_of_a_worker_may_say_that_it_is_not_contained() -> N
 @pytest.mark.parametrize(
     "first", [b"\n", b"{}}\n", b'{"problem": 1}\n', b'{"ok": true}\n', b"[]\n"]
 )
-def test_a_first_line_of_another_form_is_no_worker(first: bytes) -> None:
+def test_a_first_line_of_another_form_is_not_a_worker(first: bytes) -> None:
     assert isinstance(greeted(first), Unreadable | Died)
 
 
@@ -318,7 +318,7 @@ def test_times_are_finite_and_not_negative(said: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", [True, "1", None, -1.0, float("nan"), float("inf"), 10**400, []])
-def test_a_time_that_is_no_number_is_not_believed(odd: Any) -> None:
+def test_a_time_that_is_not_a_number_is_not_believed(odd: Any) -> None:
     with pytest.raises(FormError):
         read(Timed, {"samples": [1.0, odd]})
 

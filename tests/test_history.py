@@ -166,7 +166,7 @@ def test_bars_are_by_logarithm_and_noise_does_not_fill_them() -> None:
         record("sum").to_json().replace('"schema":1,', ""),
     ],
 )
-def test_a_night_with_a_line_that_is_no_record_is_left_out_and_named(
+def test_a_night_with_a_line_that_is_not_a_record_is_left_out_and_named(
     reports: Path, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = reports / "night-05" / "records.jsonl"
@@ -333,7 +333,7 @@ def test_the_commit_of_the_kernels_is_kept_and_whether_they_were_changed(tmp_pat
 # ---- baselines
 
 
-def test_a_demoted_run_is_no_measure(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demoted_run_is_not_a_measure(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "baseline", "demote", "night-12", "the machine was on fire")
     [line] = told(capsys, "baseline")
     assert line.startswith("night-12: demoted 20") and line.endswith(": the machine was on fire")
@@ -367,7 +367,7 @@ def test_promoted_is_the_run_that_was_promoted_last(
 @pytest.mark.parametrize(
     "argv", [["promote"], ["promote", "absent"], ["praise", "night-01"], ["demote", "../x"]]
 )
-def test_what_is_no_run_is_not_promoted(reports: Path, argv: list[str]) -> None:
+def test_what_is_not_a_run_is_not_promoted(reports: Path, argv: list[str]) -> None:
     assert main.run(["baseline", *argv]) == 2
     assert not (reports / standing.FILE).exists()
 

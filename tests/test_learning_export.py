@@ -149,7 +149,7 @@ def test_chats_are_of_right_kernels_with_the_models_own_words(tmp_path: Path) ->
     assert made.left_out["a workload could not be evaluated"] == 1
 
 
-def test_an_author_that_is_no_model_gets_the_prompt_that_a_model_would(tmp_path: Path) -> None:
+def test_an_author_that_is_not_a_model_gets_the_prompt_that_a_model_would(tmp_path: Path) -> None:
     [row] = built("sft", run(tmp_path, "one", Tried(A, (2, 3)))).train
     messages: Any = row["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "assistant"]

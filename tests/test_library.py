@@ -166,7 +166,7 @@ def test_a_kernel_of_less_evidence_or_that_was_bad_once_is_refused_whole(
     assert reason in found.refused[0]
 
 
-def test_a_noisy_time_is_no_reason_to_take_a_kernel() -> None:
+def test_a_noisy_time_is_not_a_reason_to_take_a_kernel() -> None:
     timing = measured("softmax").timing
     assert timing is not None
     noisy = measured("softmax", timing=timing.model_copy(update={"noisy": "busy"}))

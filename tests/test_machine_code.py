@@ -39,7 +39,9 @@ def library(folder: Path, source: str, *flags: str) -> Path:
     return folder / "k.so"
 
 
-def test_where_code_was_built_and_what_only_debuggers_read_is_no_part_of_it(tmp_path: Path) -> None:
+def test_where_code_was_built_and_what_only_debuggers_read_is_not_part_of_it(
+    tmp_path: Path,
+) -> None:
     one = machine_code.of(library(tmp_path / "one", SUM + NAMED))
     two = machine_code.of(library(tmp_path / "two", SUM + NAMED, "-g", "-Wl,--build-id=0x1234"))
     assert one is not None and one == two and one.size
@@ -80,7 +82,7 @@ def test_another_instruction_or_constant_is_other_code(
 @pytest.mark.parametrize(
     "content", [b"", b"#include", b"\x7fELF", b"\x7fELF" + bytes(range(256)) * 9]
 )
-def test_what_is_no_object_file_has_none(tmp_path: Path, content: bytes) -> None:
+def test_what_is_not_an_object_file_has_none(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "kernel.py"
     path.write_bytes(content)
     assert machine_code.of(path) is None and machine_code.of(tmp_path / "gone" / "x") is None
@@ -196,7 +198,7 @@ def test_a_compiler_is_blamed_where_it_made_other_code_and_only_there() -> None:
     assert same.change is ChangeKind.SLOWER and same.cause is Cause.UNEXPLAINED and not lines
 
 
-def test_a_carried_time_is_no_new_time() -> None:
+def test_a_carried_time_is_not_a_new_time() -> None:
     history = [Night.of(f"n{n}", [timed(n, 10.0)]) for n in range(6)]
     carried = [
         Night.of(f"c{n}", [timed(n + 6, 10.0).model_copy(update={"carried": "n5"})])

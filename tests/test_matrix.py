@@ -285,7 +285,7 @@ def test_of_several_records_of_a_question_the_newest_counts() -> None:
     assert CarriedCells.of([[wrong, right]], 7, 1).known["it"] is right
 
 
-def test_a_newer_compiler_that_makes_the_same_code_is_no_reason_to_time_it_again(
+def test_a_newer_compiler_that_makes_the_same_code_is_not_a_reason_to_time_it_again(
     tmp_path: Path,
 ) -> None:
     asked = cells(relu(RIGHT))[:1]

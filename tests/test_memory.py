@@ -1317,7 +1317,7 @@ def test_a_resumed_run_walks_the_graph_that_it_began_with(tmp_path: Path) -> Non
         ('{"steps": [{"source": "", "to": "x"}]}', "step '' to 'x' is not between two methods"),
     ],
 )
-def test_a_file_that_is_no_graph_is_refused(content: str, told: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_graph_is_refused(content: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "graph.json"
     file.write_text(content)
     with pytest.raises(ConfigError, match=told):

@@ -404,7 +404,7 @@ def test_the_form_of_a_module_travels_with_the_signature() -> None:
 
 
 @pytest.mark.full
-def test_an_operator_that_is_no_module_takes_a_class_without_parameters(tmp_path: Path) -> None:
+def test_an_operator_that_is_not_a_module_takes_a_class_without_parameters(tmp_path: Path) -> None:
     source = cheat("return copied(x)").replace("def __init__(self, scale):", "def __init__(self):")
     source = source.replace("        self.scale = scale\n        self.layers = []\n", "")
     source = source.replace(

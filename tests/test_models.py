@@ -436,7 +436,7 @@ def test_a_provider_without_its_key_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert len(models.store["s0/coder#1"].retries) == 1
 
 
-def test_a_response_that_can_never_be_read_is_no_outage() -> None:
+def test_a_response_that_can_never_be_read_is_not_an_outage() -> None:
     with Server([Say(body=b"{nope")] * 2) as server:
         with pytest.raises(ModelError, match="Expecting property name") as caught:
             ask(make(server, retries=1))

@@ -60,7 +60,7 @@ from tests.watch import run_later, watched
 
 #: Cases of `make test` and of `make test-full`.
 FEW, MANY = 300, 10_000
-#: Documents that are no bombs, and more than that many characters, tell nothing new.
+#: Documents that are not bombs, and more than that many characters, tell nothing new.
 LONG = 10_000
 
 

@@ -36,7 +36,7 @@ WORK = 0.10
 #: The larger of the operator's sizes; of the smaller one most is the call itself.
 SIZE = "16x1024"
 #: Deviations from run to run by which WORK must be beyond what is called a change, so that what is
-#: found is no luck.
+#: found is not luck.
 CERTAIN = 3.0
 
 

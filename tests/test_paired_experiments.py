@@ -267,7 +267,7 @@ def test_a_refusal_is_told_by_its_kind(
 
 
 @pytest.mark.parametrize("status", ["wrong", "build_failed", "passed", "no_code"])
-def test_what_failed_honestly_is_no_cheat(status: str) -> None:
+def test_what_failed_honestly_is_not_a_cheat(status: str) -> None:
     assert refusal_of(refused(status, "relu.cpp:3: G301 lets", "record")) is None
 
 

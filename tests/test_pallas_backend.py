@@ -76,6 +76,6 @@ def test_a_primitive_that_the_lowering_lacks_is_named_with_its_line(tmp_path: Pa
     assert "relu.py:" in caught.value.log
 
 
-def test_a_function_without_a_pallas_call_is_no_machine_code(tmp_path: Path) -> None:
+def test_a_function_without_a_pallas_call_is_not_machine_code(tmp_path: Path) -> None:
     source = "def relu(x, *, interpret=False):\n    return x\n"
     assert PALLAS.build(request(written(source), "sm_90"), tmp_path).kind == "python"

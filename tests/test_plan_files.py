@@ -122,7 +122,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @given(st.data())
-def test_half_a_plan_is_no_plan(document: str, data: st.DataObject) -> None:
+def test_half_a_plan_is_not_a_plan(document: str, data: st.DataObject) -> None:
     half = document[: data.draw(st.integers(0, len(document.rstrip()) - 1))]
     with pytest.raises(ConfigError, match="is not a plan, or not all of one") as refused:
         ExecutionPlan.parse(half, "plan.json")

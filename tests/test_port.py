@@ -52,7 +52,7 @@ int main() {
 HEADER = (
     "#pragma once\n__device__ __forceinline__ float scaled(float a, float x) { return a * x; }\n"
 )
-#: The host asks for the width, and the kernel's sums hang on it.
+#: The host asks for the width, and the kernel's sums depend on it.
 WAVE64 = """\
 #include <cstdio>
 #include <cuda_runtime.h>

@@ -186,7 +186,7 @@ void run(float* x, int n) {
         read_cases(path)
 
 
-def test_memory_that_no_device_code_uses_is_no_guess(tmp_path: Path) -> None:
+def test_memory_that_no_device_code_uses_is_not_a_guess(tmp_path: Path) -> None:
     run = "void run(float* x, int n, int smem) { k<<<n, 64, smem>>>(x, n); }\n"
     assert guessed(KERNEL + run, tmp_path) == set()
 

@@ -562,7 +562,7 @@ void run(float* x) { k<<<1, 1>>>(x, std::bool_constant<true>{}); }
     )
 
 
-def test_a_stride_is_no_shorter_than_its_rows(tmp_path: Path) -> None:
+def test_a_stride_is_at_least_as_long_as_its_rows(tmp_path: Path) -> None:
     text = """__global__ void k(float* x, int B, int V, int P) {
   for (int i = threadIdx.x; i < V; i += blockDim.x) x[blockIdx.x * P + i] = B;
 }

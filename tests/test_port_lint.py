@@ -153,7 +153,7 @@ def test_nvidias_own_targets_have_none_of_amds_pitfalls() -> None:
         "__global__ void k() { __shfl_down_sync(); __shared__ float s[]; int a[1/0]; }",
     ],
 )
-def test_text_that_is_no_program_is_read_without_complaint(text: str) -> None:
+def test_text_that_is_not_a_program_is_read_without_complaint(text: str) -> None:
     for name in ("kernel.cu", "setup.py", "Makefile"):
         assert isinstance(lint(text, name), tuple)
 

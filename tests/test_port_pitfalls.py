@@ -23,7 +23,7 @@ def test_snippets_become_whole_files_with_what_they_take_for_granted() -> None:
     assert texts["PK046-bad-1"].startswith("#include <cuda_runtime.h>\nstruct Parameters")
     assert texts["PK025-bad-1"].startswith("NVCC_FLAGS")
     assert texts["PK019-good-4"].startswith("#include <hip/hip_runtime.h>")
-    assert "PK018-good-3" not in texts, "NVIDIA's own targets are no ports"
+    assert "PK018-good-3" not in texts, "NVIDIA's own targets are not ports"
 
 
 def test_a_rejection_is_not_about_the_pitfall_when_a_correct_snippet_has_the_same() -> None:

@@ -194,7 +194,7 @@ def test_a_struct_with_a_member_that_is_not_read_is_not_read(written: str) -> No
         "void f(int d) { D_AND_E; } using T = int; // FIELD(int, d);",
     ],
 )
-def test_functions_of_a_struct_are_no_members(written: str) -> None:
+def test_functions_of_a_struct_are_not_members(written: str) -> None:
     macros = "#define HOST __host__\n#define D_AND_E int d; int e\n"
     (record,) = records([f"{macros}struct P {{ {written}\n float *const z[4]; }};"]).values()
     assert record.problem == ""
@@ -328,7 +328,7 @@ def test_a_kernel_of_structs_is_held_against_its_original(
     assert proof.outcome is outcome, proof.why
 
 
-def test_the_definition_of_a_long_struct_is_no_initialiser(tmp_path: Path) -> None:
+def test_the_definition_of_a_long_struct_is_not_an_initialiser(tmp_path: Path) -> None:
     long = "; ".join(f"int extent_of_the_axis_{n}" for n in range(60))
     text = SCORES.replace(
         "struct Sizes { int rows, cols; };", f"struct Sizes {{ int rows, cols; {long}; }};"

@@ -373,7 +373,7 @@ raise KeyError([name for name in kept if opened(name)])
 # ---- what is said by those who may lie
 
 
-def test_files_by_other_names_than_asked_for_are_no_answer() -> None:
+def test_files_by_other_names_than_asked_for_are_not_an_answer() -> None:
     asked = Execute(("x",), "/", "sm_90", "cuda", (), 5.0, record_bytes=1, counts=("a.gcda",))
     good = {"status": 0, "output": [], "findings": [], "files": [[RECORD, 3], ["a.gcda", 4]]}
     assert asked.read(good).files == ((RECORD, 3), ("a.gcda", 4))
@@ -459,7 +459,7 @@ def test_a_forged_finding_ends_the_list_and_nothing_else(forged: str) -> None:
         'asm volatile("syscall" :: "a"(1));',
     ],
 )
-def test_a_text_that_meddles_is_no_proof(code: str) -> None:
+def test_a_text_that_meddles_proves_nothing(code: str) -> None:
     assert "prove nothing" in meddling.meddles(f"int main() {{ {code} }}")
 
 
@@ -478,7 +478,7 @@ def test_an_honest_text_is_none_that_meddles(code: str) -> None:
     assert meddling.meddles(f"int main() {{ {code} }}") == ""
 
 
-def test_what_a_triton_library_prints_is_no_answer() -> None:
+def test_what_a_triton_library_prints_is_not_an_answer() -> None:
     known: dict[int, dict[str, object]] = {}
     said = "\n".join(
         [

@@ -204,7 +204,7 @@ def test_files_of_other_operators_in_the_folder_are_told_as_such(tmp_path: Path)
     assert note.endswith("it is of gated_pool, the operator of pool.py, which is not asked for")
 
 
-def test_a_helper_that_a_kernel_includes_is_no_puzzle(tmp_path: Path) -> None:
+def test_a_helper_that_a_kernel_includes_is_not_a_puzzle(tmp_path: Path) -> None:
     write(tmp_path, **{"relu.cu": '#include "tools.cu"\n', "tools.cu": "int x;\n"})
     assert not kernels(tmp_path).problems
 
@@ -314,7 +314,7 @@ def test_the_guard_reads_headers_and_macros_too() -> None:
     assert other.place == "relu.cpp:1"
 
 
-def test_a_vendors_header_is_no_file_that_only_has_its_name() -> None:
+def test_a_file_that_only_has_its_name_is_not_a_vendors_header() -> None:
     """In angle brackets the compiler does not look beside the source."""
     beside = Companions("relu.cu", (("cub/cub.cuh", "int x;"),))
     made = Candidate("relu", "cuda", "cuda", "#include <cub/cub.cuh>\n", "relu", companions=beside)
@@ -573,7 +573,7 @@ def test_an_operator_of_ones_own_is_called_by_its_name(tmp_path: Path) -> None:
     assert of.op_names([name]) == [str(tmp_path / "ops/mine.json")]
 
 
-def test_the_file_of_an_operator_is_no_kernel(tmp_path: Path) -> None:
+def test_the_file_of_an_operator_is_not_a_kernel(tmp_path: Path) -> None:
     definition = json.dumps(GEMM)
     name = GEMM["name"]
     write(tmp_path, **{f"{name}.json": definition, f"{name}.cpp": "x"})

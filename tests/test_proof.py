@@ -162,7 +162,7 @@ def test_an_operator_that_is_the_work_is_refused_however_short(operator: str) ->
         "aten::detach",
     ],
 )
-def test_making_moving_and_viewing_tensors_is_no_work(operator: str) -> None:
+def test_making_moving_and_viewing_tensors_is_not_work(operator: str) -> None:
     assert held(HOST, operators=[launch(operator, 99.0)]) == Proof()
 
 

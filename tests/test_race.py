@@ -466,7 +466,7 @@ def test_a_thread_that_ran_longer_than_its_calls_is_seen_on_a_busy_machine_too()
     assert "busiest thread" in reason([beside_an_idle_one] * 5)[0]
 
 
-def test_a_few_slow_calls_in_a_few_rounds_are_no_cheat() -> None:
+def test_a_few_slow_calls_in_a_few_rounds_are_not_a_cheat() -> None:
     even, odd = [10.0] * 64, [10.0] * 63 + [5000.0]
     laps = [TimedRound(samples, 1.05e-6 * sum(samples)) for samples in (even, even, even, odd, odd)]
     assert not suspicion(laps, NOTHING_UNUSUAL)
@@ -502,7 +502,7 @@ def test_what_a_fast_call_leaves_in_the_cache_is_written_while_it_is_flushed() -
     assert write_back_us(load("x86_64"), 1 << 20) == 0
 
 
-def test_a_round_in_which_threads_waited_is_no_evidence() -> None:
+def test_a_round_in_which_threads_waited_is_not_evidence() -> None:
     lap = TimedRound([1000.0], wall_s=0.01)
     assert evidence([lap, replace(lap, waited_s=0.002)]) == [lap]
 

@@ -140,7 +140,7 @@ def test_the_tests_own_corpus_is_one() -> None:
 @pytest.mark.drawn
 def test_kernels_are_judged_in_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, "cheats/short.cpp", SAID.format("leaves out the last"), "n - 1")
-    written(tmp_path, "cheats/unproven.cpp", SAID.format("is right, which is no cheat"))
+    written(tmp_path, "cheats/unproven.cpp", SAID.format("is right, which is not a cheat"))
     written(tmp_path, "honest/plain.cpp", SAID.format("is plain"))
     words = ["redteam", str(tmp_path), "modes=environment", f"reports={tmp_path}", "json=true"]
     assert main.run(words) == 1

@@ -171,7 +171,7 @@ def test_little_is_said_of_times_before_the_fifth_run() -> None:
     assert change(nights(1, 0.01), after(200.0)).change is ChangeKind.SUSPECT
 
 
-def test_earlier_times_that_are_no_measure_are_counted_and_told() -> None:
+def test_earlier_times_that_are_not_a_measure_and_are_counted_and_told() -> None:
     """Nights of a busy machine are runs of it, and say nothing of its times."""
     busy = timing(10.0, noisy="the machine was busy")
     history = nights(2, 0.01) + [
@@ -519,7 +519,7 @@ def test_a_lost_backend_stays_lost() -> None:
     )
 
 
-def test_a_run_of_some_cells_hides_no_loss_and_is_no_measure() -> None:
+def test_a_run_of_some_cells_hides_no_loss_and_is_not_a_measure() -> None:
     full = [Night.of(f"n{n}", [record("relu", 10, n), record("sum", 10, n)]) for n in range(4)]
     part = Night.of("part", [record("relu", 10, 10)])
     short = Night.of("short", [record("relu", 10, 11)])
@@ -648,7 +648,7 @@ def test_decisions_that_cannot_be_read_are_refused(text: str, tmp_path: Path) ->
         decided(text, tmp_path)
 
 
-def test_decisions_that_cannot_be_read_are_no_lack_of_a_baseline(tmp_path: Path) -> None:
+def test_decisions_that_cannot_be_read_are_not_a_missing_baseline(tmp_path: Path) -> None:
     """``none`` says that there may be no earlier run, not that anything else may be wrong."""
     night = Night.of("now", [record()])
     (tmp_path / "decisions.yaml").write_text("accepted: 3")

@@ -575,7 +575,7 @@ def test_a_bad_kernel_is_annotated_at_the_line_that_its_checker_names(tmp_path: 
     }
 
 
-#: A path in brackets is no markup, and nothing of this may reach a terminal or a page.
+#: A path in brackets is not markup, and nothing of this may reach a terminal or a page.
 HOSTILE = "/tmp/[bold]/[/red] \x1b]0;title\x07 \x9b2J \u202egnp.exe \u2066a"
 
 

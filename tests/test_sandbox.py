@@ -381,7 +381,7 @@ def test_outputs_of_another_form_are_told_what_was_expected(
     assert told in results[0].detail
 
 
-def test_a_build_is_no_request_to_another_backend_than_its_candidates() -> None:
+def test_a_build_is_not_a_request_to_another_backend_than_its_candidates() -> None:
     op = ops.load("relu")
     asked = Build(relu(RIGHT), op.signature, "float32", HOST, {"n": 1000}, {})
     with pytest.raises(ValueError, match="A build of cpu is not a request to opencl"):

@@ -692,7 +692,7 @@ def _all_pass(
 
 
 def _workload(op: str, name: str, sizes: dict[str, int]) -> Workload:
-    """Of ``sizes`` those that are no axes are scalars."""
+    """A workload of these sizes; those that are not axes are scalars."""
     own = ops.load(op)
     scalars = {s.name: sizes[s.name] for s in own.signature.scalars if s.name in sizes}
     dims = {axis: size for axis, size in sizes.items() if axis not in scalars}

@@ -523,7 +523,7 @@ def test_each_declarator_is_a_variable() -> None:
     assert in_kernel("__shared__ float a[N], b, *c;") == " ".join(expected)
 
 
-def test_what_a_directive_says_is_no_part_of_the_next_statement() -> None:
+def test_what_a_directive_says_is_not_part_of_the_next_statement() -> None:
     source = "__device__ void f() {\n#define A static\n__shared__ int x;\n#define B b.\n}\n"
     assert f"#define A static\n{shared('x', 'int')}\n" in rewritten(source)
     assert "Shape(1, 2)" in rewritten("void f() {\n#define B b.\nk<<<1, 2>>>();\n}\n")
@@ -886,7 +886,7 @@ def test_assembly_of_the_host_stays(statement: str) -> None:
     assert rewritten(source) == source
 
 
-def test_ptx_is_no_host_s_assembly_even_where_nothing_marks_the_function() -> None:
+def test_ptx_is_not_a_host_s_assembly_even_where_nothing_marks_the_function() -> None:
     text = rewritten('DEVICE void f() { asm volatile("multimem.red.f32 [%0], 1;" :: "l"(p)); }\n')
     assert "SX001" in text
 
@@ -945,12 +945,12 @@ def test_what_an_if_may_take_away_is_left_to_the_compiler() -> None:
     assert '_Pragma("GCC error \\"SX007 ' in lines[3]
 
 
-def test_an_include_guard_is_no_condition() -> None:
+def test_an_include_guard_is_not_a_condition() -> None:
     source = "#ifndef G_H\n#define G_H\nvoid f() { k<<<1>>>; }\n#endif\n"
     assert found(source) == [("SX007", 3)]
 
 
-def test_broken_input_is_no_reason_to_raise() -> None:
+def test_broken_input_is_read_without_an_exception() -> None:
     for source in (
         "k<<<1, 2>>>(",
         "__shared__ float",
@@ -1384,7 +1384,7 @@ def test_the_preprocessor_chooses_among_templates(
         "for (int d = 16; d; d /= 2) v += __shfl_xor_sync(~0u, v, d) + __shfl_xor_sync(~0u, v, 1);",
     ],
 )
-def test_a_loop_of_shuffles_that_is_no_fold_is_left_as_it_is(loop: str) -> None:
+def test_a_loop_of_shuffles_that_is_not_a_fold_is_left_as_it_is(loop: str) -> None:
     assert in_kernel(loop) == loop
 
 

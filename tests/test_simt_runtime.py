@@ -938,7 +938,7 @@ def test_host_code_that_may_run_beside_a_kernel_is_told_of_where_it_is_recorded(
     outcome = run(source, ExecutorOptions(record=tmp_path / "record"))
     assert outcome.status == 0
     assert {f.code for f in outcome.findings} == ({"SX120"} if told else set()), outcome
-    assert not run(source).findings, "it is no fault"
+    assert not run(source).findings, "it is not a fault"
 
 
 def test_what_is_met_at_many_places_hides_nothing_that_is_met_later(run: Runner) -> None:

@@ -47,10 +47,10 @@ BLOCKED_AT_BUILD = {3, 8, 17, 18, 19, 20, 27, 28, 29, 30, 36, 38, 44, 45, 46, 47
 
 
 def test_a_case_is_a_program_with_a_twin_and_one_small_defect() -> None:
-    assert not offenders(_what_is_no_program_with_a_twin)
+    assert not offenders(_what_is_not_a_program_with_a_twin)
 
 
-def _what_is_no_program_with_a_twin(case: Case) -> Iterator[str]:
+def _what_is_not_a_program_with_a_twin(case: Case) -> Iterator[str]:
     twin, mutant = version(case, bug=False), version(case, bug=True)
     changed = [line for line in difflib.ndiff(twin, mutant) if line[0] in "+-"]
     if not 0 < len(changed) <= 24:
@@ -129,7 +129,7 @@ def test_a_sign_reads_back_and_shows() -> None:
     assert Sign.parse("build").shows(Seen(refused=True))
     assert not Sign.parse("build SX001").shows(Seen(refused=True))
     assert not Sign.parse("SX201").shows(Seen(refused=True, codes=frozenset({"SX201"})))
-    with pytest.raises(ValueError, match="no sign"):
+    with pytest.raises(ValueError, match="Unknown sign"):
         Sign.parse("SX2")
 
 

@@ -389,7 +389,7 @@ PARTIAL = """
 
 
 @pytest.mark.parametrize("mode", ["fast", "check"])
-def test_collectives_of_fewer_items_than_lanes_are_no_findings(
+def test_collectives_of_fewer_items_than_lanes_are_not_findings(
     build_once: Built, mode: Mode
 ) -> None:
     run = build_once(PARTIAL, mode)

@@ -120,7 +120,7 @@ def test_the_rounding_is_seen_by_what_it_does(mode: int, name: str) -> None:
     assert f"the rounding of additions was to nearest and is {name}" in changes
 
 
-def test_a_worker_that_is_pinned_to_a_processor_is_no_change_of_the_kernels(
+def test_a_worker_that_is_pinned_to_a_processor_does_not_change_the_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As torch 2.14 counts them.
@@ -132,7 +132,7 @@ def test_a_worker_that_is_pinned_to_a_processor_is_no_change_of_the_kernels(
         assert os.sched_getaffinity(0) == pinned
 
 
-def test_a_function_that_is_added_is_no_change() -> None:
+def test_a_function_that_is_added_is_not_a_change() -> None:
     before = Snapshot()
     with ExitStack() as undone:
         torch.an_extension = len  # type: ignore[attr-defined]

@@ -285,7 +285,7 @@ def test_a_trace_set_brings_its_tensors_and_nobody_elses(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "kind", ["../../../user", "..", ".", "a/b", "a\\b", "a\0b", "a\nb", "x" * 10_000, "-x", "NUL"]
 )
-def test_the_type_of_a_definition_is_no_path(
+def test_the_type_of_a_definition_is_not_a_path(
     kind: str, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(scene.box / "in/definitions/x/a.json", json.dumps(DEFINITION | {"op_type": kind}))

@@ -190,7 +190,7 @@ def test_a_build_tells_its_machine_code_though_the_module_alone_is_kept(tmp_path
     assert told[0] and told[0] == told[1]
 
 
-def test_a_host_function_that_launches_nothing_is_no_machine_code(tmp_path: Path) -> None:
+def test_a_host_function_that_launches_nothing_is_not_machine_code(tmp_path: Path) -> None:
     source = "def relu(x, y):\n    pass\n"
     assert TRITON.build(request(written(source), "sm_90"), tmp_path).kind == "python"
 

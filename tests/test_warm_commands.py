@@ -136,7 +136,7 @@ def test_what_the_servers_key_did_not_sign_is_closed_without_an_answer(
 
 
 @pytest.mark.parametrize("line", [b'{"bytes": Infinity, "signed": ""}', b"[]", b"{}", b"\xff"])
-def test_a_line_that_is_no_command_ends_nothing(line: bytes, process: int) -> None:
+def test_a_line_that_is_not_a_command_ends_nothing(line: bytes, process: int) -> None:
     with suppress(OSError):  # it is closed before all was read
         assert answer_to(line + b"\n", b"") == b""
     assert json.loads(answer_to(*command(KEY)))["process"]

@@ -127,7 +127,7 @@ def in_parallel(work: Any, items: Sequence[Any]) -> list[Any]:
 
 
 def commit(checkout: Path) -> str:
-    """Of the checkout that was run; '' when it is no git folder."""
+    """Of the checkout that was run; '' when it is not a git folder."""
     argv = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout.strip()

@@ -36,7 +36,7 @@ class Paid:
     known: dict[tuple[int, ...], float] = field(default_factory=dict)
 
     def reward(self, choices: Sequence[int]) -> float | None:
-        """None where the machine could not evaluate it, which is not a reward of 0."""
+        """The reward of a reply; None, which is not 0, where the machine could not evaluate it."""
         program = tuple(choices)
         if program not in self.known:
             try:

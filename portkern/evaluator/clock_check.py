@@ -94,8 +94,8 @@ class TimedRound:
         """The seconds that its busiest thread ran for beyond all calls at their median, of
         which the first may take twice as long, and beyond what timing takes by itself: waiting
         for others does not add to processor time, except for the ``strain`` that the baseline is
-        under too, and for what a thread may spin until others of its team are done, which is no
-        longer than these ran or stood ready."""
+        under too, and for what a thread may spin until others of its team are done: at most as
+        long as these ran or stood ready."""
         median_s = statistics.median(self.samples) / 1e6
         calls = len(self.samples) + 1
         allowed_s = (PAID * strain * calls + 1) * median_s + CALL_S * calls + MESSAGE_S

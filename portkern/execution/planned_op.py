@@ -38,7 +38,7 @@ class PlannedWorkload(JsonPart):
 
 class PlannedOp(JsonPart):
     """``asked`` is what ``op=`` takes, a file's name relative to where the files are written. Files
-    that are no UTF-8 are ``binary``. ``precision`` is what kernels are held to, which a run may
+    that are not UTF-8 are ``binary``. ``precision`` is what kernels are held to, which a run may
     ask for itself. ``workloads`` are those of the plan's cells, by their sets."""
 
     digest: str

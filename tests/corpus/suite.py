@@ -9,7 +9,7 @@ Each file is a kernel. It opens with lines of ``// key: value`` or ``# key: valu
     entry       the function to call, the op's name unless told
     style       ``dps`` or ``return``; kernels take their outputs, Numba's return them unless told
     expect      of a cheat: the verdicts that count as caught, ``wrong | crashed``; ``defeated``
-                where it passes and is no faster for it than the framework, which does the work
+                where it passes and is not faster for it than the framework, which does the work
     says        of a cheat: words of which the verdict's detail must have one, ``off | finite``;
                 ``times`` stands for those of every rule that compares times
     torch_ops   the guard's policy, ``forbid`` unless told

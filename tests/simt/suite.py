@@ -89,7 +89,9 @@ class Sign:
                 return cls("build", code)
             case [code] if _CODE.fullmatch(code):
                 return cls("finding", code)
-        raise ValueError(f"{text!r} is no sign, such as SX201, wrong, error, build or build SX001")
+        raise ValueError(
+            f"Unknown sign {text!r}; expected one such as SX201, wrong, error, build or build SX001"
+        )
 
     def __str__(self) -> str:
         return self.code if self.kind == "finding" else f"{self.kind} {self.code}".rstrip()

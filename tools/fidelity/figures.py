@@ -1,4 +1,4 @@
-"""What a run of all trials found, as a committed file and as a page of the documentation."""
+"""The findings of a run of all trials, as a committed file and as a page of the documentation."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _cube(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def strict(a: Array, b: Array, *, least: bool) -> Array:
-    """Of IEEE 754-2019: a NaN whenever there is one."""
+    """Minimum and maximum of IEEE 754-2019: a NaN whenever there is one."""
     nan = np.isnan(a) | np.isnan(b)
     return np.where(nan, F64(np.nan).astype(a.dtype), ordered(a, b, least=least, ieee=False))
 
@@ -495,7 +495,7 @@ def _division(into: Table) -> None:
 
 
 def _fixed(q: Array, d: Array, n: Array) -> Array:
-    """What a quotient is where it is special; else its magnitude with the sign of both."""
+    """The quotient where it is special; else its magnitude with the sign of both."""
     sign = np.where(np.signbit(d) != np.signbit(n), -1.0, 1.0)
     result = np.copysign(q, sign)
     if q.dtype != F16:

@@ -200,7 +200,7 @@ def _integer_lines() -> Iterator[tuple[str, str]]:
 
 
 def _words() -> Iterator[tuple[str, str]]:
-    """Those of 32 bits that no other width has."""
+    """The operations of 32 bits that no other width has."""
 
     def steps(*lines: str) -> str:
         return "\n".join(lines)
@@ -290,7 +290,7 @@ def _packed_lines() -> Iterator[tuple[str, str]]:
 
 
 def operations() -> dict[str, str]:
-    """What LLVM is asked of each instruction."""
+    """The question that LLVM is asked of each instruction."""
     lines = [line for kind in _FLOATS for line in _float_lines(kind)]
     lines += [*_conversion_lines(), *_integer_lines(), *_packed_lines()]
     return {name: body for names, body in lines for name in names.split()}

@@ -1,4 +1,4 @@
-"""What is tried of an instruction set: rows of the executor's tables as an assembler's text."""
+"""The instructions of a set that are tried: rows of the executor's tables as assembler."""
 
 from __future__ import annotations
 

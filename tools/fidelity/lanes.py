@@ -77,7 +77,7 @@ def _permlane(other: int, *, inactive: bool, zero: bool) -> Function:
 
 
 def _swapped(row: int) -> Function:
-    """What the destination becomes: lanes of odd rows get those of even rows of the source."""
+    """The new destination: lanes of odd rows get those of even rows of the source."""
 
     def of(w: Waves) -> Array:
         odd = w.lanes & row != 0

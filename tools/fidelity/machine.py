@@ -298,7 +298,7 @@ class Assembler:
 
 @dataclass
 class Result:
-    """What lanes held afterwards, their cells of memory, and how the launch ended."""
+    """The values that lanes held afterwards, their cells of memory, and how the launch ended."""
 
     words: Words
     memory: Words

@@ -130,7 +130,7 @@ class Matrix:
 
     @property
     def product(self) -> Callable[..., Array]:
-        """Of factors as numbers ``[rows, depth]`` and ``[depth, columns]`` and what was there."""
+        """The product of ``[rows, depth]`` and ``[depth, columns]``, plus what was there."""
         if self.to == "i32":
             return _whole
         if self.a in ("f32", "f64") or not self.processor.startswith("gfx9"):
@@ -183,7 +183,7 @@ class Format:
         return int(np.ldexp(x, self.fraction - exponent)), exponent
 
     def value(self, bits: int) -> float:
-        """Of eight bits."""
+        """The number that eight bits stand for."""
         sign = -1.0 if bits >> 7 else 1.0
         field, rest = (
             bits >> self.fraction & ((1 << self.width) - 1),
@@ -352,7 +352,7 @@ class Run:
 
     @cached_property
     def given(self) -> list[tuple[Array, Array, Array, Words]]:
-        """For each wave and block the matrices as numbers; the words of the wave's lanes are the
+        """The matrices of each wave and block as numbers; the words of the wave's lanes are the
         same array for its blocks."""
         one, rng, found = self.matrix, np.random.default_rng(self.seed), []
         for wave in range(self.waves):

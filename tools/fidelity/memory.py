@@ -70,7 +70,7 @@ _SAME = {
 
 @dataclass(frozen=True)
 class Atomic:
-    """What a name says: the change, the type of the value in memory."""
+    """Reads a name: the change, the type of the value in memory."""
 
     change: str
     kind: str

@@ -1,4 +1,4 @@
-"""What an instruction should give: a function of its sources by the manual's words, in numpy."""
+"""The right result of an instruction: a function of its sources by the manual's words, in numpy."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def modelled(family: str) -> list[Row]:
 
 
 def clamped(x: Array) -> Array:
-    """What the modifier ``clamp`` makes of a float: NaN and -0 become 0."""
+    """A float after the modifier ``clamp``: NaN and -0 become 0."""
     return np.where(x > 0, np.where(x < 1, x, 1), 0).astype(x.dtype)
 
 

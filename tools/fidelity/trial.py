@@ -65,7 +65,7 @@ class Trial:
     local: bool = False
 
     def changed(self, words: Words) -> Words:
-        """What is really given: halves change places where the upper ones are asked for."""
+        """The operands as given: halves change places where the upper ones are asked for."""
         changed = words.copy()
         for place, high in zip(PLACES, self.high, strict=False):
             if high:
@@ -151,7 +151,7 @@ def signed(x: Array, sign: str) -> Array:
 
 
 def arguments(trial: Trial, words: Words) -> list[Array]:
-    """What the oracle's function takes."""
+    """The arguments of the oracle's function."""
     sources: list[Array] = []
     k = 0
     for source in trial.oracle.sources:
@@ -174,7 +174,7 @@ def arguments(trial: Trial, words: Words) -> list[Array]:
 
 
 def expected(trial: Trial, words: Words) -> tuple[Array | None, Array | None]:
-    """What the oracle says of each lane."""
+    """The oracle's answer for each lane."""
     oracle, sources = trial.oracle, arguments(trial, words)
     with np.errstate(all="ignore"):
         answer: Any = oracle.function(*sources)

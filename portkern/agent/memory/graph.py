@@ -253,7 +253,7 @@ class Reasoning:
             and (
                 self._is_open(example, slot, log)
                 if example.run == self.run
-                else self._is_no_answer(example)
+                else self._may_be_shown(example)
             )
         ]
 
@@ -268,9 +268,8 @@ class Reasoning:
         known = (*slot.parents, *slot.shown)
         return all(each.island == slot.island or each.id in known for each in shown)
 
-    def _is_no_answer(self, example: MethodExample) -> bool:
-        """Whether an example is not an answer to the task; another run's kernel of this op would be
-        one."""
+    def _may_be_shown(self, example: MethodExample) -> bool:
+        """Whether an example gives no answer away, as another run's kernel of this op would."""
         return self.options.own or example.op != self.task.op.name
 
     def _next(self, source: str, slot: Slot, log: Log) -> Iterator[Passage]:

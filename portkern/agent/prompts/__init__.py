@@ -41,7 +41,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
-        autoescape=False,  # prompts are no HTML
+        autoescape=False,  # prompts are not HTML
     )
     environment.filters |= {"fenced": fenced, "section": section}
     return environment

@@ -36,7 +36,7 @@ class Accessor:
 
 def accessor_of(type_: str, bound: Mapping[str, str]) -> Accessor | None:
     """``bound`` says what names of a template or of ``typedef`` stand for. None for a type that is
-    no accessor, or of whose element nothing is known."""
+    not an accessor, or of whose element nothing is known."""
     name = plain_type(type_).rstrip("&")
     for _ in range(_DEPTH):
         if name not in bound or bound[name] == name:

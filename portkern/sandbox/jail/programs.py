@@ -49,7 +49,7 @@ _SHARED = (Path("/tmp"), Path("/dev/shm"))
 class Command:
     """``argv`` is run in a copy of the folder ``cwd``; ``wanted`` are names below
     :attr:`Launcher.results` and how many bytes of each are kept. Of these the first ``sealed`` are
-    no files of the folder, but what is written to the handles from 3 on, which the process begins
+    not files of the folder, but what is written to the handles from 3 on, which the process begins
     with, and stays as it was written. Where the process is ours, and gives them to nobody, they are
     its own word."""
 

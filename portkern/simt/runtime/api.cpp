@@ -186,7 +186,7 @@ size_t dynamic_limit(const Call& call) {
         most = std::max(most, granted.bytes);
     }
     if (named) return std::max(most, facts.shared_static);
-    // A name that is no function's is a variable's, which may hold any kernel that was granted.
+    // A name that is not a function's is a variable's, which may hold any kernel that was granted.
     const bool variable = any && !defines_function((const void*)call.run, name);
     return std::max(variable ? any : 0, facts.shared_static);
 }
@@ -506,7 +506,7 @@ int device_pointer(void** device, void* host, Site at) {
     const Buffer* b = find_buffer(host);
     *device = b && b->kind == Kind::host ? host : nullptr;
     if (*device) return success;
-    finding(104, at, "the device's address of %p, which is no pinned host memory", host);
+    finding(104, at, "the device's address of %p, which is not pinned host memory", host);
     return finish(invalid_value);
 }
 

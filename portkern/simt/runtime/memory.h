@@ -69,7 +69,7 @@ void close_buffers();
 // Reports SX114 when host code made it.
 bool admit_fault(const void* p, const void* ucontext);
 // What the host API is about to do, for the account below; it is admitted. A __device__ variable is
-// no buffer.
+// not a buffer.
 void note_copy(void* to, const void* from, size_t bytes, bool from_variable);
 void note_fill(void* to);
 

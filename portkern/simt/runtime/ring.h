@@ -38,7 +38,7 @@ void note_infinity(bool negative);  // a literal of the program is one
 struct Account {
     uint64_t comparisons = 0;  // of numbers, by their shadows
     uint64_t close = 0;        // decisions that rounding can turn
-    uint64_t integers = 0;     // conversions of what is no whole number to integers
+    uint64_t integers = 0;     // conversions to integers of numbers that are not whole
     uint64_t functions = 0;    // calls of functions without laws
     uint64_t bits = 0;         // patterns that stand for nothing were read as numbers
     uint64_t full = 0;         // elements for which there was no pattern left

@@ -160,7 +160,7 @@ void decided(double apart, double scale) {
 bool same(const Value& a, const Value& b) {
     return a.deep == b.deep && (!a.has_flat || !b.has_flat || a.flat == b.flat);
 }
-// -1, 0, 1; 2 where one is no number.
+// -1, 0, 1; 2 where one is not a number.
 int compared(const Value& a, const Value& b) {
     if (!a.finite || !b.finite)
         return a.shadow < b.shadow ? -1 : a.shadow > b.shadow ? 1 : a.shadow == b.shadow ? 0 : 2;

@@ -105,7 +105,7 @@ __attribute__((constructor)) static void configure_from_environment() {
     const char* settings = getenv("PORTKERN_SIMT");
     if (!settings) return;
     if (const char* wrong = simt_configure(settings)) {
-        fprintf(stderr, "simt: PORTKERN_SIMT: got '%s', which is no setting with a legal value\n",
+        fprintf(stderr, "simt: PORTKERN_SIMT: got '%s', which is not a setting with a legal value\n",
                 wrong);
         exit(2);
     }

@@ -1,4 +1,4 @@
-// cuBLAS against sums written out, for shapes that are no multiple of anything.
+// cuBLAS against sums written out, for shapes that are not a multiple of anything.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,4 +1,4 @@
-// what: the mask of a segment is (1 << width) - 1, which is no mask at all for a width of 64
+// what: the mask of a segment is (1 << width) - 1, which is 0 for a width of 64
 // expect: SX502 | wrong
 // widths: 64
 // pitfall: 5

@@ -1,4 +1,4 @@
-// what: the grid is n / block, which is no block at all for a small input
+// what: the grid is n / block, which is 0 blocks for a small input
 // expect: SX401 | error
 // widths: 32 64
 // sanitizer: memcheck

@@ -123,7 +123,7 @@ struct Maker {
     void* function;
     int64_t references;
     int64_t inputs;
-    Impl** of;  // what was given to it: null where that was no tensor
+    Impl** of;  // what was given to it: null where that was not a tensor
 };
 SIMT_API void made_by(Maker* maker, Impl* output, int64_t number);
 SIMT_API Maker* maker_of(const Impl* t, int64_t* number);  // null: nothing is known

@@ -237,12 +237,12 @@ SIMT_INLINE void enqueue(const BulkCopy& c) {
 
 static inline bool sound(const char* shared, unsigned align, const char* what, Site at) {
     if (shared_address(shared) % align == 0) return true;
-    finding(106, at, "%s at shared memory's byte %u, which is no multiple of %u", what,
+    finding(106, at, "%s at shared memory's byte %u, which is not a multiple of %u", what,
             shared_address(shared), align);
     return false;
 }
 static inline bool sound(const char* shared, const char* memory, uint32_t bytes, Site at) {
-    if (bytes % 16) finding(106, at, "a bulk copy of %u bytes, which is no multiple of 16", bytes);
+    if (bytes % 16) finding(106, at, "a bulk copy of %u bytes, which is not a multiple of 16", bytes);
     return bytes % 16 == 0 && sound(shared, 16, "a bulk copy", at) && !misaligned(memory, 16, at);
 }
 static inline void bulk_load(char* to, const char* from, uint32_t bytes, char* barrier, SIMT_AT) {
@@ -262,7 +262,7 @@ SIMT_NO_CHECK static inline BulkCopy box_copy(const char* shared, const char* ma
     for (size_t d = 0; d < RANK; ++d) c.at[d] = coordinates[d];
     // As an H200 does, which says "an illegal instruction was encountered".
     if (coordinates[0] * (int64_t)c.map.element_bytes % 16)
-        fatal(314, at, "a box that begins %lld bytes into a row, which is no multiple of 16",
+        fatal(314, at, "a box that begins %lld bytes into a row, which is not a multiple of 16",
               (long long)coordinates[0] * c.map.element_bytes);
     c.bytes = rows_of_box(c.map) * c.map.box[0] * c.map.element_bytes;
     return c;

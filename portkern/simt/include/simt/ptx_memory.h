@@ -44,7 +44,7 @@ struct Carrier<32> {
 
 static inline bool misaligned(const void* p, size_t size, Site at) {
     if (SIMT_LIKELY((uintptr_t)p % size == 0)) return false;
-    finding(106, at, "an access of %zu bytes at %p, which is no multiple of that", size, p);
+    finding(106, at, "an access of %zu bytes at %p, which is not a multiple of that", size, p);
     return true;
 }
 

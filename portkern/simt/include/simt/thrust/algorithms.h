@@ -15,7 +15,7 @@ namespace of {  // the algorithms, with their policy
 
 template <class P, class In, class N, class Out>
 inline Out copy_n(P p, In first, N n, Out out) {
-    // Between the host and the device it is a copy; what is no plain array is staged.
+    // Between the host and the device it is a copy; anything but a plain array is staged.
     constexpr bool from = on_device<In>(), to = on_device<Out>();
     constexpr bool crosses = from != to &&
                              !std::is_same<typename system_of<In>::type, any_system_tag>::value;
