@@ -88,6 +88,7 @@ SPILLS = {
     ("conv2d_relu_maxpool", "float16"): {"multiply<160>": 64},
     ("add_rmsnorm", "float16"): {"add_rmsnorm_rows": 16},
     ("sum", "float16"): {"sum_columns<8>": 8},
+    ("softmax", "float32"): {"softmax_wide": 16},
     ("linear", "float16"): FEW_ROWS,
     ("linear_bias", "bfloat16"): FEW_ROWS,
     ("topk", "bfloat16"): {"topk_of_few<16, 8, 8>": 24, "topk_of_few<4, 8, 8>": 12},

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import which
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,7 @@ from portkern.errors import (
     RecordError,
     ReferenceFailed,
     StorageError,
+    ToolError,
 )
 from portkern.evaluator import inputs
 from portkern.evaluator.from_torch import OperatorFile
@@ -54,6 +56,7 @@ from portkern.spec import companions, flashinfer
 from portkern.spec.expression import Expression
 from portkern.spec.from_torch import sheet
 from portkern.spec.op import StoredTensor, Workload
+from portkern.toolchain.git import run_git
 from portkern.tracking import once, webhook
 from tests.report_records import make
 
@@ -525,6 +528,27 @@ def test_a_checkout_starts_nothing_that_its_settings_name(how: str, scene: Scene
     os.utime(tree / "k.cpp", (1, 1))
     subprocess.run([*plain, "status"], capture_output=True, check=False)
     assert mark.exists(), "the attack is none"
+
+
+def test_settings_of_the_user_in_variables_stay(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.name")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "Somebody")
+    assert run_git(scene.box, "config", "user.name") == "Somebody\n"
+    assert run_git(scene.box, "config", "core.hooksPath") == "/dev/null\n"
+
+
+def test_a_git_too_old_to_switch_commands_off_is_not_asked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git before 2.31 reads no settings from variables."""
+    old = put(scene.box / "bin/git", f'#!/bin/sh\nGIT_CONFIG_COUNT=0 exec {which("git")} "$@"\n')
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(old.parent), prepend=os.pathsep)
+    with pytest.raises(ToolError, match=r"2\.31 or newer is needed"):
+        run_git(scene.box, "status")
 
 
 def test_a_tree_has_no_link_that_leads_out_through_another(scene: Scene) -> None:
