@@ -24,6 +24,16 @@ RULES = (
     ("v_mov_b32_e32 v1, v2", "v_readlane_b32 s4, v1, 3", 1, 0),
     ("v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2", 1, 0),
     ("v_exp_f32_e32 v1, v2", "v_fmac_f32_e32 v1, v4, v5", 1, 0),
+    ("v_exp_f32_e32 v1, v2", "v_swap_b32 v3, v1", 1, 0),
+    ("v_exp_f32_e32 v1, v2", "v_swap_b32 v1, v3", 1, 0),
+    ("v_exp_f32_e32 v1, v2", "v_writelane_b32 v1, s4, 3", 1, 0),
+    ("v_exp_f32_e32 v1, v2", "v_fma_mixlo_f16 v1, v3, v4, v5", 1, 0),
+    (
+        "v_exp_f32_e32 v1, v2",
+        "v_mov_b32_dpp v1, v3 row_shr:1 row_mask:0x5 bank_mask:0xf bound_ctrl:0",
+        1,
+        0,
+    ),
     (
         "v_mov_b32_sdwa v1, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE",
         "v_not_b32_e32 v3, v1",
@@ -44,6 +54,11 @@ FREE = (
     ("v_cmp_lt_f32_e32 vcc, v1, v2", "s_and_b64 vcc, exec, vcc"),
     ("v_exp_f32_e32 v1, v2", "v_log_f32_e32 v3, v1"),
     ("v_mov_b32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2"),
+    ("v_mov_b32_e32 v1, v2", "v_writelane_b32 v1, s4, 3"),
+    (
+        "v_exp_f32_e32 v1, v2",
+        "v_mov_b32_dpp v1, v3 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:0",
+    ),
     ("global_store_dwordx2 v[2:3], v[4:5], off", "v_mov_b32_e32 v5, v1"),
     (MFMA, "v_mov_b32_e32 v4, v1"),
 )
@@ -108,6 +123,7 @@ def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, 
 WMMA = "v_wmma_f32_16x16x16_f16 v[40:47], v[{a}], v[{b}], v[32:39]"
 GIVES, USES = "v_exp_f32_e32 v1, v2", "v_add_f32_e32 v3, v1, v2"
 MOVE, LOG = "v_mov_b32_e32 v4, v5", "v_log_f32_e32 v4, v5"
+SHIFTED = "v_mov_b32_dpp v1, v4 row_shr:1 row_mask:0xf"
 DUAL = "v_dual_mov_b32 v4, v6 :: v_dual_mov_b32 v7, v{}"
 #: Paths that meet: five moves behind the function on one, another function behind it on the other.
 MET = [
@@ -124,6 +140,13 @@ NARROW = (
     ([GIVES, "{ready}", USES], False, False),
     ([GIVES, "ds_load_b32 v4, v5", USES], False, False),
     ([GIVES, "v_mov_b32_e32 v1, v4", USES], False, False),
+    ([GIVES, "v_writelane_b32 v1, s4, 3"], True, False),
+    ([GIVES, "v_mov_b32_dpp v1, v4 row_shr:1 row_mask:0xf bank_mask:0xf"], True, False),
+    (
+        [GIVES, "v_mov_b32_dpp v1, v4 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1"],
+        False,
+        False,
+    ),
     ([GIVES, "v_fmac_f32_e32 v1, v4, v5"], True, False),
     ([GIVES, "v_dual_mov_b32 v4, v6 :: v_dual_fmac_f32 v1, v3, v5"], True, False),
     ([GIVES, *[DUAL.format(9)] * 5, USES], True, False),

@@ -19,7 +19,7 @@ struct Sort {
     bool vector = false, matrix = false, doubles = false, function = false, partial = false;
     bool lane = false, picks_lane = false, buffer = false, memory = false, wide_store = false;
     bool div_fmas = false, sets_exec = false, keeps_sum = false;
-    bool adds_to_result = false;  // reads what it writes
+    bool reads_result = false;  // it adds to it, swaps it, or writes a part of it
     u8 passes = 0;             // of a matrix instruction, at least
     u32 idle = 1;              // the states it is itself
 
@@ -42,8 +42,10 @@ struct Sort {
         memory = buffer || global || encoding == "DS";
         div_fmas = starts_with(name, "v_div_fmas");
         // Of a dual one the sum is an operand.
-        adds_to_result = any_of(name, {"v_fmac_", "v_mac_", "v_pk_fmac_", "v_dot2c_", "v_dot2acc_",
-                                       "v_dot4c_", "v_dot8c_"});
+        reads_result = any_of(name, {"v_fmac_", "v_mac_", "v_pk_fmac_", "v_dot2c_", "v_dot2acc_",
+                                     "v_dot4c_", "v_dot8c_", "v_swap", "v_writelane", "v_fma_mixlo",
+                                     "v_fma_mixhi", "v_mad_mixlo", "v_mad_mixhi"}) ||
+                       leaves_lanes(i);
         sets_exec = starts_with(name, "v_cmpx");
         const Operand& data = i.o[buffer ? 0 : 2];
         const bool stores = contains(name, "_store") || contains(name, "_atomic");
@@ -52,7 +54,14 @@ struct Sort {
         if (name == "s_nop") idle = ((u32)i.imm & 15) + 1;
     }
 
-    int first_source(const Instruction& i) const { return adds_to_result ? 0 : i.destinations; }
+    int first_source(const Instruction& i) const { return reads_result ? 0 : i.destinations; }
+
+private:
+    // Lanes that DPP does not write though EXEC would have it.
+    static bool leaves_lanes(const Instruction& i) {
+        return i.flags & DPP &&
+               (i.row_mask != 15 || i.bank_mask != 15 || !(i.flags & (BOUND_ZERO | DPP8)));
+    }
 };
 
 // What was done to a register: how many states ago, and for how many more it must be left alone.
@@ -120,7 +129,7 @@ public:
                 if (o.kind != Kind::vector) continue;
                 const u32 needed = i.flags & DPP && o.dpp ? 2
                                    : s.matrix             ? 2
-                                   : s.lane && newer      ? 1
+                                   : s.lane && newer && n >= i.destinations ? 1
                                                           : 0;
                 if (soon(since.vector[reg], needed)) return (i32)reg;
                 if (newer && s.vector && !s.function && soon(since.function[reg], 1)) return (i32)reg;
