@@ -72,6 +72,22 @@ QUICK = ["op=relu", "backend=cpu", "source=relu.cpp", "rounds=2", "budget_s=0"]
 
 
 @pytest.mark.full
+def test_no_command_that_the_repository_names_is_started(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mark = tmp_path_factory.mktemp("elsewhere") / "mark"
+    hook = repository / ".git/hooks/post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    hook.chmod(0o755)
+    (repository / ".git/info/attributes").write_text("*.cpp filter=own\n")
+    git(repository, "config", "filter.own.smudge", f"touch {mark}; cat")
+    assert main.run(["bisect", "good=HEAD~2", *QUICK]) == 2
+    assert not mark.exists()
+    git(repository, "checkout", "--quiet", "HEAD~2")
+    assert mark.exists(), "nothing would have started either"
+
+
+@pytest.mark.full
 def test_an_end_is_what_it_is_called(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["bisect", "good=HEAD~2", *QUICK]) == 2
     assert "good=HEAD~2 is not: build_failed" in capsys.readouterr().err

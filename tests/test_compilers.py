@@ -368,7 +368,6 @@ OUTSIDE = {
     "portkern/agent/feedback/perf.py _perf": "perf, which looks at a worker's process",
     "portkern/cli/assistants/commands.py run": "portkern itself",
     "portkern/cli/warm_process.py beside": "portkern itself, for commands of the same user",
-    "portkern/cli/verbs/bisect.py _git": "git, in the folder that the user is in",
     "portkern/cli/verbs/bisect.py _look": "portkern itself",
     "portkern/cli/verbs/node.py _become": "a node of the user's cluster",
     "portkern/deploy/package/_build.py _ended": "a library's code, on its user's machine",

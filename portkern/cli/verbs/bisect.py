@@ -17,16 +17,19 @@ from pathlib import Path
 from portkern.cli import json_output
 from portkern.cli.config import quoted, resolve
 from portkern.cli.verbs import red_cell
-from portkern.errors import ConfigError
+from portkern.errors import ConfigError, ToolError
 from portkern.printable import printable
 from portkern.records.record import RecordFile, Verdict
 from portkern.regression import rule
 from portkern.regression.bisection import first_bad
 from portkern.regression.runs import RECORDS
 from portkern.regression.timed import Statistic, of, point
+from portkern.toolchain.git import run_git
 
 #: Races of one revision differ by so many of their standard deviations at most.
 APART = 3.0
+#: Seconds that a call of git may take: a checkout of a large tree is one.
+GIT_S = 600.0
 #: What the runs at revisions are called.
 RUN = "bisect"
 
@@ -175,7 +178,7 @@ class Bisection:
 
     def _look(self, number: int) -> BisectLook:
         """One call of ``portkern check`` at a commit."""
-        _git("-C", str(self.tree), "checkout", "--quiet", "--detach", self.commits[number])
+        _git("checkout", "--quiet", "--detach", self.commits[number], folder=self.tree)
         folder = self.tree / _git("rev-parse", "--show-prefix")
         if not folder.is_dir():
             return BisectLook(None, said=f"{folder.name} is not there")
@@ -266,14 +269,13 @@ def _worktree() -> Iterator[Path]:
             _git("worktree", "remove", "--force", str(tree))
 
 
-def _git(*words: str) -> str:
+def _git(*words: str, folder: Path | None = None) -> str:
     """'' where git finds nothing. Raises ConfigError where there is no git or no repository."""
     try:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, errors="replace", check=False
-        )
-    except OSError as error:
-        raise ConfigError(f"Cannot start git: {error.strerror}") from error
-    if done.returncode and done.stderr.strip():
-        raise ConfigError(f"git {words[0]}: {done.stderr.strip().splitlines()[-1]}")
-    return done.stdout.strip()
+        return run_git(folder or Path.cwd(), *words, timeout_s=GIT_S).strip()
+    except ToolError as error:
+        said = error.log.strip().splitlines()
+        if not said and "status" in str(error):
+            return ""
+        why = f"{error}: {said[-1]}" if said else str(error)
+        raise ConfigError(f"git {words[0]}: {why}") from error
