@@ -15,7 +15,7 @@ from portkern.errors import WorkerError
 from portkern.port import triton_proof
 from portkern.port.library import read
 from portkern.port.proof import Outcome
-from portkern.port.triton_case import SIZE, LaunchText, propose
+from portkern.port.triton_case import SIZE, TritonCase, launches
 from portkern.port.triton_infer import infer
 from portkern.port.triton_library import (
     TritonOutcome,
@@ -203,24 +203,62 @@ def test_knobs_that_no_launch_can_have_become_the_nearest_that_one_can(
     assert [config.knobs for config in ported(configs, target.load(arch))] == knobs
 
 
+def case_of(launch: str, parameters: str = "x, n, BLOCK: tl.constexpr") -> TritonCase:
+    """Of a kernel that host code launches so."""
+    text = f"def k({parameters}):\n    tl.store(x + tl.program_id(0), n)\n"
+    text += f"LIMIT = 64\ndef host(x, n, m, b, num_blocks):\n    {launch}\n"
+    (only,) = launches(ast.parse(text), "k")
+    return only.case(infer(text)["k"])
+
+
 @pytest.mark.parametrize(
     ("launch", "grid"),
     [
-        ("k[(n, 2)](x, n, BLOCK=b)", (SIZE, 2)),
-        ("grid = (triton.cdiv(m, b),)\n    k[grid](x, m, BLOCK=b)", (-(-SIZE // 16),)),
-        ("k[lambda meta: (triton.cdiv(m, meta['BLOCK']), 1)](x, m, BLOCK=b)", (2, 1)),
-        ("k[(x.shape[0],)](x, n, BLOCK=b)", (3,)),
-        ("pass", (3,)),
+        ("k[(n, 2)](x, n, BLOCK=16)", (SIZE, 2)),
+        ("w = 16\n    grid = (triton.cdiv(m, w),)\n    k[grid](x, m, BLOCK=w)", (2,)),
+        ("k[lambda meta: (triton.cdiv(m, meta['BLOCK']), 1)](x, m, BLOCK=16)", (2, 1)),
+        ("def grid(meta): return (-(-m // meta['BLOCK']),)\n    k[grid](x, m, 16)", (2,)),
+        ("k[(x.shape[0],)](x, n, BLOCK=16)", (3,)),
+        ("r, c = x.shape\n    k[(r, x.size(-1))](x, c, BLOCK=16)", (3, SIZE)),
+        ("k[(triton.cdiv(n, LIMIT),)](x, n, LIMIT)", (1,)),
+        ("k[(2,)](x, n, triton.next_power_of_2(n))", (2,)),
     ],
 )
-def test_the_grid_is_that_of_the_launch_as_far_as_its_text_says(
+def test_the_grid_and_the_constants_are_those_of_the_launch(
     launch: str, grid: tuple[int, ...]
 ) -> None:
-    text = "def k(x, n, BLOCK: tl.constexpr):\n    tl.store(x + tl.program_id(0), n)\n"
-    text += f"def host(x, n, m, b):\n    {launch}\n"
-    read_launch = LaunchText(ast.parse(text), "k")
-    scalars = propose(read_launch, infer(text)["k"]).scalars
-    assert read_launch.sizes({**scalars, "BLOCK": 16}) == grid
+    case = case_of(launch)
+    assert (case.grid, case.guesses) == (grid, ())
+    assert case.constants["BLOCK"] == (64 if "LIMIT" in launch else 32 if "next" in launch else 16)
+
+
+@pytest.mark.parametrize(
+    ("launch", "guessed"),
+    [
+        ("pass", ["constexpr BLOCK", "grid of unknown size"]),
+        ("k[(num_blocks,)](x, n, BLOCK=16)", ["grid of unknown size"]),
+        ("k[(math.ceil(n / 16),)](x, n, BLOCK=16)", ["grid of unknown size"]),
+        ("k[(cdiv(n, b), *x.shape)](x, n, BLOCK=b)", ["constexpr BLOCK", "grid of unknown size"]),
+        ("k[(n,)](x, n, BLOCK=b)", ["constexpr BLOCK"]),
+        ("k[(n,)](x, n, BLOCK=choose(n))", ["constexpr BLOCK"]),
+        ("b = 16\n    if n > 9: b = 32\n    k[(n,)](x, n, BLOCK=b)", ["constexpr BLOCK"]),
+        ("k[(n,)](x, n, **options)", ["constexpr BLOCK"]),
+        ("k[(n,)](x, choose(n), 16)", ["value of n", "grid of unknown size"]),
+        ("k[(2048,)](x, n, BLOCK=16)", ["grid of 2048 programs"]),
+    ],
+)
+def test_what_is_assumed_of_a_launch_is_a_guess(launch: str, guessed: list[str]) -> None:
+    names = [guess.what for guess in case_of(launch).guesses]
+    if "choose(n), 16" in launch:  # the grid's n is host code's own, the kernel's is not known
+        guessed = guessed[:1]
+    assert names == guessed
+
+
+def test_a_default_is_a_constant_where_the_launch_gives_none() -> None:
+    parameters = "x, n, BLOCK: tl.constexpr = 128, FLAG: tl.constexpr = None"
+    case = case_of("k[(n,)](x, n)", parameters)
+    assert case.constants == {"BLOCK": 128, "FLAG": None}
+    assert case.guesses == ()
 
 
 def test_rows_of_made_up_tensors_do_not_overlap() -> None:
@@ -229,7 +267,8 @@ def test_rows_of_made_up_tensors_do_not_overlap() -> None:
     row = tl.program_id(0)
     tl.store(y + row * y_row_stride, tl.load(x + row * stride_xm + n * stride_xn))
 """
-    scalars = propose(LaunchText(ast.parse(text), "k"), infer(text)["k"]).scalars
+    (only,) = launches(ast.parse(text), "k")
+    scalars = only.case(infer(text)["k"]).scalars
     assert scalars["stride_xn"] == 1
     assert scalars["stride_xm"] >= SIZE
     assert scalars["y_row_stride"] >= SIZE
@@ -277,8 +316,39 @@ def chosen_by_vendor(x_ptr, y_ptr, n, less: tl.constexpr, BLOCK: tl.constexpr):
     else:
         tl.store(y_ptr + i, 0.5 * x, mask=i < n)
 
-def host(x, y, n):
+@triton.jit
+def of_no_launch(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+@triton.jit
+def of_many(x_ptr, y_ptr):
+    tl.store(y_ptr + tl.program_id(0), tl.load(x_ptr + tl.program_id(0)))
+
+@triton.jit
+def of_a_mode(x_ptr, y_ptr, MODE: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0))
+    tl.store(y_ptr + tl.program_id(0), x if MODE else 2 * x)
+
+@triton.jit
+def of_two_launches(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    if BLOCK > 32:
+        tl.store(y_ptr + tl.program_id(0), tl.program_id(0))
+    else:
+        tl.store(y_ptr, tl.program_id(0))
+
+def host(x, y, n, mode):
+    same[(triton.cdiv(n, 16),)](x, y, n, 1e-5, BLOCK=16)
+    last_wins[(4,)](y, n)
+    far[(4,)](x, y, n)
     of_blocks[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n)
+    of_the_first_block[(1,)](x, y, n)
+    chosen_by_vendor[(1,)](x, y, n, BLOCK=32)
+    of_many[(5000,)](x, y)
+    of_a_mode[(n,)](x, y, mode)
+    of_two_launches[(4,)](x, y, n, BLOCK=64)
+    of_two_launches[(4,)](x, y, n, BLOCK=32)
 """
 
 
@@ -307,11 +377,19 @@ def test_kernels_are_run_in_the_interpreter_as_the_original_and_as_the_port(
         "of_blocks": Outcome.PROVEN,
         "of_the_first_block": Outcome.UNPROVEN,
         "chosen_by_vendor": Outcome.WRONG,
+        "of_no_launch": Outcome.UNPROVEN,
+        "of_many": Outcome.UNPROVEN,
+        "of_a_mode": Outcome.UNPROVEN,
+        "of_two_launches": Outcome.UNPROVEN,
     }, {name: line.why for name, line in proofs.items()}
     assert "'y_ptr'[0] is" in proofs["chosen_by_vendor"].why
     assert "the order of its programs" in proofs["last_wins"].why
     assert "outside its buffers" in proofs["far"].why
     assert "its configuration" in proofs["of_the_first_block"].why
+    assert "constexpr BLOCK: tried 1024; grid of unknown size" in proofs["of_no_launch"].why
+    assert proofs["of_many"].why == "grid of 5000 programs: tried 3"
+    assert proofs["of_a_mode"].why == "constexpr MODE: tried True"
+    assert "the order of its programs" in proofs["of_two_launches"].why
     coverage = proofs["same"].coverage
     assert coverage is not None and coverage.lines == coverage.lines_total
 

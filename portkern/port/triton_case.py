@@ -1,5 +1,5 @@
-"""Inputs for a Triton kernel: sizes and strides by the names of its parameters, and the grid of
-the launch that its file writes."""
+"""The case of a Triton kernel: what a launch of it in its file gives, and for the rest sizes and
+strides by the names of its parameters. What is assumed of a launch is a guess."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.port.proof.guesses import GRID, Guess
+from portkern.port.triton_host import Host, calls_of
 from portkern.port.triton_infer import Constant, Inference
+from portkern.port.triton_source import Setting, TritonKernel
 
 #: No multiple of a tile, and less than the least stride of rows.
 SIZE = 24
 _ROW = 32
 #: Programs on an axis whose number the launch's text does not say.
 _PROGRAMS = 3
-_MOST_PROGRAMS = 64
-_DEPTH = 12
+_MOST_PROGRAMS = 1024
 _OF_ROWS = re.compile(r"row|seq|batch|head|token|group|_[bnmht]$|_(bs|bsz)$", re.IGNORECASE)
 #: Of a tensor's stride, what names the axis: ``grad_attn_batch`` is grad_attn's.
 _AXIS = re.compile(r"_(batch|head|seq|token|group|row|col|dim|feature|hidden|channel|[a-z])\d*$")
-_IS_TILES = re.compile(r"^(ceil_?div|cdiv)$", re.IGNORECASE)
 
 Scalar = int | float | bool
 Grid = tuple[int, ...]
@@ -32,100 +33,206 @@ class TritonCase:
     """``launch`` says what the grid is; '' where it is not in the text."""
 
     scalars: Mapping[str, Scalar]
+    constants: Mapping[str, Constant]
+    grid: Grid
     launch: str
+    guesses: tuple[Guess, ...]
 
     def __str__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.scalars.items())
-        grid = f"grid {self.launch}" if self.launch else f"{_PROGRAMS} programs on each axis"
-        return f"{grid}; {values or 'no scalars'}; buffers of normal numbers, indices below 4"
+        grid = f"grid {self.launch}, {_times(self.grid)}" if self.launch else _times(self.grid)
+        return (
+            f"{grid} programs; {values or 'no scalars'}; buffers of normal numbers, indices below 4"
+        )
 
 
-class LaunchText:
-    """The first launch of a kernel in a module, with the function it stands in."""
+class TritonLaunch:
+    """A launch of a kernel in a module; ``call`` is None where nothing there launches it."""
 
-    def __init__(self, module: ast.Module, kernel: str) -> None:
+    def __init__(self, module: ast.Module, kernel: str, call: ast.Call | None) -> None:
         self._kernel = next(
             n for n in ast.walk(module) if isinstance(n, ast.FunctionDef) and n.name == kernel
         )
-        self._call: ast.Call | None = None
-        self._assigned: dict[str, ast.expr] = {}
-        for scope in (n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)):
-            call = next((c for c in ast.walk(scope) if _launches(c, kernel)), None)
-            if isinstance(call, ast.Call) and self._call is None:
-                self._call = call
-                self._assigned = dict(_assigned(scope))
+        self._host = Host(module, call)
+        self._given, self._is_open = _arguments(self._kernel, call)
+        self._call = call
+        self._guesses: list[Guess] = []
+        self._known: dict[str, int] = {}
 
     @property
-    def grid(self) -> ast.expr | None:
-        if self._call is None or not isinstance(self._call.func, ast.Subscript):
-            return None
-        return self._call.func.slice
+    def text(self) -> str:
+        grid = self._grid()
+        return ast.unparse(grid) if grid is not None else ""
 
-    def sizes(self, values: Mapping[str, Constant]) -> Grid:
+    def case(
+        self,
+        types: Inference,
+        settings: Mapping[str, Setting] | None = None,
+        kernel: TritonKernel | None = None,
+    ) -> TritonCase:
+        """The case with a configuration's settings; what code of the library computes when it is
+        launched (``triton.heuristics``) is left to it."""
+        self._guesses, self._known = [], {}
+        computed = set(kernel.heuristics) if kernel else set()
+        if kernel and kernel.unread:
+            self._guesses.append(Guess("configurations of autotune", "; ".join(kernel.unread)))
+        constants: dict[str, Constant] = dict.fromkeys(computed & types.constants.keys(), True)
+        known = types.constants.keys() | types.signature.keys()
+        constants |= {name: value for name, value in (settings or {}).items() if name in known}
+        late = [name for name in types.constants if name not in constants]
+        for name in [n for n in late if self._is_measured(n)]:
+            constants[name] = types.constants[name]
+            self._note(name, types.constants[name])
+            late.remove(name)
+        constants |= {name: None for name in types.signature if self._is_none(name)}
+        scalars = self._scalars({n: v for n, v in _scalars(types).items() if n not in constants})
+        for name in late:
+            constants[name] = self._constant(name, types.constants[name])
+        grid = self._sizes(constants)
+        return TritonCase(scalars, constants, grid, self.text, tuple(self._guesses))
+
+    def _is_measured(self, name: str) -> bool:
+        return name in self._given and self._host.is_measured(self._given[name])
+
+    def _is_none(self, name: str) -> bool:
+        node = self._given.get(name)
+        node = self._host.resolved(node) if node is not None else None
+        return isinstance(node, ast.Constant) and node.value is None
+
+    def _note(self, name: str, value: object) -> None:
+        """The host's expression that gives a parameter has its value from here on."""
+        if name in self._given and isinstance(value, int):
+            self._known.setdefault(self._host.text(self._given[name]), value)
+
+    def _scalars(self, proposed: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The values that the launch's text says, or that follow from the others' in it."""
+        made: dict[str, Scalar] = {}
+        given = {name: self._given[name] for name in proposed if name in self._given}
+        for name, node in given.items():
+            value = proposed[name]
+            if isinstance(node, ast.Constant) and isinstance(node.value, type(value)):
+                made[name] = node.value
+            elif self._host.is_leaf(node):
+                self._note(name, value)
+                of_other = self._known.get(self._host.text(node), value)
+                made[name] = of_other if isinstance(value, int) else value
+        for name, value in proposed.items():
+            if name not in given or name in made:
+                continue
+            number = self._value(given[name], SIZE) if isinstance(value, int) else value
+            if number is None and not self._host.is_of_data(given[name]):
+                self._guesses.append(Guess(f"value of {name}", str(value)))
+            made[name] = value if number is None else number
+            self._note(name, made[name])
+        return {name: made.get(name, value) for name, value in proposed.items()}
+
+    def _constant(self, name: str, assumed: Constant) -> Constant:
+        """A constant that the launch gives, or leaves to the kernel; else one that is assumed."""
+        node = self._given.get(name)
+        if node is None and self._call is not None and not self._is_open:
+            node = _default(self._kernel, name)
+        if node is not None:
+            node = self._host.resolved(node)
+            if isinstance(node, ast.Constant) and isinstance(
+                node.value, bool | int | float | str | None
+            ):
+                return node.value
+            if isinstance(node, ast.Attribute) and isinstance(assumed, dict):
+                if assumed.get("dtype") == _DTYPES.get(node.attr):
+                    return assumed
+            value = self._value(node, SIZE, is_code=True)
+            if value is not None:
+                return value
+        told = assumed.get("dtype") if isinstance(assumed, dict) else assumed
+        self._guesses.append(Guess(f"constexpr {name}", str(told)))
+        return assumed
+
+    # ---- the grid
+
+    def _grid(self) -> ast.expr | None:
+        function = self._call.func if self._call is not None else None
+        return function.slice if isinstance(function, ast.Subscript) else None
+
+    def _sizes(self, constants: Mapping[str, Constant]) -> Grid:
         """Programs on each axis, for values of the kernel's parameters."""
-        axes = _axes(self._kernel)
-        known = {**values, **self._host(values)}
-        grid = self.grid
-        for _ in range(_DEPTH):
-            if isinstance(grid, ast.Name) and grid.id in self._assigned:
-                grid = self._assigned[grid.id]
-            elif isinstance(grid, ast.Lambda):
-                grid = grid.body
-        parts = grid.elts if isinstance(grid, ast.Tuple | ast.List) else [grid] if grid else []
-        sizes = [self._size(part, known) for part in parts[:3]]
-        sizes += [_PROGRAMS] * (axes - len(sizes))
+        grid = self._grid()
+        grid = self._host.resolved(grid) if grid is not None else None
+        if isinstance(grid, ast.Lambda):
+            grid = self._host.resolved(grid.body)
+        if not isinstance(grid, ast.Tuple | ast.List) or len(grid.elts) > 3:
+            sizes = (_PROGRAMS,) * max(_axes(self._kernel), 1)
+            self._guesses.append(Guess(GRID, _times(sizes)))
+            return sizes
+        found = [self._value(part, _PROGRAMS, constants) for part in grid.elts]
+        sizes = tuple(n if n is not None and n > 0 else _PROGRAMS for n in found)
+        if sizes != tuple(found):
+            self._guesses.append(Guess(GRID, _times(sizes)))
         if math.prod(sizes) > _MOST_PROGRAMS:
-            sizes = [min(size, _PROGRAMS) for size in sizes]
-        return tuple(sizes) or (1,)
+            less = tuple(min(size, _PROGRAMS) for size in sizes)
+            self._guesses.append(Guess(f"grid of {_times(sizes)} programs", _times(less)))
+            return less
+        return sizes
 
-    def _host(self, values: Mapping[str, Constant]) -> dict[str, Constant]:
-        """The values of the host's expressions in a launch, by their text."""
-        if self._call is None:
-            return {}
-        arguments = self._kernel.args
-        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-        given = [*zip(names, self._call.args, strict=False)]
-        given += [(k.arg, k.value) for k in self._call.keywords if k.arg]
-        return {ast.unparse(node): values[name] for name, node in given if name in values}
-
-    def _size(self, node: ast.expr, known: Mapping[str, Constant]) -> int:
-        value = self._value(node, known, 0)
-        return value if value is not None and 0 < value <= _MOST_PROGRAMS else _PROGRAMS
-
-    def _value(self, node: ast.expr, known: Mapping[str, Constant], depth: int) -> int | None:
-        text = ast.unparse(node)
-        named = known.get(text)
-        if isinstance(named, int):
-            return named
-        if depth > _DEPTH:
-            return None
-        match node:
-            case ast.Constant(value=int() as number):
-                return number
-            case ast.Name(id=name) if name in self._assigned:
-                return self._value(self._assigned[name], known, depth + 1)
-            case ast.Subscript(slice=ast.Constant(value=str() as name)):
-                value = known.get(name)
-                return value if isinstance(value, int) else None
-            case ast.BinOp(left=left, op=op, right=right):
-                return _operated(op, self._all([left, right], known, depth))
-            case ast.Call(func=function, args=args) if not node.keywords:
-                return _called(function, self._all(args, known, depth))
-        return None
-
-    def _all(
-        self, nodes: Sequence[ast.expr], known: Mapping[str, Constant], depth: int
-    ) -> list[int]:
-        """Empty where one is not known."""
-        values = [self._value(node, known, depth + 1) for node in nodes]
-        whole = [value for value in values if value is not None]
-        return whole if len(whole) == len(values) else []
+    def _value(
+        self,
+        node: ast.expr,
+        any_: int,
+        settings: Mapping[str, Constant] | None = None,
+        *,
+        is_code: bool = False,
+    ) -> int | None:
+        return self._host.value(node, self._known, settings or {}, any_, is_code=is_code)
 
 
-def propose(launch: LaunchText, inference: Inference) -> TritonCase:
+def launches(module: ast.Module, kernel: str) -> list[TritonLaunch]:
+    """All launches of a kernel in its module; one without a call where there is none."""
+    calls: list[ast.Call | None] = [*calls_of(module, kernel)]
+    return [TritonLaunch(module, kernel, call) for call in calls or [None]]
+
+
+_DTYPES = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float64": "fp64",
+    "int32": "i32",
+    "int64": "i64",
+    "int8": "i8",
+}
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return " × ".join(map(str, sizes))
+
+
+def _arguments(kernel: ast.FunctionDef, call: ast.Call | None) -> tuple[dict[str, ast.expr], bool]:
+    """What a call gives to each parameter, and whether it may give more than its text says."""
+    if call is None:
+        return {}, True
+    names = [a.arg for a in (*kernel.args.posonlyargs, *kernel.args.args)]
+    stars = [n for n, node in enumerate(call.args) if isinstance(node, ast.Starred)]
+    plain = call.args[: stars[0]] if stars else call.args
+    given = dict(zip(names, plain, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    return given, bool(stars) or any(keyword.arg is None for keyword in call.keywords)
+
+
+def _default(kernel: ast.FunctionDef, name: str) -> ast.expr | None:
+    listed = [*kernel.args.posonlyargs, *kernel.args.args]
+    both = [*zip(reversed(listed), reversed(kernel.args.defaults), strict=False)]
+    both += [
+        (parameter, default)
+        for parameter, default in zip(kernel.args.kwonlyargs, kernel.args.kw_defaults, strict=True)
+        if default is not None
+    ]
+    return next((default for parameter, default in both if parameter.arg == name), None)
+
+
+def _scalars(types: Inference) -> dict[str, Scalar]:
+    """Values by the names of parameters."""
     scalars: dict[str, Scalar] = {}
-    strides = _strides([name for name in inference.signature if "stride" in name.lower()])
-    for name, type_ in inference.signature.items():
+    strides = _strides([name for name in types.signature if "stride" in name.lower()])
+    for name, type_ in types.signature.items():
         if type_.startswith("*"):
             continue
         if type_.startswith(("fp", "bf")):
@@ -134,7 +241,7 @@ def propose(launch: LaunchText, inference: Inference) -> TritonCase:
             scalars[name] = True
         else:
             scalars[name] = strides.get(name, _integer(name))
-    return TritonCase(scalars, ast.unparse(launch.grid) if launch.grid is not None else "")
+    return scalars
 
 
 def _integer(name: str) -> int:
@@ -171,45 +278,3 @@ def _axes(kernel: ast.FunctionDef) -> int:
         if name == "program_id" and given and isinstance(given[0], ast.Constant):
             axes.append(int(str(given[0].value)) + 1 if isinstance(given[0].value, int) else 0)
     return max(axes)
-
-
-def _launches(node: ast.AST, kernel: str) -> bool:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Subscript):
-        return False
-    function = node.func.value
-    return getattr(function, "id", getattr(function, "attr", "")) == kernel
-
-
-def _assigned(scope: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
-    pairs: list[tuple[str, ast.expr]] = []
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            pairs.append((node.targets[0].id, node.value))
-        elif isinstance(node, ast.FunctionDef) and node is not scope:
-            returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value]
-            pairs += [(node.name, returned[0])] if returned else []
-    return pairs
-
-
-def _operated(op: ast.operator, values: Sequence[int]) -> int | None:
-    match op, values:
-        case ast.Add(), [a, b]:
-            return a + b
-        case ast.Sub(), [a, b]:
-            return a - b
-        case ast.Mult(), [a, b]:
-            return a * b
-        case ast.FloorDiv(), [a, b] if b:
-            return a // b
-    return None
-
-
-def _called(function: ast.expr, values: Sequence[int]) -> int | None:
-    name = getattr(function, "attr", getattr(function, "id", ""))
-    if _IS_TILES.match(name) and len(values) == 2 and values[1] > 0:
-        return -(-values[0] // values[1])
-    if name == "next_power_of_2" and len(values) == 1 and values[0] > 0:
-        return 1 << (values[0] - 1).bit_length()
-    if name in ("min", "max") and values:
-        return min(values) if name == "min" else max(values)
-    return None

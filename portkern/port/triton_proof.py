@@ -21,13 +21,13 @@ from portkern.port.library import Library
 from portkern.port.proof import Outcome
 from portkern.port.proof.compare import Judged, differing
 from portkern.port.proof.element import ELEMENTS
+from portkern.port.proof.guesses import Guess, unsettled
 from portkern.port.proof.recording import Content
-from portkern.port.triton_case import Grid, LaunchText, Scalar, TritonCase, propose
+from portkern.port.triton_case import Grid, Scalar, TritonCase, launches
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_library import (
     TritonOutcome,
     TritonResult,
-    constants_with,
     inferred,
     signature_with,
 )
@@ -40,11 +40,14 @@ from portkern.spec.target import Target
 _WORKER = "portkern.backends.triton.library_interpreter"
 _ORIGINAL = "sm_90"
 _SEED = 17
-_MOST_SETTINGS = 4
+#: Of a kernel's launches and its configurations' block sizes, together.
+_MOST_WAYS = 16
 _EACH_S = 20
 _LEAST_COVERED = 0.8
 
 Settings = tuple[tuple[str, Setting], ...]
+#: The number of a launch in the kernel's file, and the settings of a configuration.
+Way = tuple[int, Settings]
 Answer = Mapping[str, Any]
 
 
@@ -60,12 +63,20 @@ class _Run(WorkerRequest):
 
 @dataclass
 class _Planned:
-    """``runs`` are numbers of requests: by target, settings, and whether backwards."""
+    """``runs`` are numbers of requests: by target, way, and whether backwards."""
 
-    case: TritonCase
-    settings: list[Settings]
-    by_target: Mapping[str, list[Settings]]
-    runs: dict[tuple[str, Settings, bool], int] = field(default_factory=dict)
+    cases: Mapping[Way, TritonCase]
+    guesses: Sequence[Guess]
+    by_target: Mapping[str, list[Way]]
+    runs: dict[tuple[str, Way, bool], int] = field(default_factory=dict)
+
+    @property
+    def firsts(self) -> list[Way]:
+        """The first way of each launch."""
+        firsts: dict[int, Settings] = {}
+        for launch, settings in self.cases:
+            firsts.setdefault(launch, settings)
+        return [*firsts.items()]
 
 
 Place = tuple[str, int]
@@ -117,22 +128,28 @@ def _planned(
     types = inferred(file).get(kernel.name)
     if types is None:
         return "its source cannot be read"
-    launch = LaunchText(ast.parse(file.read_text("utf-8", "replace")), kernel.name)
+    module = ast.parse(file.read_text("utf-8", "replace"))
     configs = kernel.configs or (TritonConfig({}, {}),)
-    settings = list(dict.fromkeys(_settings(config) for config in configs))[:_MOST_SETTINGS]
+    settings = list(dict.fromkeys(map(_settings, configs)))
+    found = launches(module, kernel.name)
+    every = [(number, chosen) for number in range(len(found)) for chosen in settings]
+    cases = {way: found[way[0]].case(types, dict(way[1]), kernel) for way in every[:_MOST_WAYS]}
+    guesses = [guess for case in cases.values() for guess in case.guesses]
+    if len(every) > _MOST_WAYS:
+        guesses.append(Guess(f"{len(every)} launches and block settings", f"{_MOST_WAYS} of them"))
     by_target = {
-        target.name: [s for s in settings if s in _of_compiled(kernel, target, compiled)]
-        or settings
+        target.name: [way for way in cases if way[1] in _of_compiled(kernel, target, compiled)]
+        or list(cases)
         for target in targets
     }
-    plan = _Planned(propose(launch, types), settings, by_target)
-    wanted = [(_ORIGINAL, s, False) for s in settings] + [(_ORIGINAL, settings[0], True)]
-    wanted += [(name, s, False) for name, own in by_target.items() for s in own]
-    for target_name, chosen, backwards in wanted:
-        plan.runs[target_name, chosen, backwards] = len(requests)
-        requests.append(
-            _run(len(requests), kernel, types, plan.case, launch, target_name, chosen, backwards)
-        )
+    plan = _Planned(cases, guesses, by_target)
+    wanted = [(_ORIGINAL, way, False) for way in cases]
+    wanted += [(_ORIGINAL, way, True) for way in plan.firsts]
+    wanted += [(name, way, False) for name, own in by_target.items() for way in own]
+    for target_name, way, backwards in wanted:
+        plan.runs[target_name, way, backwards] = len(requests)
+        place = (len(requests), str(kernel.path), kernel.name, target_name)
+        requests.append(_run(place, types, cases[way], dict(way[1]), backwards))
     return plan
 
 
@@ -152,22 +169,18 @@ def _of_compiled(
 
 
 def _run(
-    number: int,
-    kernel: TritonKernel,
+    place: tuple[int, str, str, str],
     types: Inference,
     case: TritonCase,
-    launch: LaunchText,
-    target: str,
-    settings: Settings,
+    settings: Mapping[str, Setting],
     backwards: bool,
 ) -> _Run:
-    config = TritonConfig(dict(settings), {})
-    constants = constants_with(kernel, types, config)
-    signature = signature_with(types, config)
-    scalars = {name: value for name, value in case.scalars.items() if name in signature}
-    grid = launch.sizes({**scalars, **constants})
-    place = (number, str(kernel.path), kernel.name, target)
-    return _Run(*place, signature, constants, scalars, grid, backwards)
+    signature = {
+        name: kind
+        for name, kind in signature_with(types, TritonConfig(settings, {})).items()
+        if name not in case.constants
+    }
+    return _Run(*place, signature, case.constants, case.scalars, case.grid, backwards)
 
 
 # ---- what it came to
@@ -180,48 +193,55 @@ def _judged(
         return ProofLine(outcome=Outcome.UNPROVEN, why=plan)
     over = {"unknown": "the time for this library was over"}
     said = {key: made.get(number, over) for key, number in plan.runs.items()}
-    first = plan.settings[0]
     coverage = _coverage([answer for key, answer in said.items() if key[0] == _ORIGINAL])
     outcome, why = _outcome(plan, target, said)
+    inputs = str(next(iter(plan.cases.values())))
     if outcome is Outcome.PROVEN:
-        base = said[_ORIGINAL, first, False]
-        settings = len(plan.by_target[target])
-        parts = [f"{settings} of {len(plan.settings)} block settings"] if settings > 1 else []
+        ways = len(plan.by_target[target])
+        parts = [f"{ways} of {len(plan.cases)} launches and block settings"] if ways > 1 else []
         if coverage and coverage.lines < _LEAST_COVERED * coverage.lines_total:
             parts.append(f"its inputs reached {coverage.lines} of {coverage.lines_total} lines")
-        if not plan.case.launch:
-            parts.append("its launch is not in its file")
-        why = "; ".join(parts)
-        outcome, why = _worth(base) or (outcome, why)
-    return ProofLine(outcome=outcome, why=why, inputs=str(plan.case), coverage=coverage)
+        base = said[_ORIGINAL, plan.firsts[0], False]
+        outcome, why = _worth(base) or (outcome, "; ".join(parts))
+    line = ProofLine(outcome=outcome, why=why, inputs=inputs, coverage=coverage)
+    if outcome is Outcome.PROVEN and (assumed := unsettled(plan.guesses)):
+        return line.model_copy(update={"outcome": Outcome.UNPROVEN, "why": assumed})
+    return line
 
 
 def _outcome(
-    plan: _Planned, target: str, said: Mapping[tuple[str, Settings, bool], Answer]
+    plan: _Planned, target: str, said: Mapping[tuple[str, Way, bool], Answer]
 ) -> tuple[Outcome, str]:
-    first = plan.settings[0]
-    original = said[_ORIGINAL, first, False]
-    if problem := _problem(original):
-        return Outcome.UNPROVEN, f"in Triton's interpreter: {problem}"
-    if not original["written"]:
-        return Outcome.UNPROVEN, "it wrote no buffer on these inputs"
-    back = said[_ORIGINAL, first, True]
-    if differs := _problem(back) or _differs(original, back):
-        why = "the original's own result depends on the order of its programs, on these inputs"
-        return Outcome.UNPROVEN, f"{why}: {differs}"
-    for settings in plan.by_target[target]:
-        before, after = said[_ORIGINAL, settings, False], said[target, settings, False]
-        where = f"on {target}{_named(settings)}"
+    for way in plan.firsts:
+        if said_of := _of_original(said[_ORIGINAL, way, False], said[_ORIGINAL, way, True]):
+            return Outcome.UNPROVEN, said_of
+    firsts = dict(plan.firsts)
+    for way in plan.by_target[target]:
+        original = said[_ORIGINAL, (way[0], firsts[way[0]]), False]
+        before, after = said[_ORIGINAL, way, False], said[target, way, False]
+        where = f"on {target}{_named(way)}"
         if problem := _problem(before):
-            return Outcome.UNPROVEN, f"the original{_named(settings)}: {problem}"
+            return Outcome.UNPROVEN, f"the original{_named(way)}: {problem}"
         if problem := _problem(after):
             return Outcome.UNPROVEN, f"{where}: {problem}"
         if differs := _differs(before, after):
             return Outcome.WRONG, f"{where}: {differs}"
         if differs := _differs(original, before):
             why = "the original's own result depends on its configuration, on these inputs"
-            return Outcome.UNPROVEN, f"{why}:{_named(settings)}, {differs}"
+            return Outcome.UNPROVEN, f"{why}:{_named(way)}, {differs}"
     return Outcome.PROVEN, ""
+
+
+def _of_original(original: Answer, back: Answer) -> str:
+    """Why what the original did shows nothing, or ''; ``back`` with its programs backwards."""
+    if problem := _problem(original):
+        return f"in Triton's interpreter: {problem}"
+    if not original["written"]:
+        return "it wrote no buffer on these inputs"
+    if differs := _problem(back) or _differs(original, back):
+        why = "the original's own result depends on the order of its programs, on these inputs"
+        return f"{why}: {differs}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -252,8 +272,9 @@ def _formed(answer: Mapping[str, object]) -> dict[str, object]:
     return {"written": {name: asdict(own) for name, own in written.items()}, **lines}
 
 
-def _named(settings: Settings) -> str:
-    return "".join(f" {name}={value}" for name, value in settings)
+def _named(way: Way) -> str:
+    launch = f" launch {way[0] + 1}" if way[0] else ""
+    return launch + "".join(f" {name}={value}" for name, value in way[1])
 
 
 def _problem(answer: Answer) -> str:

@@ -51,13 +51,18 @@ class Guess:
 
 def settled(proof: KernelProof, guesses: Iterable[Guess]) -> KernelProof:
     """The proof as it holds where these were assumed: at most *not proven*, with their names."""
+    why = unsettled(guesses)
+    if not why or proof.outcome is not Outcome.PROVEN:
+        return proof
+    return replace(proof, outcome=Outcome.UNPROVEN, why=why)
+
+
+def unsettled(guesses: Iterable[Guess]) -> str:
+    """Why nothing is proven where these were assumed; '' where nothing was."""
     tried: dict[str, dict[str, None]] = {}
     for guess in guesses:
         tried.setdefault(guess.what, {})[guess.tried] = None
-    if not tried or proof.outcome is not Outcome.PROVEN:
-        return proof
-    said = (f"{what}: tried {', '.join(values)}" for what, values in tried.items())
-    return replace(proof, outcome=Outcome.UNPROVEN, why="; ".join(said))
+    return "; ".join(f"{what}: tried {', '.join(values)}" for what, values in tried.items())
 
 
 class Unsaid:
@@ -104,6 +109,11 @@ class Unsaid:
 def is_of_launch(name: str) -> bool:
     """Whether it is called as what launches are made of."""
     return _OF_LAUNCH.search(name) is not None
+
+
+def is_of_machine(name: str) -> bool:
+    """Whether it is called as what says how large a machine is."""
+    return _OF_MACHINE.search(name) is not None
 
 
 def has_dynamic_memory(text: str) -> bool:
