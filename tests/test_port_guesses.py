@@ -84,6 +84,28 @@ def guessed(text: str, folder: Path) -> set[str]:
             "void run(float* x, int n) { int threads = 128; std::tie(threads, n) = f();", id="tied"
         ),
         pytest.param(
+            "void run(float* x, int n) { int threads = 128; int* p{&threads}; *p = 64;",
+            id="by its address in braces",
+        ),
+        pytest.param(
+            "struct Parser { explicit Parser(int& t) { t = 64; } };\n"
+            "void run(float* x, int n) { int threads = 128; Parser p(threads);",
+            id="given to a constructor",
+        ),
+        pytest.param(
+            "struct Parser { int& t; };\n"
+            "void run(float* x, int n) { int threads = 128; Parser p{threads}; p.t = 64;",
+            id="a member that is a reference",
+        ),
+        pytest.param(
+            "void run(float* x, int n) { int threads = 128; Unknown p(threads);",
+            id="given to a class that is elsewhere",
+        ),
+        pytest.param(
+            "void run(float* x, int n) { int threads = 128; do { x += 1; if (n) threads = 64;",
+            id="changed before it in a loop",
+        ),
+        pytest.param(
             "void other(float* x) {\n  int threads = 128;\n  cudaFree(x);\n}\n"
             "void run(float* x, int n, int threads) {",
             id="another function's variable of that name",
@@ -93,6 +115,25 @@ def guessed(text: str, folder: Path) -> set[str]:
 def test_a_block_that_host_code_does_not_say_is_a_guess(host: str, tmp_path: Path) -> None:
     launch = "k<<<(n + threads - 1) / threads, threads>>>(x, n); }\n"
     assert BLOCK in guessed(f"{KERNEL}{host}\n  {launch}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("auto go = [&] { LAUNCH };\n  threads = 512;\n  go();", id="a lambda"),
+        pytest.param(
+            "auto go = [&, n](int m) { LAUNCH };\n  threads *= 2;\n  go(1);", id="of some"
+        ),
+        pytest.param("for (int i = 0; i < f(n); ++i) { LAUNCH threads *= 2; }", id="a loop"),
+        pytest.param(
+            "do { LAUNCH threads = 64; } while (--n);", id="a loop that ends with its test"
+        ),
+    ],
+)
+def test_a_block_that_changes_behind_its_launch_is_a_guess(host: str, tmp_path: Path) -> None:
+    host = host.replace("LAUNCH", "k<<<(n + threads - 1) / threads, threads>>>(x, n);")
+    run = f"void run(float* x, int n) {{\n  int threads = 128;\n  {host}\n}}\n"
+    assert BLOCK in guessed(f"{KERNEL}{run}", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +154,14 @@ def test_a_block_that_host_code_does_not_say_is_a_guess(host: str, tmp_path: Pat
             128,
             id="given on by value",
         ),
+        pytest.param(
+            "struct P { int t; };\n  int threads = 128;\n  P p{threads};\n  dim3 one{threads, 1};",
+            128,
+            id="copied into a struct",
+        ),
+        pytest.param("int threads = 128;\n  for (int i = 0; i < 3; ++i) {", 128, id="in a loop"),
+        pytest.param("int threads = 64;\n  auto go = [&] {", 64, id="in a lambda"),
+        pytest.param("int threads = 64;\n  auto go = [=] {", 64, id="in a lambda of copies"),
     ],
 )
 def test_a_block_that_follows_from_the_text_and_the_sizes_is_none(

@@ -696,6 +696,51 @@ void run(float* y) { pairs<<<1, 64>>>(y); }
     assert proof.why.startswith("the original's launch failed: ") and "SX402" in proof.why
 
 
+LAST_BLOCK = """#include <cuda_runtime.h>
+__global__ void total(const int* x, volatile int* part, int* out, unsigned* done) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        part[blockIdx.x] = x[blockIdx.x];
+        FENCE
+        last = atomicAdd(done, 1) == gridDim.x - 1;
+        FENCE
+    }
+    __syncthreads();
+    if (last && threadIdx.x == 0)
+        for (int b = 0; b < gridDim.x; ++b) *out += part[b];
+}
+int main() {
+    int *x, *part, *out, h[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    unsigned* done;
+    cudaMalloc(&x, 32), cudaMalloc(&part, 32), cudaMalloc(&out, 4), cudaMalloc(&done, 4);
+    cudaMemset(out, 0, 4), cudaMemset(done, 0, 4);
+    cudaMemcpy(x, h, 32, cudaMemcpyHostToDevice);
+    total<<<8, 32>>>(x, part, out, done);
+    cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize(
+    ("fence", "outcome"), [("__threadfence();", Outcome.PROVEN), ("", Outcome.UNPROVEN)]
+)
+def test_a_race_of_the_originals_own_program_leaves_its_kernel_unproven(
+    fence: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    text = LAST_BLOCK.replace("FENCE", fence)
+    text = text.replace("volatile ", "") if not fence else text
+    original, ported = tmp_path / "last.cu", tmp_path / "last.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(
+        text.replace("cuda_runtime", "hip/hip_runtime").replace("cuda", "hip"), encoding="utf-8"
+    )
+    proof = proven(original, ported, tmp_path / "work")["total"]
+    assert proof.outcome is outcome, proof.why
+    assert ("differs between vendors' GPUs" in proof.why) == (not fence)
+
+
 @pytest.mark.full
 @COMPILES
 def test_a_port_that_crashes_is_not_proven(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments, suite
+from portkern.port.proof.findings import says_nothing
 from portkern.port.proof.outcome import NO_CASE
 from portkern.port.proof.suite import Command, Extension, Suite
 from portkern.port.proof.texts import SourceTexts
@@ -94,7 +95,9 @@ class Prover:
         if main is None:
             return self._by_itself(file, kernel, units)
         of_program = self._proofs((main, main)).get((file.name, kernel.name), _UNKNOWN)
-        if main in programs or of_program.outcome != Outcome.UNPROVEN:
+        codes = re.findall(r"\bSX\d+", " ".join(of_program.original_findings))
+        is_open = of_program.outcome == Outcome.UNPROVEN and not any(map(says_nothing, codes))
+        if main in programs or not is_open:
             return of_program
         own = self._by_itself(file, kernel, units)
         why = "; ".join(filter(None, [own.why, f"in a case of its own, as {of_program.why}"]))

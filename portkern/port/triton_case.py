@@ -206,7 +206,7 @@ def _times(sizes: Sequence[int]) -> str:
 
 
 def _arguments(kernel: ast.FunctionDef, call: ast.Call | None) -> tuple[dict[str, ast.expr], bool]:
-    """What a call gives to each parameter, and whether it may give more than its text says."""
+    """The arguments by parameters, and whether there may be more than the text of the call says."""
     if call is None:
         return {}, True
     names = [a.arg for a in (*kernel.args.posonlyargs, *kernel.args.args)]

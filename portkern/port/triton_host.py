@@ -193,7 +193,7 @@ def _shape(node: ast.expr) -> ast.expr:
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
-    """What a statement gives a value, and which."""
+    """The targets of a statement, each with its value."""
     match node:
         case ast.Assign(targets=targets, value=value):
             yield from ((target, value) for target in targets)

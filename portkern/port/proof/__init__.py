@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
+from portkern.port.proof.findings import says_nothing
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
     Coverage,
@@ -111,8 +112,10 @@ def prove(
 
 
 def _is_open(proof: KernelProof) -> bool:
-    """Whether another program may say more: this one did not end, or does not launch it."""
-    return proof.outcome is Outcome.UNPROVEN
+    """Whether another program may say more: this one did not end, or does not launch it. Where its
+    original races, smaller inputs may only hide that."""
+    is_final = any(says_nothing(finding.code) for finding in proof.original_findings)
+    return proof.outcome is Outcome.UNPROVEN and not is_final
 
 
 def _better(of_program: KernelProof, of_case: KernelProof) -> KernelProof:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from portkern.port.proof.commas import of_template
 from portkern.port.proof.element import element_of, plain_type
-from portkern.port.proof.expression import of_template
 
 _ACCESSOR = re.compile(
     r"(?:::)?(?:(?:torch|at|c10)::)?(?:Generic)?PackedTensorAccessor(?:32|64)?\s*<(.*)>"

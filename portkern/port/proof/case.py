@@ -19,8 +19,8 @@ from portkern.spec.foreign_text import Malformed, read_text, yaml_value
 from portkern.spec.safe_name import short
 
 _RANGE = re.compile(r"range\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
-#: ``Traits<64, float>::kBytes``
-_CONSTANT = re.compile(r"[\w:]+(?:<[\w:<>, *-]*>)?::\w+")
+#: ``Traits<64, sizeof(float)>::kBytes``
+_CONSTANT = re.compile(r"[\w:]+(?:<(?:sizeof\([\w: *]+\)|[\w:<>, *-])*>)?::\w+")
 _KEYS = frozenset(["kernel", "template", "grid", "block", "shared", "arguments"])
 _BUFFER_KEYS = frozenset(["name", "kind", "dtype", "size", "values", "output"])
 _TENSOR_KEYS = frozenset(["name", "kind", "dtype", "element", "sizes", "values", "output"])

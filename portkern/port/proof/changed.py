@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from portkern.port.proof.commas import closed, split
 from portkern.port.proof.element import element_of
 
 #: Assigned, counted, by its address, out of a stream, bound to a reference or by ``auto [a, b]``.
 _CHANGED = (
-    r"(?:\+\+|--)\s*+{0}\b|\b{0}\s*+(?:\+\+|--|(?:<<|>>|[-+*/%|&^])=)|[(,=]\s*+&\s*+{0}\b(?!\s*+[.\[])"
+    r"(?:\+\+|--)\s*+{0}\b|\b{0}\s*+(?:\+\+|--|(?:<<|>>|[-+*/%|&^])=)|[(,={{]\s*+&\s*+{0}\b(?!\s*+[.\[])"
     r"|(?<![<>])>>\s*+{0}\b(?!\s*+[(=])|\bauto\s*+&{{0,2}}\s*+\[[^\]]*?\b{0}\b[^\]]*+\]"
 )
 _BOUND = r"(\bconst\b[\w:\s]{{0,60}}+)?&\s*+\w++\s*+[=({{]\s*+{0}\s*+[;,)}}]"
-#: A whole argument, as ``n`` of ``f(n, 1)``.
-_ARGUMENT = r"(?<=[(,])\s*+{0}\s*+(?=[,)])"
+#: A whole argument, as ``n`` of ``f(n, 1)`` and of ``P p{{n}}``.
+_ARGUMENT = r"(?<=[(,{{])\s*+{0}\s*+(?=[,)}}])"
 _CALLEE = re.compile(r"((?:\w++\s*+::\s*+)*+)(\w++)$")
 _BEFORE = re.compile(r"(\w++|[>*&.])\s*+$")
 #: What takes numbers as they are: words of the language, checks, and arithmetic.
@@ -36,6 +37,10 @@ _METHODS = re.compile(
 _OF_STD = frozenset(
     "tie swap exchange ref from_chars getline forward_as_tuple addressof invoke apply forward "
     "move get iter_swap".split()
+)
+#: Types of which a variable has copies of what it is made of.
+_OF_VALUES = re.compile(
+    r"dim3|auto|u?int[234]|\w*_t|[sS]tring|vector|array|pair|tuple|Tensor|else|return"
 )
 _LIBRARIES = frozenset(["std", "at", "torch", "c10", "thrust", "cub"])
 _NO_TYPES = frozenset("return else new throw case do goto and or not in".split())
@@ -63,7 +68,7 @@ def _is_taken(since: str, at: int, text: str) -> bool:
     number, depth = 0, 0
     for i in range(at - 1, max(at - _MOST_TEXT, -1), -1):
         character = since[i]
-        if depth == 0 and (character in "{[;" or since.startswith("<<<", i)):
+        if depth == 0 and (character in "[;" or since.startswith("<<<", i)):
             return False
         number += depth == 0 and character == ","
         depth += (character in ")]}") - (character in "([{")
@@ -94,8 +99,26 @@ def _takes(head: str, number: int, text: str) -> bool:
         return _METHODS.fullmatch(name) is None
     if _BY_VALUE.fullmatch(name) or element_of(name, {}) is not None:
         return _macro_assigns(name, text)
-    # ``dim3 grid(n)``, ``std::vector<int> x(n)``
-    return before is None or before[1] in _NO_TYPES or before[1] in "*&."
+    if before is None or before[1] in _NO_TYPES or before[1] in "*&.":
+        return True
+    return _constructs(head[: called.start()].rstrip(), number, text)
+
+
+def _constructs(type_: str, number: int, text: str) -> bool:
+    """Whether a variable of the type takes what it is made of by reference: ``Parser p(n)``."""
+    of = _CALLEE.search(_without_template(type_))
+    if of is None or of[1].partition("::")[0].strip() in _LIBRARIES:
+        return False
+    name = of[2]
+    if _OF_VALUES.fullmatch(name) or element_of(name, {}) is not None:
+        return False
+    defined = re.search(rf"\b(?:struct|class)\s++{re.escape(name)}\b[^;{{}}()]*+\{{", text)
+    if defined is None:
+        return True
+    if found := list(_parameters(name, number, text, is_constructor=True)):
+        return any(map(_is_reference, found))
+    body = closed(text[defined.end() : defined.end() + _MOST_TEXT], "{", "}")
+    return body is None or re.search(r"&\s*+\w++\s*+;", body) is not None
 
 
 def _without_template(head: str) -> str:
@@ -107,15 +130,19 @@ def _without_template(head: str) -> str:
     return head
 
 
-def _parameters(name: str, number: int, text: str) -> Iterator[str]:
-    """The parameter of this number of each function or lambda of the name that a text declares."""
+def _parameters(
+    name: str, number: int, text: str, *, is_constructor: bool = False
+) -> Iterator[str]:
+    """The parameter of this number of each function, constructor or lambda of the name that a text
+    declares."""
     declared = rf"\b{re.escape(name)}\s*+(?:=\s*+\[[^\]]{{0,200}}+\]\s*+)?\("
     for found in re.finditer(declared, text):
         before = _BEFORE.search(text[max(found.start() - 100, 0) : found.start()])
-        is_lambda = "=" in found[0]
-        if not is_lambda and (before is None or before[1] in _NO_TYPES or before[1] == "."):
+        is_whole = "=" in found[0] or is_constructor
+        if not is_whole and (before is None or before[1] in _NO_TYPES or before[1] == "."):
             continue
-        pieces = _pieces(text[found.end() : found.end() + _MOST_TEXT])
+        inner = closed(text[found.end() : found.end() + _MOST_TEXT], "([{<", ")]}>")
+        pieces = split(inner, "([{<", ")]}>") if inner is not None else []
         if pieces and "..." in pieces[-1] and number >= len(pieces) - 1:
             yield pieces[-1]
         elif number < len(pieces) and _is_parameter(pieces[number]):
@@ -128,20 +155,6 @@ def _is_parameter(piece: str) -> bool:
         return False
     is_type = element_of(piece, {}) is not None
     return is_type or piece.endswith("&") or _TWO_WORDS.fullmatch(piece) is not None
-
-
-def _pieces(text: str) -> list[str]:
-    """The parameters up to the parenthesis that closes them."""
-    pieces, depth = [""], 0
-    for character in text:
-        depth += (character in "([{<") - (character in ")]}>")
-        if depth < 0:
-            return [piece.strip() for piece in pieces]
-        if character == "," and depth == 0:
-            pieces.append("")
-        else:
-            pieces[-1] += character
-    return []
 
 
 def _is_reference(parameter: str) -> bool:

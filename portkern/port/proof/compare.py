@@ -16,8 +16,8 @@ import numpy as np
 
 from portkern.cuda_source.syntax import Kernel, Parameter
 from portkern.port.proof.accessors import pointee
+from portkern.port.proof.commas import of_template
 from portkern.port.proof.element import Element, element_of, of_tensor
-from portkern.port.proof.expression import of_template
 from portkern.port.proof.recording import Content, LaunchRecord
 from portkern.port.proof.records import Record, members, rows
 

@@ -9,7 +9,7 @@ from portkern.cuda_source.syntax import Kernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
-from portkern.port.proof.findings import Text, hanging, is_race
+from portkern.port.proof.findings import Text, hanging, is_race, says_nothing
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
     WROTE_NOTHING,
@@ -22,14 +22,6 @@ from portkern.simt.diagnostics import HANGS, Diagnostic, Severity
 
 #: A missing header or an undefined function does not mean that a model is lacking.
 _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
-#: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
-#: no shift on AMD's.
-_OF_VENDORS = frozenset(["SX502", "SX503"])
-#: Of the original: why what its kernel did here says nothing about GPUs.
-_SAYS_NOTHING = {
-    **dict.fromkeys(_OF_VENDORS, "what comes of it differs between vendors' GPUs"),
-    "SX119": "a GPU's variables are not the host's",
-}
 #: Calls of the host that a device refuses: what they were to bring to a kernel has not come.
 _REFUSED_CALLS = frozenset(["SX101", "SX105", "SX112", "SX118"])
 #: Below, a proof says that its inputs reached little.
@@ -99,14 +91,19 @@ def conclude(
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
         return proof(Outcome.NEEDS_HUMAN, f"{codes}: {errors[0].message}")
     doubt = doubt or _doubt(examination, results, ported) or _without_inputs(examination, original)
-    if open_ := next((f for f in inherited if f.code in _SAYS_NOTHING), None):
-        why = _SAYS_NOTHING[open_.code]
-        doubt = doubt or f"the original has {open_.code} at {place(open_)}: {why}"
+    doubt = doubt or _open(inherited)
     if by_algebra is not None and by_algebra.verdict is ByAlgebra.DIFFERENT:
         doubt = doubt or str(by_algebra)
     if doubt:
         return proof(Outcome.UNPROVEN, doubt)
     return proof(Outcome.PROVEN, "; ".join(_remarks(kernel, examination, results, original)))
+
+
+def _open(inherited: Sequence[Diagnostic]) -> str:
+    found = next((f for f in inherited if says_nothing(f.code)), None)
+    if found is None:
+        return ""
+    return f"the original has {found.code} at {place(found)}: {says_nothing(found.code)}"
 
 
 def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from portkern.port.proof import arithmetic
 from portkern.port.proof.changed import changes
+from portkern.port.proof.commas import closed, split
 from portkern.port.proof.element import element_of
 from portkern.port.proof.recording import Size
 
@@ -47,6 +48,13 @@ _BODY = re.compile(
 #: and so many braces around a place.
 _MOST_HEAD, _MOST_BEHIND, _MOST_BRACES = 4000, 500, 50
 _CONTROL = re.compile(r"\b(?:if|for|while|switch|catch)\s*+(?:constexpr\s*+)?$")
+#: Before a brace: a loop, and a lambda that has variables around it themselves.
+_AGAIN = re.compile(
+    r"\bdo\s*+$|\b(?:for|while)\s*+(\((?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+\))\s*+$"
+)
+_BY_REFERENCE = re.compile(
+    r"\[[^\[\]&]*+&[^\[\]]*+\]\s*+(?:\((?:[^()]|\([^()]*+\))*+\)[\w\s\->:<>*&]*+)?$"
+)
 _CONST = re.compile(r"\bconst(?:expr)?\s++(?:\w++::)?$")
 #: Braces around names that are known behind them too.
 _OPEN_SCOPE = re.compile(r"\b(?:namespace|struct|class|enum|union|extern)\b[^;{}()]*+$")
@@ -135,14 +143,35 @@ class _Declared:
         """Whether the function at the offset gives the name another value than the one that its
         last declaration has, or its only assignment."""
         begin = self._function(offset)
-        every = [at for at, of, _ in self._declared if of == name and begin < at < offset]
-        own = [at for at in every if not self._closed.get(at, offset) < offset]
-        since = self._text[max(own, default=begin) : offset]
+        every = [at for at, of, _ in self._declared if of == name and begin < at]
+        own = [at for at in every if at < offset and not self._closed.get(at, offset) < offset]
+        first = max(own, default=begin)
+        until = self._until(first, offset)
+        since = self._text[first:until]
         given = len(re.findall(rf"\b{re.escape(name)}\s*+(?:=(?!=)|[({{])", since))
-        hidden = sum(at > max(own, default=begin) for at in every if at not in own)
+        hidden = sum(first < at < until for at in every if at not in own)
         last = max((at for at, of, _ in self._declared if of == name and at < offset), default=0)
         is_const = _CONST.search(self._text, max(last - 40, 0), last) is not None
         return given - hidden > 1 or (not is_const and changes(name, since, self._text))
+
+    def _until(self, begin: int, offset: int) -> int:
+        """Where the last code stands that may run before what is at the offset: behind it, where
+        a loop or a lambda that has others' variables themselves is around it."""
+        opened = list[int]()
+        for brace in re.finditer(r"[{}]", self._text[begin:offset]):
+            if brace[0] == "{":
+                opened.append(begin + brace.start())
+            elif opened:
+                opened.pop()
+        for at in opened[:_MOST_BRACES]:
+            head = self._text[max(at - _MOST_HEAD, 0) : at]
+            if _AGAIN.search(head):
+                inner = closed(self._text[at + 1 :], "{", "}")
+                return max(offset, at + len(inner or ""))
+            if _BY_REFERENCE.search(head):
+                after = bisect_left(self._ends, offset)
+                return self._ends[after] if after < len(self._ends) else len(self._text)
+        return offset
 
     def _parameters(self, offset: int) -> frozenset[str]:
         """The parameters of the functions and lambdas that the offset is in."""
@@ -328,20 +357,3 @@ def _unwrapped(text: str) -> str:
     """``dim3(a, b)`` is ``a, b``."""
     text = re.sub(r"^(?:::)?dim3\s*(?=[({])", "", text.strip())
     return text[1:-1] if text[:1] in ("(", "{") and text[-1:] in (")", "}") else text
-
-
-def split(text: str, opening: str = "([{", closing: str = ")]}") -> list[str]:
-    """The parts of a text between commas outside of brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in opening) - (character in closing)
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
-def of_template(text: str) -> list[str]:
-    """The arguments of a template, which may be calls and templates themselves."""
-    return split(text, "<(", ">)")

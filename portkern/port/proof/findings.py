@@ -17,6 +17,14 @@ _BY_WIDTH = {"SX308": "SX302"}
 #: These end a launch, so that only the first is met: which one depends on the order of threads.
 _FATAL = frozenset(["SX101", "SX102", "SX104", "SX105", "SX106", "SX109", "SX111", "SX112"])
 _ANYWHERE = "", 0
+#: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
+#: no shift on AMD's.
+_OF_VENDORS = frozenset(["SX502", "SX503"])
+#: Of the original: why what its kernel did here says nothing about GPUs.
+_OF_GPUS = "what comes of it differs between vendors' GPUs"
+_SAYS_NOTHING = {"SX119": "a GPU's variables are not the host's"}
+#: How the codes of races begin.
+_RACES = "SX2"
 #: The stem of a file's name, which a port keeps where its suffix changes; and a line.
 _Place = tuple[str, int]
 
@@ -61,7 +69,14 @@ def hanging(findings: Iterable[Diagnostic]) -> Diagnostic | None:
 
 
 def is_race(finding: Diagnostic) -> bool:
-    return finding.code.startswith("SX2")
+    return finding.code.startswith(_RACES)
+
+
+def says_nothing(code: str) -> str:
+    """Why the results of a kernel of the original's that has this finding say nothing about GPUs,
+    on whatever inputs; '' where they may."""
+    differs = code in _OF_VENDORS or code.startswith(_RACES)
+    return _OF_GPUS if differs else _SAYS_NOTHING.get(code, "")
 
 
 def inheritable(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -13,8 +13,9 @@ from portkern.port.proof import assigned, records, strides, switches, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
 from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor, shape_text
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
+from portkern.port.proof.commas import split
 from portkern.port.proof.element import bound_type, element_of, plain_type
-from portkern.port.proof.expression import Names, split
+from portkern.port.proof.expression import Names
 from portkern.port.proof.guesses import (
     BLOCK,
     GRID,

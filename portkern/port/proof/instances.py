@@ -13,9 +13,10 @@ from functools import cached_property
 from portkern.cuda_source.source_map import Parameter, SourceMap
 from portkern.port.proof import dispatch, local_types
 from portkern.port.proof.accessors import element_name, shown_element
+from portkern.port.proof.commas import of_template, split
 from portkern.port.proof.declarations import declared_type, shown_pointee
 from portkern.port.proof.element import element_of, plain_type
-from portkern.port.proof.expression import Names, of_template, split
+from portkern.port.proof.expression import Names
 
 #: How many functions may hand an argument on; how many instances are kept of each.
 _DEPTH, _MOST = 4, 32

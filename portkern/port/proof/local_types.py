@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from portkern.cuda_source.lexer import CLOSE
 from portkern.cuda_source.source_map import Parameter, SourceMap
-from portkern.port.proof.expression import Names, of_template
+from portkern.port.proof.commas import of_template
+from portkern.port.proof.expression import Names
 
 #: How often an alias may be of another, and a class have another as its base.
 _DEPTH = 6

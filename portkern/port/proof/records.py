@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from portkern.cuda_source import tree
 from portkern.cuda_source.source_map import Parameter
+from portkern.port.proof.commas import of_template
 from portkern.port.proof.element import bound_type, element_of, plain_type
-from portkern.port.proof.expression import of_template
 from portkern.port.proof.outcome import Refused
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 #include "beside.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ std::mutex lock;
 std::set<pid_t> own;
 using Times = std::map<pid_t, int64_t>;
 Times last;  // when a launch began, or when one ended
+std::set<pid_t> restless;  // of the last launch
 sigset_t before;
 bool unknown;
 
@@ -52,19 +54,32 @@ int64_t time_of(pid_t tid) {
 // Of all threads but the calling one and the runtime's.
 Times others() {
     Times found;
-    struct stat s;
+    std::set<pid_t> left;
     std::lock_guard<std::mutex> guard(lock);
-    unknown = stat(tasks, &s) != 0;
-    if (unknown || s.st_nlink <= 3 + own.size()) return found;  // two, and one for each thread
     DIR* folder = opendir(tasks);
     unknown = !folder;
     if (!folder) return found;
     while (const dirent* entry = readdir(folder)) {
         const pid_t tid = atoi(entry->d_name);
-        if (tid > 0 && tid != current() && !own.count(tid)) found[tid] = time_of(tid);
+        if (own.count(tid)) left.insert(tid);
+        else if (tid > 0 && tid != current()) found[tid] = time_of(tid);
     }
     closedir(folder);
+    own.swap(left);  // a number is given again when its thread is gone
     return found;
+}
+
+// A process of the program's own may have its memory: a copy, or the same.
+bool has_children() {
+    siginfo_t found;
+    return !waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD;
+}
+
+// Whether none ran between two looks; one whose time cannot be read may have.
+bool none_ran(const Times& then, const Times& now) {
+    for (const auto& thread : now)
+        if (thread.second < 0) return false;
+    return then == now;
 }
 
 // One that waits for a processor has no time either, nor has one that is about to be gone.
@@ -92,28 +107,36 @@ void own_thread() {
 }
 
 void begin_launch() {
-    // Threads of a team spin for a moment when their work is done.
-    constexpr unsigned looks = 600, pause_us = 500;
+    // Threads of a team spin for a moment when their work is done: those that were waited for in
+    // vain are looked at once, until there are others.
+    constexpr unsigned most_looks = 600, pause_us = 500;
     const sigset_t set = all_others();
     pthread_sigmask(SIG_BLOCK, &set, &before);
     Times now = others();
-    for (unsigned i = 0; i < looks && !(now == last && all_sleep(now)); ++i) {
+    bool any_new = false, rest = false;
+    for (const auto& thread : now) any_new |= !restless.count(thread.first);
+    for (unsigned left = any_new ? most_looks : 1; left && !rest; --left) {
         last = now;
         if (now.empty()) return;
         usleep(pause_us);
         now = others();
+        rest = none_ran(last, now) && all_sleep(now);
     }
+    restless.clear();
+    if (!rest)
+        for (const auto& thread : now) restless.insert(thread.first);
 }
 
 const char* end_launch() {
     const Times now = others();
     const char* why = nullptr;
-    if (now != last) why = "another thread of the program runs while the kernel does";
+    if (!none_ran(last, now)) why = "another thread of the program runs while the kernel does";
     for (const int s : handled) {
         struct sigaction a;
         if (sigaction(s, nullptr, &a) || !is_own_handler(a))
             why = "the program handles a signal that the kernel may raise";
     }
+    if (has_children()) why = "a process that the program started is there while the kernel runs";
     if (unknown) why = "whether other threads run cannot be seen";
     last = now;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

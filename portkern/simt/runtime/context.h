@@ -120,7 +120,7 @@ struct Place {  // in the source (site) or in a module's code (pc); either may b
 };
 void report(int code, Place place, Place other, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
-void flush_findings();
+void flush_findings(bool all = true);
 unsigned findings_so_far();
 void write_counters(const char* json);  // of the running kernel's launch
 

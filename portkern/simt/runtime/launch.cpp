@@ -754,7 +754,7 @@ bool run_alone(const Shape& shape, Call call) {
     if (const char* why = record::wanted() ? beside::end_launch() : nullptr)
         report(120, Place(call.at), Place(), "%s", why);
     if (take_launch_wrote()) count_launch(call.kernel);
-    flush_findings();
+    flush_findings(false);
     running_kernel = "";
     return true;
 }

@@ -181,11 +181,12 @@ void fatal(int code, Site at, const char* format, ...) {
     abort();
 }
 
-// What was met again since: one more line for each, with the count of what is new.
-void flush_findings() {
+// What was met again since: one more line for each, with the count of what is new. Not of `all`:
+// of what was met as often as it was told, so that many launches of one kernel are a few lines.
+void flush_findings(bool all) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     for (auto& [key, s] : seen()) {
-        if (s.count == s.told) continue;
+        if (s.count == s.told || (!all && s.count < 2 * s.told)) continue;
         char tail[32];
         snprintf(tail, sizeof tail, ", \"count\": %u}", s.count - s.told);
         write_line(s.head + tail);
