@@ -79,6 +79,16 @@ def races_of(source: str) -> set[tuple[str, int]]:
 # ---- threads and blocks
 
 
+def test_what_many_launches_meet_at_one_place_is_counted_to_the_end(run: Runner) -> None:
+    source = """
+        __global__ void k(int* x) { x[0] = threadIdx.x; }
+        int main(int n, char**) { int* x = device<int>(1); for (n = 0; n < LAUNCHES; ++n) k<<<1, 64>>>(x); }
+    """
+    once, often = (run(source.replace("LAUNCHES", n), mode="check") for n in ("1", "41"))
+    [first], [all_] = ([f for f in o.findings if f.code == "SX202"] for o in (once, often))
+    assert all_.count == 41 * first.count
+
+
 def test_every_thread_of_every_block_runs_once(run: Runner) -> None:
     counted = numbers(
         run("""
