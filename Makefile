@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test test-full test-all lint readme docs clean
+.PHONY: setup demo test test-full test-commit test-all lint types style collected readme docs clean
 
 setup:
 	@sh tools/setup.sh
@@ -10,26 +10,46 @@ setup:
 demo: setup
 	$(BIN)/portkern matrix ops=basic targets=demo workloads=ci run=demo
 
+# Two at a time: types take one processor about as long as all else.
+TWO := +@$(MAKE) --no-print-directory -j 2 --output-sync
+
 lint: setup
+	$(TWO) types style
+
+types:
+	$(BIN)/mypy
+
+style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pylint portkern backends/*/*.py
 	$(BIN)/python -m tools.english
+	$(BIN)/pylint portkern backends/*/*.py
 
 # Whatever the environment says: else each worker of pytest compiles all tests anew, and each process
 # that a test starts all of portkern.
-test test-full test-all: export PYTHONDONTWRITEBYTECODE :=
+test test-full test-commit test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # By what rule a test is full, and which of them a commit draws: tests/tiers.py. Properties are tried in
 # both tiers, in full on more examples. test-all: without the draw.
 # Three workers: much of the tests' time is waiting for processes that they start.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+
 test: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 3 --dist worksteal -m "not full"
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not full"
 
 test-full: DRAW := --drawn
 test-full test-all: setup
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 3 --dist worksteal --durations=25 -m "full or hypothesis" $(DRAW)
+	HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25 -m "full or hypothesis" $(DRAW)
+
+# What CI runs: lint and both tiers, in one session: each property once, and no worker waits for a
+# tier's end.
+test-commit: setup
+	$(TWO) types style collected
+	HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25 --drawn
+
+# Else each worker of pytest rewrites the assertions of all tests for itself.
+collected:
+	-@$(BIN)/pytest --collect-only -qqq > /dev/null
 
 readme: setup
 	$(BIN)/python -m tools.readme
