@@ -26,8 +26,8 @@ from benchmarks import _script
 from benchmarks.object_waits import Row, call_of, loaded
 from portkern import ops
 from portkern.isa import executor
-from portkern.isa.executor import Program
-from portkern.isa.finding import Ran
+from portkern.isa.executor import ObjectProgram
+from portkern.isa.finding import ObjectRan
 from portkern.toolchain import host
 
 ROUNDS = 3
@@ -62,9 +62,9 @@ def measured(row: Row, which: str, beside: Path | None) -> list[dict[str, Any]]:
     op = ops.load(row.op)
     workload = op.workloads[which][0]
     rows: dict[str, dict[str, Any]] = {}
-    plain = Program.run
+    plain = ObjectProgram.run
 
-    def timed(program: Program, name: str, *given: Any, **options: Any) -> Ran:
+    def timed(program: ObjectProgram, name: str, *given: Any, **options: Any) -> ObjectRan:
         lanes = program.object.kernel(name).wave_size
         if name not in rows:
             rows[name] = {
@@ -90,14 +90,14 @@ def measured(row: Row, which: str, beside: Path | None) -> list[dict[str, Any]]:
 
     with (
         tempfile.TemporaryDirectory(prefix="speed-") as folder,
-        patch.object(Program, "run", timed),
+        patch.object(ObjectProgram, "run", timed),
     ):
         kernel = loaded(row, Path(folder))
         kernel.launch(call_of(kernel, op, workload, row.dtype))
     return list(rows.values())
 
 
-def _taken(call: Callable[[], Ran]) -> tuple[Ran, float]:
+def _taken(call: Callable[[], ObjectRan]) -> tuple[ObjectRan, float]:
     """The median of the processor's time, after a first call that decodes."""
     ran, taken = call(), []
     for _ in range(ROUNDS):
@@ -108,7 +108,11 @@ def _taken(call: Callable[[], Ran]) -> tuple[Ran, float]:
 
 
 def _tinygrad(
-    folder: Path, program: Program, name: str, given: Sequence[Any], options: Mapping[str, Any]
+    folder: Path,
+    program: ObjectProgram,
+    name: str,
+    given: Sequence[Any],
+    options: Mapping[str, Any],
 ) -> float:
     sys.path.insert(0, str(folder))
     sys.modules.pop("test", None)

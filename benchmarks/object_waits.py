@@ -38,8 +38,8 @@ from benchmarks import _script
 from benchmarks.object_records import BACKENDS, DTYPES, TARGETS
 from portkern import ops
 from portkern.evaluator import inputs
-from portkern.isa.executor import TABLES, Buffer, Program
-from portkern.isa.finding import Kind, Ran
+from portkern.isa.executor import TABLES, LaunchBuffer, ObjectProgram
+from portkern.isa.finding import FindingKind, ObjectRan
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Venue
 from portkern.spec.op import Op, Workload
@@ -177,10 +177,10 @@ def _look(row: Row, folder: Path, most: int) -> None:
     workload = op.workloads["ci"][-1]
     kernel = loaded(row, folder)
     seen: set[tuple[int, str]] = set()
-    known: dict[int, Program] = {}
-    plain = Program.run
+    known: dict[int, ObjectProgram] = {}
+    plain = ObjectProgram.run
 
-    def looked_at(program: Program, name: str, *given: Any, **options: Any) -> Ran:
+    def looked_at(program: ObjectProgram, name: str, *given: Any, **options: Any) -> ObjectRan:
         if id(program) not in known:
             known[id(program)] = program
             row.kernels += len(program.object.kernels)
@@ -198,7 +198,7 @@ def _look(row: Row, folder: Path, most: int) -> None:
         row.alarms += [str(found) for found in ran.findings]
         return ran
 
-    with patch.object(Program, "run", looked_at):
+    with patch.object(ObjectProgram, "run", looked_at):
         kernel.launch(call_of(kernel, op, workload, row.dtype))
 
 
@@ -237,11 +237,11 @@ class Launch:
     """A launch that is done again and again, each time with another word of code, on the same
     memory."""
 
-    program: Program
+    program: ObjectProgram
     name: str
     given: tuple[Any, ...]
     options: Mapping[str, Any]
-    plain: Callable[..., Ran]
+    plain: Callable[..., ObjectRan]
 
     def change(self, row: Row, most: int) -> None:
         family = TABLES[self.program.object.processor]
@@ -272,7 +272,7 @@ class Launch:
         return math.prod(block) // self.program.object.kernel(self.name).wave_size
 
     @property
-    def _buffers(self) -> Sequence[Buffer]:
+    def _buffers(self) -> Sequence[LaunchBuffer]:
         return [b for b in self.options.get("buffers", ()) if b.size]
 
     def _own(self) -> Iterator[tuple[int, str, int]]:
@@ -340,9 +340,9 @@ class Launch:
         ran = self.plain(
             self.program.altered({first: trap}), self.name, *self.given, **self.options
         )
-        return any(found.kind is Kind.TRAP for found in ran.findings)
+        return any(found.kind is FindingKind.TRAP for found in ran.findings)
 
-    def _after(self, program: Program, memory: Sequence[bytes]) -> bytes:
+    def _after(self, program: ObjectProgram, memory: Sequence[bytes]) -> bytes:
         self._restore(memory)
         self.plain(program, self.name, *self.given, **self.options)
         return self._contents()

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from portkern.api import check, matrix
     from portkern.deploy.apply import apply
-    from portkern.report.notebook import Report
+    from portkern.report.notebook import NotebookReport
     from portkern.spec.from_torch.declaration import operator
     from portkern.spec.op import Op
 
-__all__ = ["Op", "Report", "apply", "check", "matrix", "operator"]
+__all__ = ["NotebookReport", "Op", "apply", "check", "matrix", "operator"]
 #: What files import from here, and where it is.
 _PUBLIC = {
     "Op": "portkern.spec.op",
-    "Report": "portkern.report.notebook",
+    "NotebookReport": "portkern.report.notebook",
     "apply": "portkern.deploy.apply",
     "check": "portkern.api",
     "matrix": "portkern.api",

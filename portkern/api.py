@@ -15,7 +15,7 @@ from portkern.cli.config import quoted
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError
 from portkern.records import atomic_write
-from portkern.report.notebook import Report
+from portkern.report.notebook import NotebookReport
 from portkern.spec import registry
 from portkern.spec.op import Op
 
@@ -28,7 +28,7 @@ def check(
     backend: str,
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     **options: Option | Sequence[Option],
-) -> Report:
+) -> NotebookReport:
     """Evaluate kernels of one operator, as ``portkern check`` does.
 
     ``op`` names one of the catalogue, or is the path of a PyTorch file or of a FlashInfer-Bench
@@ -48,13 +48,13 @@ def check(
         source = _kept(source, _named(op), backend, folder)
     asked = {"op": op, "backend": backend, "source": source, **options}
     answer = verb.check(_overrides(asked))
-    return Report(tuple(answer.records), answer.folder, answer.exit_code)
+    return NotebookReport(tuple(answer.records), answer.folder, answer.exit_code)
 
 
 def matrix(
     ops: OpOrName | Sequence[OpOrName] = "core",
     **options: Option | Sequence[Option],
-) -> Report:
+) -> NotebookReport:
     """Evaluate the kernels that ship, or with ``kernels=DIR`` one's own, on every target that is
     asked for, as ``portkern matrix`` does: cells that earlier runs of the same name answered are
     not run again, and the report's pages are written.
@@ -65,7 +65,7 @@ def matrix(
     from portkern.cli.verbs import matrix as verb
 
     answer = verb.matrix(_overrides({"ops": ops, **options}))
-    return Report(tuple(answer.records), answer.folder, answer.exit_code)
+    return NotebookReport(tuple(answer.records), answer.folder, answer.exit_code)
 
 
 def _named(op: OpOrName) -> str:

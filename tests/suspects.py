@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from portkern.isa.executor import Buffer, Program
+from portkern.isa.executor import LaunchBuffer, ObjectProgram
 from portkern.spec import registry, target
 from portkern.spec.file_build import FileBuild
 
@@ -46,12 +46,12 @@ class Suspect:
 
 
 @cache
-def hip_program(arch: str) -> Program:
+def hip_program(arch: str) -> ObjectProgram:
     folder = Path(tempfile.mkdtemp(prefix="suspects-"))
     file = folder / "kernels.hip"
     file.write_text((FOLDER / "kernels.hip").read_text(encoding="utf-8"), encoding="utf-8")
     built = registry.load("hip").build_file(FileBuild(file, target.load(arch)), folder)  # type: ignore[attr-defined]
-    return Program(built.object)
+    return ObjectProgram(built.object)
 
 
 @cache
@@ -70,7 +70,7 @@ _KINDS = {"float32": "fp32", "int32": "i32", "int64": "i64", "uint8": "u8", "flo
 class Compiled:
     """A Triton kernel for a processor: its object, its LDS, its threads."""
 
-    program: Program
+    program: ObjectProgram
     name: str
     shared: int
     warps: int
@@ -92,7 +92,7 @@ def triton_kernel(
     file = Path(tempfile.mkdtemp(prefix="suspects-")) / "kernel.hsaco"
     file.write_bytes(built.asm["hsaco"])
     metadata = built.metadata
-    return Compiled(Program(file), metadata.name, metadata.shared, metadata.num_warps)
+    return Compiled(ObjectProgram(file), metadata.name, metadata.shared, metadata.num_warps)
 
 
 def _kind(value: object) -> str:
@@ -110,7 +110,7 @@ class Launch:
 
 
 def run(
-    program: Program, name: str, given: Sequence[Array | int], grid: int | tuple[int, int],
+    program: ObjectProgram, name: str, given: Sequence[Array | int], grid: int | tuple[int, int],
     threads: int, shared: int = 0,
 ) -> Launch:  # fmt: skip
     values = [
@@ -123,7 +123,7 @@ def run(
     sizes = grid if isinstance(grid, tuple) else (grid, 1)
     ran = program.run(
         name, values, (*sizes, 1), (threads, 1, 1),
-        buffers=[Buffer(a.ctypes.data, a.nbytes) for a in arrays],
+        buffers=[LaunchBuffer(a.ctypes.data, a.nbytes) for a in arrays],
         dynamic_lds_bytes=shared, limit=1 << 27, checks=CHECKS,
     )  # fmt: skip
     return Launch("" if ran.clean else str(ran.findings[-1]), arrays)

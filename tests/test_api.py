@@ -16,7 +16,7 @@ import portkern
 from portkern.cli import main
 from portkern.errors import ConfigError, PortkernError
 from portkern.records.record import Record, RecordFile, Verdict
-from portkern.report.notebook import Report
+from portkern.report.notebook import NotebookReport
 from portkern.report.rows import kind, rows
 
 from .report_records import records
@@ -100,7 +100,7 @@ def test_a_matrix_writes_its_pages_and_runs_again_only_what_is_missing() -> None
 def test_a_data_frame_has_a_row_for_each_record_and_the_same_columns_for_all() -> None:
     pandas = pytest.importorskip("pandas")
     made = records()
-    frame = Report(tuple(made), Path("reports/x"), 0).to_pandas()
+    frame = NotebookReport(tuple(made), Path("reports/x"), 0).to_pandas()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == len(made)
     assert list(frame.verdict) == [str(r.verdict) for r in made]
     timed = [r for r in made if r.timing]
@@ -176,7 +176,7 @@ def test_exports_that_cannot_be_made_are_refused_in_a_line(
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match="pip install"):
-        Report((), Path(), 3).to_pandas()
+        NotebookReport((), Path(), 3).to_pandas()
 
 
 class Tags(HTMLParser):
@@ -191,7 +191,7 @@ class Tags(HTMLParser):
 def test_nothing_that_a_compiler_said_becomes_markup() -> None:
     made = records()
     parser = Tags()
-    parser.feed(Report(tuple(made), Path(), 1)._repr_html_())
+    parser.feed(NotebookReport(tuple(made), Path(), 1)._repr_html_())
     assert set(parser.seen) == {"table", "thead", "tbody", "tr", "th", "td"}
     assert parser.seen.count("tr") == len(made) + 1
 
@@ -202,7 +202,7 @@ def test_a_noisy_time_says_so_instead_of_a_speedup() -> None:
     noisy = timed.model_copy(
         update={"timing": timed.timing.model_copy(update={"noisy": "a busy machine"})}
     )
-    shown = replace(Report((timed,), Path(), 0), records=(noisy,))._repr_html_()
+    shown = replace(NotebookReport((timed,), Path(), 0), records=(noisy,))._repr_html_()
     assert "noisy: a busy machine" in shown and "eager" not in shown
 
 

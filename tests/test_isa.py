@@ -21,8 +21,8 @@ from benchmarks import object_waits
 from portkern import ops
 from portkern.errors import BuildError, LaunchError
 from portkern.isa import disassembly, runtime_library
-from portkern.isa.executor import TABLES, Buffer, Program
-from portkern.isa.finding import Kind, Ran
+from portkern.isa.executor import TABLES, LaunchBuffer, ObjectProgram
+from portkern.isa.finding import FindingKind, ObjectRan
 from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Artifact, Build, Call, Missing, Venue
 from portkern.spec.candidate import Candidate
@@ -150,7 +150,7 @@ def assert_reassembles(path: Path) -> int:
     """The text of all decoded instructions, assembled, is the object's code to the last bit."""
     from triton.backends.amd.compiler import assemble_amdgcn
 
-    program = Program(path)
+    program = ObjectProgram(path)
     lines = [line for _, line in disassembly.text(program, 64)]
     start, size = program.object.text
     assembled = assemble_amdgcn("\n".join([".text", *lines, ""]), program.object.processor, "")
@@ -176,7 +176,7 @@ def test_decoded_instructions_assemble_to_the_same_bits(
 def test_every_instruction_of_a_kernel_has_a_model(name: str, arch: str, tmp_path: Path) -> None:
     backend, op = ready("hip", arch), ops.load(name)
     [candidate] = catalogue.candidates(name, backend)
-    program = Program(backend.build(build_of(op, candidate, arch, "float32"), tmp_path).path)
+    program = ObjectProgram(backend.build(build_of(op, candidate, arch, "float32"), tmp_path).path)
     kernel = next(iter(program.object.kernels.values()))
     lacking = {
         one.mnemonic
@@ -397,35 +397,35 @@ __global__ void halves_32_1k(const shorts4* x, const shorts4* y, floats16* z) {
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Program]:
-    made: dict[str, Program] = {}
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ObjectProgram]:
+    made: dict[str, ObjectProgram] = {}
 
-    def compiled(arch: str) -> Program:
+    def compiled(arch: str) -> ObjectProgram:
         if arch not in made:
             backend, built_for = ready("hip", arch), target.load(arch)
             folder = tmp_path_factory.mktemp(arch)
             (folder / "kernels.hip").write_text(KERNELS, encoding="utf-8")
             defines = (f"WAVE={built_for.warp}",)
             request = FileBuild(folder / "kernels.hip", built_for, defines=defines)
-            made[arch] = Program(backend.build_file(request, folder).object)
+            made[arch] = ObjectProgram(backend.build_file(request, folder).object)
         return made[arch]
 
     return compiled
 
 
-Programs = Callable[[str], Program]
+Programs = Callable[[str], ObjectProgram]
 
 
 def pointer(array: np.ndarray) -> bytes:
     return struct.pack("<Q", array.ctypes.data)
 
 
-def buffer(array: np.ndarray, *, writable: bool = True) -> Buffer:
-    return Buffer(array.ctypes.data, array.nbytes, writable)
+def buffer(array: np.ndarray, *, writable: bool = True) -> LaunchBuffer:
+    return LaunchBuffer(array.ctypes.data, array.nbytes, writable)
 
 
 def launch(
-    program: Program,
+    program: ObjectProgram,
     name: str,
     *given: np.ndarray | int,
     block: int = 64,
@@ -433,7 +433,7 @@ def launch(
     limit: int = 1 << 26,
     checks: tuple[str, ...] = (),
     lds: int = 0,
-) -> Ran:
+) -> ObjectRan:
     """On arrays and numbers of 32 bits."""
     values = [struct.pack("<i", a) if isinstance(a, int) else pointer(a) for a in given]
     memory = [buffer(a) for a in given if not isinstance(a, int)]
@@ -463,7 +463,7 @@ def test_lanes_of_a_wave_that_wait_for_each_other_hang(
     ran = launch(programs(arch), name, *(array.copy() for array in arrays))
     assert ran.hangs
     assert not ran.complete
-    assert ran.findings[-1].kind is Kind.IN_STEP
+    assert ran.findings[-1].kind is FindingKind.IN_STEP
     assert ran.findings[-1].address
     assert ran.needs_hardware is None
 
@@ -499,15 +499,15 @@ def test_workgroups_that_wait_for_later_ones_are_run_beside_them(programs: Progr
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("stores", Kind.STORE_OUTSIDE), ("loads", Kind.LOAD_OUTSIDE)]
+    ("name", "kind"), [("stores", FindingKind.STORE_OUTSIDE), ("loads", FindingKind.LOAD_OUTSIDE)]
 )
 def test_one_element_past_a_buffer_is_found_and_not_touched(
-    programs: Programs, name: str, kind: Kind
+    programs: Programs, name: str, kind: FindingKind
 ) -> None:
     whole = np.full(128, 7, np.int32)
-    inside = [Buffer(whole.ctypes.data, 64 * 4)]
+    inside = [LaunchBuffer(whole.ctypes.data, 64 * 4)]
 
-    def run(past: int) -> Ran:
+    def run(past: int) -> ObjectRan:
         values, sizes = [pointer(whole), struct.pack("<i", past)], ((1, 1, 1), (64, 1, 1))
         return programs("gfx942").run(name, values, *sizes, buffers=inside)
 
@@ -523,7 +523,7 @@ def test_a_store_into_a_buffer_that_is_only_read_is_found(programs: Programs) ->
     x = ints(64)
     given = [pointer(x), struct.pack("<i", 0)], (1, 1, 1), (64, 1, 1)
     ran = programs("gfx942").run("stores", *given, buffers=[buffer(x, writable=False)])
-    assert {finding.kind for finding in ran.findings} == {Kind.STORE_OUTSIDE}
+    assert {finding.kind for finding in ran.findings} == {FindingKind.STORE_OUTSIDE}
     assert not x.any()
 
 
@@ -534,7 +534,7 @@ def test_lds_ends_where_the_launch_says(programs: Programs) -> None:
         ran = programs("gfx942").run(
             "reversed", *given, buffers=[buffer(x)], dynamic_lds_bytes=size
         )
-        assert [f.kind for f in ran.findings] == [Kind.LDS_OUTSIDE] * outside
+        assert [f.kind for f in ran.findings] == [FindingKind.LDS_OUTSIDE] * outside
 
 
 def test_what_is_not_modelled_is_named_with_its_address(programs: Programs) -> None:
@@ -550,10 +550,10 @@ def test_what_is_not_modelled_is_named_with_its_address(programs: Programs) -> N
 def test_an_endless_loop_ends_at_the_limit_and_a_trap_is_one(programs: Programs) -> None:
     program = programs("gfx942")
     ran = launch(program, "endless", ints(64), limit=1 << 21)
-    assert ran.findings[-1].kind is Kind.LIMIT
+    assert ran.findings[-1].kind is FindingKind.LIMIT
     assert ran.instructions < 1 << 22
     ran = launch(program, "trap", ints(64))
-    assert ran.findings[-1].kind in (Kind.TRAP, Kind.UNMODELLED)
+    assert ran.findings[-1].kind in (FindingKind.TRAP, FindingKind.UNMODELLED)
     assert not ran.complete
 
 
@@ -653,7 +653,7 @@ def test_findings_name_the_line_where_the_object_says_it(tmp_path: Path) -> None
     request = build_of(relu, candidate, "gfx942", "float32")
     artifact = clang.build(clang.find(), request, file, tmp_path, ["-gline-tables-only"])
     x, y = np.ones(64, np.float32), np.ones(64, np.float32)
-    program = Program(artifact.path)
+    program = ObjectProgram(artifact.path)
     [name] = program.object.kernels
     given = [pointer(x), pointer(y), bytes(8)], (1, 1, 1), (64, 1, 1)
     ran = program.run(name, *given, buffers=[buffer(x, writable=False), buffer(y)])
@@ -673,12 +673,12 @@ def test_objects_that_are_not_whole_are_refused(whole: bytes, tmp_path: Path) ->
     for length in range(0, len(whole) - 1, max(1, len(whole) // 40)):
         file.write_bytes(whole[:length])
         with pytest.raises(BuildError):
-            Program(file)
+            ObjectProgram(file)
     another = bytearray(whole)
     another[48] = 0x2F  # the processor in the ELF header's flags
     file.write_bytes(bytes(another))
     with pytest.raises(BuildError, match="processor 0x2f"):
-        Program(file)
+        ObjectProgram(file)
 
 
 def test_random_code_ends_with_a_finding(whole: bytes, tmp_path: Path) -> None:
@@ -695,7 +695,7 @@ def test_random_code_ends_with_a_finding(whole: bytes, tmp_path: Path) -> None:
         data[start + int(rng.integers(0, size))] ^= 1 << int(rng.integers(0, 8))
         file.write_bytes(bytes(data))
         x = ints(64)
-        ran = Program(file).run(
+        ran = ObjectProgram(file).run(
             "reversed",
             [pointer(x)],
             (1, 1, 1),
@@ -710,7 +710,7 @@ def test_random_code_ends_with_a_finding(whole: bytes, tmp_path: Path) -> None:
 def test_launches_that_a_gpu_refuses_are_refused(whole: bytes, tmp_path: Path) -> None:
     file = tmp_path / "whole.hsaco"
     file.write_bytes(whole)
-    program, x = Program(file), ints(64)
+    program, x = ObjectProgram(file), ints(64)
     with pytest.raises(LaunchError, match="blocks"):
         program.run("reversed", [pointer(x)], (1, 1, 1), (2048, 1, 1))
     with pytest.raises(LaunchError, match="takes 1 arguments, got 0"):
@@ -728,13 +728,13 @@ NOTHING = 0xBF800000
 EXCHANGES: list[tuple[str, tuple[int, ...]]] = [("exchange", ()), ("in_rounds", (3,))]
 
 
-def found(program: Program, name: str, numbers: tuple[int, ...]) -> set[Kind]:
+def found(program: ObjectProgram, name: str, numbers: tuple[int, ...]) -> set[FindingKind]:
     x, y = np.arange(256, dtype=np.int32), ints(256)
     ran = launch(program, name, x, y, *numbers, block=256, checks=CHECKED)
     return {finding.kind for finding in ran.findings}
 
 
-def own(program: Program, name: str, *mnemonics: str) -> list[int]:
+def own(program: ObjectProgram, name: str, *mnemonics: str) -> list[int]:
     """The addresses of such instructions of a kernel."""
     kernel = program.object.kernel(name)
     instructions = program.instructions(kernel.wave_size)
@@ -744,17 +744,19 @@ def own(program: Program, name: str, *mnemonics: str) -> list[int]:
     return [address for address in every if kernel.entry <= address < end]
 
 
-def waits_of(program: Program, name: str) -> list[int]:
+def waits_of(program: ObjectProgram, name: str) -> list[int]:
     return own(program, name, *object_waits.WAITS[TABLES[program.object.processor]])
 
 
 def executed(
-    program: Program, name: str, numbers: tuple[int, ...], addresses: list[int]
+    program: ObjectProgram, name: str, numbers: tuple[int, ...], addresses: list[int]
 ) -> list[int]:
     """Those that a launch comes by."""
     trap = object_waits.TRAPS[TABLES[program.object.processor]]
     return [
-        at for at in addresses if Kind.TRAP in found(program.altered({at: trap}), name, numbers)
+        at
+        for at in addresses
+        if FindingKind.TRAP in found(program.altered({at: trap}), name, numbers)
     ]
 
 
@@ -771,7 +773,7 @@ def test_a_wait_that_is_left_out_is_found_where_it_is_missed(
     assert len(waits) >= 3
     # One before a barrier may wait for reads of LDS alone, which no register shows.
     assert sum(map(bool, seen)) >= len(waits) - 1
-    assert set().union(*seen) == {Kind.UNWAITED, Kind.UNWAITED_LDS}
+    assert set().union(*seen) == {FindingKind.UNWAITED, FindingKind.UNWAITED_LDS}
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
@@ -798,7 +800,7 @@ def test_a_wait_is_missed_on_a_path_that_no_wave_takes(programs: Programs) -> No
         ran = launch(broken, "some", x, most, checks=CHECKED)
         assert ran.clean is not executed
         [said, *_] = ran.findings or ran.unseen
-        assert (said.kind, said.executed) == (Kind.UNWAITED, executed)
+        assert (said.kind, said.executed) == (FindingKind.UNWAITED, executed)
         assert ("on a path" in str(said)) is not executed
         assert said.to_json("some")["severity"] == ("error" if executed else "warning")
 
@@ -811,7 +813,7 @@ def test_loads_into_lds_are_waited_for_before_their_bytes_are_read(programs: Pro
     for barrier in own(program, "straight", "s_barrier"):
         early = program.altered({barrier - 4: NOTHING})
         ran = launch(early, "straight", x, ints(128), checks=CHECKED)
-        assert {finding.kind for finding in ran.findings} == {Kind.UNFILLED_LDS}
+        assert {finding.kind for finding in ran.findings} == {FindingKind.UNFILLED_LDS}
 
 
 @pytest.mark.full
@@ -824,7 +826,7 @@ def test_a_barrier_that_is_left_out_is_a_race_in_lds(
     barriers = executed(program, name, numbers, own(program, name, "s_barrier"))
     assert barriers
     for at in barriers:
-        assert Kind.LDS_RACE in found(program.altered({at: NOTHING}), name, numbers)
+        assert FindingKind.LDS_RACE in found(program.altered({at: NOTHING}), name, numbers)
 
 
 @pytest.mark.full
@@ -840,7 +842,9 @@ def test_waves_that_take_turns_by_atomics_do_not_race(programs: Programs, arch: 
 # ---- counts
 
 
-def counted(program: Program, name: str, *given: np.ndarray | int, lds: int = 0) -> Counter[str]:
+def counted(
+    program: ObjectProgram, name: str, *given: np.ndarray | int, lds: int = 0
+) -> Counter[str]:
     ran = launch(program, name, *given, checks=("counters",), lds=lds)
     assert ran.clean, ran.findings
     return Counter(ran.counts)

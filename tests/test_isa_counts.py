@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from portkern.isa import runtime_library
-from portkern.isa.executor import Buffer
+from portkern.isa.executor import LaunchBuffer
 from portkern.spec.backend import Missing
 from tools.fidelity.machine import STYLES, Assembler
 
@@ -73,7 +73,7 @@ def test_each_class_lines_banks_divergence_and_spills_are_counted(processor: str
     def counted(name: str) -> Counter[str]:
         ran = program.run(
             name, [address.to_bytes(8, "little")] * 3, (groups, 1, 1), (THREADS, 1, 1),
-            buffers=[Buffer(address, memory.nbytes)], checks=("counters",),
+            buffers=[LaunchBuffer(address, memory.nbytes)], checks=("counters",),
         )  # fmt: skip
         assert ran.clean, ran.findings
         return Counter(ran.counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portkern.isa import runtime_library
-from portkern.isa.finding import Kind
+from portkern.isa.finding import FindingKind
 from portkern.spec.backend import Missing
 from tools.fidelity.machine import Assembler
 
@@ -110,7 +110,7 @@ def test_what_is_used_too_soon_is_found(processor: str, which: int, large: int, 
         kernels[name] = joined(name, large + more[0], small + more[1])
     program = Assembler("cdna", processor).program(kernels)
     for name in kernels:
-        said = [x for x in program.missing_waits(name) if x.kind is Kind.TOO_SOON]
+        said = [x for x in program.missing_waits(name) if x.kind is FindingKind.TOO_SOON]
         number = int(name.rpartition("_")[2])
         near = name.startswith("soon") or (name.startswith("around") and needed[number] > 1)
         assert bool(said) is near, (name, kernels[name], said)
@@ -182,5 +182,5 @@ def test_what_rdna_does_not_wait_for_is_found(processor: str, family: str) -> No
     }
     program = Assembler(family, processor).program(kernels)
     for number, (lines, *soon) in enumerate(NARROW):
-        said = [x for x in program.missing_waits(f"k{number}") if x.kind is Kind.TOO_SOON]
+        said = [x for x in program.missing_waits(f"k{number}") if x.kind is FindingKind.TOO_SOON]
         assert bool(said) is soon[family == "rdna4"], (lines, said)

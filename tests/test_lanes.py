@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from portkern.worker.lowering.jax_lanes import HELPERS, JaxLanes
-from portkern.worker.lowering.lanes import Lanes, Term
+from portkern.worker.lowering.lanes import LoweredLanes, Term
 from portkern.worker.lowering.operations import Unwritable
 from portkern.worker.lowering.triton_lanes import TritonLanes
 
@@ -81,7 +81,7 @@ def test_a_sum_of_doubles_keeps_what_a_float_would_round_off() -> None:
 
 
 @pytest.mark.parametrize("lanes", [TritonLanes, JaxLanes])
-def test_a_function_that_a_language_lacks_is_named(lanes: type[Lanes]) -> None:
+def test_a_function_that_a_language_lacks_is_named(lanes: type[LoweredLanes]) -> None:
     with pytest.raises(Unwritable, match=f"lgamma in {lanes.language}"):
         lanes({"x": Term("x", "float")}, {}, {}).number("lgammaf(x)")
 

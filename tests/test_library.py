@@ -991,8 +991,8 @@ def test_a_verbs_own_process_executes_no_object(
     path = tmp_path / "a.hsaco"
     path.write_bytes(*amd_plan.binaries.values())
     with refuse_foreign(), pytest.raises(BuildError, match="outside of the jail"):
-        executor.Program(path)
-    assert executor.Program(path).object.processor == "gfx942"
+        executor.ObjectProgram(path)
+    assert executor.ObjectProgram(path).object.processor == "gfx942"
 
 
 @pytest.mark.full

@@ -14,7 +14,7 @@ from portkern.errors import BackendUnavailable
 from portkern.port import emit_proof, emit_run
 from portkern.port.emit.context import Context
 from portkern.port.emit.emitted import Emitted
-from portkern.port.emit.limits import Refused
+from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit_program import EmittedFile
 from portkern.port.emit_proof import EmittedProver
 from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
@@ -119,7 +119,7 @@ def texts_of(folder: Path, text: str) -> SourceTexts:
     return SourceTexts(ProofSource(folder / "kernels.cu", "cuda"))
 
 
-def emitted(folder: Path, text: str, way: str) -> dict[str, Emitted | Refused]:
+def emitted(folder: Path, text: str, way: str) -> dict[str, Emitted | RefusedEmission]:
     texts = texts_of(folder, text)
     context = Context(texts)
     return {k.name: emit_run.emit(k, texts, context, way) for k in texts.own.kernels}
@@ -206,7 +206,7 @@ def test_what_differs_is_found_wrong(tmp_path: Path, way: str) -> None:
 def test_warp_functions_are_refused_by_line(tmp_path: Path, way: str) -> None:
     made = emitted(tmp_path, KERNELS, way)
     refused = made["shuffled"]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedEmission)
     line = KERNELS[: KERNELS.index("__shfl_down_sync")].count("\n") + 1
     assert str(refused) == f"line {line}: '__shfl_down_sync' is a function of warps"
     assert all(isinstance(item, Emitted) for name, item in made.items() if name != "shuffled")
@@ -234,7 +234,7 @@ def test_what_has_no_counterpart_is_refused_with_its_line(
 ) -> None:
     text = f"__global__ void k(float* x, int n) {{\n    {body}\n}}\n"
     refused = emitted(tmp_path, text, way)["k"]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedEmission)
     assert refused.line == 2
     assert why in refused.reason
 

@@ -34,7 +34,7 @@ from portkern.sandbox import threads
 from portkern.sandbox.message import Failed
 from portkern.sandbox.session import Session
 from portkern.serve import address, evaluation, server, signature
-from portkern.serve.address import PLANS, STATUS, Address
+from portkern.serve.address import PLANS, STATUS, ServerAddress
 from portkern.serve.client import Client, ServerFailed, ServerGone
 from portkern.serve.job_queue import Job, JobQueue, Limits, QueueFull
 from portkern.serve.machine import Machine
@@ -115,7 +115,7 @@ def test_somebody_else_at_the_servers_port_is_not_believed() -> None:
     with HTTPServer(("127.0.0.1", 0), Imposter) as imposter:
         threading.Thread(target=imposter.serve_forever, daemon=True).start()
         port = imposter.server_port
-        at = Address(host="127.0.0.1", port=port, key=KEY, pid=0, run="", portkern="")
+        at = ServerAddress(host="127.0.0.1", port=port, key=KEY, pid=0, run="", portkern="")
         client = Client(at)
         with pytest.raises(ServerGone):
             client.status()
@@ -252,7 +252,7 @@ def running(work: server.Evaluate, **options: object) -> Iterator[Client]:
     own = server.Server(work, KEY, chosen, run="serve")
     thread = threading.Thread(target=own.serve)
     thread.start()
-    at = Address(host="127.0.0.1", port=own.port, key=KEY, pid=0, run="", portkern="")
+    at = ServerAddress(host="127.0.0.1", port=own.port, key=KEY, pid=0, run="", portkern="")
     try:
         yield Client(at, "test")
     finally:

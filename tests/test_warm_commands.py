@@ -21,7 +21,7 @@ import pytest
 from portkern.cli import main, streams, warm, warm_process
 from portkern.execution.installation import Portkern
 from portkern.serve import address, signature
-from portkern.serve.address import Address
+from portkern.serve.address import ServerAddress
 from portkern.spec import target
 from tests.test_serve import RELU, wait_for
 
@@ -58,7 +58,7 @@ def process(begun: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> int:
 
 @contextmanager
 def beside() -> Iterator[int]:
-    Address(
+    ServerAddress(
         host="127.0.0.1", port=1, key=KEY, pid=1, run="r", portkern=str(Portkern.here())
     ).write()
     with warm_process.beside(KEY) as number:

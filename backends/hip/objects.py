@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from portkern.errors import BackendUnavailable, BuildError, LaunchError
 from portkern.isa import venue
-from portkern.isa.device import Buffer, ObjectDevice
-from portkern.isa.executor import Program
+from portkern.isa.device import DeviceBuffer, ObjectDevice
+from portkern.isa.executor import ObjectProgram
 from portkern.simt.execute.emulate import FROM_HOST_BYTES, READ_BACK_BYTES, READ_BACK_PART
 from portkern.spec import abi
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Missing
@@ -88,7 +88,7 @@ def load(artifact: Artifact, request: Build, checks: Sequence[str] = ()) -> Kern
         raise BackendUnavailable(str(able))
     library = artifact.path.parent / HOST
     launched = venue.Launched(tuple(checks))
-    host = Host(Program(artifact.path), library, request, launched)
+    host = Host(ObjectProgram(artifact.path), library, request, launched)
     take = host.take_findings, launched.take_launches, launched.take_counts
     return Kernel(host.device, host.launch, *take)
 
@@ -144,7 +144,7 @@ def _fatbins(compiled: Path) -> list[str]:
 class Host:
     """A kernel's host code, loaded, and the code object that its launches run."""
 
-    program: Program
+    program: ObjectProgram
     library: Path
     request: Build
     #: Of the last call.
@@ -172,7 +172,7 @@ class Host:
         """The findings of the last call, as workers report them."""
         return [*self.launched.take_findings(), *self._notes]
 
-    def launch(self, call: Call) -> Sequence[Buffer]:
+    def launch(self, call: Call) -> Sequence[DeviceBuffer]:
         """Raises LaunchError with the first finding for a launch that was stopped."""
         self.launched.begin(counted=call.counted)
         self._refused, self._notes = None, []

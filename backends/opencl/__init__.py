@@ -28,7 +28,7 @@ from portkern.toolchain.run_tool import package_version
 
 from . import platforms
 from .checked import CHECKERS, CheckedRun
-from .device import ClDevice, ClTensor, Program
+from .device import ClDevice, ClTensor, OpenCLProgram
 from .platforms import ClDescription, choose
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class OpenClBackend(Backend):
             last[:] = [call]
             return call.outputs
 
-        def again(address: str) -> tuple[ClDevice, Program, Callable[..., object]]:
+        def again(address: str) -> tuple[ClDevice, OpenCLProgram, Callable[..., object]]:
             other = ClDevice(address, emulated=not device.cpu)
             return other, *_opened(artifact, other, request)
 
@@ -151,20 +151,20 @@ def _open_for(target: Target) -> ClDevice:
 
 def _opened(
     artifact: Artifact, device: ClDevice, request: Build
-) -> tuple[Program, Callable[..., object]]:
+) -> tuple[OpenCLProgram, Callable[..., object]]:
     """The candidate's program and function for this device, from a module of its own."""
     module = _module(artifact.path, request)
     return _compile(module, device, request), vars(module)[request.candidate.entry]
 
 
-def _compile(module: ModuleType, device: ClDevice, request: Build) -> Program:
+def _compile(module: ModuleType, device: ClDevice, request: Build) -> OpenCLProgram:
     """SOURCE, with the module's integer constants in capitals as its macros; what it includes is
     not the build's to keep."""
     macros = {name: n for name, n in vars(module).items() if name.isupper() and type(n) is int}
     macros |= {"PORTKERN_TENSOR_CORES": 1} if device.tensor_cores(request.target) else {}
     with tempfile.TemporaryDirectory(prefix="opencl-") as folder:
         tree = source_tree.write(request.candidate, Path(folder))
-        return Program(device, module.SOURCE, macros, request.dtype, tree)
+        return OpenCLProgram(device, module.SOURCE, macros, request.dtype, tree)
 
 
 def _module(path: Path, request: Build) -> ModuleType:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from portkern.spec.json_types import Json
 
-    from .device import ClDevice, ClTensor, Program
+    from .device import ClDevice, ClTensor, OpenCLProgram
 
 #: What ``sanitize`` names here, and what is looked for then.
 CHECKERS = {
@@ -61,7 +61,7 @@ _ITEMS = re.compile(r"^\s+(Only \d+ out of \d+ work-items .*)$", re.MULTILINE)
 #: Enqueues a call's kernels, given buffers in order and numbers by name.
 Enqueue = Callable[..., object]
 #: Opens a device by its address, and has the candidate's program and function anew for it.
-Compile = Callable[[str], "tuple[ClDevice, Program, Enqueue]"]
+Compile = Callable[[str], "tuple[ClDevice, OpenCLProgram, Enqueue]"]
 
 
 class CheckedRun:

@@ -201,7 +201,7 @@ def _bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
     )
 
 
-class Program:
+class OpenCLProgram:
     """The compiled SOURCE: ``program.name(queue, global_size, local_size, *arguments)``.
 
     ``cpu`` and ``vec`` are PORTKERN_CPU and VEC of the harness. ``tensor_cores``: whether elements

@@ -31,7 +31,7 @@ from portkern.toolchain import host, returned
 from portkern.toolchain.run_tool import package_version
 
 from . import mosaic_gpu, mosaic_tpu
-from .interpreter import Findings
+from .interpreter import InterpreterFindings
 
 if TYPE_CHECKING:
     import jax
@@ -175,9 +175,9 @@ class PallasBackend(Backend):
         from .device import JaxDevice
 
         emulated, name = venue.kind == "emulator", artifact.path.name
-        made = {TPU: mosaic_tpu.Findings, MOSAIC_GPU: mosaic_gpu.Findings}
+        made = {TPU: mosaic_tpu.TpuFindings, MOSAIC_GPU: mosaic_gpu.MosaicFindings}
         heard = made.get(request.candidate.language)
-        findings = heard(name) if heard else Findings()
+        findings = heard(name) if heard else InterpreterFindings()
         if emulated:
             findings.install()
         wide = any(output.dtype == "int64" for output in request.signature.outputs)

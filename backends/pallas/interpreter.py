@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from portkern.spec.json_types import Json
 
-from .region import Operand, Region, Value
+from .region import BlockRegion, RegionOperand, Value
 
 if TYPE_CHECKING:
     import jax
@@ -45,7 +45,7 @@ class Site(NamedTuple):
 
 
 @dataclass
-class Findings:
+class InterpreterFindings:
     """The faults in calls of a kernel since :meth:`clear`."""
 
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
@@ -107,12 +107,12 @@ class Memory(NamedTuple):
     reader: jax.Array | None
 
 
-class State(NamedTuple):
+class InterpreterState(NamedTuple):
     memories: tuple[Memory, ...]
     counted: jax.Array  # a row for each site
 
 
-def _interpret(findings: Findings, *args: Value, **params: Any) -> Sequence[Value]:
+def _interpret(findings: InterpreterFindings, *args: Value, **params: Any) -> Sequence[Value]:
     mapping, jaxpr = params["grid_mapping"], params["jaxpr"]
     if mapping.num_dynamic_grid_bounds or mapping.num_index_operands:
         raise NotImplementedError("the Triton lowering has no dynamic grid and no scalar prefetch")
@@ -126,7 +126,7 @@ class _Call:
     reach, which is how wide the margins have to be, and to run."""
 
     def __init__(
-        self, findings: Findings, jaxpr: Any, mapping: Any, aliases: dict[int, int]
+        self, findings: InterpreterFindings, jaxpr: Any, mapping: Any, aliases: dict[int, int]
     ) -> None:
         self.findings, self.jaxpr, self.mapping = findings, jaxpr, mapping
         self.inputs = len(mapping.block_mappings) - mapping.num_outputs
@@ -137,7 +137,7 @@ class _Call:
         self.loaded: set[int] = set()  # memories that something is loaded from
         self.learning = True
 
-    def _operand(self, number: int) -> Operand:
+    def _operand(self, number: int) -> RegionOperand:
         from jax._src.pallas import core
 
         block = self.mapping.block_mappings[number]
@@ -146,7 +146,7 @@ class _Call:
         names = self.jaxpr.debug_info.arg_names or ()
         name = names[number] if number < len(names) else f"operand {number}"
         aval = block.array_aval
-        return Operand(
+        return RegionOperand(
             number,
             f"{name}, {aval.dtype.name}{list(aval.shape)}",
             tuple(aval.shape),
@@ -169,7 +169,7 @@ class _Call:
         outputs = [self._inner(final, operand) for operand in self.operands[self.inputs :]]
         return [jnp.asarray(output) for output in outputs]
 
-    def _state(self, args: Sequence[Value]) -> State:
+    def _state(self, args: Sequence[Value]) -> InterpreterState:
         import jax.numpy as jnp
 
         memories = []
@@ -191,25 +191,25 @@ class _Call:
                 )
             )
         counted = jnp.zeros((len(self.sites), len(CODES) + 1), jnp.int32)
-        return State(tuple(memories), counted)
+        return InterpreterState(tuple(memories), counted)
 
-    def margins(self, operand: Operand) -> list[int]:
+    def margins(self, operand: RegionOperand) -> list[int]:
         """The widest margins that operands of one memory need."""
         same = [o.number for o in self.operands if o.memory == operand.memory]
         return [max(sizes) for sizes in zip(*(self.reach[number] for number in same), strict=True)]
 
-    def _inner(self, state: State, operand: Operand) -> Value:
+    def _inner(self, state: InterpreterState, operand: RegionOperand) -> Value:
         low = self.margins(operand)
         places = tuple(slice(k, k + n) for k, n in zip(low, operand.shape, strict=True))
         return state.memories[operand.memory].data[places]
 
-    def _all_programs(self, state: State) -> State:
+    def _all_programs(self, state: InterpreterState) -> InterpreterState:
         import jax
 
         count = math.prod(self.mapping.grid)
         return jax.lax.fori_loop(0, count, self._program, state)  # type: ignore[no-any-return]
 
-    def _program(self, number: Value, state: State) -> State:
+    def _program(self, number: Value, state: InterpreterState) -> InterpreterState:
         import jax.numpy as jnp
         from jax._src.pallas import core
 
@@ -227,19 +227,19 @@ class _Call:
             run.evaluate(self.jaxpr, (), self.operands)
         return run.state
 
-    def block_shape(self, operand: Operand) -> tuple[int, ...]:
+    def block_shape(self, operand: RegionOperand) -> tuple[int, ...]:
         from jax._src.pallas import core
 
         return tuple(core._get_block_shape(self.mapping.block_mappings[operand.number].block_shape))
 
-    def site(self, operand: Operand, access: Access, eqn: Any) -> int:
+    def site(self, operand: RegionOperand, access: Access, eqn: Any) -> int:
         return self.sites.setdefault(Site(operand.number, access, _place(eqn)), len(self.sites))
 
 
 class _Program:
     """One program of the grid, evaluated while jax traces: ``state`` is what it leaves."""
 
-    def __init__(self, call: _Call, state: State, number: Value) -> None:
+    def __init__(self, call: _Call, state: InterpreterState, number: Value) -> None:
         self.call, self.state, self.number = call, state, number
         self.used: set[Any] = set()
 
@@ -262,7 +262,7 @@ class _Program:
     def _step(self, eqn: Any, values: list[Value]) -> Sequence[Value]:
         name, params = eqn.primitive.name, eqn.params
         accessed = _ACCESSES.get(name)
-        if accessed is not None and isinstance(values[0], Operand):
+        if accessed is not None and isinstance(values[0], RegionOperand):
             return accessed(self, eqn, values)
         flow: dict[str, Callable[..., Sequence[Value]]] = {
             "scan": self._scan, "while": self._while, "cond": self._cond,
@@ -273,7 +273,7 @@ class _Program:
         if inner is not None:
             body = getattr(inner, "jaxpr", inner)
             return self.evaluate(body, getattr(inner, "consts", ()), values[-len(body.invars) :])
-        if any(isinstance(value, Operand) for value in values):
+        if any(isinstance(value, RegionOperand) for value in values):
             raise NotImplementedError(f"{name} of a reference, which the Triton lowering lacks")
         result = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(params))
         return result if eqn.primitive.multiple_results else [result]
@@ -320,8 +320,8 @@ class _Program:
 
         index, *given = values
 
-        def branch(body: Any) -> Callable[[State], Value]:
-            def taken(state: State) -> Value:
+        def branch(body: Any) -> Callable[[InterpreterState], Value]:
+            def taken(state: InterpreterState) -> Value:
                 self.state = state
                 return self.evaluate(body.jaxpr, body.consts, given), self.state
 
@@ -332,7 +332,7 @@ class _Program:
 
     # What an access does to the memory of its operand.
 
-    def load(self, eqn: Any, operand: Operand, where: Region, other: Value) -> Value:
+    def load(self, eqn: Any, operand: RegionOperand, where: BlockRegion, other: Value) -> Value:
         import jax.numpy as jnp
 
         site = self.call.site(operand, "load", eqn)
@@ -355,9 +355,14 @@ class _Program:
         return jnp.where(where.allowed, value, jnp.asarray(unknown, operand.dtype))
 
     def store(
-        self, eqn: Any, operand: Operand, where: Region, combine: Callable[[Value], Value], *,
+        self,
+        eqn: Any,
+        operand: RegionOperand,
+        where: BlockRegion,
+        combine: Callable[[Value], Value],
+        *,
         atomic: bool,
-    ) -> Value:  # fmt: skip
+    ) -> Value:
         """Returns what was there. ``combine`` makes of it what is there now."""
         import jax.numpy as jnp
 
@@ -397,7 +402,7 @@ class _Program:
         free = (owner == _NOBODY) | (owner == me) | (owner == -me)
         return ~(free | (owner < 0)) if atomic else ~free
 
-    def _update(self, operand: Operand, **changed: Value) -> None:
+    def _update(self, operand: RegionOperand, **changed: Value) -> None:
         memories = list(self.state.memories)
         memories[operand.memory] = memories[operand.memory]._replace(**changed)
         self.state = self.state._replace(memories=tuple(memories))
@@ -414,8 +419,10 @@ class _Program:
         return count
 
 
-def _region(program: _Program, operand: Operand, transforms: Sequence[Any], mask: Value) -> Region:
-    region = Region(operand, program.call.block_shape(operand), transforms, mask)
+def _region(
+    program: _Program, operand: RegionOperand, transforms: Sequence[Any], mask: Value
+) -> BlockRegion:
+    region = BlockRegion(operand, program.call.block_shape(operand), transforms, mask)
     reach = program.call.reach[operand.number]
     reach[:] = [max(known, int(size)) for known, size in zip(reach, region.sizes, strict=True)]
     region.low = program.call.margins(operand)
@@ -449,7 +456,7 @@ def _masked_swap(program: _Program, eqn: Any, values: list[Value]) -> Sequence[V
 
 
 def _stored(
-    program: _Program, eqn: Any, operand: Operand, transforms: Any, value: Value, mask: Value
+    program: _Program, eqn: Any, operand: RegionOperand, transforms: Any, value: Value, mask: Value
 ) -> Sequence[Value]:
     where = _region(program, operand, transforms, mask)
     if eqn.outvars[0] in program.used:  # the old value is asked for, too

@@ -20,7 +20,7 @@ from portkern.toolchain.run_tool import package_version
 
 from .asynchrony import Asynchrony
 from .lowering import abstract_device
-from .mosaic_tpu import Findings as _Findings
+from .mosaic_tpu import TpuFindings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,7 +158,7 @@ def _resources(dump: Path) -> Iterator[Resources]:
         )
 
 
-class Findings(_Findings):
+class MosaicFindings(TpuFindings):
     """The findings of GPU interpret mode in the last call: races, and what is not waited for. A
     barrier that is used against its phases, or an access outside of a buffer, ends the call."""
 

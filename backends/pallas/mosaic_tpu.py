@@ -133,7 +133,7 @@ def _costs(analysis: Any) -> str:
     return f"libtpu estimates {', '.join(shown) or 'nothing'}"
 
 
-class Findings:
+class TpuFindings:
     """The findings of TPU interpret mode in the last call: races, and semaphores left with a
     count. An access outside of a buffer ends the call."""
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Value: TypeAlias = Any  # an array while it is traced, or an Operand in the place of a reference
+Value: TypeAlias = Any  # an array while it is traced, or the RegionOperand of a reference
 
 
 @dataclass(eq=False)
-class Operand:
+class RegionOperand:
     """An array that a kernel sees a block of. ``start`` is where the program's block begins."""
 
     number: int
@@ -24,12 +24,12 @@ class Operand:
     start: tuple[Value, ...] = ()
 
 
-class Region:
+class BlockRegion:
     """The elements that one access names, in the shape of its value: ``inside`` are those which its
     array has, ``allowed`` those which its mask lets through."""
 
     def __init__(
-        self, operand: Operand, block: Sequence[int], transforms: Sequence[Any], mask: Value
+        self, operand: RegionOperand, block: Sequence[int], transforms: Sequence[Any], mask: Value
     ) -> None:
         import jax.numpy as jnp
         from jax._src.indexing import Slice

@@ -152,7 +152,7 @@ class _Recording:
         bytes_ = tensor.numel() * tensor.element_size()
         self.made.steps.append({"zero": self.place(tensor), "bytes": bytes_})
 
-    def _launch(self, launch: standin.Launch) -> None:
+    def _launch(self, launch: standin.StandinLaunch) -> None:
         if launch.special:
             raise _NoPlanError(f"it launches with {launch.special}")
         digest = hashlib.sha256(launch.binary).hexdigest()

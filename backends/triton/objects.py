@@ -19,7 +19,7 @@ import torch  # noqa: TID253 - imported by TritonBackend.load alone
 
 from portkern.errors import LaunchError
 from portkern.isa import venue
-from portkern.isa.executor import Buffer, Program
+from portkern.isa.executor import LaunchBuffer, ObjectProgram
 from portkern.spec.backend import Kernel
 from portkern.spec.target import Target
 
@@ -37,9 +37,9 @@ class Objects:
     target: Target
     #: Of the last call.
     launched: venue.Launched
-    _programs: dict[bytes, Program] = field(default_factory=dict)
+    _programs: dict[bytes, ObjectProgram] = field(default_factory=dict)
     #: Where the tensors of the call lie, by their storages' addresses.
-    _given: dict[int, Buffer] = field(default_factory=dict)
+    _given: dict[int, LaunchBuffer] = field(default_factory=dict)
     _folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="isa-")))
 
     @contextlib.contextmanager
@@ -53,11 +53,11 @@ class Objects:
         with standin.driver(self.target, self._launch, cpu), standin.first_configuration():
             yield
 
-    def _launch(self, launch: standin.Launch) -> None:
+    def _launch(self, launch: standin.StandinLaunch) -> None:
         program = self._program(launch.binary)
         kernel = program.object.kernel(launch.name)
         values: list[bytes] = []
-        buffers: list[Buffer] = []
+        buffers: list[LaunchBuffer] = []
         for value, kind in zip(launch.arguments, launch.kinds, strict=True):
             if kind == "constexpr":
                 continue
@@ -77,18 +77,18 @@ class Objects:
         )
         self.launched.accept(launch.name, ran)
 
-    def _program(self, binary: bytes) -> Program:
+    def _program(self, binary: bytes) -> ObjectProgram:
         if binary not in self._programs:
             path = self._folder / f"{len(self._programs)}.hsaco"
             path.write_bytes(binary)
-            self._programs[binary] = Program(path)
+            self._programs[binary] = ObjectProgram(path)
         return self._programs[binary]
 
-    def _buffer(self, tensor: torch.Tensor) -> Buffer:
+    def _buffer(self, tensor: torch.Tensor) -> LaunchBuffer:
         """The call's own tensor where this is a view of one, else all of what it is a view of: a
         kernel reaches its neighbours by strides."""
         storage = tensor.untyped_storage()
-        whole = Buffer(storage.data_ptr(), storage.nbytes())
+        whole = LaunchBuffer(storage.data_ptr(), storage.nbytes())
         return self._given.get(storage.data_ptr(), whole)
 
 
@@ -114,8 +114,8 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _exactly(tensor: torch.Tensor, *, writable: bool) -> Buffer:
-    return Buffer(tensor.data_ptr(), tensor.numel() * tensor.element_size(), writable)
+def _exactly(tensor: torch.Tensor, *, writable: bool) -> LaunchBuffer:
+    return LaunchBuffer(tensor.data_ptr(), tensor.numel() * tensor.element_size(), writable)
 
 
 def _packed(value: Any, kind: str) -> bytes:

@@ -161,7 +161,7 @@ def _stand_in(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class Launch:
+class StandinLaunch:
     """One launch that Triton would make; ``kinds`` are its signature's types of ``arguments``,
     ``special`` names what it needs beside grid, threads and arguments."""
 
@@ -228,7 +228,7 @@ class _Driver:
     ``execute``, and nothing happens without it."""
 
     def __init__(
-        self, target: Target, execute: Callable[[Launch], None] | None, memory: torch.device
+        self, target: Target, execute: Callable[[StandinLaunch], None] | None, memory: torch.device
     ) -> None:
         self.utils = _Utilities(target)
         self.execute, self.memory = execute, memory
@@ -261,7 +261,7 @@ class _Driver:
             kinds = tuple(source.signature.values())
             arguments = rest[_BEFORE_ARGUMENTS:]
             execute(
-                Launch(
+                StandinLaunch(
                     name,
                     binary,
                     shared,
@@ -279,7 +279,7 @@ class _Driver:
 @contextlib.contextmanager
 def driver(
     target: Target,
-    execute: Callable[[Launch], None] | None = None,
+    execute: Callable[[StandinLaunch], None] | None = None,
     memory: torch.device = _DEVICE,
 ) -> Iterator[None]:
     """Makes ``target`` Triton's active device; ``execute`` gets what is launched on it, on tensors

@@ -34,7 +34,7 @@ def sha256(data: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltArtifact:
     """``data`` is a shared library, or a plan, whose ``binaries`` are files beside it, or a text
     that is compiled by the ``recipe`` where the library is imported."""
 
@@ -62,7 +62,7 @@ class LeftOut(Exception):
     """Says in one line why a kernel is left out."""
 
 
-def built(found: Table, *, lazy: bool = False) -> list[Built]:
+def built(found: Table, *, lazy: bool = False) -> list[BuiltArtifact]:
     """Several at once; a kernel that is left out is refused in ``found``, with its cells. ``lazy``:
     what can be is left to the machine that imports the library, as what cannot be built here is."""
     cells: dict[KernelOf, list[Cell]] = defaultdict(list)
@@ -79,12 +79,12 @@ def built(found: Table, *, lazy: bool = False) -> list[Built]:
     for kernel, one in zip(found.kernels, made, strict=True):
         if isinstance(one, str):
             found.refuse(kernel, one)
-    return [one for one in made if isinstance(one, Built)]
+    return [one for one in made if isinstance(one, BuiltArtifact)]
 
 
 def _one(
     kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache, *, lazy: bool
-) -> Built | str:
+) -> BuiltArtifact | str:
     """The kernel, or why it is left out."""
     policy = guard.GuardPolicy("allow", kernel.op.precision)
     reason = guard.rejection(guard.inspect(kernel.kernel.candidate, policy))
@@ -99,7 +99,7 @@ def _one(
         return str(error)
 
 
-def _compiled(kernel: KernelOf, cache: ArtifactCache) -> Built:
+def _compiled(kernel: KernelOf, cache: ArtifactCache) -> BuiltArtifact:
     op = kernel.op
     workload = (*op.workloads.get("typical", ()), *op.workloads["ci"])[0]
     [made] = artifacts_of([_request(kernel, workload)], cache)
@@ -108,20 +108,20 @@ def _compiled(kernel: KernelOf, cache: ArtifactCache) -> Built:
     data = made.path.read_bytes()
     if targets.load(kernel.target).vendor == "nvidia":
         _expect_code(kernel, fat_binary.architectures(data))
-    return Built(kernel, data)
+    return BuiltArtifact(kernel, data)
 
 
-def _text(kernel: KernelOf) -> Built:
+def _text(kernel: KernelOf) -> BuiltArtifact:
     """Raises LeftOut and NoSuchForm."""
     own, target = kernel.kernel, targets.load(kernel.target)
     recipe = registry.load(own.candidate.backend).recipe(target)
     if recipe is None:
         raise LeftOut("it can be compiled by its backend alone, which is not here")
     text = torch_source.kernel_text(as_measured(own.candidate), kernel.op.signature, own.dtype)
-    return Built(kernel, text.encode(), recipe=recipe)
+    return BuiltArtifact(kernel, text.encode(), recipe=recipe)
 
 
-def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> Built:
+def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> BuiltArtifact:
     """The kernel with the launches at each of its cells that is not empty."""
     signature = kernel.op.signature
     cells = [one for one in cells if all(one.record.workload.dims.values())]
@@ -146,7 +146,7 @@ def _planned(kernel: KernelOf, cells: Sequence[Cell], cache: ArtifactCache) -> B
             if sha256(data) != digest:
                 raise LeftOut("its plan names a binary of another digest")
             binaries[f"kernels/{digest}.cubin"] = data
-    return Built(kernel, json.dumps({"cells": documents}).encode(), binaries)
+    return BuiltArtifact(kernel, json.dumps({"cells": documents}).encode(), binaries)
 
 
 def _expect_code(kernel: KernelOf, found: Set[str]) -> None:

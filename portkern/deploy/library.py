@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.deploy import artifacts, signing
-from portkern.deploy.artifacts import Built, sha256
+from portkern.deploy.artifacts import BuiltArtifact, sha256
 from portkern.deploy.evidence import Table, table
 from portkern.deploy.objects import carried
 from portkern.deploy.operators import Operator, translation_unit
@@ -112,7 +112,7 @@ def _operators(kernels: Sequence[KernelRecords], space: str, export: Export) -> 
 def _files(
     operators: Sequence[Operator],
     document: dict[str, Any],
-    built: Sequence[Built],
+    built: Sequence[BuiltArtifact],
     options: LibraryOptions,
 ) -> dict[str, bytes]:
     """The files of the package by their places in it."""
@@ -136,11 +136,11 @@ def _files(
     return files
 
 
-def _source_name(one: Built) -> str:
+def _source_name(one: BuiltArtifact) -> str:
     return f"{one.kernel.kernel.candidate.digest}.txt"
 
 
-def _source(one: Built) -> bytes:
+def _source(one: BuiltArtifact) -> bytes:
     candidate = one.kernel.kernel.candidate
     parts = [candidate.source, *(f"// {n}\n{t}" for n, t in candidate.companions.files)]
     return "\n".join(parts).encode()
@@ -170,7 +170,10 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 def _document(
-    operators: Sequence[Operator], found: Table, built: Sequence[Built], options: LibraryOptions
+    operators: Sequence[Operator],
+    found: Table,
+    built: Sequence[BuiltArtifact],
+    options: LibraryOptions,
 ) -> dict[str, Any]:
     """The table that the library reads when it is imported, with where each entry came from."""
     numbers = {one.op.name: place for place, one in enumerate(operators)}
@@ -219,7 +222,7 @@ def _document(
     }
 
 
-def _kernel(one: Built, numbers: Mapping[str, int]) -> dict[str, Any]:
+def _kernel(one: BuiltArtifact, numbers: Mapping[str, int]) -> dict[str, Any]:
     own, candidate = one.kernel, one.kernel.kernel.candidate
     passed = own.kernel.evaluated
     return {

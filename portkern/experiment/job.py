@@ -27,7 +27,7 @@ _UNFIT = re.compile(r"[^\w.+-]+")
 
 
 @dataclass(frozen=True)
-class Job:
+class ExperimentJob:
     """Jobs with equal ``op``, ``place`` and ``seed`` differ in what their ``arm`` says and in
     nothing else."""
 
@@ -62,14 +62,14 @@ class Job:
 class FinishedJob:
     """``device`` is where kernels ran, empty when none did; ``answered`` as in :func:`endings`."""
 
-    job: Job
+    job: ExperimentJob
     log: Log
     summary: outcome.RunSummary
     device: str = ""
     answered: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, job: Job, folder: Path) -> FinishedJob:
+    def read(cls, job: ExperimentJob, folder: Path) -> FinishedJob:
         """Reads what the job left when it came to its end. Raises RecordError."""
         own = folder / job.name
         summary = outcome.read(own)
@@ -116,12 +116,12 @@ class StudyQuestion:
     settings: Mapping[str, tuple[str, ...]] | None = None
     places: tuple[tuple[str, str], ...] = ()
 
-    def jobs(self, choices: Mapping[str, Sequence[str]]) -> list[Job]:
+    def jobs(self, choices: Mapping[str, Sequence[str]]) -> list[ExperimentJob]:
         """``choices`` are what makes each arm, as overrides that the user's go before. Seed by
         seed, so that an experiment that was cut compares what it has. Raises ConfigError."""
         settings = self.settings or {}
         jobs = [
-            Job(
+            ExperimentJob(
                 arm,
                 op,
                 seed,

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from portkern.agent.pace import duration
 from portkern.experiment import drawing, png, svg
-from portkern.experiment.job import FinishedJob, Job
+from portkern.experiment.job import ExperimentJob, FinishedJob
 from portkern.experiment.section import DASH, SectionAnswer, SectionTable
 from portkern.printable import printable
 from portkern.records import atomic_write
@@ -32,7 +32,7 @@ class ExperimentReport:
     title: str
     findings: SectionAnswer
     facts: Mapping[str, str]
-    jobs: Sequence[Job]
+    jobs: Sequence[ExperimentJob]
     done: Sequence[FinishedJob]
     failed: Mapping[str, str]
     exit_code: int
@@ -52,7 +52,7 @@ class ExperimentReport:
             "exit_code": self.exit_code,
         }
 
-    def _job(self, job: Job) -> dict[str, object]:
+    def _job(self, job: ExperimentJob) -> dict[str, object]:
         entry: dict[str, object] = {
             "job": job.name,
             "arm": job.arm,

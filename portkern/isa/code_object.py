@@ -33,7 +33,7 @@ _SLACK = 256
 
 
 @dataclass(frozen=True)
-class Argument:
+class ObjectArgument:
     """A place in the kernel's argument segment; ``kind`` is the metadata's ``.value_kind``."""
 
     offset: int
@@ -47,7 +47,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ObjectKernel:
     """The facts that a launch needs: where the code begins, and what registers hold by then."""
 
     name: str
@@ -66,10 +66,10 @@ class Kernel:
     wave_size: int
     most_threads: int
     vectors: int
-    arguments: tuple[Argument, ...]
+    arguments: tuple[ObjectArgument, ...]
 
     @property
-    def explicit(self) -> tuple[Argument, ...]:
+    def explicit(self) -> tuple[ObjectArgument, ...]:
         return tuple(argument for argument in self.arguments if not argument.hidden)
 
     @property
@@ -88,10 +88,10 @@ class CodeObject:
     image: bytes
     text: tuple[int, int]
     relocations: tuple[tuple[int, int], ...]
-    kernels: dict[str, Kernel]
+    kernels: dict[str, ObjectKernel]
     variables: dict[str, tuple[int, int]]
 
-    def kernel(self, name: str) -> Kernel:
+    def kernel(self, name: str) -> ObjectKernel:
         if name not in self.kernels:
             known = ", ".join(sorted(self.kernels)[:5]) or "none"
             raise BuildError(f"No kernel {name!r} in the code object; it has {known}")
@@ -180,7 +180,7 @@ def _relocations(file: ELFFile, image: bytes) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _kernel(facts: dict[str, Any], symbols: dict[str, int], image: bytes) -> Kernel:
+def _kernel(facts: dict[str, Any], symbols: dict[str, int], image: bytes) -> ObjectKernel:
     at = symbols[facts[".symbol"]]
     descriptor = image[at : at + _DESCRIPTOR_BYTES]
     lds, scratch, kernarg = struct.unpack_from("<III", descriptor, 0)
@@ -188,10 +188,10 @@ def _kernel(facts: dict[str, Any], symbols: dict[str, int], image: bytes) -> Ker
     rsrc3, rsrc1, rsrc2 = struct.unpack_from("<III", descriptor, 44)
     properties, preload = struct.unpack_from("<HH", descriptor, 56)
     arguments = tuple(
-        Argument(one[".offset"], one[".size"], one[".value_kind"], one.get(".name", ""))
+        ObjectArgument(one[".offset"], one[".size"], one[".value_kind"], one.get(".name", ""))
         for one in facts.get(".args", ())
     )
-    return Kernel(
+    return ObjectKernel(
         name=facts[".name"],
         descriptor=at,
         entry=at + entry,

@@ -71,17 +71,17 @@ class Memory:
             block.copied = 0
 
     @contextmanager
-    def opened(self) -> Iterator[list[executor.Buffer]]:
+    def opened(self) -> Iterator[list[executor.LaunchBuffer]]:
         """Opens all blocks for a kernel to use."""
         blocks = list(self.blocks.values())
         with self._open(*blocks):
-            yield [executor.Buffer(b.address, b.size, b.writable) for b in blocks]
+            yield [executor.LaunchBuffer(b.address, b.size, b.writable) for b in blocks]
 
     def copy(self, to: int, source: int, size: int) -> bool:
         """Copies memory for host code; either side may be the device's. False for what lies
         partly outside."""
         known, from_device = self._at(to, size), self._at(source, size)
-        if known is Outside or from_device is Outside:
+        if known is OutsideMemory or from_device is OutsideMemory:
             return False
         with self._open(*(b for b in (known, from_device) if isinstance(b, Block))):
             ctypes.memmove(to, source, size)
@@ -99,11 +99,11 @@ class Memory:
             ctypes.memset(to, value & 0xFF, size)
         return True
 
-    def _at(self, address: int, size: int) -> Block | type[Outside] | None:
+    def _at(self, address: int, size: int) -> Block | type[OutsideMemory] | None:
         """The block that has all of it, None for memory of the host."""
         for block in self.blocks.values():
             if block.address <= address <= block.address + max(block.size, 1) - 1:
-                return block if address + size <= block.address + block.size else Outside
+                return block if address + size <= block.address + block.size else OutsideMemory
         return None
 
     @contextmanager
@@ -122,11 +122,11 @@ class Memory:
             raise LaunchError(f"a buffer cannot be protected: error {ctypes.get_errno()}")
 
 
-class Outside:
+class OutsideMemory:
     """Memory that begins in a block and ends beyond it."""
 
 
-class Buffer:
+class DeviceBuffer:
     """A block with a tensor's shape; freed with the object."""
 
     def __init__(self, memory: Memory, host: torch.Tensor) -> None:
@@ -166,14 +166,14 @@ class ObjectDevice(Device):
     memory: Memory = field(default_factory=Memory)
     method = "executed: no timing"
 
-    def upload(self, host: torch.Tensor) -> Buffer:
-        return Buffer(self.memory, host)
+    def upload(self, host: torch.Tensor) -> DeviceBuffer:
+        return DeviceBuffer(self.memory, host)
 
-    def refill(self, buffer: Buffer, host: torch.Tensor) -> Buffer:
+    def refill(self, buffer: DeviceBuffer, host: torch.Tensor) -> DeviceBuffer:
         buffer.write(host)
         return buffer
 
-    def download(self, buffer: Buffer) -> torch.Tensor:
+    def download(self, buffer: DeviceBuffer) -> torch.Tensor:
         return buffer.read()
 
     def synchronize(self) -> None:

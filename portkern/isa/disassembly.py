@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
-from portkern.isa.executor import TABLES, Program
+from portkern.isa.executor import TABLES, ObjectProgram
 
 
 class _Kind(IntEnum):
@@ -128,7 +128,7 @@ _CACHING = {
 }
 
 
-def text(program: Program, wave_size: int) -> Iterator[tuple[int, str]]:
+def text(program: ObjectProgram, wave_size: int) -> Iterator[tuple[int, str]]:
     """Address and text of each instruction of an object for CDNA, in an assembler's words."""
     if TABLES[program.object.processor] != "cdna":
         raise ValueError(f"Only CDNA's text is known, got {program.object.processor}")
@@ -141,7 +141,7 @@ def text(program: Program, wave_size: int) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(
-    program: Program, wave_size: int
+    program: ObjectProgram, wave_size: int
 ) -> Iterator[tuple[int, tuple[int, ...], _Instruction, str]]:
     for instruction, encoding in program.records(wave_size, _Instruction):
         raw = program.object.image[instruction.pc : instruction.next]

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from portkern.errors import BuildError, LaunchError
 from portkern.isa import code_object, counts, runtime_library, source_lines
-from portkern.isa.code_object import Kernel
-from portkern.isa.finding import Finding, Kind, Ran
+from portkern.isa.code_object import ObjectKernel
+from portkern.isa.finding import FindingKind, ObjectFinding, ObjectRan
 from portkern.toolchain.run_tool import refuses_foreign
 
 #: Which table describes a processor's instructions.
@@ -46,7 +46,7 @@ Record = TypeVar("Record", bound=ctypes.Structure)
 
 
 @dataclass(frozen=True)
-class Buffer:
+class LaunchBuffer:
     """Memory that a kernel may use."""
 
     address: int
@@ -130,7 +130,7 @@ def _table(processor: str) -> int:
     return address
 
 
-class Program:
+class ObjectProgram:
     """A code object, loaded and decoded. Raises BuildError for what is not one, and in a process
     that takes no text of a stranger's: its bytes go through native code here."""
 
@@ -147,7 +147,7 @@ class Program:
             value = (self.base + addend) % (1 << 64)
             struct.pack_into("<Q", self._image, at, value)
         self._decoded: dict[int, ctypes.c_void_p] = {}
-        self._missing: dict[str, tuple[Finding, ...]] = {}
+        self._missing: dict[str, tuple[ObjectFinding, ...]] = {}
         self._named: dict[int, list[tuple[int, str, str]]] = {}
 
     def __del__(self) -> None:
@@ -165,9 +165,9 @@ class Program:
             )
         return self._decoded[wave_size]
 
-    def altered(self, words: Mapping[int, int]) -> Program:
+    def altered(self, words: Mapping[int, int]) -> ObjectProgram:
         """The same object, with other words of code at these addresses."""
-        other = Program(self.path)
+        other = ObjectProgram(self.path)
         for address, word in words.items():
             struct.pack_into("<I", other._image, address, word)
         return other
@@ -206,13 +206,13 @@ class Program:
         grid: Dim3,
         block: Dim3,
         *,
-        buffers: Sequence[Buffer] = (),
+        buffers: Sequence[LaunchBuffer] = (),
         dynamic_lds_bytes: int = 0,
         limit: int = LIMIT,
         quiet: int = 0,
         resident: int = 0,
         checks: Collection[str] = (),
-    ) -> Ran:
+    ) -> ObjectRan:
         """Launch ``kernel`` with the bytes of each of its explicit arguments, with these of
         :data:`CHECKS` looking on. After ``quiet`` instructions, unless that is 0, a workgroup must
         have ended; of ``resident`` ones, as many as the device has room for, no further one is
@@ -228,9 +228,9 @@ class Program:
         launch.quiet, launch.resident = quiet, resident
         known = [
             *buffers,
-            Buffer(segment.address, segment.size, writable=False),
-            Buffer(ctypes.addressof(packet), _PACKET_BYTES, writable=False),
-            Buffer(self.base, len(self.object.image)),
+            LaunchBuffer(segment.address, segment.size, writable=False),
+            LaunchBuffer(ctypes.addressof(packet), _PACKET_BYTES, writable=False),
+            LaunchBuffer(self.base, len(self.object.image)),
         ]
         ranges = (_Range * len(known))(
             *(_Range(b.address, b.address + b.size, b.writable, k) for k, b in enumerate(known))
@@ -258,9 +258,9 @@ class Program:
         paths = self.missing_waits(kernel) if "waits" in looking else ()
         unseen = tuple(finding for finding in paths if finding.address not in seen)
         counted = self._counts(entry.wave_size, totals[:], hits[:], lanes[:]) if count_all else {}
-        return Ran(not stopped, findings, executed.value, counted, unseen)
+        return ObjectRan(not stopped, findings, executed.value, counted, unseen)
 
-    def missing_waits(self, kernel: str) -> tuple[Finding, ...]:
+    def missing_waits(self, kernel: str) -> tuple[ObjectFinding, ...]:
         """Findings about what the kernel's code touches on some path with no wait before it,
         whether a launch comes by there or not."""
         if kernel not in self._missing:
@@ -298,9 +298,9 @@ class Program:
     def _cdna(self) -> bool:
         return TABLES[self.object.processor] == "cdna"
 
-    def _finding(self, found: _Found) -> Finding:
-        return Finding(
-            kind=tuple(Kind)[found.kind - 1],
+    def _finding(self, found: _Found) -> ObjectFinding:
+        return ObjectFinding(
+            kind=tuple(FindingKind)[found.kind - 1],
             address=found.pc,
             mnemonic=self.name(found.name),
             wave=found.wave,
@@ -311,7 +311,7 @@ class Program:
         )
 
     def _launch(
-        self, entry: Kernel, grid: Dim3, block: Dim3, dynamic_lds_bytes: int, limit: int
+        self, entry: ObjectKernel, grid: Dim3, block: Dim3, dynamic_lds_bytes: int, limit: int
     ) -> _Launch:
         launch = _Launch()
         launch.grid[:], launch.block[:] = grid, block
@@ -333,7 +333,7 @@ class Program:
         return launch
 
     def _packet(
-        self, entry: Kernel, grid: Dim3, block: Dim3, dynamic_lds_bytes: int, kernarg: int
+        self, entry: ObjectKernel, grid: Dim3, block: Dim3, dynamic_lds_bytes: int, kernarg: int
     ) -> ctypes.Array[ctypes.c_char]:
         """The dispatch packet, which code of the older ABI reads sizes from."""
         threads = [g * b for g, b in zip(grid, block, strict=True)]
@@ -346,14 +346,14 @@ class Program:
         return ctypes.create_string_buffer(data, _PACKET_BYTES)
 
 
-def _start(entry: Kernel) -> int:
+def _start(entry: ObjectKernel) -> int:
     """The address of the first instruction. What stands before it loads what is preloaded, for
     hardware that does not do so itself."""
     return entry.entry + (256 if entry.preload_words else 0)
 
 
 def _check(
-    entry: Kernel, arguments: Sequence[bytes], grid: Dim3, block: Dim3, dynamic_lds_bytes: int
+    entry: ObjectKernel, arguments: Sequence[bytes], grid: Dim3, block: Dim3, dynamic_lds_bytes: int
 ) -> None:
     threads = block[0] * block[1] * block[2]
     if min(block) < 1 or threads > min(_MOST_THREADS, entry.most_threads):
@@ -384,7 +384,7 @@ class _Segment:
 
     def __init__(
         self,
-        entry: Kernel,
+        entry: ObjectKernel,
         arguments: Sequence[bytes],
         grid: Dim3,
         block: Dim3,

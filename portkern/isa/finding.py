@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """Kinds of findings, in the order of the runtime's numbers, from 1."""
 
     LOAD_OUTSIDE = "a load outside all buffers"
@@ -34,16 +34,16 @@ class Kind(StrEnum):
 
 
 #: A kernel that ends with one of these has not been judged: the executor cannot run it.
-NEEDS_HARDWARE = frozenset((Kind.UNMODELLED, Kind.MODE, Kind.ROOM))
-_HANGS = frozenset((Kind.HANGS, Kind.IN_STEP, Kind.LIMIT))
+NEEDS_HARDWARE = frozenset((FindingKind.UNMODELLED, FindingKind.MODE, FindingKind.ROOM))
+_HANGS = frozenset((FindingKind.HANGS, FindingKind.IN_STEP, FindingKind.LIMIT))
 
 
 @dataclass(frozen=True)
-class Finding:
+class ObjectFinding:
     """``address`` is the instruction's, in the object; ``accessed`` is what it went for.
     ``executed``: a wave did so; else it follows from the code, for some path that leads there."""
 
-    kind: Kind
+    kind: FindingKind
     address: int
     mnemonic: str
     wave: int
@@ -81,16 +81,16 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Ran:
+class ObjectRan:
     """How a launch ended: ``complete`` if all waves came to their end. ``counts``, of
     :mod:`portkern.isa.counts`, are there where they were asked for; ``unseen`` is what the code
     says of paths that were looked at and not taken."""
 
     complete: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[ObjectFinding, ...]
     instructions: int
     counts: Mapping[str, int] = field(default_factory=dict)
-    unseen: tuple[Finding, ...] = ()
+    unseen: tuple[ObjectFinding, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -101,6 +101,6 @@ class Ran:
         return any(finding.kind in _HANGS for finding in self.findings)
 
     @property
-    def needs_hardware(self) -> Finding | None:
+    def needs_hardware(self) -> ObjectFinding | None:
         """The first thing that is not modelled."""
         return next((f for f in self.findings if f.kind in NEEDS_HARDWARE), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from portkern.errors import LaunchError, NeedsHardware
 from portkern.isa import counts, runtime_library
 from portkern.isa.executor import TABLES
-from portkern.isa.finding import Ran
+from portkern.isa.finding import ObjectRan
 from portkern.spec.backend import Build, Missing, Venue
 from portkern.spec.target import Target
 
@@ -51,7 +51,7 @@ class Launched:
     """The launches of one call, by the names of their kernels; ``checks`` look on."""
 
     checks: tuple[str, ...] = ()
-    launches: list[tuple[str, Ran]] = field(default_factory=list)
+    launches: list[tuple[str, ObjectRan]] = field(default_factory=list)
     _counted: bool = False
 
     def begin(self, *, counted: bool) -> None:
@@ -64,7 +64,7 @@ class Launched:
         """All that looks on while the call's launches run."""
         return (*self.checks, *(["counters"] if self._counted else []))
 
-    def accept(self, kernel: str, ran: Ran) -> None:
+    def accept(self, kernel: str, ran: ObjectRan) -> None:
         """Keeps a launch. Raises LaunchError for one that did not come to its end, NeedsHardware
         where no model could go on."""
         self.launches.append((kernel, ran))

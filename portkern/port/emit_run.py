@@ -17,7 +17,7 @@ from portkern.port import reading
 from portkern.port.emit import cpu, opencl
 from portkern.port.emit.context import Context
 from portkern.port.emit.emitted import Emitted
-from portkern.port.emit.limits import Refused
+from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit_program import EmittedFile
 from portkern.port.emit_proof import EmittedProver
 from portkern.port.kernel_port import (
@@ -122,8 +122,8 @@ class _Emitting:
             if isinstance(made, Emitted) and any(
                 e.emitted.kernel.name == kernel.name for e in emitted
             ):
-                made = Refused("a second kernel of this name in its file", kernel.line)
-            if isinstance(made, Refused):
+                made = RefusedEmission("a second kernel of this name in its file", kernel.line)
+            if isinstance(made, RefusedEmission):
                 line = ProofLine(outcome=Outcome.NEEDS_HUMAN, why=str(made))
                 ports[kernel.name, kernel.line] = _port(file, kernel, way, line, str(made), key)
             else:
@@ -162,7 +162,7 @@ def _source(request: PortRequest, read: Library, file: SourceFile) -> ProofSourc
 
 def emit(
     kernel: Kernel, texts: SourceTexts, context: Context, way: str, case: Case | None = None
-) -> Emitted | Refused:
+) -> Emitted | RefusedEmission:
     given = template_arguments(kernel, texts, case)
     if way == "cpu":
         return cpu.emit(kernel, texts, context, given)

@@ -13,7 +13,7 @@ from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.port.setup_script import Module
 from portkern.sandbox import message
 from portkern.simt.torch_extension import setup
-from portkern.simt.torch_extension.setup import MARK, Listed
+from portkern.simt.torch_extension.setup import MARK, ListedSources
 from portkern.spec.foreign_text import json_value
 from portkern.spec.safe_name import MOST_PATH, inside
 from portkern.spec.target import Target
@@ -37,12 +37,12 @@ def modules(root: Path, target: Target, timeout_s: float) -> list[Module]:
     return [_module(one, root) for one in _told(said)]
 
 
-def _told(output: str) -> Iterator[Listed]:
+def _told(output: str) -> Iterator[ListedSources]:
     count = 0
     for line in output.split("\n"):
         _, mark, text = line.partition(MARK)
         try:
-            known = message.read(Listed, json_value(text)) if mark else None
+            known = message.read(ListedSources, json_value(text)) if mark else None
         except (ValueError, RecursionError):
             continue
         if known is not None and _fits(known) and count < _MOST:
@@ -50,7 +50,7 @@ def _told(output: str) -> Iterator[Listed]:
             yield known
 
 
-def _fits(known: Listed) -> bool:
+def _fits(known: ListedSources) -> bool:
     return max(len(known.sources), len(known.include)) <= _MOST and all(
         len(path) <= MOST_PATH and all(_bytes(part) <= _MOST_NAME for part in path.split("/"))
         for path in (known.name, *known.sources, *known.include)
@@ -61,7 +61,7 @@ def _bytes(name: str) -> int:
     return len(name.encode("utf-8", "surrogatepass"))
 
 
-def _module(known: Listed, root: Path) -> Module:
+def _module(known: ListedSources, root: Path) -> Module:
     """The extension, with those files and folders that lie in the library."""
     sources, include = (tuple(_below(root, paths)) for paths in (known.sources, known.include))
     return Module(known.name, sources, include, known.defines)

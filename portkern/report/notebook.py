@@ -21,7 +21,7 @@ _SHOWN = ("kernel", "backend", "target", "workload", "dtype", "verdict", "eviden
 
 
 @dataclass(frozen=True)
-class Report:
+class NotebookReport:
     """The records of a run, a cell each. ``folder`` is where they are kept, a matrix's with its
     pages; ``exit_code`` how the command would have ended: 0 = all good, 1 = a kernel has a bad
     verdict, 3 = nothing could run."""

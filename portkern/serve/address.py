@@ -20,7 +20,7 @@ _OWN_FILE, _OWN_FOLDER = 0o600, 0o700
 _MOST_BYTES = 1 << 16
 
 
-class Address(JsonLine):
+class ServerAddress(JsonLine):
     """``key`` signs requests. ``run`` is the folder of the server's records."""
 
     SCHEMA: ClassVar[int] = 1
@@ -53,7 +53,7 @@ def lock() -> Path:
     return cache_root() / "serve" / ".lock"
 
 
-def known() -> Address | None:
+def known() -> ServerAddress | None:
     """The address of this user's server; None where none was started, or the file was not written
     by portkern of this user, as somebody else's server is not asked."""
     path = file()
@@ -62,12 +62,12 @@ def known() -> Address | None:
             held = os.fstat(opened.fileno())
             if held.st_uid != os.geteuid() or held.st_mode & 0o077 or held.st_size > _MOST_BYTES:
                 return None
-            return Address.from_json(opened.read(_MOST_BYTES).decode())
+            return ServerAddress.from_json(opened.read(_MOST_BYTES).decode())
     except (OSError, UnicodeDecodeError, RecordError):
         return None
 
 
-def forget(address: Address) -> None:
+def forget(address: ServerAddress) -> None:
     """Removes the file if it is still this server's."""
     if known() == address:
         file().unlink(missing_ok=True)

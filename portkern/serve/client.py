@@ -15,7 +15,7 @@ from portkern.execution.installation import Portkern
 from portkern.execution.plan import ExecutionPlan
 from portkern.records.record import Record
 from portkern.serve import address, signature
-from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP, Address
+from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP, ServerAddress
 from portkern.serve.job_queue import USUAL_PRIORITY, QueueFull
 from portkern.spec.foreign_text import MOST_BYTES, json_value
 
@@ -38,7 +38,7 @@ class ServerFailed(BackendUnavailable):
 class Client:
     """``name`` tells clients apart, whose jobs take turns."""
 
-    at: Address
+    at: ServerAddress
     name: str = ""
     priority: int = USUAL_PRIORITY
 

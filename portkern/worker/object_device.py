@@ -13,9 +13,9 @@ from typing import BinaryIO, Final
 
 from portkern.errors import BuildError, PortkernError
 from portkern.isa import runtime_library
-from portkern.isa.code_object import Kernel
-from portkern.isa.executor import Buffer, Program
-from portkern.isa.finding import Finding, Kind, Ran
+from portkern.isa.code_object import ObjectKernel
+from portkern.isa.executor import LaunchBuffer, ObjectProgram
+from portkern.isa.finding import FindingKind, ObjectFinding, ObjectRan
 from portkern.sandbox.message import FormError
 from portkern.simt.execute import source_lines
 from portkern.simt.execute.machine import USUAL_UNITS
@@ -30,23 +30,23 @@ _SUCCESS, _INVALID_CONFIGURATION, FAILED, _ILLEGAL_ADDRESS = 0, 9, 719, 700
 #: A workgroup must have ended after so many instructions of all that run.
 _QUIET = 1 << 27
 #: The code of :mod:`portkern.simt.diagnostics` that a finding is told by.
-_CODES: Final[Mapping[Kind, int]] = {
-    Kind.LOAD_OUTSIDE: 101,
-    Kind.STORE_OUTSIDE: 101,
-    Kind.LDS_OUTSIDE: 102,
-    Kind.UNMODELLED: 701,
-    Kind.HANGS: 315,
-    Kind.LIMIT: 405,
-    Kind.TRAP: 408,
-    Kind.BAD_JUMP: 406,
-    Kind.MISALIGNED: 106,
-    Kind.MODE: 701,
-    Kind.UNWAITED: 702,
-    Kind.UNWAITED_LDS: 702,
-    Kind.UNFILLED_LDS: 702,
-    Kind.LDS_RACE: 201,
-    Kind.IN_STEP: 312,
-    Kind.ROOM: 701,
+_CODES: Final[Mapping[FindingKind, int]] = {
+    FindingKind.LOAD_OUTSIDE: 101,
+    FindingKind.STORE_OUTSIDE: 101,
+    FindingKind.LDS_OUTSIDE: 102,
+    FindingKind.UNMODELLED: 701,
+    FindingKind.HANGS: 315,
+    FindingKind.LIMIT: 405,
+    FindingKind.TRAP: 408,
+    FindingKind.BAD_JUMP: 406,
+    FindingKind.MISALIGNED: 106,
+    FindingKind.MODE: 701,
+    FindingKind.UNWAITED: 702,
+    FindingKind.UNWAITED_LDS: 702,
+    FindingKind.UNFILLED_LDS: 702,
+    FindingKind.LDS_RACE: 201,
+    FindingKind.IN_STEP: 312,
+    FindingKind.ROOM: 701,
 }
 _NOT_MODELLED, _NOT_HANDED_OVER, _NOT_LAUNCHED, _NULL = 701, 703, 401, 112
 #: Kernels get a null pointer to what serves their calls of the host; where it is read, they print.
@@ -87,7 +87,7 @@ class Device:
 
     def __init__(
         self,
-        program: Program,
+        program: ObjectProgram,
         target: Target,
         checks: Sequence[str],
         arena: Arena,
@@ -98,7 +98,7 @@ class Device:
         self._arena, self._findings, self._recording = arena, findings, recording
         self._demangle = runtime_library.load()["__cxa_demangle"]
         self._demangle.restype = ctypes.c_void_p
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, ObjectKernel] = {}
         self._variables: tuple[_Variable, ...] = ()
         self._contents: dict[int, bytes] = {}
         self._told: set[bytes] = set()
@@ -227,16 +227,16 @@ class Device:
         self._recording.end(said, values, asked.buffers, new, failed=error != _SUCCESS)
         return Answer(error, (*((one.address, one.size) for one in new), *spans))
 
-    def _run(self, kernel: Kernel, name: str, asked: Asked, values: Sequence[bytes]) -> int:
+    def _run(self, kernel: ObjectKernel, name: str, asked: Asked, values: Sequence[bytes]) -> int:
         if list(asked.arguments) != [argument.size for argument in kernel.explicit]:
             raise BuildError(f"{kernel.name} has arguments of other sizes than in the host's code")
-        memory = [Buffer(one.address, one.size) for one in asked.buffers]
+        memory = [LaunchBuffer(one.address, one.size) for one in asked.buffers]
         ran = self._program.run(
             kernel.name,
             values,
             asked.grid,
             asked.block,
-            buffers=memory + [Buffer(one.address, one.size) for one in self._variables],
+            buffers=memory + [LaunchBuffer(one.address, one.size) for one in self._variables],
             dynamic_lds_bytes=asked.dynamic,
             quiet=_QUIET,
             resident=self._resident(kernel, asked.block, asked.dynamic),
@@ -244,22 +244,22 @@ class Device:
         )
         return self._tell(kernel, name, ran)
 
-    def _tell(self, kernel: Kernel, name: str, ran: Ran) -> int:
+    def _tell(self, kernel: ObjectKernel, name: str, ran: ObjectRan) -> int:
         for finding in ran.findings:
             self._tell_finding(kernel, name, finding)
         if ran.complete and not ran.findings:
             return _SUCCESS
         if ran.complete:
-            memory = {Kind.LOAD_OUTSIDE, Kind.STORE_OUTSIDE, Kind.LDS_OUTSIDE}
+            memory = {FindingKind.LOAD_OUTSIDE, FindingKind.STORE_OUTSIDE, FindingKind.LDS_OUTSIDE}
             is_fault = any(finding.kind in memory for finding in ran.findings)
             return _ILLEGAL_ADDRESS if is_fault else _SUCCESS
         return FAILED
 
-    def _tell_finding(self, kernel: Kernel, name: str, finding: Finding) -> None:
+    def _tell_finding(self, kernel: ObjectKernel, name: str, finding: ObjectFinding) -> None:
         path = self._program.path
         row = source_lines.locate(path, finding.address, lambda f: bool(_OF_TOOLS.search(f)))
         code, message = _CODES[finding.kind], str(finding)
-        outside = finding.kind in (Kind.LOAD_OUTSIDE, Kind.STORE_OUTSIDE)
+        outside = finding.kind in (FindingKind.LOAD_OUTSIDE, FindingKind.STORE_OUTSIDE)
         if outside and finding.accessed < _FIRST_PAGE:
             calls = any(argument.kind == _CALLS_HOST for argument in kernel.arguments)
             code = _NOT_MODELLED if calls else _NULL
@@ -275,7 +275,7 @@ class Device:
             self._findings.write(told)
             self._findings.flush()
 
-    def _resident(self, kernel: Kernel, block: Sequence[int], dynamic: int) -> int:
+    def _resident(self, kernel: ObjectKernel, block: Sequence[int], dynamic: int) -> int:
         """How many workgroups the device has room for at once."""
         of_unit = occupancy(
             self._target,
@@ -289,7 +289,7 @@ class Device:
 
     # ---- which kernel it is
 
-    def _kernel(self, asked: Asked) -> Kernel:
+    def _kernel(self, asked: Asked) -> ObjectKernel:
         if asked.symbol not in self._kernels:
             self._kernels[asked.symbol] = self._found(asked.symbol, asked.arguments)
         return self._kernels[asked.symbol]
@@ -301,7 +301,7 @@ class Device:
         begin = readable.find(base) + len(base)
         return base + _arguments_of_template(readable[begin:])
 
-    def _found(self, symbol: str, sizes: Sequence[int]) -> Kernel:
+    def _found(self, symbol: str, sizes: Sequence[int]) -> ObjectKernel:
         """The object's kernel of the same name; where types are called otherwise there, the only
         one that it can be."""
         kernels = self._program.object.kernels

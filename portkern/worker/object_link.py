@@ -27,7 +27,7 @@ _MOST_LINE = 32 << 20
 
 
 @dataclass(frozen=True)
-class Memory:
+class LinkedMemory:
     """A buffer of the device. ``kind`` is the runtime's (:data:`OF_DEVICE` …), ``dtype`` the number
     of a tensor's type. ``changed``: the host may have written to it since the last launch."""
 
@@ -61,7 +61,7 @@ class Asked:
     block: Size
     dynamic: int
     arguments: tuple[int, ...] = ()
-    buffers: tuple[Memory, ...] = ()
+    buffers: tuple[LinkedMemory, ...] = ()
     written: tuple[Span, ...] = ()
     refused: bool = False
 

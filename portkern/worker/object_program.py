@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from portkern.isa.executor import Program
+from portkern.isa.executor import ObjectProgram
 from portkern.sandbox.jail import system
 from portkern.sandbox.message import FormError
 from portkern.spec import target as targets
 from portkern.spec.foreign_text import json_value
 from portkern.toolchain import elf
 from portkern.worker.object_device import FAILED, Device, plain_name
-from portkern.worker.object_link import OF_DEVICE, Answer, Asked, Channel, Memory, Variables
+from portkern.worker.object_link import OF_DEVICE, Answer, Asked, Channel, LinkedMemory, Variables
 from portkern.worker.object_memory import Arena
 from portkern.worker.object_recording import Recording
 
@@ -171,17 +171,17 @@ class HostCode:
         self._library.simt_seen()
         return answer.error
 
-    def _buffers(self) -> tuple[Memory, ...]:
+    def _buffers(self) -> tuple[LinkedMemory, ...]:
         count = self._library.simt_buffers(None, ctypes.c_size_t(0))
         found = (_Buffer * count)()
         self._library.simt_buffers(found, ctypes.c_size_t(count))
         return tuple(
-            Memory(b.number, b.begin, b.bytes, b.kind, b.dtype, bool(b.changed))
+            LinkedMemory(b.number, b.begin, b.bytes, b.kind, b.dtype, bool(b.changed))
             for b in found
             if b.bytes
         )
 
-    def _written_buffers(self, buffers: Sequence[Memory]) -> list[tuple[int, bytes]]:
+    def _written_buffers(self, buffers: Sequence[LinkedMemory]) -> list[tuple[int, bytes]]:
         """Contents that the device does not have."""
         before, written = self._of_buffers, []
         self._of_buffers = {b.number: before[b.number] for b in buffers if b.number in before}
@@ -231,7 +231,7 @@ def main() -> None:
     asked = json_value(options)
     begun = time.monotonic()
     system.set_dumpable(False)  # the program has our user
-    program = Program(Path(asked["object"]))
+    program = ObjectProgram(Path(asked["object"]))
     variables = {plain_name(n): size for n, (_, size) in program.object.variables.items()}
     arena = Arena()
     ours, theirs = Channel.pair()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from portkern.worker.object_link import OF_HOST, Memory, Size
+from portkern.worker.object_link import OF_HOST, LinkedMemory, Size
 
 _BEYOND_BOUND, _AS_BEFORE = -1, -2
 
@@ -35,7 +35,7 @@ class Recording:
         self._launches = 0
         self._before: list[tuple[int, int, str]] = []
 
-    def begin(self, buffers: Sequence[Memory]) -> None:
+    def begin(self, buffers: Sequence[LinkedMemory]) -> None:
         self._before = []
         table = _table(buffers)
         for one in buffers:
@@ -50,8 +50,8 @@ class Recording:
         self,
         head: Mapping[str, object],
         arguments: Sequence[bytes],
-        buffers: Sequence[Memory],
-        changed: Iterable[Memory],
+        buffers: Sequence[LinkedMemory],
+        changed: Iterable[LinkedMemory],
         *,
         failed: bool,
     ) -> None:
@@ -89,7 +89,7 @@ class Recording:
         self._file.write(b"".join([json.dumps(line).encode(), b"\n", *blobs]))
         self._file.flush()
 
-    def _digest(self, one: Memory, table: ctypes.Array[_Numbered]) -> tuple[str, bytes]:
+    def _digest(self, one: LinkedMemory, table: ctypes.Array[_Numbered]) -> tuple[str, bytes]:
         portable = ctypes.create_string_buffer(max(one.size, 1))
         hash_ = self._digest_of(
             ctypes.c_void_p(one.address),
@@ -105,17 +105,19 @@ def head(kernel: str, grid: Size, block: Size, shared: int) -> Mapping[str, obje
     return {"kernel": kernel, "grid": grid, "block": block, "shared": shared}
 
 
-def changed(buffers: Sequence[Memory], before: Mapping[int, bytes]) -> list[Memory]:
+def changed(buffers: Sequence[LinkedMemory], before: Mapping[int, bytes]) -> list[LinkedMemory]:
     """The buffers whose contents are others than ``before``, by their numbers."""
     return [one for one in buffers if ctypes.string_at(one.address, one.size) != before[one.number]]
 
 
-def _table(buffers: Sequence[Memory]) -> ctypes.Array[_Numbered]:
+def _table(buffers: Sequence[LinkedMemory]) -> ctypes.Array[_Numbered]:
     rows = sorted((one.address, one.size, one.number) for one in buffers)
     return (_Numbered * len(rows))(*(_Numbered(*row) for row in rows))
 
 
-def _pointers(arguments: Sequence[bytes], buffers: Sequence[Memory]) -> Iterable[tuple[int, int]]:
+def _pointers(
+    arguments: Sequence[bytes], buffers: Sequence[LinkedMemory]
+) -> Iterable[tuple[int, int]]:
     """The buffers that words of the arguments point into."""
     for value in arguments:
         for at in range(0, len(value) - 7, 8):

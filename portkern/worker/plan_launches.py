@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portkern.errors import BuildError, LaunchError
-from portkern.isa.executor import Buffer, Program
-from portkern.isa.finding import Ran
+from portkern.isa.executor import LaunchBuffer, ObjectProgram
+from portkern.isa.finding import ObjectRan
 from portkern.sandbox.shared_memory import SharedMemoryView
 from portkern.spec.foreign_text import json_value
 from portkern.worker.protocol import Replay, Replayed
@@ -34,7 +34,7 @@ def replay(asked: Replay, memory: SharedMemoryView) -> Replayed:
             for number, (digest, slot) in enumerate(asked.objects.items()):
                 path = Path(place) / f"{number}.hsaco"
                 path.write_bytes(memory.tensor(slot).numpy().tobytes())
-                programs[digest] = Program(path)
+                programs[digest] = ObjectProgram(path)
         execute(json_value(asked.plan), programs, tensors, asked.numbers)
     except (LaunchError, BuildError) as error:
         return Replayed(str(error)[:1000] or type(error).__name__)
@@ -45,7 +45,7 @@ def replay(asked: Replay, memory: SharedMemoryView) -> Replayed:
 
 def execute(
     plan: Mapping[str, Any],
-    programs: Mapping[str, Program],
+    programs: Mapping[str, ObjectProgram],
     tensors: Sequence[torch.Tensor],
     numbers: Sequence[float],
 ) -> None:
@@ -60,7 +60,9 @@ def execute(
         torch.full((max(size, 1),), _UNWRITTEN, dtype=torch.uint8) for size in plan["temporaries"]
     ]
     memory = {"given": tensors, "temporary": temporaries}
-    buffers = [Buffer(x.data_ptr(), x.numel() * x.element_size()) for x in (*tensors, *temporaries)]
+    buffers = [
+        LaunchBuffer(x.data_ptr(), x.numel() * x.element_size()) for x in (*tensors, *temporaries)
+    ]
     for step in plan["steps"]:
         if "zero" in step:
             kind, number, offset = step["zero"]
@@ -79,12 +81,12 @@ def execute(
 
 
 def _launch(
-    program: Program,
+    program: ObjectProgram,
     step: Mapping[str, Any],
     memory: Mapping[str, Sequence[torch.Tensor]],
     numbers: Sequence[float],
-    buffers: Sequence[Buffer],
-) -> Ran:
+    buffers: Sequence[LaunchBuffer],
+) -> ObjectRan:
     explicit = program.object.kernel(step["name"]).explicit
     values = [_packed(one, memory, numbers) for one in step["arguments"]]
     if len(values) > len(explicit):

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from portkern.errors import BuildError
-from portkern.isa.executor import Buffer, Program
-from portkern.isa.finding import Ran
+from portkern.isa.executor import LaunchBuffer, ObjectProgram
+from portkern.isa.finding import ObjectRan
 from portkern.spec.backend import Missing
 from portkern.toolchain.run_tool import run_tool
 
@@ -274,7 +274,7 @@ class Assembler:
             return error.log or str(error)
         return ""
 
-    def program(self, kernels: Mapping[str, Sequence[str]]) -> Program:
+    def program(self, kernels: Mapping[str, Sequence[str]]) -> ObjectProgram:
         """One code object with a kernel for each name."""
         wave = PROCESSORS[self.family][1]
         parts = [f"{self._head}\n"]
@@ -293,7 +293,7 @@ class Assembler:
         run_tool(
             [*link, built], whose="own", timeout_s=ASSEMBLE_S, cwd=self._folder, env=environment
         )
-        return Program(built)
+        return ObjectProgram(built)
 
 
 @dataclass
@@ -302,10 +302,10 @@ class Result:
 
     words: Words
     memory: Words
-    ran: Ran
+    ran: ObjectRan
 
 
-def launch(program: Program, kernel: str, given: Words, memory: Words, lanes: int) -> Result:
+def launch(program: ObjectProgram, kernel: str, given: Words, memory: Words, lanes: int) -> Result:
     """Runs ``kernel`` on rows of ``given``, ``lanes`` of them in a group."""
     count = len(given)
     out = np.zeros((count, OUTPUTS), np.uint32)
@@ -316,6 +316,6 @@ def launch(program: Program, kernel: str, given: Words, memory: Words, lanes: in
         [array.ctypes.data.to_bytes(8, "little") for array in arrays],
         (count // lanes, 1, 1),
         (lanes, 1, 1),
-        buffers=[Buffer(array.ctypes.data, array.nbytes) for array in arrays],
+        buffers=[LaunchBuffer(array.ctypes.data, array.nbytes) for array in arrays],
     )
     return Result(out, cells, ran)

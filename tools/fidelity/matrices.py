@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from portkern.isa import runtime_library
-from portkern.isa.executor import Buffer, Program
+from portkern.isa.executor import LaunchBuffer, ObjectProgram
 
 from . import machine
 from .instructions import Row, rows, span
@@ -394,7 +394,7 @@ class Run:
                     _put(words[lane], C, register, width, int(shaped[block, row, column]))
         return numbers_of(one.to, bits, one.processor).reshape(shaped.shape)
 
-    def verdict(self, program: Program) -> Verdict:
+    def verdict(self, program: ObjectProgram) -> Verdict:
         one = self.matrix
         words = np.concatenate([g[3] for g in self.given[:: one.blocks]])
         out = np.zeros_like(words)
@@ -404,7 +404,7 @@ class Run:
             [array.ctypes.data.to_bytes(8, "little") for array in (*arrays, out)],
             (self.waves, 1, 1),
             (one.waves, 1, 1),
-            buffers=[Buffer(array.ctypes.data, array.nbytes) for array in arrays],
+            buffers=[LaunchBuffer(array.ctypes.data, array.nbytes) for array in arrays],
         )
         inputs = self.waves * one.blocks * one.m * one.n
         if not ran.clean:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from portkern.isa.executor import Program
+from portkern.isa.executor import ObjectProgram
 
 from . import machine
 from .oracle import TYPES, Array, Oracle
@@ -184,7 +184,7 @@ def expected(trial: Trial, words: Words) -> tuple[Array | None, Array | None]:
     return value, mask
 
 
-def judge(trial: Trial, program: Program, count: int, lanes: int) -> Verdict:
+def judge(trial: Trial, program: ObjectProgram, count: int, lanes: int) -> Verdict:
     """Runs a trial on ``count`` inputs."""
     seed = zlib.crc32(trial.kernel.encode())
     words = given(trial.oracle, count, seed)

@@ -36,7 +36,7 @@ from portkern.errors import (
     no_such,
 )
 from portkern.experiment import report
-from portkern.experiment.job import ASKED, FinishedJob, Job, StudyQuestion, key_of
+from portkern.experiment.job import ASKED, ExperimentJob, FinishedJob, StudyQuestion, key_of
 from portkern.experiment.section import SectionAnswer, SectionTable, listed
 from portkern.experiment.study import Study
 from portkern.printable import printable
@@ -92,7 +92,7 @@ class AskedExperiment:
     study: Study
     question: StudyQuestion
     options: ExperimentOptions
-    jobs: Sequence[Job]
+    jobs: Sequence[ExperimentJob]
     plans: Sequence[RunPlan]
 
     @property
@@ -349,7 +349,7 @@ def _so_far(done: Sequence[FinishedJob], left_s: float | None, writing: str) -> 
     return f"{compare_words.cost(Spent(tokens=tokens, usd=usd))}; {left}{writing}"
 
 
-def _generate(job: Job, folder: Path, *, quiet: bool) -> FinishedJob:
+def _generate(job: ExperimentJob, folder: Path, *, quiet: bool) -> FinishedJob:
     options = generate.read(job.overrides)
     options.reports, options.run, options.json = str(folder), job.name, quiet
     summary = generate.generate(options)
@@ -360,7 +360,7 @@ def _generate(job: Job, folder: Path, *, quiet: bool) -> FinishedJob:
 
 def _report(
     asked: AskedExperiment,
-    finished: Mapping[Job, FinishedJob],
+    finished: Mapping[ExperimentJob, FinishedJob],
     failed: Mapping[str, str],
     code: int,
 ) -> report.ExperimentReport:

@@ -72,7 +72,7 @@ def _start(options: ServeOptions) -> int:
         threads.own_process()
         evaluation = Evaluation(folder, Machine(workers))
         running = server.evaluating(evaluation, key, chosen)
-        at = address.Address(
+        at = address.ServerAddress(
             host=options.host,
             port=running.port,
             key=key,
@@ -91,7 +91,7 @@ def _start(options: ServeOptions) -> int:
     return 0
 
 
-def _tell(options: ServeOptions, at: address.Address) -> None:
+def _tell(options: ServeOptions, at: address.ServerAddress) -> None:
     if options.json:
         said = {"host": at.host, "port": at.port, "pid": at.pid, "run": at.run}
         print(json.dumps(said), flush=True)

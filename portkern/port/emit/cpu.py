@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from portkern.cuda_source.syntax import Kernel, Parameter
 from portkern.port.emit.context import Context, Item
 from portkern.port.emit.emitted import Emitted, Instance, instances, refused, without_prints
-from portkern.port.emit.limits import Refused
+from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit.phases import BARRIER, Cut, cut, has_barrier, shared_array
 from portkern.port.emit.rewriting import Rewriting, walk
 from portkern.port.proof.texts import SourceTexts
@@ -34,7 +34,7 @@ def template(name: str = HEADER) -> str:
 
 def emit(
     kernel: Kernel, texts: SourceTexts, context: Context, given: Sequence[Sequence[str]]
-) -> Emitted | Refused:
+) -> Emitted | RefusedEmission:
     """``given`` are arguments of its template, each list of which makes a function."""
     text = texts.own.text[kernel.start : kernel.stop]
     items = context.needed(text)
@@ -43,23 +43,23 @@ def emit(
         return problem
     barrier = next((i for i in items if i.kind != "type" and BARRIER in i.text), None)
     if barrier is not None:
-        return Refused(
+        return RefusedEmission(
             f"a barrier in '{next(iter(barrier.names))}', not in the kernel", barrier.line
         )
     text, left_out = without_prints(text)
     wanted = instances(kernel, given)
     if not wanted:
-        return Refused("a template that nothing here launches", kernel.line)
+        return RefusedEmission("a template that nothing here launches", kernel.line)
     source = Rewriting(text)
     body = next(walk(source.root, "compound_statement"), None)
     if body is None:
-        return Refused("the grammar does not read it", kernel.line)
+        return RefusedEmission("the grammar does not read it", kernel.line)
     changed = _changed(kernel, source)
     if has_barrier(body):
         declarations = [_RESTRICT.sub("", _parameter(p.type, p.name)) for p in changed]
         phases = cut(source, body, declarations)
-        if isinstance(phases, Refused):
-            return Refused(phases.reason, kernel.line + phases.line)
+        if isinstance(phases, RefusedEmission):
+            return RefusedEmission(phases.reason, kernel.line + phases.line)
         code = _phased(phases)
     else:
         code = _plain(source, body, changed)

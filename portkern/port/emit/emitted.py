@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.emit.context import Item
-from portkern.port.emit.limits import Refused, refusals
+from portkern.port.emit.limits import RefusedEmission, refusals
 from portkern.port.emit.rewriting import Rewriting, walk
 
 
@@ -42,7 +42,7 @@ def instances(kernel: Kernel, given: Sequence[Sequence[str]]) -> tuple[Instance,
     return tuple(names.values())
 
 
-def refused(kernel: Kernel, text: str, items: Sequence[Item]) -> Refused | None:
+def refused(kernel: Kernel, text: str, items: Sequence[Item]) -> RefusedEmission | None:
     """The refusal of a kernel that has or needs something that neither way can express; None for
     others."""
     for problem in refusals(text, kernel.line):
@@ -50,13 +50,15 @@ def refused(kernel: Kernel, text: str, items: Sequence[Item]) -> Refused | None:
     for item in items:
         name = next(iter(item.names))
         for problem in refusals(item.text, item.line):
-            return Refused(f"{problem.reason}, in '{name}'", problem.line)
+            return RefusedEmission(f"{problem.reason}, in '{name}'", problem.line)
         if item.kind != "constant":
             continue
         if item.text.startswith(("__device__", "__managed__")):
-            return Refused(f"'{name}' is a variable of the device that the host fills", item.line)
+            return RefusedEmission(
+                f"'{name}' is a variable of the device that the host fills", item.line
+            )
         if "__constant__" in item.text and "=" not in item.text:
-            return Refused(f"'{name}' is constant memory that the host fills", item.line)
+            return RefusedEmission(f"'{name}' is constant memory that the host fills", item.line)
     return None
 
 

@@ -10,7 +10,7 @@ from portkern.cuda_source.lexer import Kind, Token, tokenize
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedEmission:
     """Why no source is emitted for a kernel; ``line`` is of its file, 0 where it is none of it."""
 
     reason: str
@@ -44,19 +44,19 @@ _NAMES: tuple[tuple[str, str], ...] = (
 _REFUSED = tuple((re.compile(pattern), why) for pattern, why in _NAMES)
 
 
-def refusals(text: str, first_line: int) -> Iterator[Refused]:
+def refusals(text: str, first_line: int) -> Iterator[RefusedEmission]:
     """The refusals of a text; its first line is ``first_line`` of its file."""
     tokens = tokenize(text)
     for i, token in enumerate(tokens):
         line = first_line + token.line - 1
         if token.text == "<<<":
-            yield Refused("a launch from a kernel", line)
+            yield RefusedEmission("a launch from a kernel", line)
         elif token.text == "[" and _is_lambda(tokens, i):
-            yield Refused("a lambda", line)
+            yield RefusedEmission("a lambda", line)
         elif token.kind is Kind.NAME and (i == 0 or tokens[i - 1].text not in (".", "->")):
             why = next((why for pattern, why in _REFUSED if pattern.fullmatch(token.text)), None)
             if why is not None:
-                yield Refused(f"'{token.text}' {why}", line)
+                yield RefusedEmission(f"'{token.text}' {why}", line)
 
 
 def _is_lambda(tokens: list[Token], i: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from portkern.cuda_source.syntax import Kernel
 from portkern.port.emit.context import Context, Item, expanded
 from portkern.port.emit.emitted import Emitted, Instance, instances, refused, without_prints
-from portkern.port.emit.limits import Refused
+from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit.opencl_function import CannotEmit, Functions, is_integer
 from portkern.port.emit.opencl_names import macros, respelled
 from portkern.port.proof.texts import SourceTexts
@@ -16,7 +16,7 @@ from portkern.port.proof.texts import SourceTexts
 
 def emit(
     kernel: Kernel, texts: SourceTexts, context: Context, given: Sequence[Sequence[str]]
-) -> Emitted | Refused:
+) -> Emitted | RefusedEmission:
     """``given`` are arguments of its template, each list of which makes a function."""
     text = texts.own.text[kernel.start : kernel.stop]
     items = context.needed(text)
@@ -25,13 +25,13 @@ def emit(
         return problem
     wanted = instances(kernel, given)
     if not wanted:
-        return Refused("a template that nothing here launches", kernel.line)
+        return RefusedEmission("a template that nothing here launches", kernel.line)
     text, left_out = without_prints(text)
     functions = Functions(items, texts.aliases)
     try:
         kernels = [functions.kernel(kernel, expanded(text, items), instance) for instance in wanted]
     except CannotEmit as error:
-        return Refused(error.reason, error.line)
+        return RefusedEmission(error.reason, error.line)
     whole = _file(kernel, items, functions, kernels, texts)
     return Emitted(kernel, whole, wanted, left_out)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from portkern.cuda_source.comments import without_comments
-from portkern.port.emit.limits import Refused
+from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit.rewriting import Rewriting, declared_name, line_of, walk
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def has_barrier(node: Node) -> bool:
     return any(function is not None and function.text == _NAME for function in functions)
 
 
-def cut(source: Rewriting, body: Node, changed: Sequence[str] = ()) -> Cut | Refused:
+def cut(source: Rewriting, body: Node, changed: Sequence[str] = ()) -> Cut | RefusedEmission:
     """Cuts a compound statement at its barriers. ``changed`` are declarations of parameters that
     threads change; such a parameter has to be passed as ``given_`` and its name. The line of a
     refusal counts from the text's first as 0."""
@@ -57,7 +57,7 @@ def cut(source: Rewriting, body: Node, changed: Sequence[str] = ()) -> Cut | Ref
         cutter.collect(body)
         cutter.statements(body.named_children, 0)
     except CannotCut as problem:
-        return Refused(problem.reason, problem.line)
+        return RefusedEmission(problem.reason, problem.line)
     return cutter.result
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from portkern.port.lint.lanes import Collective, Lanes
+from portkern.port.lint.lanes import Collective, LintedLanes
 from portkern.port.lint.regions import Region, around, regions
 from portkern.port.lint.rule import Match, Platform, Rule
 from portkern.port.lint.source import Function, Source
@@ -94,7 +94,7 @@ def barriers_in_loops(source: Source, platform: Platform) -> Iterator[Match]:
                 yield Match("PK015", region.start, message)
 
 
-def _uneven(lanes: Lanes, loop: Region) -> str:
+def _uneven(lanes: LintedLanes, loop: Region) -> str:
     """The part of a loop's header that makes the trip count differ between threads; empty where
     none can be seen."""
     varying = lanes.varying
@@ -114,7 +114,7 @@ def _uneven(lanes: Lanes, loop: Region) -> str:
     return " ".join(f"{first[0].strip()}; {condition}".split())
 
 
-def _thread_decides(lanes: Lanes, loop: Region) -> bool:
+def _thread_decides(lanes: LintedLanes, loop: Region) -> bool:
     """while (i < n) with i a thread's own number that the loop steps on."""
     condition = re.fullmatch(r"\s*(\w+)\s*(?:<|>|<=|>=|!=)\s*[\w.]+\s*", loop.header)
     if condition is None or not lanes.varying.in_block(condition[1], loop.body):
@@ -131,7 +131,7 @@ _ROUNDED = re.compile(r"(?i)\b\w*(?:round|pad|align|ceil)\w*\b")
 _ROUNDED_UP = re.compile(r"(?i)(?:/|div|ceil|round).*\*", re.DOTALL)
 
 
-def _even_anyway(lanes: Lanes, condition: str, step: str) -> bool:
+def _even_anyway(lanes: LintedLanes, condition: str, step: str) -> bool:
     """Whether the bound is a multiple of the step: by constants, or rounded up to one."""
     bound = re.search(r"<\s*(.+)$", condition, re.DOTALL)
     stride = re.search(r"\+=\s*(.+)$", step, re.DOTALL)
@@ -162,14 +162,14 @@ def absent_lanes(source: Source, platform: Platform) -> Iterator[Match]:
                 break
 
 
-def _needs_all(lanes: Lanes, c: Collective) -> bool:
+def _needs_all(lanes: LintedLanes, c: Collective) -> bool:
     """Whether a shuffle counts on every lane: neither a chosen leader nor a chosen mask."""
     if not c.shuffles or not _FULL_MASK.fullmatch(lanes.source.macros.get(c.mask, c.mask)):
         return False
     return c.kind != "shfl" or lanes.source.integer(c.operand) is not None
 
 
-def _splits_wave(source: Source, function: Function, lanes: Lanes, at: int) -> Region | None:
+def _splits_wave(source: Source, function: Function, lanes: LintedLanes, at: int) -> Region | None:
     returns = _returns_before(source, function, at)
     for region in (*around(source, function, at), *returns):
         if region.keyword == "do" or _whole_warps(lanes, region):
@@ -182,7 +182,7 @@ def _splits_wave(source: Source, function: Function, lanes: Lanes, at: int) -> R
     return None
 
 
-def _uneven_in_wave(lanes: Lanes, loop: Region) -> bool:
+def _uneven_in_wave(lanes: LintedLanes, loop: Region) -> bool:
     parts = loop.header.split(";")
     first = re.search(r"(\w+)\s*=\s*(.+)", parts[0], re.DOTALL) if len(parts) == 3 else None
     if first is None or not re.search(rf"\b{first[1]}\b", parts[1]):
@@ -195,7 +195,7 @@ def _uneven_in_wave(lanes: Lanes, loop: Region) -> bool:
     return uneven and not _even_anyway(lanes, parts[1], parts[2])
 
 
-def _whole_warps(lanes: Lanes, region: Region) -> bool:
+def _whole_warps(lanes: LintedLanes, region: Region) -> bool:
     """'t < 32', 't < WARP', 't >= 64': whole halves of a wave stay together."""
     limits = re.findall(r"(?:<|>=)(?!<)\s*=?\s*(\w+)", region.header)
     if len(limits) != 1 or "&&" in region.header:
@@ -265,7 +265,7 @@ def missing_barriers(source: Source, platform: Platform) -> Iterator[Match]:
                 yield from _unguarded_loads(lanes, array[2])
 
 
-def _unguarded_loads(lanes: Lanes, array: str) -> Iterator[Match]:
+def _unguarded_loads(lanes: LintedLanes, array: str) -> Iterator[Match]:
     store = re.compile(rf"(?<![\w.]){array}((?:\s*\[[^\[\];]*\])+)\s*=(?!=)[^;{{}}]*;")
     load = re.compile(rf"(?<![\w.&]){array}((?:\s*\[[^\[\];]*\])+)")
     body = lanes.body
@@ -302,26 +302,26 @@ def _plain(index: str) -> str:
     return re.sub(r"\s+", "", index)
 
 
-def _own_element(lanes: Lanes, index: str, at: int) -> bool:
+def _own_element(lanes: LintedLanes, index: str, at: int) -> bool:
     """[t], [ty][tx]: a thread's own, by plain names."""
     parts = re.findall(r"\[\s*([\w.]+)\s*\]", index)
     whole = "".join(f"[{part}]" for part in parts) == _plain(index)
     return whole and any(_thread_number(lanes, part, at) for part in parts)
 
 
-def _thread_number(lanes: Lanes, name: str, at: int) -> bool:
+def _thread_number(lanes: LintedLanes, name: str, at: int) -> bool:
     values = lanes.varying.values.get(name, [])
     return THREAD.fullmatch(name) is not None or (
         len(values) == 1 and lanes.varying.in_block(name, at)
     )
 
 
-def _one_thread(lanes: Lanes, at: int) -> bool:
+def _one_thread(lanes: LintedLanes, at: int) -> bool:
     regions = around(lanes.source, lanes.function, at)
     return any(r.keyword == "if" and re.search(r"==\s*0\b|\b0\s*==", r.header) for r in regions)
 
 
-def _neighbour(lanes: Lanes, index: str, at: int) -> bool:
+def _neighbour(lanes: LintedLanes, index: str, at: int) -> bool:
     """A constant, or a thread's number plus, minus or xor something."""
     parts = [part.strip() for part in re.findall(r"\[([^\]]*)\]", index)]
     if all(lanes.source.integer(part) is not None for part in parts):

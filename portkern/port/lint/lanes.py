@@ -72,7 +72,7 @@ def collectives(source: Source, start: int = 0, stop: int = -1) -> Iterator[Coll
         yield collective(call)
 
 
-class Lanes:
+class LintedLanes:
     """One function's numbers, by name."""
 
     def __init__(self, source: Source, function: Function) -> None:

@@ -15,7 +15,7 @@ _DIM3 = re.compile(
 
 
 @dataclass(frozen=True)
-class Launch:
+class LintedLaunch:
     """``threads`` and ``shared_bytes`` are None where they are not constants."""
 
     kernel: str
@@ -28,17 +28,17 @@ class Launch:
 
 
 @lru_cache(maxsize=64)
-def launches(source: Source) -> tuple[Launch, ...]:
+def launches(source: Source) -> tuple[LintedLaunch, ...]:
     return tuple(_launches(source))
 
 
-def _launches(source: Source) -> Iterator[Launch]:
+def _launches(source: Source) -> Iterator[LintedLaunch]:
     """A launch that a macro writes counts where the macro is used, if it is."""
     found = source.syntax.launches
     used = {launch.macro for launch in found if launch.macro != launch.function}
     for launch in found:
         if launch.macro != launch.function or launch.macro not in used or not launch.macro:
-            yield Launch(
+            yield LintedLaunch(
                 launch.kernel,
                 launch.at,
                 launch.grid,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from portkern.port.lint.lanes import Collective, Lane, Lanes
+from portkern.port.lint.lanes import Collective, Lane, LintedLanes
 from portkern.port.lint.launches import launches
 from portkern.port.lint.regions import around
 from portkern.port.lint.rule import Match, Platform, Rule
@@ -27,8 +27,8 @@ _LOWER_HALF = re.compile(r"(?:==\s*0\b|^\s*!\s*\w+\s*$)")
 
 
 @lru_cache(maxsize=512)
-def lanes_of(source: Source, function: Function) -> Lanes:
-    return Lanes(source, function)
+def lanes_of(source: Source, function: Function) -> LintedLanes:
+    return LintedLanes(source, function)
 
 
 def _callees(source: Source, function: Function) -> list[Function]:
@@ -79,14 +79,14 @@ def _calls(source: Source, kernel: Function, function: Function) -> bool:
     return any(callee.name == function.name for callee in _callees(source, kernel))
 
 
-def _ids(lanes: Lanes) -> set[Lane]:
+def _ids(lanes: LintedLanes) -> set[Lane]:
     """The kinds of lane and warp numbers that a function computes, named or in place."""
     # A lane of 32 that has no name is a mere condition, as in (t & 31) == 0.
     places = {kind for _, kind in lanes.pieces(lanes.body)} - {Lane.LANE32}
     return places | set(lanes.kinds.values())
 
 
-def _offsets(lanes: Lanes, shuffle: Collective) -> list[int]:
+def _offsets(lanes: LintedLanes, shuffle: Collective) -> list[int]:
     """The offsets that a shuffle goes through, as far as they are constants; -1: warpSize / 2."""
     value = lanes.source.integer(shuffle.operand)
     if value is not None:
@@ -149,7 +149,7 @@ def numbers_of_32(source: Source, platform: Platform) -> Iterator[Match]:
                     yield Match("PK002", c.at, message, level)
 
 
-def _crosses_halves(lanes: Lanes, c: Collective) -> str:
+def _crosses_halves(lanes: LintedLanes, c: Collective) -> str:
     """How a warp function mixes two groups of 32 lanes of one wave; empty: it does not."""
     if c.kind in ("any", "all"):
         return "asks all 64 lanes"
@@ -198,7 +198,7 @@ def partials(source: Source, platform: Platform) -> Iterator[Match]:
 
 
 def _slots_by_wave(
-    lanes: Lanes, array: re.Match[str], size: int, platform: Platform
+    lanes: LintedLanes, array: re.Match[str], size: int, platform: Platform
 ) -> Iterator[Match]:
     threads = _bounded_threads(lanes.source, lanes.function)
     if not platform.wave32 or size * 32 >= (threads or 1024):
@@ -215,7 +215,7 @@ def _slots_by_wave(
             return
 
 
-def _slots_read_by_lane(lanes: Lanes, array: re.Match[str]) -> Iterator[Match]:
+def _slots_read_by_lane(lanes: LintedLanes, array: re.Match[str]) -> Iterator[Match]:
     for use in re.finditer(rf"\b{array[2]}\s*\[\s*(\w+)\s*\]", lanes.body):
         if lanes.kinds.get(use[1]) is not Lane.LANE:
             continue

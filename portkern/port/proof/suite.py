@@ -31,7 +31,7 @@ from portkern.port.proof.texts import SourceTexts
 from portkern.sandbox import message
 from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource
 from portkern.simt.torch_extension import suite as runner
-from portkern.simt.torch_extension.suite import MARK, TEST, Asked, Told
+from portkern.simt.torch_extension.suite import MARK, TEST, SuiteRequest, Told
 from portkern.spec.target import Target
 
 NO_TEST = "no test launches it"
@@ -154,7 +154,7 @@ class SuiteRuns(Runs):
         self, program: Program, arguments: Sequence[str] | None, limit_s: float
     ) -> tuple[str, ...]:
         source = program.source
-        asked = Asked(
+        asked = SuiteRequest(
             self._command.kind,
             self._command.words,
             json.loads(program.path.read_text("utf-8")),

@@ -13,7 +13,7 @@ from portkern.cuda_source import syntax
 from portkern.cuda_source.syntax import Syntax
 from portkern.cuda_source.tree import TooLong
 from portkern.port.repair.excerpt import Excerpt
-from portkern.port.repair.functions import Function, functions
+from portkern.port.repair.functions import RepairFunction, functions
 
 _BEGUN = re.compile(r"^<{5,}[ \t]*SEARCH[ \t]*$", re.M)
 _TAGS = ("", *reading.TAGS["hip"])
@@ -69,7 +69,7 @@ def _replaced(source: Syntax, block: Syntax) -> Edited | Unread:
     """The file with each function of the block in the place of the one with its name, and what
     else is new in the block before the first of them."""
     given, own = functions(block), functions(source)
-    changes: list[tuple[Function, Function]] = []
+    changes: list[tuple[RepairFunction, RepairFunction]] = []
     for function in given:
         same = [other for other in own if other.name == function.name]
         if any(_squeezed(other.text) == _squeezed(function.text) for other in same):
@@ -90,7 +90,9 @@ def _replaced(source: Syntax, block: Syntax) -> Edited | Unread:
     return Edited(text)
 
 
-def _besides(block: Syntax, given: Sequence[Function], own: Sequence[Function]) -> Sequence[str]:
+def _besides(
+    block: Syntax, given: Sequence[RepairFunction], own: Sequence[RepairFunction]
+) -> Sequence[str]:
     """New functions, and declarations beside functions, in their order."""
     names = {function.name for function in own}
     pieces = [(f.start, f.text) for f in given if f.name not in names]

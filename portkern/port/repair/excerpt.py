@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from portkern.cuda_source.syntax import Syntax
-from portkern.port.repair.functions import Function, functions
+from portkern.port.repair.functions import RepairFunction, functions
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -83,7 +83,7 @@ def excerpt(source: Syntax, names: Sequence[str]) -> Excerpt:
     if len(text) <= _SHORT:
         return Excerpt(text)
     own = functions(source)
-    words, wanted = set[str](), dict[tuple[int, int], Function]()
+    words, wanted = set[str](), dict[tuple[int, int], RepairFunction]()
     queue = [function for function in own if function.name in names and function.kernel]
     while queue:
         function = queue.pop()

@@ -18,7 +18,7 @@ _NAME = re.compile(r"(~?\w+)\s*(?:<[^()]*>)?\s*$")
 
 
 @dataclass(frozen=True)
-class Function:
+class RepairFunction:
     """A definition, with ``template <…>`` and its body; offsets are in characters."""
 
     name: str
@@ -33,15 +33,15 @@ class Function:
         return self.start, self.stop
 
 
-def functions(source: Syntax) -> tuple[Function, ...]:
+def functions(source: Syntax) -> tuple[RepairFunction, ...]:
     """Kernels as :attr:`Syntax.kernels` has them, all others as the tree has; none that stands
     within another."""
     kernels = [
-        Function(k.name, k.start, k.stop, source.text[k.start : k.stop], True, True)
+        RepairFunction(k.name, k.start, k.stop, source.text[k.start : k.stop], True, True)
         for k in source.kernels
     ]
     spans = [function.span for function in kernels]
-    others: list[Function] = []
+    others: list[RepairFunction] = []
     marks = set(_MACRO.findall(source.text))
     for node in _definitions(source):
         start, stop = source.span(node)
@@ -60,13 +60,13 @@ def _definitions(source: Syntax) -> Iterator[Node]:
             yield node
 
 
-def _function(source: Syntax, node: Node, marks: set[str]) -> Function:
+def _function(source: Syntax, node: Node, marks: set[str]) -> RepairFunction:
     start, stop = source.span(node)
     text = source.text[start:stop]
     body = next((child for child in _inner(node) if child.type == "compound_statement"), None)
     head = text[: source.span(body)[0] - start] if body is not None else text
     device = bool(_DEVICE.search(head) or marks & set(re.findall(r"\w+", head)))
-    return Function(_name(source, node), start, stop, text, device, False)
+    return RepairFunction(_name(source, node), start, stop, text, device, False)
 
 
 def _inner(node: Node) -> list[Node]:

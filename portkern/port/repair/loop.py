@@ -32,7 +32,7 @@ from portkern.port.repair.record import FILE, KernelChange, Repair, Status
 from portkern.port.repair.refusal import refusal
 from portkern.port.repair.repaired import Repaired
 from portkern.port.repair.standing import Standing
-from portkern.port.repair.workbench import Trial, Workbench, is_better
+from portkern.port.repair.workbench import RepairTrial, Workbench, is_better
 from portkern.port.result import KernelRow
 from portkern.records import atomic_write
 from portkern.toolchain.run_tool import cache_root
@@ -188,7 +188,7 @@ class _Loop:
         told: str,
         why: str,
         diff: str = "",
-        trial: Trial | None = None,
+        trial: RepairTrial | None = None,
     ) -> None:
         asked.patient.tried.append(Tried(told, diff))
         self._note(asked, status, why, diff, trial)
@@ -199,7 +199,7 @@ class _Loop:
         status: Status,
         why: str,
         diff: str = "",
-        trial: Trial | None = None,
+        trial: RepairTrial | None = None,
     ) -> None:
         call = self._call(asked)
         line = Repair(
@@ -227,7 +227,7 @@ class _Loop:
 
 
 def _changes(
-    rows: Sequence[KernelRow], bench: Workbench, trial: Trial | None
+    rows: Sequence[KernelRow], bench: Workbench, trial: RepairTrial | None
 ) -> Sequence[KernelChange]:
     """The changes of the kernels that were asked about, and of all others that stand otherwise
     now."""

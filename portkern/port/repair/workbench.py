@@ -27,7 +27,7 @@ _Files = Mapping[PurePosixPath, TranslatedFile]
 
 
 @dataclass(frozen=True)
-class Trial:
+class RepairTrial:
     """The library with another text of ``path``: every kernel of it as it stands then."""
 
     path: PurePosixPath
@@ -62,16 +62,16 @@ class Workbench:
     def rows(self) -> Mapping[Name, KernelRow]:
         return standing.rows(self.ports)
 
-    def try_text(self, path: PurePosixPath, text: str, number: int) -> Trial:
+    def try_text(self, path: PurePosixPath, text: str, number: int) -> RepairTrial:
         """Builds and proves the library with another text of a file, in a folder of its own, so
         that the cases of the text that is kept stay as they are. The tree has the text until
         :meth:`keep` or :meth:`undo`."""
         file = retold(self.files[path], text, self.request)
         files = {**self.files, path: file}
         self._write(path, file.ported.after)
-        return Trial(path, files, tuple(self._ports(files, number)))
+        return RepairTrial(path, files, tuple(self._ports(files, number)))
 
-    def keep(self, trial: Trial) -> None:
+    def keep(self, trial: RepairTrial) -> None:
         self.files, self.ports = trial.files, trial.ports
 
     def undo(self, path: PurePosixPath) -> None:

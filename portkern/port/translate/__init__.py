@@ -27,7 +27,7 @@ from portkern.port.translate.device import (
     translate_conditions,
     translate_device,
 )
-from portkern.port.translate.draft import Change, Draft
+from portkern.port.translate.draft import Draft, DraftChange
 from portkern.port.translate.given_up import translate_given_up
 from portkern.port.translate.inline_ptx import translate_ptx
 from portkern.port.translate.names import table
@@ -47,8 +47,8 @@ from portkern.port.translate.renaming import (
 from portkern.port.translate.warps import WARP_FUNCTIONS, translate_warps
 
 __all__ = [
-    "Change",
     "Context",
+    "DraftChange",
     "Language",
     "Style",
     "Translation",
@@ -69,7 +69,7 @@ class Translation:
     """``names`` are CUDA's that stay in a source for both, with HIP's for each."""
 
     text: str
-    changes: tuple[Change, ...]
+    changes: tuple[DraftChange, ...]
     hazards: tuple[Hazard, ...]
     names: Mapping[str, str] = field(default_factory=dict)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from portkern.cuda_source.launch_syntax import brackets
 from portkern.cuda_source.lexer import SourceCode
-from portkern.port.translate.draft import Change
+from portkern.port.translate.draft import DraftChange
 
 _WHY = "clang takes a launch's chevrons without spaces alone"
 
 
-def closed_up(text: str) -> tuple[str, list[Change]]:
+def closed_up(text: str) -> tuple[str, list[DraftChange]]:
     """The text with every ``<<<`` and ``>>>`` in one piece, on its line, and what was changed."""
     if "<<" not in text and "< <" not in text:
         return text, []
-    code, parts, changes, done = SourceCode(text), list[str](), list[Change](), 0
+    code, parts, changes, done = SourceCode(text), list[str](), list[DraftChange](), 0
     ends = len(code.tokens) - 1
     found = (brackets(code, i, _last(code, i, ends)) for i in range(ends))
     for first, last in sorted(range_ for pair in found if pair for range_ in pair):
@@ -24,7 +24,7 @@ def closed_up(text: str) -> tuple[str, list[Change]]:
             parts += [text[done:begin], whole, line_break * text.count("\n", begin, end)]
             done = end
             line = code.tokens[first].line
-            changes.append(Change(line, code.flat(first, last), whole, _WHY))
+            changes.append(DraftChange(line, code.flat(first, last), whole, _WHY))
     return "".join([*parts, text[done:]]), changes
 
 

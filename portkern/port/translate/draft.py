@@ -15,7 +15,7 @@ _QUOTED = 160
 
 
 @dataclass(frozen=True)
-class Change:
+class DraftChange:
     """One rewrite: ``before`` and ``after`` are source on one line, ``line`` is the original's."""
 
     line: int
@@ -38,7 +38,7 @@ class Draft:
 
     code: SourceCode
     name: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[DraftChange] = field(default_factory=list)
     hazards: list[Hazard] = field(default_factory=list)
     gaps: dict[int, str] = field(default_factory=dict)  # what stands before a token, if changed
     full_masks: dict[str, bool] = field(default_factory=dict)  # names, as far as looked up
@@ -72,7 +72,7 @@ class Draft:
     def note(self, i: int, before: str, after: str, why: str) -> None:
         if i not in self.for_amd:
             line = self.code.tokens[i].line
-            self.changes.append(Change(line, _short(before), _short(after), why))
+            self.changes.append(DraftChange(line, _short(before), _short(after), why))
 
     def rename(self, i: int, text: str, why: str) -> None:
         self.note(i, self.code.text[i], text, why)

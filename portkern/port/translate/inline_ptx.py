@@ -10,7 +10,7 @@ from portkern.cuda_source.comments import without_comments
 from portkern.port.translate.draft import Draft
 from portkern.port.translate.ptx_block import block, table_of
 from portkern.port.translate.ptx_tables import REGISTERS, STATEMENTS, VALUES
-from portkern.simt.translate.asm_statement import Asm, Refused, parse
+from portkern.simt.translate.asm_statement import Asm, RefusedStatement, parse
 from portkern.simt.translate.survey import ASM
 
 _TYPES = {
@@ -53,8 +53,8 @@ def _statement(draft: Draft, i: int) -> None:
     if code.text[opening] != "(" or code.partner[opening] < 0:
         return
     parsed = parse(code, i, opening)
-    alternatives = parsed if isinstance(parsed, Refused) else parsed.alternatives({})
-    if isinstance(alternatives, Refused) or len(alternatives) != 1:
+    alternatives = parsed if isinstance(parsed, RefusedStatement) else parsed.alternatives({})
+    if isinstance(alternatives, RefusedStatement) or len(alternatives) != 1:
         return
     asm = alternatives[0].asm
     written = _equivalent(asm) or block(asm)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from portkern.cuda_source.expansion import NoExpansion, expanded, use_at
 from portkern.cuda_source.lexer import Kind, Macro, SourceCode
 from portkern.cuda_source.source_map import SourceMap
-from portkern.port.translate.draft import Change
+from portkern.port.translate.draft import DraftChange
 
 _WHY = "the macro pastes a name of CUDA's together; its use is expanded to be translated"
 
@@ -24,7 +24,7 @@ def pasting(text: str) -> tuple[Macro, ...]:
 
 def expand_pasted(
     text: str, of_headers: tuple[Macro, ...], is_cuda: Callable[[str], bool]
-) -> tuple[str, list[Change]]:
+) -> tuple[str, list[DraftChange]]:
     """The text with these uses expanded, and what was changed. Those in other macros' bodies stay,
     for it is where the outer macro is used that the name is known."""
     if not of_headers and "##" not in text:
@@ -38,7 +38,7 @@ def expand_pasted(
 
     bodies = [macro.body for macro in map(lookup, names) if macro is not None]
     written = {token.text for body in bodies for token in body}
-    code, parts, changes, done = source.code, list[str](), list[Change](), 0
+    code, parts, changes, done = source.code, list[str](), list[DraftChange](), 0
     for first, last in _uses(source, lookup):
         try:
             made = expanded(code, first, last, lookup, again=True)
@@ -52,7 +52,7 @@ def expand_pasted(
         parts += [text[done:begin], made, "\n" * text.count("\n", begin, stop)]
         done = stop
         line = code.tokens[first].line
-        changes.append(Change(line, code.flat(first, last), made, _WHY))
+        changes.append(DraftChange(line, code.flat(first, last), made, _WHY))
     return "".join([*parts, text[done:]]), changes
 
 

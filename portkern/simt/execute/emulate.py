@@ -148,7 +148,7 @@ def forget() -> None:
     _runtime().simt_forget()
 
 
-class Buffer:
+class EmulatedBuffer:
     """Guarded memory of the executor with a tensor's shape; freed with the object."""
 
     def __init__(self, host: torch.Tensor, *, written: bool) -> None:
@@ -185,13 +185,13 @@ class SimtDevice(Device):
 
     method = "emulated: no timing"
 
-    def upload(self, host: torch.Tensor) -> Buffer:
-        return Buffer(host, written=True)
+    def upload(self, host: torch.Tensor) -> EmulatedBuffer:
+        return EmulatedBuffer(host, written=True)
 
-    def refill(self, buffer: Buffer, host: torch.Tensor) -> Buffer:
+    def refill(self, buffer: EmulatedBuffer, host: torch.Tensor) -> EmulatedBuffer:
         return self.upload(host)  # what the checkers know of a buffer begins with it
 
-    def download(self, buffer: Buffer) -> torch.Tensor:
+    def download(self, buffer: EmulatedBuffer) -> torch.Tensor:
         return buffer.read()
 
     def synchronize(self) -> None:
@@ -242,7 +242,7 @@ class Emulator:
         was asked for."""
         return self._counters
 
-    def launch(self, call: Call) -> Sequence[Buffer]:
+    def launch(self, call: Call) -> Sequence[EmulatedBuffer]:
         self._diagnostics, self._counters = [], []
         take_launches()  # those of before
         inputs, outputs = _Kept(call.inputs), _Kept(call.outputs)
@@ -385,7 +385,7 @@ def _counted(text: str) -> dict[str, int]:
 class _Kept:
     """The content of buffers, to be put back before the kernel runs again."""
 
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, buffers: Sequence[EmulatedBuffer]) -> None:
         self._held = [(buffer, buffer.read()) for buffer in buffers]
 
     def restore(self) -> None:
@@ -397,8 +397,8 @@ class _Unwritten:
     """The same call on buffers that remember what was written to them: outputs count as not."""
 
     def __init__(self, call: Call) -> None:
-        self.inputs = [Buffer(buffer.read(), written=True) for buffer in call.inputs]
-        self.outputs = [Buffer(buffer.read(), written=False) for buffer in call.outputs]
+        self.inputs = [EmulatedBuffer(buffer.read(), written=True) for buffer in call.inputs]
+        self.outputs = [EmulatedBuffer(buffer.read(), written=False) for buffer in call.outputs]
 
 
 def _difference(name: str, got: torch.Tensor, expected: torch.Tensor) -> str:

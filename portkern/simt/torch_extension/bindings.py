@@ -18,7 +18,7 @@ from typing import Any
 from portkern.errors import LaunchError
 from portkern.simt.execute import runtime_library
 from portkern.simt.torch_extension import gradients, operations
-from portkern.simt.torch_extension.values import Memory, Value, declare, tensors
+from portkern.simt.torch_extension.values import TensorMemory, TensorValue, declare, tensors
 
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     "IndexError": IndexError,
@@ -29,7 +29,7 @@ _EXCEPTIONS: Mapping[str, type[Exception]] = {
 
 
 @dataclass(frozen=True)
-class Argument:
+class BoundArgument:
     """``name`` is empty where only a position is known; ``type`` is ``Optional[Tensor]`` etc."""
 
     name: str
@@ -42,7 +42,7 @@ class Overload:
     """One C++ function: the ``index``-th of its library."""
 
     index: int
-    arguments: tuple[Argument, ...]
+    arguments: tuple[BoundArgument, ...]
     result: str
 
     def bind(self, given: Sequence[object], named: Mapping[str, object]) -> list[object] | None:
@@ -122,7 +122,7 @@ class Extension:
         for index, entry in enumerate(described["functions"]):
             name = entry["name"]
             function = self.functions.setdefault(name, BoundFunction(self, name, entry["doc"]))
-            arguments = tuple(Argument(**a) for a in entry["arguments"])
+            arguments = tuple(BoundArgument(**a) for a in entry["arguments"])
             function.overloads.append(Overload(index, arguments, entry["result"]))
 
     def __getattr__(self, name: str) -> BoundFunction:
@@ -162,8 +162,8 @@ def _run(
 ) -> object:
     """Returns what a function of the library returns for these values; gradients are those that
     its own autograd functions calculate."""
-    memory, result = Memory(library, values), Value()
-    passed = (Value * max(len(values), 1))()
+    memory, result = TensorMemory(library, values), TensorValue()
+    passed = (TensorValue * max(len(values), 1))()
     try:
         memory.copy_in()
         for i, (type_, value) in enumerate(zip(types, values, strict=True)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from portkern.simt.torch_extension.values import LIST, TENSOR, Memory, Value, tensors
+from portkern.simt.torch_extension.values import LIST, TENSOR, TensorMemory, TensorValue, tensors
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ class Step:
         self.library.simt_torch_release_maker(self.maker)
 
 
-def steps(library: ctypes.CDLL, memory: Memory, result: Value) -> Sequence[Step]:
+def steps(library: ctypes.CDLL, memory: TensorMemory, result: TensorValue) -> Sequence[Step]:
     """The steps that made the tensors of a result."""
     found: dict[int, Step] = {}
     for place, handle in enumerate(_handles(result)):
@@ -46,7 +46,7 @@ def steps(library: ctypes.CDLL, memory: Memory, result: Value) -> Sequence[Step]
     return list(found.values())
 
 
-def _handles(value: Value) -> Iterator[int]:
+def _handles(value: TensorValue) -> Iterator[int]:
     if value.kind == TENSOR:
         yield value.tensor or 0
     elif value.kind == LIST:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from portkern.simt.torch_extension import values
-from portkern.simt.torch_extension.values import Memory, Value, dtype_numbers
+from portkern.simt.torch_extension.values import TensorMemory, TensorValue, dtype_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,11 @@ _TAKES: Mapping[str, tuple[type[object], ...]] = {
     "ScalarType": (int,),
 }
 _CALLBACK = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(Value), ctypes.c_int64, ctypes.POINTER(Value)
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.POINTER(TensorValue),
+    ctypes.c_int64,
+    ctypes.POINTER(TensorValue),
 )
 #: What the runtime calls, once it was told: it must not be collected.
 _served: list[object] = []
@@ -50,10 +54,10 @@ def serve(library: ctypes.CDLL) -> None:
     library.simt_torch_delegate(_served[0])
 
 
-def _do(library: ctypes.CDLL, name: str, given: Sequence[Value], result: Value) -> None:
+def _do(library: ctypes.CDLL, name: str, given: Sequence[TensorValue], result: TensorValue) -> None:
     import torch
 
-    memory = Memory(library, [])
+    memory = TensorMemory(library, [])
     arguments = [memory.take_out(value, "") for value in given]
     is_device = any(_on_device(library, value) for value in given)
     with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -123,7 +127,7 @@ def _dtype(number: Any) -> object:
     return next(dtype for dtype, known in dtype_numbers().items() if known == number)
 
 
-def _on_device(library: ctypes.CDLL, value: Value) -> bool:
+def _on_device(library: ctypes.CDLL, value: TensorValue) -> bool:
     if value.kind == values.TENSOR:
         return bool(library.simt_torch_is_device(value.tensor))
     if value.kind == values.LIST:
@@ -131,7 +135,7 @@ def _on_device(library: ctypes.CDLL, value: Value) -> bool:
     return False
 
 
-def _put(library: ctypes.CDLL, to: Value, value: object, is_device: bool) -> None:
+def _put(library: ctypes.CDLL, to: TensorValue, value: object, is_device: bool) -> None:
     import torch
 
     if isinstance(value, torch.Tensor):

@@ -31,7 +31,7 @@ _COMPILERS = frozenset(["nvcc", "hipcc"])
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedSources:
     """An extension as a script makes it; paths begin at the library, where they lie in it."""
 
     name: str
@@ -73,7 +73,7 @@ def _telling(extension: Any, out: TextIO) -> type:
         def __init__(self, name: str, sources: Sequence[Any], *args: object, **given: Any) -> None:
             include, defines = _settings(given)
             files = tuple(map(_from_here, sources))
-            known = Listed(name, files, tuple(map(_from_here, include)), defines)
+            known = ListedSources(name, files, tuple(map(_from_here, include)), defines)
             out.write(f"{MARK}{json.dumps(asdict(known))}\n")
             out.flush()
             super().__init__(name, [])

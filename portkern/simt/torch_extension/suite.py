@@ -1,9 +1,9 @@
 """Runs the tests of a library, or a script, with its extensions in the executor.
 
 Called as ``python -m portkern.simt.torch_extension.suite FILE``, where FILE is JSON, see
-:class:`Asked`. The library's modules were built before; what is imported by their names is opened
-here, and what is put on "cuda" stays on the CPU. What becomes of each test is told by one line on
-standard output, which begins with :data:`MARK`.
+:class:`SuiteRequest`. The library's modules were built before; what is imported by their names is
+opened here, and what is put on "cuda" stays on the CPU. What becomes of each test is told by one
+line on standard output, which begins with :data:`MARK`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _GPU = re.compile(
 
 
 @dataclass(frozen=True)
-class Asked:
+class SuiteRequest:
     """``words`` are those behind pytest, or a script and its arguments. ``modules`` are libraries
     by the names that Python imports them by; ``only`` are the tests to run, all where it is
     None."""
@@ -202,7 +202,7 @@ def _seed() -> None:
     np.random.seed(0)
 
 
-def _run_pytest(asked: Asked, tell: Callable[[Told], None], modules: _Modules) -> int:
+def _run_pytest(asked: SuiteRequest, tell: Callable[[Told], None], modules: _Modules) -> int:
     try:
         import pytest
     except ImportError as error:
@@ -214,7 +214,7 @@ def _run_pytest(asked: Asked, tell: Callable[[Told], None], modules: _Modules) -
     return int(pytest.main([*plain, *asked.words], plugins=[teller]))
 
 
-def _run_script(asked: Asked, tell: Callable[[Told], None]) -> int:
+def _run_script(asked: SuiteRequest, tell: Callable[[Told], None]) -> int:
     name, *arguments = asked.words
     sys.argv = [name, *arguments]
     sys.path.insert(0, str(Path(name).absolute().parent))
@@ -233,7 +233,7 @@ def _run_script(asked: Asked, tell: Callable[[Told], None]) -> int:
 
 
 def main() -> int:
-    asked = Asked(**json.loads(Path(sys.argv[1]).read_text("utf-8")))
+    asked = SuiteRequest(**json.loads(Path(sys.argv[1]).read_text("utf-8")))
     target = targets.load(asked.target)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")  # what pytest captures is another
 

@@ -41,7 +41,7 @@ class _Payload(ctypes.Union):
     pass
 
 
-class Value(ctypes.Structure):
+class TensorValue(ctypes.Structure):
     """simt::lite::Value, see include/simt/lite.h."""
 
     _anonymous_ = ("payload",)
@@ -53,7 +53,7 @@ class Value(ctypes.Structure):
     tensor: int | None
 
 
-items: ctypes._Pointer[Value]
+items: ctypes._Pointer[TensorValue]
 
 
 _Payload._fields_ = [
@@ -61,9 +61,9 @@ _Payload._fields_ = [
     ("number", ctypes.c_double),
     ("characters", ctypes.c_char_p),
     ("tensor", ctypes.c_void_p),
-    ("items", ctypes.POINTER(Value)),
+    ("items", ctypes.POINTER(TensorValue)),
 ]
-Value._fields_ = [("kind", ctypes.c_int64), ("count", ctypes.c_int64), ("payload", _Payload)]
+TensorValue._fields_ = [("kind", ctypes.c_int64), ("count", ctypes.c_int64), ("payload", _Payload)]
 
 
 def tensors(value: object) -> Iterator[torch.Tensor]:
@@ -102,7 +102,7 @@ class _Copy:
     address: int = 0
 
 
-class Memory:
+class TensorMemory:
     """The tensors of one call. Those that share a storage share it on the other side too."""
 
     def __init__(self, library: ctypes.CDLL, values: Sequence[object]) -> None:
@@ -135,16 +135,16 @@ class Memory:
                 raise MemoryError(f"no memory for a tensor of {size} bytes")
             copy.handle, copy.address = handle, self._info(handle)[3]
 
-    def pass_in(self, to: Value, type_: str, value: Any) -> None:
+    def pass_in(self, to: TensorValue, type_: str, value: Any) -> None:
         if value is None:
             to.kind = NONE
         elif type_.startswith("Optional["):
             self.pass_in(to, type_[9:-1], value)
         elif type_.startswith("List["):
-            items = (Value * max(len(value), 1))()
+            items = (TensorValue * max(len(value), 1))()
             self._kept.append(items)
             to.kind, to.count = LIST, len(value)
-            to.items = ctypes.cast(items, ctypes.POINTER(Value))
+            to.items = ctypes.cast(items, ctypes.POINTER(TensorValue))
             for i, item in enumerate(value):
                 self.pass_in(items[i], type_[5:-1], item)
         elif type_ == "Tensor":
@@ -192,7 +192,7 @@ class Memory:
             if _bytes_at(host, size) != now.raw:
                 ctypes.memmove(host, now, size)
 
-    def take_out(self, value: Value, type_: str) -> object:
+    def take_out(self, value: TensorValue, type_: str) -> object:
         match value.kind:
             case 0:  # NONE
                 return None
@@ -268,18 +268,18 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "describe": (text, [pointer]),
         "call": (
             ctypes.c_int,
-            [pointer, ctypes.c_int, ctypes.POINTER(Value), ctypes.POINTER(Value)],
+            [pointer, ctypes.c_int, ctypes.POINTER(TensorValue), ctypes.POINTER(TensorValue)],
         ),
         "error_kind": (text, []),
         "error_text": (text, []),
         "error_name": (text, [ctypes.c_int]),
         "last_error": (ctypes.c_int, []),
-        "drop": (None, [ctypes.POINTER(Value)]),
+        "drop": (None, [ctypes.POINTER(TensorValue)]),
         "memory": (pointer, [number, pointer, ctypes.c_int]),
         "assign": (ctypes.c_int, [pointer, pointer]),
         "retain": (None, [pointer]),
         "is_device": (ctypes.c_int, [pointer]),
-        "list": (ctypes.POINTER(Value), [number]),
+        "list": (ctypes.POINTER(TensorValue), [number]),
         "text": (pointer, [text]),
         "fail": (None, [text, text]),
         "delegate": (None, [pointer]),
@@ -289,7 +289,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "maker_input": (pointer, [pointer, number]),
         "backward": (
             ctypes.c_int,
-            [pointer, ctypes.POINTER(Value), number, ctypes.POINTER(Value)],
+            [pointer, ctypes.POINTER(TensorValue), number, ctypes.POINTER(TensorValue)],
         ),
         "view": (pointer, [pointer, ctypes.c_int, ctypes.c_int, numbers, numbers, number]),
         "release": (None, [pointer]),

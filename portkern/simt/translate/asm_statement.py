@@ -48,7 +48,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedStatement:
     reason: str
 
 
@@ -73,7 +73,7 @@ class Statement:
 
     def alternatives(
         self, macros: Mapping[str, Sequence[Macro]], hidden: frozenset[str] = frozenset()
-    ) -> list[Alternative] | Refused:
+    ) -> list[Alternative] | RefusedStatement:
         """One for each combination of the values its macros are seen to have anywhere.
 
         Which of them is in force is the preprocessor's knowledge, so each of several comes with
@@ -83,15 +83,15 @@ class Statement:
         texts = [self.template, *(o.constraint for o in (*self.outputs, *self.inputs))]
         names = dict.fromkeys(t.text for text in texts for t in text if t.kind is Kind.NAME)
         if any(t.kind not in (Kind.NAME, Kind.STRING) for text in texts for t in text):
-            return Refused("its template is not a string literal")
+            return RefusedStatement("its template is not a string literal")
         seen: dict[str, list[str]] = {name: [] for name in hidden}
         values = {name: _values(name, macros, seen) for name in names}
         unknown = [name for name in names if not values[name]]
         if unknown:
-            return Refused(f"its template needs the value of {unknown[0]}")
+            return RefusedStatement(f"its template needs the value of {unknown[0]}")
         chosen = list(product(*values.values()))
         if len(chosen) > MOST_ALTERNATIVES:
-            return Refused(f"its macros have {len(chosen)} combinations of values")
+            return RefusedStatement(f"its macros have {len(chosen)} combinations of values")
         tested = [n for n in names if len(values[n]) > 1 or any(m.conditional for m in macros[n])]
         alternatives = []
         for combination in chosen:
@@ -140,23 +140,23 @@ def _value(
     return _values(token.text, macros, known, depth + 1) if token.kind is Kind.NAME else []
 
 
-def parse(code: SourceCode, keyword: int, opening: int) -> Statement | Refused:
+def parse(code: SourceCode, keyword: int, opening: int) -> Statement | RefusedStatement:
     """The statement at ``keyword`` whose '(' is at ``opening``; its partner must exist."""
     closing, line = code.partner[opening], code.tokens[keyword].line
     if code.has_directive(opening, closing):
-        return Refused("directives within the statement")
+        return RefusedStatement("directives within the statement")
     sections = _sections(code, opening + 1, closing)
     if len(sections) > 4:
-        return Refused("asm goto")
+        return RefusedStatement("asm goto")
     template = tuple(code.tokens[slice(*sections[0])])
     if not template:
-        return Refused("its template is not a string literal")
+        return RefusedStatement("its template is not a string literal")
     operands: list[tuple[_Operand, ...]] = []
     for first, last in (*sections[1:3], (0, 0), (0, 0)):
         parts = [_operand(code, a, b) for a, b in code.split(first, last)]
         operands.append(tuple(o for o in parts if o is not None))
         if None in parts:
-            return Refused("an operand that cannot be parsed")
+            return RefusedStatement("an operand that cannot be parsed")
     return Statement(template, operands[0], operands[1], line)
 
 

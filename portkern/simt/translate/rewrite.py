@@ -21,7 +21,7 @@ from portkern.cuda_source.names import declared_names
 from portkern.errors import ConfigError
 from portkern.simt.diagnostics import CODES, Diagnostic
 from portkern.simt.translate.asm_macros import with_uses_expanded
-from portkern.simt.translate.asm_statement import Alternative, Asm, Refused, literal, parse
+from portkern.simt.translate.asm_statement import Alternative, Asm, RefusedStatement, literal, parse
 from portkern.simt.translate.edit import SourceDraft, pragma_error, quotable
 from portkern.simt.translate.hand_over import hand_over
 from portkern.simt.translate.includes import is_device_code, normal
@@ -447,10 +447,12 @@ def _asm(draft: SourceDraft, i: int) -> int:
     closing = code.partner[opening] if code.text[opening] == "(" else -1
     if closing < 0 or not place.scope.function:
         return i + 1
-    parsed = Refused("asm goto") if goto else parse(code, i, opening)
+    parsed = RefusedStatement("asm goto") if goto else parse(code, i, opening)
     params = (place.macro.params if place.macro else None) or frozenset()
     choices = (
-        parsed if isinstance(parsed, Refused) else parsed.alternatives(draft.world.macros, params)
+        parsed
+        if isinstance(parsed, RefusedStatement)
+        else parsed.alternatives(draft.world.macros, params)
     )
     # Of a function that nothing marks as a device's: it may be the host's own assembly.
     hosted = place.macro is None and not place.scope.device
@@ -461,10 +463,10 @@ def _asm(draft: SourceDraft, i: int) -> int:
 
 
 def _statement(
-    draft: SourceDraft, i: int, choices: list[Alternative] | Refused, hosted: bool
+    draft: SourceDraft, i: int, choices: list[Alternative] | RefusedStatement, hosted: bool
 ) -> str | None:
     """A statement less its semicolon; None: the assembly stays."""
-    if isinstance(choices, Refused):
+    if isinstance(choices, RefusedStatement):
         if hosted:
             return None
         return draft.stub(i, "SX001", f"inline assembly that is not modelled: {choices.reason}")

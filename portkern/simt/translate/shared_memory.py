@@ -39,7 +39,7 @@ class Declarator:
 
 
 @dataclass
-class Declaration:
+class SharedDeclaration:
     first: int
     last: int  # the ';', which stays
     external: bool = False
@@ -87,9 +87,9 @@ class _Parser:
         self.at, self.end = at, draft.places[at].last
         self.low = draft.code.earliest(at)
         self.i = at  # the next token
-        self.result = Declaration(at, at)
+        self.result = SharedDeclaration(at, at)
 
-    def parse(self) -> Declaration:
+    def parse(self) -> SharedDeclaration:
         try:
             return self._from(self._first())
         except Unparsed:
@@ -98,9 +98,9 @@ class _Parser:
                 raise
         return self._from(first)
 
-    def _from(self, first: int) -> Declaration:
+    def _from(self, first: int) -> SharedDeclaration:
         self.i = first
-        self.result = Declaration(first, first)
+        self.result = SharedDeclaration(first, first)
         self._specifiers()
         self._declarators()
         if self._next not in (";", ""):
@@ -323,7 +323,7 @@ class _Names:
         return display(self._code, d.name, self._macro)
 
 
-def _write_local(w: Writer, names: _Names, declaration: Declaration) -> None:
+def _write_local(w: Writer, names: _Names, declaration: SharedDeclaration) -> None:
     base = _write_body(w, names, declaration)
     for n, d in enumerate(declaration.declarators):
         if n:
@@ -333,7 +333,7 @@ def _write_local(w: Writer, names: _Names, declaration: Declaration) -> None:
         w.put(write(names, declaration, d, base))
 
 
-def _write_body(w: Writer, names: _Names, declaration: Declaration) -> str:
+def _write_body(w: Writer, names: _Names, declaration: SharedDeclaration) -> str:
     """Define the struct that the declaration defines; the type to use from then on."""
     if declaration.body is None:
         return declaration.type
@@ -350,11 +350,11 @@ def _write_body(w: Writer, names: _Names, declaration: Declaration) -> str:
     return f"{declaration.type} {made}".strip()
 
 
-def _static(names: _Names, declaration: Declaration, d: Declarator, base: str) -> str:
+def _static(names: _Names, declaration: SharedDeclaration, d: Declarator, base: str) -> str:
     return f"{_storage(names, declaration, d, base)} {_reference(names, declaration, d)}"
 
 
-def _storage(names: _Names, declaration: Declaration, d: Declarator, base: str) -> str:
+def _storage(names: _Names, declaration: SharedDeclaration, d: Declarator, base: str) -> str:
     variable, type_ = names.made("simt_v_", d), names.made("simt_t_", d)
     text = f"static ::simt::SharedVariable {variable}; using {type_} = {base}{_spaced(d.abstract)};"
     alignment = declaration.alignment + d.alignment
@@ -364,7 +364,7 @@ def _storage(names: _Names, declaration: Declaration, d: Declarator, base: str) 
     return text
 
 
-def _reference(names: _Names, declaration: Declaration, d: Declarator) -> str:
+def _reference(names: _Names, declaration: SharedDeclaration, d: Declarator) -> str:
     variable, type_ = names.made("simt_v_", d), names.made("simt_t_", d)
     aligned = declaration.alignment + d.alignment
     align = f", alignof({names.made('simt_s_', d)})" if aligned else ""
@@ -372,7 +372,7 @@ def _reference(names: _Names, declaration: Declaration, d: Declarator) -> str:
     return f"{type_}& {names.plain(d)} = {place}"
 
 
-def _dynamic(names: _Names, _: Declaration, d: Declarator, base: str) -> str:
+def _dynamic(names: _Names, _: SharedDeclaration, d: Declarator, base: str) -> str:
     """``extern __shared__ T x[];`` is a pointer; with a bound it stays an array."""
     name = names.plain(d)
     if d.abstract.replace(" ", "") == "[]":
@@ -393,7 +393,7 @@ def _spaced(abstract: str) -> str:
 # ---- at namespace scope -------------------------------------------------------------------
 
 
-def _namespace(draft: SourceDraft, i: int, names: _Names, declaration: Declaration) -> None:
+def _namespace(draft: SourceDraft, i: int, names: _Names, declaration: SharedDeclaration) -> None:
     """A variable of the file: every device function that names it gets a local reference to it.
 
     What has no body to put that into still sees ``extern __shared__ T x[];`` as an object that

@@ -8,7 +8,7 @@ import sympy
 import torch  # noqa: TID253 - imported where a graph is written, in a worker
 
 from portkern.worker.lowering import operations as ops
-from portkern.worker.lowering.body import Kind, Value, scalar
+from portkern.worker.lowering.body import Kind, LoweredValue, scalar
 from portkern.worker.lowering.operations import Unwritable, kind_of
 from portkern.worker.lowering.readings import Reading
 
@@ -26,7 +26,7 @@ _WRITTEN = frozenset(
 )
 
 
-class Arguments:
+class LoweredArguments:
     """The arguments of a node; ``op_`` methods of derived classes say what its operation
     computes."""
 
@@ -81,13 +81,13 @@ class Arguments:
         write = self.lengths.text if kind == "int64_t" else self.lengths.number
         return f"({kind}){write(value)}"
 
-    def operand(self, value: object, kind: Kind) -> Value:
+    def operand(self, value: object, kind: Kind) -> LoweredValue:
         """A number is one element of everything."""
-        if isinstance(value, Value):
+        if isinstance(value, LoweredValue):
             return value
-        return Value((), kind, lambda body, index: self.number(value, kind))
+        return LoweredValue((), kind, lambda body, index: self.number(value, kind))
 
-    def _made(self, name: str, first: Value, second: Value) -> Value:
+    def _made(self, name: str, first: LoweredValue, second: LoweredValue) -> LoweredValue:
         """An elementwise value, as long as the first, or as the second where that has more axes."""
         made = ops.elementwise(name, [first, second], first.shape, first.kind)
         assert made is not None

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from portkern.spec.op import CELL, Signature
 from portkern.worker.lowering import row_folds, schedule
 from portkern.worker.lowering.body import Body, Index, Kind, free
-from portkern.worker.lowering.lanes import Lanes, Spread, Term
+from portkern.worker.lowering.lanes import LoweredLanes, Spread, Term
 from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable
 from portkern.worker.lowering.schedule import Group
-from portkern.worker.lowering.stages import Buffer, Loops, Stage
+from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 #: Names of the modules that kernels import, and of what their programs are.
@@ -33,7 +33,7 @@ _COMPUTED: Mapping[str, Kind] = {"bool": "bool", "float64": "double"}
 
 
 @dataclass(frozen=True)
-class Kernel:
+class BlockKernel:
     """A function of the tensors and numbers that are ``given``, which writes those that are
     ``written``. ``blocks``: of which of its constants a program is so large, and the length on the
     host that programs of it go over."""
@@ -63,13 +63,13 @@ class BlockKernels(ABC):
         self.pointers |= {name: kind for name, (kind, _) in loops.constants.items()}
 
     @abstractmethod
-    def lanes(self, registers: Mapping[str, Kind]) -> Lanes: ...
+    def lanes(self, registers: Mapping[str, Kind]) -> LoweredLanes: ...
 
     @abstractmethod
-    def prologue(self, lanes: Lanes, how: str) -> None:
+    def prologue(self, lanes: LoweredLanes, how: str) -> None:
         """Says zero, live and what lanes go over."""
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[BlockKernel]:
         groups = [part for one in schedule.fused(self.loops, self.taken) for part in _parts(one)]
         if not self.has_barriers:
             own = schedule.private(groups, self.loops, self.taken)
@@ -88,7 +88,7 @@ class BlockKernels(ABC):
         self.scratch = [b for b in self.loops.buffers if any(b.name in k.given for k in kernels)]
         return kernels
 
-    scratch: Sequence[Buffer] = ()
+    scratch: Sequence[StageBuffer] = ()
     #: Whether lanes of a program can read what others of it have stored.
     has_barriers: bool
     #: The module of functions on blocks, and a program's number.
@@ -114,7 +114,7 @@ class BlockKernels(ABC):
             and all(length == 1 for length in buffer.shape[group.rows :])
         }
 
-    def _kernel(self, name: str, group: Group, registers: Mapping[str, Kind]) -> Kernel:
+    def _kernel(self, name: str, group: Group, registers: Mapping[str, Kind]) -> BlockKernel:
         lanes = self.lanes(registers)
         for axis in self.signature.axes:
             lanes.names[axis] = Term(axis, "int64_t", self.axis_spread)
@@ -133,7 +133,7 @@ class BlockKernels(ABC):
         given = [one for one in (*self.pointers, *self.numbers) if one in used - registers.keys()]
         written = [s.buffer for s in group.stages if s.buffer not in registers]
         host = {key: self.on_host(text) for key, text in counts.items()}
-        return Kernel(name, lanes.lines, given, written, how, host, frozenset(lanes.called))
+        return BlockKernel(name, lanes.lines, given, written, how, host, frozenset(lanes.called))
 
     axis_spread: Spread
 
@@ -146,7 +146,7 @@ class BlockKernels(ABC):
 
     # ---- a lane for an element
 
-    def _flat(self, lanes: Lanes, group: Group) -> dict[str, str]:
+    def _flat(self, lanes: LoweredLanes, group: Group) -> dict[str, str]:
         shape = group.stages[0].shape
         total = self.lengths.count(shape)
         lanes.names["row"] = Term("row", "int64_t")
@@ -160,7 +160,7 @@ class BlockKernels(ABC):
 
     # ---- lanes that share a row
 
-    def _rows(self, lanes: Lanes, group: Group) -> dict[str, str]:
+    def _rows(self, lanes: LoweredLanes, group: Group) -> dict[str, str]:
         total = self.lengths.count(group.outer)
         lanes.names |= {name: Term(name, "int64_t") for name in ("row", "col")}
         self.prologue(lanes, "rows")
@@ -181,7 +181,7 @@ class BlockKernels(ABC):
         return {"total": total, "longest": longest}
 
     @abstractmethod
-    def barrier(self, lanes: Lanes) -> None:
+    def barrier(self, lanes: LoweredLanes) -> None:
         """Writes a barrier before lanes read what others have stored, where the language has
         one."""
 
@@ -220,7 +220,7 @@ class BlockKernels(ABC):
 
     # ---- tiles
 
-    def _tiles(self, lanes: Lanes, group: Group) -> dict[str, str]:
+    def _tiles(self, lanes: LoweredLanes, group: Group) -> dict[str, str]:
         first, *others = group.stages
         assert first.product and first.store
         a, b = first.product.a, first.product.b
@@ -262,7 +262,7 @@ class BlockKernels(ABC):
         lanes.write(body.lines)
         return counts
 
-    def _tile_begin(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
+    def _tile_begin(self, lanes: LoweredLanes, lengths: Mapping[str, str]) -> None:
         lanes.say(f"tiles_n = {self.tiles(lengths['n'], 'BLOCK_N')}")
         lanes.say(f"tiles_m = {self.tiles(lengths['m'], 'BLOCK_M')}")
         lanes.say(f"tile = {self.program}")
@@ -271,7 +271,7 @@ class BlockKernels(ABC):
         lanes.say("tile = tile // (tiles_n * tiles_m)")
         lanes.say(f"total = {self.arrays}.zeros((BLOCK_M, BLOCK_N), {self.arrays}.float32)")
 
-    def _side_begin(self, lanes: Lanes, side: str, lengths: Mapping[str, str]) -> None:
+    def _side_begin(self, lanes: LoweredLanes, side: str, lengths: Mapping[str, str]) -> None:
         shape, axis, block, along, depth = _SIDES[side]
         lanes.shape, lanes.zero, lanes.mask = shape, f"zero_{side}", f"live_{side}"
         lanes.say(f"zero_{side} = {self.zeros(shape)}")
@@ -280,10 +280,10 @@ class BlockKernels(ABC):
         length = lengths["m" if axis == "row" else "n"]
         lanes.say(f"live_{side} = ({axis} < {length}) & (depth < {lengths['k']})")
 
-    def _side_end(self, lanes: Lanes, side: str, element: Term) -> None:
+    def _side_end(self, lanes: LoweredLanes, side: str, element: Term) -> None:
         lanes.say(f"{side} = {self.arrays}.where(live_{side}, {lanes.full(element)}, 0.0)")
 
-    def _tile_end(self, lanes: Lanes, lengths: Mapping[str, str]) -> None:
+    def _tile_end(self, lanes: LoweredLanes, lengths: Mapping[str, str]) -> None:
         lanes.shape, lanes.zero, lanes.mask = "(BLOCK_M, BLOCK_N)", "zero", "live"
         lanes.say(f"zero = {self.zeros(lanes.shape)}")
         lanes.say(f"row = row0 + {self.span('BLOCK_M')}[:, None] + zero")
@@ -305,7 +305,7 @@ class BlockKernels(ABC):
     @abstractmethod
     def steps(self, depth: str) -> str: ...
     @abstractmethod
-    def multiply(self, lanes: Lanes) -> None: ...
+    def multiply(self, lanes: LoweredLanes) -> None: ...
 
 
 def _computed(dtype: str) -> Kind:

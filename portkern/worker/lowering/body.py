@@ -106,7 +106,7 @@ class Fold:
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class LoweredValue:
     """A tensor by what computes its element at an index. ``cost``: about how many operations that
     takes, beyond loads. ``fold``, ``product``: what it is a reduction or a product of."""
 
@@ -121,18 +121,20 @@ class Value:
         assert len(index) == len(self.shape), (index, self.shape)
         return body.memo((id(self), index), lambda: body.let(self.kind, self.load(body, index)))
 
-    def cast(self, kind: Kind) -> Value:
+    def cast(self, kind: Kind) -> LoweredValue:
         if kind == self.kind:
             return self
-        return Value(self.shape, kind, lambda body, i: cast(self.at(body, i), self.kind, kind))
+        return LoweredValue(
+            self.shape, kind, lambda body, i: cast(self.at(body, i), self.kind, kind)
+        )
 
 
 @dataclass(frozen=True)
 class Product:
     """A product of matrices, over the last axis of ``a`` and the last but one of ``b``."""
 
-    a: Value
-    b: Value
+    a: LoweredValue
+    b: LoweredValue
 
 
 def cast(text: str, kind: Kind, wanted: Kind) -> str:

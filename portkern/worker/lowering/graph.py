@@ -12,13 +12,13 @@ import sympy
 import torch  # noqa: TID253 - imported where a graph is written, in a worker
 from torch.utils._pytree import tree_leaves  # noqa: TID253
 
-from portkern.worker.lowering.body import Body, Index, Kind, Value, free, scalar
+from portkern.worker.lowering.body import Body, Index, Kind, LoweredValue, free, scalar
 from portkern.worker.lowering.elements import Elements
 from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable, kind_of
 from portkern.worker.lowering.places import Places
 from portkern.worker.lowering.readings import Example, Reading
-from portkern.worker.lowering.stages import Buffer, Loops, Stage
+from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
 from portkern.worker.lowering.sums import Sums
 
 #: Elements of a constant tensor that a source spells out.
@@ -65,27 +65,27 @@ class Graph:
 
     # ---- beginnings and ends
 
-    def _placeholder(self, name: str, example: Example) -> Value:
+    def _placeholder(self, name: str, example: Example) -> LoweredValue:
         kind = kind_of(example.dtype)
         if name in self.given.inputs:
             return self._stored(self.given.inputs[name], example.shape, kind)
         if name in self.given.constants:
             return self._constant(self.given.constants[name], name)
-        return Value(example.shape, kind, _missing(name))
+        return LoweredValue(example.shape, kind, _missing(name))
 
-    def _constant(self, tensor: torch.Tensor, name: str) -> Value:
+    def _constant(self, tensor: torch.Tensor, name: str) -> LoweredValue:
         if tensor.numel() > MOST_CONSTANT:
             raise Unwritable(f"a constant of {tensor.numel()} elements ({name})")
         kind = kind_of(tensor.dtype)
         values = [scalar(value, kind) for value in tensor.detach().reshape(-1).tolist()]
         shape = tuple(sympy.Integer(length) for length in tensor.shape)
         if not shape:
-            return Value((), kind, lambda body, index: values[0])
+            return LoweredValue((), kind, lambda body, index: values[0])
         known = free(f"c{len(self.loops.constants)}", self.given.taken)
         self.loops.constants[known] = (kind, values)
         return self._stored(known, shape, kind)
 
-    def _stored(self, name: str, shape: tuple[sympy.Expr, ...], kind: Kind) -> Value:
+    def _stored(self, name: str, shape: tuple[sympy.Expr, ...], kind: Kind) -> LoweredValue:
         """Read from memory, where it is contiguous."""
         cells = self.given.cells
 
@@ -94,7 +94,7 @@ class Graph:
             place = self._place(body, name, index, shape)
             return f"LOAD({name}, {place})" if name in cells else f"({kind}){name}[{place}]"
 
-        return Value(shape, kind, load)
+        return LoweredValue(shape, kind, load)
 
     def _place(self, body: Body, name: str, index: Index, shape: tuple[sympy.Expr, ...]) -> str:
         rows = self.loops.own.get(name, 0)
@@ -107,11 +107,15 @@ class Graph:
             value = self.values[last]
             self.loops.stages.append(Stage(name, value.shape, self._storing(name, value, stored)))
 
-    def _storing(self, name: str, value: Value, stored: str) -> Callable[[Body, Index], None]:
+    def _storing(
+        self, name: str, value: LoweredValue, stored: str
+    ) -> Callable[[Body, Index], None]:
         store = self._store(name, value, stored)
         return lambda body, index: store(body, index, value.at(body, index))
 
-    def _store(self, name: str, value: Value, stored: str) -> Callable[[Body, Index, str], None]:
+    def _store(
+        self, name: str, value: LoweredValue, stored: str
+    ) -> Callable[[Body, Index, str], None]:
         def store(body: Body, index: Index, element: str) -> None:
             place = self._place(body, name, index, value.shape)
             held = f"{stored}({element})"
@@ -120,7 +124,7 @@ class Graph:
 
         return store
 
-    def kept(self, value: Value) -> Value:
+    def kept(self, value: LoweredValue) -> LoweredValue:
         """The value stored in a buffer of its own."""
         name = self._buffer(value.kind, value.shape)
         stored = f"({value.kind})"
@@ -131,10 +135,10 @@ class Graph:
 
     def _buffer(self, kind: Kind, shape: tuple[sympy.Expr, ...]) -> str:
         name = free(f"t{len(self.loops.buffers)}", self.given.taken)
-        self.loops.buffers.append(Buffer(name, kind, shape))
+        self.loops.buffers.append(StageBuffer(name, kind, shape))
         return name
 
-    def loaded(self, value: Value) -> Value:
+    def loaded(self, value: LoweredValue) -> LoweredValue:
         """The value as one that is read many times: stored where it would be computed again."""
         return self.kept(value) if value.cost else value
 
@@ -147,12 +151,12 @@ class Graph:
         packet = getattr(target, "overloadpacket", None)
         if packet is None:
             raise Unwritable(f"{target}")
-        made = Call(self, reading, packet.__name__).value()
-        if isinstance(made, Value) and self._is_shared(reading.node, made):
+        made = GraphCall(self, reading, packet.__name__).value()
+        if isinstance(made, LoweredValue) and self._is_shared(reading.node, made):
             return self.kept(made)
         return made
 
-    def _is_shared(self, node: torch.fx.Node, value: Value) -> bool:
+    def _is_shared(self, node: torch.fx.Node, value: LoweredValue) -> bool:
         users = [user for user in node.users if user.op != "output"]
         shared = len(users) > 1 or len(node.users) > len(users) > 0
         least = 1 if any(map(_is_extreme, users)) else STORED_FROM
@@ -179,7 +183,7 @@ def _missing(name: str) -> Callable[[Body, Index], str]:
     return load
 
 
-class Call(Elements, Places, Sums):
+class GraphCall(Elements, Places, Sums):
     """One operation, by its name."""
 
     def value(self) -> object:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from portkern.worker.lowering.body import Kind
-from portkern.worker.lowering.lanes import Lanes, Term
+from portkern.worker.lowering.lanes import LoweredLanes, Term
 
 DTYPES: Final[Mapping[Kind, str]] = {
     "bool": "jnp.bool_",
@@ -19,7 +19,7 @@ DTYPES: Final[Mapping[Kind, str]] = {
 _OWN = "exp exp2 expm1 log log1p sin cos tan sqrt tanh sinh cosh floor ceil".split()
 
 
-class JaxLanes(Lanes):
+class JaxLanes(LoweredLanes):
     language = "Pallas"
     integers = (-(2**31), 2**31 - 1)
     functions: Mapping[str, str] = {

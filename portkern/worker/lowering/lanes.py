@@ -37,7 +37,7 @@ def spread_of(terms: Sequence[Term]) -> Spread:
     return max((term.spread for term in terms), key=_SPREADS.index)
 
 
-class Lanes(ABC):
+class LoweredLanes(ABC):
     """Writes statements one after the other. ``names``: what is known, as terms. ``pointers``: of
     tensors, by name, the kind that their elements are computed as. ``registers``: tensors of one
     element per lane. ``mask``: of lanes that have work."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from portkern.worker.lowering.body import Body, Index, Value
+from portkern.worker.lowering.body import Body, Index, LoweredValue
 from portkern.worker.tracing import symbols
 
 _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Div: "/", ast.Mod: "%"}
@@ -87,7 +87,7 @@ class Lengths:
                 place = body.let("int64_t", f"{place} / {length}")
         return tuple(reversed(index))
 
-    def reshaped(self, value: Value, shape: Sequence[sympy.Expr]) -> Value:
+    def reshaped(self, value: LoweredValue, shape: Sequence[sympy.Expr]) -> LoweredValue:
         """Contiguous, as ``view`` sees it. Axes that stay are not divided."""
         old, new = list(value.shape), list(shape)
         first = 0
@@ -104,7 +104,7 @@ class Lengths:
             inner = self.split(body, place, inner_old)
             return value.at(body, (*index[:first], *inner, *index[len(new) - last :]))
 
-        return Value(tuple(shape), value.kind, load, value.cost)
+        return LoweredValue(tuple(shape), value.kind, load, value.cost)
 
 
 def _c(node: ast.expr) -> str:

@@ -14,7 +14,7 @@ from portkern.worker.lowering.lanes import Term
 from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable
 from portkern.worker.lowering.schedule import Group
-from portkern.worker.lowering.stages import Buffer, Loops
+from portkern.worker.lowering.stages import Loops, StageBuffer
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _KEYWORDS = frozenset(
@@ -130,7 +130,7 @@ class OpenclSource:
         taken = ["queue", "program", *tensors, "*", *self.numbers]
         return f"def {self.signature.name}({', '.join(taken)}):"
 
-    def _allocated(self, buffers: Sequence[Buffer]) -> Iterator[str]:
+    def _allocated(self, buffers: Sequence[StageBuffer]) -> Iterator[str]:
         for buffer in buffers:
             count = self._on_host(self.lengths.count(buffer.shape))
             size = f"int(max({count}, 1)) * {_BYTES[buffer.kind]}"

@@ -15,8 +15,8 @@ from portkern.worker.lowering.body import (
     Fold,
     Index,
     Kind,
+    LoweredValue,
     Product,
-    Value,
     cast,
     scalar,
 )
@@ -49,7 +49,7 @@ def widest(kinds: Sequence[Kind]) -> Kind:
     return max(kinds, key=KINDS.index)
 
 
-def broadcast(value: Value, shape: Sequence[sympy.Expr]) -> Value:
+def broadcast(value: LoweredValue, shape: Sequence[sympy.Expr]) -> LoweredValue:
     """The value broadcast as ``expand`` does it: axes of one element are repeated."""
     given = value.shape
     ahead = len(shape) - len(given)
@@ -61,14 +61,16 @@ def broadcast(value: Value, shape: Sequence[sympy.Expr]) -> Value:
         inner = zip(index[ahead:], repeated, strict=True)
         return value.at(body, tuple("0" if again else counter for counter, again in inner))
 
-    return Value(tuple(shape), value.kind, load, value.cost)
+    return LoweredValue(tuple(shape), value.kind, load, value.cost)
 
 
-def constant(number: float | bool, kind: Kind) -> Value:
-    return Value((), kind, lambda body, index: scalar(number, kind))
+def constant(number: float | bool, kind: Kind) -> LoweredValue:
+    return LoweredValue((), kind, lambda body, index: scalar(number, kind))
 
 
-def elementwise(name: str, operands: Sequence[Value], shape: Shape, kind: Kind) -> Value | None:
+def elementwise(
+    name: str, operands: Sequence[LoweredValue], shape: Shape, kind: Kind
+) -> LoweredValue | None:
     """The value of an elementwise operation; None where the name is not that of one."""
     within: Kind = kind
     if name in pointwise.COMPARING:
@@ -87,10 +89,12 @@ def elementwise(name: str, operands: Sequence[Value], shape: Shape, kind: Kind) 
         made: Kind = "bool" if name in pointwise.COMPARING else within
         return cast(f"({text})", made, kind) if made != kind else text
 
-    return Value(tuple(shape), kind, load, cost)
+    return LoweredValue(tuple(shape), kind, load, cost)
 
 
-def where(condition: Value, yes: Value, no: Value, shape: Shape, kind: Kind) -> Value:
+def where(
+    condition: LoweredValue, yes: LoweredValue, no: LoweredValue, shape: Shape, kind: Kind
+) -> LoweredValue:
     parts = [broadcast(condition.cast("bool"), shape)]
     parts += [broadcast(side.cast(kind), shape) for side in (yes, no)]
 
@@ -98,13 +102,13 @@ def where(condition: Value, yes: Value, no: Value, shape: Shape, kind: Kind) -> 
         chosen, left, right = (part.at(body, index) for part in parts)
         return f"{chosen} ? {left} : {right}"
 
-    return Value(tuple(shape), kind, load, sum(part.cost for part in parts) + 1)
+    return LoweredValue(tuple(shape), kind, load, sum(part.cost for part in parts) + 1)
 
 
 # ---- views
 
 
-def permuted(value: Value, order: Sequence[int]) -> Value:
+def permuted(value: LoweredValue, order: Sequence[int]) -> LoweredValue:
     places = [d % len(value.shape) for d in order]
 
     def load(body: Body, index: Index) -> str:
@@ -113,14 +117,14 @@ def permuted(value: Value, order: Sequence[int]) -> Value:
             inner[place] = counter
         return value.at(body, tuple(inner))
 
-    return Value(tuple(value.shape[p] for p in places), value.kind, load, value.cost)
+    return LoweredValue(tuple(value.shape[p] for p in places), value.kind, load, value.cost)
 
 
 def moved(
-    value: Value, shape: Shape, places: Callable[[Body, Index], Index], cost: int = 0
-) -> Value:
+    value: LoweredValue, shape: Shape, places: Callable[[Body, Index], Index], cost: int = 0
+) -> LoweredValue:
     """The element at an index is another's place."""
-    return Value(
+    return LoweredValue(
         tuple(shape),
         value.kind,
         lambda body, index: value.at(body, places(body, index)),
@@ -133,8 +137,8 @@ def along(dim: int, index: Index, counter: str) -> Index:
 
 
 def within(
-    value: Value, shape: Shape, steps: Sequence[tuple[int, str]], lengths: Lengths, fill: str
-) -> Value:
+    value: LoweredValue, shape: Shape, steps: Sequence[tuple[int, str]], lengths: Lengths, fill: str
+) -> LoweredValue:
     """``fill`` where ``index`` less ``offset`` is outside of ``value``; ``steps`` are axes and
     their offsets."""
 
@@ -146,10 +150,10 @@ def within(
             inside.append(f"{inner[dim]} >= 0 && {inner[dim]} < {length}")
         return guarded(body, " && ".join(inside), value, tuple(inner), fill)
 
-    return Value(tuple(shape), value.kind, load, value.cost + 2)
+    return LoweredValue(tuple(shape), value.kind, load, value.cost + 2)
 
 
-def guarded(body: Body, condition: str, value: Value, index: Index, otherwise: str) -> str:
+def guarded(body: Body, condition: str, value: LoweredValue, index: Index, otherwise: str) -> str:
     """The element where it is one; nothing is read where it is none."""
     name = body.name("g")
     body.say(f"{value.kind} {name} = {otherwise};")
@@ -158,7 +162,9 @@ def guarded(body: Body, condition: str, value: Value, index: Index, otherwise: s
     return name
 
 
-def joined(values: Sequence[Value], dim: int, shape: Shape, lengths: Lengths, kind: Kind) -> Value:
+def joined(
+    values: Sequence[LoweredValue], dim: int, shape: Shape, lengths: Lengths, kind: Kind
+) -> LoweredValue:
     parts = [value.cast(kind) for value in values]
 
     def load(body: Body, index: Index) -> str:
@@ -174,15 +180,15 @@ def joined(values: Sequence[Value], dim: int, shape: Shape, lengths: Lengths, ki
             before = after
         return name
 
-    return Value(tuple(shape), kind, load, sum(part.cost for part in parts) + len(parts))
+    return LoweredValue(tuple(shape), kind, load, sum(part.cost for part in parts) + len(parts))
 
 
 # ---- what goes over many elements
 
 
 def reduced(
-    name: str, value: Value, dims: Sequence[int], keep: bool, kind: Kind, lengths: Lengths
-) -> Value:
+    name: str, value: LoweredValue, dims: Sequence[int], keep: bool, kind: Kind, lengths: Lengths
+) -> LoweredValue:
     begin, step = pointwise.STEPS[name]
     held: Kind = kind
     if name in ("sum", "mean", "prod") and kind == "float":
@@ -220,7 +226,7 @@ def reduced(
         how=name,
     )
     simd = "#pragma omp simd reduction(+ : {0})" if name in ("sum", "mean") else ""
-    return Value(tuple(shape), kind, folded(fold, lengths, simd), fold=fold)
+    return LoweredValue(tuple(shape), kind, folded(fold, lengths, simd), fold=fold)
 
 
 def folded(fold: Fold, lengths: Lengths, simd: str = "") -> Callable[[Body, Index], str]:
@@ -250,8 +256,8 @@ def nested(body: Body, lengths: Sequence[str], innermost: str = "") -> Iterator[
 
 
 def extreme(
-    value: Value, dim: int | None, keep: bool, sign: str, lengths: Lengths, where_: bool
-) -> Value:
+    value: LoweredValue, dim: int | None, keep: bool, sign: str, lengths: Lengths, where_: bool
+) -> LoweredValue:
     """The largest or smallest along an axis, or where the first of it is; over all without."""
     if dim is None:
         flat = lengths.reshaped(value, (sympy.Mul(*value.shape),))
@@ -292,10 +298,12 @@ def extreme(
         how=sign,
     )
     made: Kind = "int64_t" if where_ else value.kind
-    return Value(tuple(shape), made, folded(fold, lengths), fold=fold)
+    return LoweredValue(tuple(shape), made, folded(fold, lengths), fold=fold)
 
 
-def product(a: Value, b: Value, shape: Shape, kind: Kind, lengths: Lengths) -> Value:
+def product(
+    a: LoweredValue, b: LoweredValue, shape: Shape, kind: Kind, lengths: Lengths
+) -> LoweredValue:
     """A product of matrices, over the last axis of ``a`` and the last but one of ``b``;
     ``shape`` may have batches, which both have."""
 
@@ -316,13 +324,15 @@ def product(a: Value, b: Value, shape: Shape, kind: Kind, lengths: Lengths) -> V
         wide=kind == "float",
     )
     simd = "#pragma omp simd reduction(+ : {0})"
-    return Value(tuple(shape), kind, folded(fold, lengths, simd), fold=fold, product=Product(a, b))
+    return LoweredValue(
+        tuple(shape), kind, folded(fold, lengths, simd), fold=fold, product=Product(a, b)
+    )
 
 
 def convolution(
-    x: Value,
-    weight: Value,
-    bias: Value | None,
+    x: LoweredValue,
+    weight: LoweredValue,
+    bias: LoweredValue | None,
     shape: Shape,
     lengths: Lengths,
     *,
@@ -331,7 +341,7 @@ def convolution(
     dilation: Sequence[str],
     transposed: bool,
     groups: str,
-) -> Value:
+) -> LoweredValue:
     axes = range(len(shape) - 2)
     kind = x.kind
     held = "double" if kind == "float" else kind
@@ -375,11 +385,11 @@ def convolution(
                 body.say(f"{total} += ({held}){element} * {factor};")
         return f"({kind}){total}"
 
-    return Value(tuple(shape), kind, load)
+    return LoweredValue(tuple(shape), kind, load)
 
 
 def pooled(
-    x: Value,
+    x: LoweredValue,
     shape: Shape,
     lengths: Lengths,
     *,
@@ -390,7 +400,7 @@ def pooled(
     which: str,
     divisor: str | None = None,
     padded: bool = True,
-) -> Value:
+) -> LoweredValue:
     """``which``: max, place (of the largest, in the flattened image) or mean."""
     n_axes = len(window)
     lead = len(shape) - n_axes
@@ -445,7 +455,7 @@ def pooled(
         return f"({' * '.join(sides)})"
 
     kind: Kind = "int64_t" if which == "place" else x.kind
-    return Value(tuple(shape), kind, load)
+    return LoweredValue(tuple(shape), kind, load)
 
 
 def pairs(values: Sequence[object]) -> list[tuple[object, object]]:

@@ -8,10 +8,10 @@ import sympy
 
 from portkern.spec.op import CELL
 from portkern.worker.lowering import python_source as source
-from portkern.worker.lowering.block_kernels import BlockKernels, Kernel
+from portkern.worker.lowering.block_kernels import BlockKernel, BlockKernels
 from portkern.worker.lowering.body import Kind
 from portkern.worker.lowering.jax_lanes import DTYPES, HELPERS, NEEDS, JaxLanes
-from portkern.worker.lowering.lanes import Lanes, Spread
+from portkern.worker.lowering.lanes import LoweredLanes, Spread
 
 _IMPORTS = """\
 from functools import partial
@@ -41,10 +41,10 @@ class PallasSource(BlockKernels):
     axis_spread: Spread = "number"
     has_barriers = False  # JAX's interpreter knows none
 
-    def lanes(self, registers: Mapping[str, Kind]) -> Lanes:
+    def lanes(self, registers: Mapping[str, Kind]) -> LoweredLanes:
         return JaxLanes({}, self.pointers, registers)
 
-    def prologue(self, lanes: Lanes, how: str) -> None:
+    def prologue(self, lanes: LoweredLanes, how: str) -> None:
         if how == "flat":
             lanes.say("zero = jnp.zeros((BLOCK,), jnp.int32)")
             lanes.say("row = pl.program_id(0) * BLOCK + jnp.arange(BLOCK)")
@@ -55,7 +55,7 @@ class PallasSource(BlockKernels):
             lanes.say("col = jnp.arange(BLOCK)[None, :] + zero")
         lanes.say("live = row < total")
 
-    def barrier(self, lanes: Lanes) -> None:
+    def barrier(self, lanes: LoweredLanes) -> None:
         raise AssertionError("lanes that read what others have stored")
 
     # ---- tiles
@@ -72,7 +72,7 @@ class PallasSource(BlockKernels):
     def steps(self, depth: str) -> str:
         return f"pl.cdiv({depth}, BLOCK_K)"
 
-    def multiply(self, lanes: Lanes) -> None:
+    def multiply(self, lanes: LoweredLanes) -> None:
         lanes.say("highest = jax.lax.Precision.HIGHEST")
         lanes.say(
             "total += jnp.dot(left, right, precision=highest, preferred_element_type=jnp.float32)"
@@ -87,7 +87,7 @@ class PallasSource(BlockKernels):
         parts += [self._function(kernel) for kernel in kernels]
         return "\n".join([*parts, _CALL + self._host(kernels)])
 
-    def _function(self, kernel: Kernel) -> str:
+    def _function(self, kernel: BlockKernel) -> str:
         own = {"flat": ["total", "BLOCK"], "rows": ["total", "ROWS", "BLOCK"]}.get(kernel.how, [])
         numbers = [name for name in kernel.given if name in self.numbers]
         named = ", ".join([*numbers, *own])
@@ -95,11 +95,11 @@ class PallasSource(BlockKernels):
         parameters += f", *, {named}" if named else ""
         return "\n".join([f"def {kernel.name}({parameters}):", *kernel.lines, "", ""])
 
-    def _read(self, kernel: Kernel) -> list[str]:
+    def _read(self, kernel: BlockKernel) -> list[str]:
         known = {*self.numbers, *kernel.written}
         return [name for name in kernel.given if name not in known]
 
-    def _host(self, kernels: Sequence[Kernel]) -> str:
+    def _host(self, kernels: Sequence[BlockKernel]) -> str:
         signature = self.signature
         inputs = [tensor.name for tensor in signature.inputs]
         scalars = [scalar.name for scalar in signature.scalars]
@@ -122,7 +122,7 @@ class PallasSource(BlockKernels):
         taken = ", ".join([*inputs, "*", *scalars, "interpret=False"])
         return "\n".join([f"def {signature.name}({taken}):", *axes, *begin, *lines, ""])
 
-    def _launch(self, kernel: Kernel) -> Iterator[str]:
+    def _launch(self, kernel: BlockKernel) -> Iterator[str]:
         counts = kernel.counts
         fixed = [f"{name}={name}" for name in kernel.given if name in self.numbers]
         programs = (

@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 import sympy
 
 from portkern.worker.lowering import operations as ops
-from portkern.worker.lowering.arguments import Arguments
-from portkern.worker.lowering.body import Body, Index, Value
+from portkern.worker.lowering.arguments import LoweredArguments
+from portkern.worker.lowering.body import Body, Index, LoweredValue
 
 
-class Places(Arguments):
+class Places(LoweredArguments):
     """Views, and reads by index."""
 
-    def op_view(self) -> Value:
+    def op_view(self) -> LoweredValue:
         return self.lengths.reshaped(self.get("self"), self.shape)
 
     op__unsafe_view = op_reshape = op_squeeze = op_unsqueeze = op_view_copy = op_view
 
-    def op_expand(self) -> Value:
+    def op_expand(self) -> LoweredValue:
         return ops.broadcast(self.get("self"), self.shape)
 
-    def op_broadcast_in_dim(self) -> Value:
+    def op_broadcast_in_dim(self) -> LoweredValue:
         value, dims = self.get("a"), self.arguments["broadcast_dimensions"]
 
         def places(body: Body, index: Index) -> Index:
@@ -33,28 +33,28 @@ class Places(Arguments):
 
         return ops.moved(value, self.shape, places)
 
-    def op_permute(self) -> Value:
+    def op_permute(self) -> LoweredValue:
         return ops.permuted(self.get("self"), self.arguments["dims"])
 
-    def op_transpose(self) -> Value:
+    def op_transpose(self) -> LoweredValue:
         value = self.get("self")
         order = list(range(len(value.shape)))
         a, b = self.arguments["dim0"], self.arguments["dim1"]
         order[a], order[b] = order[b], order[a]
         return ops.permuted(value, order)
 
-    def op_t(self) -> Value:
+    def op_t(self) -> LoweredValue:
         value = self.get("self")
         return ops.permuted(value, list(reversed(range(len(value.shape)))))
 
-    def op_select(self) -> Value:
+    def op_select(self) -> LoweredValue:
         value, dim = self.get("self"), self.arguments["dim"]
         dim %= len(value.shape)
         text = self._from_start(self.size(self.get("index")), value.shape[dim])
         return ops.moved(value, self.shape, lambda body, i: (*i[:dim], text, *i[dim:]))
 
-    def op_slice(self) -> Value:
-        value: Value = self.get("self")
+    def op_slice(self) -> LoweredValue:
+        value: LoweredValue = self.get("self")
         dim = self.arguments["dim"] % len(value.shape)
         by = int(self.arguments["step"])
         start = self._from_start(self.size(self.get("start") or 0), value.shape[dim])
@@ -76,16 +76,16 @@ class Places(Arguments):
         ahead = self.lengths.text(at)
         return f"({ahead} < 0 ? {back} : {ahead})"
 
-    def op_split_with_sizes(self) -> list[Value]:
+    def op_split_with_sizes(self) -> list[LoweredValue]:
         return self._split([self.size(size) for size in self.get("split_sizes")])
 
-    def op_split(self) -> list[Value]:
+    def op_split(self) -> list[LoweredValue]:
         dim = self.arguments["dim"]
         return self._split([part.shape[dim] for part in self.example])
 
     op_chunk = op_unsafe_split = op_split
 
-    def _split(self, sizes: Sequence[sympy.Expr]) -> list[Value]:
+    def _split(self, sizes: Sequence[sympy.Expr]) -> list[LoweredValue]:
         value = self.get("self")
         dim = self.arguments["dim"] % len(value.shape)
         parts, start = [], sympy.Integer(0)
@@ -96,7 +96,7 @@ class Places(Arguments):
             start = start + size
         return parts
 
-    def op_unbind(self) -> list[Value]:
+    def op_unbind(self) -> list[LoweredValue]:
         value = self.get("self")
         dim = self.arguments["dim"] % len(value.shape)
         shape = (*value.shape[:dim], *value.shape[dim + 1 :])
@@ -105,12 +105,12 @@ class Places(Arguments):
             for n in range(len(self.example))
         ]
 
-    def op_cat(self) -> Value:
+    def op_cat(self) -> LoweredValue:
         values = [value for value in self.get("tensors") if value.shape != (0,)]
         dim = self.arguments["dim"] % len(self.shape)
         return ops.joined(values, dim, self.shape, self.lengths, self.kind)
 
-    def op_stack(self) -> Value:
+    def op_stack(self) -> LoweredValue:
         dim = self.arguments["dim"] % len(self.shape)
         one = sympy.Integer(1)
         values = [
@@ -119,7 +119,7 @@ class Places(Arguments):
         ]
         return ops.joined(values, dim, self.shape, self.lengths, self.kind)
 
-    def op_flip(self) -> Value:
+    def op_flip(self) -> LoweredValue:
         value = self.get("self")
         dims = [dim % len(value.shape) for dim in self.arguments["dims"]]
 
@@ -133,7 +133,7 @@ class Places(Arguments):
 
         return ops.moved(value, self.shape, places)
 
-    def op_repeat(self) -> Value:
+    def op_repeat(self) -> LoweredValue:
         value = self.get("self")
         ahead = len(self.shape) - len(value.shape)
 
@@ -145,7 +145,7 @@ class Places(Arguments):
 
         return ops.moved(value, self.shape, places)
 
-    def op_constant_pad_nd(self) -> Value:
+    def op_constant_pad_nd(self) -> LoweredValue:
         value = self.get("self")
         pads = ops.pairs(self.get("pad"))
         steps = [
@@ -156,29 +156,29 @@ class Places(Arguments):
         fill = self.number(self.arguments["value"] or 0, self.kind)
         return ops.within(value, self.shape, steps, self.lengths, fill)
 
-    def op_diagonal(self) -> Value | None:
+    def op_diagonal(self) -> LoweredValue | None:
         value = self.get("self")
         if self.arguments["offset"] != 0 or len(value.shape) != 2:
             return None
         return ops.moved(value, self.shape, lambda body, i: (i[0], i[0]))
 
-    def op_index_select(self) -> Value:
+    def op_index_select(self) -> LoweredValue:
         value, index = self.get("self"), self.get("index")
         dim = self.arguments["dim"] % len(value.shape)
         return ops.moved(
             value, self.shape, lambda body, i: ops.along(dim, i, index.at(body, (i[dim],))), 1
         )
 
-    def op_gather(self) -> Value:
+    def op_gather(self) -> LoweredValue:
         value, index = self.get("self"), self.get("index")
         dim = self.arguments["dim"] % max(len(value.shape), 1)
         return ops.moved(value, self.shape, lambda body, i: ops.along(dim, i, index.at(body, i)), 1)
 
-    def op_embedding(self) -> Value:
+    def op_embedding(self) -> LoweredValue:
         table, index = self.get("weight"), self.get("indices")
         return ops.moved(table, self.shape, lambda body, i: (index.at(body, i[:-1]), i[-1]), 1)
 
-    def op_index(self) -> Value | None:
+    def op_index(self) -> LoweredValue | None:
         """Places from tensors that broadcast together, beside each other."""
         value = self.get("self")
         given = self.get("indices")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from portkern.spec.op import Signature
-from portkern.worker.lowering.block_kernels import Kernel
+from portkern.worker.lowering.block_kernels import BlockKernel
 from portkern.worker.lowering.operations import Unwritable
 
 FLAT = "BLOCK = 1024  # knob: 256 512 1024 2048 4096\n"
@@ -20,7 +20,7 @@ WARPS = "NUM_WARPS = 4  # knob: 1 2 4 8\n"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
-def knobs(kernels: Sequence[Kernel]) -> str:
+def knobs(kernels: Sequence[BlockKernel]) -> str:
     ways = {kernel.how for kernel in kernels}
     parts = [FLAT] if ways & {"flat", "rows"} else []
     parts += [TILE] if "rows" in ways else []
@@ -29,7 +29,7 @@ def knobs(kernels: Sequence[Kernel]) -> str:
 
 
 def helpers(
-    kernels: Sequence[Kernel], texts: Mapping[str, str], needs: Mapping[str, Sequence[str]]
+    kernels: Sequence[BlockKernel], texts: Mapping[str, str], needs: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """The helpers, each after those that it calls."""
     called = set().union(*(kernel.called for kernel in kernels))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from portkern.worker.lowering.body import Body, Kind, free
 from portkern.worker.lowering.lengths import Lengths
-from portkern.worker.lowering.stages import Buffer, Loops, Stage
+from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
 
 Language = Literal["c++", "gpu"]
 
@@ -112,7 +112,7 @@ def gpu(loops: Loops, lengths: Lengths, interface: Interface, head: str) -> str:
     return "\n".join([*parts, *lines, "  return (int)cudaGetLastError();", "}", ""])
 
 
-def allocated(buffers: Sequence[Buffer], lengths: Lengths) -> list[str]:
+def allocated(buffers: Sequence[StageBuffer], lengths: Lengths) -> list[str]:
     lines = []
     for buffer in buffers:
         count = lengths.count(buffer.shape)

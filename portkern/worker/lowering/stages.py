@@ -25,7 +25,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class StageBuffer:
     name: str
     kind: Kind
     shape: tuple[sympy.Expr, ...]
@@ -38,6 +38,6 @@ class Loops:
     time."""
 
     stages: list[Stage] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[StageBuffer] = field(default_factory=list)
     constants: dict[str, tuple[Kind, list[str]]] = field(default_factory=dict)
     own: dict[str, int] = field(default_factory=dict)

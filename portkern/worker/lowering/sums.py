@@ -7,24 +7,24 @@ from typing import Any
 import sympy
 
 from portkern.worker.lowering import operations as ops
-from portkern.worker.lowering.arguments import Arguments
-from portkern.worker.lowering.body import Body, Index, Value
+from portkern.worker.lowering.arguments import LoweredArguments
+from portkern.worker.lowering.body import Body, Index, LoweredValue
 from portkern.worker.lowering.stages import Stage
 
 
-class Sums(Arguments):
+class Sums(LoweredArguments):
     """Reductions, scans, norms, products and windows: what they make is stored."""
 
-    def _dims(self, value: Value) -> list[int]:
+    def _dims(self, value: LoweredValue) -> list[int]:
         return self._dims_of(value, self.arguments.get("dim", self.arguments.get("dims")))
 
-    def _dims_of(self, value: Value, given: Any) -> list[int]:
+    def _dims_of(self, value: LoweredValue, given: Any) -> list[int]:
         if given in (None, [], ()):
             return list(range(len(value.shape)))
         several = given if isinstance(given, list | tuple) else [given]
         return sorted(dim % max(len(value.shape), 1) for dim in several) if value.shape else []
 
-    def _reduced(self) -> Value:
+    def _reduced(self) -> LoweredValue:
         value = self.of(next(iter(self.arguments.values())))
         keep = bool(self.arguments.get("keepdim", False))
         made = ops.reduced(self.name, value, self._dims(value), keep, self.kind, self.lengths)
@@ -32,7 +32,7 @@ class Sums(Arguments):
 
     op_sum = op_mean = op_prod = op_amax = op_amin = op_any = op_all = _reduced
 
-    def op_var(self) -> Value:
+    def op_var(self) -> LoweredValue:
         """The variance in two passes, as in one pass what it asks for would cancel."""
         value = self.of(next(iter(self.arguments.values()))).cast(self.kind)
         given = self.arguments.get("dim", self.arguments.get("dims"))
@@ -45,7 +45,7 @@ class Sums(Arguments):
         correction = self.arguments.get("correction")
         correction = 1 if correction is None else int(correction)
         count = self.lengths.count([value.shape[d] for d in dims])
-        left = Value(
+        left = LoweredValue(
             (),
             self.kind,
             lambda body, index: (
@@ -54,7 +54,7 @@ class Sums(Arguments):
         )
         return self._made("div", self.graph.kept(total), left)
 
-    def op_native_group_norm(self) -> list[Value]:
+    def op_native_group_norm(self) -> list[LoweredValue]:
         """Rows of a group, then scale and shift by channel."""
         value, groups = self.get("input"), self.size(self.get("group"))
         shape = value.shape
@@ -63,13 +63,13 @@ class Sums(Arguments):
         normal = self.lengths.reshaped(self._standardised(rows), shape)
         spread = [sympy.Integer(1)] * (len(shape) - 2)
 
-        def by_channel(name: str) -> Value | None:
+        def by_channel(name: str) -> LoweredValue | None:
             given = self.get(name)
             return given and self.lengths.reshaped(given, (shape[1], *spread))
 
         return self._scaled(normal, by_channel("weight"), by_channel("bias"))
 
-    def op_native_layer_norm(self) -> list[Value]:
+    def op_native_layer_norm(self) -> list[LoweredValue]:
         value, axes = self.get("input"), len(self.arguments["normalized_shape"])
         shape = value.shape
         outer = shape[: len(shape) - axes]
@@ -77,7 +77,7 @@ class Sums(Arguments):
         normal = self.lengths.reshaped(self._standardised(rows), shape)
         return self._scaled(normal, self.get("weight"), self.get("bias"))
 
-    def _standardised(self, rows: Value) -> Value:
+    def _standardised(self, rows: LoweredValue) -> LoweredValue:
         """Less their mean, over their deviation, along the last axis."""
         last, kind = [len(rows.shape) - 1], rows.kind
         mean = self.graph.kept(ops.reduced("mean", rows, last, True, kind, self.lengths))
@@ -90,7 +90,9 @@ class Sums(Arguments):
         assert inverse is not None
         return self._made("mul", apart, self.graph.kept(inverse))
 
-    def _scaled(self, normal: Value, weight: Value | None, bias: Value | None) -> list[Value]:
+    def _scaled(
+        self, normal: LoweredValue, weight: LoweredValue | None, bias: LoweredValue | None
+    ) -> list[LoweredValue]:
         made = normal if weight is None else self._made("mul", normal, weight)
         return [made if bias is None else self._made("add", made, bias)]
 
@@ -113,7 +115,7 @@ class Sums(Arguments):
 
     op_argmax, op_argmin = op_max, op_min
 
-    def _scanned(self, begin: str, sign: str) -> Value:
+    def _scanned(self, begin: str, sign: str) -> LoweredValue:
         """A row at a time, in order."""
         value = self.get("self")
         if not value.shape:
@@ -135,20 +137,20 @@ class Sums(Arguments):
         self.graph.loops.stages.append(Stage(name, rows, write))
         return self.graph._stored(name, shape, kind)
 
-    def op_cumsum(self) -> Value:
+    def op_cumsum(self) -> LoweredValue:
         return self._scanned("0", "+")
 
-    def op_cumprod(self) -> Value:
+    def op_cumprod(self) -> LoweredValue:
         return self._scanned("1", "*")
 
-    def op_mm(self) -> Value:
+    def op_mm(self) -> LoweredValue:
         a, b = (self.graph.loaded(self.get(name)) for name in ("self", "mat2"))
         made = ops.product(a, b, self.shape, self.kind, self.lengths)
         return self.graph.kept(made)
 
     op_bmm = op_mm
 
-    def op_convolution(self) -> Value:
+    def op_convolution(self) -> LoweredValue:
         x, weight = (self.graph.loaded(self.get(name)) for name in ("input", "weight"))
         n = len(self.shape) - 2
         made = ops.convolution(
@@ -165,7 +167,7 @@ class Sums(Arguments):
         )
         return self.graph.kept(made)
 
-    def _pooled(self, axes: int, which: str, example: Any) -> Value:
+    def _pooled(self, axes: int, which: str, example: Any) -> LoweredValue:
         window = self.arguments["kernel_size"]
         divisor = self.arguments.get("divisor_override")
         made = ops.pooled(
@@ -182,7 +184,7 @@ class Sums(Arguments):
         )
         return self.graph.kept(made)
 
-    def op_max_pool2d_with_indices(self) -> list[Value]:
+    def op_max_pool2d_with_indices(self) -> list[LoweredValue]:
         axes = int(self.name[8])
         parts = zip(("max", "place"), self.example, strict=True)
         used = {user.args[1] for user in self.node.users}
@@ -193,7 +195,7 @@ class Sums(Arguments):
 
     op_max_pool3d_with_indices = op_max_pool2d_with_indices
 
-    def op_avg_pool1d(self) -> Value:
+    def op_avg_pool1d(self) -> LoweredValue:
         return self._pooled(int(self.name[8]), "mean", self.example)
 
     op_avg_pool2d = op_avg_pool3d = op_avg_pool1d

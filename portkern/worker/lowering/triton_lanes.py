@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from portkern.worker.lowering.body import Kind
-from portkern.worker.lowering.lanes import Lanes, Term
+from portkern.worker.lowering.lanes import LoweredLanes, Term
 
 DTYPES: Final[Mapping[Kind, str]] = {
     "bool": "tl.int1",
@@ -18,7 +18,7 @@ DTYPES: Final[Mapping[Kind, str]] = {
 _OWN = "exp exp2 log log2 sin cos sqrt erf floor ceil".split()
 
 
-class TritonLanes(Lanes):
+class TritonLanes(LoweredLanes):
     language = "Triton"
     integers = (-(2**63), 2**63 - 1)
     functions: Mapping[str, str] = {

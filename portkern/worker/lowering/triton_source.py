@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from portkern.worker.lowering import python_source as source
-from portkern.worker.lowering.block_kernels import BlockKernels, Kernel
+from portkern.worker.lowering.block_kernels import BlockKernel, BlockKernels
 from portkern.worker.lowering.body import Kind
-from portkern.worker.lowering.lanes import Lanes, Spread
+from portkern.worker.lowering.lanes import LoweredLanes, Spread
 from portkern.worker.lowering.triton_lanes import HELPERS, NEEDS, TritonLanes
 
 _TORCH = {"bool": "torch.bool", "int64_t": "torch.int64", "float": "torch.float32"} | {
@@ -21,10 +21,10 @@ class TritonSource(BlockKernels):
     axis_spread: Spread = "scalar"
     has_barriers = True
 
-    def lanes(self, registers: Mapping[str, Kind]) -> Lanes:
+    def lanes(self, registers: Mapping[str, Kind]) -> LoweredLanes:
         return TritonLanes({}, self.pointers, registers)
 
-    def prologue(self, lanes: Lanes, how: str) -> None:
+    def prologue(self, lanes: LoweredLanes, how: str) -> None:
         if how == "flat":
             lanes.say("zero = tl.zeros((BLOCK,), tl.int64)")
             lanes.say("row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)")
@@ -36,7 +36,7 @@ class TritonSource(BlockKernels):
             lanes.say("col = tl.arange(0, BLOCK)[None, :] + zero")
         lanes.say("live = row < total")
 
-    def barrier(self, lanes: Lanes) -> None:
+    def barrier(self, lanes: LoweredLanes) -> None:
         lanes.say("tl.debug_barrier()  # lanes read what others have stored")
 
     # ---- tiles
@@ -53,7 +53,7 @@ class TritonSource(BlockKernels):
     def steps(self, depth: str) -> str:
         return f"tl.cdiv({depth}, BLOCK_K)"
 
-    def multiply(self, lanes: Lanes) -> None:
+    def multiply(self, lanes: LoweredLanes) -> None:
         lanes.say('total = tl.dot(left, right, total, input_precision="ieee")')
 
     # ---- the file
@@ -66,7 +66,7 @@ class TritonSource(BlockKernels):
         parts += [self._function(kernel) for kernel in kernels]
         return "\n".join([*parts, self._host(kernels)])
 
-    def _function(self, kernel: Kernel) -> str:
+    def _function(self, kernel: BlockKernel) -> str:
         own = {"flat": ("BLOCK",), "rows": ("ROWS", "BLOCK")}.get(
             kernel.how, ("BLOCK_M", "BLOCK_N", "BLOCK_K")
         )
@@ -79,7 +79,7 @@ class TritonSource(BlockKernels):
             ["@triton.jit", f"def {kernel.name}({parameters}):", *kernel.lines, "", ""]
         )
 
-    def _host(self, kernels: Sequence[Kernel]) -> str:
+    def _host(self, kernels: Sequence[BlockKernel]) -> str:
         signature = self.signature
         tensors = [tensor.name for tensor in (*signature.inputs, *signature.outputs)]
         scalars = ["*", *(scalar.name for scalar in signature.scalars)]
@@ -99,7 +99,7 @@ class TritonSource(BlockKernels):
         axes = source.axes(signature, [*lines, *begin], tensors)
         return "\n".join([f"def {signature.name}({taken}):", *axes, *begin, *lines, ""])
 
-    def _launch(self, kernel: Kernel) -> Iterator[str]:
+    def _launch(self, kernel: BlockKernel) -> Iterator[str]:
         given, counts = ", ".join(kernel.given), kernel.counts
         if kernel.how == "tiles":
             grid = (

@@ -12,7 +12,7 @@ from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import nested
 from portkern.worker.lowering.schedule import Group
 from portkern.worker.lowering.source import Interface
-from portkern.worker.lowering.stages import Buffer, Loops, Stage
+from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
 
 _KNOBS = """\
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536 262144
@@ -70,7 +70,7 @@ class TunedCpp:
         )
         return "\n".join([head, knobs + _HEAD, text])
 
-    def _allocated(self, buffer: Buffer, rows: int, indent: str) -> list[str]:
+    def _allocated(self, buffer: StageBuffer, rows: int, indent: str) -> list[str]:
         """The lines that allocate all of a value, or one row of it."""
         count = self.lengths.count(buffer.shape[rows:])
         return [

@@ -34,7 +34,7 @@ class _Drawn:
     storage: torch.UntypedStorage
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CallWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows what becomes of random numbers, from storage to storage: a constructor may draw
     parameters which the file then replaces, and the answer does not depend on them."""
 

@@ -38,7 +38,7 @@ _PICKS = frozenset("max min amax amin argmax argmin topk sort max_pool1d max_poo
 
 
 @dataclass(frozen=True)
-class Work:
+class CountedWork:
     """Floating-point operations of one node, and what breaks shortcuts of it: ``peaks(x, 1)``.
     ``steep``: it takes powers of what was computed before, less its maximum."""
 
@@ -58,7 +58,7 @@ def shape_of(node: Any) -> list[sympy.Expr]:
     return sizes_of((value[0] if isinstance(value, tuple | list) else value).shape)
 
 
-def count(node: Node, inputs: Mapping[str, str]) -> Work:
+def count(node: Node, inputs: Mapping[str, str]) -> CountedWork:
     """The work of a call in a graph; ``inputs``: the operator's inputs by the names of their
     nodes."""
     nodes = [one for one in node.args if isinstance(one, Node)]
@@ -66,20 +66,22 @@ def count(node: Node, inputs: Mapping[str, str]) -> Work:
     try:
         out = sympy.prod(shape_of(node))
     except (AttributeError, KeyError, IndexError):  # of sizes, not of tensors
-        return Work(sympy.Integer(0))
+        return CountedWork(sympy.Integer(0))
     if name in _MOVES:
-        return Work(sympy.Integer(0))
+        return CountedWork(sympy.Integer(0))
     for names, rule in _RULES:
         if name in names:
             return rule(_Call(node, name, nodes, out, inputs))
     if name.startswith("conv"):
         return _convolution(_Call(node, name, nodes, out, inputs))
     if "avg_pool" in name or "max_pool" in name:
-        return Work(sympy.prod(shape_of(nodes[0])))
+        return CountedWork(sympy.prod(shape_of(nodes[0])))
     if not nodes:
-        return Work(sympy.Integer(0))
+        return CountedWork(sympy.Integer(0))
     whole = sympy.prod(shape_of(nodes[0]))
-    return Work(out if _is_pointwise(node) else sympy.Max(whole, out), sums=not _is_pointwise(node))
+    return CountedWork(
+        out if _is_pointwise(node) else sympy.Max(whole, out), sums=not _is_pointwise(node)
+    )
 
 
 def _is_pointwise(node: Node) -> bool:
@@ -111,12 +113,12 @@ class _Call:
         return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
-def _product(call: _Call) -> Work:
+def _product(call: _Call) -> CountedWork:
     first, second = call.nodes[_PRODUCTS[call.name] :][:2]
     flops = 2 * call.out * shape_of(first)[-1]
     a, b = call.inputs.get(first.name, ""), call.inputs.get(second.name, "")
     across = -1 if call.name in ("linear", "mv", "dot") or len(shape_of(second)) == 1 else -2
-    return Work(flops, _of_product(a, -1, b, across), sums=True)
+    return CountedWork(flops, _of_product(a, -1, b, across), sums=True)
 
 
 def _of_product(a: str, a_dim: int, b: str, b_dim: int) -> tuple[str, ...]:
@@ -127,17 +129,17 @@ def _of_product(a: str, a_dim: int, b: str, b_dim: int) -> tuple[str, ...]:
     return f"cancelling({a}, {a_dim}, {b}, {b_dim})", f"whole({a}, {b})"
 
 
-def _convolution(call: _Call) -> Work:
+def _convolution(call: _Call) -> CountedWork:
     weight, source = shape_of(call.nodes[1]), shape_of(call.nodes[0])
     if "transpose" in call.name:
-        return Work(2 * sympy.prod(source) * sympy.prod(weight[1:]), sums=True)
+        return CountedWork(2 * sympy.prod(source) * sympy.prod(weight[1:]), sums=True)
     found = _of_product(call.input(0), 1, call.input(1), 1)
     if weight[1] != source[1]:  # groups: halves of the channels are other kernels'
         found = found[1:]
-    return Work(2 * call.out * sympy.prod(weight[1:]), found, sums=True)
+    return CountedWork(2 * call.out * sympy.prod(weight[1:]), found, sums=True)
 
 
-def _einsum(call: _Call) -> Work:
+def _einsum(call: _Call) -> CountedWork:
     equation: Any = call.node.args[0]
     operands: Any = call.node.args[1]
     left, _, kept = equation.replace(" ", "").partition("->")
@@ -145,25 +147,25 @@ def _einsum(call: _Call) -> Work:
     for letters, operand in zip(left.split(","), operands, strict=True):
         lengths |= dict(zip(letters.replace("...", ""), shape_of(operand), strict=False))
     summed = [length for letter, length in lengths.items() if letter not in kept]
-    return Work(2 * call.out * sympy.prod(summed), sums=True)
+    return CountedWork(2 * call.out * sympy.prod(summed), sums=True)
 
 
-def _attention(call: _Call) -> Work:
+def _attention(call: _Call) -> CountedWork:
     keys = shape_of(call.nodes[1])[-2]
     queries = sympy.prod(shape_of(call.nodes[0]))
     query, key = call.input(0), call.input(1)
     found = _of_product(query, -1, key, -1)
-    return Work(2 * keys * (queries + call.out), found, sums=True)
+    return CountedWork(2 * keys * (queries + call.out), found, sums=True)
 
 
-def _norm(call: _Call) -> Work:
+def _norm(call: _Call) -> CountedWork:
     source = call.input(0)
-    return Work(
+    return CountedWork(
         8 * sympy.prod(shape_of(call.nodes[0])), (f"far({source})",) if source else (), True
     )
 
 
-def _soft(call: _Call) -> Work:
+def _soft(call: _Call) -> CountedWork:
     source, dim = call.input(0), call.dim(1, "dim")
     found = (
         (f"peaks({source}, {dim})", f"masked({source}, {dim})")
@@ -171,40 +173,40 @@ def _soft(call: _Call) -> Work:
         else ()
     )
     whole = sympy.prod(shape_of(call.nodes[0]))
-    return Work(5 * whole, found, sums=True, steep=not source)
+    return CountedWork(5 * whole, found, sums=True, steep=not source)
 
 
-def _sum(call: _Call) -> Work:
+def _sum(call: _Call) -> CountedWork:
     whole, source, dim = sympy.prod(shape_of(call.nodes[0])), call.input(0), call.dim(1, "dim")
     if call.name in ("var", "std", "var_mean"):
-        return Work(4 * whole, (f"far({source})",) if source else (), sums=True)
+        return CountedWork(4 * whole, (f"far({source})",) if source else (), sums=True)
     plain = source and dim is not None and call.name in ("sum", "mean", "cumsum")
-    return Work(whole, (f"cancelling({source}, {dim})",) if plain else (), sums=True)
+    return CountedWork(whole, (f"cancelling({source}, {dim})",) if plain else (), sums=True)
 
 
-def _loss(call: _Call) -> Work:
+def _loss(call: _Call) -> CountedWork:
     whole = sympy.prod(shape_of(call.nodes[0]))
     if call.name == "cross_entropy_loss":
         source = call.input(0)
         found = (f"peaks({source}, 1)",) if source else ()
-        return Work(5 * whole, found, sums=True, steep=not source)
-    return Work((6 if call.name == "cosine_similarity" else 3) * whole, sums=True)
+        return CountedWork(5 * whole, found, sums=True, steep=not source)
+    return CountedWork((6 if call.name == "cosine_similarity" else 3) * whole, sums=True)
 
 
-def _pick(call: _Call) -> Work:
-    return Work(sympy.prod(shape_of(call.nodes[0])))
+def _pick(call: _Call) -> CountedWork:
+    return CountedWork(sympy.prod(shape_of(call.nodes[0])))
 
 
-def _recurrent(call: _Call) -> Work:
+def _recurrent(call: _Call) -> CountedWork:
     """Each step multiplies all matrices of all layers."""
     weights: Any = call.node.args[2]
     products = sympy.Add(*(sympy.prod(shape_of(one)) for one in weights if len(shape_of(one)) > 1))
-    return Work(2 * products * sympy.prod(shape_of(call.nodes[0])[:-1]), sums=True)
+    return CountedWork(2 * products * sympy.prod(shape_of(call.nodes[0])[:-1]), sums=True)
 
 
-def _bag(call: _Call) -> Work:
+def _bag(call: _Call) -> CountedWork:
     """Sums what it looks up."""
-    return Work(_looked_up(call.node), sums=True)
+    return CountedWork(_looked_up(call.node), sums=True)
 
 
 def _looked_up(bag: Node) -> sympy.Expr:
@@ -215,7 +217,7 @@ def _looked_up(bag: Node) -> sympy.Expr:
 
 #: As torch exports it, in inference or not.
 _BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"))
-_RULES: Sequence[tuple[frozenset[str], Callable[[_Call], Work]]] = (
+_RULES: Sequence[tuple[frozenset[str], Callable[[_Call], CountedWork]]] = (
     (frozenset(_PRODUCTS), _product),
     (frozenset(("einsum",)), _einsum),
     (frozenset(("scaled_dot_product_attention",)), _attention),

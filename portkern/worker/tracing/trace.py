@@ -34,7 +34,7 @@ from portkern.spec.from_torch.traced import (
 from portkern.spec.imported import ImportedInputs
 from portkern.spec.op import CELL, FLOATS, ITEMSIZE
 from portkern.worker.tracing import counting, retracing, symbols
-from portkern.worker.tracing.calling import FakeCall, Watch, place
+from portkern.worker.tracing.calling import CallWatch, FakeCall, place
 from portkern.worker.tracing.constants import Following, following, step
 from portkern.worker.tracing.exporting import Exported
 from portkern.worker.tracing.loading import (
@@ -159,7 +159,7 @@ def _described(
     loaded: LoadedOperator, name: str, filename: str, lift: bool
 ) -> tuple[_Description, Exported | Exception]:
     call = FakeCall(loaded, _lifted(retracing.state(loaded)) if lift else {})
-    with Watch(filename) as watch:
+    with CallWatch(filename) as watch:
         outputs = call.outputs()
     watch.check(outputs)
     changes_itself = loaded.model is not None and call.changes_itself()
@@ -470,7 +470,7 @@ class _Description:
                 said.append(f"{name} is tried at the file's own lengths {list(shape)}.")
         return said
 
-    def _adversaries(self, work: Sequence[counting.Work]) -> tuple[str, ...]:
+    def _adversaries(self, work: Sequence[counting.CountedWork]) -> tuple[str, ...]:
         """The adversarial inputs of all operations, and NaN and infinities where nothing is
         summed; none for inputs that the file makes."""
         own = {self.names[key] for key in self.tensors if key in self.shaped or self._is_table(key)}
