@@ -2,7 +2,7 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test test-full test-commit test-all lint types style collected readme docs clean
+.PHONY: setup demo test test-full test-commit test-all lint types style readme docs clean
 
 setup:
 	@sh tools/setup.sh
@@ -43,13 +43,8 @@ test-full test-all: setup
 
 # What CI runs: lint and both tiers, in one session: each property once, and no worker waits for a
 # tier's end.
-test-commit: setup
-	$(TWO) types style collected
+test-commit: lint
 	HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25 --drawn
-
-# Else each worker of pytest rewrites the assertions of all tests for itself.
-collected:
-	-@$(BIN)/pytest --collect-only -qqq > /dev/null
 
 readme: setup
 	$(BIN)/python -m tools.readme
