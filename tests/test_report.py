@@ -9,6 +9,7 @@ import re
 import runpy
 import struct
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,9 @@ import pytest
 from rich.console import Console
 
 from portkern import report
+from portkern.cells.run import MatrixProgress
+from portkern.cli import heartbeat
+from portkern.cli.verbs import run_folder
 from portkern.errors import StorageError
 from portkern.printable import printable
 from portkern.records.record import Evidence, Record, Verdict
@@ -107,6 +111,42 @@ def test_a_noisy_time_is_shown_and_enters_no_mean() -> None:
     terminal.show(table, console)
     assert "1 of them noisy" in console.export_text()
     assert "1 measured with too much noise" in markdown.render(table, title="t")
+
+
+def test_a_terminal_ends_with_what_was_seen_in_words() -> None:
+    table = MatrixTable.of(
+        [
+            measured(2.0, workload=sized("1")),
+            unmeasured(Verdict.PASSED, Evidence.EMULATED, workload=sized("2")),
+            unmeasured(Verdict.UNAVAILABLE, Evidence.BUILT, workload=sized("3")),
+            unmeasured(Verdict.WRONG, Evidence.BUILT, workload=sized("4")),
+        ]
+    )
+    assert list(terminal.in_words(table)) == [
+        "2 of 4 cells passed: 1 right and timed on the hardware, 1 right in an emulator.",
+        "1 could not be run or built here; the report says why of each.",
+        "1 failed.",
+    ]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_where_there_is_no_terminal_lines_say_how_far_a_run_is(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    for module in (heartbeat, run_folder):
+        monkeypatch.setattr(module, "FIRST_S", 0.05)
+    record, said = measured(2.0), ""
+    with run_folder._progress(3, quiet) as show:
+        show(MatrixProgress(3, 2, record))
+        until = time.monotonic() + (0.3 if quiet else 30)
+        while not said and time.monotonic() < until:
+            time.sleep(0.05)
+            said = capsys.readouterr().err
+    what = f"{record.op} · {record.backend} · {record.target}: passed"
+    assert said.startswith("" if quiet else f"  … 2 of 3 done, the last {what}, ")
+    assert bool(said) is not quiet
 
 
 def test_a_cell_without_a_measurement_has_no_speedup() -> None:

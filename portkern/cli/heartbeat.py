@@ -25,8 +25,9 @@ class Heartbeat:
         *,
         tell: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        later_s: float = LATER_S,
     ) -> None:
-        self._tell, self._clock = tell or _on_stderr, clock
+        self._tell, self._clock, self._later_s = tell or _on_stderr, clock, later_s
         self._lock, self._over = threading.Lock(), threading.Event()
         self._what, self._since, self._next = what, clock(), clock() + FIRST_S
 
@@ -45,7 +46,7 @@ class Heartbeat:
             now = self._clock()
             if now >= self._next:
                 self._tell(f"  … {self._what}, {duration(now - self._since)}")
-                self._next = now + LATER_S
+                self._next = now + self._later_s
             return self._next - now
 
     def __enter__(self) -> Self:

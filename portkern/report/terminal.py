@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -11,6 +14,14 @@ from portkern.report.table import ColumnTotal, MatrixTable, headline
 
 #: Failing cells that are named; the report names the rest.
 MOST_FAILURES = 20
+#: What is known of a cell that passed, by its evidence.
+_KNOWN = {
+    Evidence.MEASURED: "right and timed on the hardware",
+    Evidence.VERIFIED: "right on the hardware and not timed",
+    Evidence.EXECUTED: "right as a compiled object on a model of the processor",
+    Evidence.EMULATED: "right in an emulator",
+    Evidence.BUILT: "built and not run",
+}
 
 
 def show(table: MatrixTable, console: Console) -> None:
@@ -42,6 +53,21 @@ def show(table: MatrixTable, console: Console) -> None:
         console.print(f"… and {len(failing) - MOST_FAILURES} more; see the report")
     if table.quarantined:
         console.print(f"{len(table.quarantined)} bad in quarantine, which fail nothing")
+    console.print(Text(" ".join(in_words(table))))
+
+
+def in_words(table: MatrixTable) -> Iterator[str]:
+    """A sentence on the cells that passed and how that is known, and one on the others."""
+    whole = table.whole
+    known = Counter(r.evidence for r in table.records if r.verdict is Verdict.PASSED)
+    how = ", ".join(f"{known[rung]} {said}" for rung, said in _KNOWN.items() if known[rung])
+    total = f"{len(whole)} cell{'s' * (len(whole) != 1)}"
+    yield f"{whole.passed} of {total} passed{': ' * bool(how)}{how}."
+    failed = len(whole.failing)
+    if others := len(whole) - whole.passed - failed:
+        yield f"{others} could not be run or built here; the report says why of each."
+    if failed:
+        yield f"{failed} failed."
 
 
 def _alike(table: MatrixTable) -> dict[tuple[str, str, str, str], list[ColumnTotal]]:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from portkern.cells.run import MatrixProgress
 from portkern.cells.selection import SelectedCell
 from portkern.cli import json_output
+from portkern.cli.heartbeat import FIRST_S, Heartbeat
 from portkern.cli.verbs import executions
 from portkern.cli.verbs.executions import Runner
 from portkern.errors import ConfigError, RecordError, StorageError
 from portkern.evaluator import statistics
 from portkern.evaluator.build import StageLimits
 from portkern.evaluator.trial import TrialOptions
+from portkern.printable import printable
 from portkern.records import jsonl, source_store
 from portkern.records.record import Record, RecordFile
 from portkern.records.source_store import SourceStore
@@ -30,6 +32,8 @@ from portkern.sandbox import session
 from portkern.spec.safe_name import SafeName, short
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from portkern.regression.comparison import RunComparison
     from portkern.report.table import MatrixTable
 
@@ -173,31 +177,38 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Callable[[MatrixProgress], None]]:
-    with bar(quiet) as update:
+    with bar(quiet) if quiet or _terminal() else _lines() as update:
 
         def show(progress: MatrixProgress) -> None:
             latest = progress.record
-            what = f"{latest.op} · {latest.backend} · {latest.target}" if latest else "reused"
+            what = "of an earlier run"
+            if latest:
+                what = f"{latest.op} · {latest.backend} · {latest.target}: {latest.verdict}"
             update(progress.done, total, what)
 
         yield show
+
+
+def _terminal() -> Console | None:
+    """Where a bar can be shown."""
+    if not (sys.stderr.isatty() or os.environ.keys() & _TERMINAL):
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_terminal else None
 
 
 @contextmanager
 def bar(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
     """A bar on a terminal, nothing elsewhere; it is told what is done, of how many, and the last
     thing that was."""
-    if quiet or not (sys.stderr.isatty() or os.environ.keys() & _TERMINAL):
+    if quiet or (console := _terminal()) is None:
         yield lambda *_: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda *_: None
-        return
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -209,6 +220,17 @@ def bar(quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
 
         def update(done: int, total: int, what: str) -> None:
             shown.update(task, completed=done, total=total, description=what)
+
+        yield update
+
+
+@contextmanager
+def _lines() -> Iterator[Callable[[int, int, str], None]]:
+    """The bar's words on stderr, a line every ten seconds."""
+    with Heartbeat("looking at what is asked and what this machine has", later_s=FIRST_S) as beat:
+
+        def update(done: int, total: int, what: str) -> None:
+            beat.at(f"{done} of {total} done, the last {printable(what)}")
 
         yield update
 
