@@ -431,6 +431,8 @@ def test_operations_that_the_runtime_lacks_are_pytorchs(operators: Any) -> None:
     padded = torch.nn.functional.pad(x.cumsum(0).masked_fill_(x < 0, 0), (0, 1))
     expected = padded[:2] + padded.topk(2)[0].sum(0).mean()
     assert torch.allclose(operators.around(x=x), expected)
+    drawn = torch.where(x > 0, torch.ones(3, 3), x.mode(-1, True)[0]) + torch.cdist(x, x).median()
+    assert torch.allclose(operators.drawn(x), drawn)
 
 
 def test_what_pytorch_refuses_is_an_error_of_the_extension(operators: Any) -> None:

@@ -25,7 +25,7 @@ from portkern.spec.backend import (
     Venues,
 )
 from portkern.spec.candidate import Candidate
-from portkern.spec.file_build import FileBuild, FileObject
+from portkern.spec.file_build import FileBuild, FileObject, FirstHeaders
 from portkern.spec.op import Signature
 from portkern.spec.target import Target
 from portkern.toolchain import host, source_tree
@@ -34,7 +34,7 @@ from portkern.toolchain.torch_device import TorchDevice
 
 from ..cuda import CudaBackend, gpu, nvcc, source
 from ..gpu import INCLUDE as PORTABLE
-from . import clang, objects, rocm, whole_file
+from . import clang, first_headers, objects, rocm, whole_file
 
 TYPES = source.TYPES | {"bfloat16": "__hip_bfloat16"}
 _HEADERS = {"float16": "hip/hip_fp16.h", "bfloat16": "hip/hip_bf16.h"}
@@ -143,6 +143,12 @@ class HipBackend(Backend):
 
     def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
         return whole_file.build(request, workdir)
+
+    def precompile(self, request: FileBuild, first: FirstHeaders) -> Path | None:
+        compiler = clang.find()
+        if isinstance(compiler, Missing) or isinstance(rocm.find(), rocm.Hipcc):
+            return None
+        return first_headers.made(compiler, request, first)
 
     def declaration(self, signature: Signature, language: str) -> str:
         return abi.declaration(signature, signature.name, TYPES, stream="hipStream_t")

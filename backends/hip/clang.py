@@ -124,12 +124,12 @@ def headers(clang: Clang, target: Target, side: Side) -> Headers:
     else:
         how = ("-O1", "-fPIC", "-std=c++17", *clang.host_flags())
     of = f"--offload-arch={target.arch}", f"--offload-{side}-only"
-    file = cache_root() / "hip" / _digest(clang) / f"{target.arch}-{side}.pch"
+    file = cache_root() / "hip" / digest(clang) / f"{target.arch}-{side}.pch"
     return Headers((str(clang.zig), "clang", "-x", "hip", *of, *how), FIRST, file)
 
 
 @cache
-def _digest(clang: Clang) -> str:
+def digest(clang: Clang) -> str:
     """The digest of the versions of the compiler and of all headers."""
     seen = hashlib.sha256(repr((clang, FIRST)).encode())
     for file in sorted(

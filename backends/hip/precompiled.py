@@ -21,6 +21,8 @@ from portkern.toolchain.run_tool import run_tool
 
 Argv = Sequence[str | Path]
 BUILD_S = 300.0
+#: The name of a source that is nothing but the headers which other files begin with.
+FIRST = "first.h"
 _asked: Counter[Path] = Counter()
 _making = threading.Lock()
 
@@ -55,7 +57,7 @@ class Headers:
         source = self.file.with_suffix(".h")  # which clang looks for when it reads them
         source.write_text(self.first, encoding="utf-8")
         with tempfile.TemporaryDirectory() as box:
-            argv = [*_without_code(self.argv), "-Xclang", "-emit-pch"]
+            argv = [*without_code(self.argv), "-Xclang", "-emit-pch"]
             argv += ["-Xclang", "-fno-pch-timestamp", str(source), "-o", str(to)]
             run_tool(
                 argv, whose="own", timeout_s=BUILD_S, cwd=Path(box), env=environment(Path(box))
@@ -66,7 +68,7 @@ class Headers:
         which headers may read otherwise. What fails with precompiled ones is compiled without, and
         fails in the words that it always had."""
         if not flags and self.file.exists():
-            short = _without_includes(self.argv)
+            short = without_includes(self.argv)
             try:
                 return run((*short, "-Xclang", "-include-pch", "-Xclang", self.file, *rest))
             except BuildTimeout:
@@ -76,13 +78,13 @@ class Headers:
         return run((*self.argv, *flags, *rest))
 
 
-def _without_includes(argv: Sequence[str]) -> list[str]:
+def without_includes(argv: Sequence[str]) -> list[str]:
     """The line without the headers that it includes first, which are in what is precompiled."""
     pairs = zip(("", *argv), argv, strict=False)
     return [word for before, word in pairs if "-include" not in (before, word)]
 
 
-def _without_code(argv: Sequence[str]) -> list[str]:
+def without_code(argv: Sequence[str]) -> list[str]:
     """The line without the words that say which code is made of a source."""
     at = argv.index("-emit-obj") if "-emit-obj" in argv else 0
     return [*argv[: at - 1], *argv[at + 1 :]] if at else [*argv]

@@ -6,9 +6,10 @@ Host code is parsed, as device compilation does, and not compiled: its headers m
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from portkern.errors import BackendUnavailable
+from portkern.errors import BackendUnavailable, BuildError, BuildTimeout
 from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FileObject
 from portkern.toolchain import make_rule
@@ -16,7 +17,7 @@ from portkern.toolchain.run_tool import run_tool
 
 from ..gpu import INCLUDE as PORTABLE
 from . import clang, codeobject, rocm
-from .precompiled import environment
+from .precompiled import FIRST, environment, without_includes
 
 #: What host code includes and device code does without: declarations, and libc++ in full.
 HOST = Path(__file__).parent / "include" / "host"
@@ -56,30 +57,15 @@ def _flags(request: FileBuild, listed: Path) -> list[str]:
 def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> FileObject:
     output, listed = _outputs(request, workdir)
     env, logs, compiled, headers = environment(workdir), [""], [], dict[Path, None]()
-    flags = compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,))
-    if request.further:
-        flags = clang.relocatable(flags)
+
+    def run(argv: Sequence[str | Path]) -> str:
+        return run_tool(argv, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env)
+
     for number, source in enumerate((request.file, *request.further)):
         compiled.append(output.with_suffix(f".{number}.o"))
-        compile_line: list[str | Path] = [
-            compiler.zig,
-            "clang",
-            "-x",
-            "hip",
-            *_flags(request, listed),
-            *flags,
-            "-include",
-            HOST / "declarations.h",
-            *clang.constants(compiler, request.target, workdir),
-            source,
-            "-o",
-            compiled[-1],
-        ]
-        logs.append(
-            run_tool(
-                compile_line, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env
-            )
-        )
+        compile_line = line(compiler, request, listed)
+        rest = [*clang.constants(compiler, request.target, workdir), source, "-o", compiled[-1]]
+        logs.append(_compiled(run, compile_line, rest, request.precompiled))
         headers |= dict.fromkeys(_headers(listed))
     link: list[str | Path] = [
         compiler.zig,
@@ -93,6 +79,34 @@ def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> Fil
     ]
     logs.append(run_tool(link, whose="foreign", timeout_s=request.timeout_s, cwd=workdir, env=env))
     return FileObject(output, codeobject.kernels(output), tuple(headers), "".join(logs))
+
+
+def line(compiler: clang.Clang, request: FileBuild, listed: Path) -> list[str | Path]:
+    """Clang's line without a source and an output."""
+    flags = compiler.flags(site=HOST / "libcxx_site.h", first=(HOST,))
+    if request.further:
+        flags = clang.relocatable(flags)
+    start = (compiler.zig, "clang", "-x", "hip")
+    return [*start, *_flags(request, listed), *flags, "-include", HOST / "declarations.h"]
+
+
+def _compiled(
+    run: Callable[[Sequence[str | Path]], str],
+    argv: Sequence[str | Path],
+    rest: Sequence[str | Path],
+    precompiled: Sequence[Path],
+) -> str:
+    """The log of the line with the ``rest``. What fails with precompiled headers is compiled
+    without, and fails in the words that it always had."""
+    for headers in precompiled:
+        short = without_includes(list(map(str, argv)))
+        try:
+            return run([*short, "-Xclang", "-include-pch", "-Xclang", headers, *rest])
+        except BuildTimeout:
+            raise
+        except BuildError:
+            pass
+    return run([*argv, *rest])
 
 
 def _with_hipcc(hipcc: rocm.Hipcc, request: FileBuild, workdir: Path) -> FileObject:
@@ -126,4 +140,5 @@ def _outputs(request: FileBuild, workdir: Path) -> tuple[Path, Path]:
 
 
 def _headers(listed: Path) -> tuple[Path, ...]:
-    return tuple(p for p in make_rule.prerequisites(listed) if not p.is_relative_to(HOST))
+    known = make_rule.prerequisites(listed)
+    return tuple(p for p in known if not p.is_relative_to(HOST) and p.name != FIRST)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -26,7 +27,8 @@ from portkern.sandbox.message import Failed, Request
 from portkern.sandbox.session import COMPILING, Answered, Lost, Session, TimedOut, Unconfined
 from portkern.simt.execute import runtime_library
 from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource, language_of
-from portkern.spec.file_build import FileBuild, FileObject
+from portkern.spec import registry
+from portkern.spec.file_build import FileBuild, FileObject, FirstHeaders, HeaderPrecompiler
 from portkern.spec.safe_name import inside
 from portkern.toolchain.source_view import SourceView
 from portkern.worker.protocol import (
@@ -132,12 +134,22 @@ class JailedCompilers:
         with self._asked(asked, asked.search, (source,), most, (box,)) as (found, _):
             return found.functions
 
-    def file(self, backend: str, request: FileBuild, workdir: Path) -> FileObject:
+    def file(
+        self, backend: str, request: FileBuild, workdir: Path, first: FirstHeaders | None = None
+    ) -> FileObject:
         """Does what :meth:`portkern.spec.file_build.FileBuilder.build_file` does, in the jail.
-        Headers that are not in view are left out: a forged name would have a file read."""
-        asked, most = BuildFile(backend, request), (3 + len(request.further)) * request.timeout_s
-        sources = (request.file, *request.further)
-        with self._asked(asked, request.include, sources, most) as (made, session):
+        Headers that are not in view are left out: a forged name would have a file read. Those that
+        it includes ``first`` are precompiled outside, where they are not of the file's library."""
+        precompiled: tuple[Path, ...] = ()
+        if first is not None and not request.further:
+            builder = registry.load(backend)
+            if isinstance(builder, HeaderPrecompiler):
+                precompiled = tuple(filter(None, [builder.precompile(request, first)]))
+        asked = BuildFile(backend, replace(request, precompiled=precompiled))
+        sources, most = (request.file, *request.further), 3 * request.timeout_s
+        most += len(request.further) * request.timeout_s
+        also = [headers.parent for headers in precompiled]
+        with self._asked(asked, request.include, sources, most, also) as (made, session):
             content = session.memory.bytes(made.size)
             if content is None:
                 raise BuildError(f"The compiler's {made.size} bytes are not there")

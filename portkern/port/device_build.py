@@ -25,7 +25,7 @@ from portkern.port import absent_headers
 from portkern.records import atomic_write
 from portkern.spec import registry
 from portkern.spec.backend import Missing
-from portkern.spec.file_build import FileBuild, FileBuilder, FileObject, KernelObject
+from portkern.spec.file_build import FileBuild, FileBuilder, FileObject, FirstHeaders, KernelObject
 from portkern.spec.foreign_text import json_value
 from portkern.spec.occupancy import Occupancy, occupancy
 from portkern.spec.target import AmdLimits, NvidiaLimits, Target
@@ -107,9 +107,10 @@ def build(
     standard: str = "c++17",
     further: Sequence[Path] = (),
     cache: bool = True,
+    first: FirstHeaders | None = None,
 ) -> Built | NotBuilt:
     """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them,
-    ``further`` as :class:`FileBuild`;
+    ``further`` as :class:`FileBuild`, ``first`` are headers that may be precompiled;
     without ``compilers`` the one that is asked sees the file's folder and those of ``include``.
 
     Raises ConfigError for a target that is not a GPU of AMD's or NVIDIA's.
@@ -139,7 +140,7 @@ def build(
             chosen = compilers or own.enter_context(
                 JailedCompilers(SourceView.of([file, *further], include))
             )
-            made = chosen.file(backend.name, request, workdir)
+            made = chosen.file(backend.name, request, workdir, first)
     except BuildError as error:
         return _not_built(error, request)
     except (BackendUnavailable, OSError) as error:

@@ -13,6 +13,7 @@ from portkern.cuda_source import syntax
 from portkern.cuda_source.syntax import Kernel
 from portkern.port import (
     device_build,
+    first_headers,
     kernels_alone,
     partial_build,
     stand_ins,
@@ -91,10 +92,7 @@ class FilePorter:
         key, as soon as they are known."""
         began = time.monotonic()
         units = self.units(file)
-        objects = {
-            target: [self._objects((unit, target)) for unit in units]
-            for target in self._request.targets
-        }
+        objects = {target: self.objects(file, target) for target in self._request.targets}
         built = (time.monotonic() - began) / max(len(kernels), 1)
         for kernel in kernels:
             began = time.monotonic()
@@ -113,6 +111,10 @@ class FilePorter:
                 )
                 for target, made in objects.items()
             ]
+
+    def objects(self, file: TranslatedFile, target: Target) -> list[Built | NotBuilt]:
+        """The objects of the sources that a compiler sees the file in."""
+        return [self._objects((unit, target)) for unit in self.units(file)]
 
     def _proof(
         self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
@@ -227,10 +229,14 @@ class FilePorter:
         """The object built of ``file``, which is the source itself, or a slice of it that lies
         elsewhere."""
         beside = () if file == source.path else (source.path.parent,)
+        include = (*source.include, *beside)
+        torch = self._torch if target.vendor == "amd" and not further else None
+        first = first_headers.of(file, include, torch) if torch is not None else None
         return device_build.build(
             file,
             target,
-            include=(*source.include, *beside),
+            include=include,
+            first=first,
             defines=source.defines,
             workdir=workdir,
             compilers=self._shop.compilers,

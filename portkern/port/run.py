@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from threading import Lock
@@ -229,7 +229,11 @@ def _ports(
         return made
 
     with pool(request.jobs) as threads:
-        pending = {threads.submit(port, *wanting): wanting[0] for wanting in left}
+        pending: dict[Future[_Ports], TranslatedFile] = {}
+        for wanting in left:
+            for target in request.targets:  # side by side, where a file is alone
+                threads.submit(porter.objects, wanting[0], target)
+            pending[threads.submit(port, *wanting)] = wanting[0]
         for future in as_completed(pending):
             made = future.result()
             ports += made

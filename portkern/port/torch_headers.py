@@ -7,10 +7,9 @@ they are translated here. What they name and no package here has, ``include/`` h
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -29,7 +28,7 @@ _OF_TORCH = re.compile(r"(?:torch|ATen|c10|THC)/")
 #: Folders of headers that are for GPUs alone.
 _FOR_GPUS = re.compile(r"(?:^|/)(?:cuda|cudnn|hip)/")
 #: A header for AMD is called after the one for CUDA.
-_OF_AMD = re.compile(r"((?:c10|ATen|ATen/native)/)hip/((?:\w+/)*)(?:HIP)?(\w+\.\w+)")
+_OF_CUDA = re.compile(r"((?:c10|ATen|ATen/native)/)cuda/((?:\w+/)*)(?:CUDA)?(\w+\.\w+)")
 #: What the setup of an extension defines for AMD, beside its own macros.
 _DEFINES = (
     "USE_ROCM=1",
@@ -75,7 +74,7 @@ def of(texts: Iterable[str], include: Sequence[Path]) -> TorchHeaders | None:
     if root is None or not _has_torch(root):
         return None
     for_amd = (root / "c10" / "hip" / "HIPStream.h").is_file()
-    own = () if for_amd else _translated(root, frozenset(names), "\n".join(texts))
+    own = () if for_amd else _translated(root, "\n".join(texts))
     python = of_python(Path(sysconfig.get_path("include")))
     remark = f"host code was read by the headers of torch {package_version('torch')}"
     if not for_amd:
@@ -101,9 +100,9 @@ def _has_torch(folder: Path) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _translated(root: Path, names: frozenset[str], text: str) -> tuple[Path, Path]:
-    """Folders of the headers for GPUs that these names lead to, and of AMD's libraries."""
-    made = dict(_headers(root, names))
+def _translated(root: Path, text: str) -> tuple[Path, Path]:
+    """Folders of the headers for GPUs, the same for all libraries, and of AMD's libraries."""
+    made = _for_amd(root)
     return _kept("torch", made), stand_ins.folder([*made.values(), text])
 
 
@@ -117,38 +116,19 @@ def _kept(what: str, headers: Mapping[str, str]) -> Path:
     return place
 
 
-def _headers(root: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each header for GPUs that they lead to, at any depth, with its translation."""
-    for name, text in _reached(root, names).items():
+@lru_cache(maxsize=2)
+def _for_amd(root: Path) -> Mapping[str, str]:
+    """Each header for GPUs, translated, by its name; and by the name that it has for AMD, where
+    PyTorch has none of that name."""
+    made: dict[str, str] = {}
+    api = root / "torch" / "csrc" / "api" / "include"
+    for file in sorted(file for end in ("*.h", "*.cuh") for file in root.rglob(end)):
+        name = file.relative_to(api if file.is_relative_to(api) else root).as_posix()
         if _FOR_GPUS.search(name):
-            yield name, translate(text, name).text
-
-
-def _reached(root: Path, names: Iterable[str]) -> Mapping[str, str]:
-    """The texts of PyTorch's headers; a name of AMD's is one of CUDA's under another name."""
-    seen: dict[str, str] = {}
-    queue = [name for name in names if _OF_TORCH.match(name)]
-    while queue:
-        name = os.path.normpath(queue.pop())
-        if name in seen or name.startswith(("..", "/")):
-            continue
-        text = _text(root, name)
-        if text is not None:
-            seen[name] = text
-            beside = os.path.dirname(name)  # noqa: PTH120 - of a name, not of a file
-            queue += [path for n in INCLUDE.findall(text) for path in (n, f"{beside}/{n}")]
-    return seen
-
-
-def _text(root: Path, name: str) -> str | None:
-    for folder in (root, root / "torch" / "csrc" / "api" / "include"):
-        if (folder / name).is_file():
-            return (folder / name).read_text("utf-8", "replace")
-    match = _OF_AMD.fullmatch(name)
-    if match is None:
-        return None
-    for prefix in ("CUDA", ""):
-        of_cuda = f"{match[1]}cuda/{match[2]}{prefix}{match[3]}"
-        if (root / of_cuda).is_file():
-            return f"#pragma once\n#include <{of_cuda}>\n"
-    return None
+            made[name] = translate(file.read_text("utf-8", "replace"), name).text
+    for name in [*made]:
+        if (found := _OF_CUDA.fullmatch(name)) is not None:
+            for prefix in ("HIP", ""):
+                of_amd = f"{found[1]}hip/{found[2]}{prefix}{found[3]}"
+                made.setdefault(of_amd, f"#pragma once\n#include <{name}>\n")
+    return made

@@ -10,9 +10,22 @@ from portkern.spec.target import Target
 
 
 @dataclass(frozen=True)
+class FirstHeaders:
+    """Headers that a file includes first, by ``names`` and in this order: of the folders
+    ``include``, under ``defines``. ``macros`` are defined before; where a header asks for one of
+    them, it is another header there."""
+
+    names: tuple[str, ...]
+    include: tuple[Path, ...]
+    defines: tuple[str, ...]
+    macros: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FileBuild:
     """``include`` are folders, ``defines`` are ``NAME`` or ``NAME=VALUE``. ``further`` are sources
-    that the file is linked with, as relocatable device code."""
+    that the file is linked with, as relocatable device code. ``precompiled`` has the headers
+    that it includes first, where they are: one file or none."""
 
     file: Path
     target: Target
@@ -21,6 +34,7 @@ class FileBuild:
     standard: str = "c++17"
     timeout_s: float = 120.0
     further: tuple[Path, ...] = ()
+    precompiled: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,4 +77,14 @@ class FileBuilder(Protocol):
     def build_file(self, request: FileBuild, workdir: Path) -> FileObject:
         """Builds a file into ``workdir``. Raises BuildError with the compiler's log,
         BackendUnavailable."""
+        ...
+
+
+@runtime_checkable
+class HeaderPrecompiler(Protocol):
+    """A backend that precompiles the headers which many files begin with."""
+
+    def precompile(self, request: FileBuild, first: FirstHeaders) -> Path | None:
+        """The file, made at its first use, in a folder of its own; None where the file that is
+        built would read other headers."""
         ...

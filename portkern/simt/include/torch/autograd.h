@@ -91,9 +91,11 @@ struct Function {
     }
 };
 
+// Whether the torch of the process will ask for gradients is not known here.
+inline bool any_variable_requires_grad(const variable_list&) { return true; }
+
 }  // namespace torch::autograd
 namespace torch {
 using autograd::Variable;
-// Whether the torch of the process will ask for gradients is not known here.
-inline bool any_variable_requires_grad(const autograd::variable_list&) { return true; }
+using autograd::any_variable_requires_grad;
 }  // namespace torch
