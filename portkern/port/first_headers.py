@@ -30,8 +30,8 @@ _MOST_FILES = 64
 
 
 def of(file: Path, include: Sequence[Path], torch: TorchHeaders) -> FirstHeaders | None:
-    """The first headers of a file that is compiled with these folders, of which the last are PyTorch's, and
-    with :meth:`TorchHeaders.macros`; None for one that begins with something else."""
+    """The first headers of a file that is compiled with these folders, of which the last are
+    PyTorch's, and with its macros; None for one that begins with something else."""
     own = [folder for folder in include if folder not in torch.include]
     walk = _Walk(own)
     walk.goes_on(file)
