@@ -16,7 +16,8 @@ from portkern.cuda_source import comments
 from portkern.port.torch_headers import TorchHeaders
 from portkern.spec.file_build import FirstHeaders
 
-_OF_TORCH = re.compile(r"(?:torch|ATen|c10)/")
+#: They are precompiled outside of the jail: no name leads elsewhere.
+_OF_TORCH = re.compile(r"(?:torch|ATen|c10)(?:/\w+)+\.(?:h|cuh)")
 #: Each of these brings most of the others: what a file includes after it is read as it stands.
 _UMBRELLAS = frozenset(
     """ATen/ATen.h torch/all.h torch/extension.h torch/library.h torch/python.h torch/script.h
@@ -76,7 +77,7 @@ class _Walk:
         own = next((folder / name for folder in places if (folder / name).is_file()), None)
         if own is not None:
             return self.goes_on(own.resolve())
-        if _OF_TORCH.match(name):
+        if _OF_TORCH.fullmatch(name):
             self.names.append(name)
             return name not in _UMBRELLAS
         return _NEUTRAL.fullmatch(name) is not None and not (quoted and "/" not in name)
