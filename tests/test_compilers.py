@@ -396,6 +396,7 @@ OUTSIDE = {
     "backends/cpu/precompiled.py compile_": "the harness's headers",
     "backends/cuda/nvcc.py _version": "nvcc's version",
     "backends/hip/clang.py constants": "numbers that AMD's libraries ask for",
+    "backends/hip/first_headers.py _make": "PyTorch's headers",
     "backends/hip/precompiled.py _make": "HIP's headers",
     "backends/hip/rocm.py _find": "hipcc's version",
     "backends/opencl/platforms.py devices": "portkern's own kernel, on each device",

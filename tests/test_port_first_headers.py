@@ -73,6 +73,7 @@ def test_headers_up_to_the_first_that_brings_most_others_are_found(
         '#include "absent.h"\n',
         "#include NAME\n",
         "#error no\n",
+        '#include "/dev/null"\n',
         "#include <torch/../../secret.h>\n",
         '#include "torch//secret.h"\n',
         "/* #include <torch/torch.h> */ int x;\n",

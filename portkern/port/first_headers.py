@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.cuda_source import comments
+from portkern.port import source_text
+from portkern.port.source_text import Unreadable
 from portkern.port.torch_headers import TorchHeaders
 from portkern.spec.file_build import FirstHeaders
 
@@ -55,12 +57,10 @@ class _Walk:
         if file in self.seen:
             return True
         self.seen.add(file)
-        try:
-            text = comments.without_comments(file.read_text("utf-8", "replace"))
-        except OSError:
+        known = source_text.read(file)
+        if isinstance(known, Unreadable) or len(self.seen) > _MOST_FILES:
             return False
-        if len(self.seen) > _MOST_FILES:
-            return False
+        text = comments.without_comments(known.text)
         return all(self._passes(*directive, file) for directive in _directives(text))
 
     def _passes(self, kind: str, rest: str, depth: int, file: Path) -> bool:
@@ -73,6 +73,8 @@ class _Walk:
 
     def _includes(self, found: re.Match[str], file: Path) -> bool:
         quoted, name = found[1], found[1] or found[2]
+        if name.startswith("/"):
+            return False
         places = [*([file.parent] if quoted else []), *self.folders]
         own = next((folder / name for folder in places if (folder / name).is_file()), None)
         if own is not None:

@@ -225,6 +225,7 @@ def _ports(
         for of_kernel in porter.port(file, own, kernels):
             with writing:  # each is on disk before the next begins, which may be the one that hangs
                 records.append(of_kernel)
+                _tests(request, porter.tests, folder)
             made += of_kernel
         return made
 
