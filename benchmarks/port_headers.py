@@ -5,9 +5,9 @@
 
 Each FILE is one of a port's tree, built for the target outside of the jail, so that the seconds of
 a processor that its compiler took are known, and not those that others took beside it. The first
-file that begins with a header makes the precompiled one, which is told apart; all are kept in the
-cache folder. With write=true the rows go to results/port-headers.json, and ``page`` puts them into
-docs/port.md.
+file that begins with a header makes the precompiled one, which takes as long as a build and is not
+counted; all are kept in the cache folder. With write=true the rows go to results/port-headers.json,
+and ``page`` puts them into docs/port.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _row(file: Path, to: str) -> dict[str, Any]:
         plain, row["without_s"] = _timed(lambda: backend.build_file(request, place))
         if first is None:
             return row
-        headers, row["making_s"] = _timed(lambda: backend.precompile(request, first))
+        headers = backend.precompile(request, first)
         with_them = replace(request, precompiled=(headers,) if headers else ())
         short, row["with_s"] = _timed(lambda: backend.build_file(with_them, place))
     return row | {"same": plain.kernels == short.kernels, "kernels": len(plain.kernels)}
@@ -85,12 +85,12 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "| file | begins with | instances | without, CPU s | with, CPU s | same code | made in |"
-    yield "|" + "---|" * 7
+    yield "| file | begins with | instances | without, CPU s | with, CPU s | same kernels |"
+    yield "|" + "---|" * 6
     for row in rows:
         cells = [row["file"], ", ".join(row["first"] or ["–"]), row.get("kernels", "–")]
         cells += [row["without_s"], row.get("with_s", "–")]
-        cells += [{True: "yes", False: "no"}.get(row.get("same"), "–"), row.get("making_s", "–")]
+        cells += [{True: "yes", False: "no"}.get(row.get("same"), "–")]
         yield "| " + " | ".join(map(str, cells)) + " |"
 
 

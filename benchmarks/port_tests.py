@@ -121,15 +121,22 @@ def main() -> None:
     given = words(_NAMES, __doc__, ["checkouts"])
     only = given.get("only", "").split(",") if given.get("only") else [e.name for e in EXTENSIONS]
     asked = [one for one in EXTENSIONS if one.name in only]
-    rows = dict[str, Mapping[str, Any]]()
+    rows = _before([one.name for one in asked])
     with ThreadPoolExecutor(int(given.get("at_once", "1"))) as threads:
         for future in as_completed(threads.submit(_ported, one, given) for one in asked):
             row = future.result()
             rows[str(row["name"])] = row
-            known = [rows[one.name] for one in asked if one.name in rows]
+            known = [rows[one.name] for one in EXTENSIONS if one.name in rows]
             print(markdown(known), flush=True)
             if given.get("write") == "true":
                 write("port-tests.json", {"host": host.machine(), "rows": known})
+
+
+def _before(asked: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The rows of libraries that are not asked for, which an earlier run has left."""
+    file = RESULTS / "port-tests.json"
+    known = json.loads(file.read_text("utf-8"))["rows"] if file.is_file() else []
+    return {row["name"]: row for row in known if row["name"] not in asked}
 
 
 def _ported(one: Extension, given: Mapping[str, str]) -> dict[str, Any]:
