@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 from benchmarks import port_table
 from benchmarks._script import RESULTS, show_on_page, write
-from portkern.backends.hip import HipBackend
 from portkern.port import first_headers, torch_headers
+from portkern.spec import registry
 from portkern.spec import target as targets
-from portkern.spec.file_build import FileBuild
+from portkern.spec.file_build import FileBuild, FileBuilder, HeaderPrecompiler
 from portkern.toolchain import host
 from portkern.toolchain.run_tool import package_version
 
@@ -56,7 +56,8 @@ def _row(file: Path, to: str) -> dict[str, Any]:
     torch = torch_headers.of([text, *texts], ())
     if torch is None:
         raise SystemExit(f"{file} names no header of PyTorch, or torch is not installed")
-    include, backend = (file.parent, *torch.include), HipBackend()
+    include, backend = (file.parent, *torch.include), registry.load("hip")
+    assert isinstance(backend, FileBuilder) and isinstance(backend, HeaderPrecompiler)
     request = FileBuild(file, targets.load(to), include, torch.macros(()), timeout_s=_TIMEOUT_S)
     first = first_headers.of(file, include, torch)
     row: dict[str, Any] = {"file": file.name, "target": to, "first": first and first.names}

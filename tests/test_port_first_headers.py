@@ -4,11 +4,11 @@ them can change what they say."""
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from portkern.backends.hip import clang, first_headers
 from portkern.port import first_headers as found_first
 from portkern.port import torch_headers
 from portkern.port.device_build import Built, build
@@ -17,6 +17,8 @@ from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FirstHeaders
 
+clang = import_module("portkern.backends.hip.clang")
+first_headers = import_module("portkern.backends.hip.first_headers")
 NONE = TorchHeaders((), (), "")
 OWN = """\
 #ifndef OWN_H

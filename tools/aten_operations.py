@@ -64,8 +64,8 @@ def found() -> Mapping[str, str]:
 
 
 def _kinds(schema: Any, name: str) -> Iterator[str]:
-    """Yields what an overload on a tensor returns, '' for what has no C++ type here; nothing for one
-    that writes to tensors it is given, and for one of TorchScript's alone."""
+    """Yields what an overload on a tensor returns, '' for what has no C++ type here; nothing for
+    one that writes to tensors it is given, and for one of TorchScript's alone."""
     given = schema.arguments
     if not given or str(given[0].type) != "Tensor" or any(one.is_out for one in given):
         return

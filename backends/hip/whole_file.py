@@ -64,7 +64,8 @@ def _with_clang(compiler: clang.Clang, request: FileBuild, workdir: Path) -> Fil
     for number, source in enumerate((request.file, *request.further)):
         compiled.append(output.with_suffix(f".{number}.o"))
         compile_line = line(compiler, request, listed)
-        rest = [*clang.constants(compiler, request.target, workdir), source, "-o", compiled[-1]]
+        rest: list[str | Path] = [*clang.constants(compiler, request.target, workdir)]
+        rest += [source, "-o", compiled[-1]]
         logs.append(_compiled(run, compile_line, rest, request.precompiled))
         headers |= dict.fromkeys(_headers(listed))
     link: list[str | Path] = [
