@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from portkern.cells.selection import RunStage, host_targets
-from portkern.cli import main
+from portkern.cli import config, main
 from portkern.cli.config import quoted, resolve
 from portkern.cli.verbs import doctor
 from portkern.cli.verbs.check import CheckOptions
@@ -376,3 +376,51 @@ def test_a_backend_is_asked_for_where_the_file_leaves_several(
 def test_a_quoted_value_is_what_it_was_and_nothing_is_looked_up_in_it(text: str) -> None:
     options = resolve("check", CheckOptions, [f"entry={quoted(text)}", f"source=[{quoted(text)}]"])
     assert (options.entry, options.source) == (text, [text])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["op=softmax", "serve=always", "timed=false", "source=['a b.cpp','c/d.cpp']"],
+        ["rounds=7", "dtypes=[float32,float16]", "budget_s=1", "op=relu", "op=softmax"],
+        ["op='${oc.env:HOME}'"],
+        [r"op='\${oc.env:HOME}'"],
+        ["op=a=b"],
+        ["op="],
+        ["op=null"],
+        ["timed=maybe"],
+        ["rounds=0"],
+        ["rounds=1.5"],
+        ["opp=1"],
+        ["+op=x"],
+        ["op=a,b"],
+        ["op@x=2"],
+        ["source.x=1"],
+        ["workloads={a:1}"],
+        ["preset=quick"],
+    ],
+    ids=" ".join,
+)
+def test_options_composed_ahead_are_those_that_hydra_composes(
+    overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolved() -> object:
+        try:
+            return config.resolve("check", CheckOptions, overrides)
+        except ConfigError as error:
+            return str(error)
+
+    monkeypatch.setattr(config, "_BARE", {})
+    composed = resolved()
+    config.compose_ahead("check", CheckOptions)
+    assert resolved() == composed
+
+
+def test_options_that_were_composed_ahead_are_not_composed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "_BARE", {})
+    config.compose_ahead("check", CheckOptions)
+    monkeypatch.delattr(config, "_compose")
+    assert config.resolve("check", CheckOptions, ["op=softmax", "rounds=7"]).rounds == 7
+    assert config.resolve("check", CheckOptions, []).op == ""

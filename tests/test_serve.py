@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -535,6 +535,39 @@ def test_generate_and_compare_have_their_kernels_run_by_the_server_while_it_take
         assert {record.run for record in kept} == {path.parent.name}
     rows = [json.loads(line) for line in (tmp_path / "c/samples.jsonl").read_text().splitlines()]
     assert [row["status"] for row in rows] == ["wrong", "passed"]
+
+
+def test_a_server_whose_sources_have_changed_since_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path))
+    with running(answers) as client:
+        client.at.model_copy(update={"portkern": "portkern 0.0.1"}).write()
+        assert main.run(["serve", "status"]) == 0
+        assert main.run(["serve", "stop"]) == 0
+        wait_for(lambda: Client.whoever() is None)
+    assert main.run(["serve", "stop"]) == 3
+    assert "No server runs; 'portkern serve' starts one" in capsys.readouterr().err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("served", [True, False], ids=["by a server", "by its own process"])
+def test_a_check_of_a_user_who_shows_others_nothing_is_done(
+    served: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "relu.cpp").write_text(RELU)
+    check = ("check", "relu.cpp", "op=relu", "target=x86_64", "timed=false")
+    mask = os.umask(0o077)
+    try:
+        with serving(tmp_path) if served else nullcontext():
+            asked = portkern(tmp_path, *check, f"serve={'always' if served else 'never'}")
+    finally:
+        os.umask(mask)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert "passed" in asked.stdout
+    kept = [tmp_path / "reports" / "check" / "records.jsonl", tmp_path / "cache" / "builds"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
 
 
 def test_another_versions_or_users_server_is_not_asked(

@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psutil
 import pytest
 
-from portkern.cli import main, streams, warm, warm_process
+from portkern.cli import control_groups, main, streams, warm, warm_process
 from portkern.execution.installation import Portkern
 from portkern.serve import address, signature
 from portkern.serve.address import ServerAddress
@@ -117,6 +117,71 @@ def test_who_is_confined_otherwise_is_refused(
     before: Callable[[], object], process: int, tmp_path: Path
 ) -> None:
     assert asked(tmp_path, "check", "x.cpp", before=before).returncode == REFUSED
+
+
+@contextmanager
+def small_group() -> Iterator[Path]:
+    """A control group with a quarter of a processor."""
+    top, files = control_groups.MOUNTED, {"cpu.max": "25000 100000"}
+    if not (top / "cgroup.controllers").exists():
+        top, files = top / "cpu", {"cpu.cfs_quota_us": "25000"}
+    group = top / f"portkern-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        for name, value in files.items():
+            if not (group / name).exists():
+                pytest.skip(f"control groups have no {name} here")
+            (group / name).write_text(value)
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_a_client_in_a_smaller_control_group_is_refused(process: int, tmp_path: Path) -> None:
+    with small_group() as group:
+        join = group / "cgroup.procs"
+        small = asked(tmp_path, "check", "x.cpp", before=lambda: join.write_text(str(os.getpid())))
+    assert small.returncode == REFUSED
+    assert asked(tmp_path, "check", "x.cpp").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("mine", "its", "alike"),
+    [
+        ("/user/a", "/user/a", True),
+        ("/user/a", "/user/b", True),
+        ("/user/a", "/user/small", False),
+        ("/user/small", "/user/small", True),
+        ("/user/small/c", "/user/small/d", True),
+        ("/user/a", "/user/few", False),
+        ("/user/few", "/user/other", True),
+        ("/user/a", "/user/light", False),
+        ("/user/a", "/user/gone", False),
+    ],
+)
+def test_groups_are_alike_where_neither_withholds_what_the_other_gives(
+    mine: str, its: str, alike: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = {"cpu.max": "max 100000", "memory.max": "max", "pids.max": "max", "cpu.weight": "100"}
+    special = {
+        "small": {"memory.max": "1073741824"},
+        "few": {"pids.max": "10"},
+        "other": {"pids.max": "10"},
+        "light": {"cpu.weight": "10"},
+    }
+    for name in ("", "a", "b", "small", "small/c", "small/d", "few", "other", "light"):
+        folder = tmp_path / "user" / name
+        folder.mkdir(parents=True)
+        for file, value in {**usual, **special.get(name, {})}.items():
+            (folder / file).write_text(value)
+    groups = {1: {"": PurePosixPath(mine)}, 2: {"": PurePosixPath(its)}}
+    monkeypatch.setattr(control_groups, "MOUNTED", tmp_path)
+    monkeypatch.setattr(control_groups, "groups_of", groups.__getitem__)
+    assert control_groups.may_as_much(1, 2) is alike
+    assert control_groups.may_as_much(2, 1) is alike
 
 
 @pytest.mark.parametrize("name", [target.SITE, "PYTHONPATH", "LD_LIBRARY_PATH"])

@@ -3,8 +3,8 @@
 It imports what ``portkern check`` needs, once, and waits at a socket in the server's folder. A
 command that is signed with the server's key becomes a fork of it, with the client's streams, folder
 and environment, that runs the verb as a process of its own would. It never has a thread, and runs
-nothing itself. Refused is who is confined in another way than the server, and all where a file of
-portkern's has changed since.
+nothing itself. Refused is who is confined in another way than the server or may use less than it,
+and all where a file of portkern's has changed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from portkern.cli import main, streams, warm
+from portkern.cli import control_groups, main, streams, warm
 from portkern.serve import address, signature
 from portkern.spec.foreign_text import json_value
 
@@ -68,7 +68,8 @@ class Commands:
         client runs it itself."""
         door = opened.enter_context(self._listening.accept()[0])
         door.settimeout(_SAYS_S)
-        if _confinement(_peer(door)) != self._confined:
+        peer, own = _peer(door), os.getpid()
+        if _confinement(peer) != self._confined or not control_groups.may_as_much(own, peer):
             return
         said, files = self._asked(door, opened)
         if said["same"] != json_value(json.dumps(warm.same())) or _files() != self._files:
@@ -110,18 +111,19 @@ def _sockets() -> tuple[Path, Path]:
 
 def _prepare() -> None:
     """Imports and reads all that a check does whatever it is asked."""
-    from portkern.cli.config import resolve
+    from portkern.cli.config import compose_ahead, resolve
     from portkern.cli.verbs import check
     from portkern.execution.installation import Portkern
     from portkern.spec import registry, target
 
-    resolve("check", check.CheckOptions, [])
+    resolve("check", check.CheckOptions, [])  # imports what Hydra imports late
+    compose_ahead("check", check.CheckOptions)
     for name in registry.names():
         registry.load(name)
     for name in target.names():
         target.load(name)
     Portkern.here()
-    for module in ("portkern.ops", "portkern.cli.exit_code", "http.client"):
+    for module in ("portkern.ops", "portkern.cli.exit_code", "http.client", "filelock"):
         import_module(module)
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208 - a fork would lack the others
         raise SystemExit("a module has begun a thread, which a fork would not have")

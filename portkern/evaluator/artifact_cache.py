@@ -19,6 +19,7 @@ from portkern.evaluator.code_digest import evaluator_digest
 from portkern.sandbox.jail import owner
 from portkern.sandbox.message import plain
 from portkern.spec.backend import Artifact, Build
+from portkern.toolchain.make_once import readable
 
 #: What a build does not depend on: kernels are sources of their own.
 _NOT_BUILT_WITH = {"kernels", "calibration", "__pycache__"}
@@ -141,6 +142,7 @@ class ArtifactCache:
         moved = replace(artifact, path=final / artifact.path.relative_to(workdir))
         try:
             (workdir / _MANIFEST).write_text(json.dumps(_manifest(workdir, moved)))
+            readable(workdir)
             if self.get(key) is None:
                 self._discard(final)
                 workdir.rename(final)

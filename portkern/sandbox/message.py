@@ -80,7 +80,7 @@ class Request(Generic[R]):
 
     def read(self, data: object) -> R:
         """The reply in ``data``, plain JSON. Raises :class:`FormError`."""
-        return cast("R", _reader(self._reply)(data))
+        return cast("R", reader(self._reply)(data))
 
 
 def encoded(value: object) -> bytes:
@@ -94,7 +94,7 @@ def plain(value: object) -> object:
 
 def read(kind: type[T], data: object) -> T:
     """A ``kind`` of plain JSON. Raises :class:`FormError`."""
-    return cast("T", _reader(kind)(data))
+    return cast("T", reader(kind)(data))
 
 
 def _shallow(value: object) -> object:
@@ -180,7 +180,8 @@ _PLAIN: Mapping[object, _Reader] = {
 _READERS: dict[object, _Reader] = dict(_PLAIN)
 
 
-def _reader(kind: object) -> _Reader:
+def reader(kind: object) -> _Reader:
+    """Returns the function that reads values of this type, made once."""
     if kind not in _READERS:
         _READERS[kind] = _made(kind)
     return _READERS[kind]
@@ -195,11 +196,12 @@ def _made(kind: object) -> _Reader:
     if origin is tuple:
         return _many(parts[0]) if parts[1:] == (Ellipsis,) else _row(parts)
     if origin is not None and issubclass(origin, Mapping):
-        value = _reader(parts[1])
+        value = reader(parts[1])
         return lambda data: {name: value(item) for name, item in _mapping(data).items()}
     if not isinstance(kind, type):
         raise TypeError(f"No message holds a {kind}")
     if issubclass(kind, BaseModel):
+        kind.model_rebuild()  # it may have been put off until the first
         return kind.model_validate
     own: _Reader | None = getattr(kind, "from_json", None)
     return _checked(own) if own is not None else _dataclass(kind)
@@ -217,7 +219,7 @@ def _either(kinds: tuple[object, ...]) -> _Reader:
     exact = {kind: _PLAIN[kind] for kind in kinds if kind in _PLAIN}
     if {float, int} <= exact.keys():
         exact[float] = lambda data: data
-    rest = [_reader(kind) for kind in kinds if kind not in _PLAIN]
+    rest = [reader(kind) for kind in kinds if kind not in _PLAIN]
     expected = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
 
     def read_either(data: object) -> object:
@@ -232,12 +234,12 @@ def _either(kinds: tuple[object, ...]) -> _Reader:
 
 
 def _many(kind: object) -> _Reader:
-    item = _reader(kind)
+    item = reader(kind)
     return lambda data: tuple(map(item, _items(data)))
 
 
 def _row(kinds: tuple[object, ...]) -> _Reader:
-    items = [_reader(kind) for kind in kinds]
+    items = [reader(kind) for kind in kinds]
 
     def read_row(data: object) -> object:
         given = _items(data)
@@ -264,7 +266,7 @@ def _dataclass(kind: type[object]) -> _Reader:
     if not is_dataclass(kind):
         raise TypeError(f"No message holds a {kind}")
     hints = get_type_hints(kind)
-    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    readers = {field.name: reader(hints[field.name]) for field in fields(kind)}
     needed = {
         field.name
         for field in fields(kind)

@@ -48,6 +48,14 @@ class Client:
         at = address.known()
         if at is None or at.portkern != str(Portkern.here()):
             return None
+        return cls.whoever(priority=priority)
+
+    @classmethod
+    def whoever(cls, *, priority: int = USUAL_PRIORITY) -> Client | None:
+        """The same of a server of another portkern too, which can be asked how it is and to end."""
+        at = address.known()
+        if at is None:
+            return None
         client = cls(at, f"process {os.getpid()}", priority)
         try:
             client.status()

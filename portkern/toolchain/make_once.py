@@ -30,8 +30,17 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
                 # Whatever the mask: what others may change is taken for theirs below.
                 aside.chmod(aside.stat().st_mode & ~0o022)
                 aside.rename(final)
+                readable(final.parent)
             finally:
                 aside.unlink(missing_ok=True)
+
+
+def readable(folder: Path) -> None:
+    """Has workers, which are another user where root starts them, read a folder and what is in it,
+    whatever the mask. Folders above it stay as they are, which others may be kept out by."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink() and path.name != ".lock":
+            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
 
 
 #: The owner of files whose owner this process cannot see, as in a worker's namespace.

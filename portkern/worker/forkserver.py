@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ LOOK_S = 0.0005, 0.02
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
+    os.umask(0o022)  # folders of a jail are seen by its own users, whoever may see the evaluator's
     system.set_dumpable(False)  # nor are the workers: whoever has their user sees nothing of them
     limits.sweep()
     root.python_paths()
@@ -56,12 +58,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides who ends on Ctrl-C
     system.adopt_orphans()
     server = Server(control, layers)
+    ahead = worker.ahead()
     with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
         while True:
-            asked = select.select([control], [], [], server.pause_s)[0]
+            asked = select.select([control], [], [], server.pause_s if ahead is None else 0.0)[0]
             server.look()
             if not asked:
+                ahead = _further(ahead)
                 continue
             message, handles, _, _ = socket.recv_fds(control, MESSAGE_BYTES, HANDLES)
             if not message:
@@ -76,6 +80,18 @@ def main() -> None:
                 control.send(json.dumps({"pid": pid}).encode())
             else:
                 server.wait(request["wait"], *handles)
+
+
+def _further(ahead: Iterator[None] | None) -> Iterator[None] | None:
+    """Does the next part of what each worker would do first, now that nobody asks for one; what is
+    left of it, None where nothing is."""
+    if ahead is None:
+        return None
+    gc.disable()
+    left = next(ahead, ahead) is None
+    gc.freeze()
+    gc.enable()
+    return ahead if left else None
 
 
 @dataclass

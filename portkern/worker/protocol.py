@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from portkern.sandbox.message import FormError, Request, brief, read
+from portkern.sandbox.message import FormError, Request, brief, read, reader
 from portkern.sandbox.shared_memory import Rows, Slot
 from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import backend
@@ -597,6 +597,12 @@ def anonymous(build: backend.Build) -> backend.Build:
     """The build without who wrote it, which is not a worker's business."""
     written = replace(build.candidate, author="", parents=(), variant="")
     return replace(build, candidate=written, emulator="")
+
+
+def make_readers() -> None:
+    """Makes what :func:`request_of` reads requests with, which it would do when they first come."""
+    for kind in REQUESTS.values():
+        reader(kind)
 
 
 def request_of(data: object) -> AnyRequest:

@@ -12,8 +12,8 @@ import os
 import shutil
 import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,17 @@ if TYPE_CHECKING:
 
 #: A handle is on its way before a request speaks of it.
 HANDLE_S = 10.0
+
+
+def ahead() -> Iterator[None]:
+    """Does in parts what is the same for all workers, before there is one: forms of messages are
+    made when they are first read, and backends imported when they are first asked for."""
+    protocol.make_readers()
+    yield
+    for name in registry.BUILTIN:
+        with suppress(Exception):  # its own worker will say why
+            registry.load(name)
+        yield
 
 
 def serve(

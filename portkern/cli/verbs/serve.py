@@ -45,9 +45,9 @@ def main(overrides: Sequence[str]) -> int:
         raise no_such("action", options.action, ACTIONS)
     if options.action == "start":
         return _start(options)
-    client = Client.here()
+    client = Client.whoever()
     if client is None:
-        raise BackendUnavailable("No server of this portkern runs; 'portkern serve' starts one")
+        raise BackendUnavailable("No server runs; 'portkern serve' starts one")
     if options.action == "stop":
         client.stop()
     said = dict(client.status()) if options.action == "status" else {"stopping": True}
