@@ -1,5 +1,6 @@
 """How many evaluations the machine's server does, how long clients wait, and what is left behind.
-Adds a row to results/serving.jsonl.
+Adds a row to results/serving.jsonl, which is written anew as the run goes on and says whether it
+``ended``: one that was killed has said how far it came.
 
     .venv/bin/python -m benchmarks.serving [clients=8] [evaluations=200] [hostile=0.0] [kills=0]
         [distinct=0] [limit_s=20] [places=cpu@x86_64] [timed=false] [seconds=0] [first=0] [group=1]
@@ -33,7 +34,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -46,6 +46,7 @@ from portkern.evaluator.build import StageLimits
 from portkern.evaluator.statistics import TimingPlan
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import ExecutionPlan
+from portkern.records import atomic_write
 from portkern.records.record import RecordFile, Verdict
 from portkern.serve import signature
 from portkern.serve.address import PLANS
@@ -202,6 +203,7 @@ def main() -> None:
     clients, count = int(words.get("clients", 8)), int(words.get("evaluations", 200))
     kills = int(words.get("kills", 0))
     tally = Tally(max(1, count // LOOKS))
+    began = datetime.now(UTC).isoformat(timespec="microseconds")
     asked = Load(
         float(words.get("hostile", 0)),
         int(words.get("distinct", 0)),
@@ -218,45 +220,78 @@ def main() -> None:
             warm(clients, asked)
             time.sleep(2)
             before, used = Footprint.of(server, folder), _script.processor_s(server)
-            start = time.monotonic()
-            look = partial(Footprint.of, server, folder)
+            run = Soak(began, clients, asked, tally, before, time.monotonic())
+
+            def look() -> Footprint:
+                now = Footprint.of(server, folder)
+                run.write(now, _script.processor_s(server) - used, ended=False)
+                return now
+
+            start = run.start
             with killing(server, kills, count, tally), ThreadPoolExecutor(clients) as pool:
                 until = start + asked.seconds if asked.seconds else float("inf")
                 numbers = range(asked.first, asked.first + count, asked.group)
                 for done in [pool.submit(ask, n, asked, tally, look, until) for n in numbers]:
                     done.result()
-            wall_s = time.monotonic() - start
+            run.wall_s = time.monotonic() - start
             time.sleep(2)  # the last workers end
             used = _script.processor_s(server) - used
             after = Footprint.of(server, folder)
         kept = RecordFile(folder / "reports" / "serve" / "records.jsonl").read()[0]
-    row = {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {host.cpu_name()}",
-        "load": round(os.getloadavg()[0], 1),
-        "clients": clients,
-        "evaluations": tally.evaluations,
-        **vars(asked),
-        "kills": tally.killed,
-        "asked_again": tally.asked_again,
-        "vanished": tally.vanished,
-        "wall_s": round(wall_s, 1),
-        "per_minute": round(60 * tally.evaluations / wall_s, 1),
-        "latency_s": {
-            "median": round(statistics.median(tally.seconds), 2),
-            "p95": round(statistics.quantiles(tally.seconds, n=20)[-1], 2),
-        },
-        "processor_s_each": round(used / tally.evaluations, 3),
-        "verdicts": tally.verdicts,
-        "changed": tally.changed,
-        "records": len(kept),
-        "curve": tally.curve,
-        "before": vars(before),
-        "after": vars(after),
-    }
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-    print(json.dumps(row, indent=1))
+    print(json.dumps(run.write(after, used, ended=True, records=len(kept)), indent=1))
+
+
+@dataclass
+class Soak:
+    """A run that has begun; ``start`` is by the monotonic clock, ``wall_s`` 0 until it is over."""
+
+    began: str
+    clients: int
+    asked: Load
+    tally: Tally
+    before: Footprint
+    start: float
+    wall_s: float = 0.0
+    path: Path = RESULTS
+
+    def write(
+        self, after: Footprint, used: float, *, ended: bool, **more: object
+    ) -> dict[str, object]:
+        """Writes the run's row in place of what it had written so far. Called by one thread at a
+        time."""
+        tally, wall_s = self.tally, self.wall_s or time.monotonic() - self.start
+        waited = sorted(tally.seconds)
+        row = {
+            "began": self.began,
+            "ended": ended,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, "
+            f"{host.cpu_name()}",
+            "load": round(os.getloadavg()[0], 1),
+            "clients": self.clients,
+            "evaluations": tally.evaluations,
+            **vars(self.asked),
+            "kills": tally.killed,
+            "asked_again": tally.asked_again,
+            "vanished": tally.vanished,
+            "wall_s": round(wall_s, 1),
+            "per_minute": round(60 * tally.evaluations / wall_s, 1),
+            "latency_s": {
+                "median": round(statistics.median(waited), 2),
+                "p95": round(waited[min(len(waited) - 1, int(0.95 * len(waited)))], 2),
+            },
+            "processor_s_each": round(used / tally.evaluations, 3),
+            "verdicts": tally.verdicts,
+            "changed": tally.changed,
+            **more,
+            "curve": tally.curve,
+            "before": vars(self.before),
+            "after": vars(after),
+        }
+        before = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        others = [line for line in before if json.loads(line).get("began") != self.began]
+        atomic_write.write(self.path, "\n".join([*others, json.dumps(row)]) + "\n")
+        return row
 
 
 @contextmanager
