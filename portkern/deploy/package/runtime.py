@@ -480,6 +480,22 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+_threads = 0
+
+
+def _count_threads() -> None:
+    global _threads
+    with suppress(OSError):
+        _threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - only their number
+
+
+def _alone_after_fork() -> None:
+    """Has a child use one thread where its parent had several: GNU's OpenMP would wait for the
+    others of its team forever, in a kernel as in PyTorch. What the child asks for itself holds."""
+    if _threads > 1:
+        torch.set_num_threads(1)
+
+
 def _same() -> ModuleType | None:
     """This very library where another copy of it is imported already, as from a repository of
     ``kernels`` beside the wheel: its operators and decisions are those of both."""
@@ -498,6 +514,7 @@ else:
     _c = _library()
     _explained = getattr(torch.ops, NAME)
     _load_kernels()
+    os.register_at_fork(before=_count_threads, after_in_child=_alone_after_fork)
     _references = importlib.import_module(f"{__name__}._references")
     for _operator in TABLE["operators"]:
         _reference = getattr(_references, _operator["name"])
