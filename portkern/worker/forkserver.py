@@ -58,7 +58,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides who ends on Ctrl-C
     system.adopt_orphans()
     server = Server(control, layers)
-    ahead = worker.ahead()
+    ahead: Iterator[None] | None = worker.ahead()
     with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
         while True:
