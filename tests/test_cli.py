@@ -130,7 +130,15 @@ def test_every_verb_documents_every_option(verb: str, capsys: pytest.CaptureFixt
     [
         (["matrx"], "No verb 'matrx'; did you mean 'matrix'?"),
         (["matrix", "opps=relu"], "No option 'opps'; did you mean 'ops'?"),
-        (["matrix", "rounds=abc"], "'abc' of type 'str' could not be converted to Integer"),
+        (["matrix", "rounds=abc"], "Got rounds=abc, expected a whole number"),
+        (["matrix", "budget_s=x"], "Got budget_s=x, expected a number"),
+        (["matrix", "json=perhaps"], "Got json=perhaps, expected true or false"),
+        (
+            ["matrix", "ops=relu,add"],
+            "ops=relu,add': a comma outside of brackets and quotes",
+        ),
+        (["matrix", "tags=[a"], "Cannot read 'tags=[a'"),
+        (["run"], "source= is required; 'portkern run --help' says what it takes"),
         (["matrix", "rounds=0"], "Got rounds=0, expected a number from 1 to 100000"),
         (["matrix", "baselines=[slow]"], "Got baseline 'slow', expected 'eager' or 'compile'"),
         (["matrix", "ops=relo"], "No op 'relo'; did you mean 'relu'?"),

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType, Quote, QuotedString
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -105,7 +105,7 @@ def _composed(config: str, overrides: Sequence[str], known: Sequence[str] = ()) 
         chosen = _set_alone(config, overrides, known)
         return OmegaConf.to_object(_compose(config, overrides) if chosen is None else chosen)
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # the last: list.x=1
-        raise _explain(error, known) from error
+        raise _explain(error, config, known) from error
 
 
 def _compose(config: str, overrides: Sequence[str]) -> DictConfig:
@@ -181,7 +181,15 @@ def names(value: object) -> list[str]:
     raise ConfigError(f"Got {value!r}, expected a name or a list of names such as [relu,softmax]")
 
 
-def _explain(error: Exception, known: Sequence[str]) -> ConfigError:
+#: How OmegaConf ends what it says of a value of another type, and what is expected.
+_EXPECTED = {
+    "converted to Integer": "a whole number",
+    "converted to Float": "a number",
+    "not a valid bool": "true or false",
+}
+
+
+def _explain(error: Exception, config: str, known: Sequence[str]) -> ConfigError:
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         name, _, choice = error.missing_cfg_file.partition("/")
         return no_such(name, choice, error.options)
@@ -192,5 +200,27 @@ def _explain(error: Exception, known: Sequence[str]) -> ConfigError:
         return no_such("option", unknown[1], known)
     missing = re.search(r"missing mandatory value: (\w+)", f"{text} {cause}")
     if missing:
-        return ConfigError(f"{missing[1]}= is required; 'portkern VERB --help' says what it takes")
+        help_ = f"portkern {config.partition('/')[0]} --help"
+        return ConfigError(f"{missing[1]}= is required; '{help_}' says what it takes")
+    if isinstance(error, OverrideParseException):
+        return _unread(error.override, error.message or "")
+    for end, expected in _EXPECTED.items():
+        form = rf"override (\S+?)=.*? Value '(.*?)' .*{end}"
+        if merged := re.search(form, f"{text} {cause}"):
+            got = f"{merged[1].lstrip('+')}={merged[2]}"
+            return ConfigError(f"Got {got}, expected {expected}")
+    several = re.search(r"Ambiguous value for argument '([^=']+)=(.*?)' 1\. ", text)
+    if several:
+        return _unread(f"{several[1]}={several[2]}", "a comma outside of brackets and quotes")
     return ConfigError(f"{text} {cause}".strip().partition(" full_key")[0])
+
+
+def _unread(override: str, why: str) -> ConfigError:
+    """The error of an option whose value the grammar does not take."""
+    key, _, value = override.lstrip("+").partition("=")
+    cause = " ".join(why.partition("See https")[0].split())
+    return ConfigError(
+        f"Cannot read {override!r}: {cause}; a list is {key}=[a,b], and a text with blanks, "
+        "commas, brackets or quotes is quoted for the shell and for portkern: "
+        f'"{key}={quoted(value.strip(chr(39)))}"'
+    )
