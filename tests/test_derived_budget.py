@@ -161,6 +161,30 @@ def test_an_imported_matmul_passes_and_a_bfloat16_one_fails_on_all_inputs(
     assert problems(case, rounded) or distribution in exact
 
 
+def routed(x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """Weights of the two best experts, the others' are 0."""
+    shares = torch.softmax(x @ gate.t(), -1)
+    best, index = torch.topk(shares, 2)
+    return torch.zeros_like(shares).scatter(-1, index, best / best.sum(-1, keepdim=True))
+
+
+def test_of_equal_values_any_may_be_chosen_and_none_may_be_left_out() -> None:
+    x, gate = torch.zeros(9, 8), torch.eye(8)
+    x[:, 0] = 1.0  # one expert is best, and the seven others are equal
+    fair = normal(100, 8)
+    case = undeclared(routed, [torch.cat((x, fair)), gate])
+    for other in range(1, 8):
+        chosen = torch.cat((x + torch.eye(8)[other] * 1e-3, fair))
+        shares = torch.softmax(torch.cat((x, fair)), -1)
+        index = torch.topk(chosen, 2).indices
+        best = shares.gather(-1, index)
+        kernel = torch.zeros_like(shares).scatter(-1, index, best / best.sum(-1, keepdim=True))
+        assert not problems(case, kernel), other
+        assert problems(case, kernel * torch.tensor([0.0] + [1.0] * 7))
+        kernel[9:] = torch.zeros(100, 8).scatter(-1, index[9:], best[9:])  # not made to sum to 1
+        assert problems(case, kernel)
+
+
 def of_layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 

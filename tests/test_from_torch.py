@@ -126,22 +126,145 @@ def test_parameters_are_inputs_and_know_where_they_are_in_the_module() -> None:
     }
 
 
-def test_a_loop_over_one_input_asks_another_for_all_its_steps_in_one_requirement() -> None:
+def test_a_loop_over_one_input_is_as_long_in_all_inputs_and_of_any_length() -> None:
     found = traced(
         """
         def scan(x, gate):
-            h = torch.zeros_like(x[:, 0])
+            h, steps = torch.zeros_like(x[:, 0]), torch.empty_like(gate)
             for t in range(x.shape[1]):
                 h = h * 0.5 + torch.sigmoid(gate[:, t]) * x[:, t]
-            return h
+                steps[:, t] = h
+            return steps
 
         def get_inputs():
             return [torch.randn(4, 61, 12), torch.randn(4, 61, 12)]
         """
     )
-    [asked] = found.requires
-    gate, least = asked.split(" > ")
-    assert gate in found.axes and int(least) == 60
+    x, gate = found.inputs
+    assert x.shape == gate.shape == found.outputs[0].shape
+    assert not found.requires
+    times = {dims[str(x.shape[1])] for several in found.workloads.values() for dims in several}
+    assert min(times) < 9 and max(times) > 61
+    flops = Expression(found.flops)
+    twice = {**found.axes, str(x.shape[1]): 122}
+    assert flops(twice) == pytest.approx(2 * flops(found.axes))
+
+
+def test_a_loop_has_no_plain_kernel_as_each_length_is_another_graph(tmp_path: Path) -> None:
+    text = """
+        import torch
+
+        def running(x):
+            h, out = torch.zeros_like(x[:, 0]), []
+            for t in range(x.shape[1]):
+                h = h * 0.5 + x[:, t]
+                out.append(h)
+            return torch.stack(out, 1)
+
+        def get_inputs():
+            return [torch.randn(4, 9)]
+        """
+    with pytest.raises(ConfigError, match="another graph at each length of x_1"):
+        from_torch.plain_kernel(write(tmp_path, text), "cpu")
+
+
+def test_python_functions_of_lengths_do_not_fix_them() -> None:
+    found = traced(
+        """
+        import math
+        from math import sqrt
+
+        def scores(q, k, labels):
+            assert len([q, k]) == 2
+            own = torch.eye(len(labels)).bool() | (labels[:, None] == labels)
+            return torch.where(own, q @ k.T / math.sqrt(q.shape[-1]) + sqrt(len(q)), 0.0)
+
+        def get_inputs():
+            return [torch.randn(24, 40), torch.randn(24, 40), torch.randint(0, 5, (24,))]
+        """
+    )
+    assert [one.shape for one in found.inputs] == [("q_0", "q_1"), ("q_0", "q_1"), ("q_0",)]
+    assert not found.notes
+
+
+def test_lengths_that_nobody_can_vary_are_said() -> None:
+    found = traced(function("return x * torch.arange(12.0)", "torch.randn(4, 12)"))
+    assert found.inputs[0].shape[1] == 12
+    assert found.notes == ("x is tried at the file's own lengths ['x_0', 12].",)
+
+
+def test_lengths_that_have_to_be_equal_move_together() -> None:
+    found = traced(
+        """
+        GROUP = 32
+
+        def dequantised(x, packed, scales, zeros):
+            both = torch.stack((packed & 15, packed >> 4), -1).reshape(packed.shape[0], -1)
+            rows, width = both.shape
+            parts = both.view(rows, width // GROUP, GROUP).to(x.dtype)
+            parts = (parts - zeros[..., None]) * scales[..., None]
+            return x @ parts.view(rows, width).t()
+
+        def get_inputs():
+            packed = torch.randint(0, 256, (192, 128), dtype=torch.uint8)
+            return [torch.randn(16, 256), packed, torch.rand(192, 8) * 0.1, torch.ones(192, 8)]
+        """
+    )
+    assert {dims["x_1"] for dims in found.workloads["ci"]} == {32, 256}
+    assert found.inputs[1].within == (0, 256)  # bytes, though x is as wide by chance
+    assert found.inputs[2].draws == "own"
+
+
+def test_what_the_file_makes_may_be_as_long_as_another_input_by_two_numbers() -> None:
+    found = traced(
+        """
+        def long_convolution(u, k):
+            n = u.shape[-1]
+            of = torch.fft.rfft(u, n=2 * n) * torch.fft.rfft(k, n=2 * n)
+            return torch.fft.irfft(of, n=2 * n)[..., :n]
+
+        def get_inputs():
+            decay = torch.exp(-torch.arange(256) / 40)
+            return [torch.randn(2, 16, 256), torch.randn(16, 256) * decay]
+        """
+    )
+    u, k = found.inputs
+    assert k.shape == u.shape[1:] and all(isinstance(one, str) for one in k.shape)
+    assert len({dims[str(u.shape[2])] for dims in found.workloads["heldout"]}) > 2
+
+
+HELPED = """
+    def halves(x):
+        return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)
+
+    class Norm(torch.nn.Module):
+        def forward(self, x):
+            return x / x.abs().mean(-1, keepdim=True)
+
+    class Rotated(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = Norm()
+
+        def forward(self, x):
+            return halves(self.norm(x))
+
+    def get_inputs():
+        return [torch.randn(4, 12)]
+    """
+
+
+def test_helpers_that_an_operator_calls_are_not_operators_unless_asked_for() -> None:
+    found = traced(HELPED)
+    assert (found.operator, found.only) == ("Rotated", True)
+    helper = traced(HELPED, "halves")
+    assert (helper.operator, helper.only) == ("halves", False)
+
+
+def test_a_number_that_the_operator_reads_names_no_axis_that_is_as_long_by_chance() -> None:
+    body = "return x * (torch.arange(x.shape[0]) < SINKS)[:, None]"
+    found = traced("SINKS = 6\n" + function(body, "torch.randn(6, 5)"))
+    assert [*found.axes] == ["x_0", "x_1"]
 
 
 def test_what_tracing_assumed_of_lengths_is_required() -> None:

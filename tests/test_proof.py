@@ -6,7 +6,9 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +29,7 @@ from portkern.spec.companions import Companions
 from portkern.spec.op import Workload
 from portkern.spec.target import Target
 from portkern.testing import evaluate
-from portkern.worker.profile import CallProfile
+from portkern.worker.profile import CallProfile, before_mark
 from portkern.worker.protocol import Launch, Trace
 
 from .report_records import records
@@ -218,6 +220,17 @@ def test_a_kernel_that_is_not_its_own_did_the_work_when_it_took_most_of_the_time
     assert found.verdict is Verdict.REJECTED
     assert found.problem.startswith(f"the kernel {kernel} did the work")
     assert held(launches=[launch("scale", 12.0), launch(kernel, 11.0)]).problem == ""
+
+
+def test_what_a_thread_launches_once_the_call_is_over_is_no_launch_of_the_call() -> None:
+    names = [
+        "relu_kernel(float const*, float*, long)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)",
+        "relu_kernel(float const*, float*, long)",
+    ]
+    kernels = [SimpleNamespace(name=partial(str, name)) for name in names]
+    assert before_mark(kernels) == before_mark(kernels[:2]) == kernels[:1]
+    assert not before_mark(kernels[1:])
 
 
 def test_no_launch_at_all_is_refused_and_a_missing_proof_only_noted() -> None:

@@ -14,7 +14,8 @@ outputs twice, one copy of the largest tensor that is summed, the last product, 
 :data:`replay.SIZES_KEPT` sizes of errors; further ones are kept as one number each.
 
 It cannot see: a less stable algorithm than the reference's (judged wrong), orders of addition made
-to be bad, discontinuities that no replay meets, references that draw random numbers.
+to be bad, discontinuities that no replay meets (of two equal values, which is chosen, is one that
+replays meet), references that draw random numbers.
 """
 
 from __future__ import annotations
@@ -33,11 +34,17 @@ if TYPE_CHECKING:
 #: benchmarks/tolerances.py.
 FACTOR = 4.0
 #: Runs with noise, the least and the most: of outputs with many elements, which tell of each other,
-#: and with fewer than :data:`FEW_ELEMENTS`.
+#: and with fewer than :data:`FEW_ELEMENTS` or of what selects, whose other choices are to be met.
 REPLAYS, REPLAYS_OF_FEW = (2, 4), (8, 16)
 FEW_ELEMENTS, MOST_REPLAYS = 256, 16
 #: Elements made by all operations of all replays, above which there are fewer.
 WORK = 1 << 28
+#: A row in which an element moves by more than this part of the largest has another choice.
+JUMP = 2.0**-8
+#: So many times as far as in any replay may another choice move an element of the row.
+CHOICES = 2.0
+#: Of so large a share of the rows it is met in, another choice is granted to all.
+MANY = 0.125
 #: An element's own movements count as its replays, all elements' together as so many more.
 PRIOR = 4.0
 
@@ -88,7 +95,7 @@ class Derivation:
         trace, noise = ReplayTrace(), Noise(self.seed)
         self._run(trace, None, wide)
         count = self._count(trace)
-        allowed = self._moved(count, lambda: self._replay(trace, noise, wide))
+        allowed = self._moved(count, lambda: self._replay(trace, noise, wide), trace.selects)
         if any(one is not None and _is_short(one) for one in self.own):
             stored = self._stored(noise, wide)
             allowed = [
@@ -99,7 +106,8 @@ class Derivation:
 
     def _count(self, trace: ReplayTrace) -> int:
         sizes = [one.numel() for one in self.exact if one.numel()]
-        least, most = REPLAYS_OF_FEW if min(sizes, default=0) < FEW_ELEMENTS else REPLAYS
+        few = min(sizes, default=0) < FEW_ELEMENTS or trace.selects
+        least, most = REPLAYS_OF_FEW if few else REPLAYS
         return max(least, min(most, WORK // max(trace.work, 1)))
 
     def _run(
@@ -119,23 +127,35 @@ class Derivation:
         return self._run(trace, noise, wide)
 
     def _moved(
-        self, count: int, run: Callable[[], tuple[torch.Tensor, ...]]
+        self, count: int, run: Callable[[], tuple[torch.Tensor, ...]], selects: bool = False
     ) -> list[torch.Tensor | None]:
-        """:data:`FACTOR` standard deviations of each element of the outputs of floats."""
+        """:data:`FACTOR` standard deviations of each element of the outputs of floats; and where
+        the reference ``selects``, in rows that an other choice changes, as much as it does."""
         import torch
 
         squares = [
             torch.zeros_like(one, dtype=torch.float64) if own.is_floating_point() else None
             for one, own in zip(self.exact, self.own, strict=True)
         ]
+        jumps = [
+            torch.zeros_like(one[..., :1] if one.ndim else one, dtype=torch.float64)
+            for one in self.exact
+        ]
         for _ in range(count):
-            for total, out, want in zip(squares, run(), self.exact, strict=True):
+            for total, jump, out, want in zip(squares, jumps, run(), self.exact, strict=True):
                 if total is not None:
                     off = (out.double() - want).nan_to_num_(0.0, 0.0, 0.0)
+                    if selects and want.ndim > 1 and want.numel():
+                        now = _jump(off, want)
+                        torch.maximum(jump, now, out=jump)
+                        off = torch.where(now > 0, 0.0, off)  # no rounding, and told apart from it
                     total.add_(off.square_())
+        jumps = [jump.amax().expand_as(jump) if _many(jump) else jump for jump in jumps]
         return [
-            None if total is None else _pooled(total / count, want, count) * (FACTOR * _finer(own))
-            for total, want, own in zip(squares, self.exact, self.own, strict=True)
+            None
+            if total is None
+            else _pooled(total / count, want, count) * (FACTOR * _finer(own)) + CHOICES * jump
+            for total, jump, want, own in zip(squares, jumps, self.exact, self.own, strict=True)
         ]
 
     def _stored(self, noise: Any, wide: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
@@ -185,6 +205,20 @@ def _is_short(own: torch.Tensor) -> bool:
 def _finer(own: torch.Tensor) -> float:
     """A float64 output is computed with float64's roundoff."""
     return 2.0**-29 if own.itemsize == 8 else 1.0
+
+
+def _jump(off: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """The farthest that an element of each row moved, where that is no rounding any more."""
+    import torch
+
+    farthest = off.abs().amax(-1, keepdim=True)
+    scale = want.nan_to_num(0.0, 0.0, 0.0).abs().amax(-1, keepdim=True)
+    return torch.where(farthest > JUMP * scale, farthest, 0.0)
+
+
+def _many(jump: torch.Tensor) -> bool:
+    """Whether so many rows have another choice that replays may have missed that of some."""
+    return bool(jump.numel() and (jump > 0).double().mean() > MANY)
 
 
 def _pooled(variance: torch.Tensor, want: torch.Tensor, count: int) -> torch.Tensor:

@@ -56,6 +56,8 @@ EXACT = frozenset(
     split_copy unbind_copy _reshape_copy unfold_copy _unsafe_view _unsafe_index
     """.split()
 )
+#: What picks some of its elements by their order.
+SELECTING = frozenset("topk sort argsort kthvalue median argmax argmin".split())
 #: Whose sums may begin with what is added to them.
 _PRODUCTS = frozenset(("mm", "bmm", "convolution"))
 #: Pointwise operations that others compute by parts, whose errors may cancel.
@@ -149,13 +151,15 @@ class Noise:
 @dataclass
 class ReplayTrace:
     """A run of the reference without noise: how large the errors of its sums may be, in the
-    order in which they are made, and how many elements its operations made."""
+    order in which they are made, and how many elements its operations made. ``selects``: it takes
+    the first few of what it orders, where equal values may be taken in any order."""
 
     sizes: list[Tensor] = field(default_factory=list)
     equals: list[bool] = field(default_factory=list)
     kept: int = 0
     work: int = 0
     unruled: dict[str, None] = field(default_factory=dict)
+    selects: bool = False
 
     def add(self, size: Tensor) -> None:
         self.kept += size.numel()
@@ -200,6 +204,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         mutates = func._schema.is_mutable
         if not mutates and not func.is_view:
             args, kwargs = _widen(args), _widen(kwargs)
+        self.trace.selects |= name in SELECTING
         if _is_exact(func, name, args, kwargs):
             out = func(*args, **kwargs)
             return out if mutates or func.is_view else _widen(out)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,6 +29,8 @@ _OPERATORS = (
     "fbgemm::",
     "Torch-Compiled",
 )
+#: The name of torch's kernel of ``full`` has it.
+_FILLS = "FillFunctor"
 _NO_KERNELS = ("Memcpy", "Memset", "Context Sync", "Stream", "Event Sync")
 #: What oneMKL and oneDNN print of each routine when they are asked to.
 _ROUTINES = ("MKL_VERBOSE ", "onednn_verbose,")
@@ -80,7 +82,7 @@ class CallProfile:
         self.trace = replace(
             self.trace,
             operators=_operators(events),
-            launches=_counted(kernels[:-1]),
+            launches=_counted(before_mark(kernels)),
             missing="the profiler does not see the kernels of this GPU" if unseen else "",
         )
 
@@ -110,8 +112,16 @@ class CallProfile:
             self.trace = replace(self.trace, missing=missing)
             return
         self._profile = made
-        # Of the GPU's work this is a kernel, and the last one.
+        # Of the GPU's work this is a kernel that comes after those of the call.
         self._last = partial(torch.full, (1,), 1.0, device=self._gpu or "cpu")
+
+
+def before_mark(kernels: Sequence[Event]) -> Sequence[Event]:
+    """The kernels that started before the one that ends the profile, which fills a tensor. What
+    comes later a thread launched once the call was over: taken for the mark, it would leave the
+    mark among the call's kernels."""
+    marks = [number for number, kernel in enumerate(kernels) if _FILLS in kernel.name()]
+    return kernels[: marks[-1] if marks else -1]
 
 
 def _operators(events: Iterable[Event]) -> tuple[Launch, ...]:

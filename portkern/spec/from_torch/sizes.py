@@ -1,9 +1,10 @@
 """Sizes to try an operator on, from the one that its file has, by two rules.
 
-A: each axis goes to the least length from a start that what the operator requires allows, the
-others as they are; twice round. The starts are small and differ from axis to axis, so that no two
-lengths are equal by chance, and none is a power of two. Axes of eight or less, such as the sides
-of a convolution's window, stay as they are there.
+A: each axis goes to the least length from a start that what the operator requires allows, with it
+what has to be equal to it, the others as they are; twice round. The starts are small and differ
+from axis to axis, so that no two lengths are equal by chance, and none is a power of two. Axes of
+eight or less, such as the sides of a convolution's window, stay as they are there; one size has all
+of them longer, as a kernel may know such a length by heart.
 
 B: the longest axis is halved until the whole is no more than a set may take; so lengths stay
 multiples of what they are multiples of in the file.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from portkern.errors import ConfigError
 from portkern.spec.expression import Expression
@@ -70,10 +72,31 @@ class Sizes:
         dims = dict(self.example)
         for _ in range(2):
             for axis, start in starts.items():
-                lengths = range(start, start + _REACH)
-                fitting = (n for n in lengths if self.all(dims | {axis: n}) is not None)
-                dims[axis] = next(fitting, dims[axis])
+                moved = (self.moved(dims, axis, n) for n in range(start, start + _REACH))
+                dims = next((one for one in moved if self.all(one) is not None), dims)
         return dims
+
+    def moved(self, dims: Dims, axis: str, length: int) -> dict[str, int]:
+        """These lengths with another one of ``axis``, and those that have to be equal to what
+        follows from it."""
+        changed = {**dims, axis: length}
+        for name, follows in self.equal * 2:
+            if name != axis:
+                try:
+                    changed[name] = int(follows(changed))
+                except ConfigError:
+                    break
+        return changed
+
+    @cached_property
+    def equal(self) -> list[tuple[str, Expression]]:
+        """The axes that have to be equal to an expression of others."""
+        found: list[tuple[str, Expression]] = []
+        for condition in self.requires:
+            for name, other in _sides(condition.text):
+                if name in self.example and name not in Expression(other).names:
+                    found.append((name, Expression(other)))
+        return found
 
     def halved(self, most: float) -> Dims:
         """Rule B."""
@@ -81,7 +104,7 @@ class Sizes:
         fixed: set[str] = set()
         while self.cost(dims) > most and len(fixed) < len(dims):
             axis = max((name for name in dims if name not in fixed), key=dims.__getitem__)
-            half = dims | {axis: dims[axis] // 2}
+            half = self.moved(dims, axis, dims[axis] // 2)
             if dims[axis] > 2 and self.all(half) is not None:
                 dims = half
             else:
@@ -105,15 +128,27 @@ class Sizes:
         }
 
 
+def _sides(condition: str) -> list[tuple[str, str]]:
+    """The sides of an equation, either first."""
+    sides = condition.split(" == ")
+    return [(sides[0], sides[1]), (sides[1], sides[0])] if len(sides) == 2 else []
+
+
 def propose(sizes: Sizes) -> dict[str, list[Dims]]:
     """Proposed sizes by workload set, without what would be too large for a set; ``ci`` has the
     least there is."""
     small = sizes.least(MOST["ci"])
     typical = sizes.halved(MOST["typical"])
+    others = _others(sizes, small)
     proposed: dict[str, list[Dims]] = {
-        "ci": [small, sizes.halved(MOST["ci"]), *_beyond(sizes, small, 5)],
+        "ci": [small, sizes.halved(MOST["ci"]), *others[:1], *_beyond(sizes, small, 5)],
         "typical": [sizes.halved(_BRIEF), typical],
-        "edge": [*_edges(sizes, small), *_beyond(sizes, small, 0), *_beyond(sizes, small, 1)],
+        "edge": [
+            *_edges(sizes, small),
+            *others,
+            *_beyond(sizes, small, 0),
+            *_beyond(sizes, small, 1),
+        ],
         "heldout": _heldout(sizes),
         "headline": [] if dict(typical) == dict(sizes.example) else [sizes.example],
     }
@@ -140,6 +175,14 @@ def _edges(sizes: Sizes, small: Dims) -> list[Dims]:
     for axis in axes[:2]:
         edges.append(sizes.settled({**small, axis: 1}))
     return edges
+
+
+def _others(sizes: Sizes, small: Dims) -> list[Dims]:
+    """Short axes longer than in the file, all and each: a kernel that knows their lengths by heart,
+    as of heads, is right at every other size."""
+    longer = {axis: n + 1 for axis, n in sizes.example.items() if 1 < n <= _SHORT}
+    several = [longer, *({axis: n} for axis, n in longer.items())] if longer else []
+    return [sizes.settled({**small, **one}) for one in several]
 
 
 def _beyond(sizes: Sizes, small: Dims, by: int) -> list[Dims]:

@@ -3,7 +3,7 @@ tracing alone sees a size that never varies, or inputs that only the file can ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.spec.from_torch.names import is_identifier
@@ -59,6 +59,27 @@ def following(call: FakeCall, lengths: Iterable[int]) -> Following:
                     found[name] = places
                 break
     return Following(found)
+
+
+def moving(call: FakeCall, places: Sequence[Place], length: int) -> Mapping[Place, Multiple]:
+    """The places that follow these lengths of inputs and state, all of one ``length``, when they
+    grow and shrink together; empty where a call at another length fails, or moves others."""
+    before = call.sizes()
+    seen: list[dict[Place, Multiple]] = []
+    for other in (length + 3, length // 2 + 1):
+        shapes = {
+            key: [other if (key, dim) in places else n for dim, n in enumerate(size)]
+            for key, size in before.items()
+        }
+        try:
+            outputs = call.outputs(shapes)
+        except Exception:  # noqa: BLE001 - of the file's own code, at a size that it was not written for
+            return {}
+        after = shapes | {f"output.{n}": list(one.shape) for n, one in enumerate(outputs)}
+        if [*after] != [*before]:
+            return {}
+        seen.append(_changed(before, after, length, other))
+    return seen[0] if seen[0] == seen[1] else {}
 
 
 def _is_given(place: Place) -> bool:

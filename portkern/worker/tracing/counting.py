@@ -61,7 +61,7 @@ def shape_of(node: Any) -> list[sympy.Expr]:
 def count(node: Node, inputs: Mapping[str, str]) -> CountedWork:
     """The work of a call in a graph; ``inputs``: the operator's inputs by the names of their
     nodes."""
-    nodes = [one for one in node.args if isinstance(one, Node)]
+    nodes = [one for one in node.args if isinstance(one, Node) and not _is_number(one)]
     name = operation(node)
     try:
         out = sympy.prod(shape_of(node))
@@ -82,6 +82,11 @@ def count(node: Node, inputs: Mapping[str, str]) -> CountedWork:
     return CountedWork(
         out if _is_pointwise(node) else sympy.Max(whole, out), sums=not _is_pointwise(node)
     )
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it stands for a length, or what is computed from lengths."""
+    return isinstance(node.meta.get("val"), int | float | torch.SymInt | torch.SymFloat)
 
 
 def _is_pointwise(node: Node) -> bool:

@@ -4,6 +4,7 @@ real ones."""
 
 from __future__ import annotations
 
+import dis
 import inspect
 import linecache
 import sys
@@ -28,6 +29,7 @@ from portkern.spec.from_torch.declaration import (
 )
 from portkern.spec.from_torch.source import with_sizes
 from portkern.spec.imported import ImportedInputs
+from portkern.worker.tracing.python_lengths import keep_symbols
 from portkern.worker.tracing.resizing import Resized
 
 GET_INPUTS, GET_ARGUMENTS, MODEL = "get_inputs", "get_init_inputs", "Model"
@@ -176,8 +178,10 @@ def load(source: str, filename: str, wanted: str, *, construct: bool = True) -> 
     alone."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     module = _attempt(fake, lambda: execute(source, filename))
+    keep_symbols(vars(module))
     found = _operators(module)
-    name = _chosen(found, wanted)
+    main = _main(found)
+    name = _chosen(main, wanted) if not wanted or wanted in main else _chosen(found, wanted)
     declared, declaration = found[name]
     drawing = Drawing()
     with fake, drawing:
@@ -198,7 +202,7 @@ def load(source: str, filename: str, wanted: str, *, construct: bool = True) -> 
         _parameters(taking, len(inputs)) if taking is not None else [],
         module,
         fake,
-        tuple(found),
+        tuple(main if name in main else found),
         source,
         filename,
         cases,
@@ -316,14 +320,31 @@ def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclara
         and name not in (GET_INPUTS, GET_ARGUMENTS, GET_CASES)
         and not name.startswith("_")
     }
-    if not functions and len(modules) == 1:
-        return modules
-    if not functions:
+    if not functions and not modules:
         raise NotAnOperator(
             f"has {GET_INPUTS}() and nothing that takes the inputs; expected a function or a class "
             f"{MODEL}(torch.nn.Module)"
         )
-    return functions
+    return functions | modules
+
+
+def _main(found: dict[str, tuple[Any, OperatorDeclaration]]) -> dict[str, Any]:
+    """Those that no other one calls by name, which are no helpers; all where each is called."""
+    called = {
+        name for other, (value, _) in found.items() for name in names_read(value) if name != other
+    }
+    return {name: of for name, of in found.items() if name not in called} or found
+
+
+def names_read(value: object) -> Iterator[str]:
+    """The file's own names that a function reads, or a class's methods, with what is defined
+    within."""
+    functions = vars(value).values() if isinstance(value, type) else [value]
+    waiting = [one.__code__ for one in functions if inspect.isfunction(one)]
+    while waiting:
+        code = waiting.pop()
+        yield from (str(i.argval) for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL")
+        waiting += [one for one in code.co_consts if isinstance(one, types.CodeType)]
 
 
 def _chosen(found: dict[str, tuple[object, OperatorDeclaration]], wanted: str) -> str:

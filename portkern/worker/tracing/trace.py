@@ -35,7 +35,14 @@ from portkern.spec.imported import ImportedInputs
 from portkern.spec.op import CELL, FLOATS, ITEMSIZE
 from portkern.worker.tracing import counting, retracing, symbols
 from portkern.worker.tracing.calling import CallWatch, FakeCall, place
-from portkern.worker.tracing.constants import Following, following, step
+from portkern.worker.tracing.constants import (
+    Following,
+    Multiple,
+    Place,
+    following,
+    moving,
+    step,
+)
 from portkern.worker.tracing.exporting import Exported
 from portkern.worker.tracing.loading import (
     MODEL,
@@ -43,6 +50,7 @@ from portkern.worker.tracing.loading import (
     NotAnOperator,
     Origin,
     load,
+    names_read,
     naming,
 )
 from portkern.worker.tracing.retracing import Retracing
@@ -57,6 +65,8 @@ _DATA_DEPENDENT = (
 _LONGEST = 4000
 #: From here on an axis that never varies is worth a second look.
 _LONG = 8
+#: A requirement that bounds one length, as each step of a loop does.
+_BOUND = re.compile(r"(?P<of>\w+) (>|>=|==) (?P<at>\d+)$")
 #: A requirement that says what a length is or by which number it is bound, which is the
 #: constructor's, not what it is a multiple of.
 _PINNING = re.compile(r"^(?!.* % \d+ == 0$).*( == |\b([89]|\d\d+)\b)")
@@ -218,6 +228,8 @@ class _Description:
         self.as_in_file = False
         #: Symbols that keep the file's length.
         self.kept: dict[sympy.Symbol, sympy.Expr] = {}
+        #: Lengths that tracing fixed and calls do not, as those of a loop, with what follows them.
+        self.moving: dict[str, Mapping[Place, Multiple]] = {}
         floats = [one.dtype for one in self.tensors.values() if one.is_floating_point()]
         self.cell = floats[0] if floats else torch.float32
 
@@ -240,6 +252,12 @@ class _Description:
     def graph(self, result: Exported) -> TracedGraph:
         nodes = self._placeholders(result)
         axes, _ = self._axes(result, nodes)
+        if axes.moving:
+            lengths = ", ".join(axes.moving)
+            raise NotAnOperator(
+                f"is another graph at each length of {lengths}, over which it loops or of which it "
+                "makes a number; expected one graph for all lengths"
+            )
         return TracedGraph(
             result.program,
             {node: self.names[key] for key, node in nodes.items()},
@@ -277,11 +295,44 @@ class _Description:
             self.pinned = True
             axes = _Axes(self, ordered, self._following(ordered))
             requires = self._requires(guards, axes)
+        self.moving = self._moving(axes, ordered, requires)
+        if self.moving:
+            axes = _Axes(self, ordered, self._following(ordered))
+            requires = self._requires(guards, axes)
         self.kept = self._not_made(axes, ordered)
         if self.kept:
             axes = _Axes(self, ordered, self._following(ordered))
             requires = self._requires(guards, axes)
         return axes, (*requires, *self._constructed(axes, ordered, requires))
+
+    def _moving(
+        self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
+    ) -> dict[str, Mapping[Place, Multiple]]:
+        """Lengths that tracing fixed, with those that it bound to be no less, by the name of their
+        axis: what a loop runs over is as long in all that it reads, and in calls it may vary."""
+        if self.as_in_file:
+            return {}
+        bound = {found["of"]: int(found["at"]) for one in requires if (found := _BOUND.match(one))}
+        places: dict[int, list[Place]] = {}
+        fixed: set[int] = set()
+        for key, sizes in shapes.items():
+            for dim, size in enumerate(sizes):
+                length = int(self.tensors[key].shape[dim])
+                plain = isinstance(size, sympy.Integer) and axes.follow.of((key, dim)) is None
+                if plain and key.startswith("input."):
+                    fixed.add(length)
+                if plain or bound.get(axes.names.get(size, "")) in (length - 1, length):
+                    places.setdefault(length, []).append((key, dim))
+        found: dict[str, Mapping[Place, Multiple]] = {}
+        for length in sorted(fixed - {0, 1}):
+            moved = moving(self.call, places[length], length)
+            key, dim = places[length][0]
+            name = axes.names.get(shapes[key][dim], "") or identifier(
+                f"{self.names[key]}_{dim}", taken=[*axes.taken, *axes.lengths]
+            )
+            if moved:
+                found[name] = moved
+        return found
 
     def _not_made(
         self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]]
@@ -299,18 +350,37 @@ class _Description:
             }
         if not self.shaped:
             return kept
-        own = self.own_inputs(axes)
-        dims = {name: length + 1 + 2 * n for n, (name, length) in enumerate(axes.lengths.items())}
-        dims |= {name: int(Expression(text)(dims)) for name, text in axes.derived.items()}
-        made = sizes_made(self.loaded, own, dims)
+        lengths = sorted({*axes.lengths.values()})
+        apart = {name: length + 1 + 2 * n for n, (name, length) in enumerate(axes.lengths.items())}
+        alike = {name: n + 1 + 2 * lengths.index(n) for name, n in axes.lengths.items()}
+        first = {
+            length: size
+            for size, name in reversed(axes.names.items())
+            if (length := axes.lengths.get(name))
+        }
+        fits, fits_alike = self._made(axes, apart), self._made(axes, alike)
         for key in self.shaped:
             for dim, size in enumerate(shapes[key]):
-                named = axes.shapes[key][dim]
-                wanted = dims[named] if isinstance(named, str) else named
-                fits = made is not None and made[key][dim : dim + 1] == [wanted]
-                if isinstance(size, sympy.Symbol) and size in axes.names and not fits:
-                    kept[size] = sympy.Integer(int(self.tensors[key].shape[dim]))
+                if not isinstance(size, sympy.Symbol) or size not in axes.names:
+                    continue
+                length = int(self.tensors[key].shape[dim])
+                if fits_alike[key, dim] and not fits[key, dim] and first.get(length) != size:
+                    kept[size] = first[length]
+                elif not fits_alike[key, dim]:
+                    kept[size] = sympy.Integer(length)
         return kept
+
+    def _made(self, axes: _Axes, free: Mapping[str, int]) -> dict[Place, bool]:
+        """Whether the file's function makes each length of its own inputs as it is asked to."""
+        dims = dict(free)
+        dims |= {name: int(Expression(text)(dims)) for name, text in axes.derived.items()}
+        made = sizes_made(self.loaded, self.own_inputs(axes), dims)
+        fits: dict[Place, bool] = {}
+        for key in self.shaped:
+            for dim, named in enumerate(axes.shapes[key]):
+                wanted = dims[named] if isinstance(named, str) else named
+                fits[key, dim] = made is not None and made[key][dim : dim + 1] == [wanted]
+        return fits
 
     def _constructed(
         self, axes: _Axes, shapes: Mapping[str, list[sympy.Expr]], requires: Sequence[str]
@@ -378,7 +448,8 @@ class _Description:
             return ()
         known = [guard.xreplace(axes.known) for guard in guards]
         found = symbols.requirements(known, axes.names, axes.lengths)
-        kept = [one for one in found if not Expression(one).names & set(axes.constants)]
+        fixed = {*axes.constants, *axes.moving}
+        kept = [one for one in found if not Expression(one).names & fixed]
         steps = {name: step(self.call, name, length) for name, length in axes.constants.items()}
         return (*kept, *(f"{name} % {by} == 0" for name, by in steps.items() if by > 1))
 
@@ -413,11 +484,12 @@ class _Description:
         sizes = [size for shape in shapes.values() for size in shape]
         long = any(isinstance(size, sympy.Integer) and size >= _LONG for size in sizes)
         if not (long or self.shaped or self.pinned):
-            return Following({})
+            return Following(self.moving)
         lengths = {length for one in self.tensors.values() for length in one.shape}
         known = following(self.call, lengths - {1})
         taken = {*self.names.values(), *(one.name for one in self.scalars.values()), self.name}
-        return Following({name: of for name, of in known.places.items() if name not in taken})
+        found = {name: of for name, of in known.places.items() if name not in taken}
+        return Following(found | self.moving)
 
     def _finished(
         self,
@@ -466,7 +538,9 @@ class _Description:
         for key in self.shaped:
             name, shape = self.names[key], axes.shapes[key]
             said.append(f"{name} is as the file makes it: no other distribution is tried for it.")
-            if any(isinstance(length, int) and length > 1 for length in shape):
+        for key, name in self.names.items():
+            shape = axes.shapes[key]
+            if key.startswith("input.") and any(type(one) is int and one > 1 for one in shape):
                 said.append(f"{name} is tried at the file's own lengths {list(shape)}.")
         return said
 
@@ -498,7 +572,8 @@ class _Description:
         within: tuple[int, int | str] | None = None
         if origin.within is not None and not example.is_floating_point() and dtype != "bool":
             low, high = origin.within
-            within = (low, axes.named(high) if low == 0 else high)
+            counts = low == 0 and example.dtype in (torch.int32, torch.int64)
+            within = (low, axes.named(high) if counts else high)
         path = key.partition(".")[2] if key.startswith("state.") else ""
         if key in self.shaped:
             return TracedTensor(name, axes.shapes[key], dtype, None, "", "own")
@@ -631,7 +706,7 @@ class _Axes:
     def __init__(
         self, found: _Description, shapes: Mapping[str, list[sympy.Expr]], follow: Following
     ) -> None:
-        self.own, self.follow = _numbers(vars(found.loaded.namespace)), follow
+        self.own, self.follow = _numbers(found.loaded), follow
         self.taken = {*found.names.values(), *(s.name for s in found.scalars.values()), found.name}
         self.names: dict[sympy.Symbol, str] = {}
         self.lengths: dict[str, int] = {}
@@ -640,6 +715,8 @@ class _Axes:
         self.known: dict[sympy.Symbol, sympy.Expr] = dict(found.kept)
         #: The numbers of the file that are lengths which tracing saw as numbers.
         self.constants: dict[str, int] = {}
+        #: The lengths that tracing saw as numbers and that are none of the file's.
+        self.moving: dict[str, int] = {}
         self.seen = _lengths(found, shapes)
         for key, shape in shapes.items():
             for dim, size in enumerate(shape):
@@ -659,7 +736,9 @@ class _Axes:
             self.names[symbols.file_number(number)] = number
             if isinstance(size, sympy.Symbol):
                 self.known[size] = times * symbols.file_number(number)
-            if isinstance(size, sympy.Integer) or (
+            if number in found.moving:
+                self.moving[number] = length
+            elif isinstance(size, sympy.Integer) or (
                 found.pinned and self.follow.shapes_state(number)
             ):
                 self.constants[number] = length // times
@@ -688,11 +767,12 @@ class _Axes:
         """A count as text; what follows numbers that the constructor takes was counted at the
         file's. With smaller ones it is no more than is left where it goes with their third power:
         kernels are held to no more than they have to do."""
-        lengths = self.constants.items()
+        counted_at = {**self.constants, **self.moving}
+        lengths = counted_at.items()
         file = {symbols.file_number(name): sympy.Integer(length) for name, length in lengths}
         counted = value.xreplace(self.known).xreplace(file)
         written = symbols.text(counted, self.names)
-        for name, length in self.constants.items():
+        for name, length in counted_at.items():
             share = f"{name} / {length}"
             written = f"({written}) * min({share}, ({share})**3)"
         return written
@@ -703,7 +783,7 @@ class _Axes:
         for dim, traced in enumerate(sizes):
             size = traced.xreplace(self.known)
             follows = self.follow.of((key, dim)) if isinstance(traced, sympy.Integer) else None
-            if follows is not None and follows[0] in self.constants:
+            if follows is not None and follows[0] in {*self.constants, *self.moving}:
                 times, more = follows[1]
                 size = times * symbols.file_number(follows[0]) + more
             if isinstance(size, sympy.Integer):
@@ -737,10 +817,12 @@ def _lengths(
     return seen
 
 
-def _numbers(namespace: Mapping[str, object]) -> dict[int, list[str]]:
-    """The top-level integers of the file by their value."""
+def _numbers(loaded: LoadedOperator) -> dict[int, list[str]]:
+    """The top-level integers of the file by their value, but for those that the operator itself
+    reads: a window is not as long as some axis by more than chance."""
+    read = {*names_read(vars(loaded.namespace)[loaded.name])}
     found: dict[int, list[str]] = {}
-    for name, value in namespace.items():
-        if type(value) is int and value > 1 and not name.startswith("_"):
+    for name, value in vars(loaded.namespace).items():
+        if type(value) is int and value > 1 and not name.startswith("_") and name not in read:
             found.setdefault(value, []).append(name)
     return found
