@@ -233,6 +233,26 @@ def test_what_the_file_makes_may_be_as_long_as_another_input_by_two_numbers() ->
     assert len({dims[str(u.shape[2])] for dims in found.workloads["heldout"]}) > 2
 
 
+def test_the_size_at_which_the_file_writes_padding_is_tried_at_once() -> None:
+    found = traced(
+        """
+        class Bag(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.bag = torch.nn.EmbeddingBag(3000, 40, mode="sum", padding_idx=0)
+
+            def forward(self, ids):
+                return self.bag(ids)
+
+        def get_inputs():
+            ids = torch.randint(1, 3000, (64, 12))
+            ids[:, 9:] = 0
+            return [ids]
+        """
+    )
+    assert {dims["ids_1"] for dims in found.workloads["ci"]} >= {4, 12}
+
+
 HELPED = """
     def halves(x):
         return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)

@@ -312,7 +312,8 @@ class _Description:
         axis: what a loop runs over is as long in all that it reads, and in calls it may vary."""
         if self.as_in_file:
             return {}
-        bound = {found["of"]: int(found["at"]) for one in requires if (found := _BOUND.match(one))}
+        bounds = filter(None, map(_BOUND.match, requires))
+        bound = {one["of"]: int(one["at"]) for one in bounds}
         places: dict[int, list[Place]] = {}
         fixed: set[int] = set()
         for key, sizes in shapes.items():

@@ -48,6 +48,9 @@ def with_workloads(
         notes += ("No smaller size than the file's works.",) if free else ()
     for name in ("ci", "typical", "heldout"):
         workloads[name] = (workloads[name] if free else ()) or workloads["ci"] or as_is
+    if own is not None and sizes.cost(free) <= rules.MOST["edge"]:
+        # What the file writes into an input, such as padding, may lie beyond smaller sizes.
+        workloads["ci"] = tuple({str(dims): dims for dims in (*workloads["ci"], *as_is)}.values())
     if call.loaded.cases:
         notes += (_add_cases(workloads, traced, call, keys, sizes),)
     return replace(traced, workloads=workloads, notes=notes)
