@@ -148,7 +148,7 @@ class Derivation:
                     if selects and want.ndim > 1 and want.numel():
                         now = _jump(off, want)
                         torch.maximum(jump, now, out=jump)
-                        off = torch.where(now > 0, 0.0, off)  # no rounding, and told apart from it
+                        off = torch.where(now > 0, 0.0, off)  # more than rounding
                     total.add_(off.square_())
         jumps = [jump.amax().expand_as(jump) if _many(jump) else jump for jump in jumps]
         return [
@@ -208,7 +208,7 @@ def _finer(own: torch.Tensor) -> float:
 
 
 def _jump(off: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """The farthest that an element of each row moved, where that is no rounding any more."""
+    """The farthest that an element of each row moved, where that is more than rounding."""
     import torch
 
     farthest = off.abs().amax(-1, keepdim=True)
