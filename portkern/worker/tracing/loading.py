@@ -329,7 +329,7 @@ def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclara
 
 
 def _main(found: dict[str, tuple[Any, OperatorDeclaration]]) -> dict[str, Any]:
-    """Those that no other one calls by name, all where each is called."""
+    """Find those that no other one calls by name; all where each is called."""
     called = {
         name for other, (value, _) in found.items() for name in names_read(value) if name != other
     }
