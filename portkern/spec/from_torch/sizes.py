@@ -77,7 +77,7 @@ class Sizes:
         return dims
 
     def moved(self, dims: Dims, axis: str, length: int) -> dict[str, int]:
-        """Return these lengths with another one of ``axis``, and those that have to be equal to what
+        """Return these lengths with another one of ``axis``, and with what has to be equal to what
         follows from it."""
         changed = {**dims, axis: length}
         for name, follows in self.equal * 2:
