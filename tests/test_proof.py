@@ -222,7 +222,7 @@ def test_a_kernel_that_is_not_its_own_did_the_work_when_it_took_most_of_the_time
     assert held(launches=[launch("scale", 12.0), launch(kernel, 11.0)]).problem == ""
 
 
-def test_what_a_thread_launches_once_the_call_is_over_is_no_launch_of_the_call() -> None:
+def test_launches_of_a_thread_once_the_call_is_over_are_not_the_calls() -> None:
     names = [
         "relu_kernel(float const*, float*, long)",
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)",
