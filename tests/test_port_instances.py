@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from portkern.cuda_source.source_map import Parameter
+from portkern.port.proof import idle
 from portkern.port.proof.case import Buffer, Case, Scalar
+from portkern.port.proof.coverage import Counts, idle_instances
 from portkern.port.proof.element import element_of
 from portkern.port.proof.expression import Names
 from portkern.port.proof.infer import SCALES, propose, templates
 from portkern.port.proof.instances import declared_types
-from portkern.port.proof.outcome import ProofSource, Refused
+from portkern.port.proof.outcome import KernelProof, Outcome, ProofSource, Refused
 from portkern.port.proof.runs import crowding
 from portkern.port.proof.slice import Slices
 from portkern.port.proof.texts import SourceTexts
@@ -861,3 +863,72 @@ def test_a_window_over_an_image_leaves_it_as_large_as_it_was(
     assert isinstance(case, Case)
     given = [int(a.value) for a in case.arguments if isinstance(a, Scalar)]
     assert given == values
+
+
+SIZES = """template <typename T, int B> __global__ void sum(T* x) { x[threadIdx.x] = B; }
+#define CASE(b) case b: sum<size_t, b><<<1, b>>>(x); break
+void run(size_t* x, int n) { switch (n) { CASE(32); CASE(64); } }
+"""
+
+
+def of_the_program(ran: tuple[str, ...] | None, folder: Path, **cases: Case) -> idle.Idle | None:
+    texts = read(SIZES, folder)
+    proof = KernelProof("sum", texts.source.path, 1, Outcome.PROVEN, "", "the program's", idle=ran)
+    return idle.of_program([proof], texts, cases).get("sum")
+
+
+def test_a_program_leaves_the_instances_open_that_its_run_does_not_launch(tmp_path: Path) -> None:
+    assert of_the_program((), tmp_path) is None
+    left = of_the_program(("unsigned long, 64",), tmp_path)
+    assert left is not None and left.chosen == {("size_t", "64")}
+    unknown = of_the_program(None, tmp_path)
+    assert unknown is not None and unknown.chosen == {("size_t", "64"), ("size_t", "32")}
+
+
+def test_an_instance_that_the_text_does_not_show_leaves_its_kernel_unproven(tmp_path: Path) -> None:
+    left = of_the_program(("unsigned long, 64", "unsigned long, 128"), tmp_path)
+    assert left is not None and not left.chosen
+    texts = read(SIZES, tmp_path)
+    proof = KernelProof("sum", texts.source.path, 1, Outcome.PROVEN, "", "the program's")
+    joined = idle.joined({"sum": left}, proof, {})
+    assert joined.outcome is Outcome.UNPROVEN
+    assert "sum<unsigned long, 64>, sum<unsigned long, 128>, which the program's" in joined.why
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_program_proves_a_kernel_with_the_cases_of_instances_that_it_does_not_launch(
+    outcome: Outcome, tmp_path: Path
+) -> None:
+    left = of_the_program(("unsigned long, 64",), tmp_path)
+    assert left is not None
+    program = KernelProof("sum", tmp_path, 1, Outcome.PROVEN, "", "the program's")
+    case = KernelProof("sum", tmp_path, 1, outcome, "because", "sum<size_t, 64>: grid 1")
+    joined = idle.joined({"sum": left}, program, {"sum": case})
+    kept = (Outcome.PROVEN, Outcome.WRONG)
+    assert joined.outcome is (outcome if outcome in kept else Outcome.UNPROVEN)
+    assert joined.inputs == "the program's; sum<size_t, 64>: grid 1"
+    if outcome is not Outcome.PROVEN:
+        said = "instance sum<size_t, 64>, which the program's run does not launch: because"
+        assert joined.why == said
+
+
+def test_a_case_that_the_user_gives_is_of_its_own_instance_alone(tmp_path: Path) -> None:
+    case = Case("sum", ("size_t", "64"), (1, 1, 1), (64, 1, 1), 0, ())
+    assert of_the_program(("unsigned long, 64",), tmp_path, sum=case) is None
+    left = of_the_program(("unsigned long, 64", "unsigned long, 32"), tmp_path, sum=case)
+    assert left is not None and left.names == ("sum<unsigned long, 32>",) and not left.chosen
+
+
+def test_an_instance_is_idle_where_none_of_its_functions_was_called(tmp_path: Path) -> None:
+    kernels = read(SIZES, tmp_path).kernels
+    functions = {
+        "void sum<unsigned long, 32>(unsigned long*)": (1, 32),
+        "void sum<unsigned long, 64>(unsigned long*)": (1, 0),
+        "void sum<P<2, 3>, (Op)1>(P<2, 3>*)": (1, 0),
+        "void a::sum<float, 8>(float*)": (1, 4),
+        "sum<float, 8>(float*)::{lambda()#1}::operator()() const": (1, 0),
+        "void sum<double, 1>(double*)": (7, 0),
+    }
+    found = idle_instances(kernels, Counts({1: (1, {})}, functions))
+    assert found == {"sum": ("unsigned long, 64", "P<2, 3>, (Op)1")}
+    assert not idle_instances(kernels, Counts())

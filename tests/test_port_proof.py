@@ -741,6 +741,52 @@ def test_a_race_of_the_originals_own_program_leaves_its_kernel_unproven(
     assert ("differs between vendors' GPUs" in proof.why) == (not fence)
 
 
+SWITCHED = """#include <cuda_runtime.h>
+template <int B> __global__ void sum(const int* x, int* y) {
+    __shared__ int s[B];
+    int t = threadIdx.x;
+    s[t] = x[blockIdx.x * B + t];
+    if (SYNCS) __syncthreads();
+    y[blockIdx.x * B + t] = s[B - 1 - t];
+}
+#define CASE(b) case b: sum<b><<<1024 / b, b>>>(x, y); break
+int main(int argc, char**) {
+    int h[1024], *x, *y;
+    for (int i = 0; i < 1024; ++i) h[i] = i;
+    cudaMalloc(&x, sizeof h), cudaMalloc(&y, sizeof h);
+    cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    for (int b = 64; b <= 256; b *= 2)
+        if (ASKED) switch (b) { CASE(64); CASE(256); }
+    cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize(
+    ("syncs", "asked", "outcome", "inputs"),
+    [
+        pytest.param("true", "b > 32", Outcome.PROVEN, False, id="all run"),
+        pytest.param("true", "b > 64 * argc", Outcome.PROVEN, True, id="one in a case of its own"),
+        pytest.param("B > 64", "b > 64 * argc", Outcome.UNPROVEN, True, id="that one races"),
+    ],
+)
+def test_an_instance_that_the_program_does_not_launch_counts(
+    syncs: str, asked: str, outcome: Outcome, inputs: bool, tmp_path: Path
+) -> None:
+    text = SWITCHED.replace("SYNCS", syncs).replace("ASKED", asked)
+    original, ported = tmp_path / "sum.cu", tmp_path / "sum.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(
+        text.replace("cuda_runtime", "hip/hip_runtime").replace("cuda", "hip"), encoding="utf-8"
+    )
+    proof = proven(original, ported, tmp_path / "work")["sum"]
+    assert proof.outcome is outcome, proof.why
+    assert ("; sum<64>: " in proof.inputs) == inputs
+    assert proof.why.startswith("instance sum<64>, which ") == (outcome is Outcome.UNPROVEN)
+
+
 @pytest.mark.full
 @COMPILES
 def test_a_port_that_crashes_is_not_proven(tmp_path: Path) -> None:

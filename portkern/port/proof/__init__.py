@@ -54,7 +54,7 @@ def prove(
     WorkerError where this machine cannot contain a process.
     """
     from portkern.evaluator.jailed_compilers import JailedCompilers
-    from portkern.port.proof import meddling
+    from portkern.port.proof import idle, meddling
     from portkern.port.proof.case import Case, read_cases
     from portkern.port.proof.kernels import KernelProver
     from portkern.port.proof.programs import has_main, prove_program
@@ -65,7 +65,9 @@ def prove(
     cases: Mapping[str, Case] = read_cases(case) if case is not None else {}
     vendor = targets.load(_ORIGINAL[original.language])
     proofs: dict[str, KernelProof] = {}
+    left: Mapping[str, idle.Idle] = {}
     alone = list(kernels)
+    alone_original = replace(original, further=())
     workdir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as own:
         if compilers is None:
@@ -85,14 +87,16 @@ def prove(
                 limits=limits,
             )
             proofs = {proof.kernel: proof for proof in of_program}
+            left = idle.of_program(of_program, SourceTexts(alone_original), cases)
             there = {k.name for k in SourceTexts(replace(ported, further=())).kernels}
             alone = [
                 k
                 for k in kernels
-                if k.name in there and (k.name in cases or _is_open(proofs[k.name]))
+                if k.name in there
+                and (k.name in cases or _is_open(proofs[k.name]) or idle.chosen(left, k.name))
             ]
         prover = KernelProver(
-            replace(original, further=()),
+            alone_original,
             replace(ported, further=()),
             vendor=vendor,
             target=target,
@@ -102,12 +106,14 @@ def prove(
             workdir=workdir,
             runs=runs,
             limits=limits,
+            only={name: one.chosen for name, one in left.items() if one.chosen},
         )
-        for proof in prover.prove(alone):
-            before = proofs.get(proof.kernel)
-            proofs[proof.kernel] = _better(before, proof) if before else proof
+        by_case = {proof.kernel: proof for proof in prover.prove(alone)}
+        for name, proof in by_case.items():
+            if not idle.chosen(left, name):
+                proofs[name] = _better(proofs[name], proof) if name in proofs else proof
         texts = SourceTexts(original), SourceTexts(ported)
-        found = (proofs[kernel.name] for kernel in kernels)
+        found = (idle.joined(left, proofs[kernel.name], by_case) for kernel in kernels)
         return meddling.doubted(found, *texts, programs=runs.programs)
 
 

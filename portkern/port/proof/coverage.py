@@ -1,42 +1,59 @@
-"""Lines and branches of kernels that a run in the executor reached, as GCC counts them."""
+"""Lines, branches and instances of kernels that a run in the executor reached, as GCC counts."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from portkern.cuda_source.syntax import Kernel
 from portkern.errors import ToolError
 from portkern.evaluator.jailed_compilers import JailedCompilers
+from portkern.port.proof.commas import closed
 from portkern.port.proof.outcome import Coverage
 
 _TIMEOUT_S = 60.0
-#: Of each line its count, and of each of its branches.
-_Counts = dict[int, tuple[int, dict[int, int]]]
 
 
-def of_kernels(
-    kernels: Sequence[Kernel],
-    source: Path,
-    objects: Path,
-    counts: Mapping[str, bytes],
-    compilers: JailedCompilers,
-) -> Mapping[str, Coverage]:
-    """The coverage of each kernel; empty where GCC's ``gcov`` is not there or cannot read what
-    came back."""
-    lines = _counted(source, objects, counts, compilers)
-    if not lines:
-        return {}
-    return {kernel.name: _coverage(kernel, lines) for kernel in kernels}
+@dataclass
+class Counts:
+    """Of each line of a file its count, and of each of its branches; of each function the line
+    that it begins in and how often it was called, by its name with its arguments' types."""
+
+    lines: dict[int, tuple[int, dict[int, int]]] = field(default_factory=dict)
+    functions: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def _coverage(kernel: Kernel, counted: _Counts) -> Coverage:
+def of_kernels(kernels: Sequence[Kernel], counts: Counts) -> Mapping[str, Coverage]:
+    """The coverage of each kernel; empty where nothing was counted."""
+    return {kernel.name: _coverage(kernel, counts) for kernel in kernels if counts.lines}
+
+
+def idle_instances(kernels: Sequence[Kernel], counts: Counts) -> Mapping[str, tuple[str, ...]]:
+    """The instances of each template that the program has and its run did not launch: their
+    arguments as the compiler spells them, ``double, 4``; empty where nothing was counted."""
+    return {kernel.name: tuple(_idle(kernel, counts)) for kernel in kernels if counts.lines}
+
+
+def _idle(kernel: Kernel, counts: Counts) -> Iterator[str]:
+    called: dict[str, int] = {}
+    for name, (line, count) in counts.functions.items():
+        begin = re.search(rf"\b{re.escape(kernel.name)}<", name)
+        if begin and kernel.line <= line <= kernel.last_line:
+            given = closed(name[begin.end() :], "<(", ">)") or ""
+            called[given] = max(called.get(given, 0), count)
+    yield from (given for given, count in called.items() if not count)
+
+
+def _coverage(kernel: Kernel, counts: Counts) -> Coverage:
     """A template's instances count together: a branch that one of them took was taken."""
+    counted = counts.lines
     inside = [counted[n] for n in range(kernel.line, kernel.last_line + 1) if n in counted]
     branches = [count for _, of_line in inside for count in of_line.values()]
     return Coverage(
@@ -47,15 +64,16 @@ def _coverage(kernel: Kernel, counted: _Counts) -> Coverage:
     )
 
 
-def _counted(
+def counted(
     source: Path, objects: Path, counts: Mapping[str, bytes], compilers: JailedCompilers
-) -> _Counts:
-    """``gcov`` reads what others wrote, so it runs where their compiler does, which sees the folder
-    of ``objects``."""
+) -> Counts:
+    """The counts of a file; empty where GCC's ``gcov`` is not there or cannot read what came back.
+    It reads what others wrote, so it runs where their compiler does, which sees the folder of
+    ``objects``."""
     gcov = shutil.which("gcov")
-    lines: _Counts = {}
+    found = Counts()
     if gcov is None:
-        return lines
+        return found
     for name, data in counts.items():
         notes = next(objects.rglob(f"{Path(name).stem}.gcno"), None)
         if notes is None:
@@ -70,26 +88,30 @@ def _counted(
         for line in text.splitlines():
             if line.startswith("{"):
                 with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                    _add(lines, source, json.loads(line))
-    return lines
+                    _add(found, source, json.loads(line))
+    return found
 
 
-def _add(lines: _Counts, source: Path, report: Any) -> None:
+def _add(counts: Counts, source: Path, report: Any) -> None:
     """Raises TypeError, LookupError or AttributeError for what is not as gcov writes it."""
     for file in report.get("files", ()):
         if Path(str(file["file"])).name != source.name:
             continue
+        for function in file["functions"]:
+            begin, name = _count(function["start_line"]), str(function["demangled_name"])
+            _, called = counts.functions.get(name, (begin, 0))
+            counts.functions[name] = begin, max(called, _count(function["execution_count"]))
         index: dict[tuple[int, str], int] = defaultdict(int)
         for line in file["lines"]:
             number, count = _count(line["line_number"]), _count(line["count"])
-            before, branches = lines.setdefault(number, (0, {}))
+            before, branches = counts.lines.setdefault(number, (0, {}))
             key = (number, str(line.get("function_name", "")))
             for branch in line["branches"]:
                 if branch["throw"]:
                     continue  # what the host's compiler thinks of: kernels throw nothing
                 at, index[key] = index[key], index[key] + 1
                 branches[at] = max(branches.get(at, 0), _count(branch["count"]))
-            lines[number] = (max(before, count), branches)
+            counts.lines[number] = (max(before, count), branches)
 
 
 def _count(claim: object) -> int:

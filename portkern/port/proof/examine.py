@@ -83,7 +83,8 @@ class Examination:
     something. ``unstable`` are launches of the original whose results change with the order of its
     threads by more than rounding, ``noisy`` kernels that were allowed what it changes by rounding.
     ``executed`` are runs of what is compiled for a target, ``unexecuted`` why there is none.
-    ``notes`` are of the program as a whole, ``algebra`` is what runs on elements of a ring say."""
+    ``notes`` are of the program as a whole, ``algebra`` is what runs on elements of a ring say,
+    ``idle`` are the instances of kernels that the program has and its run did not launch."""
 
     problem: str = ""
     unmodelled: tuple[Diagnostic, ...] = ()
@@ -98,6 +99,7 @@ class Examination:
     executed: tuple[Compared, ...] = ()
     unexecuted: tuple[str, ...] = ()
     algebra: Mapping[str, Algebra] = field(default_factory=dict)
+    idle: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -147,6 +149,7 @@ class Examiner:
         self._progress = _Progress()
         self._ring = Ring.drawn() if ring else None
         self._algebra: Mapping[str, Algebra] = {}
+        self._idle: dict[str, tuple[str, ...]] = {}
 
     def examine(self) -> Examination:
         wanted = self._wanted()
@@ -507,9 +510,11 @@ class Examiner:
         covered: dict[str, Coverage] = {}
         for text in (*self._subject.headers, self._subject.ported_text):
             if text.kernels:
-                covered |= coverage.of_kernels(
-                    text.kernels, text.path, program.notes, run.counts, self._runs.compilers
+                counts = coverage.counted(
+                    text.path, program.notes, run.counts, self._runs.compilers
                 )
+                covered |= coverage.of_kernels(text.kernels, counts)
+                self._idle |= coverage.idle_instances(text.kernels, counts)
         return covered
 
     def _concluded(
@@ -535,6 +540,7 @@ class Examiner:
             tuple(progress.executed),
             tuple(progress.unexecuted),
             self._algebra,
+            self._idle,
         )
 
 

@@ -14,7 +14,7 @@ from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
 from portkern.port.proof.case import Buffer, Case, shape_text, to_yaml
-from portkern.port.proof.chosen import Chosen
+from portkern.port.proof.chosen import Chosen, number_of
 from portkern.port.proof.conclusion import conclude, outcome_of
 from portkern.port.proof.element import bound_type, plain_type
 from portkern.port.proof.examine import Examiner, Subject
@@ -61,7 +61,10 @@ class KernelProver:
         workdir: Path,
         runs: Runs,
         limits: Limits,
+        only: Mapping[str, Collection[tuple[str, ...]]],
     ) -> None:
+        """Of the kernels in ``only``, the instances with these arguments alone are proven."""
+        self._only = only
         self._original, self._ported = SourceTexts(original), SourceTexts(ported)
         self._vendor, self._target, self._other = vendor, target, other
         self._hazards, self._cases = hazards, cases
@@ -151,18 +154,26 @@ class KernelProver:
 
     def _instances(self, kernel: Kernel) -> list[Chosen]:
         """The instances and launches that there are to look at; none where a case says which."""
+        return [one for _, one in self._numbered(kernel)]
+
+    def _numbered(self, kernel: Kernel) -> list[tuple[int, Chosen]]:
+        """The same, each with the number by which :func:`propose` is asked for it."""
         found = next((k for k in self._original.kernels if k.name == kernel.name), None)
         if found is None or kernel.name in self._cases:
             return []
         chosen = templates(found, self._original)
-        return [] if isinstance(chosen, Refused) else chosen
+        if isinstance(chosen, Refused):
+            return []
+        only = self._only.get(kernel.name)
+        numbered = ((n, chosen[number_of(n, len(chosen))]) for n in range(len(chosen)))
+        return [(n, one) for n, one in numbered if only is None or one.template in only]
 
     def _found_choices(self, kernel: Kernel) -> list[tuple[int, int]]:
         """The things to look at: instances and launches by number, each with the threads that a
         block has if nothing says how many; where that is so, it is looked at with several."""
-        found, chosen = list[tuple[int, int]](), self._instances(kernel)
-        for number in range(min(len(chosen), _MOST_INSTANCES)):
-            trials = [] if chosen[0].is_guess else self._proposed(kernel, number, THREADS[0])
+        found, chosen = list[tuple[int, int]](), self._numbered(kernel)
+        for number, _ in chosen[:_MOST_INSTANCES]:
+            trials = [] if chosen[0][1].is_guess else self._proposed(kernel, number, THREADS[0])
             guesses = trials[0].guesses if isinstance(trials, list) and trials else ()
             is_open = any(guess.what == BLOCK for guess in guesses)
             found += [(number, threads) for threads in (THREADS if is_open else THREADS[:1])]

@@ -107,7 +107,8 @@ class Coverage:
 class KernelProof:
     """``path`` and ``line`` are the ported kernel's. ``findings`` are the port's own,
     ``original_findings`` the original's, which the port may share. ``counterexample`` is one file,
-    ``command`` what runs it, or the program, again."""
+    ``command`` what runs it, or the program, again. ``idle`` are the instances that the program
+    has and its run did not launch, by their arguments; None where that is not known."""
 
     kernel: str
     path: Path
@@ -121,6 +122,7 @@ class KernelProof:
     counterexample: Path | None = None
     command: str = ""
     algebra: Algebra | None = None
+    idle: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kernel}: {self.outcome}" + (

@@ -68,7 +68,9 @@ def prove_program(
         inputs = f"{FIRST.format(examiner.launches)} of {inputs}"
     proofs = (
         replace(
-            conclude(kernel, examination, _of(subject, kernel), hazards, inputs), command=command
+            conclude(kernel, examination, _of(subject, kernel), hazards, inputs),
+            command=command,
+            idle=examination.idle.get(kernel.name),
         )
         for kernel in kernels
     )
