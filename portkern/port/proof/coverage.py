@@ -23,8 +23,8 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class Counts:
-    """Of each line of a file its count, and of each of its branches; of each function the line
-    that it begins in and how often it was called, by its name with its arguments' types."""
+    """What was counted in a file: of each line its count, and of each of its branches; of each
+    function the line that it begins in and its calls, by its name with its arguments' types."""
 
     lines: dict[int, tuple[int, dict[int, int]]] = field(default_factory=dict)
     functions: dict[str, tuple[int, int]] = field(default_factory=dict)

@@ -75,9 +75,9 @@ def joined(
 
 
 def _of_kernel(proof: KernelProof, texts: SourceTexts, case: Case | None) -> Idle | None:
-    """None where none is open. ``case`` is what the user says how to launch, which no other case is
-    made beside. Where it is not known which ones ran, all are open that the text launches, unless
-    there is one."""
+    """The open instances of one kernel. ``case`` is what the user says how to launch, which no
+    other case is made beside. Where it is not known which ones ran, all are open that the text
+    launches, unless there is one."""
     kernel = next((k for k in texts.kernels if k.name == proof.kernel), None)
     found = templates(kernel, texts) if kernel is not None else []
     shown = [] if isinstance(found, Refused) else [one.template for one in found]

@@ -63,7 +63,7 @@ class KernelProver:
         limits: Limits,
         only: Mapping[str, Collection[tuple[str, ...]]],
     ) -> None:
-        """Of the kernels in ``only``, the instances with these arguments alone are proven."""
+        """Prove of the kernels in ``only`` the instances with these arguments alone."""
         self._only = only
         self._original, self._ported = SourceTexts(original), SourceTexts(ported)
         self._vendor, self._target, self._other = vendor, target, other
