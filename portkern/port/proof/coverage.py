@@ -23,7 +23,7 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class Counts:
-    """What was counted in a file: of each line its count, and of each of its branches; of each
+    """Counts of a file: of each line, of each of its branches; of each
     function the line that it begins in and its calls, by its name with its arguments' types."""
 
     lines: dict[int, tuple[int, dict[int, int]]] = field(default_factory=dict)
