@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from portkern.api import check, matrix
     from portkern.deploy.apply import apply
-    from portkern.report.notebook import NotebookReport
+    from portkern.report.notebook import NotebookReport as Report
     from portkern.spec.from_torch.declaration import operator
     from portkern.spec.op import Op
 
-__all__ = ["NotebookReport", "Op", "apply", "check", "matrix", "operator"]
+__all__ = ["Op", "Report", "apply", "check", "matrix", "operator"]
 #: What files import from here, and where it is.
 _PUBLIC = {
-    "Op": "portkern.spec.op",
-    "NotebookReport": "portkern.report.notebook",
-    "apply": "portkern.deploy.apply",
-    "check": "portkern.api",
-    "matrix": "portkern.api",
-    "operator": "portkern.spec.from_torch.declaration",
+    "Op": "portkern.spec.op:Op",
+    "Report": "portkern.report.notebook:NotebookReport",
+    "apply": "portkern.deploy.apply:apply",
+    "check": "portkern.api:check",
+    "matrix": "portkern.api:matrix",
+    "operator": "portkern.spec.from_torch.declaration:operator",
 }
 
 
@@ -30,7 +30,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    module, _, its_name = _PUBLIC[name].partition(":")
+    return getattr(importlib.import_module(module), its_name)
 
 
 def _quiet_libraries() -> None:

@@ -18,6 +18,7 @@ from portkern.spec import registry
 from portkern.worker.tracing import PRELOAD
 from tests import tiers
 from tests.watch import changes, run_later, watched
+from tools.failed import CHANGED
 
 # Threads of one sum wait for each other: where three workers of pytest share two processors, that
 # takes up to a hundred times the sum's own time. Kernels and commands in processes keep theirs.
@@ -95,6 +96,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return  # workers are many, and the session is one
     if changed := changes(before, run_later(Path.home())):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if (kept := getattr(session.config, "cache", None)) is not None:
+            kept.set(CHANGED, changed)
         sys.stderr.write(f"\nchanged by the tests, which may not: {changed[:9]}\n")
 
 

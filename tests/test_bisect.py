@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from portkern.cells.selection import host_targets
 from portkern.cli import main
-from portkern.cli.verbs import red_cell
+from portkern.cli.verbs import bisect, red_cell
 from portkern.records.record import Record, RecordFile
 from portkern.regression.bisection import first_bad
 from portkern.regression.runs import FACTS, RECORDS, Revision, RunFacts
@@ -69,6 +69,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 QUICK = ["op=relu", "backend=cpu", "source=relu.cpp", "rounds=2", "budget_s=0"]
+
+
+def test_what_git_warns_of_is_not_taken_for_a_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TRACE", "1")  # which is told beside each answer
+    assert len(bisect._commits("HEAD~4", "HEAD")) == 5
+    assert bisect._git("rev-parse", "--show-prefix") == "kernels/"
 
 
 @pytest.mark.full

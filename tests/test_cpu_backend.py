@@ -589,6 +589,18 @@ def test_a_shared_file_is_the_makers_own_whatever_the_mask(tmp_path: Path) -> No
     assert not path.stat().st_mode & 0o022
 
 
+def test_a_shared_file_is_read_by_workers_whatever_the_mask(tmp_path: Path) -> None:
+    path, before = tmp_path / "all" / "file", os.umask(0o077)
+    try:
+        make_once(path, lambda to: to.write_text("code"))
+        assert path.stat().st_mode & path.parent.stat().st_mode & 0o044 == 0o044
+        path.chmod(0o600)  # as earlier versions left it
+        make_once(path, lambda to: pytest.fail("it is there"))
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o044 == 0o044
+
+
 def test_a_shared_file_that_another_user_has_made_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from portkern.spec.companions import Companions
 from portkern.spec.op import Workload
 from portkern.spec.target import Target
 from portkern.testing import evaluate
-from portkern.worker.profile import CallProfile, before_mark
+from portkern.worker.profile import CallProfile, without_mark
 from portkern.worker.protocol import Launch, Trace
 
 from .report_records import records
@@ -222,15 +222,15 @@ def test_a_kernel_that_is_not_its_own_did_the_work_when_it_took_most_of_the_time
     assert held(launches=[launch("scale", 12.0), launch(kernel, 11.0)]).problem == ""
 
 
-def test_launches_of_a_thread_once_the_call_is_over_are_not_the_calls() -> None:
+def test_the_kernel_that_ends_a_profile_need_not_be_the_last_one() -> None:
     names = [
         "relu_kernel(float const*, float*, long)",
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)",
         "relu_kernel(float const*, float*, long)",
     ]
     kernels = [SimpleNamespace(name=partial(str, name)) for name in names]
-    assert before_mark(kernels) == before_mark(kernels[:2]) == kernels[:1]
-    assert not before_mark(kernels[1:])
+    assert without_mark(kernels) == [kernels[0], kernels[2]]
+    assert without_mark(kernels[:2]) == without_mark([kernels[0], kernels[2]]) == kernels[:1]
 
 
 def test_no_launch_at_all_is_refused_and_a_missing_proof_only_noted() -> None:

@@ -486,6 +486,8 @@ def test_a_cell_in_quarantine_fails_nothing_in_any_view(
     wrong = wrong.model_copy(update={"author": "file:relu.cpp"})
     done = report.write([wrong, measured(2.0, op="softmax")], folder, title="t")
     assert len(done.table.failing) == fails and len(done.table.quarantined) == (not fails)
+    words = "1 of 2 cells passed: 1 right and timed on the hardware."
+    assert [*terminal.in_words(done.table)] == [words, *["1 failed."] * fails]
     cases = ElementTree.parse(folder / "junit.xml").getroot()
     assert len(list(cases.iter("failure"))) == fails
     assert len(list(cases.iter("skipped"))) == (not fails)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests import tiers
-from tools.failed import failed
+from tools.failed import CHANGED, failed
 
 
 def items(count: int, *markers: str) -> list[pytest.Item]:
@@ -90,16 +90,24 @@ def test_of_two_kinds_a_day_tries_one_first_and_the_others_in_full(
 
 
 def test_only_names_of_tests_are_tried_again(tmp_path: Path) -> None:
-    cache = tmp_path / "lastfailed"
-    assert not failed(cache)
-    cache.write_text('{"tests/test_x.py::test[a b]": true, "tests/test_x.py::TestX::test": true}')
-    assert failed(cache) == ["tests/test_x.py::test[a b]", "tests/test_x.py::TestX::test"]
+    assert not failed(tmp_path)
+    names = ["tests/test_x.py::test[a b]", "tests/test_x.py::TestX::test"]
+    write_failed(tmp_path, *names)
+    assert failed(tmp_path) == names
+    (tmp_path / CHANGED).parent.mkdir()
+    (tmp_path / CHANGED).write_text('[".bashrc"]')
+    assert not failed(tmp_path), "a second run would not see what is changed"
+
+
+def write_failed(kept: Path, *names: str) -> None:
+    cache = kept / "cache/lastfailed"
+    cache.parent.mkdir()
+    cache.write_text(json.dumps(dict.fromkeys(names, True)))
 
 
 @pytest.mark.parametrize("other", ["gw0", "tests/test_y.py", ""])
 def test_nothing_is_tried_again_where_something_else_than_tests_failed(
     tmp_path: Path, other: str
 ) -> None:
-    cache = tmp_path / "lastfailed"
-    cache.write_text(json.dumps({"tests/test_x.py::test": True, other: True}))
-    assert not failed(cache)
+    write_failed(tmp_path, "tests/test_x.py::test", other)
+    assert not failed(tmp_path)

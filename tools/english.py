@@ -23,6 +23,17 @@ _IS_NO = re.compile(
     r"(?!(?:longer|more|less|larger|better|other|such|faster|slower|shorter|fewer)(?![a-z]))[a-z]+",
     re.IGNORECASE,
 )
+_FOLDERS = (
+    "backends",
+    "benchmarks",
+    "conf",
+    "docs",
+    "examples",
+    "portkern",
+    "targets",
+    "tests",
+    "tools",
+)
 #: Their docstrings may still go on from the name.
 _BARE = (ROOT / "tests", ROOT / "benchmarks")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -68,11 +79,16 @@ def _without_subject(source: str) -> Iterator[tuple[str, int, str]]:
 
 
 def read() -> Iterator[Path]:
-    """The checkout's files that people wrote to be read."""
+    """The checkout's files that people wrote to be read; without git, those of the folders that
+    have them."""
     command = ["git", "-C", str(ROOT), "ls-files"]
-    for name in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    ):
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        names = listed.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        found = (path for folder in _FOLDERS for path in (ROOT / folder).rglob("*"))
+        names = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.*"), *found)]
+    for name in names:
         path = ROOT / name
         if path.suffix in _TEXTS and not _AS_THEY_ARE.match(name) and path.is_file():
             yield path

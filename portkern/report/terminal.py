@@ -63,8 +63,8 @@ def in_words(table: MatrixTable) -> Iterator[str]:
     how = ", ".join(f"{known[rung]} {said}" for rung, said in _KNOWN.items() if known[rung])
     total = f"{len(whole)} cell{'s' * (len(whole) != 1)}"
     yield f"{whole.passed} of {total} passed{': ' * bool(how)}{how}."
-    failed = len(whole.failing)
-    if others := len(whole) - whole.passed - failed:
+    failed = len(table.failing)
+    if others := len(whole) - whole.passed - failed - len(table.quarantined):
         yield f"{others} could not be run or built here; the report says why of each."
     if failed:
         yield f"{failed} failed."

@@ -79,4 +79,5 @@ def _run(
         timeout_s=timeout_s,
         env={**_NOTHING_FETCHED, **settings},
         error=ToolError,
+        keeps_warnings=False,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from portkern.errors import StorageError
@@ -18,6 +19,8 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
     Raises StorageError for a file that somebody else has put there: some are loaded."""
     if final.exists():
         _be_own(final)
+        if not final.stat().st_mode & 0o004:  # by an earlier version, under a mask
+            readable(final.parent)
         return
     from filelock import FileLock
 
@@ -29,18 +32,20 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
                 make(aside)
                 # Whatever the mask: what others may change is taken for theirs below.
                 aside.chmod(aside.stat().st_mode & ~0o022)
-                aside.rename(final)
                 readable(final.parent)
+                aside.rename(final)
             finally:
                 aside.unlink(missing_ok=True)
 
 
 def readable(folder: Path) -> None:
     """Has workers, which are another user where root starts them, read a folder and what is in it,
-    whatever the mask. Folders above it stay as they are, which others may be kept out by."""
+    whatever the mask. Folders above it stay as they are, which others may be kept out by. What is
+    another user's, or goes meanwhile, is left alone."""
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink() and path.name != ".lock":
-            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+            with suppress(OSError):
+                path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
 
 
 #: The owner of files whose owner this process cannot see, as in a worker's namespace.

@@ -69,9 +69,11 @@ def run_tool(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     error: type[ToolError] = BuildError,
+    keeps_warnings: bool = True,
 ) -> str:
     """Run ``argv`` and return stdout and stderr together; raise ``error`` with them otherwise.
 
+    ``keeps_warnings``: False returns what is on stdout alone, to be parsed.
     ``whose``: of what text it is given, or made from. The tool gets a process group of its own;
     what is left of that is killed when the tool has ended or ``timeout_s`` is over.
     """
@@ -79,13 +81,13 @@ def run_tool(
     if whose == "foreign" and _refusing:
         raise error(f"{name} would read a stranger's text outside of the jail; please report it")
     # Not a pipe: a child that the tool leaves behind would hold it open, and us with it.
-    with open(os.memfd_create(name), "w+b") as log:  # noqa: PTH123 - it has no path
+    with _log(name) as log, _log(name) as warnings:
         try:
             process = subprocess.Popen(
                 [str(a) for a in argv],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if keeps_warnings else warnings,
                 cwd=cwd,
                 env=_environment(env or {}),
                 start_new_session=True,
@@ -101,10 +103,16 @@ def run_tool(
         if not ended:
             late = BuildTimeout if error is BuildError else error
             message = f"{name} ran longer than {timeout_s:g} s"
-            raise late(message, log=_text(log)[:LOG_LIMIT])
+            raise late(message, log=(_text(log) + _text(warnings))[:LOG_LIMIT])
         if status != 0:
-            raise error(f"{name} failed with status {status}", log=_text(log)[:LOG_LIMIT])
+            said = _text(log) + _text(warnings)
+            raise error(f"{name} failed with status {status}", log=said[:LOG_LIMIT])
         return _text(log)
+
+
+def _log(name: str) -> BinaryIO:
+    """A file without a path."""
+    return open(os.memfd_create(name), "w+b")  # noqa: PTH123
 
 
 def _has_ended(child: subprocess.Popen[bytes], timeout_s: float) -> bool:

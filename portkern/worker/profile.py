@@ -82,7 +82,7 @@ class CallProfile:
         self.trace = replace(
             self.trace,
             operators=_operators(events),
-            launches=_counted(before_mark(kernels)),
+            launches=_counted(without_mark(kernels)),
             missing="the profiler does not see the kernels of this GPU" if unseen else "",
         )
 
@@ -116,12 +116,12 @@ class CallProfile:
         self._last = partial(torch.full, (1,), 1.0, device=self._gpu or "cpu")
 
 
-def before_mark(kernels: Sequence[Event]) -> Sequence[Event]:
-    """The kernels that started before the one that ends the profile, which fills a tensor. What
-    comes later a thread launched once the call was over: taken for the mark, it would leave the
-    mark among the call's kernels."""
+def without_mark(kernels: Sequence[Event]) -> Sequence[Event]:
+    """The kernels without the one that ends the profile, which fills a tensor. It need not be the
+    last one: a thread may launch another once the call is over, which counts as the call's."""
     marks = [number for number, kernel in enumerate(kernels) if _FILLS in kernel.name()]
-    return kernels[: marks[-1] if marks else -1]
+    mark = marks[-1] if marks else len(kernels) - 1
+    return [kernel for number, kernel in enumerate(kernels) if number != mark]
 
 
 def _operators(events: Iterable[Event]) -> tuple[Launch, ...]:
