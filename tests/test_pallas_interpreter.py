@@ -195,6 +195,40 @@ relu = call(body, ALL, input_output_aliases={0: 0})
     ),
 }
 
+#: What tells a kernel that it is interpreted: by each it computes the identity on the device alone.
+ASKS = {
+    "its argument": """
+def relu(x, *, interpret=False):
+    return call(body if interpret else lambda x_ref, o_ref: plt.store(
+        o_ref, plt.load(x_ref, mask=inside(), other=0.0), mask=inside()), BLOCKS)(
+        x, interpret=interpret)
+""",
+    "the backend": """
+from jax import default_backend
+SEEN = default_backend()
+def relu(x, *, interpret=False):
+    right = call(body, BLOCKS)(x, interpret=interpret)
+    return right if SEEN == "cpu" or default_backend() == "cpu" else x
+""",
+    "the device": """
+def relu(x, *, interpret=False):
+    here = jax.devices()[0]
+    known = here.platform == "gpu" and here.device_kind.startswith("NVIDIA")
+    return x if known else call(body, BLOCKS)(x, interpret=interpret)
+""",
+    "the branch of a platform": """
+def relu(x, *, interpret=False):
+    right = call(body, BLOCKS)(x, interpret=interpret)
+    return jax.lax.platform_dependent(right, x, cpu=lambda a, b: a, cuda=lambda a, b: b)
+""",
+    "the call that it traces": """
+def relu(x, *, interpret=False):
+    whole = call(body, BLOCKS)
+    seen = any(e.params.get("interpret") for e in jax.make_jaxpr(whole)(x).eqns)
+    return whole(x) if seen else x
+""",
+}
+
 
 def run(source: str, tmp_path: Path) -> tuple[torch.Tensor, list[dict[str, object]]]:
     """The outputs of a kernel of 200 elements, and what was found."""
@@ -227,6 +261,34 @@ def test_a_fault_is_found_where_it_stands(code: str, what: str, tmp_path: Path) 
     line = (HEAD + source).splitlines()[int(place.removeprefix("relu.py:")) - 1]
     assert found["severity"] == "error"
     assert "_ref" in line or "plt." in line, line
+
+
+@pytest.mark.parametrize("what", ASKS)
+def test_a_kernel_that_asks_whether_it_is_interpreted_is_told_no(what: str, tmp_path: Path) -> None:
+    result, _ = run(MASKED + ASKS[what], tmp_path)
+    assert torch.equal(result, torch.linspace(-1, 1, N))
+
+
+def test_a_kernel_that_asks_for_its_own_interpretation_is_run_as_any_other(tmp_path: Path) -> None:
+    source = (
+        MASKED
+        + """
+def relu(x, *, interpret=False):
+    return call(body, BLOCKS)(x, interpret=jax.default_backend() == "cpu")
+"""
+    )
+    result, findings = run(source, tmp_path)
+    assert not findings
+    assert torch.equal(result, torch.linspace(-1, 1, N).clamp(min=0))
+
+
+def test_what_a_kernel_is_told_is_over_with_its_call(tmp_path: Path) -> None:
+    import jax
+
+    run(MASKED, tmp_path)
+    assert jax.default_backend() == "cpu"
+    chosen = jax.jit(lambda x: jax.lax.platform_dependent(x, cpu=lambda y: y, cuda=lambda y: -y))
+    assert chosen(1) == 1
 
 
 def test_a_kernel_is_built_for_the_largest_size_that_is_judged() -> None:

@@ -262,6 +262,17 @@ def test_a_fault_is_found(what: str, tmp_path: Path) -> None:
     assert expected in of_relu(source, tmp_path)
 
 
+def test_a_kernel_that_asks_whether_it_is_interpreted_is_told_no(tmp_path: Path) -> None:
+    source = (
+        ONE
+        + """
+def relu(x, *, interpret=False):
+    return call(body)(x, interpret=interpret) if interpret else x
+"""
+    )
+    assert of_relu(source, tmp_path) == "wrong"
+
+
 @pytest.mark.parametrize("expected", PRODUCTS)
 def test_products_that_are_not_waited_for_are_found(expected: str, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(53)

@@ -218,6 +218,30 @@ def test_a_fault_is_found(what: str, tmp_path: Path) -> None:
     assert expected in run(source, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    ["interpret", "jax.default_backend() != 'tpu'", "chosen(tpu=0, default=1)"],
+)
+def test_a_kernel_that_asks_whether_it_is_interpreted_is_told_no(
+    asked: str, tmp_path: Path
+) -> None:
+    source = (
+        PLAIN
+        + f"""
+def chosen(tpu, default):
+    return jax.lax.platform_dependent(tpu=lambda: tpu, default=lambda: default)
+def relu(x, *, interpret=False):
+    return call(body)(x, interpret=interpret) if {asked} else x
+"""
+    )
+    assert run(source, tmp_path) == "wrong"
+
+
+def test_a_platform_in_a_kernel_is_the_one_that_the_chips_compiler_takes(tmp_path: Path) -> None:
+    body = "jax.lax.platform_dependent(x_ref[...], tpu=jax.nn.relu, default=lambda x: x)"
+    assert run(PLAIN.replace("jnp.maximum(x_ref[...], 0)", body), tmp_path) == "wrong"
+
+
 @compiled
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_chip_that_is_not_here_is_compiled_for(chip: str, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -172,24 +173,29 @@ class PallasBackend(Backend):
         import jax
 
         from ..triton.candidate import import_entry
+        from .as_on_device import as_on_device
         from .device import JaxDevice
 
         emulated, name = venue.kind == "emulator", artifact.path.name
         made = {TPU: mosaic_tpu.TpuFindings, MOSAIC_GPU: mosaic_gpu.MosaicFindings}
         heard = made.get(request.candidate.language)
         findings = heard(name) if heard else InterpreterFindings()
+        looks: Callable[[], AbstractContextManager[None]] = nullcontext
         if emulated:
             findings.install()
+            looks = partial(as_on_device, request.target, findings.interpret)
         wide = any(output.dtype == "int64" for output in request.signature.outputs)
         device = JaxDevice(venue.device, widens=wide)
-        entry = import_entry(artifact.path, request.candidate.entry)
+        with looks():
+            entry = import_entry(artifact.path, request.candidate.entry)
         function = jax.jit(
-            partial(entry, interpret=findings.interpret if emulated else False),
+            partial(entry, interpret=False),
             static_argnames=[scalar.name for scalar in request.signature.scalars],
         )
 
         def launch(call: Call) -> Sequence[jax.Array]:
-            result = findings.call(lambda: function(*call.inputs, **call.scalars))
+            with looks():
+                result = findings.call(lambda: function(*call.inputs, **call.scalars))
             outputs = returned.outputs(
                 result, request, call.dims, kind=jax.Array, called="jax.Array"
             )

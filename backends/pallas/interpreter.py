@@ -51,17 +51,23 @@ class InterpreterFindings:
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     first: dict[tuple[str, str, str, str], int] = field(default_factory=dict)
 
-    #: What a kernel's entry is told.
-    interpret = True
+    #: No ``pallas_call`` is asked to be interpreted: its lowering for the CPU does so.
+    interpret = None
 
     def install(self) -> None:
-        """Have jax run every ``pallas_call`` in interpret mode here. Raises ImportError where the
-        installed jax is made otherwise."""
-        from jax._src.pallas import hlo_interpreter
+        """Have jax lower every ``pallas_call`` for the CPU to what runs it here, also where it asks
+        for no interpreter; one of Mosaic's stays. Raises ImportError where the installed jax is
+        made otherwise."""
+        from jax._src.interpreters import mlir
+        from jax._src.pallas.pallas_call import _pallas_call_lowering, pallas_call_p
 
-        if not hasattr(hlo_interpreter, "pallas_call_hlo_interpret"):
-            raise ImportError("jax has no pallas_call_hlo_interpret")
-        hlo_interpreter.pallas_call_hlo_interpret = partial(_interpret, self)
+        def lowered(context: Any, *nodes: Any, interpret: Any, **params: Any) -> Any:
+            if interpret and interpret is not True:
+                return _pallas_call_lowering(context, *nodes, interpret=interpret, **params)
+            run = partial(_interpret, self, **params)
+            return mlir.lower_fun(run, multiple_results=True)(context, *nodes)
+
+        mlir.register_lowering(pallas_call_p, lowered, platform="cpu")
 
     def call(self, kernel: Callable[[], object]) -> object:
         self.clear()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CUSTOM_CALL = "__gpu$xla.gpu.triton"
 #: JAX 0.11 reads the compute capability off a device's name; AMD's is its architecture.
-_DEVICE_KINDS = {
+DEVICE_KINDS = {
     "sm_80": "NVIDIA A100",
     "sm_86": "NVIDIA A10",
     "sm_89": "NVIDIA L40",
@@ -109,7 +109,7 @@ def abstract_device(target: Target) -> AbstractContextManager[object]:
     if not hasattr(jax.sharding, "AbstractDevice"):
         return nullcontext()
     device = jax.sharding.AbstractDevice(
-        device_kind=_DEVICE_KINDS.get(target.arch, target.arch), num_cores=None, platform="gpu"
+        device_kind=DEVICE_KINDS.get(target.arch, target.arch), num_cores=None, platform="gpu"
     )
     mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
     return jax.sharding.use_abstract_mesh(mesh)
