@@ -278,6 +278,33 @@ def test_lanes_of_a_branch_are_the_active_ones(run: Runner) -> None:
     assert numbers(outcome) == [8 if t % 4 == 1 else 0 for t in range(32)]
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("active", ["__activemask()", "cg::coalesced_threads().ballot(1)"])
+def test_lanes_of_other_rounds_of_a_loop_are_not_active_beside_those_in_a_branch(
+    active: str, order: Order, run: Runner
+) -> None:
+    source = """
+        #include <cooperative_groups.h>
+        namespace cg = cooperative_groups;
+        __global__ void k(int* x) {
+            int key = threadIdx.x * 7 % 5, same = 0;
+            bool mine = true;
+            while (mine) {
+                const unsigned all = __activemask();
+                if (key == __shfl_sync(all, key, __ffs(all) - 1)) {
+                    same = __popc(ACTIVE);
+                    mine = false;
+                }
+            }
+            x[threadIdx.x] = same;
+        }
+        int main() { int* x = device<int>(64); k<<<1, 64>>>(x); show(x, 64); }
+    """
+    outcome = run(source.replace("ACTIVE", active), ExecutorOptions(order=order))
+    keys = [t * 7 % 5 for t in range(64)]
+    assert numbers(outcome) == [keys[t // 32 * 32 :][:32].count(keys[t]) for t in range(64)]
+
+
 @pytest.mark.parametrize(
     ("order", "intended"), [("lockstep", True), ("forward", False), ("reverse", False)]
 )

@@ -23,8 +23,8 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class Counts:
-    """Counts of a file: of each line, of each of its branches; of each
-    function the line that it begins in and its calls, by its name with its arguments' types."""
+    """Counts of a file: of each line and its branches, and the calls of each function beside the
+    line that it begins in, by its name with its arguments' types."""
 
     lines: dict[int, tuple[int, dict[int, int]]] = field(default_factory=dict)
     functions: dict[str, tuple[int, int]] = field(default_factory=dict)

@@ -84,7 +84,7 @@ struct Context : Block {
     Fiber table[max_threads];
     uint16_t ring[max_threads];
     uint16_t order[max_threads];
-    uint16_t depth[max_threads];   // of the statements that a lane is in, where facts.waves
+    uint16_t depth[max_threads];   // of the statements that a lane is in
     uint32_t states[max_threads][kept_states];  // in which a thread gave way last: see is_back()
     const void* offered[max_threads];
     uint8_t turns[2 * max_warps];  // warps with threads that are ready, by_warp()

@@ -866,12 +866,13 @@ void enter_statement() {
 
 void leave_statement(Site at) {
     Context& c = context();
-    take_turn(arrive_at(nullptr, nullptr, at, Waits::at_end));
+    if (facts.waves) take_turn(arrive_at(nullptr, nullptr, at, Waits::at_end));
     --c.depth[c.rank];
 }
 
 // Which of two branches a compiler puts first is its own affair.
 void enter_branch(int which, Site at) {
+    if (!facts.waves) return;
     const bool is_later = (config.order == Order::reverse) != (which == 1);
     if (is_later) take_turn(arrive_at(nullptr, nullptr, at, Waits::at_branch));
 }

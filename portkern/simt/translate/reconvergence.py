@@ -16,10 +16,11 @@ from portkern.simt.translate.survey import SourceFunction
 
 LOOPS = frozenset(["while", "do", "for"])
 STATEMENTS = LOOPS | {"if", "switch"}
-#: A program without any of these has no way to see what another thread stores.
+#: A program without any of these has no way to see what another thread stores, nor with which
+#: others it meets.
 WAITS = re.compile(
-    r"atomic|volatile|\basm\b|\b__asm|__ldc[vg]\b|acquire|sleep|__nontemporal"
-    r"|\bwhile\s*\([^;{}]*\)\s*(?:;|\{\s*\})"
+    r"atomic|volatile|activemask|coalesced_threads|\basm\b|\b__asm|__ldc[vg]\b|acquire|sleep"
+    r"|__nontemporal|\bwhile\s*\([^;{}]*\)\s*(?:;|\{\s*\})"
 )
 #: Calls that return without another thread's doing.
 _PLAIN = re.compile(

@@ -357,7 +357,9 @@ extern Facts facts;
 // ---- waves -------------------------------------------------------------------------------
 
 // The running thread begins, or has come to the end of, a statement that other lanes of its wave
-// may be in for longer; begins the second of two branches, or the first.
+// may be in for longer; begins the second of two branches, or the first. Where lanes do not wait
+// for each other there, as on NVIDIA's GPUs, this only says how deep they are: hardware comes to
+// the end of a statement before it goes on with lanes that are out of it.
 SIMT_API void enter_statement();
 SIMT_API void leave_statement(Site at);
 SIMT_API void enter_branch(int which, Site at);
@@ -381,7 +383,7 @@ public:
     Statement() {}
     SIMT_ALOUD void branch(int) {}
 #else
-    SIMT_NO_CHECK explicit Statement(SIMT_AT) : at_(facts.waves && block ? at : nullptr) {
+    SIMT_NO_CHECK explicit Statement(SIMT_AT) : at_(block ? at : nullptr) {
         if (SIMT_UNLIKELY(at_ != nullptr)) enter_statement();
     }
     SIMT_NO_CHECK ~Statement() {
@@ -391,7 +393,7 @@ public:
         if (SIMT_UNLIKELY(at_ != nullptr)) enter_branch(which, at_);
     }
 private:
-    const Site at_;  // null: waves of this target do not run so
+    const Site at_;  // null in host code
 public:
 #endif
     Statement(const Statement&) = delete;
