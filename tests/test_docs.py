@@ -40,3 +40,15 @@ def test_paths_that_contributing_answers_with_exist() -> None:
     paths = re.findall(r"`((?:portkern|targets|tests)/[\w/.]+)`", answers)
     assert len(paths) > 10
     assert not [path for path in paths if "VERB" not in path and not (ROOT / path).exists()]
+
+
+def test_what_pages_import_of_portkern_is_there() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    line = re.compile(r"(?m)^from portkern[\w.]* import [\w, ]+$")
+    found = [known for page in pages for known in line.findall(page.read_text("utf-8"))]
+    assert len(found) > 3
+    for statement in found:
+        try:
+            exec(statement, {})
+        except ModuleNotFoundError as error:  # a package that is not installed here
+            assert not (error.name or "").startswith("portkern"), statement

@@ -348,7 +348,7 @@ def test_what_tests_print_is_not_taken_for_their_outcome() -> None:
 TOLD = """import sys
 from portkern.simt.torch_extension import suite
 suite.bindings.mark = suite._seed = lambda *_: None
-asked = suite.Asked("pytest", (".",), {}, "sm_90", "cuda", "check")
+asked = suite.SuiteRequest("pytest", (".",), {}, "sm_90", "cuda", "check")
 suite._run_pytest(asked, lambda one: print(one, file=sys.stderr), suite._Modules({}))
 """
 

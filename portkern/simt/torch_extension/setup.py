@@ -22,7 +22,7 @@ from portkern.simt.execute.compile_options import CompileOptions
 from portkern.simt.torch_extension import script
 from portkern.spec import target as targets
 
-#: Before the JSON of a :class:`Listed` line.
+#: Before the JSON of a :class:`ListedSources` line.
 MARK = "\x1eportkern-extension "
 #: Where scripts are told that CUDA lies, and what its compiler says of itself.
 _HOME = "/usr/local/cuda"
