@@ -185,6 +185,48 @@ def test_of_equal_values_any_may_be_chosen_and_none_may_be_left_out() -> None:
         assert problems(case, kernel)
 
 
+def best_of(logits: torch.Tensor) -> torch.Tensor:
+    """One row, of the best expert of each token."""
+    return torch.topk(torch.softmax(logits.float(), -1), 1).indices.float().t().contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_another_choice_of_one_token_is_none_of_its_neighbours(dtype: torch.dtype) -> None:
+    logits = normal(400, 64)
+    logits[7, 3] = logits[7, 60] = 9.0  # equal, whatever the others are
+    case = undeclared(best_of, [logits.to(dtype)])
+    for index in (0.0, 3.5, 32.0):
+        assert problems(case, torch.full((1, 400), index)), index
+    for index in (3.0, 60.0):
+        kernel = case.own[0].clone()
+        kernel[0, 7] = index
+        assert not problems(case, kernel), index
+    kernel[0, 8] += 1
+    assert "1 of 400" in problems(case, kernel)
+
+
+def test_many_rows_of_equal_values_grant_the_others_nothing() -> None:
+    x, scale = torch.cat((torch.eye(8)[:1].repeat(11, 1), normal(69, 8))), torch.ones(80, 1)
+    scale[0] = 8.0
+    case = undeclared(lambda x, gate, scale: routed(x, gate) * scale, [x, torch.eye(8), scale])
+    kernel = case.own[0].clone()
+    assert not problems(case, kernel)
+    kernel[11:] = 0.0
+    assert "138 of 640" in problems(case, kernel)
+
+
+def test_of_dozens_of_equal_values_any_may_be_chosen() -> None:
+    x = torch.eye(32)[:1].repeat(40, 1)
+    case = undeclared(routed, [x, torch.eye(32)])
+    shares = torch.softmax(x, -1)
+    for other in (1, 16, 31):
+        index = torch.tensor([0, other]).expand(40, 2)
+        best = shares.gather(-1, index)
+        kernel = torch.zeros_like(x).scatter(-1, index, best / best.sum(-1, keepdim=True))
+        assert not problems(case, kernel), other
+        assert problems(case, kernel * 1.01), other
+
+
 def of_layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 

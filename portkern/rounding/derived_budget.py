@@ -7,10 +7,11 @@ added to what the framework's own errors grant: budgets only grow, so nothing ne
 while outputs are within those.
 
 Bounds. At most ``1 + MOST_REPLAYS`` runs with noise or without for outputs of floats, as many again
-for each of two further questions (outputs of integers, few elements of 16 bits). Above
-:data:`WORK` elements made by operations, replays are fewer, but no fewer than the least of
-:data:`REPLAYS`. Beside what the reference needs itself, by parts, memory holds the inputs and
-outputs twice, one copy of the largest tensor that is summed, the last product, and
+for each of two further questions (outputs of integers, few elements of 16 bits); where the reference
+selects, up to the most of :data:`REPLAYS_OF_CHOICES`. Above :data:`WORK` elements made by
+operations, replays are fewer, but no fewer than the least of :data:`REPLAYS`. Beside what the
+reference needs itself, by parts, memory holds the inputs and outputs twice (outputs three times
+where it selects), one copy of the largest tensor that is summed, the last product, and
 :data:`replay.SIZES_KEPT` sizes of errors; further ones are kept as one number each.
 
 It cannot see: a less stable algorithm than the reference's (judged wrong), orders of addition made
@@ -34,17 +35,18 @@ if TYPE_CHECKING:
 #: benchmarks/tolerances.py.
 FACTOR = 4.0
 #: Runs with noise, the least and the most: of outputs with many elements, which tell of each other,
-#: and with fewer than :data:`FEW_ELEMENTS` or of what selects, whose other choices are to be met.
+#: and with fewer than :data:`FEW_ELEMENTS`.
 REPLAYS, REPLAYS_OF_FEW = (2, 4), (8, 16)
 FEW_ELEMENTS, MOST_REPLAYS = 256, 16
+#: Of what selects, whose other choices are to be met: the least, so many as a rule, and the most, as
+#: long as replays up to one in :data:`SETTLED` of them still met choices that were new.
+REPLAYS_OF_CHOICES, SETTLED = (8, 64, 1024), 4
 #: Elements made by all operations of all replays, above which there are fewer.
 WORK = 1 << 28
 #: A row in which an element moves by more than this part of the largest has another choice.
 JUMP = 2.0**-8
-#: So many times as far as in any replay may another choice move an element of the row.
+#: So many times as far as it did in any replay may another choice move an element.
 CHOICES = 2.0
-#: Of so large a share of the rows it is met in, another choice is granted to all.
-MANY = 0.125
 #: An element's own movements count as its replays, all elements' together as so many more.
 PRIOR = 4.0
 
@@ -95,9 +97,10 @@ class Derivation:
         trace, noise = ReplayTrace(), Noise(self.seed)
         self._run(trace, None, wide)
         count = self._count(trace)
-        allowed = self._moved(count, lambda: self._replay(trace, noise, wide), trace.selects)
+        most = _affordable(REPLAYS_OF_CHOICES[0], REPLAYS_OF_CHOICES[2], trace)
+        allowed = self._moved(count, lambda: self._replay(trace, noise, wide), most * trace.selects)
         if any(one is not None and _is_short(one) for one in self.own):
-            stored = self._stored(noise, wide)
+            stored = self._stored(noise, wide, selects=trace.selects)
             allowed = [
                 a if s is None or a is None else a + s for a, s in zip(allowed, stored, strict=True)
             ]
@@ -106,9 +109,11 @@ class Derivation:
 
     def _count(self, trace: ReplayTrace) -> int:
         sizes = [one.numel() for one in self.exact if one.numel()]
-        few = min(sizes, default=0) < FEW_ELEMENTS or trace.selects
+        few = min(sizes, default=0) < FEW_ELEMENTS
         least, most = REPLAYS_OF_FEW if few else REPLAYS
-        return max(least, min(most, WORK // max(trace.work, 1)))
+        if trace.selects:
+            least, most, _ = REPLAYS_OF_CHOICES
+        return _affordable(least, most, trace)
 
     def _run(
         self, trace: ReplayTrace, noise: Any, inputs: Sequence[torch.Tensor], **how: Any
@@ -127,38 +132,28 @@ class Derivation:
         return self._run(trace, noise, wide)
 
     def _moved(
-        self, count: int, run: Callable[[], tuple[torch.Tensor, ...]], selects: bool = False
+        self, count: int, run: Callable[[], tuple[torch.Tensor, ...]], most: int = 0
     ) -> list[torch.Tensor | None]:
-        """:data:`FACTOR` standard deviations of each element of the outputs of floats; and where
-        the reference ``selects``, in rows that an other choice changes, as much as it does."""
-        import torch
-
-        squares = [
-            torch.zeros_like(one, dtype=torch.float64) if own.is_floating_point() else None
-            for one, own in zip(self.exact, self.own, strict=True)
+        """What movements in ``count`` runs grant each element of the outputs of floats. With
+        ``most`` the reference selects, and runs go on while other choices move what none did."""
+        movements = [
+            _Movements(want, selects=bool(most and want.ndim)) if own.is_floating_point() else None
+            for want, own in zip(self.exact, self.own, strict=True)
         ]
-        jumps = [
-            torch.zeros_like(one[..., :1] if one.ndim else one, dtype=torch.float64)
-            for one in self.exact
-        ]
-        for _ in range(count):
-            for total, jump, out, want in zip(squares, jumps, run(), self.exact, strict=True):
-                if total is not None:
-                    off = (out.double() - want).nan_to_num_(0.0, 0.0, 0.0)
-                    if selects and want.ndim > 1 and want.numel():
-                        now = _jump(off, want)
-                        torch.maximum(jump, now, out=jump)
-                        off = torch.where(now > 0, 0.0, off)  # more than rounding
-                    total.add_(off.square_())
-        jumps = [jump.amax().expand_as(jump) if _many(jump) else jump for jump in jumps]
+        runs = new = 0
+        while runs < max(count, min(SETTLED * new, most)):
+            runs += 1
+            for movement, out in zip(movements, run(), strict=True):
+                if movement is not None and movement.add(out):
+                    new = runs
         return [
-            None
-            if total is None
-            else _pooled(total / count, want, count) * (FACTOR * _finer(own)) + CHOICES * jump
-            for total, jump, want, own in zip(squares, jumps, self.exact, self.own, strict=True)
+            None if movement is None else movement.granted(runs, _finer(own))
+            for movement, own in zip(movements, self.own, strict=True)
         ]
 
-    def _stored(self, noise: Any, wide: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    def _stored(
+        self, noise: Any, wide: Sequence[torch.Tensor], *, selects: bool
+    ) -> list[torch.Tensor | None]:
         """The framework's error in 16 bits at few elements, without the luck that one element's
         own error has. Nothing where it does other operations in the cell's dtype."""
         from portkern.rounding.replay import Stored, Unlike
@@ -173,7 +168,7 @@ class Derivation:
                 return self.reference(given)
 
         try:
-            moved = self._moved(MOST_REPLAYS, run)
+            moved = self._moved(MOST_REPLAYS, run, MOST_REPLAYS if selects else 0)
         except Unlike:
             return [None for _ in self.exact]
         return [m if _is_short(one) else None for m, one in zip(moved, self.own, strict=True)]
@@ -197,6 +192,45 @@ class Derivation:
         return tuple(map(tuple, seen))
 
 
+class _Movements:
+    """How far replays move each element of one output. In a row (of the last axis) in which one
+    moves by more than rounding does, each is remembered by the farthest that it moved itself, since
+    rows may be of tokens or of what each token is given."""
+
+    def __init__(self, want: torch.Tensor, *, selects: bool) -> None:
+        import torch
+
+        self.want = want
+        self.squares = torch.zeros_like(want, dtype=torch.float64)
+        self.jumps = torch.zeros_like(self.squares) if selects and want.numel() else None
+
+    def add(self, out: torch.Tensor) -> bool:
+        """Whether another choice moved an element farther than earlier replays grant it."""
+        import torch
+
+        off = (out.double() - self.want).nan_to_num_(0.0, 0.0, 0.0)
+        if self.jumps is None:
+            self.squares.add_(off.square_())
+            return False
+        off.abs_()
+        scale = self.want.double().nan_to_num(0.0, 0.0, 0.0).abs().amax(-1, keepdim=True)
+        jumped = off > JUMP * scale
+        new = bool((jumped & (off > CHOICES * self.jumps)).any())
+        chosen = jumped.any(-1, keepdim=True)
+        torch.maximum(self.jumps, torch.where(chosen, off, 0.0), out=self.jumps)
+        self.squares.add_(torch.where(chosen, 0.0, off).square_())
+        return new
+
+    def granted(self, runs: int, finer: float) -> torch.Tensor:
+        """:data:`FACTOR` standard deviations, and :data:`CHOICES` times the jumps."""
+        rounding = _pooled(self.squares / runs, self.want, runs) * (FACTOR * finer)
+        return rounding if self.jumps is None else rounding + CHOICES * self.jumps
+
+
+def _affordable(least: int, most: int, trace: ReplayTrace) -> int:
+    return max(least, min(most, WORK // max(trace.work, 1)))
+
+
 def _is_short(own: torch.Tensor) -> bool:
     """Whether an output has 16 bits and few elements."""
     return own.is_floating_point() and own.itemsize == 2 and own.numel() < FEW_ELEMENTS
@@ -205,20 +239,6 @@ def _is_short(own: torch.Tensor) -> bool:
 def _finer(own: torch.Tensor) -> float:
     """A float64 output is computed with float64's roundoff."""
     return 2.0**-29 if own.itemsize == 8 else 1.0
-
-
-def _jump(off: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """The farthest that an element of each row moved, where that is more than rounding."""
-    import torch
-
-    farthest = off.abs().amax(-1, keepdim=True)
-    scale = want.nan_to_num(0.0, 0.0, 0.0).abs().amax(-1, keepdim=True)
-    return torch.where(farthest > JUMP * scale, farthest, 0.0)
-
-
-def _many(jump: torch.Tensor) -> bool:
-    """Whether so many rows have another choice that replays may have missed that of some."""
-    return bool(jump.numel() and (jump > 0).double().mean() > MANY)
 
 
 def _pooled(variance: torch.Tensor, want: torch.Tensor, count: int) -> torch.Tensor:
