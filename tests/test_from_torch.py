@@ -150,6 +150,30 @@ def test_a_loop_over_one_input_is_as_long_in_all_inputs_and_of_any_length() -> N
     assert flops(twice) == pytest.approx(2 * flops(found.axes))
 
 
+def test_a_loop_with_a_step_leaves_all_other_sizes_free() -> None:
+    found = traced(
+        """
+        def every(x, w):
+            return torch.stack([x[:, i] @ w for i in range(0, x.shape[1], 16)], 1)
+
+        def get_inputs():
+            return [torch.randn(4, 64, 48), torch.randn(48, 48)]
+        """
+    )
+    assert found.inputs[0].shape[1] == 64 and found.outputs[0].shape[1] == 4
+    for name in ("ci", "edge", "heldout"):
+        assert len({dims["x_2"] for dims in found.workloads[name]}) > 1, name
+    assert found.notes == ("x is tried at the file's own lengths ['x_0', 64, 'x_2'].",)
+
+
+def test_a_set_that_nothing_is_tried_at_is_said() -> None:
+    # symbolic lengths are no integers, and calls at most sizes fail
+    body = "assert not isinstance(x.shape[0], int) or x.shape[0] in (12, 9)\nreturn x + 1"
+    found = traced(function(body, "torch.randn(12)"))
+    assert len(found.workloads["ci"]) > 1
+    assert not found.workloads["edge"] and "`edge` is empty" in " ".join(found.notes)
+
+
 def test_a_loop_has_no_plain_kernel_as_each_length_is_another_graph(tmp_path: Path) -> None:
     text = """
         import torch

@@ -63,7 +63,8 @@ def following(call: FakeCall, lengths: Iterable[int]) -> Following:
 
 def moving(call: FakeCall, places: Sequence[Place], length: int) -> Mapping[Place, Multiple]:
     """The places that follow these lengths of inputs and state, all of one ``length``, when they
-    grow and shrink together; empty where a call at another length fails, or moves others."""
+    grow and shrink together; empty where a call at another length fails, or changes a length that
+    does not follow, as of a loop with a step."""
     before = call.sizes()
     seen: list[dict[Place, Multiple]] = []
     for other in (length + 3, length // 2 + 1):
@@ -78,7 +79,14 @@ def moving(call: FakeCall, places: Sequence[Place], length: int) -> Mapping[Plac
         after = shapes | {f"output.{n}": list(one.shape) for n, one in enumerate(outputs)}
         if [*after] != [*before]:
             return {}
-        seen.append(_changed(before, after, length, other))
+        followed = _changed(before, after, length, other)
+        if any(
+            old != new and (key, dim) not in followed
+            for key, size in before.items()
+            for dim, (old, new) in enumerate(zip(size, after[key], strict=False))
+        ):
+            return {}
+        seen.append(followed)
     return seen[0] if seen[0] == seen[1] else {}
 
 

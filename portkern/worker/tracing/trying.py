@@ -46,6 +46,8 @@ def with_workloads(
     notes = traced.notes
     if not workloads["ci"]:
         notes += ("No smaller size than the file's works.",) if free else ()
+    if free and not workloads["edge"]:
+        notes += ("`edge` is empty: at none of its sizes are the outputs as they were traced.",)
     for name in ("ci", "typical", "heldout"):
         workloads[name] = (workloads[name] if free else ()) or workloads["ci"] or as_is
     if own is not None and sizes.cost(free) <= rules.MOST["edge"]:
