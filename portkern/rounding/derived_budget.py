@@ -7,8 +7,8 @@ added to what the framework's own errors grant: budgets only grow, so nothing ne
 while outputs are within those.
 
 Bounds. At most ``1 + MOST_REPLAYS`` runs with noise or without for outputs of floats, as many again
-for each of two further questions (outputs of integers, few elements of 16 bits); where the reference
-selects, up to the most of :data:`REPLAYS_OF_CHOICES`. Above :data:`WORK` elements made by
+for each of two further questions (outputs of integers, few elements of 16 bits); where the
+reference selects, up to the most of :data:`REPLAYS_OF_CHOICES`. Above :data:`WORK` elements made by
 operations, replays are fewer, but no fewer than the least of :data:`REPLAYS`. Beside what the
 reference needs itself, by parts, memory holds the inputs and outputs twice (outputs three times
 where it selects), one copy of the largest tensor that is summed, the last product, and
@@ -38,8 +38,8 @@ FACTOR = 4.0
 #: and with fewer than :data:`FEW_ELEMENTS`.
 REPLAYS, REPLAYS_OF_FEW = (2, 4), (8, 16)
 FEW_ELEMENTS, MOST_REPLAYS = 256, 16
-#: Of what selects, whose other choices are to be met: the least, so many as a rule, and the most, as
-#: long as replays up to one in :data:`SETTLED` of them still met choices that were new.
+#: Runs of what selects, whose other choices are to be met: the least, as a rule, and the most. They
+#: go on to :data:`SETTLED` times as many as the last that met a choice which was new.
 REPLAYS_OF_CHOICES, SETTLED = (8, 64, 1024), 4
 #: Elements made by all operations of all replays, above which there are fewer.
 WORK = 1 << 28
