@@ -167,7 +167,7 @@ def test_a_loop_with_a_step_leaves_all_other_sizes_free() -> None:
 
 
 def test_a_set_that_nothing_is_tried_at_is_said() -> None:
-    # symbolic lengths are no integers, and calls at most sizes fail
+    # tracing sees symbols there, and calls at most sizes fail
     body = "assert not isinstance(x.shape[0], int) or x.shape[0] in (12, 9)\nreturn x + 1"
     found = traced(function(body, "torch.randn(12)"))
     assert len(found.workloads["ci"]) > 1

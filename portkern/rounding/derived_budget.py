@@ -134,7 +134,7 @@ class Derivation:
     def _moved(
         self, count: int, run: Callable[[], tuple[torch.Tensor, ...]], most: int = 0
     ) -> list[torch.Tensor | None]:
-        """What movements in ``count`` runs grant each element of the outputs of floats. With
+        """Find what movements in ``count`` runs grant each element of the outputs. With
         ``most`` the reference selects, and runs go on while other choices move what none did."""
         movements = [
             _Movements(want, selects=bool(most and want.ndim)) if own.is_floating_point() else None
