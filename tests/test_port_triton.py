@@ -203,9 +203,11 @@ def test_knobs_that_no_launch_can_have_become_the_nearest_that_one_can(
     assert [config.knobs for config in ported(configs, target.load(arch))] == knobs
 
 
-def case_of(launch: str, parameters: str = "x, n, BLOCK: tl.constexpr") -> TritonCase:
+def case_of(
+    launch: str, parameters: str = "x, n, BLOCK: tl.constexpr", before: str = ""
+) -> TritonCase:
     """Of a kernel that host code launches so."""
-    text = f"def k({parameters}):\n    tl.store(x + tl.program_id(0), n)\n"
+    text = f"{before}\ndef k({parameters}):\n    tl.store(x + tl.program_id(0), n)\n"
     text += f"LIMIT = 64\ndef host(x, n, m, b, num_blocks):\n    {launch}\n"
     (only,) = launches(ast.parse(text), "k")
     return only.case(infer(text)["k"])
@@ -249,9 +251,94 @@ def test_the_grid_and_the_constants_are_those_of_the_launch(
 )
 def test_what_is_assumed_of_a_launch_is_a_guess(launch: str, guessed: list[str]) -> None:
     names = [guess.what for guess in case_of(launch).guesses]
-    if "choose(n), 16" in launch:  # the grid's n is host code's own, the kernel's is not known
-        guessed = guessed[:1]
     assert names == guessed
+
+
+@pytest.mark.parametrize(
+    ("before", "launch"),
+    [
+        ("try:\n    from .tuned import B\nexcept ImportError:\n    B = 64", ""),
+        ("if m:\n    import B\nelse:\n    B = 64", ""),
+        ("B = 64\nfrom .tuned import *", ""),
+        ("B = 64\ndef configure(b):\n    global B\n    B = b", ""),
+        ("B = 64\nglobals()['B'] = 32", ""),
+        ("", "B = 64\n    match b:\n        case {'b': B}: pass"),
+        ("", "B = 64\n    try: pass\n    except ValueError as B: pass"),
+        ("", "B = 64\n    def choose():\n        nonlocal B\n        B = 32"),
+        ("", "B = [16]\n    B[0] = 32\n    B = B[0]"),
+    ],
+)
+def test_a_name_of_several_values_has_none(before: str, launch: str) -> None:
+    case = case_of(f"{launch or 'pass'}\n    k[(4,)](x, n, BLOCK=B)", before=before)
+    assert [guess.what for guess in case.guesses] == ["constexpr BLOCK"]
+
+
+@pytest.mark.parametrize(
+    ("before", "launch", "block"),
+    [
+        ("B = 16", "def other():\n        B = 32", 16),
+        ("N = 16\nB = 2 * N", "N = m", 32),
+        ("B = 16", "if n: B = 8", 8),
+    ],
+)
+def test_a_name_is_that_of_the_nearest_scope(before: str, launch: str, block: int) -> None:
+    case = case_of(f"{launch}\n    k[(4,)](x, n, BLOCK=B)", before=before)
+    assert (case.constants, case.guesses) == ({"BLOCK": block}, ())
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "num_ctas",
+        "workers",
+        "self.num_ctas",
+        "m",  # which neither the kernel is given nor a tensor says
+        "table.max(16)",
+        "b['BLOCK']",
+        "2 ** m",
+        "*x.shape",
+    ],
+)
+def test_a_grid_is_made_of_sizes_and_of_what_the_kernel_is_given(grid: str) -> None:
+    (guess,) = case_of(f"k[({grid},)](x, n, BLOCK=16)").guesses
+    assert guess.what == "grid of unknown size"
+
+
+@pytest.mark.parametrize("change", ["grid[1] = 8", "grid.append(2)", "fill(grid)", "also = grid"])
+def test_a_list_that_may_be_changed_is_not_known(change: str) -> None:
+    (guess,) = case_of(f"grid = [n, 2]\n    {change}\n    k[grid](x, n, BLOCK=16)").guesses
+    assert guess.what == "grid of unknown size"
+
+
+@pytest.mark.parametrize(
+    ("given", "half"),
+    [
+        ("n", 8),
+        ("n, -3", -3),
+        ("n, n >> 1", SIZE // 2),
+        ("n, (n + 63) & ~63", 64),
+        ("n, n if n > 100 else 1", 1),
+        ("n, n ** 2", SIZE**2),
+    ],
+)
+def test_numbers_of_a_kernel_are_those_of_the_launch(given: str, half: int) -> None:
+    case = case_of(f"k[(4,)](x, {given})", "x, n, half=8, BLOCK: tl.constexpr = 16")
+    assert (case.scalars["half"], case.guesses) == (half, ())
+
+
+@pytest.mark.parametrize("given", ["n, choose(n)", "n, 1 << n ** 9", "n, *b", "n, **b"])
+def test_a_number_that_the_launch_does_not_say_is_a_guess(given: str) -> None:
+    case = case_of(f"k[(4,)](x, {given})", "x, n, half=8, BLOCK: tl.constexpr = 16")
+    assert case.guesses[0].what == "value of half"
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["n", "m", "m.item()", "n <= 1024", "n % 16 == 0", "1 if x.shape[0] > 4 else 2", "min(n, 3)"],
+)
+def test_a_constant_that_data_choose_is_a_guess(given: str) -> None:
+    (guess,) = case_of(f"k[(4,)](x, n, MODE={given})", "x, n, MODE: tl.constexpr").guesses
+    assert guess.what == "constexpr MODE"
 
 
 def test_a_default_is_a_constant_where_the_launch_gives_none() -> None:
@@ -388,7 +475,7 @@ def test_kernels_are_run_in_the_interpreter_as_the_original_and_as_the_port(
     assert "its configuration" in proofs["of_the_first_block"].why
     assert "constexpr BLOCK: tried 1024; grid of unknown size" in proofs["of_no_launch"].why
     assert proofs["of_many"].why == "grid of 5000 programs: tried 3"
-    assert proofs["of_a_mode"].why == "constexpr MODE: tried True"
+    assert proofs["of_a_mode"].why == "constexpr MODE: tried True; grid of unknown size: tried 3"
     assert "the order of its programs" in proofs["of_two_launches"].why
     coverage = proofs["same"].coverage
     assert coverage is not None and coverage.lines == coverage.lines_total

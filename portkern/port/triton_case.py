@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.guesses import GRID, Guess
-from portkern.port.triton_host import Host, calls_of
+from portkern.port.triton_host import Host, Of, calls_of
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_source import Setting, TritonKernel
 
@@ -95,9 +95,16 @@ class TritonLaunch:
         return name in self._given and self._host.is_measured(self._given[name])
 
     def _is_none(self, name: str) -> bool:
-        node = self._given.get(name)
+        node = self._expression(name)
         node = self._host.resolved(node) if node is not None else None
         return isinstance(node, ast.Constant) and node.value is None
+
+    def _expression(self, name: str) -> ast.expr | None:
+        """What the launch gives a parameter, or leaves to the kernel's default."""
+        if name in self._given or self._call is None or self._is_open:
+            return self._given.get(name)
+        default = _default(self._kernel, name)
+        return self._host.of_module(default) if default is not None else None
 
     def _note(self, name: str, value: object) -> None:
         """The host's expression that gives a parameter has its value from here on."""
@@ -107,30 +114,34 @@ class TritonLaunch:
     def _scalars(self, proposed: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The values that the launch's text says, or that follow from the others' in it."""
         made: dict[str, Scalar] = {}
-        given = {name: self._given[name] for name in proposed if name in self._given}
+        given = {name: node for name in proposed if (node := self._expression(name)) is not None}
         for name, node in given.items():
             value = proposed[name]
-            if isinstance(node, ast.Constant) and isinstance(node.value, type(value)):
-                made[name] = node.value
+            if (said := _said(self._host.resolved(node), value)) is not None:
+                made[name] = said
             elif self._host.is_leaf(node):
                 self._note(name, value)
                 of_other = self._known.get(self._host.text(node), value)
                 made[name] = of_other if isinstance(value, int) else value
         for name, value in proposed.items():
-            if name not in given or name in made:
+            if name in made:
                 continue
-            number = self._value(given[name], SIZE) if isinstance(value, int) else value
-            if number is None and not self._host.is_of_data(given[name]):
+            found = self._scalar(given[name], value) if name in given else None
+            if found is None and self._call is not None:
                 self._guesses.append(Guess(f"value of {name}", str(value)))
-            made[name] = value if number is None else number
+            made[name] = value if found is None else found
             self._note(name, made[name])
-        return {name: made.get(name, value) for name, value in proposed.items()}
+        return {name: made[name] for name in proposed}
+
+    def _scalar(self, node: ast.expr, proposed: Scalar) -> Scalar | None:
+        """The value of what is computed; of a fraction that is computed from data any may be."""
+        if isinstance(proposed, int):
+            return self._value(node, SIZE)
+        return proposed if self._host.is_of_data(node) else None
 
     def _constant(self, name: str, assumed: Constant) -> Constant:
         """A constant that the launch gives, or leaves to the kernel; else one that is assumed."""
-        node = self._given.get(name)
-        if node is None and self._call is not None and not self._is_open:
-            node = _default(self._kernel, name)
+        node = self._expression(name)
         if node is not None:
             node = self._host.resolved(node)
             if isinstance(node, ast.Constant) and isinstance(
@@ -140,7 +151,7 @@ class TritonLaunch:
             if isinstance(node, ast.Attribute) and isinstance(assumed, dict):
                 if assumed.get("dtype") == _DTYPES.get(node.attr):
                     return assumed
-            value = self._value(node, SIZE, is_code=True)
+            value = self._value(node, SIZE, of=Of.CODE)
             if value is not None:
                 return value
         told = assumed.get("dtype") if isinstance(assumed, dict) else assumed
@@ -158,12 +169,12 @@ class TritonLaunch:
         grid = self._grid()
         grid = self._host.resolved(grid) if grid is not None else None
         if isinstance(grid, ast.Lambda):
-            grid = self._host.resolved(grid.body)
+            grid = grid.body
         if not isinstance(grid, ast.Tuple | ast.List) or len(grid.elts) > 3:
             sizes = (_PROGRAMS,) * max(_axes(self._kernel), 1)
             self._guesses.append(Guess(GRID, _times(sizes)))
             return sizes
-        found = [self._value(part, _PROGRAMS, constants) for part in grid.elts]
+        found = [self._value(part, _PROGRAMS, constants, of=Of.GRID) for part in grid.elts]
         sizes = tuple(n if n is not None and n > 0 else _PROGRAMS for n in found)
         if sizes != tuple(found):
             self._guesses.append(Guess(GRID, _times(sizes)))
@@ -179,9 +190,9 @@ class TritonLaunch:
         any_: int,
         settings: Mapping[str, Constant] | None = None,
         *,
-        is_code: bool = False,
+        of: Of = Of.DATA,
     ) -> int | None:
-        return self._host.value(node, self._known, settings or {}, any_, is_code=is_code)
+        return self._host.value(node, self._known, settings or {}, any_, of)
 
 
 def launches(module: ast.Module, kernel: str) -> list[TritonLaunch]:
@@ -203,6 +214,18 @@ _DTYPES = {
 
 def _times(sizes: Sequence[int]) -> str:
     return " × ".join(map(str, sizes))
+
+
+def _said(node: ast.expr, proposed: Scalar) -> Scalar | None:
+    """The number that an expression says, as one of the proposed one's type; None for others."""
+    is_less = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    number = node.operand if isinstance(node, ast.UnaryOp) and is_less else node
+    if not isinstance(number, ast.Constant) or not isinstance(number.value, bool | int | float):
+        return None
+    value = -number.value if is_less else number.value
+    if isinstance(proposed, float):
+        return float(value)
+    return value if isinstance(value, int) else None
 
 
 def _arguments(kernel: ast.FunctionDef, call: ast.Call | None) -> tuple[dict[str, ast.expr], bool]:

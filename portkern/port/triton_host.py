@@ -5,18 +5,33 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
 
 from portkern.port.proof.guesses import is_of_launch, is_of_machine
 from portkern.port.triton_infer import Constant
 
 _DEPTH = 8
-_MOST_NODES = 2000
+#: Of an expression's names, those that are replaced, and of a value's nodes.
+_MOST_NODES, _MOST_OF_VALUE = 200, 200
+#: What a grid's function is given, in a resolved expression.
+SETTINGS = "<settings>"
+_CHANGES = frozenset(
+    "append extend insert pop remove clear sort reverse update setdefault popitem "
+    "__setitem__ __delitem__".split()
+)
+#: Of a number that a launch is made of.
+MOST_BITS = 64
+#: Whose functions have the names that are known.
+_MODULES = frozenset(["triton", "tl", "language", "math"])
 _IS_TILES = re.compile(r"^(ceil_?div|cdiv)$", re.IGNORECASE)
 #: Names of what a launch is made of, beside those of CUDA's.
-_OF_TILES = re.compile(r"tile|chunk|split|program|stage|warp|^b[mnk]$", re.IGNORECASE)
+_OF_TILES = re.compile(
+    r"tile|chunk|split|program|stage|warp|worker|wave|cluster|^b[mnk]$", re.IGNORECASE
+)
 #: Host code asks a tensor, or a list, how large it is.
-_MEASURES = frozenset("numel nelement dim stride size element_size item ndimension".split())
+_MEASURES = frozenset("numel nelement dim stride size element_size ndimension".split())
 _MEASURED = frozenset(["ndim", "shape"])
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -32,6 +47,15 @@ def calls_of(module: ast.Module, kernel: str) -> list[ast.Call]:
     ]
 
 
+class Of(Enum):
+    """What a value is for: a parameter of the kernel, its code (a constant of it, which a caller
+    may not choose) or its grid (which is made of sizes and of what the kernel is given)."""
+
+    DATA = "data"
+    CODE = "code"
+    GRID = "grid"
+
+
 class Host:
     """The names around a launch that have one value, and the parameters of its function."""
 
@@ -41,19 +65,38 @@ class Host:
             for scope in ast.walk(module)
             if isinstance(scope, _SCOPES) and any(node is call for node in ast.walk(scope))
         ]
-        arguments = [node for scope in own for node in ast.walk(scope.args)]
-        parameters = [node.arg for node in arguments if isinstance(node, ast.arg)]
-        top = [n for n in module.body if not isinstance(n, (*_SCOPES, ast.ClassDef))]
-        inner = _Bindings(ast.walk(own[0]) if own else (), parameters)
-        outer = _Bindings(node for statement in top for node in ast.walk(statement))
-        self._values = outer.values | inner.values
-        self._lengths = outer.lengths | inner.lengths
-        self._parameters = {name for name in parameters if self._values[name] is None}
-        self._parameters -= inner.repeated
+        nodes = [*ast.walk(module)]
+        changed = {name for node in nodes for name in _changed(node)}
+        changed |= {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
+        self._scopes = [_Bindings(_own(module), (), changed)]
+        if any(_is_of_any_name(node) for node in nodes):
+            self._scopes[0].forget()
+        inner = [*ast.walk(own[0])] if own else []
+        changed = {name for node in inner for name in _changed(node)}
+        changed |= {n for node in inner if isinstance(node, ast.Nonlocal) for n in node.names}
+        for scope in own:
+            names = [node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)]
+            self._scopes.append(_Bindings(_own(scope), names, changed))
+        self._resolved: dict[int, tuple[ast.expr, ast.expr]] = {}
 
     def resolved(self, node: ast.expr) -> ast.expr:
         """The expression with names of one value replaced by it."""
-        return _Resolving(self._values, self._lengths).of(node)
+        if id(node) not in self._resolved:
+            made = _Resolving(self._scopes, len(self._scopes) - 1).of(node)
+            # Both are kept: a node that is no more leaves its number to another.
+            self._resolved[id(node)] = node, made
+            self._resolved[id(made)] = made, made
+        return self._resolved[id(node)][1]
+
+    def of_module(self, node: ast.expr) -> ast.expr:
+        """The expression as it stands at the module's level."""
+        return _Resolving(self._scopes, 0).of(node)
+
+    def _is_parameter(self, name: str) -> bool:
+        for scope in reversed(self._scopes):
+            if name in scope.values:
+                return name in scope.parameters and name not in scope.repeated
+        return False
 
     def text(self, node: ast.expr) -> str:
         return ast.unparse(self.resolved(node))
@@ -82,17 +125,20 @@ class Host:
             return False
         while isinstance(node, ast.Attribute):
             node = node.value
-        return isinstance(node, ast.Name) and node.id in self._parameters
+        return isinstance(node, ast.Name) and self._is_parameter(node.id)
 
     def is_of_data(self, node: ast.expr) -> bool:
-        """Whether it is computed from data alone."""
+        """Whether it is computed from data alone, by arithmetic or a function of mathematics."""
         node = self.resolved(node)
-        if isinstance(node, ast.Constant) or self.is_leaf(node):
+        if self.is_leaf(node):
             return True
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         if isinstance(node, ast.Call):
-            return False
-        return bool(parts) and all(map(self.is_of_data, parts))
+            if not _is_of_mathematics(node.func):
+                return False
+            parts.remove(node.func)
+        others = [part for part in parts if not isinstance(part, ast.Constant)]
+        return bool(others) and all(map(self.is_of_data, others))
 
     def value(
         self,
@@ -100,14 +146,12 @@ class Host:
         known: dict[str, int],
         settings: Mapping[str, Constant],
         any_: int,
-        *,
-        is_code: bool = False,
+        of: Of = Of.DATA,
     ) -> int | None:
         """The number that an expression is for known values of expressions, by their text, and a
-        configuration's settings; ``any_`` for what may have any value: of what chooses a kernel's
-        code sizes of tensors alone."""
-        is_any = self.is_measured if is_code else self.is_leaf
-        return _Evaluating(is_any, known, settings, any_).of(self.resolved(node))
+        configuration's settings; ``any_`` for what may have any value."""
+        is_any = self.is_leaf if of is Of.DATA else self.is_measured
+        return _Evaluating(is_any, known, settings, any_, of).of(self.resolved(node))
 
 
 class _Evaluating:
@@ -117,30 +161,62 @@ class _Evaluating:
         known: dict[str, int],
         settings: Mapping[str, Constant],
         any_: int,
+        of: Of,
     ) -> None:
         self._is_any, self._known, self._settings, self._any = is_any, known, settings, any_
+        self._of = of
+        self._is_size = of is not Of.CODE
 
     def of(self, node: ast.expr) -> int | None:
+        value = self._value(node)
+        # A greater number is nothing's size, and what is made of it would not come to an end.
+        return value if value is not None and value.bit_length() <= MOST_BITS else None
+
+    def _value(self, node: ast.expr) -> int | None:
         text = ast.unparse(node)
-        if text in self._known:
+        if text in self._known and (self._is_size or self._is_any(node)):
             return self._known[text]
         match node:
             case ast.Constant(value=int() as number):
                 return number
-            case ast.Subscript(value=ast.Name(), slice=ast.Constant(value=str() as name)):
+            case ast.Subscript(value=ast.Name(id=of), slice=ast.Constant(value=str() as name)) if (
+                of == SETTINGS
+            ):
                 value = self._settings.get(name)
                 return value if isinstance(value, int) else None
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = self.of(operand)
-                return None if value is None else -value
             case ast.BinOp(left=left, op=op, right=right):
                 return _operated(op, self._all([left, right]))
-            case ast.Compare(left=left, ops=[compared], comparators=[right]):
-                return _compared(compared, self._all([left, right]))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
+                return _signed(op, self.of(operand))
+            case ast.UnaryOp() | ast.Compare() | ast.BoolOp() | ast.IfExp():
+                return self._chosen(node)
         if self._is_any(node):
             return self._known.setdefault(text, self._any)
-        if isinstance(node, ast.Call) and not node.keywords:
-            return _called(node.func, self._all(node.args))
+        if isinstance(node, ast.Call) and not node.keywords and _is_function(node.func):
+            before, self._is_size = self._is_size, self._is_size or _is_of_tiles(node.func)
+            values = self._all(node.args)
+            self._is_size = before
+            return _called(node.func, values)
+        return None
+
+    def _chosen(self, node: ast.expr) -> int | None:
+        """Of a constant of the kernel only what is the same for all data: one way of its code is
+        not all of it."""
+        if self._of is Of.CODE:
+            return _Evaluating(lambda _: False, {}, {}, 0, Of.DATA).of(node)
+        match node:
+            case ast.Compare(left=left, ops=[compared], comparators=[right]):
+                return _compared(compared, self._all([left, right]))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                value = self.of(operand)
+                return None if value is None else not value
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                value = self.of(test)
+                return None if value is None else self.of(body if value else orelse)
+            case ast.BoolOp(op=op, values=values):
+                found = self._all(values)
+                ends = [value for value in found if bool(value) is isinstance(op, ast.Or)]
+                return [*ends, *found[-1:]][0] if found else None
         return None
 
     def _all(self, nodes: Sequence[ast.expr]) -> list[int]:
@@ -150,32 +226,105 @@ class _Evaluating:
         return whole if len(whole) == len(values) else []
 
 
-class _Bindings:
-    """The one value of each name; None where it has several, or one that no expression says.
-    ``lengths`` are the numbers of what is unpacked from an expression, by its text."""
+def _own(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a scope without those of the functions and classes in it."""
+    left: list[ast.AST] = [*reversed(scope.body)]
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, (*_SCOPES, ast.ClassDef)):
+            left += reversed([*ast.iter_child_nodes(node)])
 
-    def __init__(self, nodes: Iterable[ast.AST], parameters: Iterable[str] = ()) -> None:
-        self.values: dict[str, ast.expr | None] = dict.fromkeys(parameters)
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """The names whose values a node may change in place."""
+    match node:
+        case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store()):
+            changed: ast.expr = node.value
+        case ast.Call(func=ast.Attribute(attr=method, value=of)) if method in _CHANGES:
+            changed = of
+        case _:
+            return
+    while isinstance(changed, ast.Subscript | ast.Attribute):
+        changed = changed.value
+    if isinstance(changed, ast.Name):
+        yield changed.id
+
+
+def _is_of_any_name(node: ast.AST) -> bool:
+    """Whether it may give any name of the module a value."""
+    match node:
+        case ast.Call(func=ast.Name(id="globals" | "exec")):
+            return True
+        case ast.ImportFrom(names=[ast.alias(name="*")]):
+            return True
+    return False
+
+
+class _Bindings:
+    """The one value of each name of a scope; None where it has several, one that no expression
+    says, or one that is ``changed`` in place. ``lengths`` are the numbers of what is unpacked from
+    an expression, by its text."""
+
+    def __init__(
+        self, nodes: Iterable[ast.AST], parameters: Iterable[str], changed: Collection[str]
+    ) -> None:
+        self.parameters = frozenset(parameters)
+        self.values: dict[str, ast.expr | None] = dict.fromkeys(self.parameters)
         self.lengths: dict[str, int] = {}
         self.repeated: set[str] = set()
+        kept: list[str] = []
         for node in nodes:
+            kept += _kept(node)
             for target, value in _bound(node):
                 self._bind(target, value)
+        for name in changed & self.values.keys():
+            self.values[name] = None
+        for name in kept:
+            # Whoever else has a list may change it.
+            if isinstance(self.values.get(name), ast.List | ast.Dict):
+                self.values[name] = None
+
+    def forget(self) -> None:
+        self.values = dict.fromkeys(self.values)
 
     def _bind(self, target: ast.AST, value: ast.expr | None) -> None:
         match target:
             case ast.Name(id=name):
                 if name in self.values:
                     self.repeated.add(name)
-                self.values[name] = None if name in self.values else value
+                is_first = name not in self.values and value is not None and _is_small(value)
+                self.values[name] = value if is_first else None
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 is_plain = value is not None and not any(isinstance(e, ast.Starred) for e in elts)
+                is_plain = is_plain and _is_small(value)
                 if is_plain and not isinstance(value, ast.Tuple) and value is not None:
                     self.lengths[ast.unparse(_shape(value))] = len(elts)
                 for number, part in enumerate(elts):
                     self._bind(part, _item(value, number, len(elts)) if is_plain else None)
             case ast.Starred(value=inner):
                 self._bind(inner, None)
+
+
+def _kept(node: ast.AST) -> Iterator[str]:
+    """Names whose values a node gives to others: another name, a call or what is returned."""
+    parts: Sequence[ast.AST | None] = ()
+    match node:
+        case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.Return(value=value):
+            parts = [value]
+        case ast.Call(args=args, keywords=keywords):
+            parts = [*args, *(keyword.value for keyword in keywords)]
+        case ast.List(elts=elts) | ast.Tuple(elts=elts):
+            parts = elts
+        case ast.NamedExpr(value=value) | ast.IfExp(body=value):
+            parts = [value, getattr(node, "orelse", None)]
+        case ast.Dict(values=values) | ast.BoolOp(values=values):
+            parts = values
+    yield from (part.id for part in parts if isinstance(part, ast.Name))
+
+
+def _is_small(node: ast.expr | None) -> bool:
+    return node is not None and len([*islice(ast.walk(node), _MOST_OF_VALUE + 1)]) <= _MOST_OF_VALUE
 
 
 def _item(value: ast.expr | None, number: int, count: int) -> ast.expr | None:
@@ -204,17 +353,60 @@ def _bound(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
             yield from ((node.target, None), (node.target, None))
         case ast.withitem(optional_vars=ast.expr() as target):
             yield target, None
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from ((_name(alias.asname or alias.name.split(".")[0]), None) for alias in names)
         case ast.Global(names=names) | ast.Nonlocal(names=names):
-            yield from ((ast.Name(name, ast.Load()), None) for name in names for _ in range(2))
+            yield from ((_name(name), None) for name in names for _ in range(2))
+        case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
+            yield _name(name), None
+        case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
+            yield _name(name), None
+        case ast.Delete(targets=targets):
+            yield from ((target, None) for target in targets)
+        case ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield _name(name), None
         case ast.FunctionDef(name=name):
-            returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value]
-            is_one = len(returned) == 1 and len(node.args.args) <= 1
-            yield ast.Name(name, ast.Load()), returned[0] if is_one else None
+            yield _name(name), _lambda(node)
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _lambda(node: ast.FunctionDef) -> ast.expr | None:
+    """The function as a lambda, where it does nothing but to return an expression of one
+    parameter."""
+    own = [*_own(node)]
+    returned = [n for n in own if isinstance(n, ast.Return)]
+    last = node.body[-1]
+    if len(returned) != 1 or not isinstance(last, ast.Return) or last.value is None:
+        return None
+    if node.decorator_list or not _is_of_settings(node.args):
+        return None
+    names = [node.args.args[0].arg]
+    local = _Bindings(own, names, {name for n in own for name in _changed(n)})
+    made = _Resolving([local], 0).of(last.value)
+    open_ = {n.id for n in ast.walk(made) if isinstance(n, ast.Name)} & local.values.keys()
+    return ast.Lambda(node.args, made) if open_ <= set(names) - local.repeated else None
+
+
+def _is_of_settings(arguments: ast.arguments) -> bool:
+    """Whether a function has one parameter, as one has that says a grid for settings."""
+    others = [*arguments.posonlyargs, *arguments.kwonlyargs, *arguments.defaults]
+    others += [arg for arg in (arguments.vararg, arguments.kwarg) if arg]
+    return len(arguments.args) == 1 and not others
 
 
 class _Resolving(ast.NodeTransformer):
-    def __init__(self, values: Mapping[str, ast.expr | None], lengths: Mapping[str, int]) -> None:
-        self._values, self._lengths = values, lengths
+    """Replaces names as they are seen from the scope of the number ``level``, the first of which
+    is the module. A name of an outer scope that an inner one has too is put in brackets, and so
+    are the settings that a grid's function is given: they are other things than the launch's own
+    names."""
+
+    def __init__(self, scopes: Sequence[_Bindings], level: int) -> None:
+        self._scopes, self._level = scopes, level
+        self._lengths = {text: n for scope in scopes for text, n in scope.lengths.items()}
+        self._settings = ""
         self._depth, self._left = 0, _MOST_NODES
 
     def of(self, node: ast.expr) -> ast.expr:
@@ -222,13 +414,29 @@ class _Resolving(ast.NodeTransformer):
         return made if isinstance(made, ast.expr) else node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        value = self._values.get(node.id)
+        if node.id == self._settings:
+            return _name(SETTINGS)
+        seen = self._scopes[: self._level + 1]
+        at = max((n for n, scope in enumerate(seen) if node.id in scope.values), default=-1)
+        value = self._scopes[at].values[node.id] if at >= 0 else None
         if value is None or self._depth >= _DEPTH or self._left <= 0:
-            return node
+            is_hidden = any(node.id in scope.values for scope in self._scopes[self._level + 1 :])
+            return _name(f"<{node.id}>") if is_hidden else node
+        before = self._level, self._settings
+        self._level, self._settings = at, ""
         self._depth, self._left = self._depth + 1, self._left - 1
         made = self.of(value)
         self._depth -= 1
+        self._level, self._settings = before
         return made
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        if self._settings or not _is_of_settings(node.args):
+            return node
+        self._settings = node.args.args[0].arg
+        node.body = self.of(node.body)
+        self._settings = ""
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         made = self.generic_visit(node)
@@ -264,7 +472,25 @@ def _operated(op: ast.operator, values: Sequence[int]) -> int | None:
             return a // b
         case ast.Mod(), [a, b] if b:
             return a % b
+        case ast.BitAnd(), [a, b]:
+            return a & b
+        case ast.BitOr(), [a, b]:
+            return a | b
+        case ast.BitXor(), [a, b]:
+            return a ^ b
+        case ast.LShift(), [a, b] if 0 <= b <= MOST_BITS:
+            return a << b
+        case ast.RShift(), [a, b] if 0 <= b <= MOST_BITS:
+            return a >> b
+        case ast.Pow(), [a, b] if 0 <= b <= MOST_BITS:
+            return int(a**b)
     return None
+
+
+def _signed(op: ast.unaryop, value: int | None) -> int | None:
+    if value is None:
+        return None
+    return -value if isinstance(op, ast.USub) else ~value if isinstance(op, ast.Invert) else value
 
 
 def _compared(op: ast.cmpop, values: Sequence[int]) -> bool | None:
@@ -290,11 +516,34 @@ def _called(function: ast.expr, values: Sequence[int]) -> int | None:
         return -(-values[0] // values[1])
     if name == "next_power_of_2" and len(values) == 1 and values[0] > 0:
         return 1 << (values[0] - 1).bit_length()
-    if name in ("min", "max") and values:
+    if name in ("min", "max") and len(values) > 1:
         return min(values) if name == "min" else max(values)
     if name == "int" and len(values) == 1:
         return values[0]
     return None
+
+
+def _is_of_tiles(function: ast.expr) -> bool:
+    """Whether it says how large a tile is, or how many there are."""
+    name = _last(function)
+    return name == "next_power_of_2" or _IS_TILES.match(name) is not None
+
+
+def _is_function(function: ast.expr) -> bool:
+    """Whether it is a function that is known, not a method of the same name."""
+    if not _is_of_tiles(function) and _last(function) not in ("min", "max", "int"):
+        return False
+    is_own = isinstance(function, ast.Attribute) and _last(function.value) in _MODULES
+    return is_own or isinstance(function, ast.Name)
+
+
+def _is_of_mathematics(function: ast.expr) -> bool:
+    match function:
+        case ast.Name(id=name):
+            return name in ("float", "int", "abs", "sqrt", "min", "max", "round")
+        case ast.Attribute(value=ast.Name(id="math" | "np" | "numpy")):
+            return True
+    return False
 
 
 def _last(node: ast.expr) -> str:

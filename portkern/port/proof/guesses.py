@@ -23,7 +23,8 @@ SHARED = "dynamic shared memory of unknown size"
 THREADS = (256, 64, 1024)
 #: Names of what launches are made of, not of data.
 _OF_LAUNCH = re.compile(
-    r"block|thread|tpb|nthr|grid|\bcta|smem|shmem|shared|sh_?mem|bytes|sh_?size", re.IGNORECASE
+    r"block|thread|tpb|nthr|grid|(?:\b|_)ctas?|smem|shmem|shared|sh_?mem|bytes|sh_?size",
+    re.IGNORECASE,
 )
 #: Host code asks a tensor or a container for its size, or the machine how large it is.
 _MEASURED = re.compile(
