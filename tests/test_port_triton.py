@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
+import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -339,6 +340,54 @@ def test_a_number_that_the_launch_does_not_say_is_a_guess(given: str) -> None:
 def test_a_constant_that_data_choose_is_a_guess(given: str) -> None:
     (guess,) = case_of(f"k[(4,)](x, n, MODE={given})", "x, n, MODE: tl.constexpr").guesses
     assert guess.what == "constexpr MODE"
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "f = k; f[(4,)](x, n, BLOCK=32)",
+        "g = k[(4,)]; g(x, n, BLOCK=32)",
+        "k.run(x, n, grid=(4,), BLOCK=32)",
+        "wrap_triton(k)[(4,)](x, n, BLOCK=32)",
+        "getattr(m, 'k')[(4,)](x, n, BLOCK=32)",
+        "globals()['k'][(4,)](x, n, BLOCK=32)",
+    ],
+)
+def test_a_launch_that_is_not_read_is_a_guess(launch: str) -> None:
+    case = case_of(f"k[(n,)](x, n, BLOCK=16); {launch}")
+    assert [guess.what for guess in case.guesses] == ["launches that are not read"]
+
+
+def test_names_and_decorators_of_a_kernel_are_no_launches() -> None:
+    case = case_of(
+        "k[(n,)](x, n, BLOCK=16); print(k.__name__); m.k(n)", before="@rows.k\ndef f(): 0"
+    )
+    assert case.guesses == ()
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["1" + "+1" * 300, "9" * 4000, "9" * 4000 + "*" + "9" * 4000, str(1 << 64), "-" * 900 + "1"],
+)
+def test_a_text_that_only_an_attacker_writes_ends_no_run(tmp_path: Path, block: str) -> None:
+    text = "@triton.jit\ndef k(x, n, BLOCK: tl.constexpr):\n    tl.store(x, n)\n"
+    text += f"def host(x, n):\n    k[(n,)](x, n, BLOCK={block})\n"
+    (tmp_path / "k.py").write_text(HEAD + text)
+    library = read(tmp_path)
+    cdna = target.load("gfx942")
+    proved = triton_proof.prove(library, [cdna], library.triton, [], timeout_s=0)
+    (line,) = proved.values()
+    assert line.outcome == Outcome.UNPROVEN
+    assert line.why
+
+
+def test_a_long_list_is_not_read_for_each_use() -> None:
+    numbers = ", ".join(map(str, range(20_000)))
+    before = f"ROWS = [{numbers}]"
+    began = time.process_time()
+    case = case_of("k[(ROWS[1], ROWS[2], ROWS[3])](x, ROWS[4], BLOCK=ROWS[5])", before=before)
+    assert time.process_time() - began < 5
+    assert len(case.guesses) == 3
 
 
 def test_a_default_is_a_constant_where_the_launch_gives_none() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.guesses import GRID, Guess
-from portkern.port.triton_host import Host, Of, calls_of
+from portkern.port.triton_host import MOST_BITS, Host, Of, calls_of, has_others
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_source import Setting, TritonKernel
 
@@ -47,15 +47,18 @@ class TritonCase:
 
 
 class TritonLaunch:
-    """A launch of a kernel in a module; ``call`` is None where nothing there launches it."""
+    """A launch of a kernel in a module; ``call`` is None where nothing there launches it, and
+    ``has_more`` says that something may launch it in a way that is not read."""
 
-    def __init__(self, module: ast.Module, kernel: str, call: ast.Call | None) -> None:
+    def __init__(
+        self, module: ast.Module, kernel: str, call: ast.Call | None, has_more: bool
+    ) -> None:
         self._kernel = next(
             n for n in ast.walk(module) if isinstance(n, ast.FunctionDef) and n.name == kernel
         )
         self._host = Host(module, call)
         self._given, self._is_open = _arguments(self._kernel, call)
-        self._call = call
+        self._call, self._has_more = call, has_more
         self._guesses: list[Guess] = []
         self._known: dict[str, int] = {}
 
@@ -71,8 +74,11 @@ class TritonLaunch:
         kernel: TritonKernel | None = None,
     ) -> TritonCase:
         """The case with a configuration's settings; what code of the library computes when it is
-        launched (``triton.heuristics``) is left to it."""
+        launched (``triton.heuristics``) is left to it. Raises ValueError or RecursionError for
+        numbers and expressions that only an attacker means."""
         self._guesses, self._known = [], {}
+        if self._has_more:
+            self._guesses.append(Guess("launches that are not read", "those that are"))
         computed = set(kernel.heuristics) if kernel else set()
         if kernel and kernel.unread:
             self._guesses.append(Guess("configurations of autotune", "; ".join(kernel.unread)))
@@ -89,6 +95,7 @@ class TritonLaunch:
         for name in late:
             constants[name] = self._constant(name, types.constants[name])
         grid = self._sizes(constants)
+        _refuse_large({**constants, **scalars})
         return TritonCase(scalars, constants, grid, self.text, tuple(self._guesses))
 
     def _is_measured(self, name: str) -> bool:
@@ -195,10 +202,11 @@ class TritonLaunch:
         return self._host.value(node, self._known, settings or {}, any_, of)
 
 
-def launches(module: ast.Module, kernel: str) -> list[TritonLaunch]:
-    """All launches of a kernel in its module; one without a call where there is none."""
-    calls: list[ast.Call | None] = [*calls_of(module, kernel)]
-    return [TritonLaunch(module, kernel, call) for call in calls or [None]]
+def launches(module: ast.Module, kernel: str, most: int | None = None) -> list[TritonLaunch]:
+    """The first launches of a kernel in its module; one without a call where there is none."""
+    calls: list[ast.Call | None] = [*calls_of(module, kernel)[:most]]
+    has_more = has_others(module, kernel)
+    return [TritonLaunch(module, kernel, call, has_more) for call in calls or [None]]
 
 
 _DTYPES = {
@@ -214,6 +222,12 @@ _DTYPES = {
 
 def _times(sizes: Sequence[int]) -> str:
     return " × ".join(map(str, sizes))
+
+
+def _refuse_large(values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        if isinstance(value, int) and value.bit_length() > MOST_BITS:
+            raise ValueError(f"{name} is a number of more than {MOST_BITS} bits")
 
 
 def _said(node: ast.expr, proposed: Scalar) -> Scalar | None:

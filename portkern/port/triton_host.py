@@ -17,6 +17,8 @@ _DEPTH = 8
 _MOST_NODES, _MOST_OF_VALUE = 200, 200
 #: What a grid's function is given, in a resolved expression.
 SETTINGS = "<settings>"
+#: Attributes of a kernel that launch nothing.
+_SAID = frozenset("__name__ __qualname__ __doc__ __module__ arg_names best_config cache".split())
 _CHANGES = frozenset(
     "append extend insert pop remove clear sort reverse update setdefault popitem "
     "__setitem__ __delitem__".split()
@@ -45,6 +47,43 @@ def calls_of(module: ast.Module, kernel: str) -> list[ast.Call]:
         and isinstance(node.func, ast.Subscript)
         and _last(node.func.value) == kernel
     ]
+
+
+def has_others(module: ast.Module, kernel: str) -> bool:
+    """Whether the kernel may be launched otherwise than by those calls: its name is used for more
+    than them, a call in another kernel, and its attributes that say something; or it is another
+    function's too."""
+    read: set[int] = set()
+    nodes = [*ast.walk(module)]
+    if sum(isinstance(node, _SCOPES) and node.name == kernel for node in nodes) > 1:
+        return True
+    for node in nodes:
+        match node:
+            case ast.Call(
+                func=(ast.Name() | ast.Attribute() as name)
+                | ast.Subscript(value=ast.Name() | ast.Attribute() as name)
+            ):
+                read.add(id(name))
+            case ast.Attribute(value=name, attr=attribute) if attribute in _SAID:
+                read.add(id(name))
+            case (
+                ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators)
+            ):
+                read |= {id(part) for decorator in decorators for part in ast.walk(decorator)}
+    return any(_uses(node, kernel) and id(node) not in read for node in nodes)
+
+
+def _uses(node: ast.AST, kernel: str) -> bool:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name == kernel
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]):
+            return name == kernel
+        case ast.Subscript(value=ast.Call(), slice=ast.Constant(value=name)):
+            return name == kernel
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return any(kernel in (alias.name, alias.asname) for alias in names)
+    return False
 
 
 class Of(Enum):

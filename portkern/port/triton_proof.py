@@ -24,6 +24,7 @@ from portkern.port.proof.element import ELEMENTS
 from portkern.port.proof.guesses import Guess, unsettled
 from portkern.port.proof.recording import Content
 from portkern.port.triton_case import Grid, Scalar, TritonCase, launches
+from portkern.port.triton_host import calls_of
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_library import (
     TritonOutcome,
@@ -34,6 +35,8 @@ from portkern.port.triton_library import (
 from portkern.port.triton_source import Setting, TritonConfig, TritonKernel
 from portkern.port.triton_worker import WorkerRequest, answers
 from portkern.sandbox.message import FormError, read
+from portkern.spec.foreign_text import python_tree
+from portkern.spec.safe_name import short
 from portkern.spec.target import Target
 
 #: The worker's, found by name: the core imports no backend.
@@ -128,15 +131,10 @@ def _planned(
     types = inferred(file).get(kernel.name)
     if types is None:
         return "its source cannot be read"
-    module = ast.parse(file.read_text("utf-8", "replace"))
-    configs = kernel.configs or (TritonConfig({}, {}),)
-    settings = list(dict.fromkeys(map(_settings, configs)))
-    found = launches(module, kernel.name)
-    every = [(number, chosen) for number in range(len(found)) for chosen in settings]
-    cases = {way: found[way[0]].case(types, dict(way[1]), kernel) for way in every[:_MOST_WAYS]}
-    guesses = [guess for case in cases.values() for guess in case.guesses]
-    if len(every) > _MOST_WAYS:
-        guesses.append(Guess(f"{len(every)} launches and block settings", f"{_MOST_WAYS} of them"))
+    try:
+        cases, guesses = _cases(python_tree(file.read_text("utf-8", "replace")), kernel, types)
+    except (SyntaxError, RecursionError, ValueError, OverflowError) as error:
+        return f"its launches cannot be read: {short(str(error))[1:-1]}"
     by_target = {
         target.name: [way for way in cases if way[1] in _of_compiled(kernel, target, compiled)]
         or list(cases)
@@ -151,6 +149,21 @@ def _planned(
         place = (len(requests), str(kernel.path), kernel.name, target_name)
         requests.append(_run(place, types, cases[way], dict(way[1]), backwards))
     return plan
+
+
+def _cases(
+    module: ast.Module, kernel: TritonKernel, types: Inference
+) -> tuple[dict[Way, TritonCase], list[Guess]]:
+    configs = kernel.configs or (TritonConfig({}, {}),)
+    settings = list(dict.fromkeys(map(_settings, configs)))
+    found = launches(module, kernel.name, _MOST_WAYS)
+    every = [(number, chosen) for number in range(len(found)) for chosen in settings]
+    cases = {way: found[way[0]].case(types, dict(way[1]), kernel) for way in every[:_MOST_WAYS]}
+    guesses = [guess for case in cases.values() for guess in case.guesses]
+    count = len(settings) * max(len(calls_of(module, kernel.name)), 1)
+    if count > _MOST_WAYS:
+        guesses.append(Guess(f"{count} launches and block settings", f"{_MOST_WAYS} of them"))
+    return cases, guesses
 
 
 def _settings(config: TritonConfig) -> Settings:
