@@ -358,7 +358,7 @@ def test_a_launch_that_is_not_read_is_a_guess(launch: str) -> None:
     assert [guess.what for guess in case.guesses] == ["launches that are not read"]
 
 
-def test_names_and_decorators_of_a_kernel_are_no_launches() -> None:
+def test_names_and_decorators_of_a_kernel_launch_nothing() -> None:
     case = case_of(
         "k[(n,)](x, n, BLOCK=16); print(k.__name__); m.k(n)", before="@rows.k\ndef f(): 0"
     )

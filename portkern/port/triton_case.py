@@ -107,7 +107,7 @@ class TritonLaunch:
         return isinstance(node, ast.Constant) and node.value is None
 
     def _expression(self, name: str) -> ast.expr | None:
-        """What the launch gives a parameter, or leaves to the kernel's default."""
+        """The expression that the launch gives a parameter, or the kernel's default."""
         if name in self._given or self._call is None or self._is_open:
             return self._given.get(name)
         default = _default(self._kernel, name)

@@ -87,7 +87,7 @@ def _uses(node: ast.AST, kernel: str) -> bool:
 
 
 class Of(Enum):
-    """What a value is for: a parameter of the kernel, its code (a constant of it, which a caller
+    """The purpose of a value: a parameter of the kernel, its code (a constant of it, which a caller
     may not choose) or its grid (which is made of sizes and of what the kernel is given)."""
 
     DATA = "data"
@@ -239,8 +239,8 @@ class _Evaluating:
         return None
 
     def _chosen(self, node: ast.expr) -> int | None:
-        """Of a constant of the kernel only what is the same for all data: one way of its code is
-        not all of it."""
+        """The value of a comparison or a choice; a constant of the kernel has it where it is the
+        same for all data: one way of its code is not all of it."""
         if self._of is Of.CODE:
             return _Evaluating(lambda _: False, {}, {}, 0, Of.DATA).of(node)
         match node:
