@@ -3,12 +3,14 @@ them can change what they say."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from portkern.errors import BuildError
 from portkern.port import first_headers as found_first
 from portkern.port import torch_headers
 from portkern.port.device_build import Built, build
@@ -38,12 +40,14 @@ MACROS = """\
 """
 
 
-def _found(text: str, folder: Path, **others: str) -> FirstHeaders | None:
+def _found(
+    text: str, folder: Path, defines: tuple[str, ...] = (), **others: str
+) -> FirstHeaders | None:
     for name, content in others.items():
         (folder / f"{name}.h").write_text(content, encoding="utf-8")
     file = folder / "kernels.cu"
     file.write_text(text, encoding="utf-8")
-    return found_first.of(file, (), NONE)
+    return found_first.of(file, (), NONE, defines)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,12 @@ def test_headers_up_to_the_first_that_brings_most_others_are_found(
         "#include <torch/../../secret.h>\n",
         '#include "torch//secret.h"\n',
         "/* #include <torch/torch.h> */ int x;\n",
+        f'#include "{"a" * 300}.h"\n',
+        '#include "a\0.h"\n',
+        "#ifndef N\n#define N 4\n#endif\n#ifdef WITH\n#include <torch/types.h>\n#endif\nint x;\n",
+        "#ifndef N\n#define N\n#else\n#include <torch/types.h>\n#endif\nint x;\n",
+        "#ifndef N\n#define N\n#if M\n#include <torch/types.h>\n#endif\n#endif\nint x;\n",
+        "#ifndef N\n#define N\n#endif\n#ifdef M\n#include <torch/types.h>\n#endif\n",
     ],
 )
 def test_a_file_that_begins_with_something_else_has_none(before: str, tmp_path: Path) -> None:
@@ -89,6 +99,23 @@ def test_the_librarys_own_headers_are_looked_into_and_their_macros_kept(tmp_path
     first = _found('#define N 2\n#include "own.h"\n', tmp_path, own=OWN, macros=MACROS)
     assert first is not None and first.names == ("torch/torch.h",)
     assert first.macros == ("N", "OWN_API", "OWN_H")
+
+
+def test_a_macro_that_has_a_value_of_its_own_is_not_taken_for_a_guard(tmp_path: Path) -> None:
+    first = _found("#ifndef N\n#define N 4\n#endif\n#include <ATen/ATen.h>\nint x;", tmp_path)
+    assert first is not None and (first.names, first.macros) == (("ATen/ATen.h",), ("N",))
+
+
+@pytest.mark.parametrize(
+    ("before", "defines"),
+    [("", ("OWN_H",)), ("", ("OWN_H=1",)), ("#define OWN_H\n", ()), ('#include "same.h"\n', ())],
+)
+def test_a_header_whose_guard_is_defined_has_none(
+    before: str, defines: tuple[str, ...], tmp_path: Path
+) -> None:
+    same = "#ifndef OWN_H\n#define OWN_H\n#include <vector>\n#endif\n"
+    text = f'{before}#include "own.h"\n'
+    assert _found(text, tmp_path, defines, own=OWN, macros=MACROS, same=same) is None
 
 
 def test_headers_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
@@ -135,6 +162,77 @@ def test_what_would_be_read_otherwise_is_not_precompiled(
     assert (first_headers.made(compiler, request, first) is not None) == is_made
     defined = replace(request, defines=("TORCH_N=1",))
     assert first_headers.made(compiler, defined, first) is None
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if isinstance(clang.find(), Missing):
+        pytest.skip(str(clang.find()))
+    monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
+    return Path(first_headers.home())
+
+
+def _made(folder: Path, name: str = "ATen/ATen.h") -> Path | None:
+    request = FileBuild(folder / "k.cu", target.load("gfx942"), (folder,))
+    made: Path | None = first_headers.made(clang.find(), request, FirstHeaders((name,), (), ()))
+    return made
+
+
+def _write(_: object, alone: FileBuild, names: tuple[str, ...], to: Path) -> None:
+    to.with_name("first.d").write_text("object: a.h\n")
+    to.touch()
+
+
+def test_what_cannot_be_precompiled_is_tried_once(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def make(*asked: object) -> None:
+        tried.append(asked)
+        raise BuildError("no")
+
+    monkeypatch.setattr(first_headers, "_make", make)
+    assert [_made(tmp_path), _made(tmp_path)] == [None, None] and len(tried) == 1
+    first_headers._FAILED.clear()  # as another process has it
+    assert _made(tmp_path) is None and len(tried) == 1
+    first_headers._FAILED.clear()
+    [mark] = cache.glob("*/failed")
+    os.utime(mark, (0, 0))
+    assert _made(tmp_path) is None and len(tried) == 2
+
+
+def test_what_was_used_of_late_is_kept_and_files_in_their_places_are_not(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_headers, "_make", _write)
+    cache.mkdir(parents=True)
+    for number in range(40):
+        folder = cache / str(number)
+        folder.mkdir()
+        (folder / "first.pch").touch()
+        if number < 20:
+            os.utime(folder, (number + 1, number + 1))
+    (cache / "torn").touch()
+    new = _made(tmp_path)
+    assert new is not None
+    assert {path.name for path in cache.iterdir()} == {new.parent.name, *map(str, range(20, 40))}
+    for number in range(50):
+        _made(tmp_path, f"ATen/{number}.h")
+    assert len(list(cache.glob("*/first.pch"))) == 64, "no more are made than may be read at once"
+
+
+def test_what_another_process_has_just_removed_leaves_nothing_behind(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evicted(file: Path, make: object) -> None:
+        cache.mkdir(parents=True, exist_ok=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(first_headers, "make_once", evicted)
+        assert _made(tmp_path) is None and list(cache.iterdir()) == []
+    monkeypatch.setattr(first_headers, "_make", _write)
+    assert _made(tmp_path) is not None
 
 
 @pytest.mark.full

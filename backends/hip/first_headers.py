@@ -7,8 +7,10 @@ Templates that they instantiate are instantiated in them, once.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,8 +26,13 @@ from portkern.toolchain.run_tool import cache_root, package_version, run_tool
 from . import clang, whole_file
 from .precompiled import BUILD_S, FIRST, environment, without_code
 
-#: About 150 MB each: those that were used last are kept.
-_MOST_KEPT = 16
+_NAME = "first.pch"
+#: About 150 MB each: those that were used last are kept, and those that compilers may be reading.
+#: Where there are so many of these, no more are made.
+_MOST_KEPT, _MOST_READ, _READ_S = 16, 64, 3600.0
+#: What could not be made is tried again by later processes, after a day where the compiler said so.
+_FAILED: set[Path] = set()
+_FAILED_S = 86400.0
 
 
 def home() -> Path:
@@ -38,27 +45,46 @@ def made(compiler: clang.Clang, request: FileBuild, first: FirstHeaders) -> Path
     by one of the names that they include."""
     alone = replace(request, include=first.include, defines=first.defines, further=())
     file = _place(compiler, alone, first.names)
-    try:
-        make_once(file, lambda to: _make(compiler, alone, first.names, to))
-        file.parent.touch()  # it was used
-        headers = tuple(make_rule.prerequisites(file.with_suffix(".d")))
-    except (BuildError, PortkernError, OSError):  # a cache may be full, read-only or locked
+    if file in _FAILED:
         return None
-    _forget(file)
+    try:
+        make_once(file, lambda to: _try(compiler, alone, first.names, to))
+    except (BuildError, PortkernError, OSError):  # a cache may be full, read-only or locked
+        _FAILED.add(file)
+        return None
     own = [folder for folder in request.include if folder not in first.include]
     given = {define.partition("=")[0] for define in {*request.defines} - {*first.defines}}
-    if _shadowed(headers, own, first.include) or _asked(
-        headers, frozenset({*first.macros, *given})
-    ):
+    try:
+        os.utime(file.parent)  # it was used
+        headers = tuple(make_rule.prerequisites(file.with_suffix(".d")))
+        differs = _shadowed(headers, own, first.include)
+        differs = differs or _asked(headers, frozenset({*first.macros, *given}))
+    except OSError:  # another process has just removed it, or a folder cannot be read
         return None
-    return file
+    return None if differs else file
 
 
 def _place(compiler: clang.Clang, alone: FileBuild, names: Sequence[str]) -> Path:
     whole = (compiler, package_version("torch"), alone.target.arch, alone.standard)
     parts = (*whole, alone.include, alone.defines, names, clang.digest(compiler))
     mark = hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
-    return home() / mark / "first.pch"
+    return home() / mark / _NAME
+
+
+def _try(compiler: clang.Clang, alone: FileBuild, names: Sequence[str], to: Path) -> None:
+    """Makes it, unless the compiler has lately refused to. Raises BuildError."""
+    failed = to.parent / "failed"
+    if failed.is_file() and time.time() - failed.stat().st_mtime < _FAILED_S:
+        raise BuildError("These headers could not be precompiled")
+    os.utime(to.parent)
+    _forget()
+    if len(list(home().glob(f"*/{_NAME}"))) >= _MOST_READ:
+        raise BuildError(f"{home()} has {_MOST_READ} precompiled headers that may be read now")
+    try:
+        _make(compiler, alone, names, to)
+    except BuildError:
+        failed.touch()
+        raise
 
 
 def _make(compiler: clang.Clang, alone: FileBuild, names: Sequence[str], to: Path) -> None:
@@ -79,15 +105,25 @@ def _make(compiler: clang.Clang, alone: FileBuild, names: Sequence[str], to: Pat
         )
 
 
-def _forget(used: Path) -> None:
-    """Removes those that were not used for longest."""
-    with suppress(OSError):
-        folders = sorted(home().iterdir(), key=lambda folder: folder.stat().st_mtime)
-        for folder in folders[:-_MOST_KEPT]:
-            if folder != used.parent:
+def _forget() -> None:
+    """Removes those that were not used for longest, and files in their places."""
+    folders = sorted((used, folder) for folder in home().iterdir() if (used := _used(folder)))
+    for number, (used, folder) in enumerate(reversed(folders)):
+        with suppress(OSError):
+            if not folder.is_dir():
+                folder.unlink()
+            elif number >= _MOST_KEPT and time.time() - used > _READ_S:
                 for file in folder.iterdir():
                     file.unlink(missing_ok=True)
                 folder.rmdir()
+
+
+def _used(folder: Path) -> float:
+    """When it was used last; 0 where another process has removed it."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _shadowed(headers: Iterable[Path], own: Iterable[Path], include: Sequence[Path]) -> bool:

@@ -231,7 +231,9 @@ class FilePorter:
         beside = () if file == source.path else (source.path.parent,)
         include = (*source.include, *beside)
         torch = self._torch if target.vendor == "amd" and not further else None
-        first = first_headers.of(file, include, torch) if torch is not None else None
+        first = (
+            first_headers.of(file, include, torch, source.defines) if torch is not None else None
+        )
         return device_build.build(
             file,
             target,

@@ -8,7 +8,7 @@ HIP, and macros that they do not ask for. A file that begins otherwise is compil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,11 +32,14 @@ _INCLUDED = re.compile(r'(?:"([^"]+)"|<([^>]+)>)\s*')
 _MOST_FILES = 64
 
 
-def of(file: Path, include: Sequence[Path], torch: TorchHeaders) -> FirstHeaders | None:
+def of(
+    file: Path, include: Sequence[Path], torch: TorchHeaders, defines: Sequence[str] = ()
+) -> FirstHeaders | None:
     """The first headers of a file that is compiled with these folders, of which the last are
-    PyTorch's, and with its macros; None for one that begins with something else."""
+    PyTorch's, with its macros and ``defines``; None for one that begins with something else."""
     own = [folder for folder in include if folder not in torch.include]
-    walk = _Walk(own)
+    given = {item.partition("=")[0] for item in (*defines, *torch.defines)}
+    walk = _Walk(own, frozenset(given))
     walk.goes_on(file)
     if not walk.names:
         return None
@@ -45,9 +48,11 @@ def of(file: Path, include: Sequence[Path], torch: TorchHeaders) -> FirstHeaders
 
 @dataclass
 class _Walk:
-    """``names`` are PyTorch's headers in their order, ``macros`` what is defined before them."""
+    """``names`` are PyTorch's headers in their order, ``macros`` what is defined before them,
+    ``given`` by the compiler's line."""
 
     folders: Sequence[Path]
+    given: frozenset[str]
     names: list[str] = field(default_factory=list)
     macros: set[str] = field(default_factory=set)
     seen: set[Path] = field(default_factory=set)
@@ -61,7 +66,8 @@ class _Walk:
         if isinstance(known, Unreadable) or len(self.seen) > _MOST_FILES:
             return False
         text = comments.without_comments(known.text)
-        return all(self._passes(*directive, file) for directive in _directives(text))
+        found = _directives(text, self.macros | self.given)
+        return all(self._passes(*directive, file) for directive in found)
 
     def _passes(self, kind: str, rest: str, depth: int, file: Path) -> bool:
         if kind in ("define", "undef"):
@@ -76,7 +82,7 @@ class _Walk:
         if name.startswith("/"):
             return False
         places = [*([file.parent] if quoted else []), *self.folders]
-        own = next((folder / name for folder in places if (folder / name).is_file()), None)
+        own = next((folder / name for folder in places if _is_file(folder / name)), None)
         if own is not None:
             return self.goes_on(own.resolve())
         if _OF_TORCH.fullmatch(name):
@@ -88,22 +94,45 @@ class _Walk:
 _PLAIN = frozenset(["define", "undef", "include", "if", "ifdef", "ifndef", "else", "elif", "endif"])
 
 
-def _directives(text: str) -> Iterator[tuple[str, str, int]]:
+def _is_file(path: Path) -> bool:
+    """A stranger's names may be longer than any file's."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _directives(text: str, defined: Set[str]) -> Iterator[tuple[str, str, int]]:
     """Yields each directive with how deep in conditions it stands, its header's own guard not
     counted, up to the first line that is none, which is ``("", line, 0)``."""
     lines = [line.strip() for line in text.replace("\\\n", " ").splitlines()]
-    lines = [line for line in lines if line]
-    guard = [_DIRECTIVE.fullmatch(line) for line in lines[:2]]
-    first, second = guard if len(guard) == 2 else (None, None)
-    depth = 0
-    if first and second and (first[1], second[1]) == ("ifndef", "define"):
-        depth = -1 if second[2].split()[:1] == [first[2].strip()] else 0
-    for line in lines:
-        found = _DIRECTIVE.fullmatch(line)
-        if found is None:
+    found = [(_DIRECTIVE.fullmatch(line), line) for line in lines if line]
+    depth = -1 if _is_guarded([directive for directive, _ in found], defined) else 0
+    for directive, line in found:
+        if directive is None:
             yield "", line, 0
             return
-        kind = found[1]
-        depth += kind.startswith("if")
-        depth -= kind == "endif"
-        yield kind, found[2], depth
+        depth += _opened(directive)
+        yield directive[1], directive[2], depth
+
+
+def _opened(directive: re.Match[str] | None) -> int:
+    kind = directive[1] if directive is not None else ""
+    return kind.startswith("if") - (kind == "endif")
+
+
+def _is_guarded(lines: Sequence[re.Match[str] | None], defined: Set[str]) -> bool:
+    """Whether all of a header is there where a macro, which it then defines, is not defined; these
+    lines with their directives are all that it has, and ``defined`` may be before it."""
+    first, second = lines[:2] if len(lines) > 2 else (None, None)
+    if first is None or second is None or (first[1], second[1]) != ("ifndef", "define"):
+        return False
+    name = first[2].strip()
+    if name in defined or second[2].split()[:1] != [name]:
+        return False
+    depth = 1
+    for line in lines[1:-1]:
+        depth += _opened(line)
+        if depth < 1 or (depth == 1 and line is not None and line[1].startswith("el")):
+            return False
+    return depth + _opened(lines[-1]) == 0
