@@ -698,6 +698,7 @@ int main() {
 #: puts another in its place; and what a kernel does meanwhile.
 _BESIDE = r"""
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <thread>
@@ -752,6 +753,12 @@ FORGED = {
         _BESIDE,
         "clone(forge, stack + sizeof stack, CLONE_VM | SIGCHLD, y);",
         "wait(nullptr);",
+        _WAITS,
+    ),
+    "a process with the same memory, which leaves nothing": (
+        _BESIDE,
+        "signal(SIGCHLD, SIG_IGN); clone(forge, stack + sizeof stack, CLONE_VM | SIGCHLD, y);",
+        "",
         _WAITS,
     ),
     "calls": (

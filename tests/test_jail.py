@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -238,6 +239,21 @@ libc = ctypes.CDLL(None, use_errno=True)
 found = [libc.ptrace(16, os.getppid(), 0, 0), ctypes.get_errno()]  # PTRACE_ATTACH
 """)
     assert found[0] == -1
+
+
+def test_a_process_cannot_be_started_in_the_name_of_the_parent(inside: Inside) -> None:
+    found = inside("""
+import ctypes, platform, signal
+libc = ctypes.CDLL(None, use_errno=True)
+def clone(flags):
+    number = ctypes.c_long({"x86_64": 56, "aarch64": 220}[platform.machine()])
+    process = libc.syscall(number, ctypes.c_ulong(flags | signal.SIGCHLD), *[ctypes.c_ulong(0)] * 4)
+    if process == 0:
+        os._exit(0)
+    return [process > 0, ctypes.get_errno() if process < 0 else 0]
+found = [clone(0), clone(0x8000)]  # CLONE_PARENT
+""")
+    assert found == [[True, 0], [False, errno.EPERM]]
 
 
 def test_no_capability_is_left_and_none_comes_back(inside: Inside) -> None:

@@ -1,6 +1,7 @@
-"""A filter of system calls: no sockets but local ones, no namespaces, nothing that is done to other
-processes. Where the user's are in sight, nor is there what Landlock does not look at: local sockets
-by their names, System V's memory, modes and times of files.
+"""A filter of system calls: no sockets but local ones, no namespaces, no children in the name of
+the parent, nothing that is done to other processes. Where the user's are in sight, nor is there
+what Landlock does not look at: local sockets by their names, System V's memory, modes and times of
+files.
 
 A classic BPF program, see the kernel's Documentation/userspace-api/seccomp_filter.rst. A refused
 call fails with EPERM, so that libraries that only try it go on. A program whose runs are a proof
@@ -149,7 +150,7 @@ def _program(deadly: bool, apart: bool, alone: bool) -> list[bytes]:
         refuse,
         _line(_JEQ, _CLONE[which], no=3),
         _line(_LD, _ARGUMENTS),
-        _line(_JSET, _NAMESPACES, no=1),
+        _line(_JSET, _NAMESPACES | system.PARENT, no=1),
         refuse,
         _line(_RET, _ALLOW),
     ]

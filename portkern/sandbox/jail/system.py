@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NEWNS, NEWCGROUP, NEWUTS = 0x00020000, 0x02000000, 0x04000000
+PARENT = 0x00008000  # CLONE_PARENT: the new process is a child of the caller's parent
 NEWIPC, NEWUSER, NEWPID, NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8

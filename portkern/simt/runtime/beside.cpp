@@ -34,6 +34,7 @@ Times last;  // when a launch began, or when one ended
 std::set<pid_t> restless;  // of the last launch
 sigset_t before;
 bool unknown;
+bool had_children;  // when the launch began: one whose end nobody waits for leaves nothing behind
 
 pid_t current() { return (pid_t)syscall(SYS_gettid); }
 
@@ -112,6 +113,7 @@ void begin_launch() {
     constexpr unsigned most_looks = 600, pause_us = 500;
     const sigset_t set = all_others();
     pthread_sigmask(SIG_BLOCK, &set, &before);
+    had_children = has_children();
     Times now = others();
     bool any_new = false, rest = false;
     for (const auto& thread : now) any_new |= !restless.count(thread.first);
@@ -136,7 +138,8 @@ const char* end_launch() {
         if (sigaction(s, nullptr, &a) || !is_own_handler(a))
             why = "the program handles a signal that the kernel may raise";
     }
-    if (has_children()) why = "a process that the program started is there while the kernel runs";
+    if (had_children || has_children())
+        why = "a process that the program started is there while the kernel runs";
     if (unknown) why = "whether other threads run cannot be seen";
     last = now;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
