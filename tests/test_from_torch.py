@@ -305,6 +305,45 @@ def test_helpers_that_an_operator_calls_are_not_operators_unless_asked_for() -> 
     assert (helper.operator, helper.only) == ("halves", False)
 
 
+UNRELATED = "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+SIZED = (
+    "class Wrapper(torch.nn.Module):\n    def __init__(self, d):\n        super().__init__()\n"
+    "    def forward(self, x, s):\n        return gelu(x, s)\n"
+)
+ONE, TWO = "return [torch.randn(6, 5)]", "return [torch.randn(6, 5), torch.randn(5)]"
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "operator"),
+    [
+        ("def softmax(x):\n    return x.softmax(-1)\n" + UNRELATED, ONE, "softmax"),
+        ("def gelu(x, s):\n    return x * s\n" + SIZED, TWO, "gelu"),
+        ("def op(x):\n    return x * 2\ndef main():\n    op(*get_inputs())\n", ONE, "op"),
+        ("def op(x):\n    return x * 2\ndef show(x=0):\n    op(*get_inputs())\n", ONE, "op"),
+        ("def op(x):\n    return x * 2\ndef test(x):\n    assert op(x) is not x\n", ONE, "op"),
+        ("def scaled(x, by):\n    return x * by\ndef op(x):\n    return x + 1\n", ONE, "op"),
+        ("def test(x):\n    return x * 2\n", ONE, "test"),
+        (UNRELATED + "class Whole(Net):\n    pass\n", ONE, "Whole"),
+    ],
+)
+def test_a_file_that_means_one_operator_names_it(text: str, inputs: str, operator: str) -> None:
+    found = traced(f"{text}def get_inputs():\n    {inputs}\n")
+    assert (found.operator, found.only) == (operator, True)
+
+
+def test_functions_that_nothing_tells_apart_are_to_be_chosen() -> None:
+    given = "def get_inputs():\n    return [torch.randn(6)]\n"
+    said = refusal("def f(x):\n    return x\ndef g(x):\n    return -x\n" + given)
+    assert "several operators: f, g" in said
+
+
+def test_operators_that_declare_themselves_are_several_though_one_calls_another() -> None:
+    declared = "@portkern.operator(shapes={'x': (6, 5)})\n"
+    text = f"{declared}def f(x):\n    return -x\n{declared}def g(x):\n    return f(x) * 2\n"
+    assert "several operators: f, g" in refusal(text)
+    assert not traced(text, "g").only
+
+
 def test_a_number_that_the_operator_reads_names_no_axis_that_is_as_long_by_chance() -> None:
     body = "return x * (torch.arange(x.shape[0]) < SINKS)[:, None]"
     found = traced("SINKS = 6\n" + function(body, "torch.randn(6, 5)"))

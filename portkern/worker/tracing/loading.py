@@ -35,6 +35,8 @@ from portkern.worker.tracing.resizing import Resized
 GET_INPUTS, GET_ARGUMENTS, MODEL = "get_inputs", "get_init_inputs", "Model"
 #: As MultiKernelBench has it where a problem is of several sizes.
 GET_CASES = "get_input_groups"
+#: What may be a file's operators, by name.
+Candidates = dict[str, tuple[Any, OperatorDeclaration]]
 
 
 class NotAnOperator(Exception):
@@ -180,12 +182,13 @@ def load(source: str, filename: str, wanted: str, *, construct: bool = True) -> 
     module = _attempt(fake, lambda: execute(source, filename))
     keep_symbols(vars(module))
     found = _operators(module)
-    main = _main(found)
-    name = _chosen(main, wanted) if not wanted or wanted in main else _chosen(found, wanted)
-    declared, declaration = found[name]
     drawing = Drawing()
+    _, declaration = found.get(wanted) or next(iter(found.values()))
     with fake, drawing:
         inputs, cases = _cases(declaration)
+    main = _main(found, inputs, fake)
+    name = _chosen(main, wanted) if not wanted or wanted in main else _chosen(found, wanted)
+    declared, declaration = found[name]
     model, call = None, declared
     if isinstance(declared, type) and construct:
         call = model = _attempt(fake, lambda: _constructed(declared, declaration.arguments))
@@ -279,7 +282,7 @@ def _constructed(kind: Any, arguments: Any) -> torch.nn.Module:
     return model
 
 
-def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclaration]]:
+def _operators(module: types.ModuleType) -> Candidates:
     """The operators of a file by name: those that declare themselves, else what the conventions of
     functions say."""
     own = {
@@ -328,12 +331,72 @@ def _operators(module: types.ModuleType) -> dict[str, tuple[Any, OperatorDeclara
     return functions | modules
 
 
-def _main(found: dict[str, tuple[Any, OperatorDeclaration]]) -> dict[str, Any]:
-    """Find those that no other one calls by name; all where each is called."""
-    called = {
-        name for other, (value, _) in found.items() for name in names_read(value) if name != other
-    }
+def _main(found: Candidates, given: Sequence[object], fake: FakeTensorMode) -> Candidates:
+    """Find those that are meant where nothing is chosen: all that declare themselves; by the
+    conventions, of those that take what is ``given`` the functions that no other one calls, or the
+    module that calls all of them, or where no function is left, the modules that none calls."""
+    if any(ATTRIBUTE in vars(value) for value, _ in found.values()):
+        return found
+    able = {name: of for name, of in found.items() if _takes(of[0], len(given))}
+    meant = {name: of for name, of in able.items() if not _is_driver(name, of[0])} or able or found
+    functions = {name: of for name, of in meant.items() if not isinstance(of[0], type)}
+    modules = {name: of for name, of in meant.items() if isinstance(of[0], type)}
+    roots = _uncalled({name: of for name, of in modules.items() if _constructs(*of, fake)})
+    covering = {name: of for name, of in roots.items() if functions.keys() <= _reached(name, found)}
+    return covering or _uncalled(functions) or _uncalled(modules)
+
+
+def _uncalled(found: Candidates) -> Candidates:
+    """Those that no other one calls by name; all where each is called."""
+    called = {name for other, (value, _) in found.items() for name in _used(value) if name != other}
     return {name: of for name, of in found.items() if name not in called} or found
+
+
+def _reached(name: str, found: Candidates) -> set[str]:
+    """What one calls, and what that calls."""
+    reached, waiting = {name}, [name]
+    while waiting:
+        new = {*_used(found[waiting.pop()][0])} & found.keys() - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def _used(value: object) -> Iterator[str]:
+    yield from names_read(value)
+    if isinstance(value, type):
+        yield from (base.__name__ for base in value.__mro__[1:])
+
+
+def _is_driver(name: str, value: object) -> bool:
+    """Whether something runs or tests an operator: by its name, or as it asks for inputs itself."""
+    asks = {*names_read(value)} & {GET_INPUTS, GET_CASES}
+    return bool(asks) or name in ("main", "test") or name.startswith("test_")
+
+
+def _takes(value: Any, count: int) -> bool:
+    """Whether a function, or a module's ``forward``, may be called with so many arguments."""
+    is_module = isinstance(value, type)
+    if is_module and value.forward is torch.nn.Module.forward:
+        return False
+    try:
+        inspect.signature(value.forward if is_module else value).bind(*[None] * (count + is_module))
+    except TypeError:
+        return False
+    return True
+
+
+def _constructs(kind: Any, declaration: OperatorDeclaration, fake: FakeTensorMode) -> bool:
+    """Whether a module's constructor takes the file's arguments."""
+    arguments: Any = declaration.arguments
+    try:
+        with fake:
+            given = arguments() if callable(arguments) else arguments
+        many, named = ((), given) if isinstance(given, dict) else (given, {})
+        inspect.signature(kind).bind(*many, **named)
+    except Exception:  # noqa: BLE001 - of the file's own code, which may be of something else
+        return False
+    return True
 
 
 def names_read(value: object) -> Iterator[str]:
@@ -347,7 +410,7 @@ def names_read(value: object) -> Iterator[str]:
         waiting += [one for one in code.co_consts if isinstance(one, types.CodeType)]
 
 
-def _chosen(found: dict[str, tuple[object, OperatorDeclaration]], wanted: str) -> str:
+def _chosen(found: Candidates, wanted: str) -> str:
     if wanted and wanted not in found:
         raise NotAnOperator(
             f"has no operator {wanted!r}; it has {', '.join(sorted(found))}", operators=[*found]
