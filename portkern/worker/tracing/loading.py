@@ -347,13 +347,13 @@ def _main(found: Candidates, given: Sequence[object], fake: FakeTensorMode) -> C
 
 
 def _uncalled(found: Candidates) -> Candidates:
-    """Those that no other one calls by name; all where each is called."""
+    """Find those that no other one calls by name; all where each is called."""
     called = {name for other, (value, _) in found.items() for name in _used(value) if name != other}
     return {name: of for name, of in found.items() if name not in called} or found
 
 
 def _reached(name: str, found: Candidates) -> set[str]:
-    """What one calls, and what that calls."""
+    """Find what one calls, and what that calls."""
     reached, waiting = {name}, [name]
     while waiting:
         new = {*_used(found[waiting.pop()][0])} & found.keys() - reached
