@@ -118,6 +118,33 @@ def test_a_block_that_host_code_does_not_say_is_a_guess(host: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    "struct",
+    [
+        "",
+        "struct P;",
+        "struct P { int& t; };",
+        "struct P { int *at, &t; };",
+        "struct P { int& t = other; };",
+        "struct P { int (&t)[1]; };",
+        "using Number = int&;\nstruct P { Number t; };",
+        "#define MEMBER(x) int& x\nstruct P { MEMBER(t); };",
+        "#define P(x) change(x)\nstruct P { int t; };",
+        "struct Q { int& t; };\nstruct P : Q { int n; };",
+        "struct P { int n; P(int& t) : n(t) { t = 64; } };",
+        "struct P { int n; template <class T> P(T&& t) { t = 64; } };",
+        "namespace a { struct P { int n; }; }\nnamespace b { struct P { int& t; }; }",
+    ],
+)
+@pytest.mark.parametrize("made", ["auto p = P{threads};", "launch(P(threads));"])
+def test_a_block_that_a_struct_without_a_name_may_change_is_a_guess(
+    struct: str, made: str, tmp_path: Path
+) -> None:
+    run = f"void run(float* x, int n) {{\n  int threads = 128;\n  {made}\n"
+    launch = "  k<<<(n + threads - 1) / threads, threads>>>(x, n);\n}\n"
+    assert BLOCK in guessed(f"{KERNEL}{struct}\n{run}{launch}", tmp_path)
+
+
+@pytest.mark.parametrize(
     "host",
     [
         pytest.param("auto go = [&] { LAUNCH };\n  threads = 512;\n  go();", id="a lambda"),
@@ -158,6 +185,14 @@ def test_a_block_that_changes_behind_its_launch_is_a_guess(host: str, tmp_path: 
             "struct P { int t; };\n  int threads = 128;\n  P p{threads};\n  dim3 one{threads, 1};",
             128,
             id="copied into a struct",
+        ),
+        pytest.param(
+            "struct P { int t; const float* at[2]; size_t b = 3; P() = default;\n"
+            "    bool ok() const { if (b & 1) { return true; } return false; } };\n"
+            "  int threads = 128;\n  auto p = P{threads, 1};\n  launch(P{threads}, n);\n"
+            "  auto go = [](int threads) { return P{threads}; };",
+            128,
+            id="copied into a struct without a name",
         ),
         pytest.param("int threads = 128;\n  for (int i = 0; i < 3; ++i) {", 128, id="in a loop"),
         pytest.param("int threads = 64;\n  auto go = [&] {", 64, id="in a lambda"),

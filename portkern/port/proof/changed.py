@@ -100,7 +100,7 @@ def _takes(head: str, number: int, text: str) -> bool:
     if _BY_VALUE.fullmatch(name) or element_of(name, {}) is not None:
         return _macro_assigns(name, text)
     if before is None or before[1] in _NO_TYPES or before[1] in "*&.":
-        return True
+        return not _is_made_of_values(name, number, text)
     return _constructs(head[: called.start()].rstrip(), number, text)
 
 
@@ -119,6 +119,41 @@ def _constructs(type_: str, number: int, text: str) -> bool:
         return any(map(_is_reference, found))
     body = closed(text[defined.end() : defined.end() + _MOST_TEXT], "{", "}")
     return body is None or re.search(r"&\s*+\w++\s*+;", body) is not None
+
+
+def _is_made_of_values(name: str, number: int, text: str) -> bool:
+    """Whether a text defines a struct of the name, as ``Params`` in ``f(Params{n, 1})``, without
+    macros, and it is made of copies: of numbers and pointers, by functions that take no reference
+    to this one."""
+    if any(map(_is_reference, _parameters(name, number, text, is_constructor=True))):
+        return False
+    start = rf"\b(?:struct|class)\s++{re.escape(name)}\b([^;{{}}()]*+)\{{"
+    found = list(re.finditer(start, text))
+    bodies = [closed(text[at.end() : at.end() + _MOST_TEXT], "{", "}") or "&" for at in found]
+    macros = re.findall(r"#[ \t]*+define[ \t]++(\w++)", text)
+    if not {*macros}.isdisjoint(re.findall(r"\w++", " ".join([name, *bodies]))):
+        return False
+    inherits = any(":" in at[1] for at in found)
+    return bool(found) and not inherits and all(map(_has_values, bodies))
+
+
+def _has_values(body: str) -> bool:
+    """Whether all members of a struct are numbers and pointers; its functions aside."""
+    left = ""
+    while left != body:
+        left, body = body, re.sub(r"\{[^{}]*+\}", ";", body)
+    for member in body.split(";"):
+        declared = re.sub(r"(?s)=.*|\b(?:static|constexpr|public:|private:)", "", member)
+        first = split(declared)[0]
+        type_ = re.match(r"(.*[\s*])\w++(?:\s*+\[\w*+\])*+$", first, re.DOTALL)
+        is_function = "(" in declared and not re.search(r"&\s*+\w++\s*+$|\(\s*+&", declared)
+        if not declared.strip() or is_function:
+            continue
+        if "&" in declared or type_ is None:
+            return False
+        if "*" not in first and element_of(type_[1].strip(), {}) is None:
+            return False
+    return True
 
 
 def _without_template(head: str) -> str:
