@@ -298,11 +298,28 @@ def test_a_name_is_that_of_the_nearest_scope(before: str, launch: str, block: in
         "b['BLOCK']",
         "2 ** m",
         "*x.shape",
+        "(*x.shape, 4)[1]",
+        "cdiv(n, 16)",  # which is not what its name says, here
     ],
 )
 def test_a_grid_is_made_of_sizes_and_of_what_the_kernel_is_given(grid: str) -> None:
-    (guess,) = case_of(f"k[({grid},)](x, n, BLOCK=16)").guesses
+    before = "def cdiv(a, b):\n    return a // b"
+    (guess,) = case_of(f"k[({grid},)](x, n, BLOCK=16)", before=before).guesses
     assert guess.what == "grid of unknown size"
+
+
+def test_a_library_may_have_its_own_name_of_what_divides_up() -> None:
+    before = "def cdiv(a, b):\n    return (a + b - 1) // b"
+    case = case_of("k[(cdiv(n, 16),)](x, n, BLOCK=16)", before=before)
+    assert (case.grid, case.guesses) == ((2,), ())
+
+
+@pytest.mark.parametrize(
+    ("before", "grid"),
+    [("@chooses_block", "(n,)"), ("", "lambda n, m=2: (n,)"), ("", "lambda n: (n,)")],
+)
+def test_what_takes_part_in_a_launch_and_is_not_read_is_a_guess(before: str, grid: str) -> None:
+    assert len(case_of(f"k[{grid}](x, n, BLOCK=16)", before=before).guesses) == 1
 
 
 @pytest.mark.parametrize("change", ["grid[1] = 8", "grid.append(2)", "fill(grid)", "also = grid"])
@@ -335,7 +352,16 @@ def test_a_number_that_the_launch_does_not_say_is_a_guess(given: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["n", "m", "m.item()", "n <= 1024", "n % 16 == 0", "1 if x.shape[0] > 4 else 2", "min(n, 3)"],
+    [
+        "n",
+        "m",
+        "m.item()",
+        "n <= 1024",
+        "n % 16 == 0",
+        "1 if x.shape[0] > 4 else 2",
+        "min(n, 3)",
+        "x.dim()",
+    ],
 )
 def test_a_constant_that_data_choose_is_a_guess(given: str) -> None:
     (guess,) = case_of(f"k[(4,)](x, n, MODE={given})", "x, n, MODE: tl.constexpr").guesses

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.guesses import GRID, Guess
-from portkern.port.triton_host import MOST_BITS, Host, Of, calls_of, has_others
+from portkern.port.triton_host import MOST_BITS, Host, Of, calls_of, has_others, is_of_settings
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_source import Setting, TritonKernel
 
@@ -79,6 +79,9 @@ class TritonLaunch:
         self._guesses, self._known = [], {}
         if self._has_more:
             self._guesses.append(Guess("launches that are not read", "those that are"))
+        for decorator in self._kernel.decorator_list:
+            if (name := _decorates(decorator)) not in _READ:
+                self._guesses.append(Guess(f"what @{name} does to a launch", "nothing"))
         computed = set(kernel.heuristics) if kernel else set()
         if kernel and kernel.unread:
             self._guesses.append(Guess("configurations of autotune", "; ".join(kernel.unread)))
@@ -99,7 +102,7 @@ class TritonLaunch:
         return TritonCase(scalars, constants, grid, self.text, tuple(self._guesses))
 
     def _is_measured(self, name: str) -> bool:
-        return name in self._given and self._host.is_measured(self._given[name])
+        return name in self._given and self._host.is_size(self._given[name])
 
     def _is_none(self, name: str) -> bool:
         node = self._expression(name)
@@ -175,7 +178,7 @@ class TritonLaunch:
         """Programs on each axis, for values of the kernel's parameters."""
         grid = self._grid()
         grid = self._host.resolved(grid) if grid is not None else None
-        if isinstance(grid, ast.Lambda):
+        if isinstance(grid, ast.Lambda) and is_of_settings(grid.args):
             grid = grid.body
         if not isinstance(grid, ast.Tuple | ast.List) or len(grid.elts) > 3:
             sizes = (_PROGRAMS,) * max(_axes(self._kernel), 1)
@@ -209,6 +212,8 @@ def launches(module: ast.Module, kernel: str, most: int | None = None) -> list[T
     return [TritonLaunch(module, kernel, call, has_more) for call in calls or [None]]
 
 
+#: Decorators of a kernel of which it is known what they do to a launch.
+_READ = frozenset("jit triton_jit autotune heuristics staticmethod".split())
 _DTYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -228,6 +233,11 @@ def _refuse_large(values: Mapping[str, object]) -> None:
     for name, value in values.items():
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise ValueError(f"{name} is a number of more than {MOST_BITS} bits")
+
+
+def _decorates(decorator: ast.expr) -> str:
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _said(node: ast.expr, proposed: Scalar) -> Scalar | None:

@@ -34,6 +34,7 @@ _OF_TILES = re.compile(
 )
 #: Host code asks a tensor, or a list, how large it is.
 _MEASURES = frozenset("numel nelement dim stride size element_size ndimension".split())
+_OF_AXES = frozenset("dim ndim ndimension element_size".split())
 _MEASURED = frozenset(["ndim", "shape"])
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -116,6 +117,9 @@ class Host:
         for scope in own:
             names = [node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)]
             self._scopes.append(_Bindings(_own(scope), names, changed))
+        self._others = {
+            node.name for node in nodes if isinstance(node, _SCOPES) and not _divides_up(node)
+        }
         self._resolved: dict[int, tuple[ast.expr, ast.expr]] = {}
 
     def resolved(self, node: ast.expr) -> ast.expr:
@@ -153,6 +157,12 @@ class Host:
                 return name in _MEASURED or is_of_machine(name)
         return False
 
+    def is_size(self, node: ast.expr) -> bool:
+        """Whether it is measured and may have any value: how many axes there are may not."""
+        node = self.resolved(node)
+        name = _last(node.func if isinstance(node, ast.Call) else node)
+        return self.is_measured(node) and name not in _OF_AXES
+
     def is_leaf(self, node: ast.expr) -> bool:
         """Whether it is data's that may have any value: a size, or a parameter of the function
         that launches which is not called as what launches are made of."""
@@ -189,8 +199,9 @@ class Host:
     ) -> int | None:
         """The number that an expression is for known values of expressions, by their text, and a
         configuration's settings; ``any_`` for what may have any value."""
-        is_any = self.is_leaf if of is Of.DATA else self.is_measured
-        return _Evaluating(is_any, known, settings, any_, of).of(self.resolved(node))
+        by = {Of.DATA: self.is_leaf, Of.CODE: self.is_size, Of.GRID: self.is_measured}
+        evaluating = _Evaluating(by[of], known, settings, any_, of, self._others)
+        return evaluating.of(self.resolved(node))
 
 
 class _Evaluating:
@@ -201,7 +212,9 @@ class _Evaluating:
         settings: Mapping[str, Constant],
         any_: int,
         of: Of,
+        others: Collection[str] = (),
     ) -> None:
+        self._others = others
         self._is_any, self._known, self._settings, self._any = is_any, known, settings, any_
         self._of = of
         self._is_size = of is not Of.CODE
@@ -231,12 +244,16 @@ class _Evaluating:
                 return self._chosen(node)
         if self._is_any(node):
             return self._known.setdefault(text, self._any)
-        if isinstance(node, ast.Call) and not node.keywords and _is_function(node.func):
+        if isinstance(node, ast.Call) and not node.keywords and self._is_known(node.func):
             before, self._is_size = self._is_size, self._is_size or _is_of_tiles(node.func)
             values = self._all(node.args)
             self._is_size = before
             return _called(node.func, values)
         return None
+
+    def _is_known(self, function: ast.expr) -> bool:
+        is_other = isinstance(function, ast.Name) and function.id in self._others
+        return _is_function(function) and not is_other
 
     def _chosen(self, node: ast.expr) -> int | None:
         """The value of a comparison or a choice; a constant of the kernel has it where it is the
@@ -420,7 +437,7 @@ def _lambda(node: ast.FunctionDef) -> ast.expr | None:
     last = node.body[-1]
     if len(returned) != 1 or not isinstance(last, ast.Return) or last.value is None:
         return None
-    if node.decorator_list or not _is_of_settings(node.args):
+    if node.decorator_list or not is_of_settings(node.args):
         return None
     names = [node.args.args[0].arg]
     local = _Bindings(own, names, {name for n in own for name in _changed(n)})
@@ -429,7 +446,26 @@ def _lambda(node: ast.FunctionDef) -> ast.expr | None:
     return ast.Lambda(node.args, made) if open_ <= set(names) - local.repeated else None
 
 
-def _is_of_settings(arguments: ast.arguments) -> bool:
+def _divides_up(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is what the name of such a one says."""
+    names = [argument.arg for argument in node.args.args]
+    returned = node.body[-1]
+    if _IS_TILES.match(node.name) is None or len(names) != 2:
+        return False
+    # Before it stands a docstring at most.
+    if not all(isinstance(part, ast.Expr) for part in node.body[:-1]):
+        return False
+    if not isinstance(returned, ast.Return) or returned.value is None:
+        return False
+    value = returned.value
+    return all(
+        _Evaluating(lambda _: False, dict(zip(names, by, strict=True)), {}, 0, Of.DATA).of(value)
+        == -(-by[0] // by[1])
+        for by in ((1, 4), (4, 4), (5, 4), (24, 16), (33, 7))
+    )
+
+
+def is_of_settings(arguments: ast.arguments) -> bool:
     """Whether a function has one parameter, as one has that says a grid for settings."""
     others = [*arguments.posonlyargs, *arguments.kwonlyargs, *arguments.defaults]
     others += [arg for arg in (arguments.vararg, arguments.kwarg) if arg]
@@ -470,7 +506,7 @@ class _Resolving(ast.NodeTransformer):
         return made
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        if self._settings or not _is_of_settings(node.args):
+        if self._settings or not is_of_settings(node.args):
             return node
         self._settings = node.args.args[0].arg
         node.body = self.of(node.body)
@@ -481,7 +517,8 @@ class _Resolving(ast.NodeTransformer):
         made = self.generic_visit(node)
         match made:
             case ast.Subscript(value=ast.Tuple(elts=elts), slice=ast.Constant(value=int() as at)):
-                return elts[at] if 0 <= at < len(elts) else made
+                is_plain = not any(isinstance(part, ast.Starred) for part in elts)
+                return elts[at] if is_plain and 0 <= at < len(elts) else made
             case ast.Subscript(value=of, slice=ast.UnaryOp(ast.USub(), ast.Constant(value=back))):
                 length = self._lengths.get(ast.unparse(of), 0)
                 if isinstance(back, int) and length >= back:
