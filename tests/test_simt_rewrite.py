@@ -176,9 +176,9 @@ def test_what_if_0_leaves_open_is_not_open() -> None:
     ],
 )
 def test_time_grows_with_the_size_whatever_the_text(unit: str) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()  # other processes have the processors as well
     rewrite(unit * 8000, "k.cu")
-    assert time.monotonic() - begin < 10  # it takes well under one second
+    assert time.process_time() - begin < 10  # it takes about one second at most
 
 
 # ---- launches -----------------------------------------------------------------------------
