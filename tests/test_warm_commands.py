@@ -262,8 +262,20 @@ def ignoring(*numbers: int) -> Iterator[None]:
             signal.signal(one, handler)
 
 
+@pytest.fixture
+def plain_signals() -> Iterator[None]:
+    """Signals of a terminal as a terminal's processes have them: a shell starts what it runs in the
+    background with two of them ignored."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGQUIT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
 def test_signals_do_to_a_command_what_they_do_to_its_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain_signals: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
     started = ExitStack()
@@ -282,7 +294,7 @@ def test_signals_do_to_a_command_what_they_do_to_its_client(
             assert heard(json.loads(said)["process"]) == expected
 
 
-def test_a_signal_that_the_client_ignores_is_not_forwarded() -> None:
+def test_a_signal_that_the_client_ignores_is_not_forwarded(plain_signals: None) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         with ignoring(signal.SIGHUP), warm._forwarded(process.pid):
             signal.raise_signal(signal.SIGHUP)
