@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portkern.port.proof.guesses import GRID, Guess
-from portkern.port.triton_host import MOST_BITS, Host, Of, calls_of, has_others, is_of_settings
+from portkern.port.triton_arithmetic import MOST_BITS
+from portkern.port.triton_host import Host, Of, calls_of, has_others, is_of_settings
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_source import Setting, TritonKernel
 

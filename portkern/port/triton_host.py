@@ -10,6 +10,18 @@ from enum import Enum
 from itertools import islice
 
 from portkern.port.proof.guesses import is_of_launch, is_of_machine
+from portkern.port.triton_arithmetic import (
+    IS_TILES,
+    MOST_BITS,
+    called,
+    compared,
+    is_known,
+    is_of_mathematics,
+    is_of_tiles,
+    last_name,
+    operated,
+    signed,
+)
 from portkern.port.triton_infer import Constant
 
 _DEPTH = 8
@@ -23,11 +35,6 @@ _CHANGES = frozenset(
     "append extend insert pop remove clear sort reverse update setdefault popitem "
     "__setitem__ __delitem__".split()
 )
-#: Of a number that a launch is made of.
-MOST_BITS = 64
-#: Whose functions have the names that are known.
-_MODULES = frozenset(["triton", "tl", "language", "math"])
-_IS_TILES = re.compile(r"^(ceil_?div|cdiv)$", re.IGNORECASE)
 #: Names of what a launch is made of, beside those of CUDA's.
 _OF_TILES = re.compile(
     r"tile|chunk|split|program|stage|warp|worker|wave|cluster|^b[mnk]$", re.IGNORECASE
@@ -46,7 +53,7 @@ def calls_of(module: ast.Module, kernel: str) -> list[ast.Call]:
         for node in ast.walk(module)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Subscript)
-        and _last(node.func.value) == kernel
+        and last_name(node.func.value) == kernel
     ]
 
 
@@ -148,7 +155,9 @@ class Host:
         """Whether it is a size of a tensor or of a list."""
         match self.resolved(node):
             case ast.Subscript(value=of):
-                return _last(of) == "shape" or (isinstance(of, ast.Call) and self.is_measured(of))
+                return last_name(of) == "shape" or (
+                    isinstance(of, ast.Call) and self.is_measured(of)
+                )
             case ast.Call(func=ast.Attribute(attr=name)) if name in _MEASURES:
                 return True
             case ast.Call(func=ast.Name(id="len")):
@@ -160,7 +169,7 @@ class Host:
     def is_size(self, node: ast.expr) -> bool:
         """Whether it is measured and may have any value: how many axes there are may not."""
         node = self.resolved(node)
-        name = _last(node.func if isinstance(node, ast.Call) else node)
+        name = last_name(node.func if isinstance(node, ast.Call) else node)
         return self.is_measured(node) and name not in _OF_AXES
 
     def is_leaf(self, node: ast.expr) -> bool:
@@ -169,7 +178,7 @@ class Host:
         node = self.resolved(node)
         if self.is_measured(node):
             return True
-        name = _last(node)
+        name = last_name(node)
         if not name or is_of_launch(name) or _OF_TILES.search(name):
             return False
         while isinstance(node, ast.Attribute):
@@ -183,7 +192,7 @@ class Host:
             return True
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         if isinstance(node, ast.Call):
-            if not _is_of_mathematics(node.func):
+            if not is_of_mathematics(node.func):
                 return False
             parts.remove(node.func)
         others = [part for part in parts if not isinstance(part, ast.Constant)]
@@ -237,23 +246,23 @@ class _Evaluating:
                 value = self._settings.get(name)
                 return value if isinstance(value, int) else None
             case ast.BinOp(left=left, op=op, right=right):
-                return _operated(op, self._all([left, right]))
+                return operated(op, self._all([left, right]))
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op, operand=operand):
-                return _signed(op, self.of(operand))
+                return signed(op, self.of(operand))
             case ast.UnaryOp() | ast.Compare() | ast.BoolOp() | ast.IfExp():
                 return self._chosen(node)
         if self._is_any(node):
             return self._known.setdefault(text, self._any)
         if isinstance(node, ast.Call) and not node.keywords and self._is_known(node.func):
-            before, self._is_size = self._is_size, self._is_size or _is_of_tiles(node.func)
+            before, self._is_size = self._is_size, self._is_size or is_of_tiles(node.func)
             values = self._all(node.args)
             self._is_size = before
-            return _called(node.func, values)
+            return called(node.func, values)
         return None
 
     def _is_known(self, function: ast.expr) -> bool:
         is_other = isinstance(function, ast.Name) and function.id in self._others
-        return _is_function(function) and not is_other
+        return is_known(function) and not is_other
 
     def _chosen(self, node: ast.expr) -> int | None:
         """The value of a comparison or a choice; a constant of the kernel has it where it is the
@@ -261,8 +270,8 @@ class _Evaluating:
         if self._of is Of.CODE:
             return _Evaluating(lambda _: False, {}, {}, 0, Of.DATA).of(node)
         match node:
-            case ast.Compare(left=left, ops=[compared], comparators=[right]):
-                return _compared(compared, self._all([left, right]))
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return compared(op, self._all([left, right]))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 value = self.of(operand)
                 return None if value is None else not value
@@ -450,7 +459,7 @@ def _divides_up(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a function is what the name of such a one says."""
     names = [argument.arg for argument in node.args.args]
     returned = node.body[-1]
-    if _IS_TILES.match(node.name) is None or len(names) != 2:
+    if IS_TILES.match(node.name) is None or len(names) != 2:
         return False
     # Before it stands a docstring at most.
     if not all(isinstance(part, ast.Expr) for part in node.body[:-1]):
@@ -534,93 +543,3 @@ class _Resolving(ast.NodeTransformer):
             case ast.Call():
                 return _shape(made)
         return node
-
-
-def _operated(op: ast.operator, values: Sequence[int]) -> int | None:
-    match op, values:
-        case ast.Add(), [a, b]:
-            return a + b
-        case ast.Sub(), [a, b]:
-            return a - b
-        case ast.Mult(), [a, b]:
-            return a * b
-        case ast.FloorDiv(), [a, b] if b:
-            return a // b
-        case ast.Mod(), [a, b] if b:
-            return a % b
-        case ast.BitAnd(), [a, b]:
-            return a & b
-        case ast.BitOr(), [a, b]:
-            return a | b
-        case ast.BitXor(), [a, b]:
-            return a ^ b
-        case ast.LShift(), [a, b] if 0 <= b <= MOST_BITS:
-            return a << b
-        case ast.RShift(), [a, b] if 0 <= b <= MOST_BITS:
-            return a >> b
-        case ast.Pow(), [a, b] if 0 <= b <= MOST_BITS:
-            return int(a**b)
-    return None
-
-
-def _signed(op: ast.unaryop, value: int | None) -> int | None:
-    if value is None:
-        return None
-    return -value if isinstance(op, ast.USub) else ~value if isinstance(op, ast.Invert) else value
-
-
-def _compared(op: ast.cmpop, values: Sequence[int]) -> bool | None:
-    match op, values:
-        case ast.Eq(), [a, b]:
-            return a == b
-        case ast.NotEq(), [a, b]:
-            return a != b
-        case ast.Lt(), [a, b]:
-            return a < b
-        case ast.LtE(), [a, b]:
-            return a <= b
-        case ast.Gt(), [a, b]:
-            return a > b
-        case ast.GtE(), [a, b]:
-            return a >= b
-    return None
-
-
-def _called(function: ast.expr, values: Sequence[int]) -> int | None:
-    name = _last(function)
-    if _IS_TILES.match(name) and len(values) == 2 and values[1] > 0:
-        return -(-values[0] // values[1])
-    if name == "next_power_of_2" and len(values) == 1 and values[0] > 0:
-        return 1 << (values[0] - 1).bit_length()
-    if name in ("min", "max") and len(values) > 1:
-        return min(values) if name == "min" else max(values)
-    if name == "int" and len(values) == 1:
-        return values[0]
-    return None
-
-
-def _is_of_tiles(function: ast.expr) -> bool:
-    """Whether it says how large a tile is, or how many there are."""
-    name = _last(function)
-    return name == "next_power_of_2" or _IS_TILES.match(name) is not None
-
-
-def _is_function(function: ast.expr) -> bool:
-    """Whether it is a function that is known, not a method of the same name."""
-    if not _is_of_tiles(function) and _last(function) not in ("min", "max", "int"):
-        return False
-    is_own = isinstance(function, ast.Attribute) and _last(function.value) in _MODULES
-    return is_own or isinstance(function, ast.Name)
-
-
-def _is_of_mathematics(function: ast.expr) -> bool:
-    match function:
-        case ast.Name(id=name):
-            return name in ("float", "int", "abs", "sqrt", "min", "max", "round")
-        case ast.Attribute(value=ast.Name(id="math" | "np" | "numpy")):
-            return True
-    return False
-
-
-def _last(node: ast.expr) -> str:
-    return getattr(node, "attr", getattr(node, "id", ""))
