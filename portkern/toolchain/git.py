@@ -74,7 +74,7 @@ def _run(
     folder: Path, words: tuple[str, ...], settings: Mapping[str, str], timeout_s: float
 ) -> str:
     return run_tool(
-        ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words],
+        ["git", "-C", str(folder), *words],
         whose="own",
         timeout_s=timeout_s,
         env={**_NOTHING_FETCHED, **settings},

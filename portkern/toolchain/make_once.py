@@ -18,8 +18,7 @@ def make_once(final: Path, make: Callable[[Path], object]) -> None:
     place, so that none sees half of it, and under a lock, so that it is not made twice at once.
     Raises StorageError for a file that somebody else has put there: some are loaded."""
     if final.exists():
-        _be_own(final)
-        if not final.stat().st_mode & 0o004:  # by an earlier version, under a mask
+        if not _be_own(final) & 0o004:  # by an earlier version, under a mask
             readable(final.parent)
         return
     from filelock import FileLock
@@ -52,10 +51,12 @@ def readable(folder: Path) -> None:
 _UNSEEN = 65534
 
 
-def _be_own(final: Path) -> None:
+def _be_own(final: Path) -> int:
+    """The mode of a file that nobody else may change. Raises StorageError for another one."""
     held = final.stat()
     if held.st_uid not in (0, os.geteuid(), _UNSEEN) or held.st_mode & 0o002:
         raise StorageError(
             f"Got {final}, which another user has made or may change; set PORTKERN_CACHE_DIR to a "
             "folder of your own"
         )
+    return held.st_mode
