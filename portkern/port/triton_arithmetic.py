@@ -50,7 +50,7 @@ def signed(op: ast.unaryop, value: int | None) -> int | None:
 
 
 def compared(op: ast.cmpop, values: Sequence[int]) -> bool | None:
-    """What Python answers; None for what is not asked here."""
+    """The answer of a comparison as Python gives it; None for an operator that no launch uses."""
     match op, values:
         case ast.Eq(), [a, b]:
             return a == b
