@@ -1,4 +1,4 @@
-"""What the scripts of this folder that write results of records share."""
+"""The parts that the scripts of this folder which write results of records share."""
 
 from __future__ import annotations
 

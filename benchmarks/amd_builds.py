@@ -1,5 +1,5 @@
-"""What the HIP and Triton kernels take of AMD GPUs that nobody here has: prints a table and writes
-results/amd-builds.json.
+"""Registers, spills and LDS of the HIP and Triton kernels on AMD GPUs that nobody here has: prints
+a table and writes results/amd-builds.json.
 
 .venv/bin/portkern matrix ops=core targets=[gfx90a,gfx942,gfx950,gfx1100,gfx1201] \\
     backends=[hip,triton] workloads=ci run=amd
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Of each AMD target and backend, over the newest build of each op and size."""
+    """One row for each AMD target and backend, over the newest build of each op and size."""
     newest = {
         (one.target, one.backend, one.op, one.workload.name, one.workload.dtype): one
         for one in records

@@ -1,5 +1,5 @@
-"""What the HIP kernels move on AMD GPUs that nobody here has, counted in the SIMT executor: prints
-a table and writes results/amd-moved.json.
+"""The memory traffic of the HIP kernels on AMD GPUs that nobody here has, counted in the SIMT
+executor: prints a table and writes results/amd-moved.json.
 
 .venv/bin/python -m benchmarks.amd_moved [ops=NAME,NAME] [targets=gfx942,gfx1100]
 

@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """In Markdown."""
+    """The counts of attacks and of successes as a Markdown table."""
     lines = ["| | attacks | succeeded | 95 % interval |", "|---|---|---|---|"]
     heaps = {"made": "made by a seed", "cpu": "corpus, CPU", "gpu": "corpus, GPU"}
     for heap, title in {**heaps, "": "together"}.items():

@@ -68,7 +68,8 @@ class Problem:
         return self.path.stem
 
     def candidates(self) -> Iterator[tuple[str, str, str]]:
-        """What it is, the text of its ModelNew, and the kernel in it where it has one."""
+        """Yields for each candidate its title, the text of its ModelNew, and the kernel in it, if
+        any."""
         plain = from_torch.plain_kernel(str(self.path), "cuda")
         _, broken = twin(plain)
         yield "right", self._module(plain), plain
@@ -191,7 +192,7 @@ def _in_a_process(folder: Path, problem: Path, candidate: Path) -> dict[str, Any
 
 
 def theirs(folder: Path, problem: Path, candidate: Path) -> dict[str, Any]:
-    """What KernelBench's evaluator says, in this process."""
+    """The verdict of KernelBench's evaluator, run in this process."""
     for name, members in _CLIENTS.items():
         if find_spec(name) is None:
             stand_in = types.ModuleType(name)
@@ -219,7 +220,7 @@ def theirs(folder: Path, problem: Path, candidate: Path) -> dict[str, Any]:
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """What the stand-ins do."""
+    """Does nothing, in place of the clients of models that KernelBench imports."""
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -83,7 +83,7 @@ class Model:
 
     @property
     def geometric(self) -> float:
-        """What is not correct counts as 1."""
+        """The geometric mean speedup, in which an incorrect sample counts as 1."""
         return math.exp(self.passed * self.log_speedup)
 
     @property
@@ -215,7 +215,7 @@ def samples(sweep: Drawn) -> list[Sample]:
 
 
 def _sample(model: str, op: int, place: int, index: int, speedup: float | None) -> Sample:
-    """What ran and is wrong has no speedup."""
+    """One sample; a place whose kernel runs and is wrong has no speedup."""
     backend, target = PLACES[place]
     return Sample(
         model=model,

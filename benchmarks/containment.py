@@ -1,4 +1,4 @@
-"""What the jail costs: writes results/containment-<machine>.json and prints its table.
+"""Measures what the jail costs: writes results/containment-<machine>.json and prints its table.
 
 .venv/bin/python -m benchmarks.containment [pairs=12] [seconds=400]
 
@@ -202,7 +202,7 @@ def compared(jail: list[float], none: list[float]) -> dict[str, float | list[flo
 
 
 def table(measured: Mapping[str, Any]) -> str:
-    """What was measured as a table in Markdown."""
+    """Formats the measurements as a Markdown table."""
     rows = ["| | with the jail | without | ratio (95 %) | pairs |", "|---|---|---|---|---|"]
     for kind, name in KINDS.items():
         of = measured[kind]

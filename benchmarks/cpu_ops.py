@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def race(op: str, where: str) -> list[Record]:
-    """Of all kernels of the op, in one run; those that nothing here runs are left out."""
+    """Times all kernels of the op in one run; leaves out those that nothing here runs."""
     targets, backends = [where, "opencl_generic"], ["cpu", "opencl"]
     asked = Selection([op], targets, backends, ["typical"], ["float32"]).cells()
     cells = [c for c in asked if c.workload == asked[0].workload and not c.ruled_out]

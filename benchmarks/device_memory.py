@@ -1,5 +1,5 @@
-"""What timing on the evaluator's own device memory costs, on a machine with an NVIDIA GPU: writes
-results/device-memory-h200.json after each row and prints its table.
+"""Measures what timing on the evaluator's own device memory costs, on a machine with an NVIDIA GPU:
+writes results/device-memory-h200.json after each row and prints its table.
 
     .venv/bin/python -m benchmarks.device_memory [target=h200] [seconds=60]
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """In Markdown."""
+    """The rows as a Markdown table."""
     lines = ["| | asked | on its memory | ratio | median, µs |", "|---|---|---|---|---|"]
     for row in rows:
         ratio = row["placed_s"] / row["asked_s"]

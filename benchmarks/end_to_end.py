@@ -1,6 +1,6 @@
-"""What a library does for whole models: a small transformer and a convolutional network with random
-weights, a forward pass and a training step, beside eager PyTorch, ``torch.compile``, and Liger and
-Hugging Face's ``kernels`` where they are installed, all in turns in one run.
+"""Measures what a library gains for whole models: a small transformer and a convolutional network
+with random weights, a forward pass and a training step, beside eager PyTorch, ``torch.compile``,
+and Liger and Hugging Face's ``kernels`` where they are installed, all in turns in one run.
 
     python -m benchmarks.end_to_end library=NAME [device=cuda] [dtype=bfloat16] [seconds=6] [only=N]
 

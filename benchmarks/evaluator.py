@@ -1,4 +1,4 @@
-"""What evaluating costs: writes results/evaluator-<machine>.json and prints its table.
+"""Measures what evaluating costs: writes results/evaluator-<machine>.json and prints its table.
 
 .venv/bin/python benchmarks/evaluator.py [containment] [processor] [cpu] [gpu] [kernelbench=PATH]
     [pairs=5] [earlier=PATH] [repeats=5]
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def table(measured: dict[str, Any]) -> str:
-    """What was measured as a table in Markdown, for the documentation."""
+    """Formats the measurements as a Markdown table for the documentation."""
     found = [f"On {measured['machine']}; {measured['gpu'] or 'no GPU'}.", "", "| | |", "|---|---|"]
     jail = measured.get("containment")
     if jail:

@@ -66,7 +66,8 @@ PLAN = TimingPlan(rounds=5, budget_s=0.2, patient=False)
 
 @dataclass(frozen=True)
 class Grid:
-    """What is asked; ``until`` is the clock's time at which no further operator is begun."""
+    """The cells that are asked for; ``until`` is the time after which no further operator is
+    begun."""
 
     where: Target
     seed: int
@@ -116,7 +117,7 @@ def main() -> None:
 
 
 def write(grid: Grid, records: Sequence[Record], name: str) -> None:
-    """What is known so far, if the rest should fail."""
+    """Writes the results so far, which survive if the rest should fail."""
     rows = list(summaries(records))
     document = {
         "seed": grid.seed,
@@ -263,7 +264,8 @@ def mean(ratios: Sequence[float]) -> float | None:
 
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of the best backend, and of each alone."""
+    """Medians and shares of the goals that are met: by the best backend of each cell, and by each
+    alone."""
     best = [ratio for row in rows if (ratio := best_of(row)) is not None]
     named = sorted({who for row in rows for who in row["ratios"]})
     alone = {who: [row["ratios"][who] for row in rows if who in row["ratios"]] for who in named}

@@ -1,4 +1,4 @@
-"""What benchmarks/grid.py measured, on the page: docs/images/grid.png and the tables of
+"""Puts what benchmarks/grid.py measured on the page: draws docs/images/grid.png and the tables of
 docs/operators.md.
 
 .venv/bin/python -m benchmarks.grid_plot

@@ -1,4 +1,4 @@
-"""What the guard says of public samples that their benchmark's own leaderboard lists as correct.
+"""Asks the guard about public samples that their benchmark's own leaderboard lists as correct.
 Writes results/guard-samples.json.
 
     .venv/bin/python -m benchmarks.guard_samples folder=../KernelBenchLeaderboard

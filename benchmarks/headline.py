@@ -148,8 +148,8 @@ def write(
     records: Mapping[str, Sequence[Record]],
     wrong: Mapping[str, Mapping[str, float]],
 ) -> dict[str, Any]:
-    """Of the rows that have records; ``wrong`` are the errors of their baselines. Rows that were
-    not asked for stay in the file as they are, if they are of a machine like this one."""
+    """Writes the rows that have records; ``wrong`` holds the errors of their baselines. Rows that
+    were not asked for stay in the file as they are, if they are of a machine like this one."""
     here = machine(gpu, [one for asked in records.values() for one in asked])
     made = {
         row.name: summary(row, gpu, records[row.name], wrong.get(row.name, {}))
@@ -192,7 +192,7 @@ def race(
     folder: Path,
     sources: Mapping[str, Baseline],
 ) -> list[Record]:
-    """Of all cells, in one run."""
+    """Times all cells in one run."""
     others = {"crfm": sources[row.crfm]} if row.crfm in sources else {}
     options = TrialOptions(
         LIMITS, TimingPlan(rounds=9, budget_s=4.0), (*BASELINES, *others), DISTRIBUTIONS, others
@@ -220,7 +220,7 @@ def turned(cell: SelectedCell, knobs: Mapping[str, int], op: Op) -> SelectedCell
 
 
 def publish(checkout: Path, built: Path, rows: Sequence[Row]) -> dict[str, Baseline]:
-    """Those of ``rows``, compiled side by side: a minute each."""
+    """Compiles the published kernels of ``rows`` side by side: a minute each."""
     names = sorted({row.crfm for row in rows} - {""})
     built.mkdir()
     for name in names:
@@ -273,8 +273,8 @@ def run({parameters}):
 
 
 def errors(row: Row, built: Path) -> dict[str, float]:
-    """Of the baselines on this GPU, against float64: the norm of what they are off by, relative to
-    the answer's. Runs in a process of its own, as the evaluator's creates no context."""
+    """The errors of the baselines on this GPU: the norm of their differences from float64, relative
+    to the answer's. Runs in a process of its own, as the evaluator's creates no context."""
     import torch
 
     from portkern.evaluator import inputs

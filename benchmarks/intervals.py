@@ -105,7 +105,7 @@ def held(found: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """In Markdown."""
+    """The runs, how many were noisy and what was reported, as a Markdown table."""
     lines = [
         "| | runs | noisy | " + " | ".join(TOLD.values()) + " | medians of runs lie within |",
         "|---|---|---|" + "---|" * (len(TOLD) + 1),

@@ -1,5 +1,6 @@
-"""Of which of KernelBench's problems a plain kernel can be written from the graph, whether it is
-found right at every seed, and a broken twin of it wrong: results/kernelbench-kernels.json.
+"""Tries which of KernelBench's problems a plain kernel can be written for from the graph, whether
+it is found right at every seed, and a broken twin of it wrong: writes
+results/kernelbench-kernels.json.
 
     .venv/bin/portkern import kernelbench ../KernelBench
     .venv/bin/python -m benchmarks.kernelbench_kernels folder=operators/kernelbench

@@ -1,4 +1,4 @@
-"""What a call of a library's operator costs.
+"""Measures what a call of a library's operator costs.
 
     python -m benchmarks.library                          # this CPU, a library of the records here
     python -m benchmarks.library records=FILE device=cuda # a GPU, with nvcc; FILE: h200.jsonl.gz

@@ -45,14 +45,14 @@ class Cell:
 
 
 class Cells:
-    """Of one library on one device."""
+    """The measured cells of one library on one device."""
 
     def __init__(self, lib: Any, device: str) -> None:
         self.lib, self.device = lib, device
 
     def __iter__(self) -> Iterator[Cell]:
-        """Those of the kernels that were loaded for the device: of its plan where a kernel has one,
-        else where it was the fastest that the records know."""
+        """Yields the cells of the kernels that were loaded for the device: those of its plan where
+        a kernel has one, else those where it was the fastest that the records know."""
         slot = 0 if self.device == "cpu" else 1
         for (number, at, dtype), kernels in sorted(self.lib._kernels.items()):
             for place, kernel in enumerate(kernels if at == slot else ()):

@@ -119,7 +119,7 @@ class Case:
         return (*self.op.workloads.get("typical", ()), self.small)[0]
 
     def compare(self, tensors: Sequence[Any], scalars: Sequence[Any], got: Any) -> None:
-        """As the formula, or at least about as near to what it is in double."""
+        """Expects the formula's answer, or one about as near to what the formula is in double."""
         expected = self.theirs(*tensors, scalars=scalars)
         try:
             compare(got, expected)

@@ -70,7 +70,7 @@ class Judged:
 
 
 class Study:
-    """Of one library on one device."""
+    """Judges the choices that one library makes on one device."""
 
     def __init__(self, lib: Any, device: str, seed: int) -> None:
         self.lib, self.device, self.draw = lib, device, random.Random(seed)
@@ -128,7 +128,8 @@ class Study:
         }
 
     def judge(self, number: int, dtype: int, kind: str) -> Judged | None:
-        """None for a shape that nobody would draw twice."""
+        """Compares the library's choice with the fastest; None for a shape that nobody would draw
+        twice."""
         work = self.workload(number, dtype, kind)
         operations = 1
         for length in work.dims.values():

@@ -49,8 +49,9 @@ RESULTS = _script.RESULTS / "load.jsonl"
 
 @dataclass
 class Tally:
-    """What became of the cells of one condition. ``unavailable`` counts reasons; ``accused`` are
-    honest kernels that did not pass and cheats that were not caught, one line each."""
+    """Counts the cells of one condition by how they ended. ``unavailable`` counts reasons;
+    ``accused`` are honest kernels that did not pass and cheats that were not caught, one line
+    each."""
 
     condition: str
     machine: str = ""

@@ -85,7 +85,8 @@ def problems(records: Iterable[Record], dtype: str) -> dict[Problem, Sequence[Re
 
 
 def share(record: Record) -> float:
-    """Of a copy's bandwidth; more than 1 where a kernel writes little, as reading is faster."""
+    """The share of a copy's bandwidth; more than 1 where a kernel writes little, as reading is
+    faster."""
     assert record.timing is not None and record.roofline is not None
     copied = target.load(record.target).peaks["memory_copy"].value * 1e9
     return record.roofline.bytes / (record.timing.median_us / 1e6) / copied

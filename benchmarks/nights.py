@@ -1,5 +1,5 @@
-"""What `portkern matrix … baseline=window:10` says of real nights: of identical ones, and of ones
-on which a third of the kernels are slower by a known share. Writes results/nights.json.
+"""Counts what `portkern matrix … baseline=window:10` reports about real nights: of identical ones,
+and of ones on which a third of the kernels are slower by a known share. Writes results/nights.json.
 
 .venv/bin/python -m benchmarks.nights [where=cpu|gpu] [busy=0] [nights=26] [repeats=3] [seed=1]
     [ops=NAME,NAME[+NAME]] [levels=5,10] [folder=DIR[+DIR]] [out=NAME.json]
@@ -71,11 +71,11 @@ class Place:
     levels: tuple[int, ...]
 
     def targets(self) -> str:
-        """Of each backend the one that is this machine."""
+        """The target of each backend that is this machine."""
         return ",".join(default_target(registry.load(name)).name for name in self.suffixes)
 
     def write_kernels(self, folder: Path, percent: Mapping[str, int]) -> None:
-        """Those of its ops as a user's folder."""
+        """Writes the kernels of its ops as a user's folder, some slowed by ``percent``."""
         for backend, suffix in self.suffixes.items():
             (folder / backend).mkdir(parents=True)
             for op in self.ops:
@@ -95,7 +95,8 @@ PLACES = {
 
 @dataclass(frozen=True)
 class Nights:
-    """What became of cells: on identical nights that count, and of the slowed ones by level."""
+    """The changes that were reported: on identical nights that count, and on slowed ones by
+    level."""
 
     cells: int
     identical: list[CellChange]
@@ -139,7 +140,7 @@ class Study:
 
     @cached_property
     def last(self) -> Record:
-        """Of the last night that was not slowed."""
+        """The last record of the last night that was not slowed."""
         night = self.folder / "reports" / f"night-{self.nights - 1:02}"
         return RecordFile(night / runs.RECORDS).read()[0][-1]
 
@@ -162,8 +163,8 @@ class Study:
                     yield cell
 
     def _night(self, name: str, percent: Mapping[str, int]) -> Sequence[CellChange]:
-        """What became of each cell in a night in which the kernels of some ops are slower by so
-        much."""
+        """Runs a night in which the kernels of some ops are slower by so much; returns each cell's
+        change."""
         reports = self.folder / "reports"
         away = self.folder / "slowed"
         kept = [place / name for place in (reports, away) if (place / name / "done").exists()]
@@ -270,13 +271,14 @@ def _names(parameters: str) -> list[str]:
 
 
 def _judged(cells: Sequence[CellChange]) -> list[CellChange]:
-    """Of whose time something is said."""
+    """The cells about whose time the comparison says anything."""
     silent = (ChangeKind.INSUFFICIENT, ChangeKind.NOT_COMPARABLE)
     return [cell for cell in cells if cell.visible is not None and cell.change not in silent]
 
 
 def _found(cells: Sequence[CellChange]) -> dict[str, Any]:
-    """Of slowed cells: how many were called slower, all and those with a small deviation."""
+    """Counts how many of the slowed cells were called slower: all, and those with a small
+    deviation."""
     steady = [cell for cell in _judged(cells) if _deviation(cell) <= 0.03]
     return {
         "counted": _counted(cells),

@@ -1,5 +1,6 @@
-"""What the catalogue's HIP and Triton kernels execute on gfx942 and gfx1100, as counted in their
-objects, beside what the operator needs at least; from the committed records, without a time.
+"""Compares the instructions that the catalogue's HIP and Triton kernels execute on gfx942 and
+gfx1100, as counted in their objects, with what the operator needs at least; from the committed
+records, without a time.
 
     .venv/bin/python -m benchmarks.object_counts [ops=NAME,NAME]
 

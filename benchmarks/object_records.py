@@ -116,8 +116,8 @@ def items(words: dict[str, str]) -> list[Item]:
 
 
 def lacking(asked: Sequence[Item]) -> list[Item]:
-    """Of items of objects those that have cells without a committed record, with the sets that do;
-    an item with a set that is lacking as a whole comes before those that lack a few sizes."""
+    """The items that have cells without a committed record, with the sets that have them; an item
+    with a set that is lacking as a whole comes before those that lack a few sizes."""
     known = {cell_of(record) for record in committed()}
     whole: list[Item] = []
     parts: list[Item] = []
@@ -194,7 +194,7 @@ def _pack(folder: Path) -> None:
 
 
 def _lines(folder: Path) -> Iterator[str]:
-    """Of all runs; one that is being written may end within a line."""
+    """Yields the whole lines of all runs; a run that is being written may end within a line."""
     for path in sorted(folder.glob("reports/*/records.jsonl")):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         yield from (line for line in lines if line.endswith("\n"))

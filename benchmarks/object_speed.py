@@ -1,5 +1,6 @@
-"""What executing a compiled object costs: instructions of lanes per second of one processor, with
-the checks and without, beside tinygrad's emulator on the same launch of the same object.
+"""Measures what executing a compiled object costs: instructions of lanes per second of one
+processor, with the checks and without, beside tinygrad's emulator on the same launch of the same
+object.
 
     .venv/bin/python -m benchmarks.object_speed [ops=softmax,layernorm,matmul]
         [targets=gfx942,gfx1100] [backends=hip,triton] [dtype=float32] [set=typical]
@@ -141,7 +142,7 @@ def _tinygrad(
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """In millions of instructions of lanes per second and processor."""
+    """A Markdown table in millions of instructions of lanes per second and processor."""
     heads = "object", "size", "instructions", *WAYS, "tinygrad's"
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for row in rows:

@@ -74,8 +74,8 @@ LIMIT = 1 << 25
 
 @dataclass
 class Counted:
-    """What was changed, whether a wave came by there, and what said so: running the object, or its
-    code. ``silent`` names those that a wave came by with no finding."""
+    """Counts the changes, those that a wave came by, and those that were reported by running the
+    object or by reading its code. ``silent`` names those that a wave came by with no finding."""
 
     changed: int = 0
     executed: int = 0
@@ -267,7 +267,7 @@ class Launch:
 
     @property
     def _waves(self) -> int:
-        """Of a workgroup; a barrier orders nothing in one of a single wave."""
+        """The waves of a workgroup; a barrier orders nothing in one of a single wave."""
         block: tuple[int, int, int] = self.given[2]
         return math.prod(block) // self.program.object.kernel(self.name).wave_size
 

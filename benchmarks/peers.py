@@ -56,7 +56,7 @@ def run(x, k):
 
 
 def installed(op: str) -> dict[str, Baseline]:
-    """By package, whose kernels for the operator can be called here."""
+    """The peers' kernels for the operator that can be called here, by package."""
     found = {}
     for package, functions in PEERS.items():
         spec = importlib.util.find_spec(package) if op in functions else None

@@ -61,8 +61,8 @@ _WORST = (ByAlgebra.DIFFERENT, ByAlgebra.UNKNOWN, ByAlgebra.EQUAL)
 
 @dataclass
 class Found:
-    """What became of a program: of each kernel what algebra says, and of each mutant whether it was
-    ``found``, or ``not reached``, ``not told`` (with why), ``missed``."""
+    """The results of a program: for each kernel what algebra says, and for each mutant whether it
+    was ``found``, or ``not reached``, ``not told`` (with why), ``missed``."""
 
     program: str
     kernels: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""What precompiled headers of PyTorch spare: files of extensions, built with them and without.
+"""Measures the time that precompiled headers of PyTorch spare: files of extensions, built with them
+and without.
 
 .venv/bin/python -m benchmarks.port_headers FILE [FILE ...] [to=gfx942] [write=true]
 .venv/bin/python -m benchmarks.port_headers page
@@ -73,7 +74,7 @@ def _row(file: Path, to: str) -> dict[str, Any]:
 
 
 def _timed(do: Callable[[], T]) -> tuple[T, float]:
-    """What it returns, and the seconds of a processor that its child processes took."""
+    """The result of ``do``, and the seconds of a processor that its child processes took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     made = do()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

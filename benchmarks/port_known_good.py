@@ -1,4 +1,5 @@
-"""What `portkern port` says of HIP ports that are known to be good: HeCBench's programs in HIP.
+"""Counts what `portkern port` reports about HIP ports that are known to be good: HeCBench's
+programs in HIP.
 
     python -m benchmarks.port_known_good hecbench=FOLDER [to=gfx942,gfx1100] [page=true]
 
@@ -110,7 +111,7 @@ def summary(programs: Sequence[Read]) -> str:
 
 
 def document(programs: Iterable[Read]) -> list[dict[str, object]]:
-    """Those of which there is anything to say."""
+    """The programs for which there is anything to report, as JSON."""
     return [
         {
             "program": program.program,

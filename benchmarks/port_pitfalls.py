@@ -145,9 +145,9 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Row:
-    """What the tools say of one snippet. ``rejected`` and ``own_rejected`` are the compiler's words
-    of what hipify-perl and portkern made, ``named`` the codes in portkern's translation, ``gone``
-    says that the snippet's own code was named in the original alone."""
+    """The answers of the tools for one snippet. ``rejected`` and ``own_rejected`` are the
+    compiler's words about what hipify-perl and portkern made, ``named`` the codes in portkern's
+    translation, ``gone`` says that the snippet's own code was named in the original alone."""
 
     code: str
     kind: Kind
@@ -292,7 +292,7 @@ def _words(reason: str) -> str:
 
 
 def verdict(states: Iterable[State]) -> str:
-    """Of all snippets with a pitfall."""
+    """The summary over all snippets with a pitfall."""
     every = list(states)
     if not every:
         return "no text"

@@ -136,7 +136,7 @@ def places(path: Path, programs: Sequence[str]) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Of ``among``, in the order of drawing."""
+    """A sample drawn from ``among``, in the order of drawing."""
 
     units: tuple[Path, ...]
     among: str
@@ -164,7 +164,7 @@ def _files(path: Path, names: str, sign: str) -> list[Path]:
 
 
 class TimeOver(Exception):
-    """What was not begun is not."""
+    """The time is over; whatever was not begun by now is left out."""
 
 
 def port(
@@ -233,7 +233,7 @@ def _shared(folder: Path, place: Path) -> int:
 
 
 def recorded(folder: Path) -> list[KernelRow]:
-    """Those that were examined before the time was over."""
+    """The rows that were examined before the time was over."""
     kernels: dict[tuple[str, int, str], dict[str, KernelPort]] = {}
     for port in PortFile(folder).read()[0]:
         kernels.setdefault((port.path, port.line, port.kernel), {})[port.target] = port
@@ -259,7 +259,7 @@ def document(row: Row) -> dict[str, object]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Of documents of rows: a table for those of each list of targets, then why not."""
+    """A table for the rows of each list of targets, then the reasons of those not proven."""
     asked = list(dict.fromkeys(tuple(row["targets"]) for row in rows))
     lines = []
     for targets in asked:
@@ -300,7 +300,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, Any]], *, page: bool) -> None:
-    """These rows in place of those that the libraries had, each sample's for itself."""
+    """Writes these rows in place of those that the libraries had, each sample's for itself."""
     file = RESULTS / "port-table.json"
     known = json.loads(file.read_text("utf-8"))["rows"] if file.is_file() else []
     # A library has a row for GPUs and one for each set of other ways.

@@ -109,7 +109,7 @@ def earlier() -> list[Mapping[str, str]]:
 
 
 def expense(path: Path) -> tuple[bool, int]:
-    """What short problems are less of: whole models come last."""
+    """A sort key: whole models last, short problems first."""
     return path.parent.name == LEVELS[-1], path.stat().st_size
 
 

@@ -104,12 +104,12 @@ def row(program: Program, seconds: float) -> Row:
 
 
 def _without_places(said: str) -> str:
-    """Of this machine, which say nothing elsewhere."""
+    """Removes the folders of this machine, which mean nothing elsewhere."""
     return re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+(?=[\w.+-]+)", "", said)
 
 
 def _portkern(program: Program, seconds: float, checkers: str) -> Row:
-    """What `portkern run … json=true` answers."""
+    """Runs `portkern run … json=true` and reads its answer."""
     argv = [sys.executable, "-m", "portkern.cli", "run", *program.sources, "json=true"]
     argv += [f"target={program.target}", f"sanitize={checkers}", f"timeout_s={seconds:g}"]
     argv += [part for folder in program.includes for part in ("-I", folder)]
@@ -136,7 +136,7 @@ def end(answer: Row) -> str:
 
 
 def missing(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What has no model, by number."""
+    """The names that the executor has no model of, by the finding's number."""
     named: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for finding in findings:
         named[finding["code"]][finding["message"].rpartition(": ")[2]] = None
@@ -161,7 +161,7 @@ def table(rows: Mapping[str, Row]) -> str:
 
 
 def reasons(rows: Mapping[str, Row]) -> str:
-    """What programs lack, the most frequent first."""
+    """A count of what programs lack, the most frequent first."""
     lacking = Counter(
         f"{code} {name}"
         for row in rows.values()

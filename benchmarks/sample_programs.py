@@ -34,7 +34,7 @@ class Program:
 
 
 def programs(folder: Path) -> list[Program]:
-    """Of all collections whose checkouts are in ``folder``."""
+    """The programs of all collections whose checkouts are in ``folder``."""
     return [
         program
         for name, find in COLLECTIONS.items()
@@ -70,7 +70,7 @@ COLLECTIONS: Mapping[str, Callable[[Path], Iterator[Program]]] = {
 
 @dataclass
 class _CMake:
-    """What the commands of one CMakeLists.txt say, conditions left out: all of them hold."""
+    """The commands of one CMakeLists.txt, conditions left out: all of them hold."""
 
     variables: dict[str, str] = field(default_factory=dict)
     executables: dict[str, list[str]] = field(default_factory=dict)

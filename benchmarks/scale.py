@@ -59,7 +59,7 @@ SAMPLES = 50
 
 
 def cells(count: int, seed: int = 0) -> list[Record]:
-    """What a first night has of so many cells, in the order in which a matrix asks."""
+    """The records of a first night of so many cells, in the order in which a matrix asks."""
     drawn = random.Random(seed)
     return [_record(number, drawn) for number in range(count)]
 

@@ -190,7 +190,7 @@ KERNELS: Final[Mapping[str, Callable[[AskedKernel], str]]] = {
 
 
 def kind_of(body: Mapping[str, Any]) -> str:
-    """Of the answer to this request."""
+    """The kind of answer that this request gets."""
     said = json.dumps([body["model"], body.get("seed"), body["messages"]], sort_keys=True)
     chances = CHANCES[body["model"]]
     drawn = Random(hashlib.sha256(said.encode()).digest())
@@ -271,7 +271,7 @@ def _agent(url: str) -> str:
 
 
 def models(url: str) -> list[str]:
-    """What ``portkern compare`` is told of them."""
+    """The options by which ``portkern compare`` is told about these models."""
     each = ", ".join(
         [
             *(f"{name}: {{model: openai/{name}, api_base: '{url}'}}" for name in CHANCES),

@@ -143,7 +143,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Load:
-    """What the server is asked for."""
+    """The load that the server is put under."""
 
     hostile: float
     distinct: int
@@ -169,8 +169,8 @@ class Sent:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a server takes; ``of_all`` with the processes that it started, whose shared pages count
-    in each. Of one that has nothing to do, ``plans`` and ``temporary`` are files that it left."""
+    """The memory of a server; ``of_all`` includes the processes that it started, whose shared pages
+    count in each. ``plans`` and ``temporary`` are files that an idle server left."""
 
     megabytes: int
     of_all: int

@@ -1,4 +1,5 @@
-"""What the SIMT executor costs, beside a plain C++ loop on the same machine, in the same run.
+"""Measures what the SIMT executor costs, beside a plain C++ loop on the same machine, in the same
+run.
 
     python benchmarks/simt_speed.py [out=benchmarks/results/simt-speed.json]
 

@@ -297,7 +297,8 @@ def _by_group(due: Sequence[Row]) -> list[str]:
 
 
 def _codes(row: Row) -> str:
-    """What the executor said of the mutant; once where it is the same at both widths."""
+    """The codes that the executor reported for the mutant; once if they are the same at both
+    widths."""
     said = {width: _said(row, width) for width in sorted(row.mutants)}
     if len(said) == 2 and len(set(said.values())) == 1:
         return said[32]

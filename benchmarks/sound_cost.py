@@ -1,5 +1,6 @@
-"""What the evaluator's measures against false times and answers cost: a cell with all of them, and
-without each and without any, in turns; adds rows to results/sound-cost.jsonl, prints their table.
+"""Measures what the evaluator's defences against false times and answers cost: a cell with all of
+them, and without each and without any, in turns; adds rows to results/sound-cost.jsonl, prints
+their table.
 
     .venv/bin/python -m benchmarks.sound_cost [cells=softmax:cpu:c++,...] [turns=5] [seconds=240]
         [out=FILE] [sets=ci,typical]
@@ -128,7 +129,7 @@ def without(way: str) -> Iterator[None]:
 
 
 def ratios(found: Sequence[dict[str, Any]], way: str) -> list[float]:
-    """Of each turn of one cell, the time with all measures over the time in this way."""
+    """The time with all measures over the time in this way, for each turn of one cell."""
     taken = {(row["turn"], row["way"]): row["seconds"] for row in found}
     turns = {turn for turn, _ in taken}
     pairs = [(taken.get((turn, ALL)), taken.get((turn, way))) for turn in sorted(turns)]
@@ -136,7 +137,7 @@ def ratios(found: Sequence[dict[str, Any]], way: str) -> list[float]:
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """In Markdown."""
+    """The ratios by cell as a Markdown table."""
     titles = " | ".join(f"without {way}" for way in WITHOUT)
     lines = [f"| | with all | without any | {titles} |", "|---|---|---|" + "---|" * len(WITHOUT)]
     cells: dict[tuple[str, str, str], list[dict[str, Any]]] = {}

@@ -1,4 +1,5 @@
-"""What else than the framework computes an operator: its reference, with other arithmetic inside.
+"""Other ways than the framework's to compute an operator: its reference, with other arithmetic
+inside.
 
 Sums, products, convolutions and scans are taken over by loops of float32 additions in a stated
 order, everything else stays the framework's own at float32. The same loops in lower precision, on
@@ -58,7 +59,7 @@ class Arithmetic:
         return lanes[..., 0]
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
-        """Of matrices, one rank after the other."""
+        """The product of matrices, one rank after the other."""
         if self.factors is not None:
             a, b = self.factors(a), self.factors(b)
         n = a.shape[-1] if self.tail or a.shape[-1] < 2 else a.shape[-1] - 1

@@ -52,7 +52,7 @@ def _cancelling(x: Tensor) -> Tensor:
 
 @dataclass
 class Count:
-    """Of judgements: how many there were, and how many of them were ``wrong`` by each rule."""
+    """Counts judgements: all of them, and those that each rule called ``wrong``."""
 
     all: int = 0
     tight: int = 0
@@ -137,7 +137,8 @@ def honest(operator: Operator, case: Case) -> Iterator[tuple[str, Sequence[Tenso
 
 
 def dishonest(operator: Operator, case: Case) -> Iterator[tuple[str, Sequence[Tensor]]]:
-    """Of float32 cases; a result of 16 bits hides most of what is tried here."""
+    """Yields dishonest kernels of float32 cases; a result of 16 bits hides most of what is tried
+    here."""
     if case.own[0].dtype != torch.float32:
         return
     for name, arithmetic in DISHONEST.items():
@@ -167,7 +168,8 @@ def _tuple(outputs: Any) -> tuple[Tensor, ...]:
 
 
 def study(operator: Operator, seeds: Sequence[int]) -> dict[str, Any]:
-    """Of one operator: judgements by dtype and kernel, and the operations that no rule knows."""
+    """Studies one operator: judgements by dtype and kernel, and the operations that no rule
+    knows."""
     torch.set_num_threads(1)
     found: dict[str, dict[str, dict[str, Count]]] = {}
     unruled: set[str] = set()

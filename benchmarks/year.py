@@ -97,7 +97,7 @@ class Event:
         return self.start <= night < self.end
 
     def slower(self, night: int) -> float:
-        """What a kernel's time is multiplied by."""
+        """The factor by which a kernel's time is multiplied."""
         if not self.active(night):
             return 1.0
         if self.kind == "drift":
@@ -232,7 +232,7 @@ class Year:
         return found
 
     def _pace(self, night: int, draw: random.Random) -> dict[str, float]:
-        """By how much a busy machine is slower, by one of its targets."""
+        """The factors by which a busy machine is slower, each named by one of its targets."""
         busy = (one for one in self.events if one.kind == "busy night" and one.active(night))
         pace: dict[str, float] = {}
         for one in busy:
@@ -546,7 +546,7 @@ def _calibration(
 
 
 def _real() -> Iterator[Record]:
-    """Of each op and column a few sizes in float32."""
+    """Yields records of a few float32 sizes for each op and column."""
     for name, targets in CHOSEN.items():
         sizes: Counter[tuple[str, ...]] = Counter()
         for record in RecordFile(RECORDS / name).read()[0]:

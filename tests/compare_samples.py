@@ -107,7 +107,7 @@ def _sample(
 
 
 def write_runs(folder: Path, rows: Sequence[Sample], *, reply: str = BITES) -> None:
-    """What a sweep leaves of each sample."""
+    """Writes the files that a sweep leaves for each sample."""
     for row in rows:
         place = folder / row.path
         LineFile(place / "calls.jsonl", ModelCall.from_json).append([_call(row, reply)])

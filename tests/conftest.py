@@ -89,8 +89,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What this process writes each test watches; the processes that tests start, programs and
-    compilers of strangers among them, are seen here by what they would have run later."""
+    """Compares the files that run later in the user's name with those of before: each test watches
+    what this process writes; programs and compilers that tests start, strangers' among them, are
+    seen here."""
     before = session.config.stash.get(_RUN_LATER, None)
     if before is None or hasattr(session.config, "workerinput"):
         return  # workers are many, and the session is one

@@ -87,8 +87,9 @@ def completion(say: Say, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Server:
-    """As a context; ``url`` is an ``api_base``. A list that has come to its end is answered by
-    status 400, which nobody repeats. ``most_at_once`` counts requests without a response."""
+    """A scripted server, used as a context; ``url`` is an ``api_base``. A list that has come to its
+    end is answered by status 400, which nobody repeats. ``most_at_once`` counts requests without a
+    response."""
 
     def __init__(self, script: Script) -> None:
         self.requests: list[Asked] = []
@@ -110,7 +111,7 @@ class Server:
         return [request.prompt for request in self.requests]
 
     def wait_for(self, count: int, *, timeout_s: float = 60.0) -> None:
-        """Until so many requests have come in."""
+        """Waits until so many requests have come in."""
         end = time.monotonic() + timeout_s
         while len(self.requests) < count:
             if time.monotonic() > end:
@@ -157,7 +158,7 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Of clients that no longer listen, as those whose time was over."""
+        """Ignores errors of clients that no longer listen, such as those whose time was over."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What a page of docs/presets/ says of its preset, read, and what it has to say.
+"""Reads what a page of docs/presets/ says about its preset, and makes what it has to say.
 
 python -m tests.preset_pages caesar     # the table "What ours is", as the preset is now
 """
@@ -89,7 +89,7 @@ def composed(name: str) -> generate.GenerateOptions:
 
 
 def setting(name: str, path: str) -> object:
-    """As composed; ``strategy`` alone is the choice of the group."""
+    """The setting as composed; ``strategy`` alone is the choice of the group."""
     value: Any = composed(name)
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else getattr(value, part)
@@ -97,8 +97,8 @@ def setting(name: str, path: str) -> object:
 
 
 def settings(name: str) -> list[str]:
-    """What its page has to name: the same of all presets, and everything that this one sets; a kind
-    that it has for itself stands at its axis."""
+    """The settings that its page has to name: the same for all presets, and everything that this
+    one sets; a kind that it has for itself stands at its axis."""
     own = {k: v for k, v in _document(name).items() if k not in ("defaults", "preset")}
     set_here = [path for group, value in own.items() for path in _leaves(group, value)]
     kinds = [f"{axis}.kind" for axis in generate.AXES]
@@ -196,7 +196,7 @@ def mixed() -> Answer:
 
 
 def table(name: str) -> str:
-    """What the page has to say of the preset as it is."""
+    """The table that the page has to show for the preset as it is."""
     with tempfile.TemporaryDirectory() as folder:
         rows = measured(ran(name, Path(folder)))
     rows = {path: _written(setting(name, path)) for path in settings(name)} | rows
@@ -205,7 +205,7 @@ def table(name: str) -> str:
 
 
 def _written(value: object) -> str:
-    """In one line of YAML, which ends a scalar with a line ``...``."""
+    """The value in one line of YAML, without the line ``...`` that ends a scalar."""
     return yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]
 
 

@@ -111,7 +111,7 @@ class ScriptedBench(Bench):
 
 @dataclass
 class Played:
-    """What a run did: its attempts, its calls, and the run itself."""
+    """A finished run: its attempts, its calls, and the run itself."""
 
     run: GenerationRun
     stopped: str
@@ -130,7 +130,7 @@ class Played:
         return [call.prompt.partition("@")[0] for call in self.calls]
 
     def text(self, index: int) -> str:
-        """Of the call with this number, all of its messages."""
+        """All messages of the call with this number, joined."""
         return "\n".join(message.content for message in self.calls[index].messages)
 
     @property

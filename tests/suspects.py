@@ -103,7 +103,7 @@ def _kind(value: object) -> str:
 
 @dataclass
 class Launch:
-    """What a launch left: an empty ``fault`` where it ended and nothing was found."""
+    """The ending of a launch: an empty ``fault`` where it ended and nothing was found."""
 
     fault: str = ""
     arrays: list[Array] = field(default_factory=list)

@@ -138,7 +138,7 @@ def test_exported_columns_are_read_back_as_they_were(here: Path, made: list[Reco
 
 @pytest.mark.parametrize("text", ["=1+1", "\t=1", "-1+cmd", "@sum(a)", "\uff1d1", "\x1b[2J=1"])
 def test_no_cell_of_a_table_is_a_formula(text: str, here: Path) -> None:
-    """Whoever wrote the records: their authors and machines have names of anybody's choice."""
+    """Records come from anybody: their authors and machines may have any names."""
     pytest.importorskip("duckdb")
     first = records()[0]
     odd = first.model_copy(

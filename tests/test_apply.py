@@ -63,7 +63,7 @@ def applied(model: nn.Module, *given: Any, every: bool = True, **options: Any) -
 
 
 class Norm(nn.Module):
-    """As models write it."""
+    """A norm as models write it."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class OtherNorm(Norm):
 
 
 class OneMoreNorm(Norm):
-    """Of which a weight of 0 is 1: not the operator."""
+    """A norm in which a weight of 0 means 1: not the operator."""
 
     def forward(self, x: torch.Tensor) -> Any:
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * (1 + self.weight)
@@ -268,7 +268,7 @@ class _Half(nn.LayerNorm):
 
 
 class _Counting(nn.Module):
-    """Whose forward counts, remembers and keeps a buffer."""
+    """A module whose forward counts, remembers and keeps a buffer."""
 
     def __init__(self) -> None:
         super().__init__()

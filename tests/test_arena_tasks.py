@@ -25,7 +25,7 @@ CUDA = "// {}: not translated\nint main() {{ f<<<1, 1>>>(); }}\n"
 
 
 def port(folder: Path, **changes: Any) -> Path:
-    """What a port leaves, as far as tasks are made of it."""
+    """Writes the files of a port that tasks are made from."""
     library, made = folder / "library", folder / "port"
     names = ["sub/prog.cu", "part.cu", "quiet.cu", "wrong.cu", "alone.cu"]
     for name in names:

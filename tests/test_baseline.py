@@ -1,4 +1,4 @@
-"""What the framework is timed at."""
+"""Times of the framework, which kernels are compared with."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def told(history: Sequence[Night], new: Record, races: Sequence[Record]) -> RunC
 
 
 def told_by(references: References) -> list[str]:
-    """What the references make of a night on which the machine is slower."""
+    """The judgement of the references about a night on which the machine is slower."""
     night = Night.of("after", [cell(10.0, 20.0, 20)], (), [fixed(142.0, 20)])
     return Judgement(references, night).machine
 
@@ -147,7 +147,7 @@ def test_another_torch_is_not_taken_for_another_machine() -> None:
 def test_an_odd_race_beside_eager_of_another_torch_is_told_by_the_kernels_own_time(
     eager: float,
 ) -> None:
-    """What eager moved by is not the machine's share of the kernel's time."""
+    """A change of eager's time is not the machine's share of the kernel's time."""
     torch = {"c++": "g++ 12", "torch": "2.13"}
     odd, *further = (cell(us, eager, 20, toolchain=torch) for us in (11.0, 10.0, 10.02))
     night = Night.of("after", [odd], further, [fixed(100.0, 20)])

@@ -1,4 +1,4 @@
-"""What holds of every kernel in the catalogue, on whichever architecture it is built for."""
+"""Properties of every kernel in the catalogue, on whichever architecture it is built for."""
 
 from __future__ import annotations
 

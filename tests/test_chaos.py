@@ -69,7 +69,8 @@ class Run:
         assert process.returncode in (0, 1), said.decode()
 
     def settle(self) -> None:
-        """Until no cell is to be tried again; a busy machine makes honest kernels suspicious."""
+        """Runs it again until no cell is to be retried; a busy machine makes honest kernels
+        suspicious."""
         while any(map(_retried, self.records().values())):
             self.finish()
 
@@ -78,7 +79,7 @@ class Run:
         return {record.key: record for record in self.file.read()[0]}
 
     def victims(self, parent: int) -> dict[str, list[psutil.Process]]:
-        """Whoever can be killed now, by what they are."""
+        """The processes that can be killed now, by kind."""
         found: dict[str, list[psutil.Process]] = {"parent": [psutil.Process(parent)]}
         for child in psutil.Process(parent).children():
             if "portkern.worker.forkserver" in child.cmdline():
@@ -88,7 +89,7 @@ class Run:
         return {kind: processes for kind, processes in found.items() if processes}
 
     def clear_up(self) -> None:
-        """What the next start of any portkern does."""
+        """Starts a session, which clears up as the next start of any portkern does."""
         code = "from portkern.sandbox.session import Session, close_servers\n"
         code += "Session((), {}).close()\nclose_servers()"
         subprocess.run([sys.executable, "-c", code], env=self._environment, check=True)
@@ -114,7 +115,7 @@ PORTKERN = (sys.executable, "-m", "portkern.cli")
 
 
 def _cgroups() -> list[str]:
-    """Those of other tests come and go meanwhile, which os.walk does not mind."""
+    """The control groups; os.walk does not mind that those of other tests come and go meanwhile."""
     return [place for place, _, _ in os.walk("/sys/fs/cgroup")]
 
 
@@ -125,7 +126,8 @@ def _of_cache(cache: str) -> list[psutil.Process]:
 
 
 def _said(records: dict[str, Record]) -> list[Any]:
-    """What must not depend on who was killed when. Inputs and times are drawn anew in each run."""
+    """The parts of records that must not depend on what was killed when. Inputs and times are drawn
+    anew in each run."""
     return sorted(
         (
             r.op,
@@ -177,7 +179,7 @@ def _kill_one(
 
 
 def _kinds(chance: random.Random, kills: int) -> list[str]:
-    """Whom to kill, each kind at least once."""
+    """The kinds of processes to kill, each at least once."""
     more = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=kills - len(WEIGHTS))
     kinds = [*WEIGHTS, *more]
     chance.shuffle(kinds)
@@ -209,7 +211,8 @@ def _torment(run: Run, wanted: list[str], chance: random.Random) -> Counter[str]
 
 
 def _left_in_the_end(run: Run) -> list[str]:
-    """What a killed process held is released when the kernel has come to it."""
+    """The processes and files left behind once the kernel has released what a killed process
+    held."""
     deadline = time.monotonic() + 60.0
     while (left := run.left_behind()) and time.monotonic() < deadline:
         time.sleep(POLL_S)

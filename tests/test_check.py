@@ -29,7 +29,7 @@ def cases(name: str, dtype: str) -> list[Case]:
 
 
 def problems(case: Case, *actual: Any) -> str:
-    """Of all outputs, or of the first alone."""
+    """The problem of all outputs, or of the first alone."""
     return compare(actual=actual, case=case).problem
 
 
@@ -188,7 +188,8 @@ SHORTCUTS: dict[str, Callable[..., torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", ops.names())
 def test_what_is_odd_in_part_is_usual_elsewhere(name: str) -> None:
-    """At a place that nobody knows, and never in all of an input that is long enough."""
+    """The value stands at a place that nobody knows, and never fills an input that is long
+    enough."""
     op = ops.load(name)
     work = op.workloads["heldout"][0]
     firsts = set()
@@ -707,7 +708,7 @@ def test_a_row_may_be_shifted_by_its_one_large_element(lanes: int) -> None:
 
 
 def in_order(terms: torch.Tensor) -> torch.Tensor:
-    """Of ``(rows, n, lanes)``, the sums over n, one addition after the other."""
+    """The sums over n of terms ``(rows, n, lanes)``, one addition after the other."""
     total = torch.zeros_like(terms[:, 0])
     for k in range(terms.shape[1]):
         total = total + terms[:, k]

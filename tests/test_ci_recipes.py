@@ -1,4 +1,4 @@
-"""What docs/ci/ shows to copy works: its commands are commands, and one recipe is run."""
+"""The recipes that docs/ci/ shows to copy: their commands are commands, and one recipe is run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ RELU = """extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
 
 
 def commands(recipe: Path) -> list[list[str]]:
-    """Of portkern's, in words, with 1 for what the CI system fills in."""
+    """Portkern's commands in the recipe, split into words, with 1 for what the CI system fills
+    in."""
     text = recipe.read_text(encoding="utf-8").replace("${{ matrix.targets }}", "host")
     text = text.replace("$TARGETS", "host")
     text = re.sub(r"\$\{\{[^}]*\}\}|\$\w+", "1", text)
@@ -71,7 +72,7 @@ def test_a_recipe_installs_what_there_is_from_where_it_is(recipe: Path) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_the_steps_of_a_recipe_are_scripts(recipe: Path) -> None:
-    """As a shell reads them, with what the CI system fills in."""
+    """A shell parses them, with what the CI system fills in."""
     written = steps(recipe)
     assert written
     for step in written:

@@ -85,7 +85,7 @@ def test_who_names_no_checker_waits_for_no_backend(monkeypatch: pytest.MonkeyPat
 
 
 def test_bytecode_of_a_torch_that_has_none_is_kept_in_the_cache(tmp_path: Path) -> None:
-    """Beside a module it lies already, or Python writes it there: then nothing is changed."""
+    """The bytecode may lie beside a module, or Python writes it there: then nothing is changed."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("")
     ask = "import sys, portkern.cli.main as m; m._keep_bytecode(); print(sys.pycache_prefix)"
@@ -312,7 +312,8 @@ def test_two_runs_do_not_write_to_one_folder(
 def examined(
     build: bool | str, *, emulate: str = "", execute: str = "", run: str = "", n: int = 1
 ) -> doctor.Examined:
-    """Of ``n`` targets, the last of which cannot be built for if ``build`` says why."""
+    """An examination of ``n`` targets, the last of which cannot be built for if ``build`` says
+    why."""
     able: doctor.Abilities = {
         "build": build,
         "emulate": emulate or False,

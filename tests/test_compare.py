@@ -645,7 +645,7 @@ def test_runs_of_a_multirun_over_models_have_folders_of_their_own() -> None:
 
 
 def _decided(row: Sample) -> tuple[object, ...]:
-    """What does not depend on the clock."""
+    """The parts of a sample that do not depend on the clock."""
     return (
         *(row.model, row.op, row.backend, row.index, row.seed, str(row.status), row.evidence),
         *(row.heldout, row.cheat, row.digest, row.tokens_in, row.tokens_out, row.path),
@@ -653,7 +653,7 @@ def _decided(row: Sample) -> tuple[object, ...]:
 
 
 def _written(body: Mapping[str, Any], number: int) -> Say:
-    """By model and seed a right kernel, a wrong one, or words."""
+    """A right kernel, a wrong one, or words, by model and seed."""
     op = "gelu" if "gelu" in body["messages"][-1]["content"].partition("\n\n")[0] else "relu"
     drawn = random.Random(f"{body['model']} {body['seed']} {op}").random()
     (shipped,) = catalogue.candidates(op, registry.load("triton"))

@@ -50,7 +50,7 @@ def sample(index: int = 0, status: Status | None = Status.PASSED, **more: Any) -
 
 
 def timed(index: int, speedup: float | None, **more: Any) -> Sample:
-    """None failed."""
+    """A sample with its time, or a wrong one where ``speedup`` is None."""
     if speedup is None:
         return sample(index, Status.WRONG, **more)
     known = {"speedup": speedup, "us": 10 / speedup, "efficiency": speedup / 10}
@@ -485,7 +485,7 @@ def test_a_divergence_that_all_ops_share_has_no_interval_and_none_ends_above_1()
 
 
 def models(rates: dict[str, Sequence[Sequence[bool]]]) -> list[Sample]:
-    """Of each model, for each op, which samples are right."""
+    """The samples of each model, for each op right or wrong as ``rates`` says."""
     return [
         sample(index, Status.PASSED if right else Status.WRONG, model=model, op=f"op{number}",
                evidence="measured")

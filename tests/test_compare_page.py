@@ -54,7 +54,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 def number_of(rows: list[Sample], **wanted: object) -> int:
-    """Of the first such sample, as the page counts them."""
+    """The number of the first such sample, as the page counts them."""
     same = (all(getattr(row, k) == v for k, v in wanted.items()) for row in rows)
     return list(same).index(True)
 

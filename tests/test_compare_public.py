@@ -29,7 +29,7 @@ WARP = {"hardware": "NVIDIA H200", "device": "0", "correctness_trials": "(5 / 5)
 
 
 def load(results: list[str], times: Path | None = None) -> list[Sample]:
-    """Of results that are whole."""
+    """Loads results and expects no problems."""
     found = public.load(results, times)
     assert found.problems == []
     return found.samples

@@ -1,4 +1,4 @@
-"""What is interpreted, held against what is compiled of the same source."""
+"""Kernels that are interpreted, compared with what is compiled from the same source."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def evaluated(
 
 
 def notes(results: list[Result]) -> list[str]:
-    """What is noted at each size, all of which have passed."""
+    """The notes at each size, all of which have passed."""
     assert [result.verdict for result in results] == [Verdict.PASSED] * len(results)
     return [f.message for one in results for f in one.findings if f.code in CODES]
 

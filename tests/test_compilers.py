@@ -471,8 +471,8 @@ def _starts(called: str) -> bool:
 
 
 def _whose(call: ast.Call) -> str:
-    """Whose text a call says that it is given; a caller's word is seen where that is. Raises
-    StopIteration where it is not said in so many words."""
+    """The ``whose`` of a call: whose text it is given. "the caller's" where the caller decides;
+    raises StopIteration where the call does not say."""
     if ast.unparse(call.func) != "run_tool" and "whose" not in {w.arg for w in call.keywords}:
         return "foreign"
     return next(

@@ -1,4 +1,4 @@
-"""What people ask of a kernel: read from a file, told to authors, and enforced."""
+"""Constraints that people put on a kernel: read from a file, told to authors, and enforced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the CUDA backend promises beyond the contract: errors, resources, and NVRTC's way."""
+"""The CUDA backend beyond the contract: errors, resources, and NVRTC's way."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_many_queries_of_a_group_go_by_warpgroups(
     softcap: float,
     tmp_path: Path,
 ) -> None:
-    """These are for tiles enough for a GPU, which the emulator would take hours for."""
+    """The sizes have tiles enough for a GPU, which the emulator would take hours for."""
     op = ops.load("grouped_attention")
     dims = dict(zip(op.signature.axes, lengths, strict=True))
     workload = Workload("odd", dims, {"window": window, "softcap": softcap})

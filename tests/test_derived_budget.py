@@ -42,7 +42,7 @@ Reference = Callable[..., Any]
 
 
 def definition(reference: str, inputs: dict[str, list[int]], output: list[int]) -> Op:
-    """As FlashInfer-Bench writes it, in float32, all axes fixed but M."""
+    """A definition as FlashInfer-Bench writes it, in float32, all axes fixed but M."""
     sizes = {f"n{n}": n for shape in [*inputs.values(), output] for n in shape}
     data = {
         "name": "imported",
@@ -236,7 +236,7 @@ def of_deep_layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> 
 
 
 def of_convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Of a window that is the whole image."""
+    """A convolution whose window is the whole image."""
     windows, weights = x.reshape(len(x), -1, 8, 8), weight.reshape(len(weight), -1, 8, 8)
     return torch.conv2d(windows, weights, bias)
 
@@ -262,7 +262,7 @@ def test_accumulators_may_begin_with_what_is_added_to_a_product(reference: Refer
 
 
 def test_a_reference_that_casts_to_float32_is_replayed_in_float64() -> None:
-    """As Definitions do whose inputs may be of 16 bits."""
+    """Definitions whose inputs may be of 16 bits cast so."""
     source = "def run(a, b):\n    return a.to(torch.float32) @ b.float() + torch.zeros(16)"
     op = definition(source, {"a": [16, K], "b": [K, 16]}, [16, 16])
     case = make_case(op, WORK, "float32", "normal")
@@ -670,7 +670,7 @@ def test_a_naive_kernel_of_an_imported_op_is_evaluated_by_what_is_derived(
 
 @pytest.mark.full
 def test_no_honest_kernel_is_wrong_and_what_the_tight_rule_catches_mostly_still_is() -> None:
-    """With a seed that the committed table has not seen."""
+    """The seed is one that the committed table has not seen."""
     rows = [tolerances.study(operator, range(1000, 1001)) for operator in OPERATORS]
     for dtype in tolerances.DTYPES:
         judged, _, wrong = tolerances.totals(rows, dtype)["honest"]

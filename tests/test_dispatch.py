@@ -39,7 +39,7 @@ def node(name: str, *targets: str) -> ExecutionNode:
 
 @dataclass(eq=False)
 class Task:
-    """Of which a node has an answer at ``until``; ``lost`` is why it has none."""
+    """A task whose node has an answer at ``until``; ``lost`` is why it has none."""
 
     node: ExecutionNode
     document: str
@@ -159,7 +159,7 @@ def test_a_slow_slice_is_sent_to_an_idle_node_and_the_first_answer_wins() -> Non
 
 
 def test_a_slice_is_slow_only_beside_what_others_take() -> None:
-    """Nothing is sent twice where all take as long."""
+    """No slice is sent twice where all take as long."""
     fake = Fake([node("a"), node("b")], seconds={"a": 30.0, "b": 30.0})
     said = Outcome(fake).run(parts(5))
     assert len(fake.tasks) == len(said.answers) == 5

@@ -49,7 +49,7 @@ MODELLED = [*QUICK, f"models.coder.model={MODEL}"]
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said of a busy machine after seconds of silence is not part of an error."""
+    """Silences the line about a busy machine, which is not part of an error."""
     monkeypatch.setattr(heartbeat, "FIRST_S", 3600.0)
 
 
@@ -408,7 +408,7 @@ class Bench(ScriptedBench):
 
 
 class Script:
-    """Who writes in each job, by its folder's name; ``ran`` are the jobs that were gone through."""
+    """An author for each job, by its folder's name; ``ran`` are the jobs that were gone through."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, writers: Mapping[str, Answer]) -> None:
         self.ran: list[str] = []
@@ -751,7 +751,7 @@ HOSTILE = "</style><script>alert(1)</script> | $\\frac$ \x00 & <!-- 漢字"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a feedback experiment with a job that failed in hostile words."""
+    """The page of a feedback experiment with a job that failed in hostile words."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         folder = hostile(tmp_path_factory.mktemp("reports"), monkeypatch)
@@ -946,7 +946,7 @@ extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {
 def test_a_model_that_heeds_a_real_compiler_mends_with_feedback_and_loops_without(
     tmp_path: Path,
 ) -> None:
-    """What it writes twice is one kernel, and a compile error each time."""
+    """A source that it writes twice is one kernel, and a compile error each time."""
 
     def answer(asked: Mapping[str, Any], count: int) -> str:
         told = "was not declared" in str(asked["messages"])

@@ -307,7 +307,7 @@ def test_a_package_is_loaded_and_traced_by_who_gets_it(
 
 
 def _loaded(folder: Path, name: str) -> Any:
-    """By the loader of the package ``kernels`` where that is installed, else as it imports."""
+    """The package, loaded by ``kernels`` where that is installed, else imported."""
     try:
         load = importlib.import_module("kernels").get_local_kernel
     except ImportError:

@@ -1,5 +1,5 @@
-"""What machines do to a run: processes that are killed, disks and memory that are full, compilers
-that never end, tracking servers that are gone, devices that are out of order."""
+"""Faults of machines during a run: processes that are killed, disks and memory that are full,
+compilers that never end, tracking servers that are gone, devices that are out of order."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_kernel_whose_fork_server_is_killed_is_run_again(artifacts: Path) -> N
 def test_a_kernel_that_loses_two_servers_is_crashed_and_the_next_is_evaluated(
     artifacts: Path,
 ) -> None:
-    """Whoever runs it, the server is dead: at some time it is the kernel's."""
+    """A server that dies under every attempt dies of the kernel."""
     done = threading.Event()
 
     def killer() -> None:
@@ -329,7 +329,8 @@ def test_records_on_a_full_disk_are_kept_whole_and_the_run_goes_on_later(
 
 
 def test_a_record_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    """Without root: a limit on the size of files ends a write in its middle, as a disk does."""
+    """A limit on the size of files, which needs no root, ends a write in its middle, as a full disk
+    does."""
     [record, *_] = matrix(cells("return nonsense;"), tmp_path).execute()
     file = RecordFile(tmp_path / "records.jsonl")
     before = file.path.read_bytes()

@@ -61,7 +61,7 @@ def candidate(of: Task, source: str = SOURCE) -> Candidate:
 
 
 def record(which: str = "ci", number: int = 0, **changes: Any) -> Record:
-    """Of one of the task's workloads; measured unless ``changes`` say otherwise."""
+    """A record of one of the task's workloads; measured unless ``changes`` say otherwise."""
     work = WORKLOADS[which][number]
     told = {"set": which, "name": work.name, "dims": dict(work.dims), "dtype": "float32"}
     return make(**{"op": "softmax", "source_hash": "", "workload": told, **changes})
@@ -83,7 +83,7 @@ def failed(verdict: str, detail: str = "", **changes: Any) -> Record:
 def measure(
     kind: str, records: Sequence[Record], of: Task | None = None, **options: Any
 ) -> Measured:
-    """What the source of this kind says."""
+    """The measurement of the feedback source of this kind."""
     of = of or task()
     (one,) = feedback.load({"sources": [kind], **options})
     return one.measure(of, candidate(of), records)
@@ -792,7 +792,7 @@ def test_a_kernel_under_a_profiler_sees_its_scratch_folder_and_no_secrets(
 def test_ncu_is_started_with_the_program_and_its_table_is_read(
     nosy: FeedbackSubject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a stand-in that runs the program and leaves a recorded table."""
+    """A stand-in runs the program and leaves a recorded table."""
     stand_in(tmp_path, f'cp {DATA}/ncu24.csv "$log"', monkeypatch)
     counted = ncu.count(nosy, load("ncu").sets["ncu24"].passes, timeout_s=100)
     assert (len(counted.launches), counted.calls) == (2, outside.CALLS)

@@ -362,8 +362,8 @@ def test_what_iostream_says_to_the_linker_is_not_a_doubt(
 
 
 def _assembled(work: str, folder: Path, defines: Sequence[str]) -> str:
-    """As a proof builds it: in the jail. What is not the host's alone has to be modelled, so that
-    little assembler gets further."""
+    """The assembly that a proof builds in the jail. Everything outside the host's own code has to
+    be modelled, so that little assembler gets further."""
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
     source, host = folder / "p.cu", folder / "host.cpp"
@@ -578,7 +578,7 @@ def test_a_port_that_launches_otherwise_where_it_is_checked_is_not_proven(
 def test_a_port_that_computes_otherwise_where_it_is_checked_is_not_proven(
     content: int, otherwise: int
 ) -> None:
-    """As one does that has found a clock to be slow."""
+    """A kernel does so that has found a clock to be slow."""
     contents = (b"\1\0\0\0", content.to_bytes(4, "little"))
     assert len(_otherwise(("k", "j"), contents)) == otherwise
 

@@ -48,7 +48,7 @@ PROBLEMS = ("log_softmax", "group_norm", "gemm_swish", "conv_norm_mean", "cosine
 
 
 def tracing(text: str, wanted: str = "", name: str = "mine") -> Tracing:
-    """In this process: the tests' own code needs no jail."""
+    """Traces the text in this process: the tests' own code needs no jail."""
     source = "import torch\nimport portkern\n" + textwrap.dedent(text)
     return trace(source, "mine.py", wanted, name)
 
@@ -1257,7 +1257,7 @@ def test_honest_kernels_pass_at_twenty_seeds(name: str, files: Path) -> None:
 def bad(
     files: Path, name: str, dtype: str, sets: Sequence[str], *, most: int | None = None
 ) -> list[str]:
-    """What is said of the C++ kernel where it does not pass, in ``most`` evaluations."""
+    """The faults of the C++ kernel in ``most`` evaluations; empty where it passes."""
     op, backend = load_op(str(files / f"{name}.py")), registry.load("cpu")
     kernel = catalogue.from_file(files / f"{name}.cpp", op=op.name, backend=backend)
     results = evaluate(

@@ -111,7 +111,7 @@ def bare(connection: socket.socket) -> Session:
 
 
 def asked(reply: bytes, *, close: bool = True) -> Outcome[Changes]:
-    """What a session makes of these bytes."""
+    """The outcome of a session that is sent these bytes."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:
@@ -182,7 +182,7 @@ def test_of_two_values_for_a_key_the_last_counts_and_is_checked() -> None:
 
 
 def greeted(first: bytes, *, then: bytes = b"") -> Outcome[Changes]:
-    """What a session makes of a worker's first line, and of what it answers."""
+    """The outcome of a session that is sent a worker's first line, and what it answers then."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         session = bare(ours)

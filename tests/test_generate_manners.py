@@ -28,7 +28,7 @@ from tests.test_generate import GOOD, QUICK, code, generate, served
 
 
 def command(reports: Path, *given: str) -> subprocess.CompletedProcess[str]:
-    """As a shell gives it."""
+    """Runs the command as a shell does."""
     argv = [sys.executable, "-m", "portkern.cli", "generate", *QUICK, f"reports={reports}", *given]
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
@@ -150,7 +150,7 @@ def test_whoever_waits_for_a_slot_is_told_of_each_workload_of_each_kernel(tmp_pa
 
 @pytest.mark.drawn
 def test_the_first_lines_come_at_once_and_none_is_awaited_longer_than_20_s(tmp_path: Path) -> None:
-    """Of a command whose output goes to a pipe: what is written is seen when it is written."""
+    """The output goes to a pipe, and each line is there when it is written."""
     with Server([Say(code(GOOD % "a"), delay_s=25)]) as server:
         given = [*QUICK, "strategy=single", "proposer=direct", f"reports={tmp_path}", "run=slow"]
         argv = [sys.executable, "-m", "portkern.cli", "generate", *given, *served(server)]

@@ -1,4 +1,4 @@
-"""What the guard rejects, what it only notes, and which honest sources it leaves alone."""
+"""The guard's rejections, its notes, and the honest sources that it leaves alone."""
 
 from __future__ import annotations
 
@@ -896,6 +896,6 @@ def test_a_source_is_read_in_a_time_that_grows_as_it_does(text: str) -> None:
 
 
 def test_what_follows_a_comment_without_an_end_is_read() -> None:
-    """Whoever builds it may see a comment elsewhere, as in the name of a header."""
+    """A builder may see the comment elsewhere, as in the name of a header."""
     for opened in ("#include <x/*.h>", "/*", "int x; /* a /* b"):
         assert "G405" in rejected("c++", f"{opened}\nvoid f() {{ syscall(39); }}")

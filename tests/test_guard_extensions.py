@@ -1,4 +1,4 @@
-"""Who does the work is decided by the receiver of a call, not by the name of the method."""
+"""The receiver of a call decides which library does the work, not the name of the method."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_kernel_that_does_nothing_has_the_entry_that_is_asked_for(
 
 
 def test_a_kernel_that_does_nothing_declares_no_structures_again(tmp_path: Path) -> None:
-    """These stand before every source of an operator with more than 16 tensors."""
+    """Declarations stand before every source of an operator with more than 16 tensors."""
     problem = tmp_path / "deep.py"
     problem.write_text(
         "import torch\n\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n"

@@ -1,4 +1,4 @@
-"""What the HIP backend promises beyond the contract: code objects for AMD, nvcc for NVIDIA."""
+"""The HIP backend beyond the contract: code objects for AMD, nvcc for NVIDIA."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def speed_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("speed_order")
 def test_a_worker_of_a_baseline_counts_gpus_as_the_host_does() -> None:
-    """Of a kernel too: both are sessions, and one fork server starts them."""
+    """The same holds for a worker of a kernel: one fork server starts both sessions."""
     session.close_servers()
     source = "import os\nraise KeyError(os.environ['CUDA_DEVICE_ORDER'])\n"
     with Session(("torch",), {}) as opened:

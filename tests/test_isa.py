@@ -434,7 +434,7 @@ def launch(
     checks: tuple[str, ...] = (),
     lds: int = 0,
 ) -> ObjectRan:
-    """On arrays and numbers of 32 bits."""
+    """Runs the kernel on arrays and on numbers of 32 bits."""
     values = [struct.pack("<i", a) if isinstance(a, int) else pointer(a) for a in given]
     memory = [buffer(a) for a in given if not isinstance(a, int)]
     sizes = (grid, 1, 1), (block, 1, 1)
@@ -751,7 +751,7 @@ def waits_of(program: ObjectProgram, name: str) -> list[int]:
 def executed(
     program: ObjectProgram, name: str, numbers: tuple[int, ...], addresses: list[int]
 ) -> list[int]:
-    """Those that a launch comes by."""
+    """The addresses that a launch comes by."""
     trap = object_waits.TRAPS[TABLES[program.object.processor]]
     return [
         at

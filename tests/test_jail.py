@@ -1,4 +1,4 @@
-"""What code in a worker can reach, with every layer and where there are no namespaces."""
+"""The limits of code in a worker, with every layer and where there are no namespaces."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ attempt(lambda: os.utime({str(file)!r}, (1, 1)))
 
 
 def _standing(process: int) -> tuple[object, ...]:
-    """What a process may use of the machine, and when."""
+    """The limits of a process and its place in the scheduler."""
     return (
         resource.prlimit(process, resource.RLIMIT_NOFILE),
         os.getpriority(os.PRIO_PROCESS, process),

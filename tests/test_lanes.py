@@ -1,4 +1,4 @@
-"""What C says of one element, kernels in Python say of a block of them."""
+"""Kernels in Python compute on a block of elements what C computes on one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ X = np.array([-2.5, -0.0, 1.5, np.nan, np.inf, 3.0, -np.inf, 0.5], np.float32)
 
 
 def computed(statements: str, result: str) -> np.ndarray:
-    """Of eight lanes that have an element ``x`` each and their number ``row``, n being 5."""
+    """The results of eight lanes that have an element ``x`` each and their number ``row``, n being
+    5."""
     jax = pytest.importorskip("jax")
     lanes = JaxLanes(
         {

@@ -1,4 +1,4 @@
-"""What devices and kernels of ours make late is not a change of the candidate's.
+"""Changes that our own devices and kernels make late are not the candidate's.
 
 A worker watches the functions that its device holds from the load on: one that our own code made
 there while it timed was taken for the candidate's. On a GPU that is read, as there may be none.

@@ -1,4 +1,4 @@
-"""What emulated kernels do that the outputs of their first calls do not show."""
+"""Effects of emulated kernels that the outputs of their first calls do not show."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_modules_of_a_package_do_not_import_each_other_in_a_circle() -> None:
 
 
 def _modules(path: Path) -> set[str]:
-    """What a file imports when it is imported itself."""
+    """The modules that a file imports when it is imported itself."""
     names: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.level == 0:

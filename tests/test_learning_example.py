@@ -18,7 +18,7 @@ FOLDER = ROOT / "examples" / "learn_softmax"
 
 
 class Paying:
-    """In place of an evaluator: pays for some of the choices, and has no verdict for one."""
+    """An evaluator that pays for some of the choices, and has no verdict for one."""
 
     def reset(self, *, seed: int) -> None:
         pass

@@ -80,7 +80,7 @@ HERE = Environment(
 
 
 def measured(name: str, workload: Workload | None = None, **changes: Any) -> Record:
-    """On this CPU, three times as fast as the framework."""
+    """A record measured on this CPU, three times as fast as the framework."""
     op = ops.load(name)
     work = workload or op.workloads["ci"][0]
     reference = WorkloadRef(
@@ -435,7 +435,7 @@ def signed_by(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of every shipped C++ kernel, measured at three sizes of softmax."""
+    """A wheel of every shipped C++ kernel, measured at three sizes of softmax."""
     emulated = record(shipped("rope", "cuda"), evidence=Evidence.EMULATED, **UNTIMED)
     kernels = []
     for name in ops.names():
@@ -1310,7 +1310,7 @@ def test_liger_calls_a_kernel_where_one_is_known_to_win(lib: Any) -> None:
 
 
 class IrOp:
-    """What vLLM asks of a provider, by the file that ``vllm.py`` names."""
+    """The object that vLLM hands to providers, as the file that ``vllm.py`` names has it."""
 
     def __init__(self, native: Callable[..., Any]) -> None:
         self.native = native

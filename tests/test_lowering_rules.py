@@ -1,4 +1,4 @@
-"""What C computes by each rule of single elements is what the framework computes, for each kind."""
+"""C code computes by each rule of single elements what the framework computes, for each kind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Rule(NamedTuple):
         return [a[defined].contiguous(), b[defined].contiguous()]
 
     def wanted(self, given: list[torch.Tensor]) -> torch.Tensor | None:
-        """None where the framework has no such operation, or computes it in another kind."""
+        """The framework's result; None where it has no such operation, or computes it in another
+        kind."""
         try:
             result: torch.Tensor = getattr(torch.ops.aten, self.name)(*given)
         except RuntimeError:
@@ -129,6 +130,6 @@ def _differs(rule: Rule, compiled: ctypes.CDLL) -> list[str]:
 
 
 def test_a_result_may_be_read_as_a_truth() -> None:
-    """Not of a truth is a truth: C's ``~`` of 1 is -2."""
+    """The complement of a truth is not a truth: C's ``~`` of 1 is -2."""
     assert pointwise.written("bitwise_not", ["a"], "bool") == "!a"
     assert pointwise.written("bitwise_not", ["a"], "int64_t") == "~a"

@@ -114,7 +114,7 @@ HIP: dict[str, Any] = {"backend": "hip", "language": "hip", "target": "gfx942"}
 
 
 def built(night: int, code: str = "a", **used: Any) -> Record:
-    """Of a GPU that is not there."""
+    """A build for a GPU that is not there."""
     resources = [{"kernel": "k", "registers": 40, "spills": 0, "shared_bytes": 1024} | used]
     said = {**UNAVAILABLE, "evidence": Evidence.BUILT, "resources": resources, **HIP}
     size, executed = used.pop("size", 1000), used.pop("executed", 500)

@@ -177,7 +177,7 @@ def test_kernels_that_wait_for_their_turn_are_loaded_and_stand_still(tmp_path: P
 def test_kernels_that_are_checked_together_stand_still_while_another_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU: each has two workloads, and stands still behind them."""
+    """Each kernel has two workloads and stands still behind them, as on a GPU."""
     monkeypatch.setattr(together, "on_gpu", lambda group: True)
     monkeypatch.setattr(together, "_most_on_gpu", lambda groups: 2)
     asked = [cell for cell in cells(ops=["relu", "gelu"]) if cell.language == "c++"]
@@ -223,7 +223,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def calm(records: list[Record]) -> list[Record]:
-    """As on a machine that nobody else uses."""
+    """The records as they would be on a machine that nobody else uses."""
     return [
         one.model_copy(
             update={"timing": one.timing and one.timing.model_copy(update={"noisy": ""})}

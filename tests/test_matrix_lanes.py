@@ -1,5 +1,5 @@
-"""What lanes are said to hold of matrices: operands that are laid out so multiply as matrices do,
-in the executor."""
+"""The facts about lanes of matrix operations: operands that are laid out by them multiply as
+matrices do, in the executor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ ENCODED = {
 
 
 def instructions(kind: str) -> Iterator[tuple[MatrixInstruction, str, str, Lanes]]:
-    """Those of all targets of a kind whose lanes are known, each once, with shape and call."""
+    """Yields the instructions of a kind, of all targets, whose lanes are known: each once, with
+    shape and call."""
     seen = set()
     for name in target.names("architecture"):
         for each in target.load(name).features.matrix:

@@ -49,7 +49,7 @@ TOKEN = "a-token-of-some-length"
 
 
 def within(root: Path, work: Callable[[Any], Awaitable[Any]]) -> Any:
-    """With a client of a server in this process."""
+    """Runs ``work`` with a client of a server in this process."""
 
     async def run() -> Any:
         async with Client(mcp_server.server(Tools(root))) as client:

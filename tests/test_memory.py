@@ -1,4 +1,5 @@
-"""What enters a prompt: neither too much, nor what must not, and the same again when resumed."""
+"""The contents of a prompt: neither too much nor anything forbidden, and the same again when
+resumed."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def log_of(*attempts: Attempt) -> Log:
 
 @pytest.fixture(autouse=True)
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test keeps is not there for the next."""
+    """Gives each test a cache of its own."""
     monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
 
 
@@ -118,7 +119,7 @@ def load(folder: Path, /, *, task: Task = TASK, **options: Any) -> memory.Recall
 def view(
     folder: Path, log: Log, slot: Slot, /, *, role: str = "coder", **options: Any
 ) -> list[PromptBlock]:
-    """As a fresh memory gives it that was told of the log."""
+    """The view of a fresh memory that was told of the log."""
     loaded = load(folder, **options)
     for one in log:
         loaded.learn(one)
@@ -129,7 +130,7 @@ _ACCOUNT = re.compile(r"\((\d+\.\d+)\)$|^- (\d+\.\d+):", re.MULTILINE)
 
 
 def ids(blocks: Iterable[PromptBlock]) -> list[str]:
-    """Of the attempts whose whole or brief account is in the blocks, in order."""
+    """The ids of the attempts whose whole or brief account is in the blocks, in order."""
     return [whole or brief for whole, brief in _ACCOUNT.findall(joined(blocks))]
 
 
@@ -470,7 +471,7 @@ MARK = re.compile(r"mark-(\d+\.\d+)-end")
 
 
 def marked(name: str, island: int, score: float, parents: tuple[str, ...], arm: str) -> Attempt:
-    """Whose every text bears its name."""
+    """An attempt in which every text bears its name."""
     mark = f"mark-{name}-end"
     return attempt(
         name,
@@ -699,7 +700,8 @@ QUESTIONS: Sequence[tuple[str, set[str]]] = [
 
 
 def share_found(ranking: Ranking, first: int) -> float:
-    """Of all questions in every other language, those with a right answer among the first."""
+    """The share of all questions in every other language that have a right answer among the
+    first."""
     hits = []
     for backend, language in LANGUAGES[::2]:
         task = task_of("add", backend, language)
@@ -854,7 +856,7 @@ def test_vectors_are_the_same_in_every_process() -> None:
 
 @pytest.fixture(scope="module")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the BERT family, with random weights."""
+    """An encoder of the BERT family with random weights."""
     pytest.importorskip("safetensors")
     pytest.importorskip("tokenizers")
     import torch

@@ -58,7 +58,7 @@ def test_of_a_cell_the_record_that_shows_most_counts_in_any_order(one: Record, t
 def test_options_that_all_runs_had_are_those_of_the_merged_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By these portkern bisect finds a kernel again."""
+    """Portkern bisect needs these options to find a kernel again."""
     monkeypatch.chdir(tmp_path)
     for name, where in (("a", "x86_64"), ("b", "h200")):
         write(Path(name), record(name))

@@ -92,7 +92,7 @@ async def together(asked: Sequence[Awaitable[T]]) -> list[T | BaseException]:
 
 
 def ask_each(models: Models, texts: Sequence[str]) -> list[Reply | BaseException]:
-    """At the same time, each in a scope of its own."""
+    """Asks for all texts at the same time, each in a scope of its own."""
     asked = [
         models.caller(f"s{n}").ask("coder", said(text), prompt="write@1")
         for n, text in enumerate(texts)

@@ -78,7 +78,7 @@ class Entry:
 
 
 def word(draw: random.Random, user: Path) -> Any:
-    """What somebody may write for a name, a path, a number or anything else."""
+    """A word that somebody may write for a name, a path, a number or anything else."""
     up = "../" * draw.randrange(1, 5)
     target = draw.choice([".bashrc", "secret.txt", "new", "weights.safetensors", ""])
     return draw.choice(
@@ -131,7 +131,7 @@ def word(draw: random.Random, user: Path) -> Any:
 
 
 def mutated(draw: random.Random, value: Any, user: Path, rate: float) -> Any:
-    """With odd words for some of its parts, whole ones and keys too."""
+    """The value with odd words for some of its parts, whole ones and keys too."""
     if draw.random() < rate:
         return word(draw, user)
     if isinstance(value, dict):
@@ -164,7 +164,7 @@ def damaged(draw: random.Random, text: str) -> str:
 
 
 def _imported(items: list[Item], folder: Path) -> None:
-    """As far as an import writes before it runs anything."""
+    """Imports the items as far as an import writes before it runs anything."""
     work_ = ProblemImport(folder / "out")
     for item in distinct(items):
         if isinstance(item, Problem):

@@ -51,7 +51,7 @@ def night(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
 
 
 def said(folder: Path, name: str) -> Any:
-    """Of the cell of :data:`SIZE`."""
+    """The regression that is reported for the cell of :data:`SIZE`."""
     text = (folder / "reports" / name / "regressions.json").read_text(encoding="utf-8")
     return next(cell for cell in json.loads(text)["cells"] if cell["workload"] == SIZE)
 

@@ -389,7 +389,8 @@ def test_what_differs_as_the_original_does_is_not_the_same() -> None:
 
 
 def test_a_compiled_kernel_need_not_change_new_memory_to_have_filled_it() -> None:
-    """As -1 in integers: what it wrote is known by what is another than before."""
+    """New memory may hold what the kernel writes, as -1 in integers: only what changes shows a
+    write."""
     types = Types(parse("__global__ void k(int* x) {}").kernels, {})
     shape = (0, "k", (1, 1, 1), (4, 1, 1), 0, ((0, 0),))
 

@@ -1,4 +1,4 @@
-"""Without a model, an operator of one's own has kernels too, with choices between them."""
+"""An operator of one's own has kernels with choices between them, with no model to write them."""
 
 from __future__ import annotations
 

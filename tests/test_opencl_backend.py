@@ -329,7 +329,8 @@ def test_the_generic_target_prefers_a_gpu_and_a_cpu_target_a_cpu(
 def test_the_device_of_pocl_that_runs_in_the_callers_thread_only_stands_beside_the_one_with_threads(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, team: str, caller: str
 ) -> None:
-    """By the names of PoCL 3 and of PoCL 4, in either order; with one thread, it took a tenfold."""
+    """The names are those of PoCL 3 and of PoCL 4, in either order; one thread took ten times as
+    long."""
     import pyopencl as cl
 
     driver = SimpleNamespace(name="Portable Computing Language")
@@ -438,7 +439,7 @@ def test_pocl_works_without_binutils_by_zigs_linker(tmp_path: Path) -> None:
 def test_timing_leaves_the_device_of_a_gpu_as_the_worker_found_it(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What differs afterwards is taken for a function that the candidate replaced."""
+    """The evaluator takes what differs afterwards for a function that the candidate replaced."""
     module = importlib.import_module("portkern.backends.opencl.device")
     cl = module.load_pyopencl()
     monkeypatch.setattr(cl.device_type, "GPU", cl.device_type.CPU)

@@ -1,4 +1,5 @@
-"""Whose work a kernel is: where models are compared, portkern's own headers do none of it."""
+"""The author of a kernel's work: where models are compared, portkern's own headers do none of
+it."""
 
 from __future__ import annotations
 

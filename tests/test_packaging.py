@@ -1,4 +1,4 @@
-"""What is installed is what the repository holds, and nothing is pinned twice."""
+"""An installation holds what the repository holds, and nothing is pinned twice."""
 
 from __future__ import annotations
 

@@ -126,7 +126,8 @@ def written(folder: Path, log: Log, told: dict[str, Any] | None = None) -> tuple
 
 
 class Outline(HTMLParser):
-    """Of each ``details``: its attributes and the text of its parts by class or heading."""
+    """The parts of a page: for each ``details`` its attributes and its texts by class or
+    heading."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

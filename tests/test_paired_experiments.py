@@ -58,7 +58,8 @@ def test_holm_has_its_published_values_and_keeps_their_order() -> None:
 
 
 def test_equal_arms_are_told_apart_no_more_often_than_promised() -> None:
-    """Of 200 experiments with ten tasks and three comparisons each, in which nothing differs."""
+    """There are 200 experiments with ten tasks and three comparisons each, in which nothing
+    differs."""
     random = np.random.default_rng(0)
     shown = 0
     for _ in range(200):
@@ -95,7 +96,7 @@ def test_a_difference_is_told_in_its_own_unit_or_not_at_all() -> None:
 
 
 def worth(by_arm: Mapping[str, str | float]) -> dict[str, Answer]:
-    """In a job of an arm and an op, every kernel is worth the same."""
+    """Answers by job; every kernel of an arm and an op is worth the same."""
 
     def answer(op: str, value: str | float) -> Answer:
         return lambda request, count: kernel(value, op, about=f"number {count}")
@@ -285,7 +286,7 @@ def test_a_cheat_breaks_a_rule_about_the_machine_the_evaluator_or_the_work(rule:
 
 
 def author(worth: str | float) -> Answer:
-    """Of whatever operator it is asked for."""
+    """An author of kernels for whatever operator it is asked for."""
 
     def answer(request: Request, count: int) -> str:
         [op] = set(re.findall(r"The entry is named (\w+)\.", str(request.messages)))

@@ -1,4 +1,4 @@
-"""What a Pallas kernel does to memory in the interpreter, as its Triton lowering would."""
+"""Faults of a Pallas kernel with memory are found in the interpreter, as in its Triton lowering."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def request(candidate: Candidate, where: str = "h200", dtype: str = "float32") -
 
 
 def said(op: str, source: str, inputs: list[torch.Tensor], right: torch.Tensor, where: Path) -> str:
-    """What is said of a kernel in GPU interpret mode; '' where it is right."""
+    """The fault of a kernel in GPU interpret mode; '' where it is right."""
     file = where / f"{op}.py"
     file.write_text(source)
     kernel = PALLAS.load(

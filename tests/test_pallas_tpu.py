@@ -192,7 +192,7 @@ def request(candidate: Candidate, chip: str = "tpu_v5e", dtype: str = "float32")
 
 
 def run(source: str, tmp_path: Path) -> str:
-    """What is said of a kernel of 32 rows in TPU interpret mode; '' where it is right."""
+    """The fault of a kernel of 32 rows in TPU interpret mode; '' where it is right."""
     file = tmp_path / "relu.py"
     file.write_text(HEAD + source)
     asked = request(written(HEAD + source))
@@ -256,7 +256,7 @@ def test_a_chip_that_is_not_here_is_compiled_for(chip: str, tmp_path: Path) -> N
 @compiled
 @pytest.mark.parametrize("op", SHIPPED)
 def test_every_shipped_kernel_compiles(op: str, tmp_path: Path) -> None:
-    """For one of the chips each, which take turns."""
+    """Each kernel is compiled for one of the chips, which take turns."""
     chip = CHIPS[SHIPPED.index(op) % len(CHIPS)]
     [candidate] = catalogue.candidates(op, PALLAS, target.load(chip))
     assert PALLAS.build(request(candidate, chip), tmp_path).kind == "tpu"
@@ -275,7 +275,8 @@ def test_every_operator_of_the_catalogue_has_a_kernel() -> None:
 @pytest.mark.sampled()
 @pytest.mark.parametrize("op", WINDOWED)
 def test_blocks_that_overlap_are_right(op: str, tmp_path: Path) -> None:
-    """At sizes where strides, padding and blocks leave lines and columns over, with races on."""
+    """The sizes leave lines and columns over for strides, padding and blocks; races are looked
+    for."""
     asked = ops.load(op)
     work = asked.workloads["edge"][WINDOWED[op]]
     [candidate] = catalogue.candidates(op, PALLAS, V5E)

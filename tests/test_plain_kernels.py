@@ -153,7 +153,7 @@ def numbered(numbers: str, made: str, body: str, example: str, folder: Path) -> 
 
 
 def with_scalars(body: str, values: str, folder: Path) -> Path:
-    """Of ``x`` and what ``values`` name, such as ``s=0.5, k=3``."""
+    """Writes a function of ``x`` and of what ``values`` name, such as ``s=0.5, k=3``."""
     names = [one.partition("=") for one in values.split(", ")]
     path = folder / "scalars_of_mine.py"
     path.write_text(
@@ -200,8 +200,8 @@ def bad(
     sets: Sequence[str] = ("ci",),
     calls: Sequence[Mapping[str, float]] = ({},),
 ) -> list[str]:
-    """What is said of the plain kernel where it does not pass. ``calls``: with which numbers, but
-    for those that it takes by default."""
+    """The faults of the plain kernel; empty where it passes. ``calls`` has the numbers that it is
+    called with, where they are not its defaults."""
     from portkern.spec import target as targets
 
     op, backend = load_op(str(path)), registry.load(backend_name)

@@ -65,7 +65,7 @@ def planned(folder: Path, *options: str, name: str = "plan.json") -> Path:
 
 
 def moved(plan: Path, folder: Path) -> Path:
-    """As a machine without a network gets it: by itself."""
+    """The plan as a machine without a network gets it: its file alone."""
     folder.mkdir(exist_ok=True)
     return Path(shutil.copy(plan, folder / plan.name))
 
@@ -236,7 +236,8 @@ def test_a_file_of_a_plan_stays_in_its_folder(tmp_path: Path) -> None:
 def test_a_plan_gives_the_verdicts_that_a_run_here_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a right kernel with a header of its own, a wrong one, and targets that nothing is for."""
+    """The plan has a right kernel with a header of its own, a wrong one, and targets that nothing
+    is for."""
     folder = home(tmp_path, monkeypatch)
     (folder / "kernels").mkdir()
     (folder / "kernels" / "relu.cpp").write_text(RELU)
@@ -268,7 +269,7 @@ def test_a_plan_gives_the_verdicts_that_a_run_here_gives(
 
 
 def names_in_mlflow(database: Path) -> set[str]:
-    """Of the runs that are there."""
+    """The names of the runs in the database."""
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{database}")
@@ -280,7 +281,7 @@ def names_in_mlflow(database: Path) -> set[str]:
 def test_inputs_are_drawn_where_the_plan_runs_and_differ_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a kernel errs by says that two runs of one plan have seen other values."""
+    """The errors of a kernel show that two runs of one plan have seen other values."""
     plan = planned(home(tmp_path, monkeypatch), "ops=softmax", f"targets={HOST}", "backends=cpu")
     for out in ("a.jsonl", "b.jsonl"):
         assert portkern("execute", str(plan), f"out={tmp_path / out}") == 0

@@ -233,7 +233,7 @@ def test_a_maintainer_gets_build_lines_a_plan_cases_and_outputs_to_compare_with(
 
 
 def test_the_plan_builds_and_runs_what_is_there(ported: Ported, tmp_path: Path) -> None:
-    """By a hipcc that writes programs which print what was recorded."""
+    """A stand-in for hipcc writes programs which print what was recorded."""
     hipcc = tmp_path / "bin" / "hipcc"
     hipcc.parent.mkdir()
     hipcc.write_text(

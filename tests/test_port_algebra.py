@@ -264,7 +264,7 @@ def test_a_number_is_the_element_that_it_stands_for() -> None:
 
 @pytest.mark.parametrize("place", [1, 4, 5, 6])
 def test_what_algebra_does_not_cover_is_not_a_finding(place: int) -> None:
-    """Of an account: a near decision, bits, a full table, values that left."""
+    """The account has a near decision, bits, a full table and values that left."""
     account = tuple(int(n == place) for n in range(7))
     assert _said(_launch([0], {}), _launch([1], {}, account)) is UNKNOWN
     equal = _said(_launch([0], {}), _launch([0], {}, account))

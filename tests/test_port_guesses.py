@@ -1,5 +1,5 @@
-"""What of a launch the source does not say is collected in one place, and nothing that rests on it
-is proven."""
+"""Facts about a launch that the source does not say are collected in one place, and nothing that
+rests on them is proven."""
 
 from __future__ import annotations
 

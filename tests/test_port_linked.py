@@ -125,7 +125,7 @@ def test_what_a_program_does_not_show_is_shown_by_a_case(
 @pytest.mark.full
 @pytest.mark.skipif(isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find()))
 def test_kernels_of_a_linked_file_are_proven_by_the_program(tmp_path: Path) -> None:
-    """Nothing could make up a ``Step`` for the kernel by itself."""
+    """A case alone could not make up a ``Step`` for the kernel."""
     folder = written(tmp_path / "lib", Makefile=MAKEFILE)
     request = PortRequest(folder, "hip", (target.load("gfx942"),), tmp_path / "tree", run_s=60.0)
     run.run(request, tmp_path / "report")

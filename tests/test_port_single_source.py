@@ -66,7 +66,7 @@ def side(text: str, *, hip: bool) -> list[str]:
 
 
 def conditions_apart(lines: list[str]) -> list[str]:
-    """These hold in both, and are written otherwise."""
+    """The lines without conditions, which hold in both files and are written otherwise."""
     return [line for line in lines if not line.lstrip().startswith(("#if", "#elif"))]
 
 

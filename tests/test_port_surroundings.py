@@ -1,4 +1,4 @@
-"""What a file is told by those around it, when it is translated and looked at."""
+"""Files around a file tell how it is translated and looked at."""
 
 from __future__ import annotations
 

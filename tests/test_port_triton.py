@@ -67,7 +67,7 @@ def matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
 
 
 def compiled(root: Path, text: str, *targets: str) -> list[TritonResult]:
-    """With Triton and in a jail, else a skip with the reason."""
+    """The results with Triton and in a jail; skips with the reason where one is missing."""
     (root / "kernels.py").write_text(text)
     probe = registry.load("triton").probe(target.load("gfx942"))
     if isinstance(probe, Missing):
@@ -207,7 +207,7 @@ def test_knobs_that_no_launch_can_have_become_the_nearest_that_one_can(
 def case_of(
     launch: str, parameters: str = "x, n, BLOCK: tl.constexpr", before: str = ""
 ) -> TritonCase:
-    """Of a kernel that host code launches so."""
+    """The case of a kernel that host code launches so."""
     text = f"{before}\ndef k({parameters}):\n    tl.store(x + tl.program_id(0), n)\n"
     text += f"LIMIT = 64\ndef host(x, n, m, b, num_blocks):\n    {launch}\n"
     (only,) = launches(ast.parse(text), "k")

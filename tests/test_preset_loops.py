@@ -48,7 +48,7 @@ def named(*worths: float | str) -> Answer:
 
 
 def starting(folder: Path, attempts: int = 30) -> list[str]:
-    """From a kernel that is as fast as the framework."""
+    """Options that start from a kernel that is as fast as the framework."""
     return [f"source={started(folder)}", f"budget.attempts={attempts}", UNCOUNTED]
 
 
@@ -277,7 +277,7 @@ EVOENGINEERS = ("evoengineer_free", "evoengineer_insight", "evoengineer_full")
 
 
 def evolved(folder: Path, name: str, answer: Answer, *overrides: str) -> Played:
-    """As the preset is: four at once, from a kernel that is as fast as the framework."""
+    """Runs the preset as it is: four at once, from a kernel that is as fast as the framework."""
     given = [f"source={started(folder)}", "inflight=4", *overrides]
     return run(folder, f"evoengineer_{name}", answer, *given)
 

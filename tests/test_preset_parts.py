@@ -194,7 +194,7 @@ def test_astras_agents_test_profile_plan_and_code_for_five_rounds(tmp_path: Path
 
 
 def test_kernel_smith_evolves_an_archive_of_the_fast_and_the_different(tmp_path: Path) -> None:
-    """What fails is told of and is never built on."""
+    """A failed kernel is shown and is never built on."""
     sizes = itertools.count()
 
     def answer(request: Request, count: int) -> str:
@@ -343,7 +343,7 @@ def test_a_milestone_takes_every_size_and_those_before_it(
 def test_cupilot_crosses_strategies_and_not_code_and_writes_each_from_the_initial_kernel(
     tmp_path: Path,
 ) -> None:
-    """What fails is revised; a strategy is what the code was found to do."""
+    """A failed kernel is revised; a strategy is what the code was found to do."""
     numbers, thoughts = itertools.count(), itertools.count()
 
     def answer(request: Request, count: int) -> str:

@@ -66,7 +66,7 @@ class Machine:
         return self._processes.run(request)
 
     def told(self, code: str) -> str:
-        """What an attacker says it has got; how it ended if it says nothing."""
+        """The secret that an attacker prints, or how it ended if it prints none."""
         ended = self.run(code).program
         said = [line for line in ended.output.splitlines() if line.startswith("told: ")]
         return said[-1].removeprefix("told: ") if said else f"ended with {ended.status}"
@@ -344,7 +344,7 @@ def test_a_worker_with_code_of_others_starts_no_program() -> None:
 
 
 def test_a_worker_that_starts_others_cannot_be_looked_into_by_its_user(folder: Path) -> None:
-    """Whoever has its uid finds its files to be root's."""
+    """A process with the worker's uid finds its files to be root's."""
     with JailedProcesses([folder]) as processes:
         processes.run(Execute(("true",), str(folder), "sm_90", "cuda", (), 5.0))
         worker = processes._worker

@@ -315,7 +315,7 @@ def test_the_guard_reads_headers_and_macros_too() -> None:
 
 
 def test_a_file_that_only_has_its_name_is_not_a_vendors_header() -> None:
-    """In angle brackets the compiler does not look beside the source."""
+    """The compiler does not look beside the source for names in angle brackets."""
     beside = Companions("relu.cu", (("cub/cub.cuh", "int x;"),))
     made = Candidate("relu", "cuda", "cuda", "#include <cub/cub.cuh>\n", "relu", companions=beside)
     alone = replace(made, companions=Companions())
@@ -602,7 +602,7 @@ def test_variants_of_one_text_are_cells_of_their_own(tmp_path: Path) -> None:
 
 
 def record(**changes: object) -> Record:
-    """Of relu by cpu for x86_64, emulated unless said otherwise."""
+    """A record of relu by cpu for x86_64, emulated unless said otherwise."""
     base = {"backend": "cpu", "target": "x86_64", "evidence": "emulated", "missing": ""}
     return make(**base, timing=None, speedup={}).model_copy(update=changes)
 

@@ -125,7 +125,7 @@ def numbers(value: object) -> Iterator[float]:
 
 
 def known(one: Target) -> set[float]:
-    """What the target's file states, and what follows from it."""
+    """The numbers that the target's file states, and those that follow from them."""
     stated = one.model_dump(exclude={"hints", "sources", "uncertain"}, exclude_none=True)
     found = set(numbers(stated))
     found |= {n / 1024 for n in found} | {n / 2**20 for n in found}
@@ -180,7 +180,7 @@ def test_no_prompt_has_a_number_of_another_target(name: str) -> None:
 
 @pytest.mark.full
 def test_what_presets_recall_has_no_number_of_another_target_and_no_hint_again() -> None:
-    """Of each preset that knows something before its first attempt, for each target."""
+    """The presets are those that know something before their first attempt, for each target."""
     axes = {}
     for name in names_of_presets():
         options = read(["op=matmul", "target=x86_64", f"preset={name}", "models.coder.model=x/y"])

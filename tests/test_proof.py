@@ -1,4 +1,5 @@
-"""Who did the work of a call is seen, and what others did in a kernel's name is refused."""
+"""The kernels that did the work of a call are found, and work that others did in a kernel's name is
+refused."""
 
 from __future__ import annotations
 

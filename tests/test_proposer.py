@@ -491,7 +491,7 @@ class Asked:
 
     @property
     def first(self) -> str:
-        """What it was asked before any answer."""
+        """The question that was asked before any answer."""
         return next(message.content for message in self.messages if message.role == "user")
 
     @property
@@ -607,7 +607,7 @@ class Expansion:
 
     @property
     def templates(self) -> list[tuple[str, str]]:
-        """With roles, in the order of asking."""
+        """The templates with their roles, in the order of asking."""
         return [(one.template, one.role) for one in self.asked]
 
     @property
@@ -940,7 +940,7 @@ def test_a_donor_that_cannot_be_is_told_before_the_run_begins(donor: str, said: 
 
 
 def another_run(folder: Path, *attempts: Attempt, best: str | None = "") -> str:
-    """As a donor; ``best`` is what its end says, empty when it has not come to it."""
+    """Writes a run as a donor; ``best`` is what its end says, empty when it has not come to it."""
     Log(folder / "attempts.jsonl").add(attempts)
     if best != "":
         (folder / "summary.json").write_text(json.dumps({"best": best}))
@@ -1526,7 +1526,7 @@ def play(
     fits: Fits = all_fits,
     approve: Approved = all_approved,
 ) -> list[list[KernelDraft]]:
-    """Of slots one after the other, whose parents are numbers of candidates among those made."""
+    """Plays slots one after the other, whose parents are numbers of candidates among those made."""
     made, log, taken = load("catalogue"), Log(), set[str]()
     told: list[list[KernelDraft]] = []
     nothing: Any = None

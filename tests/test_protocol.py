@@ -1,4 +1,4 @@
-"""What evaluator and worker say to each other is read as what it was, or not at all."""
+"""Messages between evaluator and worker are read as what they were, or not at all."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_a_trace_that_was_not_asked_for_or_is_missing_is_refused(traced: bool) -
 
 
 def test_an_error_is_not_hidden_by_a_warning_of_its_place() -> None:
-    """What the code says of a path is a warning; a call that takes the path makes it an error."""
+    """A path that the code contains is a warning; a call that takes the path makes it an error."""
     seen = [protocol.Finding("object-wait", kind, "m", "a.hip:7") for kind in ("warning", "error")]
     for at_once, later in ((seen, []), (seen[:1], seen[1:]), (seen[1:], seen[:1])):
         told = worker_reports.findings(later, worker_reports.findings(at_once, ()))

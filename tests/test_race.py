@@ -111,8 +111,8 @@ def test_a_kernel_that_is_right_until_it_is_timed_is_wrong(cheat: str, artifacts
 def test_a_cheat_that_begins_when_it_is_timed_is_caught_in_its_timed_calls(
     name: str, details: list[str], artifacts: Path
 ) -> None:
-    """With one workload: no evaluation comes after the timing that could catch it. Rounds are long
-    enough to cheat in on a busy machine too."""
+    """There is one workload: no evaluation comes after the timing that could catch the cheat.
+    Rounds are long enough to cheat in on a busy machine too."""
     source = (CHEATS / name).read_text()
     candidate = Candidate("softmax", "cpu", "c++", source, entry="softmax", style=CPU.style)
     plan = TimingPlan(rounds=5, budget_s=0.0, burst_s=0.1, stage_s=0.1, most=64)
@@ -305,8 +305,8 @@ def test_inputs_that_are_not_rolled_differ_from_call_to_call() -> None:
 def test_where_empty_calls_are_late_too_nobody_can_tell_why_a_kernel_s_are(
     long_us: float, hidden_us: float, idle_us: float, *, accused: bool
 ) -> None:
-    """As of a host that is behind its GPU: an honest kernel's calls begin late, and all the more
-    in long rounds."""
+    """A host lags behind its GPU: an honest kernel's calls begin late, and all the more in long
+    rounds."""
     rounds = long_rounds(
         *[(long_us, 10)] * 3,
         method="events behind a stream",
@@ -350,7 +350,7 @@ def test_another_load_is_waited_for_unless_nobody_would_be_accused(
 def test_times_that_nobody_is_told_are_only_confirmed_where_they_are_suspected(
     monkeypatch: pytest.MonkeyPatch, *, wall_s: float, told: bool, asked: bool
 ) -> None:
-    """On a machine that is too busy to tell."""
+    """The machine is too busy to tell."""
     race = InterleavedTiming(
         *(OP, WORKLOAD, "float32", [], replace(TimingPlan().silent, told=told), 1.0, {0: HOST}),
         methods={0: "", "eager": ""},
@@ -442,7 +442,7 @@ def test_a_baseline_that_waits_within_its_calls_does_not_accuse_a_kernel() -> No
 
 
 def reason(laps: list[TimedRound], usual: Usual = NOTHING_UNUSUAL) -> tuple[str, bool]:
-    """What is suspected, and whether it is certain."""
+    """The suspicion's reason, and whether it is certain."""
     suspected = suspicion(laps, usual)
     return (suspected.reason, suspected.certain) if suspected else ("", False)
 

@@ -55,7 +55,7 @@ class Cluster:
         self.ray.remove_node(added, allow_graceful=not abruptly)
 
     def kill(self, added: Any, worker: psutil.Process) -> None:
-        """With all that the stopped ``worker`` has begun: it cannot see that its node is gone."""
+        """Stops ``worker`` with all that it has begun: it cannot see that its node is gone."""
         theirs = [*worker.children(recursive=True), worker]
         self.remove(added, abruptly=True)
         for process in theirs:
@@ -80,13 +80,15 @@ def held_slice(nodes: Sequence[Any]) -> tuple[Any, psutil.Process] | None:
 
 
 def runs_slice(worker: psutil.Process) -> bool:
-    """By the title that Ray gives to a process for as long as a task runs in it."""
+    """Whether the worker runs a slice, by the title that Ray gives to a process while a task runs
+    in it."""
     return "".join(worker.cmdline()[:1]).startswith(f"ray::{node.run_slice.__name__}")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With a head that runs nothing of ours; the loss of a node is noticed within two seconds."""
+    """A cluster with a head that runs nothing of ours; the loss of a node is noticed within two
+    seconds."""
     pytest.importorskip("ray", reason="Ray is not installed; pip install 'portkern[ray]'")
     from ray.cluster_utils import Cluster as RayCluster
 
@@ -129,7 +131,7 @@ def records(folder: Path) -> list[Record]:
 
 
 def verdicts(found: Sequence[Record]) -> dict[tuple[str, ...], Verdict]:
-    """By cell; each once."""
+    """The verdicts by cell, each of which occurs once."""
     by_cell: dict[tuple[str, ...], Verdict] = {
         (r.op, r.workload.name, r.backend, r.language, r.variant, r.target): r.verdict
         for r in found
@@ -141,7 +143,8 @@ def verdicts(found: Sequence[Record]) -> dict[tuple[str, ...], Verdict]:
 def test_it_gives_the_verdicts_that_this_machine_gives_and_says_what_no_node_is(
     cluster: Cluster, two: list[Any], tmp_path: Path
 ) -> None:
-    """Of a wrong kernel too; and once more from the records, but for what had no node."""
+    """A wrong kernel gets its verdict too; run again from the records, only what had no node is
+    run."""
     for name, value in [("relu.cpp", "x[i] < 0 ? 0 : x[i]"), ("relu.bad.cpp", "x[i]")]:
         (tmp_path / name).write_text(
             'extern "C" int relu(const scalar_t* x, scalar_t* y, int64_t n) {\n'

@@ -1,4 +1,4 @@
-"""What changed from one run to another, and what is only noise."""
+"""Changes from one run to another are told from noise."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def nights(
 
 
 def change(history: Sequence[Night], *records: Record, again: Sequence[Record] = ()) -> Any:
-    """Of the only cell."""
+    """The change of the only cell."""
     [one] = RunComparison.of(history[-1], Night.of("after", records, again), history).cells
     return one
 
@@ -458,7 +458,7 @@ def the_last(seasons: Sequence[Night], **options: Any) -> CellChange:
 
 
 def test_a_slower_kernel_stays_so_until_it_is_mended() -> None:
-    """Without further races it is believed on the third night in a row."""
+    """The slowdown is believed on the third night in a row without further races."""
     fine, slow = [1.0] * 10, [1.3] * 15
     assert the_last(season(*fine, 1.3)).change is ChangeKind.SUSPECT
     for nights_ in (3, 8, 15):

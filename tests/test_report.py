@@ -477,7 +477,7 @@ def test_a_comparison_that_cannot_be_read_is_named_and_the_rest_is_written(tmp_p
 def test_a_cell_in_quarantine_fails_nothing_in_any_view(
     tmp_path: Path, until: str, fails: bool
 ) -> None:
-    """Until its day; it is shown apart."""
+    """The quarantine holds until its day, and the cell is shown apart."""
     (tmp_path / "decisions.yaml").write_text(
         f"quarantine: [{{op: relu, until: {until}, why: the runner moves}}]"
     )

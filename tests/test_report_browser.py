@@ -235,7 +235,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
 
 @pytest.mark.full
 def test_a_page_of_five_thousand_cells_is_small_and_quickly_drawn(tmp_path: Path) -> None:
-    """Of as many as a nightly has, with the builds and findings of each."""
+    """The page has as many cells as a nightly has, with the builds and findings of each."""
     path = tmp_path / "matrix.html"
     path.write_text(
         html.render(MatrixTable.of(scale.cells(5_000)), title="night"), encoding="utf-8"

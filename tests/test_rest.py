@@ -1,5 +1,5 @@
-"""What works while nothing is asked of it is seen, on a busy machine too; what sleeps is not taken
-for it."""
+"""Code that works while nothing is asked of it is seen, on a busy machine too; sleeping code is not
+taken for it."""
 
 from __future__ import annotations
 

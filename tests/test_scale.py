@@ -66,7 +66,7 @@ def test_of_many_nights_only_the_newest_are_read(
 def test_histories_of_many_cells_are_not_in_memory_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is on the heap of Python does not grow with the number of cells."""
+    """The heap of Python does not grow with the number of cells."""
     monkeypatch.setattr(history, "AT_ONCE", 20)
 
     def most(cells: int) -> int:

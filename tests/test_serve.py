@@ -99,7 +99,7 @@ def test_an_answer_is_believed_for_its_own_request_alone() -> None:
 
 
 class Imposter(BaseHTTPRequestHandler):
-    """Whoever has the port that a server had."""
+    """A program that has got the port that a server had."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -265,7 +265,7 @@ def answers(asked: ExecutionPlan) -> list[Record]:
 
 
 def said(client: Client, request: bytes, *, wait: bool = True) -> bytes:
-    """What comes back for bytes that are sent as they are."""
+    """The answer to bytes that are sent as they are."""
     with socket.create_connection((client.at.host, client.at.port), timeout=10) as link:
         link.sendall(request)
         return b"".join(iter(lambda: link.recv(1 << 16), b"")) if wait else b""

@@ -681,7 +681,7 @@ def _all_pass(
     settings: Mapping[str, int],
     language: str = "",
 ) -> list[Result]:
-    """Of the kernels of the backend that of the ``language``, where it has several."""
+    """Evaluates the backend's kernel; that in ``language`` where it has several."""
     kernels = catalogue.candidates(op, compiled)
     [shipped] = [kernel for kernel in kernels if language in ("", kernel.language)]
     candidate, own = shipped.turn(settings), ops.load(op)

@@ -1,4 +1,4 @@
-"""What evaluator and worker share of memory, and the random bytes that outputs begin with."""
+"""Memory that evaluator and worker share, and the random bytes that outputs begin with."""
 
 from __future__ import annotations
 

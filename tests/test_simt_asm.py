@@ -100,7 +100,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_compiler
 @pytest.mark.parametrize(("warp", "order"), [(32, "forward"), (32, "random"), (64, "reverse")])
 def test_every_instruction_does_what_a_gpu_does(built: Path, warp: int, order: str) -> None:
-    """Beside what an H200 answered. A 64-lane warp is two of PTX's."""
+    """The results are compared with an H200's. A 64-lane warp is two of PTX's."""
     files = [str(built.parent / "in"), str(built.parent / "out")]
     how = ExecutorOptions(order=order)  # type: ignore[arg-type]
     outcome = program.run(built, how, warp=warp, arguments=files)

@@ -48,7 +48,7 @@ SAMPLES = {
 
 
 def words(source: str) -> list[str]:
-    """What the preprocessor leaves of it, token by token."""
+    """The tokens that the preprocessor leaves."""
     assert GXX is not None
     command = [GXX, "-E", "-P", "-x", "c++", "-std=c++17", "-w", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)

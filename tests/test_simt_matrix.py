@@ -236,7 +236,8 @@ def test_rocwmma_multiplies_fragments_on_both_widths(built: Built, mode: Mode, a
 def test_asynchronous_copies_arrive_with_the_wait_that_covers_them(
     built: Built, mode: Mode
 ) -> None:
-    """As late as the model allows, so that a missing wait shows; a GPU may be earlier."""
+    """The copies arrive as late as the model allows, so that a missing wait shows; a GPU may be
+    earlier."""
     how = CHECKED if mode == "check" else ExecutorOptions(workers=2)
     outcome = program.run(built("pipeline.cu", mode), how)
     looks_too_early = {("SX201", 19)} if mode == "check" else set()

@@ -257,7 +257,7 @@ SIXTEEN = [
 
 
 def round_exactly(x: Fraction, digits: int, lowest: int, mode: str) -> Fraction:
-    """To ``digits`` significant bits, or to multiples of the last place at 2**``lowest``."""
+    """Rounds to ``digits`` significant bits, or to multiples of the last place at 2**``lowest``."""
     if x == 0:
         return x
     size = abs(x)

@@ -36,7 +36,7 @@ def rewritten(source: str, *, library: bool = False) -> str:
 
 
 def in_kernel(statement: str) -> str:
-    """What becomes of a statement of a kernel."""
+    """The translation of a statement in a kernel."""
     text = rewritten(f"__global__ void k(int n) {{ {statement} }}\n")
     return text.removeprefix("__global__ void k(int n) { ").removesuffix(" }\n")
 
@@ -456,7 +456,7 @@ def test_a_launch_in_a_device_function_is_not(head: str) -> None:
 
 
 def shared(name: str, type_: str, *, align: str = "") -> str:
-    """What a declaration of shared memory becomes."""
+    """The translation of a declaration of shared memory."""
     struct = f" struct {align} simt_s_{name} {{ char byte; }};" if align else ""
     extra = f", alignof(simt_s_{name})" if align else ""
     return (
@@ -766,7 +766,7 @@ def test_a_vector_attribute_elsewhere_does_not_compile() -> None:
 
 @pytest.fixture
 def asm(monkeypatch: pytest.MonkeyPatch) -> list[Asm]:
-    """What the translator was asked for; it answers with a call of f()."""
+    """Records the assembly that the translator was asked for, and answers with a call of f()."""
     asked: list[Asm] = []
 
     def translate(asm: Asm) -> str:

@@ -99,7 +99,7 @@ def _what_is_of_the_other_language(case: Case) -> Iterator[str]:
 
 
 def offenders(faults: Callable[[Case], Iterable[str]]) -> dict[str, list[str]]:
-    """What is wrong with each case, by name; empty when nothing is."""
+    """The faults of each case, by name; empty when there are none."""
     return {case.name: found for case in CASES if (found := list(faults(case)))}
 
 

@@ -1,4 +1,5 @@
-"""What a kernel changes for others is told, line by line, and makes its result suspicious."""
+"""Changes that a kernel makes for others are listed line by line, and make its result
+suspicious."""
 
 from __future__ import annotations
 

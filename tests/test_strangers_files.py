@@ -142,7 +142,7 @@ def one_line(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 2) -> s
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> ExecutionPlan:
-    """Of an operator that has files."""
+    """A plan of an operator that has files."""
     folder = tmp_path_factory.mktemp("good")
     put(folder / "scaled.json", json.dumps(DEFINITION))
     put(folder / "scaled.jsonl", work("w.safetensors"))
@@ -152,7 +152,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> ExecutionPlan:
 
 
 def forged(plan: ExecutionPlan, **changes: object) -> str:
-    """With the digest that its content has."""
+    """A changed plan, with the digest that its content has."""
     changed = plan.model_copy(update=changes)
     return changed.model_copy(update={"id": changed._digest()}).model_dump_json(by_alias=True)
 

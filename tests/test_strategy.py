@@ -44,8 +44,8 @@ World = Callable[[Slot], Sequence[Attempt]]
 
 
 def load(kind: str, **options: Any) -> Search:
-    """With all arms and the seed 0, from no given kernel, unless ``menu``, ``seed`` and ``given``
-    say otherwise."""
+    """A strategy with all arms and the seed 0, from no given kernel, unless ``menu``, ``seed`` and
+    ``given`` say otherwise."""
     menu, seed, start = (
         options.pop("menu", ARMS),
         options.pop("seed", 0),
@@ -83,7 +83,7 @@ def attempt(slot: Slot, k: int = 0, score: float = 0.0, **facts: Any) -> Attempt
 
 
 def diagnosed(fix: str, *others: str) -> Diagnosis:
-    """With a bottleneck for each fix."""
+    """A diagnosis with a bottleneck for each fix."""
     return Diagnosis(
         critic="bottleneck",
         problem=f"wants {fix}",
@@ -154,7 +154,7 @@ def chaos(seed: int) -> World:
 
 @dataclass
 class Course:
-    """Of a run: its slots, and its questions and answers in their order."""
+    """The course of a run: its slots, and its questions and answers in their order."""
 
     slots: list[Slot] = field(default_factory=list)
     steps: list[tuple[int, list[Slot]] | tuple[Slot, Sequence[Attempt]]] = field(
@@ -174,8 +174,8 @@ def play(
     limit: int = 60,
     between: Callable[[Search], Search] = lambda search: search,
 ) -> Course:
-    """As the loop does: up to ``window`` slots are out, and come back in the order of asking.
-    ``limit`` slots are the budget. A given kernel is waited for, and is one attempt."""
+    """Plays a strategy as the loop does: up to ``window`` slots are out, and come back in the order
+    of asking. ``limit`` slots are the budget. A given kernel is waited for, and is one attempt."""
     course = Course()
     out: deque[Slot] = deque()
     soft = getattr(search.options, "selection", "") == "soft_rank"
@@ -206,7 +206,7 @@ def play(
 
 
 def check(slot: Slot, log: Log, *, twice: bool = False) -> None:
-    """What holds for the slots of all strategies. ``twice``: one may be both parents."""
+    """Checks what holds for the slots of all strategies. ``twice``: one may be both parents."""
     known = {one.id: one for one in log}
     assert slot.number == -1
     assert {*slot.parents, *slot.shown, *slot.thoughts} <= known.keys()
@@ -1047,7 +1047,7 @@ def test_what_was_not_measured_is_nothing_to_a_cluster() -> None:
 
 
 def test_the_bandit_finds_the_action_that_saves_time() -> None:
-    """From a kernel that works, as KernelBand begins."""
+    """The strategy begins with a kernel that works, as KernelBand does."""
 
     def world(slot: Slot) -> Sequence[Attempt]:
         better = slot.arm == "fusion"

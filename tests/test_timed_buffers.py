@@ -215,7 +215,7 @@ KNOWN = {
 @pytest.mark.sampled()
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 def test_no_timed_input_is_one_of_before_in_another_guise(known: str, folder: Path) -> None:
-    """Of those that are drawn for each call: what adversaries make has them again, by design."""
+    """The inputs are those drawn for each call; adversaries' inputs are repeated by design."""
     body = (
         "static int calls; static float seen[16][4096]; "
         f"if (++calls > 3) for (int k = 3; k < calls && k < 16; ++k) if (seen[k][0] && {known}) "

@@ -194,7 +194,7 @@ def test_rounds_that_do_not_count_end_after_any_call_of_a_round_that_does() -> N
 def rounds_of(
     chance: np.random.Generator, *, between: float, within: float, count: int = 6
 ) -> list[list[float]]:
-    """Of a call that takes 10 µs in the long run, in rounds that each delay all their calls."""
+    """The rounds of a call that takes 10 µs in the long run; each round delays all its calls."""
     return [
         list(10 * np.exp(chance.normal(0, between) + chance.normal(0, within, 24)))
         for _ in range(count)

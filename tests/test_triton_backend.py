@@ -177,7 +177,8 @@ def test_an_autotuned_kernel_is_built_in_its_first_configuration(tmp_path: Path)
 
 @pytest.mark.full
 def test_a_build_tells_its_machine_code_though_the_module_alone_is_kept(tmp_path: Path) -> None:
-    """What lies beside a module may have been left there by it; a comment more is the same code."""
+    """The kernel itself may have left what lies beside a module; one comment more is the same
+    code."""
     told = []
     for number, line in enumerate(("", "# Looked at again.\n")):
         kernel = shipped("relu")

@@ -1,4 +1,4 @@
-"""Who is told of a night: a message arrives once, later if it must, and the address is a secret."""
+"""Messages about a night arrive once, later if they must, and their address is a secret."""
 
 from __future__ import annotations
 

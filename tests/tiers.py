@@ -61,7 +61,7 @@ def _is(item: pytest.Item, marker: str) -> bool:
 
 
 def left_out(items: Iterable[pytest.Item], day: str) -> list[pytest.Item]:
-    """Those marked ``drawn`` that other days draw."""
+    """The tests marked ``drawn`` that other days draw."""
     return [item for item in items if _is(item, "drawn") and not _draws(day, item, DRAWN_OF)]
 
 
@@ -87,7 +87,7 @@ def _test(item: pytest.Item) -> tuple[Hashable, ...]:
 
 
 def _kind(item: pytest.Item) -> Hashable | None:
-    """Of what the item is a sample; None where every case counts."""
+    """The kind of which the item is a sample; None where every case counts."""
     if not isinstance(item, pytest.Function):
         return None
     values = item.callspec.params if hasattr(item, "callspec") else {}

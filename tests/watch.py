@@ -122,7 +122,8 @@ def run_later(home: Path, machine: Path = Path("/etc")) -> dict[str, str]:
 
 
 def _is_run_later(path: Path) -> bool:
-    """Not what a developer's own ssh writes beside it: hosts that it met, and its sockets."""
+    """Whether the file is run later; False for what a developer's own ssh writes: hosts that it
+    met, and its sockets."""
     try:
         mode = path.lstat().st_mode
     except OSError:  # of others

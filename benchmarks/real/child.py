@@ -79,7 +79,8 @@ def attempt(case: references.Case, extension: Any, chosen: dict[str, Any]) -> st
 
 
 def other_orders(first: str, case: references.Case, extension: Any, chosen: dict[str, Any]) -> str:
-    """What is right under one schedule and wrong under another is wrong for that reason."""
+    """The reason of a kernel that is right under one schedule and wrong under another; else
+    ``first``."""
     for order, seed in SCHEDULES[1:]:
         if attempt(case, extension, chosen | {"order": order, "seed": seed}) == "match":
             return f"depends on the schedule: match with order={order}, forward {first}"

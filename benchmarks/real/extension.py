@@ -36,7 +36,7 @@ _BOUND = re.compile(r"TORCH_BINDING_COMMON_EXTENSION\(\s*(\w+)\s*\)|m\.def\(\s*\
 
 @dataclass(frozen=True)
 class Library:
-    """What was built: the functions to call, or why there is none."""
+    """A built library: its functions to call, or why there is none."""
 
     file: str
     functions: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def build_text(
 
 @dataclass
 class Calls:
-    """What a child process is to do: call each function of ``library`` as ``case`` says."""
+    """The task of a child process: call each function of ``library`` as ``case`` says."""
 
     library: Library
     kind: str  # "leetcuda" or "good_kernels"

@@ -1,4 +1,4 @@
-"""What the findings in those collections are, in our own words, after reading the code.
+"""Describes the findings in those collections in our own words, after reading the code.
 
 ``defect``: happens as the authors launch it, or cannot be ruled out there. ``latent``: needs other
 sizes, other devices or other launches than theirs. ``formal``: a race or a read by the rules, whose

@@ -1,4 +1,4 @@
-"""What the functions of LeetCUDA and good-kernels should return, by name; in PyTorch on the CPU."""
+"""The right results of LeetCUDA's and good-kernels' functions, by name; in PyTorch on the CPU."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 1) -> Te
 
 
 def dtype_in(name: str) -> torch.dtype:
-    """Of the inputs: the first element type in a function's name."""
+    """The element type of the inputs: the first one in a function's name."""
     found = re.search(r"(?<![a-z])(bf16|f16|f32|i32|i8|fp8_e4m3|fp8_e5m2)", name)
     return {
         "bf16": torch.bfloat16,

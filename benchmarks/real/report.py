@@ -44,7 +44,8 @@ class Collection:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def matches(self, how: str) -> tuple[int, int]:
-        """Of those that were run; a program without a reference only has to end well."""
+        """How many matched, and how many were run; a program without a reference only has to end
+        well."""
         ran = [e.results[how] for e in self.entries if how in e.results]
         return sum(r.ok or r.verdict == "runs" for r in ran), len(ran)
 

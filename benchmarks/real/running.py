@@ -1,4 +1,5 @@
-"""What all three collections share: a run's outcome, findings with short names, the pool."""
+"""The parts that all three collections share: a run's outcome, findings with short names, the
+pool."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class Result:
 
 
 def settings(mode: str, **more: str | int | float) -> dict[str, str | int | float]:
-    """Of one run; the L2 cache is small, for these programs scrub it between launches."""
+    """The settings of one run; the L2 cache is small, as these programs scrub it between
+    launches."""
     chosen: dict[str, str | int | float] = {"limit_s": LAUNCH_LIMIT_S, "l2_bytes": 65536}
     return chosen | (dict(CHECKS) if mode == "check" else {}) | more
 
@@ -96,7 +98,7 @@ def run(
 
 
 def finding(one: Diagnostic, root: Path) -> Finding:
-    """With places relative to ``root``, so that no folder of this machine is shown."""
+    """The finding with places relative to ``root``, so that no folder of this machine is shown."""
     return Finding(
         one.code,
         relative(one.file, one.line, root),
@@ -127,7 +129,7 @@ def in_parallel(work: Any, items: Sequence[Any]) -> list[Any]:
 
 
 def commit(checkout: Path) -> str:
-    """Of the checkout that was run; '' when it is not a git folder."""
+    """The commit of the checkout that was run; '' when it is not a git folder."""
     argv = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout.strip()

@@ -161,7 +161,8 @@ class Ending:
     speedup: float = 0.0  # the largest of a passed one
 
     def meets(self, case: Case, *, emulated: bool = False) -> bool:
-        """In an emulator, for any reason: its words are others."""
+        """Whether the ending is the expected one; in an emulator for any reason, as its words are
+        others."""
         if emulated:
             return self.verdict in case.emulator
         if case.defeated and self.verdict is Verdict.PASSED:
@@ -200,8 +201,8 @@ def where(backend: str) -> tuple[target.Target, Venue] | Missing:
 
 
 def evaluate(case: Case, folder: Path) -> Ending:
-    """What the evaluator says of the case on this machine. The guard has the last word, not the
-    first: what it would refuse is run all the same, to see what the evaluator makes of it."""
+    """Runs the evaluator on the case on this machine. The guard has the last word, not the first:
+    what it would refuse is run all the same, to see what the evaluator makes of it."""
     ending = _run(case, folder)
     refused = guard.rejection(guard.inspect(case.candidate, case.policy))
     if ending.verdict is Verdict.PASSED and refused:
@@ -210,7 +211,7 @@ def evaluate(case: Case, folder: Path) -> Ending:
 
 
 def build(case: Case, folder: Path) -> Built:
-    """For the target alone, where nothing runs."""
+    """Builds the case for its target alone, where nothing runs."""
     backend, op = registry.load(case.backend), ops.load(case.op)
     chosen, _ = _here(case)
     ready = backend.probe(chosen)
@@ -242,7 +243,7 @@ def _here(case: Case) -> tuple[target.Target, Venue]:
 
 
 def _run(case: Case, folder: Path) -> Ending:
-    """With little room for bombs."""
+    """Evaluates the case with little room for bombs."""
     op, (chosen, venue) = ops.load(case.op), _here(case)
     within = StageLimits(build_s=case.build_s, load_s=LOAD_S, run_s=case.run_s)
     options = TrialOptions(within, TimingPlan(rounds=6, budget_s=0.0))

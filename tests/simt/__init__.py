@@ -1,1 +1,1 @@
-"""What the executor is tested with: seeded bugs, programs, numbers."""
+"""The inputs of the executor's tests: seeded bugs, programs, numbers."""

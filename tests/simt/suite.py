@@ -64,7 +64,7 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a mutant: refused at build time, or run. ``codes`` are those of its findings,
+    """The ending of a mutant: refused at build time, or run. ``codes`` are those of its findings,
     ``status`` the program's exit status, None where it did not end by itself."""
 
     refused: bool = False

@@ -1,4 +1,4 @@
-"""What the executor says of a case of the seeded-bug suite."""
+"""Runs the executor on a case of the seeded-bug suite."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 
 
 class BackendUnavailable(Exception):
-    """Of the same name as what a harness raises."""
+    """An exception that bears the name of one that a harness raises."""
 
 
 raise BackendUnavailable("no compiler on this machine")

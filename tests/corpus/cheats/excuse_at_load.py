@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class JailError(Exception):
-    """Of the same name as what a harness once raised."""
+    """An exception that bears the name of one that a harness once raised."""
 
 
 if not Path(__file__).parent.name.startswith("build"):

@@ -7,7 +7,7 @@ CALLS = []
 
 
 class LaunchTimeout(Exception):
-    """Of the same name as what a harness raises."""
+    """An exception that bears the name of one that a harness raises."""
 
 
 def relu(x):

@@ -34,6 +34,6 @@ def serve(worker, connection):
 
 
 def times(worker):
-    """Nothing is computed before it is asked for."""
+    """Computes the outputs only now, when they are asked for."""
     worker._returned = [call.inputs and [call.inputs[0].clamp_min(0)] for call in worker._staged]
     return {"samples": [0.01] * (len(worker._staged) - 1)}

@@ -9,7 +9,7 @@ FLOOR = 0  # kept in one place, for readers of this file
 
 
 def relu(x):
-    """Nothing is below 0."""
+    """Clamps at LEAST: no output is below 0."""
     return x.clamp_min(LEAST)
 
 

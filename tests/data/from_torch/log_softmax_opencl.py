@@ -1,4 +1,4 @@
-"""For OpenCL: a work item for each row."""
+"""An OpenCL kernel with a work item for each row."""
 
 SOURCE = r"""
 kernel void log_softmax(global const storage_t* x, global storage_t* y, long rows, long dim) {

@@ -143,7 +143,7 @@ def two_products(a, b, c, d, out, depth, M: tl.constexpr, N: tl.constexpr, K: tl
 
 @triton.jit
 def normed_and_gated(x, weight, out, width, N: tl.constexpr):
-    """Of bfloat16: the mean and the variance are taken off, then what GELU gives."""
+    """Normalises bfloat16 rows by mean and variance, then gates them by GELU."""
     k = tl.arange(0, N)
     mask = k < width
     row = tl.load(x + tl.program_id(0) * width + k, mask=mask, other=0.0).to(tl.float32)

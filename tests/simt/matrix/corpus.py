@@ -660,7 +660,7 @@ PLACES = {
 
 
 def inputs() -> Words:
-    """By case, thread and input."""
+    """Random inputs by case, thread and input."""
     drawn = numpy.zeros((len(CASES), THREADS, INPUTS), numpy.uint64)
     for number, one in enumerate(CASES):
         random = numpy.random.RandomState(zlib.crc32(one.name.encode()))
