@@ -127,7 +127,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--drawn",
         action="store_true",
-        help="of tests that are full because there are many, the sixth of this commit's date",
+        help="of tests that are full because there are many, the tenth of this commit's date",
     )
 
 

@@ -9,7 +9,7 @@ kind that is not full by itself is quick and the rest are full:
     @pytest.mark.sampled()                          # all cases are of one kind
     @pytest.mark.sampled("case", quick=2)           # of two kinds a day tries one in `make test`
 
-Of those that are full because there are many a commit draws a sixth, by its date: what mends a
+Of those that are full because there are many a commit draws a tenth, by its date: what mends a
 test that failed is judged by the same tests, and tomorrow's commits draw others. Of a test that is
 full by itself the first case is always run, and the others are many. `make test-all` runs them all,
 as does pytest without `--drawn`.
@@ -35,7 +35,7 @@ from portkern.testing import BackendContract
 #: All kernels in all dtypes and on all architectures. Without it they take turns.
 EVERYTHING = os.environ.get("PORTKERN_CATALOGUE") == "all"
 #: A day draws one of so many.
-DRAWN_OF = 6
+DRAWN_OF = 10
 #: The fixture of the contract's tests that run kernels; those without it are cheap.
 _RUNS = "running"
 
