@@ -18,13 +18,14 @@ from portkern.errors import ConfigError
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.port import library, setup_run, setup_script
 from portkern.port.key import Keys
-from portkern.port.proof.compare import Types, compare
-from portkern.port.proof.examine import Examination
-from portkern.port.proof.outcome import Limits, ProofSource
+from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
+from portkern.port.proof.examine import Compared, Examination
+from portkern.port.proof.outcome import Limits, Outcome, ProofSource
 from portkern.port.proof.recording import LaunchRecord
 from portkern.port.proof.runs import Program, Wanted
 from portkern.port.proof.suite import (
     SEVERAL,
+    UNCOUNTED,
     Command,
     Extension,
     Suite,
@@ -212,6 +213,99 @@ def test_kernels_are_proven_on_what_the_librarys_own_tests_launch(tmp_path: Path
     assert any(
         "test_values_move_right passes in the original and not in the port" in x for x in rest
     )
+
+
+#: Instances that a number chooses, a macro by the type, and a flag; and a launch behind an `if`.
+CHOSEN = """#include <torch/extension.h>
+
+template <int N> __global__ inline void fill(float* out) { out[threadIdx.x] = N; }
+template <typename T> __global__ void twice(T* out) { out[threadIdx.x] *= 2; }
+template <bool Add> __global__ inline void flagged(float* out) { out[threadIdx.x] += Add ? 1 : 2; }
+__global__ void behind(float* out) { out[threadIdx.x] = 7; }
+
+void filled(torch::Tensor x, int64_t n) {
+    switch (n) {
+        case 32: fill<32><<<1, 32>>>(x.data_ptr<float>()); break;
+        case 64: fill<64><<<1, 32>>>(x.data_ptr<float>()); break;
+    }
+    if (n > 1000) behind<<<1, 32>>>(x.data_ptr<float>());
+}
+void doubled(torch::Tensor x) {
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "doubled", [&] {
+        twice<scalar_t><<<1, 32>>>(x.data_ptr<scalar_t>());
+    });
+}
+void added(torch::Tensor x, bool add) {
+    auto kernel = add ? &flagged<true> : &flagged<false>;
+    kernel<<<1, 32>>>(x.data_ptr<float>());
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+    m.def("filled", &filled); m.def("doubled", &doubled); m.def("added", &added);
+}
+"""
+OF_CHOSEN = """import torch
+from chosen import _C
+
+
+def test_what_is_launched():
+    x = torch.ones(32, device="cuda")
+    _C.filled(x, 32)
+    assert (x == 32).all()
+    _C.doubled(x)
+    for add in (True, False):
+        _C.added(x, add)
+    assert (x == 67).all()
+"""
+
+
+@pytest.mark.full
+def test_a_kernel_is_proven_where_tests_launch_every_instance_that_host_code_has(
+    tmp_path: Path,
+) -> None:
+    setup = SETUP.replace("rows", "chosen").replace(
+        '["csrc/binding.cpp", "csrc/sums.cu", "csrc/shift.cu"]', '["csrc/chosen.cu"]'
+    )
+    lib, reports = tmp_path / "chosen", tmp_path / "reports"
+    files = {
+        "setup.py": setup,
+        "csrc/chosen.cu": CHOSEN,
+        "chosen/__init__.py": "",
+        "tests/test_chosen.py": OF_CHOSEN,
+    }
+    for name, text in files.items():
+        place = lib / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    main.run(["port", str(lib), "to=gfx942", "tests=pytest tests", f"reports={reports}", "run=r"])
+    said = json.loads((reports / "r" / "summary.json").read_text())
+    kernels = {entry["kernel"]: entry for entry in said["kernels"]}
+    found = {name: (entry["outcome"], entry["why"]) for name, entry in kernels.items()}
+    assert found["flagged"] == ("proven in emulation", "")
+    assert found["fill"] == ("not proven", "instance fill<64>, which no test launches")
+    assert found["twice"] == ("not proven", "instance twice<double>, which no test launches")
+    assert found["behind"][1].endswith("no test launches it")
+    assert not kernels["behind"]["inputs"].startswith("recorded")
+
+
+@pytest.mark.parametrize(
+    ("idle", "why"),
+    [
+        ({"k": ()}, ""),
+        ({"k": ("4", "8")}, "instances k<4>, k<8>, which no test launches"),
+        ({}, UNCOUNTED),
+    ],
+)
+def test_an_instance_that_no_test_launches_leaves_its_kernel_unproven(
+    idle: dict[str, tuple[str, ...]], why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "k.cu"
+    file.write_text("template <int N> __global__ void k(int* x) { *x = N; }\n", encoding="utf-8")
+    texts = SourceTexts(ProofSource(file, "cuda"))
+    launches = (LaunchRecord(0, "k<2>", (1, 1, 1), (32, 1, 1), 0),)
+    same = Compared("gfx942", (LaunchResult(0, "k", Judged.EQUAL, written=1),))
+    suite = Suite("pytest", launches=launches, examination=Examination(compared=(same,), idle=idle))
+    proof = suite.proof(texts.kernels[0], texts, texts, ())
+    assert (proof.outcome, proof.why) == (Outcome.UNPROVEN if why else Outcome.PROVEN, why)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,8 @@ class EmittedProver:
             return {}
         run = self._run(counted, number, record=False)
         own = self._texts.own
-        counts = coverage.counted(own.path, counted.notes, run.counts, self._compilers)
+        found = coverage.reports(counted.notes, run.counts, self._compilers)
+        counts = coverage.counted(own.path, found)
         return coverage.of_kernels(own.kernels, counts)
 
     # ---- what was emitted

@@ -64,32 +64,38 @@ def _coverage(kernel: Kernel, counts: Counts) -> Coverage:
     )
 
 
-def counted(
-    source: Path, objects: Path, counts: Mapping[str, bytes], compilers: JailedCompilers
-) -> Counts:
-    """The counts of a file; empty where GCC's ``gcov`` is not there or cannot read what came back.
-    It reads what others wrote, so it runs where their compiler does, which sees the folder of
-    ``objects``."""
+def reports(objects: Path, counts: Mapping[str, bytes], compilers: JailedCompilers) -> list[Any]:
+    """The reports of GCC's ``gcov`` on a run; none where it is not there or nothing came back. An
+    object without counts beside others that have some did not run. It reads what others wrote, so
+    it runs where their compiler does, which sees the folder of ``objects``."""
     gcov = shutil.which("gcov")
-    found = Counts()
-    if gcov is None:
+    found: list[Any] = []
+    if gcov is None or not counts:
         return found
-    for name, data in counts.items():
-        notes = next(objects.rglob(f"{Path(name).stem}.gcno"), None)
-        if notes is None:
-            continue
+    for notes in sorted(objects.rglob("*.gcno")):
         data_file = notes.with_suffix(".gcda")
-        data_file.write_bytes(data)
-        argv = [gcov, "--json-format", "--stdout", "--branch-probabilities", data_file.name]
+        data = counts.get(data_file.name)
+        if data is not None:
+            data_file.write_bytes(data)
+        links = [notes, data_file] if data is not None else [notes]
+        argv = [gcov, "--json-format", "--stdout", "--branch-probabilities", notes.name]
         try:
-            text = compilers.tool(argv, objects, timeout_s=_TIMEOUT_S, links=[notes, data_file])
+            text = compilers.tool(argv, objects, timeout_s=_TIMEOUT_S, links=links)
         except ToolError:
             continue
         for line in text.splitlines():
-            if line.startswith("{"):
-                with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                    _add(found, source, json.loads(line))
+            with suppress(ValueError, RecursionError):
+                found += [json.loads(line)] if line.startswith("{") else []
     return found
+
+
+def counted(source: Path, found: Sequence[Any]) -> Counts:
+    """The counts of a file in the reports of a run."""
+    counts = Counts()
+    for report in found:
+        with suppress(TypeError, ValueError, LookupError, AttributeError):
+            _add(counts, source, report)
+    return counts
 
 
 def _add(counts: Counts, source: Path, report: Any) -> None:

@@ -508,11 +508,10 @@ class Examiner:
             return {}
         run = self._run(program, record=False)
         covered: dict[str, Coverage] = {}
+        found = coverage.reports(program.notes, run.counts, self._runs.compilers)
         for text in (*self._subject.headers, self._subject.ported_text):
             if text.kernels:
-                counts = coverage.counted(
-                    text.path, program.notes, run.counts, self._runs.compilers
-                )
+                counts = coverage.counted(text.path, found)
                 covered |= coverage.of_kernels(text.kernels, counts)
                 self._idle |= coverage.idle_instances(text.kernels, counts)
         return covered

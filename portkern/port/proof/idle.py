@@ -4,7 +4,7 @@ proven in a case of its own, or the kernel is not proven."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from portkern.port.proof.case import Case
@@ -44,10 +44,14 @@ class Idle:
 
     def _which(self, inputs: str = "") -> str:
         """The instance that a case's inputs are of, or else all of them."""
-        one, more = inputs.partition(": ")[0], len(self.names) - _MOST_NAMES
-        named = one or ", ".join([*self.names[:_MOST_NAMES], *([f"{more} more"] * (more > 0))])
-        plural = "" if one or len(self.names) == 1 else "s"
-        return f"instance{plural} {named}, which the program's run does not launch"
+        one = inputs.partition(": ")[0]
+        return f"{named([one] if one else self.names)}, which the program's run does not launch"
+
+
+def named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    text = ", ".join([*names[:_MOST_NAMES], *([f"{more} more"] * (more > 0))])
+    return f"instance{'s' * (len(names) > 1)} {text}"
 
 
 def of_program(

@@ -19,7 +19,7 @@ from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.port import library
 from portkern.port.hazard import Hazard
-from portkern.port.proof import meddling
+from portkern.port.proof import idle, meddling
 from portkern.port.proof.compare import Judged
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examination, Examiner, Subject
@@ -35,6 +35,10 @@ from portkern.simt.torch_extension.suite import MARK, TEST, SuiteRequest, Told
 from portkern.spec.target import Target
 
 NO_TEST = "no test launches it"
+UNCOUNTED = (
+    "which of its instances the tests launch is not known: the port's run with GCC's counts of "
+    "coverage says nothing of it"
+)
 SEVERAL = "kernels of several files have its name, and a launch does not say which it is of"
 #: Contents of buffers that a recording of tests holds.
 RECORD_BYTES = 256 << 20
@@ -126,7 +130,7 @@ class SuiteRuns(Runs):
                 timeout_s=self._limits.build_s,
                 statements=wanted.mode != "cover",
             )
-            out = folder / f"module-{number}" / "extension.so"
+            out = folder / f"module-{number}" / f"extension-{number}.so"
             out.parent.mkdir(exist_ok=True)
             try:
                 self.compilers.program(
@@ -310,9 +314,18 @@ class Suite:
         texts = [file.file_of(kernel.name) or file.own for file in (originals, ports)]
         subject = Subject(originals.source, ports.source, ports.source, texts[0], texts[1], {})
         proof = conclude(kernel, self.examination, subject, hazards, inputs)
-        if proof.outcome is Outcome.PROVEN and (doubt := self.doubt or self._unexplained):
+        doubt = self.doubt or self._unexplained or self._idle(kernel)
+        if proof.outcome is Outcome.PROVEN and doubt:
             return replace(proof, outcome=Outcome.UNPROVEN, why=doubt)
         return replace(proof, why=proof.why.replace(NOT_LAUNCHED, NO_TEST))
+
+    def _idle(self, kernel: Kernel) -> str:
+        """The instances of a template that the host's code has and no test launches."""
+        known = self.examination.idle.get(kernel.name) if self.examination is not None else None
+        if known is None:
+            return UNCOUNTED if kernel.template else ""
+        names = [f"{kernel.name}<{one}>" for one in known]
+        return f"{idle.named(names)}, which no test launches" if names else ""
 
     @property
     def _unexplained(self) -> str:

@@ -81,7 +81,8 @@ def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> 
         _refuse(rewritten.diagnostics)
         file = workdir / f"{Path(source.name).stem}-{mode}.cpp"
         file.write_text(source.prelude + rewritten.text, encoding="utf-8")
-        object_ = _compile(box, file, rewritten.text, source, target, mode, includes=source.search)
+        made, text = file.with_suffix(".o"), rewritten.text
+        object_ = _compile(box, file, text, source, target, mode, made, includes=source.search)
     library = workdir / f"{Path(source.name).stem}-{mode}.so"
     run_tool(
         [*_linker(box), "-shared", object_, box.runtime, "-o", library],
@@ -230,6 +231,7 @@ def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
         source,
         options.target,
         options.mode,
+        out.with_name(f"{out.name}.o"),
         includes=includes,
         timeout_s=options.timeout_s,
         objects=options.objects,
@@ -312,7 +314,8 @@ def _compile_unit(
     unit.main.write_text(source.prelude + unit.main.read_text("utf-8"), encoding="utf-8")
     source = replace(source, defines=(*source.defines, *tree.defines))
     includes = [*unit.includes, *tree.search, *source.search]
-    return _compile(box, unit.main, text, source, target, mode, includes=includes)
+    made = unit.main.with_suffix(".o")
+    return _compile(box, unit.main, text, source, target, mode, made, includes=includes)
 
 
 def _compile(
@@ -322,14 +325,15 @@ def _compile(
     source: Source,
     target: Target | None,
     mode: Mode,
+    object_: Path,
     includes: Sequence[Path],
     timeout_s: float = COMPILE_TIMEOUT_S,
     objects: bool = False,
     listed: bool = False,
 ) -> Path:
-    """The object file of ``file``; ``text`` is all that it and its local includes hold. Where it is
-    ``listed``, what it is preprocessed to lies beside."""
-    object_ = file.with_suffix(".o")
+    """The object of ``file``; ``text`` is all that it and its local includes hold. Where it is
+    ``listed``, what it is preprocessed to lies beside. Counts of coverage come back by the object's
+    name, which no other one of a program may have."""
     named: Mapping[str, str] = macros(target, source.language) if target else {}
     defines = [f"-D{name}={value}" for name, value in named.items() if name not in WIDTHS]
     defines += [f"-D{define}" for define in source.defines]
