@@ -73,11 +73,12 @@ class BackendUnavailable(PortkernError):
 
 
 class ToolError(PortkernError):
-    """A tool failed; ``log`` is what it printed."""
+    """A tool failed; ``log`` is what it printed, ``status`` what it exited with, None where it did
+    not come to that."""
 
-    def __init__(self, message: str, *, log: str = "") -> None:
+    def __init__(self, message: str, *, log: str = "", status: int | None = None) -> None:
         super().__init__(message)
-        self.log = log
+        self.log, self.status = log, status
 
 
 class BuildError(ToolError):

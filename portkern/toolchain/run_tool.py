@@ -106,7 +106,8 @@ def run_tool(
             raise late(message, log=(_text(log) + _text(warnings))[:LOG_LIMIT])
         if status != 0:
             said = _text(log) + _text(warnings)
-            raise error(f"{name} failed with status {status}", log=said[:LOG_LIMIT])
+            failed = f"{name} failed with status {status}"
+            raise error(failed, log=said[:LOG_LIMIT], status=status)
         return _text(log)
 
 
@@ -135,7 +136,7 @@ def _has_ended(child: subprocess.Popen[bytes], timeout_s: float) -> bool:
 
 
 def _text(log: BinaryIO) -> str:
-    """Written by others: their end of the file is not ours."""
+    """The file's text; others wrote it through handles of their own, so reading begins at 0."""
     log.seek(0)
     return log.read(MOST_LOG).decode(errors="replace")
 

@@ -270,12 +270,13 @@ def _worktree() -> Iterator[Path]:
 
 
 def _git(*words: str, folder: Path | None = None) -> str:
-    """'' where git finds nothing. Raises ConfigError where there is no git or no repository."""
+    """The output, '' where git says by its status alone that nothing was found. Raises ConfigError
+    where there is no git or no repository."""
     try:
         return run_git(folder or Path.cwd(), *words, timeout_s=GIT_S).strip()
     except ToolError as error:
         said = error.log.strip().splitlines()
-        if not said and "status" in str(error):
+        if error.status == 1 and not said:
             return ""
         why = f"{error}: {said[-1]}" if said else str(error)
         raise ConfigError(f"git {words[0]}: {why}") from error
