@@ -33,10 +33,10 @@ from portkern.port import library
 from portkern.port.proof import algebra
 from portkern.port.proof.compare import Types
 from portkern.port.proof.examine import ORDERS
-from portkern.port.proof.outcome import Algebra, ByAlgebra, Limits, ProofSource
+from portkern.port.proof.outcome import Algebra, ByAlgebra, ProofLimits, ProofSource
 from portkern.port.proof.recording import LaunchRecord
-from portkern.port.proof.runs import NotBuilt, Run, Runs, Wanted
 from portkern.port.proof.runs import Program as Built
+from portkern.port.proof.runs import ProgramNotBuilt, ProgramRun, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.request import PortRequest
 from portkern.port.translated import translated
@@ -77,7 +77,7 @@ class Study:
     work: Path
     seed: int
     most: int
-    limits: Limits
+    limits: ProofLimits
     ends: float
 
     def of(self, program: Program) -> Found:
@@ -106,7 +106,7 @@ class Study:
                 )
                 original, ported, mutated_ = built
                 for name, one in zip(("original", "port"), built[:2], strict=True):
-                    if isinstance(one, NotBuilt):
+                    if isinstance(one, ProgramNotBuilt):
                         found.problem = f"{name}: {one.reason}"
                         return
                 assert isinstance(original, Built)
@@ -117,14 +117,14 @@ class Study:
                     {**texts[1].aliases, **texts[0].aliases},
                 )
                 ring = Ring.drawn()
-                firsts: dict[int, Run] = {}
+                firsts: dict[int, ProgramRun] = {}
                 for kernel in program.kernels:
                     first = runs.run(original, arguments=[str(kernel)], ring=ring)
                     firsts[kernel] = first
                     said = _judged(ring, first, runs, original, ported, str(kernel), types)
                     for name, one in said.items():
                         _note(found.kernels, name, one)
-                if isinstance(mutated_, NotBuilt):
+                if isinstance(mutated_, ProgramNotBuilt):
                     found.problem = f"mutants: {mutated_.reason}"
                     return
                 for mutant in mutants:
@@ -172,7 +172,7 @@ class Study:
 
 def _judged(
     ring: Ring,
-    first: Run,
+    first: ProgramRun,
     runs: Runs,
     original: Built,
     port: Built,
@@ -194,7 +194,7 @@ def _judged(
 
 def _of_mutant(
     ring: Ring,
-    firsts: Mapping[int, Run],
+    firsts: Mapping[int, ProgramRun],
     runs: Runs,
     program: Built,
     mutant: Mutant,
@@ -280,7 +280,9 @@ def main() -> None:
         work,
         int(given.get("seed", "45")),
         int(given.get("mutants", "2")),
-        replace(Limits(), ring=True, record_bytes=192 << 20, run_s=float(given.get("run_s", "60"))),
+        replace(
+            ProofLimits(), ring=True, record_bytes=192 << 20, run_s=float(given.get("run_s", "60"))
+        ),
         time.monotonic() + float(given.get("limit_s", "3000")),
     )
     count = sum(file.read_text().count("__global__ void") for file in source.glob("*.cu"))

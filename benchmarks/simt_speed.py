@@ -223,7 +223,7 @@ def build_kernels(folder: Path, count: int = 100) -> dict[str, float]:
         work = folder / str(number)
         work.mkdir()
         text = ONE.format(n=number)
-        build.build_library(build.Source(text, f"k{number}.cu", "cuda"), where, "fast", work)
+        build.build_library(build.ProgramSource(text, f"k{number}.cu", "cuda"), where, "fast", work)
 
     one(count)  # the runtime and the precompiled header
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.cli.verbs import generate
 from tests.scripted import Answer, Played, kernel, play
 
@@ -148,7 +148,7 @@ def mixed() -> Answer:
     other prompt."""
     written, planned = itertools.count(), itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         if name == "ideas":
             return f'[{{"idea": "idea {next(planned)}", "why": "bytes"}}]'

@@ -11,7 +11,7 @@ from typing import Any
 
 from portkern.agent.axes import Reply
 from portkern.agent.bench import Bench
-from portkern.agent.llm.calls import Calls, ModelCall, Request
+from portkern.agent.llm.calls import Calls, ModelCall, ModelRequest
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.role import roles
 from portkern.agent.run import GenerationRun, RunPlan, named
@@ -25,7 +25,7 @@ MODEL = "openai/scripted"
 _WORTH = re.compile(r"worth ([\w.]+)")
 BASE_US = 100.0
 
-Answer = Callable[[Request, int], str]
+Answer = Callable[[ModelRequest, int], str]
 
 
 def kernel(worth: str | float, entry: str = "relu", *, about: str = "") -> str:
@@ -40,7 +40,7 @@ class ScriptedModels(Models):
         super().__init__(roles(named(plan.models)), store=given.store, meter=given.meter)
         self._answer = answer
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: ModelRequest) -> Reply:
         known = self.store.of(request)
         if known is None:
             text = self._answer(request, len(self.store))
@@ -169,7 +169,7 @@ def by_prompt(answers: Mapping[str, Sequence[str]]) -> Answer:
     """Replies in turn for each template, the last one of each for ever."""
     asked: dict[str, int] = {}
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         number = asked.get(name, 0)
         asked[name] = number + 1

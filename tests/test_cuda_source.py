@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from portkern.cuda_source.comments import unended, without_comments
-from portkern.cuda_source.syntax import Kernel, Launch, Parameter, Syntax, parse
+from portkern.cuda_source.syntax import LaunchText, Parameter, SourceKernel, Syntax, parse
 from portkern.port.lint.launches import launches
 from portkern.port.lint.source import Source
 from portkern.simt.translate.survey import Survey, World
 
 
-def only_kernel(text: str) -> Kernel:
+def only_kernel(text: str) -> SourceKernel:
     (kernel,) = parse(text).kernels
     return kernel
 
 
-def only_launch(text: str) -> Launch:
+def only_launch(text: str) -> LaunchText:
     (launch,) = parse(f"void host() {{\n  {text}\n}}").launches
     return launch
 

@@ -24,7 +24,7 @@ from portkern import experiment
 from portkern.agent import pace
 from portkern.agent.attempt import UNTIMED, Attempt, Status
 from portkern.agent.axes import Reply
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.agent.log import Log
 from portkern.agent.outcome import RunSummary
 from portkern.agent.run import GenerationRun, RunPlan
@@ -433,7 +433,7 @@ class Script:
 def turns(*worths: str | float) -> Answer:
     """Kernels in turn that are all different; ``build_failed: TEXT`` ends with that error."""
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         worth, _, said = str(worths[count]).partition(": ")
         return kernel(worth, about=f"says {said}\n// number {count}")
 
@@ -470,7 +470,7 @@ def test_each_job_says_how_many_there_are_what_is_spent_and_how_long_the_others_
 def test_baseline_tells_pass_at_k_and_where_failures_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def softmax(request: Request, count: int) -> str:
+    def softmax(request: ModelRequest, count: int) -> str:
         return "I cannot." if count < 2 else kernel("1.5", "softmax", about=str(count))
 
     relu = turns(2.0, "wrong", "build_failed: x", "build_failed: y", 0.5)
@@ -497,7 +497,7 @@ def test_samples_that_no_model_answered_are_none(
     Script(monkeypatch, {"": turns(2.0, 1.0, 1.0)})
     ask, up = ScriptedModels.answer, {"0/coder#1"}
 
-    async def down(self: ScriptedModels, request: Request) -> Reply:
+    async def down(self: ScriptedModels, request: ModelRequest) -> Reply:
         if request.id not in up:
             raise ModelError("nobody there")
         return await ask(self, request)
@@ -518,7 +518,7 @@ def test_a_job_whose_model_is_down_is_not_done_and_goes_on_with_the_experiment(
 ) -> None:
     up = [2]
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         if count >= up[0]:
             raise ModelDown("nobody there")
         return turns(2.0, 1.0, 1.5)(request, count)
@@ -674,7 +674,7 @@ def test_finished_jobs_are_not_run_again_and_one_that_was_cut_goes_on(
     asked: list[str] = []
     cut_at = 5
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         asked.append(request.id)
         if len(asked) == cut_at:
             raise KeyboardInterrupt

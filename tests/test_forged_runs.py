@@ -15,7 +15,7 @@ import pytest
 from portkern.cuda_source.syntax import parse
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses
-from portkern.port.proof import Limits, Outcome, ProofSource, meddling, prove
+from portkern.port.proof import Outcome, ProofLimits, ProofSource, meddling, prove
 from portkern.port.proof.compare import Judged, Types, compare
 from portkern.port.proof.examine import Examiner
 from portkern.port.proof.recording import Content, LaunchRecord, read
@@ -798,7 +798,7 @@ def test_a_wrong_port_that_forges_its_runs_is_not_proven(how: str, tmp_path: Pat
         other=None,
         kernels=parse(sources["hip"].read_text()).kernels,
         workdir=tmp_path / "work",
-        limits=Limits(run_s=30.0),
+        limits=ProofLimits(run_s=30.0),
     )
     assert proof.outcome is not Outcome.PROVEN, proof
     assert "not built" not in proof.why, "it was not tried"

@@ -15,7 +15,7 @@ import pytest
 
 import tests.scripted
 from portkern.agent import pace
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.agent.run import GenerationRun
 from portkern.cli import main
 from portkern.cli.heartbeat import Heartbeat
@@ -97,7 +97,7 @@ def test_a_mapping_that_is_none_is_told_in_one_line(
 # ---- what it says, and when
 
 
-def varied(_: Request, number: int) -> str:
+def varied(_: ModelRequest, number: int) -> str:
     return kernel(1.0 + number / 100, about=str(number))
 
 
@@ -264,7 +264,7 @@ def test_no_model_is_asked_where_nothing_can_be_judged(
 
 
 def test_what_nobody_here_can_judge_is_not_counted(tmp_path: Path) -> None:
-    def answer(request: Request, number: int) -> str:
+    def answer(request: ModelRequest, number: int) -> str:
         return kernel("unavailable" if number % 2 == 0 else 1.0 + number, about=str(number))
 
     chosen = ("strategy=best_of_n", "strategy.n=50", "proposer=direct", "budget.attempts=3")

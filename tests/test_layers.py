@@ -113,3 +113,14 @@ def test_contributing_has_the_line_of_every_package() -> None:
         for path in (ROOT / "portkern").rglob("*/__init__.py")
     }
     assert rows == packages
+
+
+def test_a_name_stands_for_one_class() -> None:
+    """Nested classes and private ones are called by their owner."""
+    homes: dict[str, list[str]] = {}
+    for path in [*(ROOT / "portkern").rglob("*.py"), *(ROOT / "backends").rglob("*.py")]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(homes) > 1000
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}

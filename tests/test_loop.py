@@ -13,7 +13,7 @@ import pytest
 
 from portkern.agent.attempt import Attempt, Status
 from portkern.agent.axes import Reply
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.agent.log import Log
 from portkern.agent.run import GenerationRun
 from portkern.cli.verbs.generate import plan_of, read
@@ -35,7 +35,7 @@ EVOLVING = (
 CRFM = ("preset=crfm", "budget.attempts=24")
 
 
-def varied(request: Request, count: int) -> str:
+def varied(request: ModelRequest, count: int) -> str:
     """A kernel whose worth follows from the call's seed alone."""
     rng = random.Random(request.params["seed"])
     return kernel(
@@ -48,7 +48,7 @@ class Slow(ScriptedModels):
 
     most_s = 0.02
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: ModelRequest) -> Reply:
         await asyncio.sleep(random.uniform(0, self.most_s))
         return await super().answer(request)
 
@@ -93,7 +93,7 @@ class Cut(Exception):
 def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
     how: Sequence[str], after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         if request.prompt.startswith("ideas"):
             return f'["tile {request.params["seed"]}", "unroll {request.params["seed"]}"]'
         return varied(request, count)
@@ -101,7 +101,7 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
     whole = play(tmp_path / "whole", answer, *how, "inflight=3")
     asked: list[str] = []
 
-    def counted(request: Request, count: int) -> str:
+    def counted(request: ModelRequest, count: int) -> str:
         asked.append(request.id)
         return answer(request, count)
 
@@ -125,7 +125,7 @@ def test_a_run_that_was_cut_goes_on_as_if_it_had_not_been(
     assert isinstance(evaluated, ScriptedBench)
 
 
-def anything(request: Request, count: int) -> str:
+def anything(request: ModelRequest, count: int) -> str:
     """An answer to any prompt that follows from the request alone."""
     prompt, seed = request.prompt.partition("@")[0], request.params["seed"]
     if prompt == "ideas":
@@ -163,12 +163,12 @@ def test_whoever_asks_a_model_that_is_down_the_run_stops_and_goes_on_from_there(
     whole = play(tmp_path / "whole", anything, *how)
     asked: list[str] = []
 
-    def down(request: Request, count: int) -> str:
+    def down(request: ModelRequest, count: int) -> str:
         if count >= int(share * len(whole.calls)):
             raise ModelDown("nobody is there")
         return counted(request, count)
 
-    def counted(request: Request, count: int) -> str:
+    def counted(request: ModelRequest, count: int) -> str:
         asked.append(request.id)
         return anything(request, count)
 
@@ -220,7 +220,7 @@ def test_equal_candidates_are_evaluated_once_and_are_one_attempt(tmp_path: Path)
 @pytest.mark.parametrize("most", [1, 3, 7])
 @pytest.mark.parametrize("preset", ["crfm", "cuda_llm", "kernelfalcon", "evoengineer_full"])
 def test_attempts_never_exceed_their_budget(most: int, preset: str, tmp_path: Path) -> None:
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         ideas = f'["a {request.id}", "b {request.id}", "c {request.id}"]'
         return ideas if request.prompt.startswith("ideas") else kernel("wrong", about=request.id)
 
@@ -231,7 +231,7 @@ def test_attempts_never_exceed_their_budget(most: int, preset: str, tmp_path: Pa
 
 def test_a_spent_budget_of_tokens_ends_a_run_and_leaves_whole_slots(tmp_path: Path) -> None:
     class Costly(ScriptedModels):
-        async def answer(self, request: Request) -> Reply:
+        async def answer(self, request: ModelRequest) -> Reply:
             with self.meter.reserve(tokens=100) as held:
                 held.settle(tokens=100, usd=None)
                 return await super().answer(request)
@@ -281,7 +281,7 @@ def test_a_model_that_never_returns_code_ends_in_attempts_without_code(tmp_path:
 
 def test_an_error_after_which_no_call_succeeds_ends_the_run(tmp_path: Path) -> None:
     class Dead(ScriptedModels):
-        async def answer(self, request: Request) -> Reply:
+        async def answer(self, request: ModelRequest) -> Reply:
             self.dead = "no such key; set the environment variable KEY"
             raise ModelError(self.dead, final=True)
 
@@ -352,7 +352,7 @@ def test_the_device_is_busy_while_models_write(tmp_path: Path) -> None:
             return super().evaluate(candidate)
 
     class Writing(ScriptedModels):
-        async def answer(self, request: Request) -> Reply:
+        async def answer(self, request: ModelRequest) -> Reply:
             await asyncio.sleep(0.1)
             return await super().answer(request)
 

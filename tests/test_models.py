@@ -22,7 +22,7 @@ import pytest
 from portkern.agent.axes import PromptMessage, Reply
 from portkern.agent.budget import GenerationBudget, Meter, Spent
 from portkern.agent.llm import caps, keys
-from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
+from portkern.agent.llm.calls import CallCache, Calls, ModelCall, ModelRequest
 from portkern.agent.llm.completion import Completion, Endpoint, complete, litellm
 from portkern.agent.llm.models import Models
 from portkern.agent.llm.prices import Price, Prices
@@ -278,7 +278,7 @@ def test_samples_of_one_prompt_have_seeds_of_their_own() -> None:
 
 
 def test_a_seed_of_a_role_does_not_depend_on_the_runs() -> None:
-    def request(run_seed: int, role_seed: int, name: str) -> Request:
+    def request(run_seed: int, role_seed: int, name: str) -> ModelRequest:
         models = Models({"coder": Role(model=MODEL, seed=role_seed)}, seed=run_seed)
         return models.request(name, "coder", said("x"), "", None)
 

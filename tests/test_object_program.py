@@ -16,13 +16,13 @@ from portkern.errors import BuildError, LaunchError
 from portkern.evaluator import object_program
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove, recording
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, prove, recording
 from portkern.port.proof.compare import Difference, Judged, LaunchResult, Types, compare
 from portkern.port.proof.conclusion import _as_compiled
 from portkern.port.proof.examine import Compared, Examination, Examiner, _Progress
 from portkern.port.proof.findings import Text
 from portkern.port.proof.recording import Content, LaunchRecord
-from portkern.port.proof.runs import Program, Run
+from portkern.port.proof.runs import Program, ProgramRun
 from portkern.simt.execute import runtime_library
 from portkern.simt.execute.compile_options import CompileOptions
 from portkern.simt.execute.program import ProgramOutcome
@@ -30,7 +30,7 @@ from portkern.simt.translate.rewrite import rewrite_tree
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 from portkern.toolchain.source_view import SourceView
-from portkern.worker.object_device import Device
+from portkern.worker.object_device import ObjectMemoryDevice
 from portkern.worker.object_link import Asked, Variables
 from portkern.worker.protocol import RECORD, Execute
 
@@ -241,7 +241,7 @@ def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
             other=None,
             kernels=parse(ported.read_text("utf-8")).kernels,
             workdir=tmp_path / "work",
-            limits=Limits(run_s=30.0, objects=(GFX942,)),
+            limits=ProofLimits(run_s=30.0, objects=(GFX942,)),
         )
     }
     assert proofs["waved"].outcome is Outcome.PROVEN, proofs
@@ -347,7 +347,7 @@ def test_what_a_compiled_kernel_did_is_not_the_programs_word(tmp_path: Path) -> 
 def test_a_kernel_that_we_do_not_find_is_not_modelled_and_not_wrong() -> None:
     told: list[int] = []
     for error, code in ((BuildError("No kernel"), 701), (LaunchError("too many threads"), 401)):
-        device: Any = Device.__new__(Device)
+        device: Any = ObjectMemoryDevice.__new__(ObjectMemoryDevice)
         device._variables, device._contents = (), {}
         device._arena = SimpleNamespace(keep=list)
         device._recording = SimpleNamespace(begin=list, end=lambda *_, failed: None)
@@ -364,9 +364,9 @@ def test_a_compiled_port_that_ends_early_without_a_finding_is_not_proven(
     records = tuple(LaunchRecord(n, "k", (1, 1, 1), (64, 1, 1), 0) for n in range(2))
     examiner: Any = Examiner.__new__(Examiner)
     examiner._progress, examiner._types, examiner._limit_s = _Progress(), Types((), {}), 9.0
-    run = Run(ProgramOutcome(1, "", (), ()), records[:launches], {})
+    run = ProgramRun(ProgramOutcome(1, "", (), ()), records[:launches], {})
     examiner._run = lambda _program: run
-    first = Run(ProgramOutcome(0, "", (), ()), records, {})
+    first = ProgramRun(ProgramOutcome(0, "", (), ()), records, {})
     program = Program(Path("p"), ProofSource(Path("p.hip"), "hip"), GFX942, "fast")
     examiner._execute(first, program, GFX942)
     progress = examiner._progress
@@ -408,7 +408,7 @@ def test_a_compiled_kernel_need_not_change_new_memory_to_have_filled_it() -> Non
 def test_a_table_of_functions_keeps_the_addresses_that_the_object_has() -> None:
     host, loaded = ctypes.create_string_buffer(b"hosthost", 8), ctypes.create_string_buffer(16)
     loaded.value, base = b"gpu.gpu.", ctypes.addressof(loaded)
-    device: Any = Device.__new__(Device)
+    device: Any = ObjectMemoryDevice.__new__(ObjectMemoryDevice)
     variables = {"a": (0, 4), "b": (4, 4)}
     of_object = SimpleNamespace(relocations=((4, 0), (100, 0)), variables=variables)
     device._program = SimpleNamespace(base=base, object=of_object)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portkern.agent.attempt import Attempt, Status
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.agent.log import Log
 from portkern.experiment import contrast, statistics
 from portkern.experiment.contrast import Contrast, ContrastMeasure
@@ -288,7 +288,7 @@ def test_a_cheat_breaks_a_rule_about_the_machine_the_evaluator_or_the_work(rule:
 def author(worth: str | float) -> Answer:
     """An author of kernels for whatever operator it is asked for."""
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         [op] = set(re.findall(r"The entry is named (\w+)\.", str(request.messages)))
         return kernel(worth, op, about=str(count))
 

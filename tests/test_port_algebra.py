@@ -15,7 +15,7 @@ import pytest
 from benchmarks.real.dropped_terms import mutated
 from portkern.cli import main
 from portkern.cuda_source.syntax import parse
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, algebra, prove
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, algebra, prove
 from portkern.port.proof.compare import Types
 from portkern.port.proof.outcome import Algebra, ByAlgebra
 from portkern.port.proof.recording import Content, LaunchRecord, read
@@ -156,7 +156,7 @@ def proofs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, KernelProof
         other=None,
         kernels=parse(ported.read_text()).kernels,
         workdir=folder / "work",
-        limits=Limits(ring=True),
+        limits=ProofLimits(ring=True),
     )
     return {proof.kernel: proof for proof in found}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from portkern.errors import ConfigError
-from portkern.port.device_build import Built, NotBuilt, build
+from portkern.port.device_build import DeviceBuilt, NotBuilt, build
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 
@@ -54,7 +54,9 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTKERN_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def made(tmp_path: Path, text: str, arch: str = "gfx942", **options: object) -> Built | NotBuilt:
+def made(
+    tmp_path: Path, text: str, arch: str = "gfx942", **options: object
+) -> DeviceBuilt | NotBuilt:
     file = tmp_path / "source.hip"
     file.write_text(text)
     include = (tmp_path,) if options.pop("with_folder", False) else ()
@@ -64,9 +66,9 @@ def made(tmp_path: Path, text: str, arch: str = "gfx942", **options: object) -> 
     return build(file, target.load(arch), include=include, defines=defines, workdir=workdir)
 
 
-def built(tmp_path: Path, text: str, arch: str = "gfx942", **options: object) -> Built:
+def built(tmp_path: Path, text: str, arch: str = "gfx942", **options: object) -> DeviceBuilt:
     answer = made(tmp_path, text, arch, **options)
-    assert isinstance(answer, Built), answer
+    assert isinstance(answer, DeviceBuilt), answer
     return answer
 
 

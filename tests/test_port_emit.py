@@ -12,13 +12,13 @@ import pytest
 
 from portkern.errors import BackendUnavailable
 from portkern.port import emit_proof, emit_run
-from portkern.port.emit.context import Context
+from portkern.port.emit.context import EmitContext
 from portkern.port.emit.emitted import Emitted
 from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit_program import EmittedFile
 from portkern.port.emit_proof import EmittedProver
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
-from portkern.port.proof.case import Case, read_cases
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource
+from portkern.port.proof.case import ProofCase, read_cases
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.request import PortRequest
 
@@ -121,26 +121,26 @@ def texts_of(folder: Path, text: str) -> SourceTexts:
 
 def emitted(folder: Path, text: str, way: str) -> dict[str, Emitted | RefusedEmission]:
     texts = texts_of(folder, text)
-    context = Context(texts)
+    context = EmitContext(texts)
     return {k.name: emit_run.emit(k, texts, context, way) for k in texts.own.kernels}
 
 
 def proven(
-    folder: Path, text: str, way: str, cases: dict[str, Case] | None = None
+    folder: Path, text: str, way: str, cases: dict[str, ProofCase] | None = None
 ) -> dict[str, KernelProof]:
     try:
         emit_proof.environment(way)
     except BackendUnavailable as error:
         pytest.skip(str(error))
     texts = texts_of(folder, text)
-    context = Context(texts)
+    context = EmitContext(texts)
     made = [emit_run.emit(k, texts, context, way) for k in texts.own.kernels]
     files = [
         EmittedFile(item, emit_run.write(item, way, folder / "out"))
         for item in made
         if isinstance(item, Emitted)
     ]
-    with EmittedProver(texts, way, cases or {}, folder / "work", Limits()) as prover:
+    with EmittedProver(texts, way, cases or {}, folder / "work", ProofLimits()) as prover:
         return {proof.kernel: proof for proof in prover.prove(files)}
 
 
@@ -184,13 +184,13 @@ def test_what_differs_is_found_wrong(tmp_path: Path, way: str) -> None:
         pytest.skip(str(error))
     texts = texts_of(tmp_path, one("add"))
     (kernel,) = texts.own.kernels
-    item = emit_run.emit(kernel, texts, Context(texts), way)
+    item = emit_run.emit(kernel, texts, EmitContext(texts), way)
     assert isinstance(item, Emitted)
     path = emit_run.write(item, way, tmp_path / "out")
     code = path if way == "cpu" else path.with_suffix(".cl")
     code.write_text(code.read_text("utf-8").replace("+ b[i]", "- b[i]"), encoding="utf-8")
     keep = tmp_path / "cases"
-    with EmittedProver(texts, way, {}, tmp_path / "work", Limits(), keep) as prover:
+    with EmittedProver(texts, way, {}, tmp_path / "work", ProofLimits(), keep) as prover:
         (proof,) = prover.prove([EmittedFile(item, path)])
     assert proof.outcome is Outcome.WRONG
     said = re.search(r"'c'\[0\] is \S+, expected \S+(?= \()", proof.why)

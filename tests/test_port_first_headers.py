@@ -13,7 +13,7 @@ import pytest
 from portkern.errors import BuildError
 from portkern.port import first_headers as found_first
 from portkern.port import torch_headers
-from portkern.port.device_build import Built, build
+from portkern.port.device_build import DeviceBuilt, build
 from portkern.port.torch_headers import TorchHeaders
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
@@ -270,7 +270,7 @@ def test_code_is_the_same_with_precompiled_headers(
             timeout_s=400,
             first=each,
         )
-        assert isinstance(known, Built), known
+        assert isinstance(known, DeviceBuilt), known
         made.append(known.kernels)
     assert made[0] == made[1] and [kernel.kernel for kernel in made[0]] == ["twice"]
     assert len(list((tmp_path / "cache").rglob("first.pch"))) == 1

@@ -9,8 +9,8 @@ import pytest
 
 from portkern.cuda_source.syntax import parse
 from portkern.errors import ConfigError
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
-from portkern.port.proof.case import Case, read_cases, to_yaml
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, prove
+from portkern.port.proof.case import ProofCase, read_cases, to_yaml
 from portkern.port.proof.guesses import BLOCK, GRID, SHARED, Guess, of_variables, settled
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.slice import Slices
@@ -38,12 +38,12 @@ SHARING = """__global__ void k(float* x, int n) {
 """
 
 
-def proposed(text: str, folder: Path, **asked: int) -> Case:
+def proposed(text: str, folder: Path, **asked: int) -> ProofCase:
     path = folder / "k.cu"
     path.write_text(text, encoding="utf-8")
     texts = SourceTexts(ProofSource(path, "cuda"))
     case = propose(texts.kernels[0], texts, SCALES[1], warp=32, **asked)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     return case
 
 
@@ -364,7 +364,7 @@ def proof_of(original: str, ported: str, folder: Path) -> KernelProof:
         other=None,
         kernels=parse(paths[1].read_text("utf-8")).kernels,
         workdir=folder / "work",
-        limits=Limits(run_s=60),
+        limits=ProofLimits(run_s=60),
     )
     return proof
 

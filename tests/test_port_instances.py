@@ -9,8 +9,8 @@ import pytest
 
 from portkern.cuda_source.source_map import Parameter
 from portkern.port.proof import idle
-from portkern.port.proof.case import Buffer, Case, Scalar
-from portkern.port.proof.coverage import Counts, idle_instances
+from portkern.port.proof.case import Buffer, ProofCase, Scalar
+from portkern.port.proof.coverage import LineCounts, idle_instances
 from portkern.port.proof.element import element_of
 from portkern.port.proof.expression import Names
 from portkern.port.proof.infer import SCALES, propose, templates
@@ -182,7 +182,7 @@ def test_a_launch_by_a_traits_class_has_its_instances_and_shape(
     cases = [
         propose(texts.kernels[0], texts, SCALES[1], warp=32, choice=-n) for n in range(len(found))
     ]
-    shapes = {(c.template[0], c.block[0], c.shared) for c in cases if isinstance(c, Case)}
+    shapes = {(c.template[0], c.block[0], c.shared) for c in cases if isinstance(c, ProofCase)}
     assert shapes == set(expected)
 
 
@@ -242,7 +242,7 @@ def test_a_pointer_to_void_is_one_to_what_the_kernel_casts_it_to(
     if types is None:
         assert isinstance(case, Refused) and "'p.x' is of type void*" in case.reason
         return
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     buffers = [value for value in case.values if isinstance(value, Buffer)]
     assert [buffer.dtype for buffer in buffers] == types
 
@@ -298,10 +298,10 @@ def test_instances_come_through_functions_whose_calls_deduce_them(
     assert any(one.is_guess for one in found) is not known
 
 
-def proposed(text: str, folder: Path, scale: int = 1) -> Case:
+def proposed(text: str, folder: Path, scale: int = 1) -> ProofCase:
     texts = read(text, folder)
     case = propose(texts.kernels[0], texts, SCALES[scale], warp=32)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     return case
 
 
@@ -412,7 +412,7 @@ void run(float* x) { k<<<2, dim3(C10_WARP_SIZE, 4)>>>(x); }
     texts = read(text, tmp_path)
     for warp in (32, 64):
         case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
-        assert isinstance(case, Case)
+        assert isinstance(case, ProofCase)
         assert case.block == (warp, 4, 1)
 
 
@@ -442,7 +442,7 @@ void run(float* x) {{
     texts = read(text, tmp_path)
     for warp in (32, 64):
         case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
-        assert isinstance(case, Case)
+        assert isinstance(case, ProofCase)
         assert case.block == (2 * warp, 4, 1)
         assert getattr(case.arguments[1], "value", "") == str(2 * warp)
 
@@ -456,7 +456,7 @@ void run(float* x) {{ k<<<2, 64>>>(x, {asked}); }}
     texts = read(text, tmp_path)
     for warp in (32, 64):
         case = propose(texts.kernels[0], texts, SCALES[1], warp=warp)
-        assert isinstance(case, Case)
+        assert isinstance(case, ProofCase)
         assert getattr(case.arguments[1], "value", "") == "16"
 
 
@@ -642,7 +642,7 @@ def chosen(text: str, folder: Path) -> list[tuple[tuple[str, ...], bool, tuple[i
     found = templates(kernel, texts)
     assert isinstance(found, list), found
     cases = [propose(kernel, texts, SCALES[0], warp=32, choice=n) for n in range(len(found))]
-    blocks = {c.template: c.block for c in cases if isinstance(c, Case)}
+    blocks = {c.template: c.block for c in cases if isinstance(c, ProofCase)}
     return [(one.template, one.is_guess, blocks[one.template][:1]) for one in found]
 
 
@@ -840,7 +840,7 @@ def test_a_launch_in_a_case_of_a_switch_has_the_cases_value(
     found = {}
     for choice in range(len(blocks)):
         case = propose(kernel, texts, SCALES[0], warp=32, choice=choice)
-        assert isinstance(case, Case)
+        assert isinstance(case, ProofCase)
         found[case.template[0]] = case.block[0]
     assert found == blocks
 
@@ -860,7 +860,7 @@ def test_a_window_over_an_image_leaves_it_as_large_as_it_was(
     text = f"__global__ void k(float* x, {declared}) {{ x[threadIdx.x] = 1; }}\n"
     texts = read(text + f"void run(float* x, {declared}) {{ k<<<1, 64>>>(x, {names}); }}", tmp_path)
     case = propose(texts.kernels[0], texts, SCALES[0], warp=32)
-    assert isinstance(case, Case)
+    assert isinstance(case, ProofCase)
     given = [int(a.value) for a in case.arguments if isinstance(a, Scalar)]
     assert given == values
 
@@ -871,7 +871,9 @@ void run(size_t* x, int n) { switch (n) { CASE(32); CASE(64); } }
 """
 
 
-def of_the_program(ran: tuple[str, ...] | None, folder: Path, **cases: Case) -> idle.Idle | None:
+def of_the_program(
+    ran: tuple[str, ...] | None, folder: Path, **cases: ProofCase
+) -> idle.IdleInstances | None:
     texts = read(SIZES, folder)
     proof = KernelProof("sum", texts.source.path, 1, Outcome.PROVEN, "", "the program's", idle=ran)
     return idle.of_program([proof], texts, cases).get("sum")
@@ -913,7 +915,7 @@ def test_a_program_proves_a_kernel_with_the_cases_of_instances_that_it_does_not_
 
 
 def test_a_case_that_the_user_gives_is_of_its_own_instance_alone(tmp_path: Path) -> None:
-    case = Case("sum", ("size_t", "64"), (1, 1, 1), (64, 1, 1), 0, ())
+    case = ProofCase("sum", ("size_t", "64"), (1, 1, 1), (64, 1, 1), 0, ())
     assert of_the_program(("unsigned long, 64",), tmp_path, sum=case) is None
     left = of_the_program(("unsigned long, 64", "unsigned long, 32"), tmp_path, sum=case)
     assert left is not None and left.names == ("sum<unsigned long, 32>",) and not left.chosen
@@ -929,6 +931,6 @@ def test_an_instance_is_idle_where_none_of_its_functions_was_called(tmp_path: Pa
         "sum<float, 8>(float*)::{lambda()#1}::operator()() const": (1, 0),
         "void sum<double, 1>(double*)": (7, 0),
     }
-    found = idle_instances(kernels, Counts({1: (1, {})}, functions))
+    found = idle_instances(kernels, LineCounts({1: (1, {})}, functions))
     assert found == {"sum": ("unsigned long, 64", "P<2, 3>, (Op)1")}
-    assert not idle_instances(kernels, Counts())
+    assert not idle_instances(kernels, LineCounts())

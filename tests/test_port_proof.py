@@ -15,7 +15,7 @@ import yaml
 
 from portkern.cuda_source.syntax import parse
 from portkern.errors import ConfigError
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, prove
 from portkern.port.proof.arguments import smaller
 from portkern.port.proof.case import read_cases
 from portkern.port.proof.compare import Judged, Types, compare
@@ -24,7 +24,7 @@ from portkern.port.proof.expression import Names
 from portkern.port.proof.findings import Inheritance, Text
 from portkern.port.proof.outcome import WROTE_NOTHING
 from portkern.port.proof.recording import Content, LaunchRecord, read
-from portkern.port.proof.runs import Program, Run, Runs
+from portkern.port.proof.runs import Program, ProgramRun, Runs
 from portkern.port.proof.text_output import difference
 from portkern.port.translate import translate
 from portkern.simt.diagnostics import Diagnostic
@@ -298,7 +298,7 @@ def proven(
         kernels=kernels,
         workdir=workdir,
         case=case,
-        limits=Limits(**{"run_s": 30.0, **limits}),
+        limits=ProofLimits(**{"run_s": 30.0, **limits}),
     )
     assert [proof.kernel for proof in both] == [kernel.name for kernel in kernels]
     return {proof.kernel: proof for proof in both}
@@ -536,7 +536,9 @@ def test_a_run_of_the_port_that_is_cut_short_accuses_nobody(
 ) -> None:
     run = Runs.run
 
-    def cut(runs: Runs, program: Program, *, order: Order = "forward", **options: Any) -> Run:
+    def cut(
+        runs: Runs, program: Program, *, order: Order = "forward", **options: Any
+    ) -> ProgramRun:
         whole = run(runs, program, order=order, **options)
         if order != "random":
             return whole

@@ -10,7 +10,7 @@ import pytest
 
 from portkern.cuda_source.source_map import Parameter
 from portkern.port.proof import Outcome
-from portkern.port.proof.case import Buffer, Case, Record, Scalar, read_cases, to_yaml
+from portkern.port.proof.case import Buffer, ProofCase, Scalar, StructValue, read_cases, to_yaml
 from portkern.port.proof.harness import render
 from portkern.port.proof.infer import SCALES, Refused, propose, templates
 from portkern.port.proof.records import members, records
@@ -86,16 +86,16 @@ void run(float* y, const float* x, int n) {
 PLUS = "struct Plus { __device__ float operator()(float a) const { return a; } };\nstruct Sizes"
 
 
-def proposed(text: str, folder: Path) -> Case | Refused:
+def proposed(text: str, folder: Path) -> ProofCase | Refused:
     texts = read(text, folder)
     return propose(texts.kernels[0], texts, SCALES[0], warp=32)
 
 
 def test_each_member_of_a_struct_has_a_value_that_the_launch_is_told(tmp_path: Path) -> None:
     case = proposed(SCORES, tmp_path)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     (record,) = case.arguments
-    assert isinstance(record, Record)
+    assert isinstance(record, StructValue)
     values = {value.name: value for value in record.members}
     assert list(values) == ["p.rows", "p.cols", "p.x", "p.y", "p.row_stride", "p.scale"]
     rows, cols = SCALES[0].rows, SCALES[0].inner
@@ -107,7 +107,7 @@ def test_each_member_of_a_struct_has_a_value_that_the_launch_is_told(tmp_path: P
 @pytest.mark.parametrize("text", [GATHERED, FOLDED], ids=["members", "none"])
 def test_a_case_of_structs_is_read_as_it_was_written(text: str, tmp_path: Path) -> None:
     case = proposed(text, tmp_path)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     assert read_cases_of(case, tmp_path) == case
 
 
@@ -242,7 +242,7 @@ def test_a_struct_that_would_take_long_is_refused_at_once(text: str) -> None:
 def test_a_struct_without_members_is_a_member_without_a_value(tmp_path: Path) -> None:
     text = SCORES.replace("float scale", "Plus plus; float scale").replace("struct Sizes", PLUS, 1)
     case = proposed(text, tmp_path)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     assert "p.scale" in str(case)
     assert "plus" not in str(case)
 
@@ -265,7 +265,7 @@ def test_a_member_is_what_host_code_sets_it_to_in_a_variable_of_the_struct(
     set_: str, value: str, tmp_path: Path
 ) -> None:
     case = proposed(SCORES.replace("p.row_stride = cols;", f"{set_}\n"), tmp_path)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     values = {v.name: v.value for v in case.values if isinstance(v, Scalar)}
     assert values["p.row_stride"] == value
 
@@ -273,7 +273,7 @@ def test_a_member_is_what_host_code_sets_it_to_in_a_variable_of_the_struct(
 def test_elements_of_an_array_in_a_struct_have_values_of_their_own(tmp_path: Path) -> None:
     text = GATHERED.replace("long lengths[2];", "long lengths[3]; float factors[2];")
     case = proposed(text, tmp_path)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     values = {v.name: v.value for v in case.values if isinstance(v, Scalar)}
     assert len({values[f"in.lengths[{i}]"] for i in range(3)}) == 3
     assert len({values[f"in.factors[{i}]"] for i in range(2)}) == 2
@@ -285,7 +285,7 @@ def test_parameters_without_names_have_arguments_of_their_own(tmp_path: Path) ->
         "void run(float* y, float* z, int n) { k<<<1, 64>>>(y, z, 1, 2, 3, n); }\n"
     )
     case = proposed(text, tmp_path)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     names = ["y", "argument_0", "argument_2", "argument_1", "argument_3", "n"]
     assert [argument.name for argument in case.arguments] == names
     assert [a.value for a in case.arguments if isinstance(a, Scalar)][:3] == ["1", "2", "3"]
@@ -301,7 +301,7 @@ def test_parameters_without_names_have_arguments_of_their_own(tmp_path: Path) ->
     assert f"({given});" in program
 
 
-def read_cases_of(case: Case, folder: Path) -> Case:
+def read_cases_of(case: ProofCase, folder: Path) -> ProofCase:
     (folder / "case.yaml").write_text(to_yaml(case), encoding="utf-8")
     return read_cases(folder / "case.yaml")[case.kernel]
 
@@ -335,7 +335,7 @@ def test_the_definition_of_a_long_struct_is_not_an_initialiser(tmp_path: Path) -
     )
     texts = read(text, tmp_path)
     case = propose(texts.kernels[0], texts, SCALES[1], warp=32)
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ void run(Point* p, int n) {{ k<<<1, 64>>>(p, n); }}
     if expected is None:
         assert isinstance(case, Refused) and "no value is known" in case.reason
         return
-    assert isinstance(case, Case), case
+    assert isinstance(case, ProofCase), case
     [points, _] = case.values
     assert isinstance(points, Buffer) and points.dtype == expected[0]
     known = {**texts.rows, **texts.aliases}

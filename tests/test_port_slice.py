@@ -8,7 +8,7 @@ import pytest
 
 from portkern.cuda_source.syntax import parse
 from portkern.port import device_build, kernels_alone, partial_build
-from portkern.port.device_build import Built, NotBuilt
+from portkern.port.device_build import DeviceBuilt, NotBuilt
 from portkern.port.file_port import base_name
 from portkern.port.proof import Outcome, ProofSource, prove
 from portkern.port.proof.slice import Slices, written
@@ -146,12 +146,12 @@ def test_the_other_kernels_of_a_file_are_built(tmp_path: Path) -> None:
     file = tmp_path / "mixed.hip"
     file.write_text(translate(text, "mixed.cu").text, encoding="utf-8")
 
-    def compile_file(path: Path) -> Built | NotBuilt:
+    def compile_file(path: Path) -> DeviceBuilt | NotBuilt:
         where = target.load("gfx942")
         return device_build.build(path, where, include=[tmp_path], workdir=tmp_path / "work")
 
     built = partial_build.build(ProofSource(file, "hip"), compile_file, tmp_path / "slices")
-    assert isinstance(built, Built), built
+    assert isinstance(built, DeviceBuilt), built
     assert [kernel.kernel.partition("(")[0] for kernel in built.kernels] == ["good_kernel"]
     assert "asm" in built.rejected["odd_kernel"].reason
     assert "undeclared_thing" in built.rejected["broken_kernel"].reason
@@ -170,7 +170,7 @@ def test_kernels_are_built_without_host_code_whose_headers_are_absent(tmp_path: 
     )
     file.write_text(translate(MIXED + template, "mixed.cu").text, encoding="utf-8")
 
-    def compile_file(path: Path) -> Built | NotBuilt:
+    def compile_file(path: Path) -> DeviceBuilt | NotBuilt:
         where = target.load("gfx942")
         return device_build.build(path, where, include=[tmp_path], workdir=tmp_path / "work")
 

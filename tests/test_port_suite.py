@@ -20,15 +20,15 @@ from portkern.port import library, setup_run, setup_script
 from portkern.port.key import Keys
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
 from portkern.port.proof.examine import Compared, Examination
-from portkern.port.proof.outcome import Limits, Outcome, ProofSource
+from portkern.port.proof.outcome import Outcome, ProofLimits, ProofSource
 from portkern.port.proof.recording import LaunchRecord
 from portkern.port.proof.runs import Program, Wanted
 from portkern.port.proof.suite import (
     SEVERAL,
     UNCOUNTED,
-    Command,
-    Extension,
+    LibraryExtension,
     Suite,
+    SuiteCommand,
     SuiteRuns,
     _doubt,
     _several,
@@ -320,7 +320,7 @@ def test_an_instance_that_no_test_launches_leaves_its_kernel_unproven(
 def test_commands_of_tests_are_pytest_or_a_script(
     text: str, kind: str, words: tuple[str, ...]
 ) -> None:
-    assert Command.parse(text) == Command(kind, words)  # type: ignore[arg-type]
+    assert SuiteCommand.parse(text) == SuiteCommand(kind, words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_commands_of_tests_are_pytest_or_a_script(
 )
 def test_another_command_is_refused_with_what_is_expected(text: str) -> None:
     with pytest.raises(ConfigError, match="expected"):
-        Command.parse(text)
+        SuiteCommand.parse(text)
 
 
 @pytest.mark.parametrize("given", ["lint=only", "prove=false", "to=cpu"])
@@ -370,7 +370,7 @@ else:
 CUDAExtension('a', ['a.cu'], define_macros=macros)
 """
     found = setup_script.read(text, Path("setup.py"))
-    assert isinstance(found, setup_script.Extensions)
+    assert isinstance(found, setup_script.ExtensionSettings)
     assert found.defines == defines
 
 
@@ -387,7 +387,7 @@ def test_the_files_of_a_module_are_those_in_the_library(tmp_path: Path) -> None:
 def test_a_module_whose_name_python_could_not_import_is_none(tmp_path: Path, name: str) -> None:
     text = f"CUDAExtension({name!r}, ['a.cu'])\nCUDAExtension('fine.one', ['a.cu'])\n"
     found = setup_script.read(text + "load('at_run_time', ['a.cu'])", tmp_path / "setup.py")
-    assert isinstance(found, setup_script.Extensions)
+    assert isinstance(found, setup_script.ExtensionSettings)
     assert [module.name for module in found.modules] == ["fine.one"]
 
 
@@ -549,12 +549,12 @@ def test_an_extension_is_looked_at_as_it_was_compiled(what: str, tmp_path: Path)
         (root / "csrc/sums.cu", root / "csrc/shift.cu"),
         whole=(root,),
     )
-    modules = {root: [Extension("rows._C", source)]}
+    modules = {root: [LibraryExtension("rows._C", source)]}
     target = targets.load("sm_90")
     work = tmp_path / "work"
     with (
         JailedCompilers(SourceView((root, work))) as compilers,
-        SuiteRuns(work, modules, Command.parse("pytest"), Limits(), compilers) as runs,
+        SuiteRuns(work, modules, SuiteCommand.parse("pytest"), ProofLimits(), compilers) as runs,
     ):
         [built] = runs.build_all([Wanted(source, target, "check", "original")])
         assert isinstance(built, Program), built

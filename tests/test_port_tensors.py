@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from portkern.port import torch_headers
-from portkern.port.device_build import Built, NotBuilt, build
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, prove
+from portkern.port.device_build import DeviceBuilt, NotBuilt, build
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, prove
 from portkern.port.proof.accessors import accessor_of, with_sizes
-from portkern.port.proof.case import Case, Tensor, read_cases, to_yaml
+from portkern.port.proof.case import ProofCase, Tensor, read_cases, to_yaml
 from portkern.port.proof.infer import propose, scales
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.translate import translate
@@ -52,15 +52,15 @@ def read(text: str, folder: Path) -> SourceTexts:
     return SourceTexts(ProofSource(path, "cuda"))
 
 
-def cases(text: str, folder: Path) -> list[Case]:
+def cases(text: str, folder: Path) -> list[ProofCase]:
     texts = read(text, folder)
     (kernel,) = texts.kernels
     made = [propose(kernel, texts, scale, warp=32) for scale in scales(kernel, texts)]
-    assert all(isinstance(case, Case) for case in made), made
-    return [case for case in made if isinstance(case, Case)]
+    assert all(isinstance(case, ProofCase) for case in made), made
+    return [case for case in made if isinstance(case, ProofCase)]
 
 
-def sizes(case: Case) -> dict[str, tuple[int, ...]]:
+def sizes(case: ProofCase) -> dict[str, tuple[int, ...]]:
     return {a.name: a.sizes for a in case.arguments if isinstance(a, Tensor)}
 
 
@@ -121,7 +121,7 @@ def proven(text: str, ported: str, folder: Path) -> KernelProof:
         kernels=kernels,
         hazards=(),
         workdir=folder / "work",
-        limits=Limits(run_s=60, build_s=240),
+        limits=ProofLimits(run_s=60, build_s=240),
     )
     return proof
 
@@ -225,7 +225,7 @@ def test_a_whole_extension_is_built_and_what_no_header_has_is_its_error(
                 workdir=tmp_path / "work",
             )
         )
-    assert isinstance(made[0], Built), made[0]
+    assert isinstance(made[0], DeviceBuilt), made[0]
     assert {kernel.kernel for kernel in made[0].kernels} == {"twice"}
     assert len(made[0].kernels) == 3  # float, double and half
     assert isinstance(made[1], NotBuilt)

@@ -83,7 +83,7 @@ def test_amds_compiler_takes_the_translation(arch: str, tmp_path: Path) -> None:
     built = device_build.build(file, targets.load(arch), workdir=tmp_path)
     if isinstance(built, device_build.NotBuilt) and built.cause == "machine":
         pytest.skip(built.reason)
-    assert isinstance(built, device_build.Built), built
+    assert isinstance(built, device_build.DeviceBuilt), built
     assert "matches" in {kernel.kernel for kernel in built.kernels}
 
 

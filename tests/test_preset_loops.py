@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.cli.verbs.generate import plan_of, read
 from portkern.errors import ConfigError
 from tests.preset_pages import started
@@ -37,7 +37,7 @@ def named(*worths: float | str) -> Answer:
     """Kernels in turn that are told apart by their comments; after the last all are as it is."""
     numbers = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         if name.startswith("critic"):
             return FIX
@@ -250,7 +250,7 @@ def test_ai_cuda_engineers_verifiers_let_four_of_eight_to_the_hardware(tmp_path:
     """They read kernels, and what they think nothing of is neither run nor shown."""
     numbers = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         if request.prompt.startswith("critic_vote"):
             [name] = shown(request.messages[-1].content)
             return json.dumps({"works": int(name[1:]) % 2 == 0, "reason": "so"})
@@ -289,7 +289,7 @@ def test_evoengineer_writes_four_from_nothing_and_nine_times_four_after_the_give
 ) -> None:
     replies = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         number = next(replies)
         return "I cannot." if number == 7 else kernel(f"{1.1 + number / 100:.2f}")
 
@@ -378,7 +378,7 @@ def test_evoengineer_full_begins_again_until_a_kernel_is_right_beside_the_given_
 def test_alphaevolve_changes_the_given_kernel_by_edits_on_five_islands(tmp_path: Path) -> None:
     edits = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         before = request.messages[-1].content.partition("## The kernel to change")[2]
         line = next(line for line in before.splitlines() if line.startswith("// worth"))
         now = f"// worth {1 + next(edits) / 100}"
@@ -492,7 +492,7 @@ def test_akg_goes_by_confidence_over_parents_and_shows_three_others(tmp_path: Pa
 def test_akgs_agent_tries_twenty_kernels_by_itself(tmp_path: Path) -> None:
     numbers = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         if count % 2:
             return '{"tool": "try", "why": "to see"}'
         return '{"tool": "write", "why": "faster"}' + kernel(f"{1 + next(numbers) / 10:.1f}")

@@ -13,7 +13,7 @@ import pytest
 
 from portkern.agent.attempt import Diagnosis, Status
 from portkern.agent.axes import EvaluatedDraft, KernelDraft
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
 from portkern.agent.systems import cuda_agent, cupilot, geak_v4, kernel_scientist, swizzleperf
@@ -43,7 +43,7 @@ def planned(*worths: float | str) -> Answer:
     """A plan each time a planner is asked; kernels in turn; a lesson on each pair."""
     numbers = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         if name == "ideas":
             return json.dumps([{"idea": f"plan {count}", "why": "bytes"}])
@@ -197,7 +197,7 @@ def test_kernel_smith_evolves_an_archive_of_the_fast_and_the_different(tmp_path:
     """A failed kernel is shown and is never built on."""
     sizes = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         number = next(sizes)
         about = f"k{number}\n" + "// long\n" * (number % 4 * 20)
         return kernel("wrong" if number % 3 == 2 else 1 + number / 100, about=about)
@@ -346,7 +346,7 @@ def test_cupilot_crosses_strategies_and_not_code_and_writes_each_from_the_initia
     """A failed kernel is revised; a strategy is what the code was found to do."""
     numbers, thoughts = itertools.count(), itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         if name == "strategy":
             return json.dumps({"idea": f"strategy {next(thoughts)}", "why": "bytes"})
@@ -409,7 +409,7 @@ def test_geaks_lead_gives_directions_engineers_try_and_an_integrator_combines_wh
     worths = {"wide": 1.4, "unroll": 1.3, "one pass": 1.51, "anew": 1.6, "still": 1.61}
     leads = iter(plans)
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name, text = request.prompt.partition("@")[0], request.messages[1].content
         if name == "directions":
             return next(leads)

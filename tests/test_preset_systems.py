@@ -15,7 +15,7 @@ import pytest
 
 from portkern.agent import strategy
 from portkern.agent.attempt import Attempt, Diagnosis, Status
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.agent.log import Log
 from portkern.agent.slot import Slot
 from portkern.agent.systems.adaexplore import worth
@@ -30,7 +30,7 @@ from tests.test_presets import FIX, MACRO, PLAN, run, usual
 from tests.test_strategy import attempt
 
 
-def edit(request: Request, value: float, about: str) -> str:
+def edit(request: ModelRequest, value: float, about: str) -> str:
     """A reply that changes the two lines of the given kernel that say what it is."""
     told = request.messages[-1].content.partition("## The kernel to change")[2].splitlines()
     at = next(k for k, line in enumerate(told) if line.startswith("// worth"))
@@ -89,7 +89,7 @@ def test_adaexplore_refines_in_small_steps_and_writes_anew_in_large_ones(tmp_pat
     nothing, and sees the best of each branch on its way."""
     numbers = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         number = next(numbers) if name in ("direct", "diff") else 0
         if name == "diff":
@@ -355,7 +355,7 @@ def agent(*worths: float | str) -> Answer:
     """Writes and tries in turns, and is done after the last of a session's tries."""
     kernels = iter([kernel(worth, about=f"k{k}") for k, worth in enumerate(worths)])
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         if request.prompt.startswith("critic"):
             return '{"problem": "it goes in circles", "directions": ["another algorithm"]}'
         said = request.messages[-1].content
@@ -410,7 +410,7 @@ def test_kernelfoundry_keeps_the_fastest_of_each_place_and_aims_one_level_higher
     traits = ["", "float4 v;", "__shared__ x", "cp.async", "__shfl", "float4 __shfl", "TILE"]
     numbers = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         if request.prompt.startswith("critic"):
             return '{"problem": "bytes", "guidance": ["mind odd rows"]}'
         number = next(numbers)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from portkern.agent.llm.calls import Request
+from portkern.agent.llm.calls import ModelRequest
 from portkern.errors import ConfigError
 from tests.preset_pages import started
 from tests.scripted import Answer, Played, by_prompt, kernel, play
@@ -42,7 +42,7 @@ def usual(**more: str) -> Answer:
     """Good kernels, and a sensible answer to every other prompt; ``more`` by template."""
     fresh = growing()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         name = request.prompt.partition("@")[0]
         if name in more:
             return more[name]
@@ -235,7 +235,7 @@ def test_kernelevolve_has_one_prompt_for_drafting_mending_and_optimising(tmp_pat
 def test_peak_applies_its_stages_in_order_and_undoes_one_without_a_gain(tmp_path: Path) -> None:
     slower = (kernel(f"{2 - k / 100:.2f}", about=str(k)) for k in itertools.count())
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         return MACRO if request.prompt.startswith("macro") else next(slower)
 
     given = f"source={started(tmp_path / 'given', worth='3.0')}"
@@ -283,7 +283,7 @@ def test_tritorx_tells_what_its_linter_found_and_no_time_and_ends_with_the_first
 def test_kevins_chains_see_all_earlier_kernels_and_summaries_and_no_thought(tmp_path: Path) -> None:
     turns = itertools.count()
 
-    def answer(request: Request, count: int) -> str:
+    def answer(request: ModelRequest, count: int) -> str:
         said = kernel(f"1.{next(turns)}").replace("I made it", "In short: I made it")
         return f"<think>a secret</think>{said}"
 
@@ -326,7 +326,7 @@ def test_a_trained_model_is_sampled_and_a_sample_is_one_request(name: str, tmp_p
     count, sampling = TRAINED[name]
     replies = itertools.count()
 
-    def answer(request: Request, asked: int) -> str:
+    def answer(request: ModelRequest, asked: int) -> str:
         return "No." if next(replies) % 2 else kernel(f"1.{asked}")
 
     played = run(tmp_path, name, answer)

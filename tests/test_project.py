@@ -294,7 +294,7 @@ def test_a_worker_is_sent_the_files_as_they_were_read(tmp_path: Path) -> None:
     [kernel] = kernels(tmp_path).kernels
     build = build_of(kernel.candidate, HOST)
     write(tmp_path, **{"include/act.h": "changed afterwards"})
-    sent = read(protocol.Build, plain(protocol.Build(protocol.anonymous(build))))
+    sent = read(protocol.BuildKernel, plain(protocol.BuildKernel(protocol.anonymous(build))))
     assert sent.build.candidate.companions.texts == {"include/act.h": HEADER}
     assert sent.build.candidate.digest == kernel.candidate.digest
 

@@ -31,7 +31,7 @@ from portkern.spec.op import Workload
 from portkern.spec.target import Target
 from portkern.testing import evaluate
 from portkern.worker.profile import CallProfile, without_mark
-from portkern.worker.protocol import Launch, Trace
+from portkern.worker.protocol import SeenLaunch, Trace
 
 from .report_records import records
 
@@ -68,7 +68,7 @@ def traced(call: Callable[[], object]) -> Trace:
     return profile.trace
 
 
-def names(launches: Sequence[Launch]) -> list[str]:
+def names(launches: Sequence[SeenLaunch]) -> list[str]:
     return [launch.name for launch in launches]
 
 
@@ -115,16 +115,16 @@ WORK = AttributedKernel(
 HOST = replace(WORK, gpu=False)
 
 
-def launch(name: str, us: float = 10.0) -> Launch:
-    return Launch(name, 1, us)
+def launch(name: str, us: float = 10.0) -> SeenLaunch:
+    return SeenLaunch(name, 1, us)
 
 
 def held(
     work: AttributedKernel = WORK,
     *,
     us: float = 100.0,
-    operators: Sequence[Launch] = (),
-    launches: Sequence[Launch] = (),
+    operators: Sequence[SeenLaunch] = (),
+    launches: Sequence[SeenLaunch] = (),
     routines: Sequence[str] = (),
     missing: str = "",
 ) -> Proof:

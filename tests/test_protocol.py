@@ -17,12 +17,21 @@ from portkern.evaluator import worker_reports
 from portkern.sandbox import message
 from portkern.sandbox.message import FormError, plain, read
 from portkern.sandbox.session import _parse
-from portkern.sandbox.shared_memory import Rows, Slot
+from portkern.sandbox.shared_memory import Rows, TensorPlace
 from portkern.spec import target
 from portkern.spec.backend import Artifact, Build, Resources, Venue
 from portkern.spec.candidate import Candidate
 from portkern.worker import protocol
-from portkern.worker.protocol import Built, Changes, Done, Layout, Loaded, Output, Ran, Timed
+from portkern.worker.protocol import (
+    BuiltFiles,
+    Changes,
+    Done,
+    Layout,
+    Loaded,
+    OutputForm,
+    Ran,
+    Timed,
+)
 
 FEW = settings(deadline=None, derandomize=True, max_examples=40)
 TEXT = st.text(max_size=20)
@@ -30,7 +39,8 @@ COUNT = st.integers(0, 1 << 40)
 TIME = st.floats(0, 1e17)
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 SLOTS = st.lists(
-    st.builds(Slot, COUNT, st.lists(COUNT, max_size=3).map(tuple), st.just("float32")), max_size=3
+    st.builds(TensorPlace, COUNT, st.lists(COUNT, max_size=3).map(tuple), st.just("float32")),
+    max_size=3,
 ).map(tuple)
 ROWS = st.lists(
     st.builds(Rows, COUNT, COUNT, st.lists(COUNT, max_size=3).map(tuple), st.just("float32")),
@@ -58,20 +68,22 @@ BUILD = st.builds(
     DIMS,
     SCALARS,
 )
-LAUNCH = st.builds(protocol.Launch, TEXT, COUNT, TIME)
+LAUNCH = st.builds(protocol.SeenLaunch, TEXT, COUNT, TIME)
 LAUNCHES = st.lists(LAUNCH, max_size=2).map(tuple)
 TRACE = st.builds(protocol.Trace, LAUNCHES, LAUNCHES, NAMES, st.booleans(), TEXT)
 SHAPE = st.lists(COUNT, max_size=3).map(tuple)
 LAYOUT = st.builds(Layout, TEXT, NAMES, TEXT, TEXT, st.none() | COUNT, st.none() | SHAPE)
-FINDING = st.builds(protocol.Finding, TEXT, st.sampled_from(["error", "warning", "note"]), TEXT)
+FINDING = st.builds(
+    protocol.CheckerFinding, TEXT, st.sampled_from(["error", "warning", "note"]), TEXT
+)
 REPLIES: list[st.SearchStrategy[Any]] = [
     st.builds(Done),
-    st.builds(Built, ARTIFACT, st.lists(st.tuples(TEXT, COUNT), max_size=3).map(tuple), TIME),
+    st.builds(BuiltFiles, ARTIFACT, st.lists(st.tuples(TEXT, COUNT), max_size=3).map(tuple), TIME),
     st.builds(Loaded, TEXT),
     st.builds(
         Ran,
         COUNT,
-        st.lists(st.builds(Output, SHAPE, TEXT, LAYOUT), max_size=2).map(tuple),
+        st.lists(st.builds(OutputForm, SHAPE, TEXT, LAYOUT), max_size=2).map(tuple),
         TIME,
         NAMES,
         st.lists(FINDING, max_size=2).map(tuple),
@@ -85,7 +97,7 @@ REPLIES: list[st.SearchStrategy[Any]] = [
     ),
 ]
 REQUESTS: list[st.SearchStrategy[protocol.AnyRequest]] = [
-    st.builds(protocol.Build, BUILD),
+    st.builds(protocol.BuildKernel, BUILD),
     st.builds(protocol.Load, BUILD, ARTIFACT, VENUE),
     st.builds(protocol.Reference, TEXT, TEXT, st.booleans(), st.just("allow_tf32")),
     st.builds(protocol.Run, SLOTS, SLOTS, SLOTS, SLOTS, SLOTS, DIMS, SCALARS, st.booleans()),
@@ -163,7 +175,7 @@ SAID = {"code": "X", "severity": "error", "message": "m"}
             },
         ),
         (Ran, RAN | {"trace": {"ended": 0}}),
-        (Built, {"artifact": {}, "files": [], "seconds": 0.0}),
+        (BuiltFiles, {"artifact": {}, "files": [], "seconds": 0.0}),
     ],
 )
 def test_what_no_worker_says_is_refused_by_its_type(kind: type[object], said: object) -> None:
@@ -193,14 +205,14 @@ def test_a_worker_is_not_told_who_wrote_a_kernel() -> None:
     written = Candidate("softmax", "cpu", "c++", "x", "softmax", author="someone", parents=("a",))
     where = target.load(host_targets()[0])
     build = Build(written, ops.load("softmax").signature, "float32", where, {}, {})
-    assert b"someone" not in protocol.Build(protocol.anonymous(build)).line()
+    assert b"someone" not in protocol.BuildKernel(protocol.anonymous(build)).line()
 
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_trace_that_was_not_asked_for_or_is_missing_is_refused(traced: bool) -> None:
     run = protocol.Run((), (), (), (), (), {}, {}, traced)
     kept, other = (protocol.Trace(), None) if traced else (None, protocol.Trace())
-    ran = Ran(1, (Output((3,), "float32"),), 0.1, (), trace=kept)
+    ran = Ran(1, (OutputForm((3,), "float32"),), 0.1, (), trace=kept)
     assert run.read(plain(ran)) == ran
     with pytest.raises(FormError, match="trace"):
         run.read(plain(replace(ran, trace=other)))
@@ -209,7 +221,10 @@ def test_a_trace_that_was_not_asked_for_or_is_missing_is_refused(traced: bool) -
 
 def test_an_error_is_not_hidden_by_a_warning_of_its_place() -> None:
     """A path that the code contains is a warning; a call that takes the path makes it an error."""
-    seen = [protocol.Finding("object-wait", kind, "m", "a.hip:7") for kind in ("warning", "error")]
+    seen = [
+        protocol.CheckerFinding("object-wait", kind, "m", "a.hip:7")
+        for kind in ("warning", "error")
+    ]
     for at_once, later in ((seen, []), (seen[:1], seen[1:]), (seen[1:], seen[:1])):
         told = worker_reports.findings(later, worker_reports.findings(at_once, ()))
         assert [finding.severity for finding in told] == ["error"]

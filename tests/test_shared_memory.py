@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from portkern.sandbox.shared_memory import SharedMemory, SharedMemoryView, Slot
+from portkern.sandbox.shared_memory import SharedMemory, SharedMemoryView, TensorPlace
 from portkern.worker import output_guards
 
 
@@ -35,7 +35,7 @@ def test_a_slot_beyond_the_memory_is_refused() -> None:
     with SharedMemory() as memory:
         memory.put(torch.arange(3))
         with pytest.raises(ValueError, match="buffer"):
-            SharedMemoryView(memory.handle).tensor(Slot(1 << 20, (4,), "float32"))
+            SharedMemoryView(memory.handle).tensor(TensorPlace(1 << 20, (4,), "float32"))
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (257, 300)])

@@ -95,7 +95,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exten
         folder = tmp_path_factory.mktemp(name)
         text = (HERE / "torch" / f"{name}.cu").read_text(encoding="utf-8")
         defines = (f"TORCH_EXTENSION_NAME={name}",)
-        source = build.Source(text, f"{name}.cu", "cuda", defines=defines)
+        source = build.ProgramSource(text, f"{name}.cu", "cuda", defines=defines)
         library = build.build_library(source, target.load("h100"), "fast", folder)
         return torchlite.load(library)
 

@@ -331,21 +331,26 @@ print(flush=True); sys.stdin.readline()
 
 
 def test_code_that_another_mapping_was_laid_over_is_missed() -> None:
-    before = {"/lib/libc.so": code_pages.Code(own=False, size=8192)}
-    assert not code_pages.changed(before, {"/lib/libc.so": code_pages.Code(own=False, size=8192)})
+    before = {"/lib/libc.so": code_pages.MappedCode(own=False, size=8192)}
+    assert not code_pages.changed(
+        before, {"/lib/libc.so": code_pages.MappedCode(own=False, size=8192)}
+    )
     assert not code_pages.changed(before, {}), "a library that was closed"
-    for after in (code_pages.Code(own=False, size=4096), code_pages.Code(own=True, size=8192)):
+    for after in (
+        code_pages.MappedCode(own=False, size=4096),
+        code_pages.MappedCode(own=True, size=8192),
+    ):
         assert code_pages.changed(before, {"/lib/libc.so": after}) == ["/lib/libc.so"]
 
 
 def test_the_system_s_own_code_is_not_closed() -> None:
-    code = code_pages.Code(own=False, size=8192)
+    code = code_pages.MappedCode(own=False, size=8192)
     before = {"[vdso]": code, "/lib/libc.so": code}
     assert code_pages.changed(before, {"/lib/libc.so": code}) == ["[vdso]"]
 
 
 def test_of_a_process_that_has_ended_nothing_is_said() -> None:
-    before = {"[vdso]": code_pages.Code(own=False, size=8192)}
+    before = {"[vdso]": code_pages.MappedCode(own=False, size=8192)}
     assert not code_pages.changed(before, {})
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from portkern.errors import BackendUnavailable
 from portkern.simt.execute import emulate
-from portkern.simt.execute.build import Source
+from portkern.simt.execute.build import ProgramSource
 from portkern.simt.execute.options import CHECKERS, UNMODELLED
 from portkern.simt.torch_extension import module
 from portkern.spec import abi
@@ -92,7 +92,7 @@ class CudaBackend(Backend):
         artifact = self._compile(request, workdir)
         if request.emulated:
             name, prelude = f"{request.signature.name}.cu", source.prelude(request)
-            emulated = Source(
+            emulated = ProgramSource(
                 request.candidate.source,
                 name,
                 "cuda",

@@ -9,7 +9,7 @@ from typing import ClassVar
 from portkern.errors import BackendUnavailable
 from portkern.isa import venue as object_venue
 from portkern.simt.execute import emulate
-from portkern.simt.execute.build import Source
+from portkern.simt.execute.build import ProgramSource
 from portkern.simt.execute.options import CHECKERS, UNMODELLED
 from portkern.simt.torch_extension import module
 from portkern.spec import abi
@@ -115,7 +115,9 @@ class HipBackend(Backend):
         if request.emulated:
             name, text = f"{request.signature.name}.hip", request.candidate.source
             emulate.build_beside(
-                Source(text, name, "hip", _prelude(request), search=(PORTABLE,)), request, workdir
+                ProgramSource(text, name, "hip", _prelude(request), search=(PORTABLE,)),
+                request,
+                workdir,
             )
         return artifact
 

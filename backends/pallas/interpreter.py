@@ -36,7 +36,7 @@ _SHOWN_SITES = 64  # of the findings of one call
 Access = Literal["load", "store", "atomic"]
 
 
-class Site(NamedTuple):
+class AccessSite(NamedTuple):
     """An access as its source writes it; the same in a loop is one."""
 
     operand: int
@@ -77,7 +77,7 @@ class InterpreterFindings:
         self.counts.clear()
         self.first.clear()
 
-    def add(self, kernel: str, said: Sequence[tuple[Site, str]], counted: Any) -> None:
+    def add(self, kernel: str, said: Sequence[tuple[AccessSite, str]], counted: Any) -> None:
         """``counted`` holds a row for each site: how often each code, and the first program."""
         for (site, name), row in zip(said, counted.tolist(), strict=True):
             for code, words, count in zip(CODES, CODES.values(), row[:-1], strict=False):
@@ -104,7 +104,7 @@ class InterpreterFindings:
         ]
 
 
-class Memory(NamedTuple):
+class GuardedArray(NamedTuple):
     """An array within its margins. Of an element of an output ``writer`` and ``reader`` are numbers
     of programs plus one (negative: by an atomic operation)."""
 
@@ -114,7 +114,7 @@ class Memory(NamedTuple):
 
 
 class InterpreterState(NamedTuple):
-    memories: tuple[Memory, ...]
+    memories: tuple[GuardedArray, ...]
     counted: jax.Array  # a row for each site
 
 
@@ -138,7 +138,7 @@ class _Call:
         self.inputs = len(mapping.block_mappings) - mapping.num_outputs
         self.alias_of = {output: source for source, output in aliases.items()}
         self.operands = [self._operand(k) for k in range(len(mapping.block_mappings))]
-        self.sites: dict[Site, int] = {}
+        self.sites: dict[AccessSite, int] = {}
         self.reach = [[1] * len(operand.shape) for operand in self.operands]
         self.loaded: set[int] = set()  # memories that something is loaded from
         self.learning = True
@@ -190,7 +190,7 @@ class _Call:
                 )
             nobody = jnp.zeros(data.shape, jnp.int32)
             memories.append(
-                Memory(
+                GuardedArray(
                     data,
                     nobody if operand.written else None,
                     nobody if operand.written and operand.memory in self.loaded else None,
@@ -239,7 +239,9 @@ class _Call:
         return tuple(core._get_block_shape(self.mapping.block_mappings[operand.number].block_shape))
 
     def site(self, operand: RegionOperand, access: Access, eqn: Any) -> int:
-        return self.sites.setdefault(Site(operand.number, access, _place(eqn)), len(self.sites))
+        return self.sites.setdefault(
+            AccessSite(operand.number, access, _place(eqn)), len(self.sites)
+        )
 
 
 class _Program:

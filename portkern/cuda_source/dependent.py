@@ -18,7 +18,7 @@ _MOST_TOKENS = 200
 _MOST_LOOKS = 10_000_000
 
 
-class Unsaid(NamedTuple):
+class UnsaidWord(NamedTuple):
     """``word`` (``typename`` or ``template``) belongs before the first token of the range."""
 
     word: str
@@ -26,7 +26,7 @@ class Unsaid(NamedTuple):
     last: int
 
 
-def unsaid(code: SourceCode, known: DeclaredNames) -> Iterator[Unsaid]:
+def unsaid(code: SourceCode, known: DeclaredNames) -> Iterator[UnsaidWord]:
     """The places that lack such a word, by what is ``known`` of the names."""
     if "template" not in code.text:
         return
@@ -34,11 +34,11 @@ def unsaid(code: SourceCode, known: DeclaredNames) -> Iterator[Unsaid]:
         for part in parts[1:]:
             is_template = code.text[part] in known.templates and code.text[part + 1] == "<"
             if is_template and code.text[part - 1] != "template":
-                yield Unsaid("template", part, part + 1)
+                yield UnsaidWord("template", part, part + 1)
         name = code.text[parts[-1]]
         is_type = name in known.only_types and name != code.text[parts[0]]
         if is_type and not _is_said(code, first):
-            yield Unsaid("typename", first, parts[-1] + 1)
+            yield UnsaidWord("typename", first, parts[-1] + 1)
 
 
 def _chains(code: SourceCode) -> Iterator[tuple[int, list[int]]]:

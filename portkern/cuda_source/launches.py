@@ -43,7 +43,7 @@ _SAME = frozenset(["HIP_KERNEL_NAME"])
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchText:
     """``kernel`` is the name alone, without namespaces; parts that are not written are ''.
 
     ``function`` is where it stands, at the offset ``at``. A launch in a macro's body has the
@@ -65,7 +65,7 @@ class Launch:
     by: str = field(default="", compare=False)
 
 
-def launches(source: SourceMap) -> tuple[Launch, ...]:
+def launches(source: SourceMap) -> tuple[LaunchText, ...]:
     """All launches in a source, in the order of their lines."""
     both = [*_direct(source), *_uses(source)]
     return tuple(sorted(both, key=lambda launch: launch.line))
@@ -82,7 +82,7 @@ def lines(source: SourceMap) -> frozenset[int]:
     )
 
 
-def _direct(source: SourceMap) -> Iterator[Launch]:
+def _direct(source: SourceMap) -> Iterator[LaunchText]:
     """The launches that are written out."""
     text = source.code.text
     for i, token in enumerate(source.code.tokens):
@@ -106,7 +106,7 @@ def _direct(source: SourceMap) -> Iterator[Launch]:
                 )
 
 
-def _meant(source: SourceMap, at: int, launch: Launch) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _meant(source: SourceMap, at: int, launch: LaunchText) -> Iterable[tuple[str, tuple[str, ...]]]:
     """The kernel, or those that a variable of the function may point to, which is launched."""
     code, (first, _) = source.code, source.body(at)
     found: dict[tuple[str, tuple[str, ...]], None] = {}
@@ -142,7 +142,7 @@ def _values(code: SourceCode, i: int, last: int) -> Iterator[Range]:
         yield from (choices[1:] if marks else choices)
 
 
-def _uses(source: SourceMap) -> Iterator[Launch]:
+def _uses(source: SourceMap) -> Iterator[LaunchText]:
     """Uses of macros that write launches: what the launches are with their arguments."""
     code, writers = source.code, _writers(source)
     i = 0
@@ -163,7 +163,9 @@ def _uses(source: SourceMap) -> Iterator[Launch]:
         i = end
 
 
-def _written(source: SourceMap, first: int, last: int, writers: frozenset[str]) -> Iterator[Launch]:
+def _written(
+    source: SourceMap, first: int, last: int, writers: frozenset[str]
+) -> Iterator[LaunchText]:
     def lookup(name: str) -> Macro | None:
         return source.macro_at(name, first) if name in writers else None
 
@@ -197,7 +199,7 @@ def has_launch(macro: Macro) -> bool:
     return not _NAMES.isdisjoint(texts) or "<<<" in "".join(texts) or is_unfinished(macro)
 
 
-def _chevrons(source: SourceMap, i: int) -> Launch | None:
+def _chevrons(source: SourceMap, i: int) -> LaunchText | None:
     code = source.code
     directive = code.directive(i)
     last = directive.end if directive else len(code.text) - 1
@@ -208,7 +210,7 @@ def _chevrons(source: SourceMap, i: int) -> Launch | None:
         return None
     grid, block, shared, stream = (*source.expanded_pieces(*found.shape), "", "", "", "")[:4]
     arguments = source.expanded_pieces(*found.arguments)
-    return Launch(*kernel, grid, block, shared, stream, arguments, 0, "")
+    return LaunchText(*kernel, grid, block, shared, stream, arguments, 0, "")
 
 
 def _without_arguments(code: SourceCode, i: int, last: int) -> LaunchSyntax | None:
@@ -253,7 +255,7 @@ def _kernel(source: SourceMap, first: int, last: int) -> tuple[str, tuple[str, .
     return "".join(text[pasted(code, end, first) : end + 1]), template
 
 
-def _call(source: SourceMap, i: int) -> Launch | None:
+def _call(source: SourceMap, i: int) -> LaunchText | None:
     """A launch by one of the runtime's functions."""
     code, name = source.code, source.code.text[i]
     close = code.partner[i + 1]
@@ -277,7 +279,7 @@ def _call(source: SourceMap, i: int) -> Launch | None:
     if kernel is None:
         return None
     grid, block, shared, stream = (*shape, "", "", "", "")[:4]
-    return Launch(*kernel, grid, block, shared, stream, tuple(listed), 0, "", by=name)
+    return LaunchText(*kernel, grid, block, shared, stream, tuple(listed), 0, "", by=name)
 
 
 def _configuration(source: SourceMap, at: int, given: Range) -> list[str]:

@@ -25,20 +25,20 @@ from portkern.cuda_source.functions import (
     parameters,
     template,
 )
-from portkern.cuda_source.launches import Launch, launches
+from portkern.cuda_source.launches import LaunchText, launches
 from portkern.cuda_source.lexer import ELSES, IFS, Macro
 from portkern.cuda_source.source_map import Parameter, SourceMap
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Kernel", "Launch", "Parameter", "Syntax", "parse"]
+__all__ = ["LaunchText", "Parameter", "SourceKernel", "Syntax", "parse"]
 
 _MOST_INDIRECT = 8
 
 
 @dataclass(frozen=True)
-class Kernel:
+class SourceKernel:
     """A definition. ``start`` and ``stop`` are its offsets in characters, with ``template <…>``
     and the body's braces; ``bounds`` are the arguments of ``__launch_bounds__``. ``macro`` wrote
     the whole of it, where its use stands; '' for a kernel that stands there itself."""
@@ -83,13 +83,13 @@ class Syntax:
         return known
 
     @cached_property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[SourceKernel, ...]:
         """The kernels of the file, with those that uses of macros make, each where the use is."""
         own = [self._kernel(f) for f in self.functions if f.kernel and not f.in_macro]
         return tuple(sorted([*own, *self._made()], key=lambda kernel: kernel.start))
 
     @cached_property
-    def macro_kernels(self) -> tuple[Kernel, ...]:
+    def macro_kernels(self) -> tuple[SourceKernel, ...]:
         """The kernels that macros' bodies define; their names may be the macros' parameters."""
         return tuple(self._kernel(f) for f in self.functions if f.kernel and f.in_macro)
 
@@ -103,12 +103,12 @@ class Syntax:
         return self._map
 
     @cached_property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> tuple[LaunchText, ...]:
         return launches(self._map)
 
-    def _kernel(self, function: Function) -> Kernel:
+    def _kernel(self, function: Function) -> SourceKernel:
         source, code = self._map, self._map.code
-        return Kernel(
+        return SourceKernel(
             function.name,
             code.tokens[function.name_at].line,
             code.last_line(function.end),
@@ -119,7 +119,7 @@ class Syntax:
             bounds(source, function),
         )
 
-    def _made(self) -> Iterator[Kernel]:
+    def _made(self) -> Iterator[SourceKernel]:
         """The kernels that macros write, with the lines and offsets of the uses."""
         code, i = self._map.code, 0
         known = {macro.name: macro for macro in self._map.all_macros}

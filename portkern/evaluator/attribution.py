@@ -78,11 +78,11 @@ def _note(code: str, message: str) -> Finding:
 
 
 def _host_culprit(
-    operators: Iterable[protocol.Launch], routines: Iterable[str], call_us: float, *, any_: bool
+    operators: Iterable[protocol.SeenLaunch], routines: Iterable[str], call_us: float, *, any_: bool
 ) -> str:
     """The operator or routine that did the work; where ``call_us`` is known, also those that are
     not the work by name but took most of the time, and with ``any_`` each of them."""
-    light_us, longest = 0.0, protocol.Launch("")
+    light_us, longest = 0.0, protocol.SeenLaunch("")
     for operator in operators:
         name = plain(operator.name)
         if name in ATEN_GLUE:

@@ -223,7 +223,7 @@ class _Builders:
 
     def _build(self, request: BuildRequest, key: str) -> Built:
         session = self._open(request)
-        asked = protocol.Build(protocol.anonymous(request.build))
+        asked = protocol.BuildKernel(protocol.anonymous(request.build))
         outcome = session.ask(asked, timeout_s=self._limits.build_s)
         if isinstance(outcome, Answered):
             try:
@@ -257,7 +257,11 @@ class _Builders:
 
 
 def _unpacked(
-    session: Session, request: BuildRequest, made: protocol.Built, key: str, cache: ArtifactCache
+    session: Session,
+    request: BuildRequest,
+    made: protocol.BuiltFiles,
+    key: str,
+    cache: ArtifactCache,
 ) -> Built:
     """Puts the files that the worker lists into the cache; their bytes follow each other in the
     shared memory. A module's text has to be what was asked for, and is all that is kept: whatever

@@ -27,7 +27,7 @@ _FAULTS = (signal.SIGSEGV, signal.SIGBUS)
 
 
 @dataclass(frozen=True)
-class Code:
+class MappedCode:
     """The code of one file, as a process has it mapped: whether a page of it is the process's
     own, and how many bytes of it are there."""
 
@@ -35,10 +35,10 @@ class Code:
     size: int
 
 
-def written(pid: int) -> Mapping[str, Code]:
+def written(pid: int) -> Mapping[str, MappedCode]:
     """The files whose code a process, or one that it started, has mapped. Empty where the system
     does not let us look."""
-    seen: dict[str, Code] = {}
+    seen: dict[str, MappedCode] = {}
     for member in family(pid):
         try:
             text = Path(f"/proc/{member}/smaps").read_text(encoding="utf-8", errors="replace")
@@ -46,27 +46,27 @@ def written(pid: int) -> Mapping[str, Code]:
             continue
         for name, code in _read(text).items():
             known = seen.get(name, code)
-            seen[name] = Code(known.own or code.own, min(known.size, code.size))
+            seen[name] = MappedCode(known.own or code.own, min(known.size, code.size))
     return seen
 
 
-def _read(text: str) -> dict[str, Code]:
-    mapped: dict[str, Code] = {}
+def _read(text: str) -> dict[str, MappedCode]:
+    mapped: dict[str, MappedCode] = {}
     name = ""
     for start, end, access, path, own in _LINE.findall(text):
         if access:
             code = access[2] == "x" and access[3] == "p" and path.startswith(("/", "[vdso]"))
             name = path if code else ""
             if name:
-                known = mapped.get(name, Code(own=False, size=0))
+                known = mapped.get(name, MappedCode(own=False, size=0))
                 size = int(end, 16) - int(start, 16)
-                mapped[name] = Code(known.own, known.size + size)
+                mapped[name] = MappedCode(known.own, known.size + size)
         elif name and int(own) > 0:
-            mapped[name] = Code(own=True, size=mapped[name].size)
+            mapped[name] = MappedCode(own=True, size=mapped[name].size)
     return mapped
 
 
-def changed(before: Mapping[str, Code], after: Mapping[str, Code]) -> list[str]:
+def changed(before: Mapping[str, MappedCode], after: Mapping[str, MappedCode]) -> list[str]:
     """The files whose code was as in its file before, and is not any more, or not all of it. A
     library that is gone altogether was closed, but for the system's own. A process that has ended,
     of which nothing is seen, is for others to judge."""
@@ -79,7 +79,7 @@ def changed(before: Mapping[str, Code], after: Mapping[str, Code]) -> list[str]:
     )
 
 
-def _is_altered(before: Code, after: Code | None, *, system: bool) -> bool:
+def _is_altered(before: MappedCode, after: MappedCode | None, *, system: bool) -> bool:
     return system if after is None else after.own or after.size < before.size
 
 

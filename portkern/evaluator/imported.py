@@ -16,7 +16,7 @@ from portkern.evaluator.cached import cached_property
 from portkern.rounding.derived_budget import DerivedBudget
 from portkern.sandbox.message import Failed, Request, brief
 from portkern.sandbox.session import Answered, Session
-from portkern.sandbox.shared_memory import Slot
+from portkern.sandbox.shared_memory import TensorPlace
 from portkern.spec.imported import ImportedInputs, ImportedReference
 from portkern.spec.op import ITEMSIZE, Scalar
 from portkern.worker import protocol
@@ -73,7 +73,7 @@ class ReferenceWorker:
         """Raises ReferenceFailed."""
         with self._lock:
             session = self._opened()
-            slots: list[tuple[Slot, ...]] = [
+            slots: list[tuple[TensorPlace, ...]] = [
                 tuple(map(session.memory.put, tensors)) for tensors in (inputs, exact, own)
             ]
             asked = protocol.Derive(self.reference, slots[0], scalars, slots[1], slots[2], seed)
@@ -117,7 +117,7 @@ class _Elements:
     def __init__(self, session: Session) -> None:
         self._session, self._offset = session, 0
 
-    def take(self, form: protocol.Output) -> torch.Tensor:
+    def take(self, form: protocol.OutputForm) -> torch.Tensor:
         """A copy of the next one. Raises ReferenceFailed for more than there is."""
         import torch
 

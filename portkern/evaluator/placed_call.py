@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from portkern.evaluator.worker_reports import Slots
 from portkern.sandbox.device_memory import DeviceMemory
 from portkern.sandbox.session import Answered, Session
-from portkern.sandbox.shared_memory import Slot
+from portkern.sandbox.shared_memory import TensorPlace
 from portkern.spec.op import Op, Workload
 from portkern.worker import output_guards, protocol
 
@@ -35,7 +35,7 @@ class PlacedCall:
             for form in forms[1]
         ]
         self._results = [
-            Slot(block.offset + output_guards.MARGIN, *form)
+            TensorPlace(block.offset + output_guards.MARGIN, *form)
             for block, form in zip(self._blocks, forms[1], strict=True)
         ]
 

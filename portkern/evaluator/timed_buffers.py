@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from portkern.evaluator.processor_time import family
 from portkern.sandbox.device_memory import DeviceMemory
 from portkern.sandbox.session import Answered, Lost, Session, Unreadable
-from portkern.sandbox.shared_memory import Rows, SharedMemory, Slot
+from portkern.sandbox.shared_memory import Rows, SharedMemory, TensorPlace
 from portkern.spec.op import Op, Workload
 from portkern.worker import masks, output_guards, protocol
 
@@ -183,7 +183,7 @@ class ReturnedTensors:
     place has answered with what lies there."""
 
     session: Session
-    forms: Sequence[Slot]
+    forms: Sequence[TensorPlace]
     addresses: Sequence[Sequence[int]]
 
     def whole(self, call: int) -> list[torch.Tensor] | Lost:
@@ -229,7 +229,7 @@ class AskedWorker:
     """Reads outputs by asking the worker, where the evaluator does not see its device's memory."""
 
     session: Session
-    forms: Sequence[Slot]
+    forms: Sequence[TensorPlace]
     limit_s: float
 
     def whole(self, call: int) -> list[torch.Tensor] | Lost:
@@ -254,14 +254,14 @@ class AskedWorker:
             return outcome
         return [self.session.memory.take(slot) for slot in slots]
 
-    def _poisoned(self, forms: Sequence[tuple[tuple[int, ...], str]]) -> tuple[Slot, ...]:
+    def _poisoned(self, forms: Sequence[tuple[tuple[int, ...], str]]) -> tuple[TensorPlace, ...]:
         memory = self.session.memory
         memory.clear()
         return tuple(memory.put(output_guards.poison(*form)) for form in forms)
 
 
-def output_forms(op: Op, workload: Workload, dtype: str) -> list[Slot]:
-    return [Slot(0, t.sizes(workload.dims), t.resolve(dtype)) for t in op.signature.outputs]
+def output_forms(op: Op, workload: Workload, dtype: str) -> list[TensorPlace]:
+    return [TensorPlace(0, t.sizes(workload.dims), t.resolve(dtype)) for t in op.signature.outputs]
 
 
 def can_be_read(session: Session) -> bool:

@@ -18,7 +18,7 @@ from portkern.evaluator import compare, reference
 from portkern.evaluator.timed_buffers import OutputReader
 from portkern.evaluator.timed_draws import TimedDraws, TimedInputs
 from portkern.sandbox.session import Lost, Session
-from portkern.sandbox.shared_memory import Slot
+from portkern.sandbox.shared_memory import TensorPlace
 from portkern.spec.op import Op, Workload
 from portkern.worker import output_guards
 
@@ -168,7 +168,7 @@ def _filled_in(kept: _Kept, case: reference.Case) -> list[torch.Tensor]:
     return outputs
 
 
-def poisons(op: Op, workload: Workload, dtype: str, session: Session) -> tuple[Slot, ...]:
+def poisons(op: Op, workload: Workload, dtype: str, session: Session) -> tuple[TensorPlace, ...]:
     forms = [(spec.sizes(workload.dims), spec.resolve(dtype)) for spec in op.signature.outputs]
     slots = tuple(session.memory.slot(*form) for form in forms)
     for slot in slots:

@@ -14,7 +14,7 @@ from portkern.evaluator.reference import Case
 from portkern.records.record import Finding
 from portkern.sandbox.device_memory import DeviceMemory
 from portkern.sandbox.message import brief
-from portkern.sandbox.shared_memory import SharedMemory, Slot
+from portkern.sandbox.shared_memory import SharedMemory, TensorPlace
 from portkern.spec.op import Op
 from portkern.worker import output_guards, protocol
 from portkern.worker.protocol import Layout, Ran, Timed
@@ -32,11 +32,11 @@ class Slots:
     ``placed`` on a GPU are worked on where they lie: ``results`` are within ``outputs``, and
     ``guards`` read there."""
 
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    results: tuple[Slot, ...]
-    after: tuple[Slot, ...]
-    guards: tuple[Slot, ...]
+    inputs: tuple[TensorPlace, ...]
+    outputs: tuple[TensorPlace, ...]
+    results: tuple[TensorPlace, ...]
+    after: tuple[TensorPlace, ...]
+    guards: tuple[TensorPlace, ...]
     margins: tuple[torch.Tensor, ...]
     placed: bool = False
 
@@ -125,7 +125,9 @@ def changed_state(changed: Sequence[str]) -> str:
     return "\n".join(map(brief, changed[:_MOST_CHANGES]))
 
 
-def findings(seen: Iterable[protocol.Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
+def findings(
+    seen: Iterable[protocol.CheckerFinding], before: Sequence[Finding]
+) -> tuple[Finding, ...]:
     """The findings of the calls before and of this one, each code and place once: the first, unless
     a later one is an error and the first is not."""
     known: dict[tuple[str, str, str], Finding] = {}

@@ -75,7 +75,7 @@ class Opened:
     session: Session
     loaded: protocol.Loaded
     seconds: Mapping[str, float]
-    code: Mapping[str, code_pages.Code]
+    code: Mapping[str, code_pages.MappedCode]
     faults: frozenset[str]
     later: int = 0
 

@@ -59,7 +59,7 @@ _OF_CUDA = re.compile(
 
 
 @dataclass(frozen=True)
-class Absent:
+class AbsentHeader:
     """``code``: a HIP file has no business with the header; ``machine``: it has."""
 
     reason: str
@@ -72,20 +72,20 @@ def named(message: str) -> str:
     return match[1] or match[2] if match else ""
 
 
-def reason(header: str, target: Target) -> Absent:
+def reason(header: str, target: Target) -> AbsentHeader:
     amd, foreign = target.vendor == "amd", f"{target.name} has none: it is to be translated"
     if _OF_CUDA.match(header):
         if amd:
-            return Absent(f"{header} is CUDA's, and {foreign}", "code")
-        return Absent(f"this machine lacks {header}", "machine")
+            return AbsentHeader(f"{header} is CUDA's, and {foreign}", "code")
+        return AbsentHeader(f"this machine lacks {header}", "machine")
     library = next((name for start, name in _OF_ROCM.items() if header.startswith(start)), "")
     if library:
         if amd:
-            return Absent(f"this machine lacks {header} of {library}: {_ROCM}", "machine")
-        return Absent(f"{header} is of {library}, and {foreign}", "code")
+            return AbsentHeader(f"this machine lacks {header} of {library}: {_ROCM}", "machine")
+        return AbsentHeader(f"{header} is of {library}, and {foreign}", "code")
     for start, (name, remedy) in _OF_OTHERS.items():
         if header.startswith(start):
-            return Absent(f"this machine lacks {header} of {name}: {remedy}", "machine")
-    return Absent(
+            return AbsentHeader(f"this machine lacks {header} of {name}: {remedy}", "machine")
+    return AbsentHeader(
         f"{header} is not found: give its folder with include=, or install what has it", "machine"
     )

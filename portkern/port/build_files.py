@@ -67,7 +67,7 @@ class BuildSettings:
 def read(file: Path, root: Path) -> BuildSettings:
     """Folders that are not there are left out."""
     source = source_text.read(file)
-    if isinstance(source, source_text.Unreadable):
+    if isinstance(source, source_text.UnreadableSource):
         return BuildSettings(problem=source.reason)
     sources: list[Path] = []
     programs: list[tuple[Path, ...]] = []
@@ -109,7 +109,7 @@ def _from_above(folder: Path, root: Path) -> Iterator[tuple[list[Path], list[str
         if not above.is_relative_to(root):
             return
         source = source_text.read(above / "CMakeLists.txt")
-        if not isinstance(source, source_text.Unreadable):
+        if not isinstance(source, source_text.UnreadableSource):
             yield cmake_lists.of_subfolder(source.text, above, root, folder)
 
 

@@ -67,7 +67,7 @@ class KernelResources:
 
 
 @dataclass(frozen=True)
-class Built:
+class DeviceBuilt:
     """``kernels`` are those that the object has: a template that nothing launches has none.
     ``relocatable``: it needed device code of other files.
     ``rejected`` are functions that had to be left out, and why; ``not_whole`` is what the compiler
@@ -108,7 +108,7 @@ def build(
     further: Sequence[Path] = (),
     cache: bool = True,
     first: FirstHeaders | None = None,
-) -> Built | NotBuilt:
+) -> DeviceBuilt | NotBuilt:
     """``include`` and ``defines`` as :meth:`portkern.port.library.Library.settings` has them,
     ``further`` as :class:`FileBuild`, ``first`` are headers that may be precompiled;
     without ``compilers`` the one that is asked sees the file's folder and those of ``include``.
@@ -150,10 +150,10 @@ def build(
     return _built(made, request)
 
 
-def _built(made: FileObject, request: FileBuild, *, reused: bool = False) -> Built:
+def _built(made: FileObject, request: FileBuild, *, reused: bool = False) -> DeviceBuilt:
     kernels = tuple(_resources(kernel, request.target) for kernel in made.kernels)
     linked = bool(request.further)
-    return Built(made.object, kernels, made.log, reused, relocatable=linked)
+    return DeviceBuilt(made.object, kernels, made.log, reused, relocatable=linked)
 
 
 def _resources(kernel: KernelObject, target: Target) -> KernelResources:

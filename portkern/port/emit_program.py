@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.port.emit import cpu, launch_opencl
-from portkern.port.emit.emitted import Emitted, Instance
+from portkern.port.emit.emitted import Emitted, EmittedInstance
 from portkern.port.proof import harness
-from portkern.port.proof.case import Buffer, Case
+from portkern.port.proof.case import Buffer, ProofCase
 from portkern.port.proof.compare import Difference
 from portkern.port.proof.element import element_of
 from portkern.records import atomic_write
@@ -41,8 +41,8 @@ class EmittedProgram:
 
     way: str
     file: EmittedFile
-    instance: Instance
-    case: Case
+    instance: EmittedInstance
+    case: ProofCase
     known: Mapping[str, str]
     environment: Mapping[str, str]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.errors import BackendUnavailable, BuildError, ConfigError
 from portkern.evaluator.jailed_compilers import EXECUTABLE, JailedCompilers
-from portkern.port.emit.emitted import Emitted, Instance
+from portkern.port.emit.emitted import Emitted, EmittedInstance
 from portkern.port.emit_program import EmittedFile, EmittedProgram, argv
 from portkern.port.proof import coverage, harness, meddling
-from portkern.port.proof.case import Buffer, Case, Record
+from portkern.port.proof.case import Buffer, ProofCase, StructValue
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.element import plain_type
@@ -26,9 +26,9 @@ from portkern.port.proof.findings import errors
 from portkern.port.proof.guesses import settled
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.infer import Refused as NoCase
-from portkern.port.proof.outcome import Coverage, KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.outcome import KernelProof, Outcome, ProofLimits, ProofSource, TextCoverage
 from portkern.port.proof.recording import LaunchRecord
-from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
+from portkern.port.proof.runs import Program, ProgramNotBuilt, ProgramRun, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.spec import registry
 from portkern.spec import target as targets
@@ -43,8 +43,8 @@ _DISAGREE = "disagree on whether they reach a barrier"
 
 @dataclass(frozen=True)
 class _Trial:
-    instance: Instance
-    case: Case
+    instance: EmittedInstance
+    case: ProofCase
 
 
 class EmittedProver:
@@ -55,9 +55,9 @@ class EmittedProver:
         self,
         texts: SourceTexts,
         way: str,
-        cases: Mapping[str, Case],
+        cases: Mapping[str, ProofCase],
         workdir: Path,
-        limits: Limits,
+        limits: ProofLimits,
         keep: Path | None = None,
     ) -> None:
         """Counter-examples are left in ``keep``."""
@@ -92,7 +92,7 @@ class EmittedProver:
         trials = {file.emitted.kernel.name: self._trials(file.emitted) for file in files}
         known = {name: own for name, own in trials.items() if not isinstance(own, NoCase)}
         together = [trial for own in known.values() for trial in own]
-        program = self._original(together, "all") if together else NotBuilt("")
+        program = self._original(together, "all") if together else ProgramNotBuilt("")
         first = 0
         for file in files:
             kernel = file.emitted.kernel
@@ -106,7 +106,9 @@ class EmittedProver:
                 single = self._original(own, kernel.name)
                 yield self._proven(file, own, single, 0)
 
-    def _proof(self, kernel: Kernel, outcome: Outcome, why: str, inputs: str = "") -> KernelProof:
+    def _proof(
+        self, kernel: SourceKernel, outcome: Outcome, why: str, inputs: str = ""
+    ) -> KernelProof:
         return KernelProof(kernel.name, self._texts.source.path, kernel.line, outcome, why, inputs)
 
     # ---- cases
@@ -122,7 +124,9 @@ class EmittedProver:
                     return case
                 if isinstance(case.shared, str):
                     return NoCase(f"its shared memory is known to compilers of CUDA: {case.shared}")
-                if self._way == "opencl" and any(isinstance(a, Record) for a in case.arguments):
+                if self._way == "opencl" and any(
+                    isinstance(a, StructValue) for a in case.arguments
+                ):
                     return NoCase("it takes a struct by value, which no kernel of OpenCL is given")
                 try:
                     trials.append(_Trial(instance, _typed(emitted.kernel, case, instance)))
@@ -132,7 +136,7 @@ class EmittedProver:
 
     # ---- the original
 
-    def _original(self, trials: Sequence[_Trial], name: str) -> Program | NotBuilt:
+    def _original(self, trials: Sequence[_Trial], name: str) -> Program | ProgramNotBuilt:
         source = self._texts.source
         path = self._workdir / "cases" / f"case_{name}{harness.suffix(source.language)}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +156,9 @@ class EmittedProver:
         checked = Wanted(wanted, self._vendor, "check", name)
         return self._runs.build_all([checked, counted])[0]
 
-    def _run(self, program: Program, number: int, order: int = -1, *, record: bool = True) -> Run:
+    def _run(
+        self, program: Program, number: int, order: int = -1, *, record: bool = True
+    ) -> ProgramRun:
         name, seed = ORDERS[order] if order >= 0 else ("forward", 1)
         return self._runs.run(
             program, order=name, seed=seed, arguments=[str(number)], record=record
@@ -161,12 +167,16 @@ class EmittedProver:
     # ---- one kernel
 
     def _proven(
-        self, file: EmittedFile, trials: Sequence[_Trial], program: Program | NotBuilt, first: int
+        self,
+        file: EmittedFile,
+        trials: Sequence[_Trial],
+        program: Program | ProgramNotBuilt,
+        first: int,
     ) -> KernelProof:
         """The proof of a kernel's emitted source in all its instances: the first that is not
         proven speaks for it."""
         kernel = file.emitted.kernel
-        if isinstance(program, NotBuilt):
+        if isinstance(program, ProgramNotBuilt):
             why = f"the original's case is not built: {program.reason}"
             return self._proof(kernel, Outcome.UNPROVEN, why)
         proofs = []
@@ -198,7 +208,7 @@ class EmittedProver:
             return self._proof(kernel, Outcome.UNPROVEN, why, inputs)
         emitted = self._program(file, trial)
         built = self._built(emitted)
-        if isinstance(built, NotBuilt):
+        if isinstance(built, ProgramNotBuilt):
             self.not_built[kernel.name] = built.reason
             why = f"the emitted source is not built: {built.reason}"
             return self._proof(kernel, Outcome.UNPROVEN, why, inputs)
@@ -222,7 +232,7 @@ class EmittedProver:
         [proof] = meddling.doubted([concluded], self._texts, programs=self._runs.programs)
         return self._kept(emitted, proof, results)
 
-    def _stopped(self, kernel: Kernel, run: Run, inputs: str) -> KernelProof | None:
+    def _stopped(self, kernel: SourceKernel, run: ProgramRun, inputs: str) -> KernelProof | None:
         if run.launches and run.outcome.status == 0:
             return None
         said = (run.outcome.output.strip().splitlines() or ["no message"])[-1][:300]
@@ -241,7 +251,7 @@ class EmittedProver:
         self,
         program: Program,
         number: int,
-        original: Run,
+        original: ProgramRun,
         results: Sequence[LaunchResult],
         types: Types,
     ) -> Mapping[int, LaunchResult]:
@@ -256,10 +266,10 @@ class EmittedProver:
                     unstable[result.number] = result
         return unstable
 
-    def _covered(self, program: Program, number: int) -> Mapping[str, Coverage]:
+    def _covered(self, program: Program, number: int) -> Mapping[str, TextCoverage]:
         wanted = Wanted(program.source, self._vendor, "cover", _name_of(program))
         counted = self._runs.build_all([wanted])[0]
-        if isinstance(counted, NotBuilt):
+        if isinstance(counted, ProgramNotBuilt):
             return {}
         run = self._run(counted, number, record=False)
         own = self._texts.own
@@ -274,7 +284,7 @@ class EmittedProver:
         case = _plain(trial.case, known)
         return EmittedProgram(self._way, file, trial.instance, case, known, self._environment)
 
-    def _built(self, program: EmittedProgram) -> Program | NotBuilt:
+    def _built(self, program: EmittedProgram) -> Program | ProgramNotBuilt:
         folder = self._workdir / "build" / f"{program.instance.name}-{self._way}"
         path = program.write(folder)
         try:
@@ -287,7 +297,7 @@ class EmittedProver:
             (folder / "program").chmod(EXECUTABLE)
         except BuildError as error:
             lines = [line for line in error.log.splitlines() if "error" in line.lower()]
-            return NotBuilt((lines or [str(error)])[0].strip()[-300:])
+            return ProgramNotBuilt((lines or [str(error)])[0].strip()[-300:])
         return Program(folder / "program", ProofSource(path, "cuda"), self._vendor, "fast")
 
     def _kept(
@@ -335,7 +345,7 @@ def _name_of(program: Program) -> str:
     return program.source.path.stem.removeprefix("case_")
 
 
-def _typed(kernel: Kernel, case: Case, instance: Instance) -> Case:
+def _typed(kernel: SourceKernel, case: ProofCase, instance: EmittedInstance) -> ProofCase:
     """The case with an instance's arguments of the template. Raises ConfigError."""
     bound = dict(zip((p.name for p in kernel.template), instance.template, strict=False))
     types = []
@@ -357,7 +367,7 @@ def _is_float(dtype: str) -> bool:
     return not re.fullmatch(r"(unsigned\s*)?(int|char|short|long|bool|u?int\d+_t).*", dtype)
 
 
-def _plain(case: Case, known: Mapping[str, str]) -> Case:
+def _plain(case: ProofCase, known: Mapping[str, str]) -> ProofCase:
     """The case with types that need none of the source's own names."""
     types = []
     for argument in case.arguments:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.cuda_source.tree import TooLong
 from portkern.errors import BackendUnavailable, ConfigError, PortkernError
 from portkern.port import reading
 from portkern.port.emit import cpu, opencl
-from portkern.port.emit.context import Context
+from portkern.port.emit.context import EmitContext
 from portkern.port.emit.emitted import Emitted
 from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit_program import EmittedFile
@@ -25,14 +25,14 @@ from portkern.port.kernel_port import (
     Coverage,
     KernelPort,
     PortFile,
+    PortResources,
     ProofLine,
-    Resources,
 )
 from portkern.port.key import Keys
 from portkern.port.library import Library, SourceFile
 from portkern.port.pool import pool
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource
-from portkern.port.proof.case import Case, read_cases
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource
+from portkern.port.proof.case import ProofCase, read_cases
 from portkern.port.proof.element import element_of
 from portkern.port.proof.infer import SCALES, propose
 from portkern.port.proof.texts import SourceTexts
@@ -113,7 +113,7 @@ class _Emitting:
         little."""
         request = self._request
         texts = SourceTexts(_source(request, self._read, file))
-        context = Context(texts)
+        context = EmitContext(texts)
         key = self._keys.of_emitted(file.path, texts.whole, way)
         emitted: list[EmittedFile] = []
         ports: dict[tuple[str, int], KernelPort] = {}
@@ -161,7 +161,11 @@ def _source(request: PortRequest, read: Library, file: SourceFile) -> ProofSourc
 
 
 def emit(
-    kernel: Kernel, texts: SourceTexts, context: Context, way: str, case: Case | None = None
+    kernel: SourceKernel,
+    texts: SourceTexts,
+    context: EmitContext,
+    way: str,
+    case: ProofCase | None = None,
 ) -> Emitted | RefusedEmission:
     given = template_arguments(kernel, texts, case)
     if way == "cpu":
@@ -170,7 +174,7 @@ def emit(
 
 
 def template_arguments(
-    kernel: Kernel, texts: SourceTexts, case: Case | None = None
+    kernel: SourceKernel, texts: SourceTexts, case: ProofCase | None = None
 ) -> list[tuple[str, ...]]:
     """One list for each instance that the text launches, as far as it spells them; else one."""
     if not kernel.template:
@@ -183,7 +187,7 @@ def template_arguments(
         and all(_WRITTEN.fullmatch(a) or element_of(a, {}) for a in launch.template_arguments)
     ]
     proposed = case or propose(kernel, texts, SCALES[0], warp=32)
-    if not given and isinstance(proposed, Case):
+    if not given and isinstance(proposed, ProofCase):
         given = [proposed.template]
     return list(dict.fromkeys(given))
 
@@ -204,16 +208,16 @@ def _proofs(
     request: PortRequest,
     texts: SourceTexts,
     way: str,
-    cases: Mapping[str, Case],
+    cases: Mapping[str, ProofCase],
     emitted: Sequence[EmittedFile],
     keep: Path,
-) -> list[tuple[Kernel, ProofLine, str, bool]]:
+) -> list[tuple[SourceKernel, ProofLine, str, bool]]:
     """The proofs of all, each with why it is not built, and whether this machine lacks what builds
     it."""
     kernels = [file.emitted.kernel for file in emitted]
     if not request.prove or not emitted:
         return [(kernel, ProofLine(outcome=NOT_ASKED), "", False) for kernel in kernels]
-    limits = Limits(run_s=min(request.timeout_s, Limits.run_s), build_s=request.timeout_s)
+    limits = ProofLimits(run_s=min(request.timeout_s, ProofLimits.run_s), build_s=request.timeout_s)
     with tempfile.TemporaryDirectory(prefix="portkern-port-") as name:
         workdir = Path(name)
         workdir.chmod(0o755)  # in the jail, root's processes are nobody's
@@ -248,7 +252,7 @@ def _line(proof: KernelProof) -> ProofLine:
 
 def _port(
     file: SourceFile,
-    kernel: Kernel,
+    kernel: SourceKernel,
     way: str,
     proof: ProofLine,
     not_built: str,
@@ -263,7 +267,7 @@ def _port(
         kernel=kernel.name,
         target=way,
         width=0,
-        resources=None if not_built else Resources(),
+        resources=None if not_built else PortResources(),
         not_built=not_built,
         lacking=lacking,
         proof=proof,

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source import syntax
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port import (
     device_build,
     first_headers,
@@ -20,8 +20,8 @@ from portkern.port import (
     torch_headers,
     tree,
 )
-from portkern.port.device_build import Built, KernelResources, NotBuilt
-from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
+from portkern.port.device_build import DeviceBuilt, KernelResources, NotBuilt
+from portkern.port.kernel_port import NOT_ASKED, KernelPort, PortResources, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
 from portkern.port.proof import ProofSource
@@ -54,7 +54,7 @@ class FilePorter:
     ) -> None:
         self._shop = shop
         self._request, self._read, self._files, self._ported = request, read, files, ported
-        self._objects = Once[tuple[PurePosixPath, Target], Built | NotBuilt](self._build)
+        self._objects = Once[tuple[PurePosixPath, Target], DeviceBuilt | NotBuilt](self._build)
         self._prover = Prover(request, read, files, ported, run, shop)
 
     @property
@@ -86,7 +86,7 @@ class FilePorter:
         return tuple(f for f in longest if f in sources and f != root / unit)
 
     def port(
-        self, file: TranslatedFile, keys: Mapping[str, str], kernels: Sequence[Kernel]
+        self, file: TranslatedFile, keys: Mapping[str, str], kernels: Sequence[SourceKernel]
     ) -> Iterator[list[KernelPort]]:
         """Yields the ports of each of these kernels of the file for all targets, under the target's
         key, as soon as they are known."""
@@ -106,28 +106,31 @@ class FilePorter:
                     keys[str(target)],
                     _object_of(file, kernel, made),
                     proof,
-                    next((m.not_whole for m in made if isinstance(m, Built) and m.not_whole), ""),
+                    next(
+                        (m.not_whole for m in made if isinstance(m, DeviceBuilt) and m.not_whole),
+                        "",
+                    ),
                     seconds,
                 )
                 for target, made in objects.items()
             ]
 
-    def objects(self, file: TranslatedFile, target: Target) -> list[Built | NotBuilt]:
+    def objects(self, file: TranslatedFile, target: Target) -> list[DeviceBuilt | NotBuilt]:
         """The objects of the sources that a compiler sees the file in."""
         return [self._objects((unit, target)) for unit in self.units(file)]
 
     def _proof(
-        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+        self, file: TranslatedFile, kernel: SourceKernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
         return self._prover.proof(file, kernel, units) if self._request.prove else _NOT_ASKED
 
     def _known(
         self,
         file: TranslatedFile,
-        kernel: Kernel,
+        kernel: SourceKernel,
         target: Target,
         key: str,
-        made: Resources | NotBuilt,
+        made: PortResources | NotBuilt,
         proof: ProofLine,
         not_whole: str = "",
         seconds: float = 0.0,
@@ -149,7 +152,7 @@ class FilePorter:
             seconds=round(seconds, 2),
         )
 
-    def _build(self, asked: tuple[PurePosixPath, Target]) -> Built | NotBuilt:
+    def _build(self, asked: tuple[PurePosixPath, Target]) -> DeviceBuilt | NotBuilt:
         unit, target = asked
         include, defines = self._read.settings(unit)
         folders = tree.moved(
@@ -173,30 +176,30 @@ class FilePorter:
 
     def _built(
         self, unit: PurePosixPath, target: Target, folders: Sequence[Path], macros: Sequence[str]
-    ) -> Built | NotBuilt:
+    ) -> DeviceBuilt | NotBuilt:
         made = self._compiled(unit, target, folders, macros)
         further = self._beside(unit) if isinstance(made, NotBuilt) and made.cause == "link" else ()
         if further and target.vendor == "amd":
             return self._compiled(unit, target, folders, macros, further)
-        if isinstance(made, Built) or not made.header or target.vendor != "amd":
+        if isinstance(made, DeviceBuilt) or not made.header or target.vendor != "amd":
             return made
         title, remark = stand_ins.title(made.header), ""
-        again: Built | NotBuilt = made
+        again: DeviceBuilt | NotBuilt = made
         if title:
             texts = [file.translation.text for file in self._files.values()]
             folders = (*folders, stand_ins.folder(texts))
             again, remark = self._compiled(unit, target, folders, macros), f"{_STAND_INS} {title}"
-        if isinstance(again, Built):
+        if isinstance(again, DeviceBuilt):
             return replace(again, remark=remark)
         if not again.header:
             return made
         source = ProofSource(self._ported / unit, "hip", tuple(folders), tuple(macros))
         return self._alone(source, again.header, target) or made
 
-    def _alone(self, source: ProofSource, header: str, target: Target) -> Built | None:
+    def _alone(self, source: ProofSource, header: str, target: Target) -> DeviceBuilt | None:
         with self._shop.folder() as workdir:
 
-            def compile_file(file: Path) -> Built | NotBuilt:
+            def compile_file(file: Path) -> DeviceBuilt | NotBuilt:
                 return self._object(file, source, target, workdir)
 
             return kernels_alone.build(source, header, compile_file, workdir / "slices")
@@ -208,12 +211,12 @@ class FilePorter:
         include: Sequence[Path],
         defines: Sequence[str],
         further: Sequence[Path] = (),
-    ) -> Built | NotBuilt:
+    ) -> DeviceBuilt | NotBuilt:
         language: Language = "hip" if target.vendor == "amd" else "cuda"
         source = ProofSource(self._ported / unit, language, tuple(include), tuple(defines))
         with self._shop.folder() as workdir:
 
-            def compile_file(file: Path) -> Built | NotBuilt:
+            def compile_file(file: Path) -> DeviceBuilt | NotBuilt:
                 return self._object(file, source, target, workdir, further)
 
             return partial_build.build(source, compile_file, workdir / "slices")
@@ -225,7 +228,7 @@ class FilePorter:
         target: Target,
         workdir: Path,
         further: Sequence[Path] = (),
-    ) -> Built | NotBuilt:
+    ) -> DeviceBuilt | NotBuilt:
         """The object built of ``file``, which is the source itself, or a slice of it that lies
         elsewhere."""
         beside = () if file == source.path else (source.path.parent,)
@@ -248,11 +251,11 @@ class FilePorter:
 
 
 def _object_of(
-    file: TranslatedFile, kernel: Kernel, objects: Sequence[Built | NotBuilt]
-) -> Resources | NotBuilt:
+    file: TranslatedFile, kernel: SourceKernel, objects: Sequence[DeviceBuilt | NotBuilt]
+) -> PortResources | NotBuilt:
     """The resources of a kernel, from the first object that has it; else why none of them does."""
     for made in objects:
-        if isinstance(made, Built):
+        if isinstance(made, DeviceBuilt):
             instances = [k for k in made.kernels if base_name(k.kernel) == kernel.name]
             if instances:
                 return _resources(instances, made)
@@ -260,7 +263,7 @@ def _object_of(
     failed += [
         made.rejected[kernel.name]
         for made in objects
-        if isinstance(made, Built) and kernel.name in made.rejected
+        if isinstance(made, DeviceBuilt) and kernel.name in made.rejected
     ]
     if failed:
         return failed[0]
@@ -277,9 +280,9 @@ def base_name(readable: str) -> str:
     return re.split(r"[<(\[]", plain, maxsplit=1)[0].strip().rpartition(" ")[2].rpartition("::")[2]
 
 
-def _resources(instances: Sequence[KernelResources], made: Built) -> Resources:
+def _resources(instances: Sequence[KernelResources], made: DeviceBuilt) -> PortResources:
     remarks = [made.remark] if made.remark else []
-    return Resources.of(
+    return PortResources.of(
         instances,
         scratch_bytes=max(kernel.scratch_bytes for kernel in instances),
         exceeded=[text for k in instances for text in k.exceeded],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from portkern.cuda_source import comments
 from portkern.port import source_text
-from portkern.port.source_text import Unreadable
+from portkern.port.source_text import UnreadableSource
 from portkern.port.torch_headers import TorchHeaders
 from portkern.spec.file_build import FirstHeaders
 
@@ -63,7 +63,7 @@ class _Walk:
             return True
         self.seen.add(file)
         known = source_text.read(file)
-        if isinstance(known, Unreadable) or len(self.seen) > _MOST_FILES:
+        if isinstance(known, UnreadableSource) or len(self.seen) > _MOST_FILES:
             return False
         text = comments.without_comments(known.text)
         found = _directives(text, self.macros | self.given)

@@ -35,7 +35,7 @@ class HazardLine(JsonPart):
     line: int
 
 
-class Instance(Protocol):
+class InstanceResources(Protocol):
     """The resources that one instance of a kernel uses, read from its object."""
 
     @property
@@ -52,7 +52,7 @@ class Instance(Protocol):
     def occupancy(self) -> Occupancy: ...
 
 
-class Resources(JsonPart):
+class PortResources(JsonPart):
     """The resources of a kernel, as the object of the real instruction set says: of the instance
     with most registers where a template has several (``scratch_bytes``: the most of any);
     ``occupancy`` is 0..1. With ``exceeded`` no launch can succeed. ``relocatable``: it has
@@ -73,13 +73,13 @@ class Resources(JsonPart):
     @classmethod
     def of(
         cls,
-        instances: Sequence[Instance],
+        instances: Sequence[InstanceResources],
         *,
         scratch_bytes: int | None = None,
         exceeded: Sequence[str] = (),
         warnings: Sequence[str] = (),
         relocatable: bool = False,
-    ) -> Resources:
+    ) -> PortResources:
         largest = max(instances, key=lambda used: (used.vgprs + used.agprs, used.lds_bytes))
         return cls(
             vgprs=largest.vgprs,
@@ -142,7 +142,7 @@ class KernelPort(JsonLine):
     target: Text
     width: int
     hazards: tuple[HazardLine, ...] = ()
-    resources: Resources | None = None
+    resources: PortResources | None = None
     not_built: Text = ""
     lacking: bool = False
     not_whole: Text = ""
@@ -195,7 +195,7 @@ class KernelPort(JsonLine):
         return "no GPU of this target here"
 
 
-class Known:
+class KnownKernels:
     """The kernels that runs before this one wrote of, by the last line about each."""
 
     def __init__(self, ports: Iterable[KernelPort] = ()) -> None:
@@ -217,5 +217,5 @@ class PortFile(LineFile[KernelPort]):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / FILE, KernelPort.from_json)
 
-    def known(self) -> Known:
-        return Known(self.read()[0])
+    def known(self) -> KnownKernels:
+        return KnownKernels(self.read()[0])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from portkern.port.device_build import Built, NotBuilt
+from portkern.port.device_build import DeviceBuilt, NotBuilt
 from portkern.port.partial_build import Compile, errors_of
 from portkern.port.proof.infer import SCALES, Refused, propose
 from portkern.port.proof.outcome import ProofSource
@@ -24,7 +24,9 @@ _STANDARD = (
 ).split()
 
 
-def build(source: ProofSource, header: str, compile_file: Compile, workdir: Path) -> Built | None:
+def build(
+    source: ProofSource, header: str, compile_file: Compile, workdir: Path
+) -> DeviceBuilt | None:
     """``header`` is the first that is absent. None where no kernel can be built without."""
     texts = SourceTexts(source)
     slices = Slices([text.text for text in texts.files])
@@ -39,7 +41,7 @@ def build(source: ProofSource, header: str, compile_file: Compile, workdir: Path
         own, *headers = slices.of(kept, without, str(standard))
         text = "\n".join([own, *_instances(texts, kept), ""])
         made = compile_file(written(texts, [text, *headers], workdir / str(attempt)))
-        if isinstance(made, Built):
+        if isinstance(made, DeviceBuilt):
             listed = ", ".join(f"<{name}>" for name in without)
             remark = f"host code was left out, for this machine lacks {listed}"
             return replace(made, rejected=rejected, remark=remark)

@@ -1,6 +1,7 @@
 """A kernel library as it lies on the disk: its sources, and what they need to be built.
 
-Nothing of it is imported or run. What cannot be read is a :class:`Problem`; the rest goes on.
+Nothing of it is imported or run. A file that cannot be read is a :class:`LibraryProblem`; the rest
+goes on.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path, PurePosixPath
 from portkern.cuda_source import conditions, strings, syntax
 from portkern.cuda_source.shared_macros import shared_macros, shared_markers
 from portkern.cuda_source.strings import KernelText
-from portkern.cuda_source.syntax import Kernel, Launch
+from portkern.cuda_source.syntax import LaunchText, SourceKernel
 from portkern.errors import ConfigError
 from portkern.port import build_files, source_text, triton_source
 from portkern.port.build_files import BuildSettings
 from portkern.port.setup_script import Module
-from portkern.port.source_text import SourceText, Unreadable
+from portkern.port.source_text import SourceText, UnreadableSource
 from portkern.port.triton_source import TritonKernel
 from portkern.toolchain.run_tool import package_dir
 from portkern.toolchain.source_view import neighbours
@@ -49,7 +50,7 @@ MOST_FILES = 50_000
 
 
 @dataclass(frozen=True)
-class Problem:
+class LibraryProblem:
     path: str
     line: int
     reason: str
@@ -69,8 +70,8 @@ class SourceFile:
     text: str
     encoding: str
     newline: str
-    kernels: tuple[Kernel, ...] = ()
-    launches: tuple[Launch, ...] = ()
+    kernels: tuple[SourceKernel, ...] = ()
+    launches: tuple[LaunchText, ...] = ()
     includes: tuple[PurePosixPath, ...] = ()
 
     def encoded(self, text: str) -> bytes:
@@ -114,7 +115,7 @@ class Library:
     root: Path
     sources: tuple[SourceFile, ...]
     headers: tuple[SourceFile, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[LibraryProblem, ...] = ()
     include: tuple[Path, ...] = ()
     defines: tuple[str, ...] = ()
     triton: tuple[TritonKernel, ...] = ()
@@ -169,7 +170,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
     """
     root = _place(path)
     avoided = {place.resolve() for place in avoid}
-    problems: list[Problem] = []
+    problems: list[LibraryProblem] = []
     if root.is_file():
         files, root = [root], root.parent
         builds = [root / name for name in build_files.NAMES if (root / name).is_file()]
@@ -224,12 +225,14 @@ def _place(path: Path | str) -> Path:
     return folder.resolve()
 
 
-def _files(root: Path, avoid: set[Path], problems: list[Problem]) -> Iterator[Path]:
+def _files(root: Path, avoid: set[Path], problems: list[LibraryProblem]) -> Iterator[Path]:
     """Below ``root``, in an order that stays. Links to folders are not followed, for they may lead
     around in circles; links to files that stay inside are."""
 
     def report(error: OSError) -> None:
-        problems.append(Problem(from_root(Path(error.filename), root), 0, f"{error.strerror}"))
+        problems.append(
+            LibraryProblem(from_root(Path(error.filename), root), 0, f"{error.strerror}")
+        )
 
     count = 0
     for place, folders, names in os.walk(root, onerror=report, followlinks=False):
@@ -242,7 +245,9 @@ def _files(root: Path, avoid: set[Path], problems: list[Problem]) -> Iterator[Pa
             count += 1
             if count > MOST_FILES:
                 problems.append(
-                    Problem(from_root(here, root), 0, f"more than {MOST_FILES} files; name a part")
+                    LibraryProblem(
+                        from_root(here, root), 0, f"more than {MOST_FILES} files; name a part"
+                    )
                 )
                 return
             if _is_inside(file, root):
@@ -271,19 +276,19 @@ def from_root(path: Path, root: Path) -> str:
 
 
 def _settings(
-    builds: Iterable[Path], root: Path, problems: list[Problem]
+    builds: Iterable[Path], root: Path, problems: list[LibraryProblem]
 ) -> dict[Path, BuildSettings]:
     by_folder: dict[Path, BuildSettings] = {}
     around = neighbours(root).resolve()
     for file in builds:
         known = build_files.read(file, root)
         if known.problem:
-            problems.append(Problem(from_root(file, root), 0, known.problem))
+            problems.append(LibraryProblem(from_root(file, root), 0, known.problem))
             continue
         known, left_out = known.within(around)
         for place in left_out:
             reason = f"names {place}, which is outside of {around}; include= has it looked at"
-            problems.append(Problem(from_root(file, root), 0, reason))
+            problems.append(LibraryProblem(from_root(file, root), 0, reason))
         by_folder[file.parent] = known.joined([by_folder.get(file.parent, BuildSettings())])
     return by_folder
 
@@ -298,7 +303,7 @@ def _nearest(by_folder: dict[Path, BuildSettings], folder: Path, root: Path) -> 
 
 
 class _Reading:
-    def __init__(self, root: Path, problems: list[Problem]) -> None:
+    def __init__(self, root: Path, problems: list[LibraryProblem]) -> None:
         self.root, self.problems = root, problems
         self.triton: list[TritonKernel] = []
         self.hosts: list[HostFile] = []
@@ -310,9 +315,9 @@ class _Reading:
             return
         name = PurePosixPath(from_root(file, self.root))
         source = source_text.read(file)
-        if isinstance(source, Unreadable):
+        if isinstance(source, UnreadableSource):
             if suffix != ".py":
-                self.problems.append(Problem(str(name), 0, source.reason))
+                self.problems.append(LibraryProblem(str(name), 0, source.reason))
         elif _GENERATED.search(source.text[:400]):
             return
         elif suffix == ".py":
@@ -334,7 +339,9 @@ class _Reading:
         try:
             self.triton += triton_source.kernels(text, name)
         except SyntaxError as error:
-            self.problems.append(Problem(str(name), error.lineno or 0, f"no Python: {error.msg}"))
+            self.problems.append(
+                LibraryProblem(str(name), error.lineno or 0, f"no Python: {error.msg}")
+            )
 
     def files(
         self, by_folder: dict[Path, BuildSettings]

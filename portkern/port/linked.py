@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from portkern.port import source_text
 from portkern.port.library import Library
-from portkern.port.source_text import Unreadable
+from portkern.port.source_text import UnreadableSource
 
 _MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
 
@@ -38,4 +38,6 @@ def programs(read: Library) -> Programs:
 
 def _mains(files: Iterable[Path]) -> list[Path]:
     texts = ((file, source_text.read(file)) for file in files)
-    return [f for f, text in texts if not isinstance(text, Unreadable) and has_main(text.text)]
+    return [
+        f for f, text in texts if not isinstance(text, UnreadableSource) and has_main(text.text)
+    ]

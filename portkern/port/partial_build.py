@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from portkern.port.device_build import Built, NotBuilt, words_of
+from portkern.port.device_build import DeviceBuilt, NotBuilt, words_of
 from portkern.port.proof.outcome import ProofSource
 from portkern.port.proof.slice import Slices, written
 from portkern.port.proof.texts import SourceTexts
@@ -16,22 +16,22 @@ from portkern.toolchain.compiler_log import ERROR, messages
 #: Each finds what the one before it hid.
 _MOST_TRIES = 6
 
-Compile = Callable[[Path], Built | NotBuilt]
+Compile = Callable[[Path], DeviceBuilt | NotBuilt]
 
 
-def build(source: ProofSource, compile_file: Compile, workdir: Path) -> Built | NotBuilt:
+def build(source: ProofSource, compile_file: Compile, workdir: Path) -> DeviceBuilt | NotBuilt:
     """The object of the file itself, or, where functions or classes are rejected, of the file
     without them and what uses them; NotBuilt where that does not help."""
     whole = compile_file(source.path)
-    if isinstance(whole, Built) or whole.cause != "code":
+    if isinstance(whole, DeviceBuilt) or whole.cause != "code":
         return whole
     texts = SourceTexts(source)
     slices = Slices([text.text for text in texts.files])
     rejected: dict[str, NotBuilt] = {}
     gone: set[tuple[int, int]] = set()
-    made: Built | NotBuilt = whole
+    made: DeviceBuilt | NotBuilt = whole
     for attempt in range(_MOST_TRIES):
-        if isinstance(made, Built) or made.cause != "code":
+        if isinstance(made, DeviceBuilt) or made.cause != "code":
             break
         found = {place: words for place, words in errors_of(made, texts) if place not in gone}
         if not found:
@@ -42,7 +42,7 @@ def build(source: ProofSource, compile_file: Compile, workdir: Path) -> Built | 
             for name in slices.users(*place, names):
                 rejected.setdefault(name, NotBuilt(words, made.log))
         made = compile_file(written(texts, cut, workdir / str(attempt)))
-    if not isinstance(made, Built):
+    if not isinstance(made, DeviceBuilt):
         return whole
     where = f"line {whole.line}: " if whole.line else ""
     return replace(made, rejected=rejected, not_whole=f"{where}{whole.reason}")

@@ -10,7 +10,7 @@ from functools import cached_property
 from os.path import normpath
 from pathlib import Path, PurePosixPath
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.cuda_source.tree import TooLong
 from portkern.errors import PortkernError
 from portkern.evaluator import object_program
@@ -19,10 +19,10 @@ from portkern.port.hazard import Hazard
 from portkern.port.kernel_port import Coverage, ProofLine
 from portkern.port.library import Library
 from portkern.port.once import Once
-from portkern.port.proof import KernelProof, Limits, Outcome, ProofSource, arguments, suite
+from portkern.port.proof import KernelProof, Outcome, ProofLimits, ProofSource, arguments, suite
 from portkern.port.proof.findings import says_nothing
 from portkern.port.proof.outcome import NO_CASE
-from portkern.port.proof.suite import Command, Extension, Suite
+from portkern.port.proof.suite import LibraryExtension, Suite, SuiteCommand
 from portkern.port.proof.texts import SourceTexts
 from portkern.port.request import PortRequest
 from portkern.port.setup_script import Module
@@ -73,7 +73,7 @@ class Prover:
         self.tests: tuple[str, ...] = ()
 
     def proof(
-        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+        self, file: TranslatedFile, kernel: SourceKernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
         """The proof of a kernel by the library's tests, where there are any; else by the first
         program that includes the file, or is linked with it; else, or where that says nothing, by
@@ -88,7 +88,7 @@ class Prover:
         return own.model_copy(update={"why": why})
 
     def _without_tests(
-        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+        self, file: TranslatedFile, kernel: SourceKernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
         programs = [unit for unit in units if is_program(self._files[unit])]
         main = next(iter(programs), None) or self._linking(units)
@@ -103,7 +103,7 @@ class Prover:
         why = "; ".join(filter(None, [own.why, f"in a case of its own, as {of_program.why}"]))
         return own.model_copy(update={"why": why})
 
-    def _by_tests(self, file: TranslatedFile, kernel: Kernel) -> ProofLine:
+    def _by_tests(self, file: TranslatedFile, kernel: SourceKernel) -> ProofLine:
         """The proof by the library's tests; without inputs where they say nothing of the kernel."""
         path = file.source.path
         original, ported = (SourceTexts(self._source(path, original=of)) for of in (True, False))
@@ -114,7 +114,7 @@ class Prover:
 
     def _suite(self, command: str) -> Suite:
         """The outcome of the tests; each reason why they say nothing is a part of it."""
-        asked = Command.parse(command)
+        asked = SuiteCommand.parse(command)
         try:
             originals, ports = (self._extensions(original=of) for of in (True, False))
             known = self._examined(asked, command, originals, ports) if originals else None
@@ -127,13 +127,13 @@ class Prover:
 
     def _examined(
         self,
-        asked: Command,
+        asked: SuiteCommand,
         command: str,
-        originals: Sequence[Extension],
-        ports: Sequence[Extension],
+        originals: Sequence[LibraryExtension],
+        ports: Sequence[LibraryExtension],
     ) -> Suite:
         target, other = self._targets()
-        limits = Limits(
+        limits = ProofLimits(
             run_s=self._request.timeout_s,
             build_s=self._request.timeout_s,
             record_bytes=suite.RECORD_BYTES,
@@ -152,9 +152,9 @@ class Prover:
                 limits=limits,
             )
 
-    def _extensions(self, *, original: bool) -> list[Extension]:
+    def _extensions(self, *, original: bool) -> list[LibraryExtension]:
         """The extensions of the library, or of its port, with device code in one of their files."""
-        root, found = self._read.root, list[Extension]()
+        root, found = self._read.root, list[LibraryExtension]()
         for module in self._modules:
             files = files_of(module, root)
             first, *further = (PurePosixPath(file.relative_to(root)) for file in files)
@@ -175,7 +175,9 @@ class Prover:
                 defines=tuple(dict.fromkeys((*module.defines, *source.defines))),
                 further=tuple(home / path for path in further),
             )
-            found.append(Extension(module.name, source, of_host=self._device.isdisjoint(files)))
+            found.append(
+                LibraryExtension(module.name, source, of_host=self._device.isdisjoint(files))
+            )
         return found
 
     @cached_property
@@ -207,7 +209,7 @@ class Prover:
         ]
 
     def _by_itself(
-        self, file: TranslatedFile, kernel: Kernel, units: Sequence[PurePosixPath]
+        self, file: TranslatedFile, kernel: SourceKernel, units: Sequence[PurePosixPath]
     ) -> ProofLine:
         """A header of which nothing is known so is seen where a source includes it, behind what
         that has before it: types, macros and other headers."""
@@ -278,7 +280,7 @@ class Prover:
         self,
         unit: PurePosixPath,
         files: Sequence[TranslatedFile],
-        kernels: Sequence[Kernel],
+        kernels: Sequence[SourceKernel],
         workdir: Path,
     ) -> tuple[KernelProof, ...]:
         request, given = self._request, self._arguments(unit)
@@ -297,7 +299,7 @@ class Prover:
             case=request.case,
             workdir=workdir,
             compilers=self._shop.compilers,
-            limits=Limits(
+            limits=ProofLimits(
                 run_s=request.run_s,
                 build_s=request.timeout_s,
                 arguments=given,
@@ -416,9 +418,9 @@ def _is_settled(known: ProofLine) -> bool:
     return known.outcome != Outcome.UNPROVEN and NO_CASE not in known.why
 
 
-def _kernels(files: Sequence[TranslatedFile]) -> list[tuple[str, Kernel]]:
+def _kernels(files: Sequence[TranslatedFile]) -> list[tuple[str, SourceKernel]]:
     """The kernels, each with its file's name; of two of one name, the first."""
-    kernels: dict[str, tuple[str, Kernel]] = {}
+    kernels: dict[str, tuple[str, SourceKernel]] = {}
     for file in files:
         for kernel in file.kernels:
             kernels.setdefault(kernel.name, (file.name, kernel))

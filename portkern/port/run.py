@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.errors import ConfigError
 from portkern.port import (
     build_notes,
@@ -28,7 +28,7 @@ from portkern.port import (
 from portkern.port.build_notes import BuildNotes
 from portkern.port.file_port import FilePorter
 from portkern.port.in_strings import Strings
-from portkern.port.kernel_port import KernelPort, Known, PortFile
+from portkern.port.kernel_port import KernelPort, KnownKernels, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
 from portkern.port.pool import pool
@@ -205,9 +205,9 @@ def _ports(
     porter = FilePorter(request, read, by_path, written.folder, folder, shop)
     keys = Keys(read, by_path, request)
     records = PortFile(folder)
-    known = Known() if request.fresh else records.known()
+    known = KnownKernels() if request.fresh else records.known()
     ports: list[KernelPort] = []
-    left: list[tuple[TranslatedFile, dict[str, str], list[Kernel]]] = []
+    left: list[tuple[TranslatedFile, dict[str, str], list[SourceKernel]]] = []
     for file in wanted:
         units = porter.units(file)
         linked = porter.linked(file)
@@ -220,7 +220,7 @@ def _ports(
     show(Progress(done, len(wanted)))
     writing = Lock()
 
-    def port(file: TranslatedFile, own: Mapping[str, str], kernels: list[Kernel]) -> _Ports:
+    def port(file: TranslatedFile, own: Mapping[str, str], kernels: list[SourceKernel]) -> _Ports:
         made: _Ports = []
         for of_kernel in porter.port(file, own, kernels):
             with writing:  # each is on disk before the next begins, which may be the one that hangs
@@ -259,7 +259,7 @@ def _triton(
     read: Library,
     keys: Keys,
     records: PortFile,
-    known: Known,
+    known: KnownKernels,
 ) -> tuple[list[KernelPort], int]:
     if request.to != "hip" or not any(not kernel.helper for kernel in read.triton):
         return [], 0

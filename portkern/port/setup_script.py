@@ -37,7 +37,7 @@ class Module:
 
 
 @dataclass
-class Extensions:
+class ExtensionSettings:
     """The settings of all extensions together, and of those whose name is known, each."""
 
     include: list[Path] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Extensions:
     sources: list[Path] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
 
-    def add(self, name: _Value, own: Extensions) -> None:
+    def add(self, name: _Value, own: ExtensionSettings) -> None:
         self.include += own.include
         self.defines += own.defines
         self.sources += own.sources
@@ -54,7 +54,7 @@ class Extensions:
             self.modules.append(Module(name, files, folders, tuple(dict.fromkeys(own.defines))))
 
 
-def read(text: str, file: Path) -> Extensions | str:
+def read(text: str, file: Path) -> ExtensionSettings | str:
     """The settings of all extensions of the script together; else why it cannot be read."""
     try:
         module = python_tree(text)
@@ -62,16 +62,16 @@ def read(text: str, file: Path) -> Extensions | str:
         return f"does not parse as Python: {error}"
     folding = _Folding(file)
     folding.learn(module)
-    extensions = Extensions()
+    extensions = ExtensionSettings()
     for call in ast.walk(module):
         if isinstance(call, ast.Call) and _name(call.func) in _EXTENSIONS:
             _take(call, folding, extensions, file.parent)
     return extensions
 
 
-def _take(call: ast.Call, folding: _Folding, extensions: Extensions, folder: Path) -> None:
+def _take(call: ast.Call, folding: _Folding, extensions: ExtensionSettings, folder: Path) -> None:
     given = {k.arg: folding.value(k.value) for k in call.keywords if k.arg}
-    own = Extensions()
+    own = ExtensionSettings()
     sources = given.get("sources")
     if sources is None and len(call.args) > 1:
         sources = folding.value(call.args[1])

@@ -34,29 +34,29 @@ class SourceText:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableSource:
     reason: str
 
 
-def read(path: Path) -> SourceText | Unreadable:
+def read(path: Path) -> SourceText | UnreadableSource:
     """The text of a regular file; a stranger's tree may have pipes and devices by such names."""
     try:
         return decode(content(path, MOST_BYTES))
     except OSError as error:
         more = "; split it, or leave it out" if error.errno == errno.EFBIG else ""
-        return Unreadable(f"cannot be read: {error.strerror or error}{more}")
+        return UnreadableSource(f"cannot be read: {error.strerror or error}{more}")
 
 
-def decode(data: bytes) -> SourceText | Unreadable:
+def decode(data: bytes) -> SourceText | UnreadableSource:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
                 text = data.removeprefix(mark).decode(encoding.removesuffix("-sig"))
             except UnicodeDecodeError as error:
-                return Unreadable(f"begins as {encoding}, and is not: {error.reason}")
+                return UnreadableSource(f"begins as {encoding}, and is not: {error.reason}")
             return _lines(text, encoding)
     if b"\0" in data:
-        return Unreadable("a binary file, expected source code as text")
+        return UnreadableSource("a binary file, expected source code as text")
     try:
         return _lines(data.decode(), "utf-8")
     except UnicodeDecodeError:

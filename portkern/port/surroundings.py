@@ -14,7 +14,7 @@ from portkern.cuda_source.lexer import SourceCode
 from portkern.cuda_source.names import DeclaredNames, declared_names, together
 from portkern.port import source_text
 from portkern.port.library import Library, SourceFile
-from portkern.port.source_text import INCLUDE, Unreadable
+from portkern.port.source_text import INCLUDE, UnreadableSource
 from portkern.port.translate import Context, Language, defined_values, language
 from portkern.port.translate.pasted import pasting
 from portkern.toolchain.source_view import SourceView
@@ -172,4 +172,4 @@ def _text(path: Path) -> str | None:
     except OSError:
         return None
     source = source_text.read(path)
-    return None if isinstance(source, Unreadable) else source.text
+    return None if isinstance(source, UnreadableSource) else source.text

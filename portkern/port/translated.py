@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from portkern.cuda_source import syntax
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.cuda_source.tree import TooLong
 from portkern.port import tree
 from portkern.port.hazard import Hazard
@@ -40,7 +40,7 @@ class TranslatedFile:
         return self.source.path.as_posix()
 
     @cached_property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[SourceKernel, ...]:
         """The kernels as they stand in the ported file."""
         if self.translation.text == self.source.text or not self.source.kernels:
             return self.source.kernels
@@ -49,10 +49,10 @@ class TranslatedFile:
         ported = tuple(kernel for kernel in again if kernel.name in known)
         return ported if len(ported) == len(self.source.kernels) else self.source.kernels
 
-    def hazards_of(self, kernel: Kernel, target: str) -> tuple[HazardLine, ...]:
+    def hazards_of(self, kernel: SourceKernel, target: str) -> tuple[HazardLine, ...]:
         return tuple(_line(hazard) for hazard in self.seen[target] if self.owner(hazard) is kernel)
 
-    def owner(self, hazard: Hazard) -> Kernel | None:
+    def owner(self, hazard: Hazard) -> SourceKernel | None:
         """The kernel that it is named for, or in whose lines it is."""
         within = [k for k in self.kernels if k.line <= hazard.line <= k.last_line]
         named = [k for k in self.kernels if k.name == hazard.kernel]

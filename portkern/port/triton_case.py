@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from portkern.port.proof.guesses import GRID, Guess
 from portkern.port.triton_arithmetic import MOST_BITS
-from portkern.port.triton_host import Host, Of, calls_of, has_others, is_of_settings
+from portkern.port.triton_host import LaunchHost, Of, calls_of, has_others, is_of_settings
 from portkern.port.triton_infer import Constant, Inference
 from portkern.port.triton_source import Setting, TritonKernel
 
@@ -57,7 +57,7 @@ class TritonLaunch:
         self._kernel = next(
             n for n in ast.walk(module) if isinstance(n, ast.FunctionDef) and n.name == kernel
         )
-        self._host = Host(module, call)
+        self._host = LaunchHost(module, call)
         self._given, self._is_open = _arguments(self._kernel, call)
         self._call, self._has_more = call, has_more
         self._guesses: list[Guess] = []

@@ -103,7 +103,7 @@ class Of(Enum):
     GRID = "grid"
 
 
-class Host:
+class LaunchHost:
     """The names around a launch that have one value, and the parameters of its function."""
 
     def __init__(self, module: ast.Module, call: ast.Call | None) -> None:

@@ -108,7 +108,7 @@ def inferred(file: Path) -> Mapping[str, Inference]:
     """The inferred types and constants of each function of a source; of none where it cannot be
     read."""
     source = source_text.read(file)
-    if isinstance(source, source_text.Unreadable):
+    if isinstance(source, source_text.UnreadableSource):
         return {}
     try:
         return infer(source.text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from portkern.errors import WorkerError
 from portkern.port import triton_library, triton_proof
-from portkern.port.kernel_port import NOT_ASKED, KernelPort, ProofLine, Resources
+from portkern.port.kernel_port import NOT_ASKED, KernelPort, PortResources, ProofLine
 from portkern.port.library import Library
 from portkern.port.proof import Outcome
 from portkern.port.request import PortRequest
@@ -83,7 +83,7 @@ def _port(
     )
 
 
-def _resources(compiled: Sequence[TritonResult]) -> Resources | None:
+def _resources(compiled: Sequence[TritonResult]) -> PortResources | None:
     """The resources of the configuration with most registers; None where none are known."""
     known = [result.resources for result in compiled if result.resources]
-    return Resources.of(known) if known else None
+    return PortResources.of(known) if known else None

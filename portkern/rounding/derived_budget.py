@@ -121,9 +121,9 @@ class Derivation:
         """One run; ``inputs`` are left as they are."""
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        from portkern.rounding.replay import Replay
+        from portkern.rounding.replay import ReferenceReplay
 
-        replay = Replay(trace, noise, how.get("strength", 1.0))
+        replay = ReferenceReplay(trace, noise, how.get("strength", 1.0))
         given = replay.near(inputs) if how.get("near", True) else [one.clone() for one in inputs]
         with sdpa_kernel(SDPBackend.MATH), replay:
             return self.reference(given)

@@ -175,7 +175,7 @@ class ReplayTrace:
         return size if size.ndim == 0 or size.shape == shape else None
 
 
-class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A run of the reference; without ``noise`` the first, which fills ``trace``. The noise is
     ``strength`` times what one rounding may cost."""
 

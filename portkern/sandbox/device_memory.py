@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from portkern.sandbox.shared_memory import Rows, Slot
+from portkern.sandbox.shared_memory import Rows, TensorPlace
 from portkern.toolchain import torch_device
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class _Mapping:
             _do("cuMemSetAccess", self.address, size, ctypes.byref(access), ctypes.c_size_t(1))
             self._held = unless_mapped.pop_all()
 
-    def tensor(self, slot: Slot) -> torch.Tensor:
+    def tensor(self, slot: TensorPlace) -> torch.Tensor:
         """A tensor on the memory, with a storage of its own."""
         import torch
 
@@ -133,7 +133,7 @@ class DeviceMemory:
 
     def rows(self, shape: tuple[int, ...], dtype: str, count: int) -> Rows:
         """Room for so many tensors."""
-        offset, stride = self.nbytes, (Slot(0, shape, dtype).nbytes // LINE + 2) * LINE
+        offset, stride = self.nbytes, (TensorPlace(0, shape, dtype).nbytes // LINE + 2) * LINE
         self.nbytes += count * stride
         return Rows(offset, stride, shape, dtype)
 
@@ -163,13 +163,13 @@ class DeviceMemory:
                 os.close(file.value)
             unless_given.pop_all()
 
-    def look(self, slot: Slot) -> torch.Tensor:
+    def look(self, slot: TensorPlace) -> torch.Tensor:
         """A tensor on the memory itself, to be read once, or written."""
         if self._mapped is None:
             raise DeviceMemoryError("it was not made, or is closed")
         return self._mapped.tensor(slot)
 
-    def take(self, slot: Slot, device: torch.device | str = "cpu") -> torch.Tensor:
+    def take(self, slot: TensorPlace, device: torch.device | str = "cpu") -> torch.Tensor:
         """A copy on this device, the host by default."""
         return torch_device.copied(self.look(slot), device)
 
@@ -189,7 +189,7 @@ class DeviceMemory:
         if size == 0:
             return torch.empty((count, 0), dtype=rows.row(0).kind, device=self.device)
         pitch = rows.stride // rows.row(0).kind.itemsize
-        whole = self.look(Slot(rows.offset, ((count - 1) * pitch + size,), rows.dtype))
+        whole = self.look(TensorPlace(rows.offset, ((count - 1) * pitch + size,), rows.dtype))
         return whole.as_strided((count, size), (pitch, 1))
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class OpenedDeviceMemory:
         )
         self._mapped = _Mapping(device, nbytes, handle)
 
-    def tensor(self, slot: Slot) -> torch.Tensor:
+    def tensor(self, slot: TensorPlace) -> torch.Tensor:
         return self._mapped.tensor(slot)
 
     def close(self) -> None:

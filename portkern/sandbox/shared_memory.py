@@ -24,7 +24,7 @@ LINE = 64
 
 
 @dataclass(frozen=True)
-class Slot:
+class TensorPlace:
     """The place that a tensor is read from: where it begins, and its form."""
 
     offset: int
@@ -52,8 +52,8 @@ class Rows:
     shape: tuple[int, ...]
     dtype: str
 
-    def row(self, number: int) -> Slot:
-        return Slot(self.offset + number * self.stride, self.shape, self.dtype)
+    def row(self, number: int) -> TensorPlace:
+        return TensorPlace(self.offset + number * self.stride, self.shape, self.dtype)
 
 
 class SharedMemory:
@@ -69,9 +69,9 @@ class SharedMemory:
     def clear(self) -> None:
         self._used = 0
 
-    def slot(self, shape: tuple[int, ...], dtype: str) -> Slot:
+    def slot(self, shape: tuple[int, ...], dtype: str) -> TensorPlace:
         """Room for a tensor; what it holds is whatever was there."""
-        slot = Slot(self._used, shape, dtype)
+        slot = TensorPlace(self._used, shape, dtype)
         self._used += -(-slot.nbytes // PAGE) * PAGE
         if os.fstat(self.handle).st_size < self._used:
             os.ftruncate(self.handle, self._used)
@@ -79,7 +79,7 @@ class SharedMemory:
 
     def rows(self, shape: tuple[int, ...], dtype: str, count: int) -> Rows:
         """Room for so many tensors; what nobody writes to takes no memory."""
-        stride = (Slot(0, shape, dtype).nbytes // LINE + 2) * LINE
+        stride = (TensorPlace(0, shape, dtype).nbytes // LINE + 2) * LINE
         return Rows(self.slot((count * stride,), "uint8").offset, stride, shape, dtype)
 
     def block(self, rows: Rows, count: int) -> torch.Tensor:
@@ -91,21 +91,21 @@ class SharedMemory:
         if size == 0:
             return torch.empty((count, 0), dtype=rows.row(0).kind)
         pitch = rows.stride // rows.row(0).kind.itemsize
-        whole = self.look(Slot(rows.offset, ((count - 1) * pitch + size,), rows.dtype))
+        whole = self.look(TensorPlace(rows.offset, ((count - 1) * pitch + size,), rows.dtype))
         return whole.as_strided((count, size), (pitch, 1))
 
-    def put(self, tensor: torch.Tensor) -> Slot:
+    def put(self, tensor: torch.Tensor) -> TensorPlace:
         """A slot with a tensor's elements, in row-major order."""
         slot = self.slot(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
         self._view.write(slot, tensor)
         return slot
 
-    def look(self, slot: Slot) -> torch.Tensor:
+    def look(self, slot: TensorPlace) -> torch.Tensor:
         """A tensor on the memory itself, which stays as long as the worker leaves it: to be read
         once, or written."""
         return self._view.tensor(slot)
 
-    def take(self, slot: Slot, device: torch.device | str = "cpu") -> torch.Tensor:
+    def take(self, slot: TensorPlace, device: torch.device | str = "cpu") -> torch.Tensor:
         """A copy on this device that later writes of the worker do not change."""
         return torch_device.copied(self.look(slot), device)
 
@@ -143,7 +143,7 @@ class SharedMemoryView:
         self.handle = handle
         self._mapped: mmap.mmap | None = None
 
-    def tensor(self, slot: Slot) -> torch.Tensor:
+    def tensor(self, slot: TensorPlace) -> torch.Tensor:
         import torch
 
         if slot.nbytes == 0:
@@ -159,7 +159,7 @@ class SharedMemoryView:
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_REMOVE)
 
-    def write(self, slot: Slot, tensor: torch.Tensor) -> None:
+    def write(self, slot: TensorPlace, tensor: torch.Tensor) -> None:
         if slot.nbytes:
             self.tensor(slot).copy_(tensor)
 

@@ -18,7 +18,7 @@ from portkern.toolchain.run_tool import run_tool
 from portkern.worker.protocol import (
     BuildFile,
     BuildProgram,
-    Listed,
+    ListedFunctions,
     ListExtension,
     Made,
     ObjectMade,
@@ -62,7 +62,7 @@ def program(asked: BuildProgram, memory: SharedMemoryView) -> Made:
         return Made(_handed(folder, [out, *notes], memory))
 
 
-def extension(asked: ListExtension) -> Listed:
+def extension(asked: ListExtension) -> ListedFunctions:
     from portkern.simt.execute import build
     from portkern.simt.torch_extension import bindings
 
@@ -70,7 +70,7 @@ def extension(asked: ListExtension) -> Listed:
         out = folder / f"{asked.source.stem}.so"
         library = build.build_extension(asked.source, out, _options(asked))
         functions = bindings.load(library).functions.values()
-        return Listed(
+        return ListedFunctions(
             tuple(
                 (f.__name__, str(form), f.__doc__ or "") for f in functions for form in f.overloads
             )

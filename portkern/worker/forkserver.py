@@ -57,7 +57,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides who ends on Ctrl-C
     system.adopt_orphans()
-    server = Server(control, layers)
+    server = WorkerServer(control, layers)
     ahead: Iterator[None] | None = worker.ahead()
     with suppress(ConnectionError):  # the evaluator was killed: so are the workers, when this ends
         control.send(json.dumps({"layers": layers.to_json()}).encode())
@@ -106,7 +106,7 @@ class Ending:
     status: int | None = None
 
 
-class Server:
+class WorkerServer:
     """The workers that were forked, and those whose end is waited for. ``pause_s`` until the next
     :meth:`look`; None where nobody waits."""
 

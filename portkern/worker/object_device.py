@@ -82,7 +82,7 @@ class _Variable:
     own: bytes | None = None
 
 
-class Device:
+class ObjectMemoryDevice:
     """``findings`` takes a line of JSON each, as the SIMT executor's runtime writes them."""
 
     def __init__(

@@ -28,7 +28,7 @@ from portkern.sandbox.message import FormError
 from portkern.spec import target as targets
 from portkern.spec.foreign_text import json_value
 from portkern.toolchain import elf
-from portkern.worker.object_device import FAILED, Device, plain_name
+from portkern.worker.object_device import FAILED, ObjectMemoryDevice, plain_name
 from portkern.worker.object_link import OF_DEVICE, Answer, Asked, Channel, LinkedMemory, Variables
 from portkern.worker.object_memory import Arena
 from portkern.worker.object_recording import Recording
@@ -246,7 +246,7 @@ def main() -> None:
         runtime = Path(asked["runtime"])
         recording = Recording(record, asked["record_bytes"], runtime)
         target = targets.load(asked["target"])
-        device = Device(program, target, asked["checks"], arena, findings, recording)
+        device = ObjectMemoryDevice(program, target, asked["checks"], arena, findings, recording)
         with suppress(EOFError):
             try:
                 device.serve(ours)

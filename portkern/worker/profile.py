@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from portkern.worker.protocol import Launch, Trace
+from portkern.worker.protocol import SeenLaunch, Trace
 
 #: Of torch's profiler, which has no types.
 Event = Any
@@ -124,7 +124,7 @@ def without_mark(kernels: Sequence[Event]) -> Sequence[Event]:
     return [kernel for number, kernel in enumerate(kernels) if number != mark]
 
 
-def _operators(events: Iterable[Event]) -> tuple[Launch, ...]:
+def _operators(events: Iterable[Event]) -> tuple[SeenLaunch, ...]:
     """The outermost operators of each thread: ``matmul`` and not the ``mm`` that it calls. The
     last one is the trace's own."""
     outermost = []
@@ -146,12 +146,12 @@ def _is_kernel(event: Event) -> bool:
     return kind is None or "kernel" in str(kind()).lower()
 
 
-def _counted(events: Iterable[Event]) -> tuple[Launch, ...]:
+def _counted(events: Iterable[Event]) -> tuple[SeenLaunch, ...]:
     durations: dict[str, list[int]] = {}
     for event in events:
         durations.setdefault(event.name(), []).append(event.duration_ns())
     return tuple(
-        Launch(name, len(some), round(sum(some) / 1e3, 3)) for name, some in durations.items()
+        SeenLaunch(name, len(some), round(sum(some) / 1e3, 3)) for name, some in durations.items()
     )
 
 

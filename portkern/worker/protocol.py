@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from portkern.sandbox.message import FormError, Request, brief, read, reader
-from portkern.sandbox.shared_memory import Rows, Slot
+from portkern.sandbox.shared_memory import Rows, TensorPlace
 from portkern.simt.diagnostics import Diagnostic
 from portkern.spec import backend
 from portkern.spec.file_build import FileBuild, KernelObject
@@ -42,7 +42,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltFiles:
     """``files``: names in the build's folder and sizes, whose bytes follow each other in the shared
     memory. The artifact's path is one of them."""
 
@@ -85,7 +85,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputForm:
     """The form of what the kernel returned."""
 
     shape: tuple[int, ...]
@@ -94,7 +94,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckerFinding:
     """A finding of a checker while the kernel ran."""
 
     code: str
@@ -107,7 +107,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Launch:
+class SeenLaunch:
     """A kernel or operator of one call, by name, with its time over all ``count``, and ``counts``
     of what it did."""
 
@@ -131,8 +131,8 @@ class Trace:
     """A trace of the work in a call, and of what did it. ``ended``: the kernel ended the
     profile; ``missing``: why the trace does not prove anything."""
 
-    operators: tuple[Launch, ...] = ()
-    launches: tuple[Launch, ...] = ()
+    operators: tuple[SeenLaunch, ...] = ()
+    launches: tuple[SeenLaunch, ...] = ()
     routines: tuple[str, ...] = ()
     ended: bool = False
     missing: str = ""
@@ -144,10 +144,10 @@ class Ran:
     ``changed``: what the kernel changed that others work with, one line each."""
 
     returned: int
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputForm, ...]
     seconds: float
     changed: tuple[str, ...]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CheckerFinding, ...] = ()
     trace: Trace | None = None
 
     def __post_init__(self) -> None:
@@ -190,17 +190,17 @@ def _be_times(*claimed: float) -> None:
 class Computed:
     """The forms of what a reference gave, whose elements follow each other in the shared memory."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputForm, ...]
 
 
 @dataclass(frozen=True)
-class Derived:
+class BudgetForms:
     """A :class:`portkern.rounding.derived_budget.DerivedBudget` as a message: the forms of
     ``allowed``, None for an output of integers, and of ``integers``, whose elements follow each
     other likewise."""
 
-    allowed: tuple[Output | None, ...]
-    integers: tuple[tuple[Output, ...], ...]
+    allowed: tuple[OutputForm | None, ...]
+    integers: tuple[tuple[OutputForm, ...], ...]
     unruled: tuple[str, ...]
     problem: str
 
@@ -249,7 +249,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedFunctions:
     """Functions of an extension of PyTorch: name, signature and what it says of itself."""
 
     functions: tuple[tuple[str, str, str], ...]
@@ -259,7 +259,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Build(Request[Built]):
+class BuildKernel(Request[BuiltFiles]):
     """Build in a folder of the scratch; the files in it go to the evaluator."""
 
     build: backend.Build
@@ -297,11 +297,11 @@ class Run(Request[Ran]):
     outputs nor guards nor what is afterwards.
     """
 
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    results: tuple[Slot, ...]
-    after: tuple[Slot, ...]
-    guards: tuple[Slot, ...]
+    inputs: tuple[TensorPlace, ...]
+    outputs: tuple[TensorPlace, ...]
+    results: tuple[TensorPlace, ...]
+    after: tuple[TensorPlace, ...]
+    guards: tuple[TensorPlace, ...]
     dims: Mapping[str, int]
     scalars: Mapping[str, Scalar]
     traced: bool
@@ -326,8 +326,8 @@ class State(Request[Changes]):
 class Base(Request[Done]):
     """Keep what the tensors of timed calls are made from: inputs of one or more distributions."""
 
-    inputs: tuple[tuple[Slot, ...], ...]
-    outputs: tuple[Slot, ...]
+    inputs: tuple[tuple[TensorPlace, ...], ...]
+    outputs: tuple[TensorPlace, ...]
 
 
 @dataclass(frozen=True)
@@ -389,7 +389,7 @@ class Fetch(Request[Done]):
     """The outputs of a timed call; 0 is the first that was counted."""
 
     call: int
-    results: tuple[Slot, ...]
+    results: tuple[TensorPlace, ...]
 
 
 @dataclass(frozen=True)
@@ -399,7 +399,7 @@ class Look(Request[Done]):
 
     calls: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
-    results: tuple[Slot, ...]
+    results: tuple[TensorPlace, ...]
 
 
 @dataclass(frozen=True)
@@ -407,20 +407,20 @@ class Compute(Request[Computed]):
     """Compute what this reference gives for these inputs."""
 
     reference: ImportedReference
-    inputs: tuple[Slot, ...]
+    inputs: tuple[TensorPlace, ...]
     scalars: Mapping[str, Scalar]
 
 
 @dataclass(frozen=True)
-class Derive(Request[Derived]):
+class Derive(Request[BudgetForms]):
     """How far rounding may move its outputs from ``exact``; ``own`` are those at the cell's
     dtype."""
 
     reference: ImportedReference
-    inputs: tuple[Slot, ...]
+    inputs: tuple[TensorPlace, ...]
     scalars: Mapping[str, Scalar]
-    exact: tuple[Slot, ...]
-    own: tuple[Slot, ...]
+    exact: tuple[TensorPlace, ...]
+    own: tuple[TensorPlace, ...]
     seed: int
 
 
@@ -523,7 +523,7 @@ class BuildProgram(Request[Made]):
 
 
 @dataclass(frozen=True)
-class ListExtension(Request[Listed]):
+class ListExtension(Request[ListedFunctions]):
     """Compile an extension of PyTorch for the SIMT executor, load it, and say what is in it."""
 
     source: Path
@@ -546,9 +546,9 @@ class Replay(Request[Replayed]):
     """Make the launches of a plan, as JSON, with these code objects by their digests, on a call's
     ``tensors`` where they lie, and with its scalars."""
 
-    objects: Mapping[str, Slot]
+    objects: Mapping[str, TensorPlace]
     plan: str
-    tensors: tuple[Slot, ...]
+    tensors: tuple[TensorPlace, ...]
     numbers: tuple[float, ...]
 
 
@@ -564,7 +564,7 @@ class RunTool(Request[Made]):
 
 
 AnyRequest = (
-    Build
+    BuildKernel
     | Load
     | Reference
     | Run

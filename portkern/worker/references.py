@@ -13,13 +13,13 @@ from portkern.spec.from_torch.traced import PlainKernel, Tracing
 from portkern.spec.imported import ImportedReference
 from portkern.spec.op import Scalar
 from portkern.worker.protocol import (
+    BudgetForms,
     Compute,
     Computed,
     Derive,
-    Derived,
     Describe,
     Draw,
-    Output,
+    OutputForm,
     WritePlain,
 )
 
@@ -33,7 +33,7 @@ def compute(asked: Compute, memory: SharedMemoryView) -> Computed:
     return Computed(_put(memory, outputs))
 
 
-def derive(asked: Derive, memory: SharedMemoryView) -> Derived:
+def derive(asked: Derive, memory: SharedMemoryView) -> BudgetForms:
     from portkern.rounding.derived_budget import Derivation
 
     def run(inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -47,7 +47,7 @@ def derive(asked: Derive, memory: SharedMemoryView) -> Derived:
     allowed = [tensor for tensor in budget.allowed if tensor is not None]
     flat = [tensor for tensors in budget.integers for tensor in tensors]
     forms = iter(_put(memory, [*allowed, *flat]))
-    return Derived(
+    return BudgetForms(
         tuple(None if tensor is None else next(forms) for tensor in budget.allowed),
         tuple(tuple(next(forms) for _ in tensors) for tensors in budget.integers),
         budget.unruled,
@@ -142,7 +142,7 @@ def _widened() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _put(memory: SharedMemoryView, tensors: Iterable[torch.Tensor]) -> tuple[Output, ...]:
+def _put(memory: SharedMemoryView, tensors: Iterable[torch.Tensor]) -> tuple[OutputForm, ...]:
     import torch
 
     plain = [tensor.detach().cpu().contiguous() for tensor in tensors]
@@ -150,5 +150,6 @@ def _put(memory: SharedMemoryView, tensors: Iterable[torch.Tensor]) -> tuple[Out
         b"".join(bytes(tensor.reshape(-1).view(torch.uint8).numpy()) for tensor in plain)
     )
     return tuple(
-        Output(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for tensor in plain
+        OutputForm(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        for tensor in plain
     )

@@ -24,7 +24,7 @@ from portkern.errors import BuildError, ToolError
 from portkern.sandbox.device_memory import OpenedDeviceMemory
 from portkern.sandbox.jail import system
 from portkern.sandbox.message import Failed
-from portkern.sandbox.shared_memory import Rows, SharedMemoryView, Slot
+from portkern.sandbox.shared_memory import Rows, SharedMemoryView, TensorPlace
 from portkern.spec import registry
 from portkern.spec.backend import Buffer, Call, Device, Kernel
 from portkern.toolchain import machine_code
@@ -44,15 +44,15 @@ from portkern.worker.processors import Processors
 from portkern.worker.profile import CallProfile
 from portkern.worker.protocol import (
     AnyRequest,
-    Built,
+    BuiltFiles,
     Changes,
+    CheckerFinding,
     Done,
-    Finding,
-    Launch,
     Layout,
     Loaded,
-    Output,
+    OutputForm,
     Ran,
+    SeenLaunch,
     Timed,
     Trace,
 )
@@ -125,7 +125,7 @@ class Worker:
     def answer(self, request: AnyRequest) -> bytes:
         """The line of the reply that belongs to this request."""
         match request:
-            case protocol.Build():
+            case protocol.BuildKernel():
                 return request.answer(self.build(request))
             case protocol.Load():
                 return request.answer(self.load(request))
@@ -183,7 +183,7 @@ class Worker:
             raise RuntimeError("this worker may hold the code of others, and starts no programs")
         return execution.run(asked, self._memory, self._launcher)
 
-    def build(self, asked: protocol.Build) -> Built:
+    def build(self, asked: protocol.BuildKernel) -> BuiltFiles:
         backend = registry.load(asked.build.candidate.backend)
         self._builds += 1
         workdir = Path(f"build-{self._builds}").absolute()
@@ -201,7 +201,7 @@ class Worker:
             for file, content in zip(files, contents, strict=True)
         ]
         kept = replace(artifact, path=artifact.path.relative_to(workdir))
-        return Built(kept, tuple(sizes), seconds)
+        return BuiltFiles(kept, tuple(sizes), seconds)
 
     def load(self, asked: protocol.Load) -> Loaded:
         """Open a module where it lies, which is where nobody in here can write: what is imported,
@@ -325,7 +325,7 @@ class Worker:
             kernel.launch(Call(inputs, outputs, asked.dims, asked.scalars))
         device.synchronize()
 
-    def _download(self, buffer: Buffer, slot: Slot) -> Output:
+    def _download(self, buffer: Buffer, slot: TensorPlace) -> OutputForm:
         """The form of a buffer, whose elements go to the slot if that has the same."""
         host = self._loaded().device.download(buffer)
         output = form(host)
@@ -509,8 +509,8 @@ class Worker:
         return self._kernel
 
 
-def form(tensor: torch.Tensor) -> Output:
-    return Output(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+def form(tensor: torch.Tensor) -> OutputForm:
+    return OutputForm(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
 def layout(tensor: Buffer, inputs: Sequence[Buffer], device: Device) -> Layout:
@@ -558,11 +558,11 @@ def _gpu(device: Device) -> str:
     return str(device.device) if isinstance(device, TorchDevice) and device.gpu else ""
 
 
-_FINDING = tuple(field.name for field in fields(Finding))
+_FINDING = tuple(field.name for field in fields(CheckerFinding))
 
 
-def _finding(said: Mapping[str, Any]) -> Finding:
-    return Finding(**{name: said[name] for name in _FINDING if name in said})
+def _finding(said: Mapping[str, Any]) -> CheckerFinding:
+    return CheckerFinding(**{name: said[name] for name in _FINDING if name in said})
 
 
 def _trace(profile: CallProfile, kernel: Kernel) -> Trace:
@@ -571,7 +571,7 @@ def _trace(profile: CallProfile, kernel: Kernel) -> Trace:
     if kernel.launches is not None:
         counts = kernel.counts()
         counted = [
-            Launch(name, count, counts=counts.get(name, {}))
+            SeenLaunch(name, count, counts=counts.get(name, {}))
             for name, count in kernel.launches().items()
         ]
         return replace(trace, launches=tuple(counted))
@@ -580,7 +580,7 @@ def _trace(profile: CallProfile, kernel: Kernel) -> Trace:
     return trace
 
 
-def _within(block: torch.Tensor, slot: Slot) -> torch.Tensor:
+def _within(block: torch.Tensor, slot: TensorPlace) -> torch.Tensor:
     """The tensor of this form in the middle of a block of bytes."""
     margin = (block.numel() - slot.nbytes) // 2
     inner = block[margin : block.numel() - margin]

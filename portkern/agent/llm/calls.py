@@ -35,7 +35,7 @@ _OBSTACLES: Final[Mapping[str, Obstacle]] = {
 
 
 @dataclass(frozen=True)
-class Request:
+class ModelRequest:
     """``id`` is ``<scope>/<role>#<k>``, the k-th call of that role in that scope, from 1. ``model``
     is litellm's id, ``prompt`` the name and version of the template."""
 
@@ -101,7 +101,7 @@ class ModelCall(JsonLine):
     source: Literal["model", "cache", "replay"] = "model"
 
     @classmethod
-    def of(cls, request: Request, **answer: Any) -> Self:
+    def of(cls, request: ModelRequest, **answer: Any) -> Self:
         return cls(
             id=request.id,
             digest=request.digest,
@@ -126,7 +126,7 @@ class ModelCall(JsonLine):
             return _OBSTACLES[self.finish]
         return "reasoning" if self.reasoning and not self.reply.strip() else ""
 
-    def again(self, request: Request, source: Literal["cache", "replay"]) -> ModelCall:
+    def again(self, request: ModelRequest, source: Literal["cache", "replay"]) -> ModelCall:
         """This call as the answer to ``request``, which has the same digest. Only what is
         replayed has its cost."""
         free = {
@@ -190,7 +190,7 @@ class Calls:
         """The last call of that id: one that failed was made again when its run was resumed."""
         return self._by_id[name]
 
-    def of(self, request: Request) -> ModelCall | None:
+    def of(self, request: ModelRequest) -> ModelCall | None:
         """The answer to an equal request; only where there is none, its failure."""
         return self._by_digest.get(request.digest)
 
@@ -203,7 +203,7 @@ class Calls:
         """The cost of all lines: a call that was made again has several."""
         return _cost(self._lines)
 
-    def why_missing(self, request: Request) -> str:
+    def why_missing(self, request: ModelRequest) -> str:
         """Says why this recording does not hold a request, and what it holds in its place."""
         where = self._file.path if self._file else "the recording"
         text = f"call {request.id!r} is not in {where} ({len(self)} calls)"
@@ -226,7 +226,7 @@ class CallCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, request: Request, place: str) -> ModelCall | None:
+    def get(self, request: ModelRequest, place: str) -> ModelCall | None:
         try:
             text = foreign_text.content(self._path(request.digest, place)).decode()
             call = ModelCall.from_json(text)
@@ -259,7 +259,7 @@ def _sum(values: Iterable[N | None]) -> N | None:
     return sum(known) if len(known) == len(every) else None
 
 
-def _difference(recorded: ModelCall, request: Request) -> str:
+def _difference(recorded: ModelCall, request: ModelRequest) -> str:
     if recorded.model != request.model:
         return f"model: {recorded.model}, now {request.model}"
     names = sorted({*recorded.params, *request.params})

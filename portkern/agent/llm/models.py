@@ -13,7 +13,7 @@ from typing import Final
 from portkern.agent.axes import PromptMessage, Reply
 from portkern.agent.budget import Meter
 from portkern.agent.llm import caps, keys
-from portkern.agent.llm.calls import CallCache, Calls, ModelCall, Request
+from portkern.agent.llm.calls import CallCache, Calls, ModelCall, ModelRequest
 from portkern.agent.llm.completion import Complete, complete
 from portkern.agent.llm.prices import Prices
 from portkern.agent.llm.role import DEFAULT, Role
@@ -89,7 +89,7 @@ class Models:
         messages: Sequence[PromptMessage],
         prompt: str,
         temperature: float | None,
-    ) -> Request:
+    ) -> ModelRequest:
         """The call of that name as it is sent and recorded: without keys."""
         asked = self.role(role)
         params: dict[str, object] = {
@@ -99,7 +99,7 @@ class Models:
             "top_p": asked.top_p,
             **asked.extra,
         }
-        return Request(
+        return ModelRequest(
             name,
             role,
             asked.model,
@@ -108,7 +108,7 @@ class Models:
             prompt,
         )
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: ModelRequest) -> Reply:
         """Raises ModelError, ModelDown and BudgetSpent."""
         known = self.store.of(request)
         if known is not None and not known.error:
@@ -133,7 +133,7 @@ class Models:
         if self._out:
             await asyncio.wait(self._out)
 
-    async def _ask(self, request: Request) -> ModelCall:
+    async def _ask(self, request: ModelRequest) -> ModelCall:
         call = await self._service(request.role).call(request)
         self.store.add(call)
         if self._cache and call.answered == call.model:
@@ -148,7 +148,7 @@ class Models:
             return BudgetSpent(self.meter.exhausted)
         return ModelDown(call.error)
 
-    def _recorded(self, request: Request) -> ModelCall | None:
+    def _recorded(self, request: ModelRequest) -> ModelCall | None:
         if self._replay is not None:
             return self._replayed(request, self._replay)
         if self._cache is None:
@@ -156,7 +156,7 @@ class Models:
         kept = self._cache.get(request, self.role(request.role).api_base)
         return kept and kept.again(request, "cache")
 
-    def _replayed(self, request: Request, replay: Calls) -> ModelCall:
+    def _replayed(self, request: ModelRequest, replay: Calls) -> ModelCall:
         service = self._service(request.role)
         kept = replay.of(request)
         if kept is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from portkern.agent.budget import Held, Meter
 from portkern.agent.llm import caps
-from portkern.agent.llm.calls import ModelCall, Request
+from portkern.agent.llm.calls import ModelCall, ModelRequest
 from portkern.agent.llm.completion import (
     Complete,
     Completion,
@@ -33,7 +33,7 @@ _LOOK_AGAIN_S = 0.02
 class _Trying:
     """The requests that were made for one call, and what became of them."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ModelRequest) -> None:
         self.request = request
         self.reasons: list[str] = []
         self.requests, self.tokens, self.usd = 0, 0, 0.0
@@ -87,14 +87,14 @@ class Service:
                     "budget.tokens instead"
                 )
 
-    def reserve(self, request: Request, model: str) -> Held:
+    def reserve(self, request: ModelRequest, model: str) -> Held:
         """The most that one request can take. Raises BudgetSpent."""
         tokens_in, tokens_out = request.tokens_at_most, caps.at_most(self.role, model)
         price = self._prices.highest(model, self.role.place(model)[0])
         usd = price.usd(tokens_in, tokens_out) if price else self._allowance
         return self.meter.reserve(tokens=tokens_in + tokens_out, usd=usd)
 
-    async def call(self, request: Request) -> ModelCall:
+    async def call(self, request: ModelRequest) -> ModelCall:
         """Asks the role's models, and returns the call, with its error when no model answered.
         Raises BudgetSpent and ModelDown before a request was made.
 
@@ -181,7 +181,7 @@ class Service:
             trying.reasons.append(outcome.reason)
         return outcome
 
-    async def _hold(self, request: Request, model: str) -> Held:
+    async def _hold(self, request: ModelRequest, model: str) -> Held:
         """Waits as long as other calls hold what they may not need."""
         while not self.closed:
             try:

@@ -19,7 +19,7 @@ from portkern.cli.config import Group, Names, names, quoted, resolve
 from portkern.cli.verbs import run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.port import emit_run, hazard, report, result, run, sarif
-from portkern.port.proof.suite import Command
+from portkern.port.proof.suite import SuiteCommand
 from portkern.port.request import Arithmetic, PortRequest, Way
 from portkern.port.result import PortResult
 from portkern.port.translate import Style
@@ -158,7 +158,7 @@ def _tests(options: PortOptions, chosen: Sequence[Target]) -> str:
     """Raises ConfigError."""
     if not options.tests:
         return ""
-    Command.parse(options.tests)
+    SuiteCommand.parse(options.tests)
     if not Path(options.path).is_dir():
         raise ConfigError(f"Got tests= for {options.path}, expected the folder of a library")
     if not chosen or options.lint != "full" or not options.prove:

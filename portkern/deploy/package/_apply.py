@@ -18,10 +18,10 @@ from torch.utils import _pytree as pytree
 
 from . import _modules
 from ._modules import FUSED
-from ._proof import Judged, difference, judge, perturbed
+from ._proof import JudgedCalls, difference, judge, perturbed
 from ._race import LEAST_GAIN, race
 from ._report import Kept, Report, Whole
-from ._running import State, copied, run_model
+from ._running import ModelState, copied, run_model
 from ._sites import sites
 from ._work import Change, Work, in_place
 
@@ -51,7 +51,7 @@ def apply(
     report = Report(library, "training" if training else "inference")
     called = _modules.calls(library, operators)
     work = Work(report, called, training, every)
-    state = State(model)
+    state = ModelState(model)
     try:
         for one in sites(model, given, named):
             if isinstance(one, Kept):
@@ -96,7 +96,7 @@ def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     )
 
 
-def _whole(model: nn.Module, given: Any, named: Any, work: Work, state: State) -> None:
+def _whole(model: nn.Module, given: Any, named: Any, work: Work, state: ModelState) -> None:
     """Keeps what was replaced where the model gives what it gave, and is faster."""
 
     def run() -> list[torch.Tensor]:
@@ -110,7 +110,7 @@ def _whole(model: nn.Module, given: Any, named: Any, work: Work, state: State) -
             moved.append(difference(run(), own))
     kinds = [one.dtype for one in own if one.is_floating_point()]
 
-    def judged(changed: Sequence[Change]) -> Judged:
+    def judged(changed: Sequence[Change]) -> JudgedCalls:
         with in_place(changed):
             return judge(difference(run(), own), moved, kinds)
 
@@ -140,7 +140,7 @@ def _devices(model: nn.Module, inputs: Any) -> set[str]:
 
 
 def _model_race(
-    model: nn.Module, given: Any, named: Any, work: Work, state: State
+    model: nn.Module, given: Any, named: Any, work: Work, state: ModelState
 ) -> tuple[float, float]:
     """Median seconds of the model as it was and with what was replaced."""
     inputs = copied(tuple(given)), copied(dict(named))
@@ -171,7 +171,7 @@ def _model_race(
     return statistics.median(times[0]), statistics.median(times[1])
 
 
-def _compiled(model: nn.Module, given: Any, named: Any, work: Work, state: State) -> None:
+def _compiled(model: nn.Module, given: Any, named: Any, work: Work, state: ModelState) -> None:
     """Leaves in the compiled model what a compiler does not fuse, where it is faster by that."""
     report, inputs = work.report, (copied(tuple(given)), copied(dict(named)))
     pairs: list[tuple[nn.Module, tuple[Any, Any]]] = []

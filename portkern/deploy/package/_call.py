@@ -20,14 +20,14 @@ class NoTrace(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class ForwardCall:
     """How a forward is called: ``torch.Tensor`` where a tensor is, else the very value."""
 
     given: tuple[Any, ...]
     named: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, given: Sequence[Any], named: Mapping[str, Any]) -> Call:
+    def of(cls, given: Sequence[Any], named: Mapping[str, Any]) -> ForwardCall:
         """Raises NoTrace."""
         return cls(tuple(map(_kind, given)), tuple((n, _kind(named[n])) for n in sorted(named)))
 
@@ -60,7 +60,7 @@ def _kind(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Guard:
+class TraceGuard:
     """Values of attributes, and classes of children, that a trace took for granted."""
 
     values: tuple[tuple[str, Any], ...]

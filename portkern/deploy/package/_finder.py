@@ -12,12 +12,14 @@ from torch import fx
 from . import _functions
 from ._call import HOOKS
 from ._formulas import Formulas
-from ._match import Match
+from ._match import GraphMatch
 
 Node = fx.Node
 
 
-def matches(module: torch.nn.Module, graph: fx.Graph, known: Mapping[Node, Any]) -> list[Match]:
+def matches(
+    module: torch.nn.Module, graph: fx.Graph, known: Mapping[Node, Any]
+) -> list[GraphMatch]:
     """The matches in the order of the graph; no two share a node."""
     return _Finder(module, known).all(graph)
 
@@ -26,10 +28,10 @@ def matches(module: torch.nn.Module, graph: fx.Graph, known: Mapping[Node, Any])
 class _Finder:
     module: torch.nn.Module
     values: Mapping[Any, Any]
-    found: list[Match] = field(default_factory=list)
+    found: list[GraphMatch] = field(default_factory=list)
     used: set[Node] = field(default_factory=set)
 
-    def all(self, graph: fx.Graph) -> list[Match]:
+    def all(self, graph: fx.Graph) -> list[GraphMatch]:
         # From the end: what several nodes stand for goes before a part of it.
         for node in reversed(list(graph.nodes)):
             if node in self.used:
@@ -41,7 +43,7 @@ class _Finder:
                     break
         return list(reversed(self.found))
 
-    def fits(self, match: Match) -> bool:
+    def fits(self, match: GraphMatch) -> bool:
         """Whether a match can be replaced: all inputs are tensors, nobody else reads what is
         between, and nothing that may change a tensor in place happens there."""
         inner, known = {*match.nodes[:-1]}, {*match.nodes, *match.inputs}
@@ -67,7 +69,7 @@ class _Finder:
             for one in self.module.get_submodule(str(node.target)).modules()
         )
 
-    def of(self, node: Node) -> Iterator[Match]:
+    def of(self, node: Node) -> Iterator[GraphMatch]:
         yield from Formulas(self.module, self.values).of(node)
         if (match := _functions.of(node, self.values)) is not None:
             yield match

@@ -12,7 +12,7 @@ from torch import fx
 from torch.nn import functional as F
 
 from ._call import HOOKS
-from ._match import Match, alike, with_eps
+from ._match import GraphMatch, alike, with_eps
 from ._nodes import bound, calls, ordered, product
 
 Node = fx.Node
@@ -25,7 +25,7 @@ class Formulas:
     module: torch.nn.Module
     values: Mapping[Any, Any]
 
-    def of(self, node: Node) -> Iterator[Match]:
+    def of(self, node: Node) -> Iterator[GraphMatch]:
         """The matches that end with a node."""
         yield from self.silu_mul(node)
         yield from self.rmsnorm(node)
@@ -54,7 +54,7 @@ class Formulas:
                     return one, (other, node), ()
         return None
 
-    def silu_mul(self, node: Node) -> Iterator[Match]:
+    def silu_mul(self, node: Node) -> Iterator[GraphMatch]:
         pair = product(node)
         for gate, up in (pair, pair[::-1]) if pair else ():
             if (said := self.silu(gate)) and isinstance(up, Node) and isinstance(said[0], Node):
@@ -65,9 +65,9 @@ class Formulas:
                     and isinstance(b, torch.Tensor)
                     and a.shape == b.shape
                 ):
-                    yield Match("silu_mul", ordered((*inner, node)), (x, up), alike, children)
+                    yield GraphMatch("silu_mul", ordered((*inner, node)), (x, up), alike, children)
 
-    def bias_gelu(self, node: Node) -> Iterator[Match]:
+    def bias_gelu(self, node: Node) -> Iterator[GraphMatch]:
         said = bound(node, ("input", "approximate")) if node.target is F.gelu else None
         if not said or said.get("approximate", "none") != "none":
             return
@@ -80,14 +80,14 @@ class Formulas:
         ):
             for x, bias in (added.args, added.args[::-1]):
                 if isinstance(x, Node) and self.vector(bias):
-                    yield Match("bias_gelu", (added, node), (x, bias), alike)
+                    yield GraphMatch("bias_gelu", (added, node), (x, bias), alike)
 
     def vector(self, node: Any) -> bool:
         """Whether it is a parameter or a buffer of one dimension."""
         one = self.values.get(node) if isinstance(node, Node) and node.op == "get_attr" else None
         return isinstance(one, torch.Tensor) and one.dim() == 1
 
-    def rmsnorm(self, node: Node) -> Iterator[Match]:
+    def rmsnorm(self, node: Node) -> Iterator[GraphMatch]:
         """x * rsqrt(mean(x²) + eps) * weight, in any of the ways that it is written."""
         pair = product(node)
         for weight, scaled in (pair, pair[::-1]) if pair else ():
@@ -100,7 +100,7 @@ class Formulas:
             own = self.values.get(x)
             if isinstance(own, torch.Tensor) and own.shape[-1:] == self.values[weight].shape:
                 make = with_eps(eps)
-                yield Match("rmsnorm", ordered(inner), (x, weight), make)
+                yield GraphMatch("rmsnorm", ordered(inner), (x, weight), make)
 
     def normalised(self, node: Node, inner: list[Node]) -> tuple[Node, float] | None:
         inner.append(node)

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from ._match import Make, Match, plainly
+from ._match import GraphMatch, Make, plainly
 from ._nodes import bound, calls
 
 Node = fx.Node
@@ -20,7 +20,7 @@ _Values = Mapping[Any, Any]
 _Found = tuple[str, Sequence[Any], Make] | None
 
 
-def of(node: Node, values: _Values) -> Match | None:
+def of(node: Node, values: _Values) -> GraphMatch | None:
     """The match of one call."""
     rule = _RULES.get(node.target) if node.op in ("call_function", "call_method") else None
     if rule is None or (node.op == "call_method") != isinstance(node.target, str):
@@ -32,7 +32,7 @@ def of(node: Node, values: _Values) -> Match | None:
     operator_name, inputs, make = made
     if not all(isinstance(one, Node) for one in inputs):
         return None
-    return Match(operator_name, (node,), tuple(inputs), make)
+    return GraphMatch(operator_name, (node,), tuple(inputs), make)
 
 
 def _softmax(values: _Values, said: _Said) -> _Found:

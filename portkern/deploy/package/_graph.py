@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._call import Call, NoTrace
-from ._match import Match
+from ._call import ForwardCall, NoTrace
+from ._match import GraphMatch
 
 Node = fx.Node
 
 
 class _Tracer(fx.Tracer):
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ForwardCall) -> None:
         super().__init__()
         self._call = call
 
@@ -38,7 +38,7 @@ class _Tracer(fx.Tracer):
         return (lambda *taken: root_fn(*taken, **named)), [self.root, *given]
 
 
-def traced(module: torch.nn.Module, call: Call) -> fx.Graph:
+def traced(module: torch.nn.Module, call: ForwardCall) -> fx.Graph:
     """Raises NoTrace."""
     try:
         graph = _Tracer(call).trace(module)
@@ -90,7 +90,7 @@ def values(module: torch.nn.Module, graph: fx.Graph, tensors: Sequence[Any]) -> 
 
 
 def rewritten(
-    module: torch.nn.Module, graph: fx.Graph, taken: Sequence[tuple[Match, Any]]
+    module: torch.nn.Module, graph: fx.Graph, taken: Sequence[tuple[GraphMatch, Any]]
 ) -> Callable[..., Any]:
     """A forward of the module and the tensors of a call, in which matches call what is given."""
     for match, called in taken:

@@ -16,7 +16,7 @@ Make = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Match:
+class GraphMatch:
     """``nodes`` are what one call of ``operator`` stands for, the last gives the result; ``inputs``
     is what the call gets; ``children`` are modules among the nodes."""
 

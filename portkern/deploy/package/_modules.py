@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from . import _finder, _functions, _graph, _text
-from ._call import Call, Guard, NoTrace
-from ._match import Match
+from ._call import ForwardCall, NoTrace, TraceGuard
+from ._match import GraphMatch
 
 #: Operators that a compiler fuses with what is around: there they are never replaced.
 FUSED = frozenset({"add", "bias_gelu", "gelu", "relu", "silu_mul"})
@@ -33,7 +33,7 @@ class Plan:
 
     library: str
     operators: tuple[str, ...]
-    call: Call | None = None
+    call: ForwardCall | None = None
     seen: tuple[Any, ...] = ()
     taken: tuple[int, ...] = ()
     compiled: bool = False
@@ -229,18 +229,18 @@ def refused(module: nn.Module) -> str:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedForward:
     """A forward's graph, what it takes for granted, and what in it is one of the operators.
     ``seen``: name, sizes and dtype of what its nodes gave."""
 
     graph: torch.fx.Graph
-    guard: Guard
-    matches: tuple[Match, ...]
+    guard: TraceGuard
+    matches: tuple[GraphMatch, ...]
     values: Mapping[Any, Any]
     seen: tuple[Any, ...]
 
 
-def trace(module: nn.Module, call: Call, tensors: list[Any]) -> Traced:
+def trace(module: nn.Module, call: ForwardCall, tensors: list[Any]) -> TracedForward:
     """``tensors`` are what a call gave the module. Raises NoTrace."""
     guard, graph = _read(module, call)
     values = _graph.values(module, graph, tensors)
@@ -251,10 +251,10 @@ def trace(module: nn.Module, call: Call, tensors: list[Any]) -> Traced:
         for node, one in values.items()
         if isinstance(one, torch.Tensor | torch.Size)
     )
-    return Traced(graph, guard, tuple(_finder.matches(module, graph, values)), values, seen)
+    return TracedForward(graph, guard, tuple(_finder.matches(module, graph, values)), values, seen)
 
 
-def trace_again(module: nn.Module, plan: Plan) -> Traced:
+def trace_again(module: nn.Module, plan: Plan) -> TracedForward:
     """Traces the module anew without a call, from the sizes that one had. Raises NoTrace."""
     assert plan.call is not None
     guard, graph = _read(module, plan.call)
@@ -266,10 +266,10 @@ def trace_again(module: nn.Module, plan: Plan) -> Traced:
     found = tuple(_finder.matches(module, graph, values))
     if any(place >= len(found) for place in plan.taken):
         raise NoTrace("its forward is another one now")
-    return Traced(graph, guard, found, values, plan.seen)
+    return TracedForward(graph, guard, found, values, plan.seen)
 
 
-def _read(module: nn.Module, call: Call) -> tuple[Guard, torch.fx.Graph]:
+def _read(module: nn.Module, call: ForwardCall) -> tuple[TraceGuard, torch.fx.Graph]:
     reason, guard = _text.unseen(module, call)
     if reason:
         raise NoTrace(reason)
@@ -285,12 +285,16 @@ def known_class(own: type[nn.Module], plan: Plan, called: Called) -> type[nn.Mod
     return _class(own, plan, known.make(called[plan.operators[0]], own.forward), ())
 
 
-def traced_class(module: nn.Module, plan: Plan, called: Called, found: Traced) -> type[nn.Module]:
+def traced_class(
+    module: nn.Module, plan: Plan, called: Called, found: TracedForward
+) -> type[nn.Module]:
     own: Any = type(module)
     call = plan.call
     assert call is not None
     taken = [found.matches[place] for place in plan.taken]
-    guard = Guard(found.guard.values, tuple(child for match in taken for child in match.children))
+    guard = TraceGuard(
+        found.guard.values, tuple(child for match in taken for child in match.children)
+    )
     pairs = [(match, called[match.operator]) for match in taken]
     text = str(found.graph)
     inner = _graph.rewritten(module, found.graph, pairs)
@@ -304,7 +308,7 @@ def traced_class(module: nn.Module, plan: Plan, called: Called, found: Traced) -
     return _class(own, plan, forward, (guard, text))
 
 
-def asks(module: nn.Module, guard: Guard, call: Call, given: Any, named: Any) -> bool:
+def asks(module: nn.Module, guard: TraceGuard, call: ForwardCall, given: Any, named: Any) -> bool:
     """Whether a call is one that the trace stands for."""
     tensors = call.tensors(given, named)
     return tensors is not None and guard.holds(module) and not _autocast(tensors)

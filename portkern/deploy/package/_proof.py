@@ -83,26 +83,26 @@ def differs(site: Site, called: Any, *, training: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCalls:
     reason: str = ""
     difference: float = 0.0
     tolerance: float = 0.0
 
 
-def judge(pairs: Pairs, moved: Sequence[Pairs], kinds: Sequence[torch.dtype]) -> Judged:
+def judge(pairs: Pairs, moved: Sequence[Pairs], kinds: Sequence[torch.dtype]) -> JudgedCalls:
     """The result that is nearest to its tolerance, or beyond it."""
     moves = [one for one in moved if one is not None]
     if pairs is None or len(moves) < len(moved):
-        return Judged("the model's results have another form or other special values then")
-    worst = Judged()
+        return JudgedCalls("the model's results have another form or other special values then")
+    worst = JudgedCalls()
     for number, ((gap, size), kind) in enumerate(zip(pairs, kinds, strict=True)):
         most = max(one[number][0] for one in moves)
         room = 4 * most + 16 * roundoff(kind) * size
         if gap > room:
             said = f"the model's results differ by {gap:.2g} then, a roundoff by {most:.2g}"
-            return Judged(said, gap, room)
+            return JudgedCalls(said, gap, room)
         if number == 0 or gap * worst.tolerance > worst.difference * room:
-            worst = Judged("", gap, room)
+            worst = JudgedCalls("", gap, room)
     return worst
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 
-class State:
+class ModelState:
     """Keeps what a model's forward may change: buffers, and attributes beside its parameters."""
 
     _TABLES = ("_parameters", "_modules", "_buffers")

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from . import _modules
-from ._call import Call, NoTrace
+from ._call import ForwardCall, NoTrace
 from ._modules import KNOWN
 from ._report import Kept
-from ._running import State, copied, run_model
+from ._running import ModelState, copied, run_model
 
 
 @dataclass(eq=False)
@@ -61,8 +61,8 @@ class Used:
     given: tuple[Any, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
-    traced: _modules.Traced | None = None
-    call: Call | None = None
+    traced: _modules.TracedForward | None = None
+    call: ForwardCall | None = None
 
     @property
     def kind(self) -> str:
@@ -74,7 +74,7 @@ def sites(
 ) -> Iterator[Used | Kept]:
     """The modules that the sample calls, with the calls of operators in its forward, or why none
     is. Modules of torch's own that are none of them are left out."""
-    state = State(model)
+    state = ModelState(model)
     used = _observed(model, given, named, state)
     for one in used:
         reason = _modules.refused(one.module)
@@ -98,7 +98,7 @@ def sites(
 
 
 def _observed(
-    model: nn.Module, given: Sequence[Any], named: Mapping[str, Any], state: State
+    model: nn.Module, given: Sequence[Any], named: Mapping[str, Any], state: ModelState
 ) -> list[Used]:
     names: dict[int, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
@@ -150,7 +150,7 @@ def _of_known(one: Used) -> Site:
 
 
 def _of_traced(one: Used) -> None:
-    call = Call.of(one.given, one.named)
+    call = ForwardCall.of(one.given, one.named)
     tensors = call.tensors(one.given, one.named)
     assert tensors is not None
     with torch.no_grad():

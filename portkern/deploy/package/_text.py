@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 
-from ._call import GONE, PLAIN, Call, Guard, NoTrace
+from ._call import GONE, PLAIN, ForwardCall, NoTrace, TraceGuard
 
 
-def unseen(module: torch.nn.Module, call: Call) -> tuple[str, Guard]:
+def unseen(module: torch.nn.Module, call: ForwardCall) -> tuple[str, TraceGuard]:
     """Why a trace of the forward could say less than its code, or '', and what it takes for
     granted."""
     reader = _Reader(module)
     try:
         reader.function(type(module).forward, call)
     except NoTrace as error:
-        return str(error), Guard(())
-    return "", Guard(tuple(sorted(reader.values.items(), key=lambda one: one[0])))
+        return str(error), TraceGuard(())
+    return "", TraceGuard(tuple(sorted(reader.values.items(), key=lambda one: one[0])))
 
 
 class _Reader:
@@ -38,7 +38,7 @@ class _Reader:
         self.fixed: set[str] = set()
         self.own = ""
 
-    def function(self, function: Any, call: Call) -> None:
+    def function(self, function: Any, call: ForwardCall) -> None:
         if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
             raise NoTrace("its forward is not a plain function")
         try:

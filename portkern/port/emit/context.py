@@ -35,7 +35,7 @@ class Item:
     line: int
 
 
-class Context:
+class EmitContext:
     """The declarations of a file, and of its project's headers that come before it."""
 
     def __init__(self, texts: SourceTexts) -> None:

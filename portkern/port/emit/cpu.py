@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from portkern.cuda_source.syntax import Kernel, Parameter
-from portkern.port.emit.context import Context, Item
-from portkern.port.emit.emitted import Emitted, Instance, instances, refused, without_prints
+from portkern.cuda_source.syntax import Parameter, SourceKernel
+from portkern.port.emit.context import EmitContext, Item
+from portkern.port.emit.emitted import Emitted, EmittedInstance, instances, refused, without_prints
 from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit.phases import BARRIER, Cut, cut, has_barrier, shared_array
 from portkern.port.emit.rewriting import Rewriting, walk
@@ -33,7 +33,7 @@ def template(name: str = HEADER) -> str:
 
 
 def emit(
-    kernel: Kernel, texts: SourceTexts, context: Context, given: Sequence[Sequence[str]]
+    kernel: SourceKernel, texts: SourceTexts, context: EmitContext, given: Sequence[Sequence[str]]
 ) -> Emitted | RefusedEmission:
     """``given`` are arguments of its template, each list of which makes a function."""
     text = texts.own.text[kernel.start : kernel.stop]
@@ -72,7 +72,7 @@ def emit(
     return Emitted(kernel, text, wanted, left_out)
 
 
-def _changed(kernel: Kernel, source: Rewriting) -> list[Parameter]:
+def _changed(kernel: SourceKernel, source: Rewriting) -> list[Parameter]:
     """Parameters that a thread assigns to: each thread has its own."""
     assigned = {
         source.text(node.child_by_field_name("left") or node.child_by_field_name("argument"))
@@ -120,9 +120,9 @@ def _phased(phases: Cut) -> str:
 
 
 def _file(
-    kernel: Kernel,
+    kernel: SourceKernel,
     items: Sequence[Item],
-    wanted: Sequence[Instance],
+    wanted: Sequence[EmittedInstance],
     code: str,
     parameters: str,
     texts: SourceTexts,
@@ -162,7 +162,7 @@ def _parameter(type_: str, name: str) -> str:
     return f"{plain} {name}"
 
 
-def _function(kernel: Kernel, instance: Instance) -> str:
+def _function(kernel: SourceKernel, instance: EmittedInstance) -> str:
     bound = dict(zip((p.name for p in kernel.template), instance.template, strict=False))
 
     def filled(type_: str) -> str:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.emit.context import Item
 from portkern.port.emit.limits import RefusedEmission, refusals
 from portkern.port.emit.rewriting import Rewriting, walk
 
 
 @dataclass(frozen=True)
-class Instance:
+class EmittedInstance:
     """A function that stands for a kernel with arguments of its template."""
 
     name: str
@@ -24,25 +24,25 @@ class Instance:
 class Emitted:
     """``text`` holds a function for each of ``instances``; ``notes`` say what was left out."""
 
-    kernel: Kernel
+    kernel: SourceKernel
     text: str
-    instances: tuple[Instance, ...]
+    instances: tuple[EmittedInstance, ...]
     notes: tuple[str, ...] = ()
 
 
-def instances(kernel: Kernel, given: Sequence[Sequence[str]]) -> tuple[Instance, ...]:
+def instances(kernel: SourceKernel, given: Sequence[Sequence[str]]) -> tuple[EmittedInstance, ...]:
     """``given`` are arguments of the template, each list of which makes a function."""
     if not kernel.template:
-        return (Instance(kernel.name),)
-    names: dict[str, Instance] = {}
+        return (EmittedInstance(kernel.name),)
+    names: dict[str, EmittedInstance] = {}
     for arguments in given:
         suffix = "_".join(re.sub(r"\W+", "_", argument).strip("_") for argument in arguments)
-        instance = Instance(f"{kernel.name}_{suffix}", tuple(arguments))
+        instance = EmittedInstance(f"{kernel.name}_{suffix}", tuple(arguments))
         names.setdefault(instance.name, instance)
     return tuple(names.values())
 
 
-def refused(kernel: Kernel, text: str, items: Sequence[Item]) -> RefusedEmission | None:
+def refused(kernel: SourceKernel, text: str, items: Sequence[Item]) -> RefusedEmission | None:
     """The refusal of a kernel that has or needs something that neither way can express; None for
     others."""
     for problem in refusals(text, kernel.line):

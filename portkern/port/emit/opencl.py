@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from portkern.cuda_source.syntax import Kernel
-from portkern.port.emit.context import Context, Item, expanded
-from portkern.port.emit.emitted import Emitted, Instance, instances, refused, without_prints
+from portkern.cuda_source.syntax import SourceKernel
+from portkern.port.emit.context import EmitContext, Item, expanded
+from portkern.port.emit.emitted import Emitted, EmittedInstance, instances, refused, without_prints
 from portkern.port.emit.limits import RefusedEmission
 from portkern.port.emit.opencl_function import CannotEmit, Functions, is_integer
 from portkern.port.emit.opencl_names import macros, respelled
@@ -15,7 +15,7 @@ from portkern.port.proof.texts import SourceTexts
 
 
 def emit(
-    kernel: Kernel, texts: SourceTexts, context: Context, given: Sequence[Sequence[str]]
+    kernel: SourceKernel, texts: SourceTexts, context: EmitContext, given: Sequence[Sequence[str]]
 ) -> Emitted | RefusedEmission:
     """``given`` are arguments of its template, each list of which makes a function."""
     text = texts.own.text[kernel.start : kernel.stop]
@@ -37,7 +37,7 @@ def emit(
 
 
 def _file(
-    kernel: Kernel,
+    kernel: SourceKernel,
     items: Sequence[Item],
     functions: Functions,
     kernels: Sequence[str],
@@ -121,7 +121,7 @@ _NUMPY = {
 }
 
 
-def _launcher(emitted: Emitted, instance: Instance) -> str:
+def _launcher(emitted: Emitted, instance: EmittedInstance) -> str:
     kernel = emitted.kernel
     bound = dict(zip((p.name for p in kernel.template), instance.template, strict=False))
     names = [parameter.name for parameter in kernel.parameters]

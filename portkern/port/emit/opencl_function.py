@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from portkern.cuda_source.lexer import SourceCode
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.emit import opencl_names
 from portkern.port.emit.context import Item, expanded, filled_in
-from portkern.port.emit.emitted import Instance
+from portkern.port.emit.emitted import EmittedInstance
 from portkern.port.emit.rewriting import Rewriting, declared_name, line_of, walk
 from portkern.port.emit.uniformity import divergence
 
@@ -59,7 +59,7 @@ class Functions:
         }
         self.constants = {n for i in items if i.kind == "constant" for n in i.names}
 
-    def kernel(self, kernel: Kernel, text: str, instance: Instance) -> str:
+    def kernel(self, kernel: SourceKernel, text: str, instance: EmittedInstance) -> str:
         bound = dict(zip((p.name for p in kernel.template), instance.template, strict=False))
         function = _Function(self, prepared(text, bound), kernel.line)
         return function.written(instance.name, {}, is_kernel=True)

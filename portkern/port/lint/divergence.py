@@ -9,7 +9,7 @@ from functools import lru_cache
 from portkern.port.lint.lanes import Collective, LintedLanes
 from portkern.port.lint.regions import Region, around, regions
 from portkern.port.lint.rule import Match, Platform, Rule
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 from portkern.port.lint.varying import THREAD, WARP_NAME, WAVE_CALL
 from portkern.port.lint.width import lanes_of
 from portkern.simt.diagnostics import Severity
@@ -20,12 +20,12 @@ _FULL_MASK = re.compile(
 )
 
 
-def _barriers(source: Source, function: Function) -> list[int]:
+def _barriers(source: Source, function: DeviceFunction) -> list[int]:
     return [m.start() for m in _BARRIER.finditer(source.code, function.open, function.close)]
 
 
 @lru_cache(maxsize=256)
-def _returns(source: Source, function: Function) -> tuple[Region, ...]:
+def _returns(source: Source, function: DeviceFunction) -> tuple[Region, ...]:
     """Every 'if (…) return;' of a function."""
     return tuple(
         region
@@ -36,7 +36,7 @@ def _returns(source: Source, function: Function) -> tuple[Region, ...]:
     )
 
 
-def _returns_before(source: Source, function: Function, at: int) -> list[Region]:
+def _returns_before(source: Source, function: DeviceFunction, at: int) -> list[Region]:
     return [region for region in _returns(source, function) if region.stop <= at]
 
 
@@ -169,7 +169,9 @@ def _needs_all(lanes: LintedLanes, c: Collective) -> bool:
     return c.kind != "shfl" or lanes.source.integer(c.operand) is not None
 
 
-def _splits_wave(source: Source, function: Function, lanes: LintedLanes, at: int) -> Region | None:
+def _splits_wave(
+    source: Source, function: DeviceFunction, lanes: LintedLanes, at: int
+) -> Region | None:
     returns = _returns_before(source, function, at)
     for region in (*around(source, function, at), *returns):
         if region.keyword == "do" or _whole_warps(lanes, region):
@@ -233,7 +235,7 @@ def _goes_on(body: str, before: re.Match[str], after: re.Match[str]) -> bool:
 
 
 def _tail(
-    source: Source, function: Function, chain: list[re.Match[str]], platform: Platform
+    source: Source, function: DeviceFunction, chain: list[re.Match[str]], platform: Platform
 ) -> Iterator[Match]:
     array, steps = chain[0][1], [int(match[3]) for match in chain]
     volatile = re.search(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from portkern.port.lint.source import Call, Function, Source
+from portkern.port.lint.source import DeviceFunction, Source, SourceCall
 from portkern.port.lint.varying import PIECE, THREAD_X, Varying, opening
 
 COLLECTIVE = re.compile(
@@ -34,7 +34,7 @@ class Lane(StrEnum):
 class Collective:
     """A warp function's call, without its mask."""
 
-    call: Call
+    call: SourceCall
     kind: str  # shfl, shfl_up, shfl_down, shfl_xor, ballot, any, all, activemask, match, reduce
     mask: str
     arguments: tuple[str, ...]
@@ -58,7 +58,7 @@ class Collective:
         return self.arguments[1] if self.shuffles and len(self.arguments) > 1 else ""
 
 
-def collective(call: Call) -> Collective:
+def collective(call: SourceCall) -> Collective:
     name = call.name.strip("_")
     masked = name.endswith("_sync")
     kind = name.removesuffix("_sync")
@@ -75,7 +75,7 @@ def collectives(source: Source, start: int = 0, stop: int = -1) -> Iterator[Coll
 class LintedLanes:
     """One function's numbers, by name."""
 
-    def __init__(self, source: Source, function: Function) -> None:
+    def __init__(self, source: Source, function: DeviceFunction) -> None:
         self.source = source
         self.function = function
         self.body = source.body(function)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from portkern.port.lint.lanes import Lane
 from portkern.port.lint.rule import Match, Platform, Rule
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 from portkern.port.lint.width import blocks_of_half_a_wave, lanes_of
 from portkern.simt.diagnostics import Severity
 
@@ -31,7 +31,7 @@ _SHIFT = re.compile(
 )
 
 
-def _narrow_mask(source: Source, function: Function | None, text: str, depth: int = 3) -> str:
+def _narrow_mask(source: Source, function: DeviceFunction | None, text: str, depth: int = 3) -> str:
     """Why ``text`` is a mask of 32 bits; empty where it is none, or cannot be known."""
     literal = _LITERAL.fullmatch(text)
     if literal is not None:
@@ -64,7 +64,7 @@ _LOOK_BACK = 160
 
 
 @lru_cache(maxsize=1024)
-def declared_type(source: Source, function: Function | None, name: str) -> str | None:
+def declared_type(source: Source, function: DeviceFunction | None, name: str) -> str | None:
     """The type by which a scalar of this name is declared, in the function or the file."""
     if function is not None:
         for text in (source.body(function), function.parameters):
@@ -118,11 +118,11 @@ def narrow_ballots(source: Source, platform: Platform) -> Iterator[Match]:
             yield Match("PK004", call.start, message)
 
 
-def _one_half(source: Source, function: Function | None) -> bool:
+def _one_half(source: Source, function: DeviceFunction | None) -> bool:
     return function is not None and blocks_of_half_a_wave(source, function)
 
 
-def _receiver(source: Source, start: int, stop: int, function: Function | None) -> str:
+def _receiver(source: Source, start: int, stop: int, function: DeviceFunction | None) -> str:
     """The 32-bit type and name that the value at [start, stop) ends up in; empty: none."""
     before = source.code[max(0, start - 200) : start]
     begin = max(before.rfind(mark) for mark in ";{}")
@@ -153,7 +153,7 @@ def _receiver(source: Source, start: int, stop: int, function: Function | None) 
 
 
 @lru_cache(maxsize=64)
-def _ballot_names(source: Source, function: Function) -> set[str]:
+def _ballot_names(source: Source, function: DeviceFunction) -> set[str]:
     """Names that hold a ballot, or one narrowed by '&'."""
     names: set[str] = set()
     body = source.body(function)
@@ -213,7 +213,7 @@ def _mask_like(source: Source, at: int) -> bool:
     return re.compile(r"\s*\)*\s*-\s*1").match(source.code, at) is not None
 
 
-def _is_lane(source: Source, function: Function, operand: str) -> bool:
+def _is_lane(source: Source, function: DeviceFunction, operand: str) -> bool:
     lanes = lanes_of(source, function)
     kind = lanes.kinds.get(operand) or lanes.kind(operand)
     if kind is Lane.LANE:

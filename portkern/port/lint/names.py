@@ -11,7 +11,7 @@ from portkern.port.lint.source import Source
 from portkern.simt.diagnostics import Severity
 
 
-class Name(NamedTuple):
+class NameRule(NamedTuple):
     """Whole identifiers, what is written instead, and where they count."""
 
     code: str
@@ -23,7 +23,7 @@ class Name(NamedTuple):
 
 _NOTE = Severity.NOTE
 _NAMES = (
-    Name(
+    NameRule(
         "PK018",
         re.compile(
             r"__cluster_dims__|cluster_group|this_cluster|CUtensorMap\w*|cuTensorMapEncode\w*"
@@ -33,9 +33,11 @@ _NAMES = (
         "copy with plain loads into a double buffer",
         device_only=False,
     ),
-    Name("PK027", re.compile(r"__ld(?:cs|cg|ca|cv|lu)|__st(?:cs|cg|wt|wb)"), "see --explain PK027"),
-    Name("PK028", re.compile(r"__nanosleep|__trap|__brkpt"), "use the compiler's builtin"),
-    Name(
+    NameRule(
+        "PK027", re.compile(r"__ld(?:cs|cg|ca|cv|lu)|__st(?:cs|cg|wt|wb)"), "see --explain PK027"
+    ),
+    NameRule("PK028", re.compile(r"__nanosleep|__trap|__brkpt"), "use the compiler's builtin"),
+    NameRule(
         "PK029",
         re.compile(
             r"__dp[24]a(?:_lo|_hi)?|__v(?:abs|add|sub|min|max|avg|cmp|set|neg|sad|ibmax|ibmin|imax"
@@ -43,19 +45,19 @@ _NAMES = (
         ),
         "use __builtin_amdgcn_sdot4, or plain C++",
     ),
-    Name(
+    NameRule(
         "PK036",
         re.compile(r"atomic(?:Add|Sub|Exch|Min|Max|Inc|Dec|CAS|And|Or|Xor)_block"),
         "use the plain form",
     ),
-    Name(
+    NameRule(
         "PK044",
         re.compile(r"__nv_bfloat16[2]?|nv_bfloat16[2]?|__nv_bfloat16_raw"),
         "use __hip_bfloat16 of hip/hip_bf16.h",
         device_only=False,
     ),
-    Name("PK046", re.compile(r"__grid_constant__"), "leave it out", device_only=False),
-    Name(
+    NameRule("PK046", re.compile(r"__grid_constant__"), "leave it out", device_only=False),
+    NameRule(
         "PK047",
         re.compile(
             r"cudaLaunchAttributeProgrammatic\w*|cudaGridDependencySynchronize"
@@ -64,8 +66,8 @@ _NAMES = (
         "order the launches by the stream",
         device_only=False,
     ),
-    Name("PK047", re.compile(r"cudaLaunchKernelExC?"), "launch plainly", device_only=False),
-    Name(
+    NameRule("PK047", re.compile(r"cudaLaunchKernelExC?"), "launch plainly", device_only=False),
+    NameRule(
         "PK048",
         re.compile(r"cudaMemoryTypeUnregistered"),
         "handle the error of the query as well",

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 
 _KEYWORD = re.compile(r"\b(if|for|while|do)\b\s*(?:constexpr\s*)?(?=[({])")
 _ELSE = re.compile(r"\s*else\b\s*")
@@ -28,7 +28,7 @@ class Region:
 
 
 @lru_cache(maxsize=256)
-def regions(source: Source, function: Function) -> tuple[Region, ...]:
+def regions(source: Source, function: DeviceFunction) -> tuple[Region, ...]:
     found = []
     for match in _KEYWORD.finditer(source.code, function.open, function.close):
         if match[1] == "do":
@@ -78,6 +78,6 @@ def _body(source: Source, at: int, last: int, depth: int = 0) -> tuple[int, int]
     return at, end + 1 if end >= 0 else last
 
 
-def around(source: Source, function: Function, at: int) -> list[Region]:
+def around(source: Source, function: DeviceFunction, at: int) -> list[Region]:
     """The branches and loops that ``at`` lies in, the outermost first."""
     return [region for region in regions(source, function) if region.contains(at)]

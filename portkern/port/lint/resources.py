@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from portkern.cuda_source.constants import SIZES
 from portkern.port.lint.launches import launches
 from portkern.port.lint.rule import Match, Platform, Rule
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 from portkern.simt.diagnostics import Severity
 from portkern.spec.target import AmdLimits
 
@@ -163,7 +163,7 @@ def device_sizes(source: Source, platform: Platform) -> Iterator[Match]:
         yield Match("PK050", match.start(), f"{name} fits one NVIDIA device; ask the device")
 
 
-def _pointer_type(source: Source, function: Function, expression: str) -> str:
+def _pointer_type(source: Source, function: DeviceFunction, expression: str) -> str:
     """The type that an atomic's first argument points to; empty where it is not known, or in
     shared memory."""
     cast = re.search(r"(?:\(|<)\s*(?:const\s+)?([\w ]+?)\s*\*\s*(?:\)|>)", expression)

@@ -36,7 +36,7 @@ _BUILD = re.compile(r"(?:CMakeLists\.txt|\.cmake|[Mm]akefile(?:\.\w+)?|\.mk|\.py
 
 
 @dataclass(frozen=True)
-class Function:
+class DeviceFunction:
     """A device function: its mark stands at ``start``, its body lies in ``[open, close)``."""
 
     name: str
@@ -49,7 +49,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Call:
+class SourceCall:
     """``name(arguments)`` at ``start``; ``stop`` is after the closing bracket."""
 
     name: str
@@ -129,19 +129,19 @@ class Source:
         return self._brackets.get(at, -1)
 
     @cached_property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[DeviceFunction, ...]:
         """The device functions, with those in macros' bodies, whose names may be the macros'
         parameters."""
         code = self.syntax.source_map.code
         return tuple(self._function(f) for f in self.syntax.functions if code.partner[f.body] > 0)
 
-    def _function(self, found: Definition) -> Function:
+    def _function(self, found: Definition) -> DeviceFunction:
         begins = [
             self.syntax.source_map.code.tokens[i].begin
             for i in (found.mark, found.head, found.opening, found.closing, found.body, found.end)
         ]
         mark, head, opening, closing, body, end = begins
-        return Function(
+        return DeviceFunction(
             found.name,
             found.kernel,
             mark,
@@ -151,13 +151,13 @@ class Source:
             self.code[head:opening],
         )
 
-    def function_at(self, at: int) -> Function | None:
+    def function_at(self, at: int) -> DeviceFunction | None:
         for function in self.functions:
             if function.start <= at < function.close:
                 return function
         return None
 
-    def body(self, function: Function) -> str:
+    def body(self, function: DeviceFunction) -> str:
         return self.code[function.open : function.close]
 
     @cached_property
@@ -195,7 +195,9 @@ class Source:
         """The value of a constant expression; None where it is none."""
         return integer(expression, self.macros)
 
-    def calls(self, pattern: re.Pattern[str], start: int = 0, stop: int = -1) -> Iterator[Call]:
+    def calls(
+        self, pattern: re.Pattern[str], start: int = 0, stop: int = -1
+    ) -> Iterator[SourceCall]:
         """The calls of the functions whose whole names ``pattern`` matches, up to its end."""
         for match in pattern.finditer(self.code, start, stop if stop >= 0 else len(self.code)):
             opening = match.end()
@@ -205,7 +207,7 @@ class Source:
                 continue
             closing = self.partner(opening)
             arguments = split(self.code[opening + 1 : closing])
-            yield Call(match[0], match.start(), closing + 1, tuple(arguments))
+            yield SourceCall(match[0], match.start(), closing + 1, tuple(arguments))
 
     def enclosing(self, at: int, first: int) -> list[tuple[int, int]]:
         """The braces around ``at`` that open at or after ``first``, the innermost first."""

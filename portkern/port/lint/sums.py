@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from portkern.port.lint.masks import declared_type
 from portkern.port.lint.rule import Match, Platform, Rule
-from portkern.port.lint.source import Call, Source
+from portkern.port.lint.source import Source, SourceCall
 
 _FLOAT = r"(?:float|double|(?:__)?half|__nv_bfloat16|__hip_bfloat16|hip_bfloat16)"
 _SHUFFLE = re.compile(r"\b__shfl(?:_up|_down|_xor)?(?:_sync)?(?=\s*\()")
@@ -52,7 +52,7 @@ def _sums(source: Source, platform: Platform) -> bool:
     return platform.wave64 and any(_adds(source, call) for call in source.calls(_SHUFFLE))
 
 
-def _adds(source: Source, call: Call) -> bool:
+def _adds(source: Source, call: SourceCall) -> bool:
     """Whether a value of floating point is added that comes from another lane of the whole wave, by
     steps that follow from its width."""
     function = source.function_at(call.start)

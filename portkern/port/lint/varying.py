@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from portkern.port.lint.regions import regions
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 
 THREAD = re.compile(
     r"\b(?:threadIdx\s*\.\s*[xyz]|hipThreadIdx_[xyz]|thread_rank\s*\(\s*\)|__lane_id\s*\(\s*\))"
@@ -54,7 +54,7 @@ class Value(NamedTuple):
 class Varying:
     """One function's values."""
 
-    def __init__(self, source: Source, function: Function) -> None:
+    def __init__(self, source: Source, function: DeviceFunction) -> None:
         self.source = source
         self.function = function
         self._memo: dict[tuple[str, int, bool], bool] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from portkern.port.lint.regions import Region, around, regions
 from portkern.port.lint.rule import Match, Platform, Rule
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 from portkern.simt.diagnostics import Severity
 
 #: A free lock, 0 or -1, is exchanged for a taken one.
@@ -58,12 +58,12 @@ def waits(source: Source, platform: Platform) -> Iterator[Match]:
                 yield Match("PK049", region.start, message)
 
 
-def _every_lane(source: Source, function: Function, region: Region) -> bool:
+def _every_lane(source: Source, function: DeviceFunction, region: Region) -> bool:
     outer = around(source, function, region.start)
     return not any(r.keyword == "if" and _ONE_THREAD.search(r.header) for r in outer)
 
 
-def _waits_for_grid(source: Source, function: Function, region: Region) -> bool:
+def _waits_for_grid(source: Source, function: DeviceFunction, region: Region) -> bool:
     """Whether the loop loads what others change until it reaches the number of blocks."""
     if not _GRID.search(region.header):
         return False

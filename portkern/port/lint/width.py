@@ -10,7 +10,7 @@ from portkern.port.lint.lanes import Collective, Lane, LintedLanes
 from portkern.port.lint.launches import launches
 from portkern.port.lint.regions import around
 from portkern.port.lint.rule import Match, Platform, Rule
-from portkern.port.lint.source import Function, Source
+from portkern.port.lint.source import DeviceFunction, Source
 from portkern.simt.diagnostics import Severity
 
 _LOOP = re.compile(r"\bfor\s*\(\s*(?:\w+\s+)*(\w+)\s*=\s*([^;]+);")
@@ -27,16 +27,16 @@ _LOWER_HALF = re.compile(r"(?:==\s*0\b|^\s*!\s*\w+\s*$)")
 
 
 @lru_cache(maxsize=512)
-def lanes_of(source: Source, function: Function) -> LintedLanes:
+def lanes_of(source: Source, function: DeviceFunction) -> LintedLanes:
     return LintedLanes(source, function)
 
 
-def _callees(source: Source, function: Function) -> list[Function]:
+def _callees(source: Source, function: DeviceFunction) -> list[DeviceFunction]:
     """The device functions of the file that ``function`` calls, at any depth."""
-    by_name: dict[str, Function] = {}
+    by_name: dict[str, DeviceFunction] = {}
     for other in source.functions:
         by_name.setdefault(other.name, other)
-    reached: dict[str, Function] = {}
+    reached: dict[str, DeviceFunction] = {}
     waiting = [function]
     while waiting:
         body = source.body(waiting.pop())
@@ -47,14 +47,14 @@ def _callees(source: Source, function: Function) -> list[Function]:
     return list(reached.values())
 
 
-def _bounded_threads(source: Source, function: Function) -> int | None:
+def _bounded_threads(source: Source, function: DeviceFunction) -> int | None:
     """The most that a block has by the kernel's launch bounds, where these are a number."""
     bounds = _BOUNDS.search(function.head)
     return source.integer(bounds[1]) if bounds else None
 
 
 @lru_cache(maxsize=512)
-def blocks_of_half_a_wave(source: Source, function: Function) -> bool:
+def blocks_of_half_a_wave(source: Source, function: DeviceFunction) -> bool:
     """Whether only blocks of 32 threads at most come to a function: by launch bounds, or because
     every kernel that calls it is launched in this file and never with more."""
     size = _bounded_threads(source, function)
@@ -75,7 +75,7 @@ def blocks_of_half_a_wave(source: Source, function: Function) -> bool:
     )
 
 
-def _calls(source: Source, kernel: Function, function: Function) -> bool:
+def _calls(source: Source, kernel: DeviceFunction, function: DeviceFunction) -> bool:
     return any(callee.name == function.name for callee in _callees(source, kernel))
 
 
@@ -170,7 +170,7 @@ def _crosses_halves(lanes: LintedLanes, c: Collective) -> str:
     return ""
 
 
-def _lower_half_only(source: Source, function: Function, at: int) -> bool:
+def _lower_half_only(source: Source, function: DeviceFunction, at: int) -> bool:
     """Whether only the first 32 threads come here: 'if (warp == 0)', 'if (t < 32)'."""
     for region in around(source, function, at):
         if region.keyword != "if":

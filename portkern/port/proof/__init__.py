@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.findings import says_nothing
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
-    Coverage,
     KernelProof,
-    Limits,
     Outcome,
+    ProofLimits,
     ProofSource,
+    TextCoverage,
 )
 from portkern.spec.target import Target
 from portkern.toolchain.source_view import SourceView
@@ -25,7 +25,7 @@ from portkern.toolchain.source_view import SourceView
 if TYPE_CHECKING:
     from portkern.evaluator.jailed_compilers import JailedCompilers
 
-__all__ = ["Coverage", "KernelProof", "Limits", "Outcome", "ProofSource", "prove"]
+__all__ = ["KernelProof", "Outcome", "ProofLimits", "ProofSource", "TextCoverage", "prove"]
 
 #: The GPU that originals are run as.
 _ORIGINAL = {"cuda": "sm_90", "hip": "gfx942"}
@@ -37,12 +37,12 @@ def prove(
     *,
     target: Target,
     other: Target | None,
-    kernels: Sequence[Kernel],
+    kernels: Sequence[SourceKernel],
     hazards: Sequence[Hazard] = (),
     case: Path | None = None,
     workdir: Path,
     compilers: JailedCompilers | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+    limits: ProofLimits = ProofLimits(),  # noqa: B008 - a frozen value
 ) -> tuple[KernelProof, ...]:
     """One proof per kernel of the ported text, in their order. ``other`` is a target of the other
     width; ``hazards`` are what the port's text still has; ``case`` is a ``kernel.yaml``. Kernels
@@ -55,17 +55,17 @@ def prove(
     """
     from portkern.evaluator.jailed_compilers import JailedCompilers
     from portkern.port.proof import idle, meddling
-    from portkern.port.proof.case import Case, read_cases
+    from portkern.port.proof.case import ProofCase, read_cases
     from portkern.port.proof.kernels import KernelProver
     from portkern.port.proof.programs import has_main, prove_program
     from portkern.port.proof.runs import Runs
     from portkern.port.proof.texts import SourceTexts
     from portkern.spec import target as targets
 
-    cases: Mapping[str, Case] = read_cases(case) if case is not None else {}
+    cases: Mapping[str, ProofCase] = read_cases(case) if case is not None else {}
     vendor = targets.load(_ORIGINAL[original.language])
     proofs: dict[str, KernelProof] = {}
-    left: Mapping[str, idle.Idle] = {}
+    left: Mapping[str, idle.IdleInstances] = {}
     alone = list(kernels)
     alone_original = replace(original, further=())
     workdir.mkdir(parents=True, exist_ok=True)

@@ -82,7 +82,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Record:
+class StructValue:
     """A struct by value, whose type is ``dtype``. ``members`` are called as they are reached from
     ``name``: ``p.n``, ``p.sizes[2]``."""
 
@@ -91,11 +91,11 @@ class Record:
     members: tuple[Buffer | Scalar | Tensor, ...]
 
 
-Argument = Buffer | Scalar | Tensor | Record
+Argument = Buffer | Scalar | Tensor | StructValue
 
 
 @dataclass(frozen=True)
-class Case:
+class ProofCase:
     """``shared`` is a number of bytes, or a constant of a class that the case's compiler knows.
     ``guesses`` are what nothing says of the launch; a case that somebody wrote has none."""
 
@@ -110,10 +110,10 @@ class Case:
     @property
     def values(self) -> tuple[Buffer | Scalar | Tensor, ...]:
         """Its arguments, with the members of structs in their places."""
-        whole = (a.members if isinstance(a, Record) else (a,) for a in self.arguments)
+        whole = (a.members if isinstance(a, StructValue) else (a,) for a in self.arguments)
         return tuple(value for of in whole for value in of)
 
-    def with_types(self, types: Sequence[str]) -> Case:
+    def with_types(self, types: Sequence[str]) -> ProofCase:
         """The same with the types of another text's kernel, one per argument."""
         if len(types) != len(self.arguments):
             raise ConfigError(
@@ -140,7 +140,7 @@ def shape_text(size: Size) -> str:
     return "x".join(map(str, size)).removesuffix("x1").removesuffix("x1")
 
 
-def to_yaml(case: Case) -> str:
+def to_yaml(case: ProofCase) -> str:
     return yaml.safe_dump(
         {
             "kernel": case.kernel,
@@ -157,7 +157,7 @@ def to_yaml(case: Case) -> str:
 
 def _entry(argument: Argument) -> dict[str, object]:
     entry: dict[str, object] = {"name": argument.name}
-    if isinstance(argument, Record):
+    if isinstance(argument, StructValue):
         members = list(map(_entry, argument.members))
         return entry | {"kind": "record", "dtype": argument.dtype, "members": members}
     if isinstance(argument, Scalar):
@@ -172,7 +172,7 @@ def _entry(argument: Argument) -> dict[str, object]:
     return entry | {"values": data.values} | ({"output": True} if data.output else {})
 
 
-def read_cases(path: Path) -> Mapping[str, Case]:
+def read_cases(path: Path) -> Mapping[str, ProofCase]:
     """The cases of a file, which has one or a list of them, by kernel. Raises ConfigError with
     what is wrong in it."""
     try:
@@ -180,7 +180,7 @@ def read_cases(path: Path) -> Mapping[str, Case]:
     except Malformed as error:
         raise ConfigError(f"{path} is not YAML: {error}") from error
     entries = data if isinstance(data, list) else [data]
-    cases: dict[str, Case] = {}
+    cases: dict[str, ProofCase] = {}
     for entry in entries:
         try:
             case = _case(_mapping(entry, _KEYS, "a case"))
@@ -190,7 +190,7 @@ def read_cases(path: Path) -> Mapping[str, Case]:
     return cases
 
 
-def _case(entry: Mapping[str, object]) -> Case:
+def _case(entry: Mapping[str, object]) -> ProofCase:
     arguments = entry.get("arguments", [])
     if not isinstance(arguments, list):
         raise ConfigError(f"Got arguments {arguments!r}, expected a list")
@@ -202,7 +202,7 @@ def _case(entry: Mapping[str, object]) -> Case:
     for name, times in Counter(names).items():
         if times > 1:
             raise ConfigError(f"Got {times} arguments called {short(name)}, expected one")
-    return Case(
+    return ProofCase(
         str(entry.get("kernel", "")),
         tuple(map(str, template)),
         _size(entry.get("grid", 1), "grid"),
@@ -213,7 +213,7 @@ def _case(entry: Mapping[str, object]) -> Case:
 
 
 def _members(argument: Argument) -> tuple[Buffer | Scalar | Tensor, ...]:
-    return argument.members if isinstance(argument, Record) else ()
+    return argument.members if isinstance(argument, StructValue) else ()
 
 
 def _argument(entry: object) -> Argument:
@@ -240,16 +240,16 @@ def _buffer(entry: Mapping[str, object], dtype: str, size: int) -> Buffer:
     return Buffer(str(entry["name"]), dtype, size, values, bool(entry.get("output", False)))
 
 
-def _record(entry: Mapping[str, object]) -> Record:
+def _record(entry: Mapping[str, object]) -> StructValue:
     given, name = entry.get("members", []), str(entry["name"])
     members = list(map(_argument, given)) if isinstance(given, list) else []
-    plain = [m for m in members if not isinstance(m, Record) and _is_of(m.name, name)]
+    plain = [m for m in members if not isinstance(m, StructValue) and _is_of(m.name, name)]
     if not isinstance(given, list) or len(plain) != len(members):
         raise ConfigError(
             f"Got members {given!r} of {name!r}, expected a list of buffers, scalars and tensors "
             f"whose names are as {name}.n or {name}.sizes[2]"
         )
-    return Record(name, str(entry.get("dtype", "")), tuple(plain))
+    return StructValue(name, str(entry.get("dtype", "")), tuple(plain))
 
 
 def _is_of(member: str, record: str) -> bool:

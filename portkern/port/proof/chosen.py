@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from portkern.cuda_source.syntax import Kernel, Launch, Parameter
+from portkern.cuda_source.syntax import LaunchText, Parameter, SourceKernel
 from portkern.port.proof.element import element_of
 from portkern.port.proof.expression import Names
 from portkern.port.proof.instances import Instance, declared_types, deduced, is_type
@@ -31,7 +31,7 @@ class Chosen:
     is_guess: bool = False
 
 
-def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
+def templates(kernel: SourceKernel, texts: SourceTexts) -> list[Chosen] | Refused:
     """The arguments to give the kernel's template: each instance that the source has, the
     smallest first; guesses where it has none."""
     packs = [p for p in kernel.template if "..." in p.type or p.type.startswith("template")]
@@ -44,7 +44,7 @@ def templates(kernel: Kernel, texts: SourceTexts) -> list[Chosen] | Refused:
     return sorted(dict.fromkeys(chosen), key=lambda one: Instance(one.template).size)
 
 
-def _launches(kernel: Kernel, texts: SourceTexts) -> list[int]:
+def _launches(kernel: SourceKernel, texts: SourceTexts) -> list[int]:
     """Which launches, one of each shape and instance: with as many arguments as there are
     parameters, if any is so. A macro's body whose instance is not known is looked at where the
     macro is used."""
@@ -71,7 +71,7 @@ class _Shape:
     is_known: bool
 
 
-def _shape(kernel: Kernel, launch: Launch, offset: int, texts: SourceTexts) -> _Shape:
+def _shape(kernel: SourceKernel, launch: LaunchText, offset: int, texts: SourceTexts) -> _Shape:
     given, shown = _arguments(kernel, launch, offset, texts)
     instances = tuple(texts.instances.launched(kernel.name, kernel.template, given, offset))
     is_known = not kernel.template or bool(instances and (given or shown))
@@ -81,7 +81,7 @@ def _shape(kernel: Kernel, launch: Launch, offset: int, texts: SourceTexts) -> _
 
 
 def _arguments(
-    kernel: Kernel, launch: Launch, offset: int, texts: SourceTexts
+    kernel: SourceKernel, launch: LaunchText, offset: int, texts: SourceTexts
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The arguments of the template that a launch spells, or shows by its own; by name, those that
     only its own arguments say."""
@@ -90,7 +90,7 @@ def _arguments(
     return given, tuple(shown.items())
 
 
-def _of_launch(kernel: Kernel, at: int, texts: SourceTexts) -> list[Chosen]:
+def _of_launch(kernel: SourceKernel, at: int, texts: SourceTexts) -> list[Chosen]:
     launch, offset = texts.launches(kernel.name)[at]
     arguments, named = _arguments(kernel, launch, offset, texts)
     found = texts.instances.launched(kernel.name, kernel.template, arguments, offset)
@@ -106,7 +106,7 @@ def _of_launch(kernel: Kernel, at: int, texts: SourceTexts) -> list[Chosen]:
 
 
 def _with_types(
-    kernel: Kernel,
+    kernel: SourceKernel,
     texts: SourceTexts,
     found: Sequence[Instance],
     shown: Mapping[str, str],
@@ -131,7 +131,7 @@ def number_of(choice: int, count: int) -> int:
 
 
 def _shown_types(
-    kernel: Kernel, launch: Launch, texts: SourceTexts, offset: int
+    kernel: SourceKernel, launch: LaunchText, texts: SourceTexts, offset: int
 ) -> tuple[str, ...]:
     """The first arguments of its template, as far as the launch shows them by its own."""
     types = declared_types(
@@ -144,13 +144,13 @@ def _shown_types(
     return tuple(types[name] for name in names)
 
 
-def launch_of(kernel: Kernel, texts: SourceTexts, at: int) -> tuple[Launch | None, int]:
+def launch_of(kernel: SourceKernel, texts: SourceTexts, at: int) -> tuple[LaunchText | None, int]:
     """The one of that number, and where it stands; for -1 none, behind all of the text."""
     return texts.launches(kernel.name)[at] if at >= 0 else (None, len(texts.whole))
 
 
 def _filled(
-    kernel: Kernel, given: Sequence[str], shown: Mapping[str, str], type_: str = _TYPES[0]
+    kernel: SourceKernel, given: Sequence[str], shown: Mapping[str, str], type_: str = _TYPES[0]
 ) -> tuple[str, ...]:
     """Arguments for the whole template: what is not given is shown by the launch, or the template's
     own, or guessed, types as ``type_``."""

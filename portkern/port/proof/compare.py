@@ -14,12 +14,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from portkern.cuda_source.syntax import Kernel, Parameter
+from portkern.cuda_source.syntax import Parameter, SourceKernel
 from portkern.port.proof.accessors import pointee
 from portkern.port.proof.commas import of_template
 from portkern.port.proof.element import Element, element_of, of_tensor
 from portkern.port.proof.recording import Content, LaunchRecord
-from portkern.port.proof.records import Record, members, rows
+from portkern.port.proof.records import StructClass, members, rows
 
 #: A reordered sum that enters the next launch's: its error grows as a walk does.
 _MOST_GROWTH = 64.0
@@ -101,9 +101,9 @@ class Types:
 
     def __init__(
         self,
-        kernels: Sequence[Kernel],
+        kernels: Sequence[SourceKernel],
         known: Mapping[str, str],
-        of: Mapping[str, Record] = MappingProxyType({}),
+        of: Mapping[str, StructClass] = MappingProxyType({}),
     ) -> None:
         self._kernels = kernels
         self._aliases, self._records = known, of
@@ -121,7 +121,7 @@ class Types:
         return found
 
     def _given(
-        self, kernel: Kernel, launch: LaunchRecord
+        self, kernel: SourceKernel, launch: LaunchRecord
     ) -> Iterator[tuple[int, str, Element | None]]:
         """The buffers of a launch, each with all parameters that it may be given to: a recording
         lacks null pointers, so that those that are left may be any in their order."""
@@ -143,7 +143,7 @@ class Types:
         return found if isinstance(found, tuple) else [parameter]
 
 
-def _bound(kernel: Kernel, expression: str) -> dict[str, str]:
+def _bound(kernel: SourceKernel, expression: str) -> dict[str, str]:
     """The names of the template's parameters with the arguments that ``k<float, 4>`` gives them."""
     begin, end = expression.find("<"), expression.rfind(">")
     if begin < 0 or end < begin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
@@ -14,9 +14,9 @@ from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
     WROTE_NOTHING,
     ByAlgebra,
-    Coverage,
     KernelProof,
     Outcome,
+    TextCoverage,
 )
 from portkern.simt.diagnostics import HANGS, Diagnostic, Severity
 
@@ -29,7 +29,7 @@ ENOUGH = 0.8
 
 
 def conclude(
-    kernel: Kernel,
+    kernel: SourceKernel,
     examination: Examination,
     subject: Subject,
     hazards: Sequence[Hazard],
@@ -113,11 +113,11 @@ def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:
     return Outcome.NEEDS_HARDWARE if lacking else Outcome.UNPROVEN
 
 
-def _of(kernel: Kernel, findings: Sequence[Diagnostic], text: Text) -> tuple[Diagnostic, ...]:
+def _of(kernel: SourceKernel, findings: Sequence[Diagnostic], text: Text) -> tuple[Diagnostic, ...]:
     return tuple(finding for finding in findings if text.kernel_of(finding) == kernel.name)
 
 
-def _errors(kernel: Kernel, hazards: Sequence[Hazard]) -> list[Hazard]:
+def _errors(kernel: SourceKernel, hazards: Sequence[Hazard]) -> list[Hazard]:
     """The errors among the hazards that name the kernel or lie on its lines."""
     return [
         hazard
@@ -175,7 +175,7 @@ def _without_inputs(examination: Examination, original: Text) -> str:
 
 
 def _remarks(
-    kernel: Kernel,
+    kernel: SourceKernel,
     examination: Examination,
     results: Sequence[tuple[str, LaunchResult]],
     original: Text,
@@ -183,7 +183,7 @@ def _remarks(
     remarks = (
         [] if kernel.name not in examination.algebra else [str(examination.algebra[kernel.name])]
     )
-    coverage: Coverage | None = examination.coverage.get(kernel.name)
+    coverage: TextCoverage | None = examination.coverage.get(kernel.name)
     if coverage is not None and coverage.part < ENOUGH:
         remarks.append(f"its inputs reached {coverage}")
     if any(result.judged is Judged.REORDERED for _, result in results):
@@ -197,7 +197,7 @@ def _remarks(
     return remarks + [note for note in examination.notes if "printed" in note][:1]
 
 
-def _as_compiled(kernel: Kernel, examination: Examination, original: Text) -> list[str]:
+def _as_compiled(kernel: SourceKernel, examination: Examination, original: Text) -> list[str]:
     """A remark on the executed code: that it does the same, or why it was not run."""
     same = [
         compared.how

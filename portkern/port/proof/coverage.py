@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.errors import ToolError
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.port.proof.commas import closed
-from portkern.port.proof.outcome import Coverage
+from portkern.port.proof.outcome import TextCoverage
 
 _TIMEOUT_S = 60.0
 
 
 @dataclass
-class Counts:
+class LineCounts:
     """Counts of a file: of each line and its branches, and the calls of each function beside the
     line that it begins in, by its name with its arguments' types."""
 
@@ -30,18 +30,20 @@ class Counts:
     functions: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def of_kernels(kernels: Sequence[Kernel], counts: Counts) -> Mapping[str, Coverage]:
+def of_kernels(kernels: Sequence[SourceKernel], counts: LineCounts) -> Mapping[str, TextCoverage]:
     """The coverage of each kernel; empty where nothing was counted."""
     return {kernel.name: _coverage(kernel, counts) for kernel in kernels if counts.lines}
 
 
-def idle_instances(kernels: Sequence[Kernel], counts: Counts) -> Mapping[str, tuple[str, ...]]:
+def idle_instances(
+    kernels: Sequence[SourceKernel], counts: LineCounts
+) -> Mapping[str, tuple[str, ...]]:
     """The instances of each template that the program has and its run did not launch: their
     arguments as the compiler spells them, ``double, 4``; empty where nothing was counted."""
     return {kernel.name: tuple(_idle(kernel, counts)) for kernel in kernels if counts.lines}
 
 
-def _idle(kernel: Kernel, counts: Counts) -> Iterator[str]:
+def _idle(kernel: SourceKernel, counts: LineCounts) -> Iterator[str]:
     called: dict[str, int] = {}
     for name, (line, count) in counts.functions.items():
         begin = re.search(rf"\b{re.escape(kernel.name)}<", name)
@@ -51,12 +53,12 @@ def _idle(kernel: Kernel, counts: Counts) -> Iterator[str]:
     yield from (given for given, count in called.items() if not count)
 
 
-def _coverage(kernel: Kernel, counts: Counts) -> Coverage:
+def _coverage(kernel: SourceKernel, counts: LineCounts) -> TextCoverage:
     """A template's instances count together: a branch that one of them took was taken."""
     counted = counts.lines
     inside = [counted[n] for n in range(kernel.line, kernel.last_line + 1) if n in counted]
     branches = [count for _, of_line in inside for count in of_line.values()]
-    return Coverage(
+    return TextCoverage(
         sum(count > 0 for count, _ in inside),
         len(inside),
         sum(count > 0 for count in branches),
@@ -89,16 +91,16 @@ def reports(objects: Path, counts: Mapping[str, bytes], compilers: JailedCompile
     return found
 
 
-def counted(source: Path, found: Sequence[Any]) -> Counts:
+def counted(source: Path, found: Sequence[Any]) -> LineCounts:
     """The counts of a file in the reports of a run."""
-    counts = Counts()
+    counts = LineCounts()
     for report in found:
         with suppress(TypeError, ValueError, LookupError, AttributeError):
             _add(counts, source, report)
     return counts
 
 
-def _add(counts: Counts, source: Path, report: Any) -> None:
+def _add(counts: LineCounts, source: Path, report: Any) -> None:
     """Raises TypeError, LookupError or AttributeError for what is not as gcov writes it."""
     for file in report.get("files", ()):
         if Path(str(file["file"])).name != source.name:

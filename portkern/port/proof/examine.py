@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.proof import algebra, coverage, text_output
 from portkern.port.proof.compare import Judged, LaunchResult, Noise, Types, compare
 from portkern.port.proof.findings import Inheritance, Text, errors, hanging, inheritable, is_race
-from portkern.port.proof.outcome import Algebra, ByAlgebra, Coverage, ProofSource
+from portkern.port.proof.outcome import Algebra, ByAlgebra, ProofSource, TextCoverage
 from portkern.port.proof.recording import LaunchRecord, kernel_name
-from portkern.port.proof.records import Record
-from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted
+from portkern.port.proof.records import StructClass
+from portkern.port.proof.runs import Program, ProgramNotBuilt, ProgramRun, Runs, Wanted
 from portkern.port.proof.texts import SourceTexts
 from portkern.simt import diagnostics
 from portkern.simt.diagnostics import Diagnostic, Severity
@@ -51,7 +51,7 @@ class Subject:
     known: Mapping[str, str]
     headers: tuple[Text, ...] = ()
     pairs: tuple[tuple[Text, Text], ...] = ()
-    records: Mapping[str, Record] = field(default_factory=dict)
+    records: Mapping[str, StructClass] = field(default_factory=dict)
 
     @classmethod
     def of(cls, originals: SourceTexts, ports: SourceTexts) -> Subject:
@@ -93,7 +93,7 @@ class Examination:
     original_findings: tuple[Diagnostic, ...] = ()
     unstable: Mapping[int, LaunchResult] = field(default_factory=dict)
     noisy: frozenset[str] = frozenset()
-    coverage: Mapping[str, Coverage] = field(default_factory=dict)
+    coverage: Mapping[str, TextCoverage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     executed: tuple[Compared, ...] = ()
@@ -104,7 +104,7 @@ class Examination:
 
 @dataclass
 class _Progress:
-    runs: list[tuple[str, Run]] = field(default_factory=list)
+    runs: list[tuple[str, ProgramRun]] = field(default_factory=list)
     noise: dict[tuple[int, int], float] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Examiner:
         smaller: Sequence[Sequence[str]] = (),
         one_kernel: bool = False,
         objects: Sequence[Target] = (),
-        kernels: Sequence[Kernel] = (),
+        kernels: Sequence[SourceKernel] = (),
         ring: bool = False,
     ) -> None:
         self._runs, self._subject, self._mode = runs, subject, mode
@@ -156,7 +156,7 @@ class Examiner:
         built = dict(zip(wanted, self._runs.build_all(list(wanted.values())), strict=True))
         for name in ("original", "port"):
             program = built[name]
-            if isinstance(program, NotBuilt):
+            if isinstance(program, ProgramNotBuilt):
                 whose = "the original" if name == "original" else "the port"
                 why = f"{whose} is not built for the executor: {program.reason}"
                 return Examination(why, program.unmodelled)
@@ -215,7 +215,7 @@ class Examiner:
         record: bool = True,
         ring: Ring | None = None,
         used: bool = True,
-    ) -> Run:
+    ) -> ProgramRun:
         run = self._runs.run(
             program,
             order=order,
@@ -227,7 +227,7 @@ class Examiner:
         )
         return self._used(run) if used else run
 
-    def _used(self, run: Run) -> Run:
+    def _used(self, run: ProgramRun) -> ProgramRun:
         """The same, with what makes it say less than it might among what is unfinished."""
         for found in run.outcome.findings:
             cut_off = diagnostics.cut_off(found)
@@ -237,7 +237,7 @@ class Examiner:
                 self._progress.unfinished.append(said)
         return run
 
-    def _first(self, program: Program) -> Run:
+    def _first(self, program: Program) -> ProgramRun:
         run, given = self._run(program, used=False), self.arguments
         if not run.is_late and run.seconds <= self._limit_s:  # it may take longer in a crowd
             return self._used(run)
@@ -252,7 +252,7 @@ class Examiner:
         self.launches = _enough(run.launches)
         return self._run(program)
 
-    def _cannot_serve(self, run: Run) -> str:
+    def _cannot_serve(self, run: ProgramRun) -> str:
         """Why the original's run says nothing about a port."""
         if run.is_late:
             return f"the program did not end in {self._limit_s:g} s"
@@ -269,7 +269,7 @@ class Examiner:
 
     # ---- the port's runs
 
-    def _compare_widths(self, first: Run, programs: Mapping[str, Program]) -> None:
+    def _compare_widths(self, first: ProgramRun, programs: Mapping[str, Program]) -> None:
         port = self._run(programs["port"])
         self._compare(first, port, f"{self._target.arch}, {self._target.warp} lanes")
         for order, seed in ORDERS:
@@ -285,7 +285,7 @@ class Examiner:
             else:
                 self._compare(first, self._run(other), name)
 
-    def _compare(self, first: Run, run: Run, how: str) -> None:
+    def _compare(self, first: ProgramRun, run: ProgramRun, how: str) -> None:
         progress = self._progress
         found = errors(run.outcome.findings)
         if any(f.code == _LATE for f in found) and first.seconds > _QUICK_S:
@@ -303,10 +303,12 @@ class Examiner:
         elif difference := text_output.difference(first.outcome.output, run.outcome.output):
             progress.notes.append(f"on {how} {difference}")
 
-    def _execute(self, first: Run, program: Program | NotBuilt, target: Target) -> None:
+    def _execute(
+        self, first: ProgramRun, program: Program | ProgramNotBuilt, target: Target
+    ) -> None:
         """The port as it is compiled. What cannot be built or executed so says nothing."""
         how, progress = _as_object(target), self._progress
-        if isinstance(program, NotBuilt):
+        if isinstance(program, ProgramNotBuilt):
             progress.unexecuted.append(f"{how} is not built: {program.reason}")
             return
         run = self._run(program)
@@ -332,13 +334,13 @@ class Examiner:
     # ---- on elements of a ring
 
     def _by_algebra(
-        self, ring: Ring, built: Mapping[str, Program | NotBuilt]
+        self, ring: Ring, built: Mapping[str, Program | ProgramNotBuilt]
     ) -> Mapping[str, Algebra]:
         """Compares each kernel's port with its original where no operation rounds, in the
         runs that were compared as numbers."""
         original, port = built["original ring"], built["port ring"]
         for whose, program in (("original", original), ("port", port)):
-            if isinstance(program, NotBuilt):
+            if isinstance(program, ProgramNotBuilt):
                 return self._unknown(f"the {whose} is not built on a ring: {program.reason}")
         assert isinstance(original, Program)
         assert isinstance(port, Program)
@@ -359,9 +361,9 @@ class Examiner:
         return algebra.judged(ring, first.launches, others, runs, self._types, self.recorded)
 
     def _on_ring(
-        self, ring: Ring, program: Program | NotBuilt, first: Run, how: str
+        self, ring: Ring, program: Program | ProgramNotBuilt, first: ProgramRun, how: str
     ) -> algebra.RingRun:
-        if isinstance(program, NotBuilt):
+        if isinstance(program, ProgramNotBuilt):
             why = f"on {how} the port is not built on a ring: {program.reason}"
             return algebra.RingRun(how, (), why)
         run = self._run(program, ring=ring)
@@ -376,7 +378,7 @@ class Examiner:
             numbers.launches if numbers is not None else (),
         )
 
-    def _is_cut(self, run: Run) -> str:
+    def _is_cut(self, run: ProgramRun) -> str:
         """Why a run has not done what it was to do."""
         if run.is_late:
             return f"did not end in {self._limit_s:g} s"
@@ -387,7 +389,7 @@ class Examiner:
         names = {launch.name for launch in self.recorded}
         return {name: Algebra(ByAlgebra.UNKNOWN, why) for name in names}
 
-    def _compared_as_compiled(self, how: str, first: Run, run: Run) -> Compared:
+    def _compared_as_compiled(self, how: str, first: ProgramRun, run: ProgramRun) -> Compared:
         """The comparison with a compiled run: another compiler's functions and sums may round
         otherwise, whole numbers may not."""
         noise: dict[tuple[int, int], float] = {}
@@ -402,7 +404,7 @@ class Examiner:
             compared = self._compared(how, first, run, noise, by_contents=True)
         return compared
 
-    def _unstable(self, first: Run, program: Program) -> Mapping[int, LaunchResult]:
+    def _unstable(self, first: ProgramRun, program: Program) -> Mapping[int, LaunchResult]:
         """Asked only where a result of the port needs the excuse. What the original's own order
         changes by rounding, in kernels without a race, is allowed to the port as well."""
         if not self._differs():
@@ -428,8 +430,8 @@ class Examiner:
     def _compared(
         self,
         how: str,
-        first: Run,
-        run: Run,
+        first: ProgramRun,
+        run: ProgramRun,
         noise: Noise | None = None,
         *,
         by_contents: bool = False,
@@ -455,9 +457,9 @@ class Examiner:
         results = (r for compared in self._progress.compared for r in compared.results)
         return frozenset(r.kernel for r in results if r.number in launches)
 
-    def _sanitize(self, programs: Mapping[str, Program]) -> Run | None:
+    def _sanitize(self, programs: Mapping[str, Program]) -> ProgramRun | None:
         """The port's run with sanitizers, where that comes to its end without a finding."""
-        whole: Run | None = None
+        whole: ProgramRun | None = None
         checked = {"original": "original checked", "port": "port checked"}
         for name, of_checked in checked.items():
             program = programs.get(name if self._mode == "check" else of_checked)
@@ -476,7 +478,9 @@ class Examiner:
                 self._progress.unfinished.append(why)
         return whole
 
-    def _went_otherwise(self, checked: Run, unstable: Mapping[int, LaunchResult]) -> Iterator[str]:
+    def _went_otherwise(
+        self, checked: ProgramRun, unstable: Mapping[int, LaunchResult]
+    ) -> Iterator[str]:
         """Why a run with sanitizers is not of what was compared: a program may see that it is
         looked at, by a clock for one. What changes with the order of threads, or by rounding, may
         do so here, and so may what is computed from that."""
@@ -502,12 +506,12 @@ class Examiner:
             elif not (is_unjudged and is_behind):
                 yield f"with sanitizers {result.kernel} computes something else than without"
 
-    def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, Coverage]:
+    def _covered(self, programs: Mapping[str, Program]) -> Mapping[str, TextCoverage]:
         program = programs.get("port counted")
         if program is None:
             return {}
         run = self._run(program, record=False)
-        covered: dict[str, Coverage] = {}
+        covered: dict[str, TextCoverage] = {}
         found = coverage.reports(program.notes, run.counts, self._runs.compilers)
         for text in (*self._subject.headers, self._subject.ported_text):
             if text.kernels:
@@ -517,7 +521,7 @@ class Examiner:
         return covered
 
     def _concluded(
-        self, unstable: Mapping[int, LaunchResult], covered: Mapping[str, Coverage]
+        self, unstable: Mapping[int, LaunchResult], covered: Mapping[str, TextCoverage]
     ) -> Examination:
         progress = self._progress
         originals = _distinct(progress.original_findings)
@@ -564,16 +568,16 @@ def _enough(launches: Sequence[LaunchRecord]) -> int:
     return max(*firsts.values(), len(launches) // _PART)
 
 
-def _launched(run: Run) -> list[tuple[object, ...]]:
+def _launched(run: ProgramRun) -> list[tuple[object, ...]]:
     return [(one.kernel, one.grid, one.block, one.refused) for one in run.launches]
 
 
-def _reached(first: Run, run: Run) -> Sequence[LaunchRecord]:
+def _reached(first: ProgramRun, run: ProgramRun) -> Sequence[LaunchRecord]:
     """The launches of the original that a run came to, before its time was over."""
     return first.launches[: len(run.launches)] if run.is_late else first.launches
 
 
-def _ended(run: Run) -> str:
+def _ended(run: ProgramRun) -> str:
     status = run.outcome.status
     if status is None:
         return "did not end"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern.cuda_source.syntax import Kernel, Launch
+from portkern.cuda_source.syntax import LaunchText, SourceKernel
 from portkern.port.proof.recording import kernel_name
 from portkern.simt.diagnostics import HANGS, Diagnostic, Severity
 
@@ -36,11 +36,11 @@ class Text:
 
     path: Path
     text: str
-    kernels: tuple[Kernel, ...]
-    launches: tuple[Launch, ...]
+    kernels: tuple[SourceKernel, ...]
+    launches: tuple[LaunchText, ...]
     namespaces: tuple[tuple[int, int, str], ...] = ()
 
-    def scope_of(self, kernel: Kernel) -> str:
+    def scope_of(self, kernel: SourceKernel) -> str:
         """``ns::`` where the kernel is in one."""
         return "".join(
             f"{name}::"

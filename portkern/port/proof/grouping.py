@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from portkern.cuda_source.syntax import Kernel
-from portkern.port.proof.case import Case
+from portkern.cuda_source.syntax import SourceKernel
+from portkern.port.proof.case import ProofCase
 from portkern.port.proof.guesses import Guess
 from portkern.port.proof.outcome import KernelProof
-from portkern.port.proof.runs import NotBuilt
+from portkern.port.proof.runs import ProgramNotBuilt
 from portkern.port.proof.slice import Slices, root_of, written
 from portkern.port.proof.texts import SourceTexts
 from portkern.simt.diagnostics import Diagnostic
@@ -23,15 +23,15 @@ _ABSENT = re.compile(r"SX013 [^<\"]*[<\"]([^>\"]+)[>\"]|error: (\S+): No such fi
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProofTrial:
     """One case of a kernel, in each text: the original's, the port's, the port's at the other
     width; ``choice`` says of which of its instances and shapes of launches. ``is_drawn``: its block
     is one more of those that a launch of unknown shape may have."""
 
-    kernel: Kernel
-    original: Case
-    ported: Case
-    other: Case
+    kernel: SourceKernel
+    original: ProofCase
+    ported: ProofCase
+    other: ProofCase
     choice: int = 0
     is_drawn: bool = False
 
@@ -44,11 +44,11 @@ class Trial:
         return tuple(each.values())
 
 
-Trials = Mapping[str, Sequence[Trial]]
+Trials = Mapping[str, Sequence[ProofTrial]]
 
 
 @dataclass(frozen=True)
-class Group:
+class KernelGroup:
     """Kernels that are cases of one program, in the texts that it is built from. ``homes`` are the
     folders of whole texts by those of their slices, ``without`` headers that were left out."""
 
@@ -92,11 +92,11 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Failure:
+class TrialFailure:
     """``whose``: "the original" or "the port"."""
 
     whose: str
-    not_built: NotBuilt
+    not_built: ProgramNotBuilt
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -121,25 +121,25 @@ class Grouping:
         original: SourceTexts,
         ported: SourceTexts,
         workdir: Path,
-        failure: Callable[[Group], Failure | None],
+        failure: Callable[[KernelGroup], TrialFailure | None],
     ) -> None:
         self._original, self._ported = original, ported
         self._workdir, self._failure = workdir, failure
         self._written = 0
 
-    def of(self, trials: Trials) -> tuple[list[Group], Mapping[str, Failure]]:
+    def of(self, trials: Trials) -> tuple[list[KernelGroup], Mapping[str, TrialFailure]]:
         """Groups that are built, and why the other kernels are in none."""
         if not trials:
             return [], {}
-        whole = Group(trials, self._original, self._ported, {})
+        whole = KernelGroup(trials, self._original, self._ported, {})
         if self._failure(whole) is None:
             return [whole], {}
         return self._sliced(dict(trials), ())
 
     def _sliced(
-        self, kept: dict[str, Sequence[Trial]], without: tuple[str, ...]
-    ) -> tuple[list[Group], dict[str, Failure]]:
-        rejected: dict[str, Failure] = {}
+        self, kept: dict[str, Sequence[ProofTrial]], without: tuple[str, ...]
+    ) -> tuple[list[KernelGroup], dict[str, TrialFailure]]:
+        rejected: dict[str, TrialFailure] = {}
         while kept:
             group = self._slice(kept, without)
             failure = self._failure(group)
@@ -160,11 +160,11 @@ class Grouping:
 
     def _halves(
         self,
-        kept: Mapping[str, Sequence[Trial]],
+        kept: Mapping[str, Sequence[ProofTrial]],
         without: tuple[str, ...],
-        rejected: dict[str, Failure],
-    ) -> tuple[list[Group], dict[str, Failure]]:
-        names, groups = list(kept), list[Group]()
+        rejected: dict[str, TrialFailure],
+    ) -> tuple[list[KernelGroup], dict[str, TrialFailure]]:
+        names, groups = list(kept), list[KernelGroup]()
         middle = len(names) // 2
         for part in (names[:middle], names[middle:]):
             made, failed = self._sliced({name: kept[name] for name in part}, without)
@@ -172,7 +172,7 @@ class Grouping:
             rejected |= failed
         return groups, rejected
 
-    def _accused(self, failure: Failure, kernels: Collection[str]) -> tuple[str, ...]:
+    def _accused(self, failure: TrialFailure, kernels: Collection[str]) -> tuple[str, ...]:
         """The kernels that use what the compiler stumbles over."""
         place = failure.place
         is_original = failure.whose == "the original"
@@ -190,7 +190,9 @@ class Grouping:
         )
         return original, ported
 
-    def _slice(self, kept: Mapping[str, Sequence[Trial]], without: tuple[str, ...]) -> Group:
+    def _slice(
+        self, kept: Mapping[str, Sequence[ProofTrial]], without: tuple[str, ...]
+    ) -> KernelGroup:
         self._written += 1
         place = self._workdir / "slices" / str(self._written)
         both: list[SourceTexts] = []
@@ -204,4 +206,4 @@ class Grouping:
             source = replace(texts.source, path=path, include=(*texts.source.include, home))
             both.append(SourceTexts(source))
             homes[str(folder)] = str(root_of(texts))
-        return Group(dict(kept), both[0], both[1], homes, without)
+        return KernelGroup(dict(kept), both[0], both[1], homes, without)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from portkern.cuda_source.syntax import Launch
+from portkern.cuda_source.syntax import LaunchText
 from portkern.port.proof.expression import Names
 from portkern.port.proof.outcome import KernelProof, Outcome
 
@@ -72,13 +72,13 @@ class Unsaid:
     host's code before the offset."""
 
     def __init__(
-        self, launch: Launch | None, names: Names, offset: int, told: Collection[str]
+        self, launch: LaunchText | None, names: Names, offset: int, told: Collection[str]
     ) -> None:
         self._names, self._offset, self._told = names, offset, told
         self._before = names.before(offset)
         self.parts = frozenset(self._parts(launch))
 
-    def _parts(self, launch: Launch | None) -> Iterator[str]:
+    def _parts(self, launch: LaunchText | None) -> Iterator[str]:
         if launch is None:
             yield from (BLOCK, GRID, SHARED)
             return
@@ -122,7 +122,7 @@ def has_dynamic_memory(text: str) -> bool:
     return _DYNAMIC.search(text) is not None or "HIP_DYNAMIC_SHARED" in text
 
 
-def of_attributes(launch: Launch | None, host: str) -> Iterator[Guess]:
+def of_attributes(launch: LaunchText | None, host: str) -> Iterator[Guess]:
     """The guess that a launch has a shape and nothing beside it, where it has attributes."""
     if launch is not None and "KernelEx" in launch.by and _ATTRIBUTES.search(host):
         yield Guess("attributes of the launch", "none")

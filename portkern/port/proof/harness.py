@@ -9,7 +9,7 @@ from itertools import starmap
 
 import jinja2
 
-from portkern.port.proof.case import Buffer, Case, Record, Scalar, Tensor
+from portkern.port.proof.case import Buffer, ProofCase, Scalar, StructValue, Tensor
 from portkern.port.proof.element import Element, element_of
 from portkern.simt.execute.machine import Language
 
@@ -65,7 +65,7 @@ class _Written:
 
 
 def render(
-    cases: Sequence[Case],
+    cases: Sequence[ProofCase],
     source: str,
     language: Language,
     *,
@@ -84,7 +84,7 @@ def render(
     )
 
 
-def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
+def _written(case: ProofCase, known: Mapping[str, str], scope: str) -> _Written:
     spelled = list(starmap(_spelled, enumerate(case.values)))
     buffers = [
         _filled(n, value.data if isinstance(value, Tensor) else value, known)
@@ -93,7 +93,7 @@ def _written(case: Case, known: Mapping[str, str], scope: str) -> _Written:
     ]
     records, arguments, rest = list[_Record](), list[str](), iter(spelled)
     for at, argument in enumerate(case.arguments):
-        if isinstance(argument, Record):
+        if isinstance(argument, StructValue):
             names = [member.name.removeprefix(argument.name) for member in argument.members]
             members = tuple((name, next(rest)) for name in names)
             records.append(_Record(len(records), at, members))

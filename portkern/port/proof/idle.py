@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from portkern.port.proof.case import Case
+from portkern.port.proof.case import ProofCase
 from portkern.port.proof.chosen import templates
 from portkern.port.proof.commas import of_template
 from portkern.port.proof.element import element_of
@@ -22,7 +22,7 @@ _SUFFIX = re.compile(r"\b(\d+)[uUlL]+\b")
 
 
 @dataclass(frozen=True)
-class Idle:
+class IdleInstances:
     """``names`` are the instances, ``chosen`` the arguments of templates that are theirs in the
     text; none where the text does not show one of them."""
 
@@ -55,21 +55,21 @@ def named(names: Sequence[str]) -> str:
 
 
 def of_program(
-    proofs: Iterable[KernelProof], texts: SourceTexts, cases: Mapping[str, Case]
-) -> Mapping[str, Idle]:
+    proofs: Iterable[KernelProof], texts: SourceTexts, cases: Mapping[str, ProofCase]
+) -> Mapping[str, IdleInstances]:
     """The instances that a program's proofs leave open, by the kernels' names."""
     proven = (proof for proof in proofs if proof.outcome is Outcome.PROVEN)
     found = {proof.kernel: _of_kernel(proof, texts, cases.get(proof.kernel)) for proof in proven}
     return {name: idle for name, idle in found.items() if idle is not None}
 
 
-def chosen(left: Mapping[str, Idle], kernel: str) -> frozenset[tuple[str, ...]]:
+def chosen(left: Mapping[str, IdleInstances], kernel: str) -> frozenset[tuple[str, ...]]:
     """The arguments of a kernel's template to make cases of."""
     return left[kernel].chosen if kernel in left else frozenset()
 
 
 def joined(
-    left: Mapping[str, Idle], proof: KernelProof, by_case: Mapping[str, KernelProof]
+    left: Mapping[str, IdleInstances], proof: KernelProof, by_case: Mapping[str, KernelProof]
 ) -> KernelProof:
     """The proof with that of the kernel's instances that the program's run does not launch."""
     idle = left.get(proof.kernel)
@@ -78,7 +78,9 @@ def joined(
     return idle.joined(proof, by_case[proof.kernel] if idle.chosen else None)
 
 
-def _of_kernel(proof: KernelProof, texts: SourceTexts, case: Case | None) -> Idle | None:
+def _of_kernel(
+    proof: KernelProof, texts: SourceTexts, case: ProofCase | None
+) -> IdleInstances | None:
     """The open instances of one kernel. ``case`` is what the user says how to launch, which no
     other case is made beside. Where it is not known which ones ran, all are open that the text
     launches, unless there is one."""
@@ -97,7 +99,7 @@ def _of_kernel(proof: KernelProof, texts: SourceTexts, case: Case | None) -> Idl
     names = tuple(f"{proof.kernel}<{one}>" for one in idle)
     of_each = [{arguments for arguments in shown if _is(arguments, one, known)} for one in idle]
     is_shown = case is None and all(of_each)
-    return Idle(names, frozenset[tuple[str, ...]]().union(*of_each if is_shown else ()))
+    return IdleInstances(names, frozenset[tuple[str, ...]]().union(*of_each if is_shown else ()))
 
 
 def _is(arguments: tuple[str, ...], spelled: str, known: Mapping[str, str]) -> bool:

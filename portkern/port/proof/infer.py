@@ -8,10 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, starmap
 
-from portkern.cuda_source.syntax import Kernel, Launch, Parameter
+from portkern.cuda_source.syntax import LaunchText, Parameter, SourceKernel
 from portkern.port.proof import assigned, records, strides, switches, width
 from portkern.port.proof.accessors import accessor_of, tensor_of, with_sizes
-from portkern.port.proof.case import Argument, Buffer, Case, Record, Scalar, Tensor, shape_text
+from portkern.port.proof.case import (
+    Argument,
+    Buffer,
+    ProofCase,
+    Scalar,
+    StructValue,
+    Tensor,
+    shape_text,
+)
 from portkern.port.proof.chosen import Chosen, launch_of, number_of, templates
 from portkern.port.proof.commas import split
 from portkern.port.proof.element import bound_type, element_of, plain_type
@@ -142,7 +150,7 @@ _ALIAS = r"\busing\s+{}\s*=\s*(?:typename\s+)?(?:(\w+)\s*::\s*)?(\w+)\s*;"
 _TEXTURE = re.compile(r"\b(cuda|hip)?(TextureObject_t|SurfaceObject_t)\b|\btexture<|CUtensorMap")
 
 
-def scales(kernel: Kernel, texts: SourceTexts) -> tuple[Scale, ...]:
+def scales(kernel: SourceKernel, texts: SourceTexts) -> tuple[Scale, ...]:
     """The sizes to try for a kernel, in their order."""
     takes = any("TensorAccessor" in texts.aliases.get(t, t) for t in _types(kernel.parameters))
     return _OF_TENSORS if takes else SCALES
@@ -153,14 +161,14 @@ def _types(parameters: Sequence[Parameter]) -> list[str]:
 
 
 def propose(
-    kernel: Kernel,
+    kernel: SourceKernel,
     texts: SourceTexts,
     scale: Scale,
     *,
     warp: int,
     choice: int = 0,
     threads: int = THREADS[0],
-) -> Case | Refused:
+) -> ProofCase | Refused:
     """``warp`` is the width at which the host's code computes its launches, ``choice`` says which
     of the instances that are launched; blocks of unknown size have about so many ``threads``."""
     kernel = _named(kernel)
@@ -184,7 +192,7 @@ def propose(
     ).case()
 
 
-def _named(kernel: Kernel) -> Kernel:
+def _named(kernel: SourceKernel) -> SourceKernel:
     """The kernel with a name for each parameter that has none."""
     taken = set(_names(kernel.parameters))
     free = (name for n in count() if (name := f"argument_{n}") not in taken)
@@ -196,7 +204,9 @@ def _named(kernel: Kernel) -> Kernel:
 _Spread = Sequence[tuple[Parameter, tuple[Parameter, ...]]]
 
 
-def _spread(kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]) -> _Spread | Refused:
+def _spread(
+    kernel: SourceKernel, texts: SourceTexts, known: Mapping[str, str]
+) -> _Spread | Refused:
     spread: list[tuple[Parameter, tuple[Parameter, ...]]] = []
     for parameter in kernel.parameters:
         own = None
@@ -214,7 +224,7 @@ def _spread(kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]) -> _Sp
 
 
 def _typed(
-    member: Parameter, kernel: Kernel, texts: SourceTexts, known: Mapping[str, str]
+    member: Parameter, kernel: SourceKernel, texts: SourceTexts, known: Mapping[str, str]
 ) -> Parameter:
     """A struct's pointer to void as one to what the kernel casts it to, where that is one type, and
     as one to bytes where the kernel never asks for it."""
@@ -284,9 +294,9 @@ class _Proposal:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: SourceKernel,
         texts: SourceTexts,
-        launch: Launch | None,
+        launch: LaunchText | None,
         offset: int,
         scale: Scale,
         warp: int,
@@ -330,14 +340,14 @@ class _Proposal:
         self._dimensions = sizes | strides.values(self._tensors) | self._longest()
         self._names.given |= self._dimensions
 
-    def case(self) -> Case:
+    def case(self) -> ProofCase:
         block = self._block()
         grid, shared = self._grid(block), self._shared()
         arguments = tuple(starmap(self._whole_argument, self._spread))
         tried = {BLOCK: shape_text(block), GRID: shape_text(grid), SHARED: f"{shared} bytes"}
         guesses = [Guess(what, tried[what]) for what in tried if what in self._unsaid]
         guesses += of_attributes(self._launch, self._asking)
-        return Case(
+        return ProofCase(
             self._kernel.name, self._template, grid, block, shared, arguments, tuple(guesses)
         )
 
@@ -538,7 +548,9 @@ class _Proposal:
             return self._argument(parameter)
         values = tuple(map(self._argument, members))
         type_ = bound_type(plain_type(parameter.type).rstrip("&"), self._bound)
-        return Record(parameter.name, type_, tuple(v for v in values if not isinstance(v, Record)))
+        return StructValue(
+            parameter.name, type_, tuple(v for v in values if not isinstance(v, StructValue))
+        )
 
     def _argument(self, parameter: Parameter) -> Argument:
         type_ = plain_type(parameter.type)

@@ -9,30 +9,30 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.errors import ConfigError
 from portkern.port.hazard import Hazard
 from portkern.port.proof import harness
-from portkern.port.proof.case import Buffer, Case, shape_text, to_yaml
+from portkern.port.proof.case import Buffer, ProofCase, shape_text, to_yaml
 from portkern.port.proof.chosen import Chosen, number_of
 from portkern.port.proof.conclusion import conclude, outcome_of
 from portkern.port.proof.element import bound_type, plain_type
 from portkern.port.proof.examine import Examiner, Subject
 from portkern.port.proof.findings import errors, hanging
-from portkern.port.proof.grouping import Failure, Group, Grouping, Trial
+from portkern.port.proof.grouping import Grouping, KernelGroup, ProofTrial, TrialFailure
 from portkern.port.proof.guesses import BLOCK, THREADS, Guess, of_variables, settled
 from portkern.port.proof.infer import Refused, propose, scales, templates
 from portkern.port.proof.outcome import (
     NO_CASE,
     WROTE_NOTHING,
     KernelProof,
-    Limits,
     Outcome,
+    ProofLimits,
     ProofSource,
 )
 from portkern.port.proof.programs import command_of
 from portkern.port.proof.recording import Size
-from portkern.port.proof.runs import NotBuilt, Program, Runs, Wanted
+from portkern.port.proof.runs import Program, ProgramNotBuilt, Runs, Wanted
 from portkern.port.proof.slice import Slices
 from portkern.port.proof.texts import SourceTexts
 from portkern.spec.target import Target
@@ -57,10 +57,10 @@ class KernelProver:
         target: Target,
         other: Target | None,
         hazards: Sequence[Hazard],
-        cases: Mapping[str, Case],
+        cases: Mapping[str, ProofCase],
         workdir: Path,
         runs: Runs,
-        limits: Limits,
+        limits: ProofLimits,
         only: Mapping[str, Collection[tuple[str, ...]]],
     ) -> None:
         """Prove of the kernels in ``only`` the instances with these arguments alone."""
@@ -74,7 +74,7 @@ class KernelProver:
         self._guesses: dict[str, dict[Guess, None]] = {}
         self._choices = cache(self._found_choices)
 
-    def prove(self, kernels: Sequence[Kernel]) -> tuple[KernelProof, ...]:
+    def prove(self, kernels: Sequence[SourceKernel]) -> tuple[KernelProof, ...]:
         """Proves all kernels in one program, or in a few, with what they need alone, where some
         cannot be built: the first instance of each template, then all others that are launched,
         in one more. Of instances that are guessed the first that compiles counts."""
@@ -101,7 +101,7 @@ class KernelProver:
 
     def _further(
         self,
-        kernel: Kernel,
+        kernel: SourceKernel,
         choices: Sequence[int],
         proof: KernelProof,
         rejected: Collection[str],
@@ -113,7 +113,7 @@ class KernelProver:
             return after[:1] if kernel.name in rejected else []
         return after if proof.outcome is Outcome.PROVEN else []
 
-    def _of_launched(self, kernel: Kernel, proof: KernelProof) -> KernelProof:
+    def _of_launched(self, kernel: SourceKernel, proof: KernelProof) -> KernelProof:
         """The proof as it holds for the kernel's launches: unproven where instances that are
         launched were not looked at, or something of a launch is not known."""
         chosen, guesses = self._instances(kernel), [*self._guesses.get(kernel.name, ())]
@@ -125,13 +125,13 @@ class KernelProver:
         return settled(proof, guesses)
 
     def _proven(
-        self, kernels: Mapping[Kernel, Sequence[int]]
+        self, kernels: Mapping[SourceKernel, Sequence[int]]
     ) -> tuple[dict[str, KernelProof], dict[str, KernelProof]]:
         """The proofs with the instances of those numbers of each template, of several the first
         that is not proven, or the last: those that are known, and those of kernels whose cases do
         not compile."""
         proofs: dict[str, KernelProof] = {}
-        trials: dict[str, list[Trial]] = {}
+        trials: dict[str, list[ProofTrial]] = {}
         for kernel, choices in kernels.items():
             proposed = [self._trials(kernel, choice) for choice in choices]
             refused = next((one for one in proposed if isinstance(one, Refused)), None)
@@ -152,11 +152,11 @@ class KernelProver:
 
     # ---- cases
 
-    def _instances(self, kernel: Kernel) -> list[Chosen]:
+    def _instances(self, kernel: SourceKernel) -> list[Chosen]:
         """The instances and launches that there are to look at; none where a case says which."""
         return [one for _, one in self._numbered(kernel)]
 
-    def _numbered(self, kernel: Kernel) -> list[tuple[int, Chosen]]:
+    def _numbered(self, kernel: SourceKernel) -> list[tuple[int, Chosen]]:
         """The same, each with the number by which :func:`propose` is asked for it."""
         found = next((k for k in self._original.kernels if k.name == kernel.name), None)
         if found is None or kernel.name in self._cases:
@@ -168,7 +168,7 @@ class KernelProver:
         numbered = ((n, chosen[number_of(n, len(chosen))]) for n in range(len(chosen)))
         return [(n, one) for n, one in numbered if only is None or one.template in only]
 
-    def _found_choices(self, kernel: Kernel) -> list[tuple[int, int]]:
+    def _found_choices(self, kernel: SourceKernel) -> list[tuple[int, int]]:
         """The things to look at: instances and launches by number, each with the threads that a
         block has if nothing says how many; where that is so, it is looked at with several."""
         found, chosen = list[tuple[int, int]](), self._numbered(kernel)
@@ -179,14 +179,16 @@ class KernelProver:
             found += [(number, threads) for threads in (THREADS if is_open else THREADS[:1])]
         return found
 
-    def _trials(self, kernel: Kernel, choice: int) -> list[Trial] | Refused:
+    def _trials(self, kernel: SourceKernel, choice: int) -> list[ProofTrial] | Refused:
         number, threads = [*self._choices(kernel), (choice, THREADS[0])][choice]
         trials = self._proposed(kernel, number, threads)
         if isinstance(trials, Refused):
             return trials
         return [replace(trial, choice=choice, is_drawn=threads != THREADS[0]) for trial in trials]
 
-    def _proposed(self, kernel: Kernel, number: int, threads: int) -> list[Trial] | Refused:
+    def _proposed(
+        self, kernel: SourceKernel, number: int, threads: int
+    ) -> list[ProofTrial] | Refused:
         """The cases of an instance: those of which least is a guess, for there may be sizes with
         which the launch's shape can be computed."""
         original = next((k for k in self._original.kernels if k.name == kernel.name), None)
@@ -209,26 +211,28 @@ class KernelProver:
             refused = next((case for case in cases if isinstance(case, Refused)), None)
             if refused is not None:
                 return refused
-            own, port, other = (case for case in cases if isinstance(case, Case))
-            trials.append(Trial(ported, own, port, other))
+            own, port, other = (case for case in cases if isinstance(case, ProofCase))
+            trials.append(ProofTrial(ported, own, port, other))
         least = min(len(trial.guesses) for trial in trials)
         return [trial for trial in trials if len(trial.guesses) == least]
 
-    def _given(self, original: Kernel, ported: Kernel, case: Case) -> list[Trial] | Refused:
+    def _given(
+        self, original: SourceKernel, ported: SourceKernel, case: ProofCase
+    ) -> list[ProofTrial] | Refused:
         try:
             own = case.with_types(_types(original, case))
             other = case.with_types(_types(ported, case))
         except ConfigError as error:
             return Refused(str(error))
-        return [Trial(ported, own, other, other)]
+        return [ProofTrial(ported, own, other, other)]
 
-    def _refused(self, kernel: Kernel, refused: Refused) -> KernelProof:
+    def _refused(self, kernel: SourceKernel, refused: Refused) -> KernelProof:
         outcome = Outcome.NEEDS_HARDWARE if refused.hardware else Outcome.UNPROVEN
         return KernelProof(
             kernel.name, self._ported.source.path, kernel.line, outcome, refused.reason
         )
 
-    def _rejected(self, trial: Trial, failure: Failure) -> KernelProof:
+    def _rejected(self, trial: ProofTrial, failure: TrialFailure) -> KernelProof:
         whose, reason = failure.whose, failure.not_built
         return KernelProof(
             trial.kernel.name,
@@ -241,7 +245,7 @@ class KernelProver:
 
     # ---- programs
 
-    def _sources(self, group: Group) -> _Sources:
+    def _sources(self, group: KernelGroup) -> _Sources:
         """The original's, the port's and that for the other width; which case is which is their
         order in the group."""
         trials = [trial for of_kernel in group.trials.values() for trial in of_kernel]
@@ -252,7 +256,7 @@ class KernelProver:
         )
 
     def _written(
-        self, group: Group, file: SourceTexts, cases: Sequence[Case], role: str
+        self, group: KernelGroup, file: SourceTexts, cases: Sequence[ProofCase], role: str
     ) -> ProofSource:
         name = f"case_{group.name}{harness.suffix(file.source.language)}"
         path = self._workdir / "cases" / role / name
@@ -270,7 +274,7 @@ class KernelProver:
         include = (file.source.path.parent.absolute(), *file.source.include)
         return replace(file.source, path=path, include=include)
 
-    def _failure(self, group: Group) -> Failure | None:
+    def _failure(self, group: KernelGroup) -> TrialFailure | None:
         """Why it cannot be built for the executor."""
         original, ported, _ = self._sources(group)
         wanted = [
@@ -278,10 +282,12 @@ class KernelProver:
             Wanted(ported, self._target, "check", "port"),
         ]
         built = zip(("the original", "the port"), self._runs.build_all(wanted), strict=True)
-        failed = (Failure(who, made) for who, made in built if isinstance(made, NotBuilt))
+        failed = (
+            TrialFailure(who, made) for who, made in built if isinstance(made, ProgramNotBuilt)
+        )
         return next(failed, None)
 
-    def _prove_group(self, group: Group) -> list[KernelProof]:
+    def _prove_group(self, group: KernelGroup) -> list[KernelProof]:
         sources = self._sources(group)
         first = 0
         proofs = []
@@ -291,7 +297,7 @@ class KernelProver:
         return proofs
 
     def _prove_instances(
-        self, group: Group, trials: Sequence[Trial], sources: _Sources, first: int
+        self, group: KernelGroup, trials: Sequence[ProofTrial], sources: _Sources, first: int
     ) -> KernelProof:
         """The proof of the first instance that is not proven, or of the last."""
         of_instances = [
@@ -305,7 +311,7 @@ class KernelProver:
         return proof
 
     def _prove_kernel(
-        self, group: Group, trials: Sequence[Trial], sources: _Sources, first: int
+        self, group: KernelGroup, trials: Sequence[ProofTrial], sources: _Sources, first: int
     ) -> KernelProof:
         chosen, remark = self._choose(trials, sources[0], first)
         proof = self._examined(group, trials[chosen], sources, first + chosen, remark)
@@ -332,7 +338,7 @@ class KernelProver:
         return of_variables(slices.reached([kernel]), self._original.whole)
 
     def _examined(
-        self, group: Group, trial: Trial, sources: _Sources, number: int, remark: str
+        self, group: KernelGroup, trial: ProofTrial, sources: _Sources, number: int, remark: str
     ) -> KernelProof:
         """``number`` is the case's in the program."""
         kernel = trial.kernel
@@ -359,7 +365,7 @@ class KernelProver:
         return proof if kernel.name in self._cases else _of_made_up(proof)
 
     def _choose(
-        self, trials: Sequence[Trial], original: ProofSource, first: int
+        self, trials: Sequence[ProofTrial], original: ProofSource, first: int
     ) -> tuple[int, str]:
         """The first that the original does without a finding; else the one with the fewest. Where
         it hangs, it does so again with as many threads."""
@@ -384,7 +390,9 @@ class KernelProver:
                 best, fewest = number, problems
         return best, ""
 
-    def _writing(self, trials: Sequence[Trial], original: ProofSource, first: int) -> int | None:
+    def _writing(
+        self, trials: Sequence[ProofTrial], original: ProofSource, first: int
+    ) -> int | None:
         """The first that the original does without a finding, and that changes a buffer."""
         program = self._runs.build_all([Wanted(original, self._vendor, "check", "original")])[0]
         assert isinstance(program, Program)
@@ -399,7 +407,7 @@ class KernelProver:
 
     # ---- what is left for the user
 
-    def _saved(self, group: Group, proof: KernelProof, trial: Trial) -> KernelProof:
+    def _saved(self, group: KernelGroup, proof: KernelProof, trial: ProofTrial) -> KernelProof:
         proposal = self._workdir / f"{proof.kernel}.yaml"
         if proof.kernel not in self._cases:
             proposal.write_text(to_yaml(trial.original), encoding="utf-8")
@@ -408,7 +416,7 @@ class KernelProver:
         is_wrong = proof.outcome is Outcome.WRONG
         return replace(proof, command=command, counterexample=case.path if is_wrong else None)
 
-    def _one_file(self, group: Group, trial: Trial, title: str) -> ProofSource:
+    def _one_file(self, group: KernelGroup, trial: ProofTrial, title: str) -> ProofSource:
         """The port's case with the port's text in it, unless that has includes beside it."""
         file = group.ported
         path = self._workdir / f"case_{trial.kernel.name}{harness.suffix(file.source.language)}"
@@ -448,7 +456,7 @@ def _text_of(file: SourceTexts, *, inline: bool) -> str:
     return f'#line 1 "{file.source.path.name}"\n{file.own.text}'
 
 
-def _types(kernel: Kernel, case: Case) -> list[str]:
+def _types(kernel: SourceKernel, case: ProofCase) -> list[str]:
     """The type that each parameter is or points to, with the case's arguments of the template."""
     bound = dict(zip((p.name for p in kernel.template), case.template, strict=False))
     types = []

@@ -47,7 +47,7 @@ class ProofSource:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProofLimits:
     """``run_s`` is for each run of a program, ``build_s`` for each file. ``arguments`` are those of
     whole programs, ``smaller`` others for a program that does not end with them. ``record_bytes``:
     contents of buffers that a recording holds; what is beyond is compared by its digest. For
@@ -81,7 +81,7 @@ class Algebra:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class TextCoverage:
     """How much of a kernel's text its inputs reached; ``total`` is what there is."""
 
     lines: int
@@ -116,7 +116,7 @@ class KernelProof:
     outcome: Outcome
     why: str
     inputs: str = ""
-    coverage: Coverage | None = None
+    coverage: TextCoverage | None = None
     findings: tuple[Diagnostic, ...] = ()
     original_findings: tuple[Diagnostic, ...] = ()
     counterexample: Path | None = None

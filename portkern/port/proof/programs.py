@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.hazard import Hazard
 from portkern.port.proof.arguments import FIRST, OWN, SMALLER
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examiner, Subject
-from portkern.port.proof.outcome import KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.outcome import KernelProof, Outcome, ProofLimits, ProofSource
 from portkern.port.proof.runs import Runs
 from portkern.port.proof.texts import SourceTexts, read
 from portkern.spec.target import Target
@@ -33,10 +33,10 @@ def prove_program(
     vendor: Target,
     target: Target,
     other: Target | None,
-    kernels: Sequence[Kernel],
+    kernels: Sequence[SourceKernel],
     hazards: Sequence[Hazard],
     runs: Runs,
-    limits: Limits,
+    limits: ProofLimits,
 ) -> tuple[KernelProof, ...]:
     originals, ports = SourceTexts(original), SourceTexts(ported)
     subject = Subject.of(originals, ports)
@@ -57,7 +57,7 @@ def prove_program(
     arguments = tuple(examiner.arguments or ())
     command = command_of(ported, target, arguments)
 
-    def _of(whole: Subject, kernel: Kernel) -> Subject:
+    def _of(whole: Subject, kernel: SourceKernel) -> Subject:
         """The subject with the files that the kernel stands in."""
         texts = [file.file_of(kernel.name) or file.own for file in (originals, ports)]
         return replace(whole, original_text=texts[0], ported_text=texts[1])

@@ -37,7 +37,7 @@ _DEFINE = re.compile(
 
 
 @dataclass(frozen=True)
-class Record:
+class StructClass:
     """A class as it is defined; ``members`` are called ``.n`` or ``.sizes[2]``, and arrays have
     their ``[length]`` behind the name. ``problem``: why its members cannot be given values."""
 
@@ -47,10 +47,10 @@ class Record:
     problem: str = ""
 
 
-def records(texts: Iterable[str]) -> Mapping[str, Record]:
+def records(texts: Iterable[str]) -> Mapping[str, StructClass]:
     """The classes that the texts define, by their names. Of two of one name, neither, as one that
     is specialised, or is defined in another's scope."""
-    found: dict[str, Record | None] = {}
+    found: dict[str, StructClass | None] = {}
     texts = list(texts)
     macros = _Macros(texts)
     for text in texts:
@@ -67,7 +67,7 @@ def records(texts: Iterable[str]) -> Mapping[str, Record]:
 
 
 def members(
-    parameter: Parameter, known: Mapping[str, str], of: Mapping[str, Record]
+    parameter: Parameter, known: Mapping[str, str], of: Mapping[str, StructClass]
 ) -> tuple[Parameter, ...] | Refused | None:
     """The members of a parameter, called ``p.n``, with the template's arguments in their types;
     None for a parameter that is not a struct of the source's."""
@@ -83,7 +83,7 @@ def members(
     return tuple(Parameter(m.type, f"{parameter.name}{m.name}") for m in found)
 
 
-def rows(of: Mapping[str, Record], known: Mapping[str, str]) -> dict[str, str]:
+def rows(of: Mapping[str, StructClass], known: Mapping[str, str]) -> dict[str, str]:
     """The classes whose members are all numbers of one kind, one after the other, each with the
     array that one of it is in memory: ``float64[4]``."""
     found: dict[str, str] = {}
@@ -98,7 +98,9 @@ def rows(of: Mapping[str, Record], known: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def class_names(type_: str, known: Mapping[str, str], of: Mapping[str, Record]) -> frozenset[str]:
+def class_names(
+    type_: str, known: Mapping[str, str], of: Mapping[str, StructClass]
+) -> frozenset[str]:
     """The names of a type's class, its bases and the classes of its members."""
     names, open_ = set[str](), {_class_of(type_, known)[0]}
     while open_:
@@ -153,7 +155,7 @@ class _Macros:
                 self.statements.add(match[1])
 
 
-def _record(node: Node, body: Node, name: str, macros: _Macros) -> Record:
+def _record(node: Node, body: Node, name: str, macros: _Macros) -> StructClass:
     parent = node.parent
     template = parent if parent is not None and parent.type == "template_declaration" else None
     bases = [child for child in node.children if child.type == "base_class_clause"]
@@ -167,9 +169,9 @@ def _record(node: Node, body: Node, name: str, macros: _Macros) -> Record:
     try:
         names = tuple(_template(template)) if template is not None else ()
         data = _data(body, name, macros, is_public=node.type == "struct_specifier")
-        return Record(names, of, tuple(data))
+        return StructClass(names, of, tuple(data))
     except _Unreadable as problem:
-        return Record(names, of, (), str(problem))
+        return StructClass(names, of, (), str(problem))
 
 
 def _template(node: Node) -> Iterator[str]:
@@ -321,7 +323,7 @@ def _class_of(type_: str, known: Mapping[str, str]) -> tuple[str, str]:
 class _Reader:
     """Reads one type's members, of so many classes at most."""
 
-    def __init__(self, of: Mapping[str, Record]) -> None:
+    def __init__(self, of: Mapping[str, StructClass]) -> None:
         self._of, self._left = of, _MOST_CLASSES
 
     def members(self, type_: str, known: Mapping[str, str], depth: int) -> list[Parameter] | None:

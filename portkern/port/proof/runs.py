@@ -16,7 +16,7 @@ from portkern.errors import BackendUnavailable, BuildError
 from portkern.evaluator import object_program
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses, readable
-from portkern.port.proof.outcome import Limits, ProofSource
+from portkern.port.proof.outcome import ProofLimits, ProofSource
 from portkern.port.proof.recording import LaunchRecord, read
 from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute import runtime_library
@@ -35,7 +35,7 @@ _MOST_CROWDED = 8.0
 
 
 @dataclass(frozen=True)
-class NotBuilt:
+class ProgramNotBuilt:
     """``unmodelled``: what the executor has no model of, where that is why."""
 
     reason: str
@@ -59,7 +59,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """``counts`` are the files of GCC's coverage, by the name that their notes have."""
 
     outcome: ProgramOutcome
@@ -92,11 +92,11 @@ class Runs:
     seals = True
 
     def __init__(
-        self, workdir: Path, data: Path, limits: Limits, compilers: JailedCompilers
+        self, workdir: Path, data: Path, limits: ProofLimits, compilers: JailedCompilers
     ) -> None:
         self._limits = limits
         self._folder = workdir
-        self._built: dict[tuple[Wanted, bytes], Program | NotBuilt] = {}
+        self._built: dict[tuple[Wanted, bytes], Program | ProgramNotBuilt] = {}
         self._copies = ExitStack()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o755)  # in the jail, root's processes are nobody's
@@ -122,7 +122,7 @@ class Runs:
         self._processes.close()
         self._copies.close()
 
-    def build_all(self, wanted: Sequence[Wanted]) -> list[Program | NotBuilt]:
+    def build_all(self, wanted: Sequence[Wanted]) -> list[Program | ProgramNotBuilt]:
         """Builds programs, each once, whoever asks, as long as its file is the same."""
         keys = [(item, item.source.path.read_bytes()) for item in wanted]
         new = list(dict.fromkeys(key for key in keys if key not in self._built))
@@ -138,7 +138,7 @@ class Runs:
         built = (made for made in self._built.values() if isinstance(made, Program))
         return [p.path for p in built if p.object is None and p.mode != "cover"]
 
-    def _build(self, wanted: Wanted) -> Program | NotBuilt:
+    def _build(self, wanted: Wanted) -> Program | ProgramNotBuilt:
         source = wanted.source
         kind = "object" if wanted.executed else wanted.mode
         folder = self._folder / f"{wanted.name}-{wanted.target.arch}-{kind}"
@@ -162,11 +162,11 @@ class Runs:
                 return Program(path, source, wanted.target, wanted.mode, object_)
             path = self.compilers.program(source.path, out, options, further=source.further)
         except BackendUnavailable as error:
-            return NotBuilt(str(error))
+            return ProgramNotBuilt(str(error))
         except UnmodelledSource as error:
-            return NotBuilt(str(error.diagnostics[0]), error.diagnostics)
+            return ProgramNotBuilt(str(error.diagnostics[0]), error.diagnostics)
         except BuildError as error:
-            return NotBuilt(first_error(error, source.path.name))
+            return ProgramNotBuilt(first_error(error, source.path.name))
         return Program(path, source, wanted.target, wanted.mode)
 
     def run(
@@ -179,7 +179,7 @@ class Runs:
         record: bool = True,
         launches: int = 0,
         ring: Ring | None = None,
-    ) -> Run:
+    ) -> ProgramRun:
         """Runs a program and records it. A checked build that is run without ``record`` has all
         checkers and is recorded all the same; others are not recorded then. Only the first
         ``launches`` are made, if that is not 0. ``ring`` is for a program that is built so."""
@@ -207,7 +207,7 @@ class Runs:
         ended = self._processes.run(asked)
         seconds = time.monotonic() - begin
         counts = {name: data for name, data in ended.files.items() if name != RECORD}
-        return Run(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
+        return ProgramRun(ended.program, read(ended.files.get(RECORD, b"")), counts, seconds)
 
     def _argv(
         self, program: Program, arguments: Sequence[str] | None, limit_s: float

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from portkern.cuda_source.syntax import Kernel
+from portkern.cuda_source.syntax import SourceKernel
 from portkern.errors import BuildError, ConfigError
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.evaluator.jailed_process import JailedProcesses, readable
@@ -24,9 +24,9 @@ from portkern.port.proof.compare import Judged
 from portkern.port.proof.conclusion import conclude
 from portkern.port.proof.examine import Examination, Examiner, Subject
 from portkern.port.proof.findings import errors
-from portkern.port.proof.outcome import NOT_LAUNCHED, KernelProof, Limits, Outcome, ProofSource
+from portkern.port.proof.outcome import NOT_LAUNCHED, KernelProof, Outcome, ProofLimits, ProofSource
 from portkern.port.proof.recording import LaunchRecord
-from portkern.port.proof.runs import NotBuilt, Program, Run, Runs, Wanted, first_error
+from portkern.port.proof.runs import Program, ProgramNotBuilt, ProgramRun, Runs, Wanted, first_error
 from portkern.port.proof.texts import SourceTexts
 from portkern.sandbox import message
 from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource
@@ -49,14 +49,14 @@ _PYTHON = frozenset(["python", "python3"])
 
 
 @dataclass(frozen=True)
-class Command:
+class SuiteCommand:
     """The tests of a library as they are asked for: pytest, or a script, with its words."""
 
     kind: Literal["pytest", "script"]
     words: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Command:
+    def parse(cls, text: str) -> SuiteCommand:
         """Raises ConfigError."""
         try:
             words = shlex.split(text)
@@ -78,7 +78,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Extension:
+class LibraryExtension:
     """One module, by the name that Python imports it by, of the original or of the port. One
     ``of_host`` has no device code, and is left out where it cannot be built here."""
 
@@ -96,9 +96,9 @@ class SuiteRuns(Runs):
     def __init__(
         self,
         workdir: Path,
-        modules: Mapping[Path, Sequence[Extension]],
-        command: Command,
-        limits: Limits,
+        modules: Mapping[Path, Sequence[LibraryExtension]],
+        command: SuiteCommand,
+        limits: ProofLimits,
         compilers: JailedCompilers,
     ) -> None:
         super().__init__(workdir, workdir, limits, compilers)
@@ -110,12 +110,12 @@ class SuiteRuns(Runs):
         self.only: tuple[str, ...] | None = None
         #: What became of each test in the last recorded run of a program, by its name.
         self.told: dict[Path, tuple[Told, ...]] = {}
-        self._first: Run | None = None
+        self._first: ProgramRun | None = None
         self._originals: dict[str, list[LaunchRecord]] = {}
         #: All that the last run printed.
         self.said = ""
 
-    def _build(self, wanted: Wanted) -> Program | NotBuilt:
+    def _build(self, wanted: Wanted) -> Program | ProgramNotBuilt:
         folder = self._folder / f"{wanted.name}-{wanted.target.arch}-{wanted.mode}"
         folder.mkdir(exist_ok=True)
         built: dict[str, str] = {}
@@ -139,11 +139,11 @@ class SuiteRuns(Runs):
             except UnmodelledSource as error:
                 if module.of_host:
                     continue
-                return NotBuilt(f"{module.name}: {error.diagnostics[0]}", error.diagnostics)
+                return ProgramNotBuilt(f"{module.name}: {error.diagnostics[0]}", error.diagnostics)
             except BuildError as error:
                 if module.of_host:
                     continue
-                return NotBuilt(f"{module.name}: {first_error(error, source.path.name)}")
+                return ProgramNotBuilt(f"{module.name}: {first_error(error, source.path.name)}")
             built[module.name] = str(out)
         (folder / _MANIFEST).write_text(json.dumps(built), encoding="utf-8")
         return Program(folder / _MANIFEST, wanted.source, wanted.target, wanted.mode)
@@ -177,7 +177,7 @@ class SuiteRuns(Runs):
     def _place(self, program: Program) -> Path:
         return self._seen[_root(program.source)]
 
-    def begin(self, program: Program) -> Run:
+    def begin(self, program: Program) -> ProgramRun:
         """Runs all tests of the original, and keeps to those that it passes."""
         self._first = self.run(program)
         told = self.told[program.path]
@@ -188,7 +188,7 @@ class SuiteRuns(Runs):
             return first
         return self._first
 
-    def run(self, program: Program, **how: Any) -> Run:
+    def run(self, program: Program, **how: Any) -> ProgramRun:
         """The output is what became of each test, without what they print."""
         if self._first is not None:  # what an examination runs first is the original as it is
             run, self._first = self._first, None
@@ -296,7 +296,7 @@ class Suite:
 
     def proof(
         self,
-        kernel: Kernel,
+        kernel: SourceKernel,
         originals: SourceTexts,
         ports: SourceTexts,
         hazards: Sequence[Hazard],
@@ -319,7 +319,7 @@ class Suite:
             return replace(proof, outcome=Outcome.UNPROVEN, why=doubt)
         return replace(proof, why=proof.why.replace(NOT_LAUNCHED, NO_TEST))
 
-    def _idle(self, kernel: Kernel) -> str:
+    def _idle(self, kernel: SourceKernel) -> str:
         """The instances of a template that the host's code has and no test launches."""
         known = self.examination.idle.get(kernel.name) if self.examination is not None else None
         if known is None:
@@ -349,17 +349,17 @@ def _class_of(launch: LaunchRecord) -> tuple[object, ...]:
 
 
 def examined(
-    command: Command,
+    command: SuiteCommand,
     text: str,
-    original: Sequence[Extension],
-    ported: Sequence[Extension],
+    original: Sequence[LibraryExtension],
+    ported: Sequence[LibraryExtension],
     *,
     vendor: Target,
     target: Target,
     other: Target | None,
     workdir: Path,
     compilers: JailedCompilers,
-    limits: Limits,
+    limits: ProofLimits,
 ) -> Suite:
     """The tests in both. What the original does not pass is not run again."""
     joined = [_joined(modules) for modules in (original, ported)]
@@ -367,7 +367,7 @@ def examined(
     workdir.mkdir(parents=True, exist_ok=True)
     with SuiteRuns(workdir, modules, command, limits, compilers) as runs:
         first = runs.build_all([Wanted(joined[0], vendor, "check", "original")])[0]
-        if isinstance(first, NotBuilt):
+        if isinstance(first, ProgramNotBuilt):
             return Suite(
                 text, problem=f"the original is not built for the executor: {first.reason}"
             )
@@ -396,7 +396,7 @@ def examined(
         return Suite(text, told, of_port, recorded, examination, several=several, doubt=doubt)
 
 
-def _joined(modules: Sequence[Extension]) -> ProofSource:
+def _joined(modules: Sequence[LibraryExtension]) -> ProofSource:
     """All files of the library's modules, as one source."""
     first = modules[0].source
     files = dict.fromkeys(f for m in modules for f in (m.source.path, *m.source.further))
@@ -422,7 +422,7 @@ def _doubt(*texts: SourceTexts, extensions: Iterable[Path] = ()) -> str:
     return next(filter(None, found), "")
 
 
-def _nothing(run: Run, told: Sequence[Told], said: str) -> str:
+def _nothing(run: ProgramRun, told: Sequence[Told], said: str) -> str:
     if told:
         causes = Counter(one.why for one in told)
         return "no test passes in the original: " + "; ".join(

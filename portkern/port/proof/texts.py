@@ -11,12 +11,12 @@ from pathlib import Path
 from portkern.cuda_source.functions import Markers
 from portkern.cuda_source.lexer import Macro
 from portkern.cuda_source.shared_macros import shared_macros, shared_markers
-from portkern.cuda_source.syntax import Kernel, Launch, Syntax, parse
+from portkern.cuda_source.syntax import LaunchText, SourceKernel, Syntax, parse
 from portkern.port.proof.element import aliases, element_of
 from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
-from portkern.port.proof.records import Record, records, rows
+from portkern.port.proof.records import StructClass, records, rows
 
 #: Headers are read until there are so many characters: a project's own are not more.
 _MOST_TEXT = 4_000_000
@@ -71,7 +71,7 @@ class SourceTexts:
         return tuple(name for name in found if element_of(name, self.aliases) is not None)
 
     @cached_property
-    def records(self) -> Mapping[str, Record]:
+    def records(self) -> Mapping[str, StructClass]:
         """The classes that it defines, by their names."""
         return records(self._texts.values())
 
@@ -85,7 +85,7 @@ class SourceTexts:
         return Instances(self.whole, self.aliases, self.records)
 
     @cached_property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[SourceKernel, ...]:
         return tuple(kernel for file in self.files for kernel in file.kernels)
 
     def file_of(self, name: str) -> Text | None:
@@ -97,7 +97,7 @@ class SourceTexts:
         ours = {file.path.name: file for file in self.files}
         return tuple((ours[f.path.name], f) for f in ported.files if f.path.name in ours)
 
-    def launches(self, name: str) -> list[tuple[Launch, int]]:
+    def launches(self, name: str) -> list[tuple[LaunchText, int]]:
         """The launches of the kernel with that name, each with its offset in ``whole``: behind the
         ``<<<``, or the name of what launches."""
         of = [(file, [one for one in file.launches if one.kernel == name]) for file in self.files]
@@ -140,7 +140,7 @@ def _types(texts: Iterable[str]) -> Mapping[str, str]:
     return {name: min(types) for name, types in found.items() if len(types) == 1}
 
 
-def _spelled_out(kernel: Kernel, types: Mapping[str, str]) -> Kernel:
+def _spelled_out(kernel: SourceKernel, types: Mapping[str, str]) -> SourceKernel:
     """The kernel with the types of its parameters in place of macros."""
     if not types:
         return kernel

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from portkern.cuda_source import syntax
 from portkern.cuda_source.comments import without_comments
-from portkern.cuda_source.launches import Launch
-from portkern.cuda_source.syntax import Kernel, Syntax
+from portkern.cuda_source.launches import LaunchText
+from portkern.cuda_source.syntax import SourceKernel, Syntax
 from portkern.cuda_source.tree import TooLong
 from portkern.port.repair.functions import functions
 
@@ -59,12 +59,12 @@ def _kernels(old: Syntax, new: Syntax) -> str:
     return ""
 
 
-def _sorted(source: Syntax) -> Sequence[Kernel]:
+def _sorted(source: Syntax) -> Sequence[SourceKernel]:
     """The kernels by name, and those of one name in the order of the file."""
     return sorted(source.kernels, key=lambda kernel: (kernel.name, kernel.line))
 
 
-def _signature(kernel: Kernel) -> str:
+def _signature(kernel: SourceKernel) -> str:
     template = ", ".join(f"{_spaced(p.type)} {p.name}" for p in kernel.template)
     parameters = ", ".join(_spaced(p.type) for p in kernel.parameters)
     return f"<{template}>({parameters})" if template else f"({parameters})"
@@ -74,7 +74,7 @@ def _spaced(text: str) -> str:
     return re.sub(r"\s*([*&<>,])\s*", r"\1", " ".join(text.split()))
 
 
-def _body(source: Syntax, kernel: Kernel) -> str:
+def _body(source: Syntax, kernel: SourceKernel) -> str:
     text = without_comments(source.text[kernel.start : kernel.stop])
     return text.partition("{")[2]
 
@@ -85,7 +85,7 @@ def _launches(old: Syntax, new: Syntax) -> str:
     return f"it changes the launch of {changed[0][0]}" if changed else ""
 
 
-def _launched(launches: Sequence[Launch]) -> Counter[tuple[str, ...]]:
+def _launched(launches: Sequence[LaunchText]) -> Counter[tuple[str, ...]]:
     return Counter(
         tuple(
             _plain(str(part))

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from portkern.port import tree
 from portkern.port.file_port import FilePorter
 from portkern.port.hazard import Hazard
-from portkern.port.kernel_port import KernelPort, Known, PortFile
+from portkern.port.kernel_port import KernelPort, KnownKernels, PortFile
 from portkern.port.key import Keys
 from portkern.port.library import Library
 from portkern.port.lint import lint
@@ -90,7 +90,7 @@ class Workbench:
         porter = FilePorter(request, self._read, files, self._ported, folder, self._shop)
         before = Keys(self._read, self.files, request)
         after = Keys(self._read, files, request)
-        known = Known() if request.fresh else self._records.known()
+        known = KnownKernels() if request.fresh else self._records.known()
         sources = [file for file in files.values() if file.kernels]
         names = {file.name for file in sources}
         yield from (port for port in self.ports if port.path not in names)

@@ -20,7 +20,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Table:
+class NameTable:
     names: Mapping[str, Name]
     headers: Mapping[str, Name]
     back: Mapping[str, str]  # HIP's names, and the CUDA name that each comes from
@@ -44,12 +44,12 @@ _PRIMARY = frozenset(
 
 
 @cache
-def table() -> Table:
+def table() -> NameTable:
     names: dict[str, Name] = {}
     headers: dict[str, Name] = {}
     for name in _rows():
         (headers if name.kind == "header" else names).setdefault(name.cuda, name)
-    return Table(
+    return NameTable(
         MappingProxyType(names),
         MappingProxyType(headers),
         MappingProxyType(_back(names)),

@@ -9,7 +9,7 @@ from portkern.cuda_source.lexer import Directive, Kind, SourceCode
 from portkern.port.translate import single_source
 from portkern.port.translate.context import NOTHING_AROUND, Context
 from portkern.port.translate.draft import Draft
-from portkern.port.translate.names import Table, is_hip_header, table
+from portkern.port.translate.names import NameTable, is_hip_header, table
 from portkern.port.translate.warps import WARP_FUNCTIONS
 
 #: What HIP has no header for and needs none, once its functions are written otherwise.
@@ -76,7 +76,7 @@ def includes(draft: Draft) -> list[tuple[Directive, str]]:
     return [(d, included(draft, d)) for d in draft.code.directives if d.name in _INCLUDES]
 
 
-def is_ported(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> bool:
+def is_ported(draft: Draft, table: NameTable, context: Context = NOTHING_AROUND) -> bool:
     """Whether the file names HIP: its headers, its platform's macros or its functions. One that
     does so for AMD alone, by conditions of the preprocessor, and names CUDA for both, or has a
     function of warps with a mask, which has 32 bits for nvcc, is CUDA with parts for AMD."""
@@ -90,7 +90,7 @@ def is_ported(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> 
     return all(i in draft.for_amd or i in draft.for_nvidia for i in masked)
 
 
-def _hip_names(draft: Draft, table: Table) -> Iterator[int]:
+def _hip_names(draft: Draft, table: NameTable) -> Iterator[int]:
     for d, path in includes(draft):
         if is_hip_header(path) or path.rpartition("/")[2] == single_source.HEADER:
             yield d.begin
@@ -114,7 +114,7 @@ def asks_for_vendor(draft: Draft) -> bool:
 
 def names_cuda(
     draft: Draft,
-    table: Table,
+    table: NameTable,
     context: Context = NOTHING_AROUND,
     *,
     without: Collection[int] = (),
@@ -132,7 +132,7 @@ def names_cuda(
     return any(i not in without for i in _cuda_names(draft, table, context))
 
 
-def warn_of_both(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> None:
+def warn_of_both(draft: Draft, table: NameTable, context: Context = NOTHING_AROUND) -> None:
     """Say where a file that names HIP has a name of CUDA's that HIP has a name for."""
     for i in _cuda_names(draft, table, context):
         text = draft.code.text[i]
@@ -140,7 +140,7 @@ def warn_of_both(draft: Draft, table: Table, context: Context = NOTHING_AROUND) 
         return
 
 
-def _cuda_names(draft: Draft, table: Table, context: Context) -> Iterator[int]:
+def _cuda_names(draft: Draft, table: NameTable, context: Context) -> Iterator[int]:
     skipped = _in_includes(draft)
     own = context.macros | _values(draft.code, table)
     for i, token in enumerate(draft.code.tokens):
@@ -159,7 +159,7 @@ def defined_values(text: str) -> frozenset[str]:
     return _values(SourceCode(text), table()) if "define" in text else frozenset()
 
 
-def _values(code: SourceCode, table: Table) -> frozenset[str]:
+def _values(code: SourceCode, table: NameTable) -> frozenset[str]:
     found: set[str] = set()
     for d in code.directives:
         if d.name != "define" or d.begin + 2 >= d.end or d.body != d.begin + 3:
@@ -171,7 +171,7 @@ def _values(code: SourceCode, table: Table) -> frozenset[str]:
     return frozenset(found)
 
 
-def rename_headers(draft: Draft, table: Table, context: Context = NOTHING_AROUND) -> set[str]:
+def rename_headers(draft: Draft, table: NameTable, context: Context = NOTHING_AROUND) -> set[str]:
     """Returns the HIP headers that the file includes then."""
     present: set[str] = set()
     for d, path in includes(draft):
@@ -231,7 +231,7 @@ def _include(draft: Draft, d: Directive, before: str, after: str, why: str) -> N
 
 def rename_names(
     draft: Draft,
-    table: Table,
+    table: NameTable,
     kept: dict[str, str] | None = None,
     *,
     own: Collection[str] = (),
@@ -276,7 +276,7 @@ def _in_includes(draft: Draft) -> set[int]:
     return {i for d, _ in includes(draft) for i in range(d.begin, d.end)}
 
 
-def _is_free(draft: Draft, i: int, table: Table) -> bool:
+def _is_free(draft: Draft, i: int, table: NameTable) -> bool:
     """Whether the name stands by itself, or behind the name of CUDA's enumeration that it is of."""
     text = draft.code.text
     if i < 2 or text[i - 1] != "::" or text[i - 2] in _NAMESPACES:
@@ -368,7 +368,7 @@ def _top(draft: Draft) -> int:
 # ---- the way back -------------------------------------------------------------------------
 
 
-def rename_back(draft: Draft, table: Table) -> None:
+def rename_back(draft: Draft, table: NameTable) -> None:
     skipped = _in_includes(draft)
     for d, path in includes(draft):
         cuda = table.headers_back.get(path)

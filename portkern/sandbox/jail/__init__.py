@@ -17,7 +17,7 @@ from typing import Any
 from portkern.errors import no_such
 from portkern.sandbox.jail import limits, programs, root, seccomp, system
 from portkern.sandbox.jail.limits import ProcessLimits
-from portkern.sandbox.jail.programs import Launcher, Place
+from portkern.sandbox.jail.programs import Launcher, ProgramPlace
 from portkern.sandbox.jail.restrictions import Restrictions, become
 from portkern.sandbox.jail.users import Users
 
@@ -159,7 +159,7 @@ def confine(policy: JailPolicy, layers: Layers, *, grouped: bool = False) -> Lau
     launcher = None
     if policy.programs:
         user, folder = users.program if users else None, policy.scratch / "program"
-        launcher = programs.started(Place(folder, user, restrictions, policy.scratch_bytes))
+        launcher = programs.started(ProgramPlace(folder, user, restrictions, policy.scratch_bytes))
     user = users.worker if users else None
     restrictions.apply(user, [policy.scratch, *policy.writes], groups=True)
     return launcher

@@ -72,7 +72,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProgramPlace:
     """Where programs run. ``folder`` is theirs alone. ``user``: None, they have the worker's."""
 
     folder: Path
@@ -152,7 +152,7 @@ def _pread(handle: int, length: int, offset: int) -> bytes:
 # ---- the launcher
 
 
-def started(place: Place) -> Launcher:
+def started(place: ProgramPlace) -> Launcher:
     """Forks the launcher, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     system.set_dumpable(False)
@@ -161,7 +161,7 @@ def started(place: Place) -> Launcher:
     return Launcher(ours, place.results)
 
 
-def _serve(connection: socket.socket, place: Place) -> NoReturn:
+def _serve(connection: socket.socket, place: ProgramPlace) -> NoReturn:
     """Starts one program after the other, each in a process that is prepared while the program
     before it runs, as this takes longer than many a program. Where both would have one folder,
     the preparation waits until the other one has ended."""
@@ -187,7 +187,7 @@ def _serve(connection: socket.socket, place: Place) -> NoReturn:
             keeper, channel = _prepared(place)
 
 
-def _prepared(place: Place) -> tuple[int, socket.socket]:
+def _prepared(place: ProgramPlace) -> tuple[int, socket.socket]:
     """A process which ends with the program that it is told, and the connection to it. In
     namespaces it is the first of its own, with which all others end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -213,7 +213,7 @@ def _forked(handles: Sequence[int], action: Callable[[], object], apart: int = 0
         os._exit(1)
 
 
-def _oversee(channel: socket.socket, place: Place) -> None:
+def _oversee(channel: socket.socket, place: ProgramPlace) -> None:
     """Prepare all, then run the program that the channel tells and say how it ended, or why it
     could not begin. All that it started has ended too."""
     problem = _furnished(place)
@@ -244,7 +244,7 @@ def _oversee(channel: socket.socket, place: Place) -> None:
     os.write(tell, json.dumps(answer).encode())
 
 
-def _furnished(place: Place) -> str:
+def _furnished(place: ProgramPlace) -> str:
     """The program's folder, and in namespaces a /proc that knows its processes only. Why not, if
     that cannot be."""
     try:
@@ -254,7 +254,7 @@ def _furnished(place: Place) -> str:
     return ""
 
 
-def _furnish(place: Place) -> None:
+def _furnish(place: ProgramPlace) -> None:
     place.folder.mkdir(exist_ok=True)
     if place.separate:
         flags = system.MS_NOSUID | system.MS_NODEV
@@ -285,7 +285,7 @@ def _waited(program: int, deadline: float) -> int | None:
         signal.sigtimedwait({signal.SIGCHLD}, left_s)
 
 
-def _end_all(place: Place) -> None:
+def _end_all(place: ProgramPlace) -> None:
     """Ends all processes of a program; one that loses its parent becomes a child of this
     process."""
     while True:
@@ -303,7 +303,7 @@ def _end_all(place: Place) -> None:
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 
 
-def _become_program(orders: socket.socket, place: Place, fails: int) -> None:
+def _become_program(orders: socket.socket, place: ProgramPlace, fails: int) -> None:
     """Give up all rights, then wait for what to run."""
     os.set_inheritable(fails, False)
     try:
@@ -377,7 +377,7 @@ class _Sealed:
         self._content = _drained(self._reading, self._most)
 
 
-def _collect(place: Place, command: Command, files: int, sealed: Sequence[bytes]) -> None:
+def _collect(place: ProgramPlace, command: Command, files: int, sealed: Sequence[bytes]) -> None:
     """Each length and bytes. Nothing of the program runs any more, and who reads takes on its
     rights: a link leads to what it could have read itself."""
     place.restrict()

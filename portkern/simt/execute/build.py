@@ -36,7 +36,7 @@ __all__ = [
     "COMPILE_TIMEOUT_S",
     "HOST_SUFFIXES",
     "CompileOptions",
-    "Source",
+    "ProgramSource",
     "UnmodelledSource",
     "build_extension",
     "build_library",
@@ -49,7 +49,7 @@ HOST_SUFFIXES = frozenset([".cpp", ".cc", ".cxx", ".c++", ".C"])
 
 
 @dataclass(frozen=True)
-class Source:
+class ProgramSource:
     """``text`` of a file called ``name``; ``prelude`` goes before its first line. ``search`` are
     folders of includes, ``defines`` macros. ``tree`` holds what is to be rewritten with
     it."""
@@ -66,7 +66,7 @@ class Source:
 _FAST = CompileOptions()
 
 
-def build_library(source: Source, target: Target, mode: Mode, workdir: Path) -> Path:
+def build_library(source: ProgramSource, target: Target, mode: Mode, workdir: Path) -> Path:
     """A shared library of the kernels and host functions in ``source``.
 
     Raises Unmodelled for what the executor cannot run and BuildError for what is not C++.
@@ -215,7 +215,9 @@ def _compile_tree(box: Toolbox, path: Path, out: Path, options: CompileOptions) 
     path = path.absolute()
     search = tuple(folder.absolute() for folder in options.search)
     defines = tuple(options.defines)
-    source = Source("", path.name, options.language or language_of(path), "", search, defines)
+    source = ProgramSource(
+        "", path.name, options.language or language_of(path), "", search, defines
+    )
     folder = out.with_name(f"{out.name}.src")
     tree = rewrite.rewrite_tree(
         path, folder, search=source.search, library=False, objects=options.objects
@@ -300,7 +302,7 @@ def _joined(files: Sequence[Path]) -> str:
 
 
 def _compile_unit(
-    box: Toolbox, source: Source, tree: SourceTree, target: Target, mode: Mode, workdir: Path
+    box: Toolbox, source: ProgramSource, tree: SourceTree, target: Target, mode: Mode, workdir: Path
 ) -> Path:
     """The object file of a source and of what it includes of its project's and of our files."""
     tree = replace(tree, path=tree.path or source.name)
@@ -322,7 +324,7 @@ def _compile(
     box: Toolbox,
     file: Path,
     text: str,
-    source: Source,
+    source: ProgramSource,
     target: Target | None,
     mode: Mode,
     object_: Path,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from portkern.errors import BackendUnavailable, BuildError, LaunchError, LaunchTimeout
 from portkern.simt.diagnostics import CODES, Diagnostic, Severity
 from portkern.simt.execute import runtime_library, source_lines
-from portkern.simt.execute.build import Source, build_library
+from portkern.simt.execute.build import ProgramSource, build_library
 from portkern.simt.execute.machine import Language, settings
 from portkern.simt.execute.options import IN_CHECKED_BUILD, SCHEDULES, ExecutorOptions, Mode, spell
 from portkern.spec import abi
@@ -70,7 +70,7 @@ def prepare(request: Build, language: Language) -> tuple[Path, ...]:
     return (box.folder,)
 
 
-def build_beside(source: Source, request: Build, workdir: Path) -> None:
+def build_beside(source: ProgramSource, request: Build, workdir: Path) -> None:
     """The libraries that :func:`load` opens, in the artifact's folder.
 
     What the executor cannot run is not a fault of the build for the target: the reason is left

@@ -56,7 +56,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True)
-class Tree:
+class RewrittenTree:
     """A program's files, rewritten: compile ``main`` with ``includes`` searched in order."""
 
     main: Path
@@ -575,7 +575,7 @@ def rewrite_tree(
     library: bool = False,
     project: SourceTree | None = None,
     objects: bool = False,
-) -> Tree:
+) -> RewrittenTree:
     """Rewrite ``path`` and each file that it includes, directly or not, into ``out``. Those of
     a ``project`` are called in messages as they are there. With ``objects``, kernels hand their
     launches over to who executes their compiled code.
@@ -595,7 +595,9 @@ def rewrite_tree(
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(text.encode("utf-8", "surrogateescape"))
     used = tuple(out / folder.relative_to(root) for folder in plan.used)
-    return Tree(out / main.relative_to(root), used, tuple(plan.diagnostics), tuple(plan.texts))
+    return RewrittenTree(
+        out / main.relative_to(root), used, tuple(plan.diagnostics), tuple(plan.texts)
+    )
 
 
 @dataclass

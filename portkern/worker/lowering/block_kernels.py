@@ -15,7 +15,7 @@ from portkern.worker.lowering.lanes import LoweredLanes, Spread, Term
 from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable
 from portkern.worker.lowering.schedule import Group
-from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
+from portkern.worker.lowering.stages import Loops, LoopStage, StageBuffer
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 #: Names of the modules that kernels import, and of what their programs are.
@@ -185,7 +185,7 @@ class BlockKernels(ABC):
         """Writes a barrier before lanes read what others have stored, where the language has
         one."""
 
-    def _row(self, body: Body, stage: Stage, outer: Index) -> str:
+    def _row(self, body: Body, stage: LoopStage, outer: Index) -> str:
         """A stage's part in a row; the length that lanes go over."""
         inner = stage.shape[len(outer) :]
         if stage.fold is None or not row_folds.joins(stage.fold):
@@ -202,7 +202,7 @@ class BlockKernels(ABC):
             self._fold(body, stage, index, count)
         return count
 
-    def _fold(self, body: Body, stage: Stage, index: Index, count: str) -> None:
+    def _fold(self, body: Body, stage: LoopStage, index: Index, count: str) -> None:
         fold = stage.fold
         assert fold and stage.store
         names = [body.name("a") for _ in fold.state]

@@ -8,7 +8,7 @@ from portkern.worker.lowering import source
 from portkern.worker.lowering.body import Body, Fold, Index
 from portkern.worker.lowering.gpu_kernels import GpuKernels
 from portkern.worker.lowering.schedule import Group
-from portkern.worker.lowering.stages import Stage
+from portkern.worker.lowering.stages import LoopStage
 
 
 class GpuFolds(GpuKernels):
@@ -35,7 +35,7 @@ class GpuFolds(GpuKernels):
         launch = self._launch(name, given, blocks=total, each="ROWS", threads="dim3(TEAM, ROWS)")
         return kernel, launch
 
-    def _stage(self, body: Body, stage: Stage, outer: Index, shared: dict[str, str]) -> None:
+    def _stage(self, body: Body, stage: LoopStage, outer: Index, shared: dict[str, str]) -> None:
         shape = stage.shape[len(outer) :]
         if not stage.fold:
             head = f"int64_t $at = threadIdx.x; $at < {self.lengths.count(shape)}; $at += TEAM"
@@ -54,7 +54,7 @@ class GpuFolds(GpuKernels):
             self._fold(body, stage, stage.fold, (*outer, *("0" for _ in shape)), shared)
 
     def _fold(
-        self, body: Body, stage: Stage, fold: Fold, index: Index, shared: dict[str, str]
+        self, body: Body, stage: LoopStage, fold: Fold, index: Index, shared: dict[str, str]
     ) -> None:
         """Writes a fold: each thread's elements, then halves of the team put together."""
         assert stage.store
@@ -98,7 +98,7 @@ class GpuFolds(GpuKernels):
             body.say(f"{kind} {name} = {begin};")
         return names, held
 
-    def _split(self, name: str, stage: Stage) -> tuple[str, list[str]]:
+    def _split(self, name: str, stage: LoopStage) -> tuple[str, list[str]]:
         """Parts of what is gone over, by blocks of their own; then the parts put together."""
         fold = stage.fold
         assert fold and stage.store
@@ -135,7 +135,7 @@ class GpuFolds(GpuKernels):
         return first + last, source.named(block, frozenset(self.known))
 
     def _in_columns(
-        self, stage: Stage, fold: Fold, scratch: Sequence[str], outputs: str
+        self, stage: LoopStage, fold: Fold, scratch: Sequence[str], outputs: str
     ) -> tuple[list[str], str]:
         """A thread for a part of an output; neighbours have neighbouring outputs."""
         body = Body(self.taken)
@@ -151,7 +151,9 @@ class GpuFolds(GpuKernels):
                 body.say(f"{place}[$at] = {name};")
         return body.lines, "THREADS"
 
-    def _in_teams(self, stage: Stage, fold: Fold, scratch: Sequence[str]) -> tuple[list[str], str]:
+    def _in_teams(
+        self, stage: LoopStage, fold: Fold, scratch: Sequence[str]
+    ) -> tuple[list[str], str]:
         """A team for a part of the one output."""
         body, shared = Body(self.taken), dict[str, str]()
         step = "$first += (int64_t)gridDim.x * ROWS"

@@ -18,7 +18,7 @@ from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable, kind_of
 from portkern.worker.lowering.places import Places
 from portkern.worker.lowering.readings import Example, Reading
-from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
+from portkern.worker.lowering.stages import Loops, LoopStage, StageBuffer
 from portkern.worker.lowering.sums import Sums
 
 #: Elements of a constant tensor that a source spells out.
@@ -105,7 +105,9 @@ class Graph:
         returned = returned[-len(self.given.outputs) :]
         for (name, stored), last in zip(self.given.outputs, returned, strict=True):
             value = self.values[last]
-            self.loops.stages.append(Stage(name, value.shape, self._storing(name, value, stored)))
+            self.loops.stages.append(
+                LoopStage(name, value.shape, self._storing(name, value, stored))
+            )
 
     def _storing(
         self, name: str, value: LoweredValue, stored: str
@@ -129,7 +131,7 @@ class Graph:
         name = self._buffer(value.kind, value.shape)
         stored = f"({value.kind})"
         write, store = self._storing(name, value, stored), self._store(name, value, stored)
-        stage = Stage(name, value.shape, write, value.fold, value.product, store)
+        stage = LoopStage(name, value.shape, write, value.fold, value.product, store)
         self.loops.stages.append(stage)
         return self._stored(name, value.shape, value.kind)
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import sympy
 
 from portkern.worker.lowering.body import Body, Index, free
-from portkern.worker.lowering.stages import Loops, Stage
+from portkern.worker.lowering.stages import Loops, LoopStage
 
 
 @dataclass
 class Group:
     """Stages whose first ``rows`` axes are the same. A row of it needs nothing of another row."""
 
-    stages: list[Stage]
+    stages: list[LoopStage]
     rows: int
 
     @property
@@ -65,18 +65,18 @@ def private(groups: Sequence[Group], loops: Loops, taken: frozenset[str]) -> dic
     return own
 
 
-def counters(stage: Stage, taken: frozenset[str]) -> Index:
+def counters(stage: LoopStage, taken: frozenset[str]) -> Index:
     """Names that its axes are gone over with; axes of one element need none."""
     return tuple(
         "0" if length == 1 else free(f"i{n}", taken) for n, length in enumerate(stage.shape)
     )
 
 
-def _own_rows(stage: Stage) -> int:
+def _own_rows(stage: LoopStage) -> int:
     return len(stage.shape) - (1 if stage.fold and stage.fold.across and stage.shape else 0)
 
 
-def reads(stage: Stage, taken: frozenset[str]) -> list[tuple[str, Index]]:
+def reads(stage: LoopStage, taken: frozenset[str]) -> list[tuple[str, Index]]:
     body = Body(taken)
     stage.write(body, counters(stage, taken))
     return body.reads
@@ -86,7 +86,7 @@ def _read_by(group: Group, taken: frozenset[str]) -> set[str]:
     return {name for stage in group.stages for name, _ in reads(stage, taken)}
 
 
-def _joined(group: Group, stage: Stage, taken: frozenset[str]) -> int:
+def _joined(group: Group, stage: LoopStage, taken: frozenset[str]) -> int:
     """How many axes tell rows apart where the stage joins the group; 0 where it cannot."""
     if any(one.fold and one.fold.across for one in (*group.stages, stage)):
         return 0  # their rows are not neighbours in memory

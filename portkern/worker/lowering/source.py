@@ -9,7 +9,7 @@ from typing import Literal
 
 from portkern.worker.lowering.body import Body, Kind, free
 from portkern.worker.lowering.lengths import Lengths
-from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
+from portkern.worker.lowering.stages import Loops, LoopStage, StageBuffer
 
 Language = Literal["c++", "gpu"]
 
@@ -58,7 +58,7 @@ def cpp(loops: Loops, lengths: Lengths, interface: Interface, head: str) -> str:
     return "\n".join([*parts, *lines, "  return 0;", "}", ""])
 
 
-def _nest(stage: Stage, lengths: Lengths, taken: frozenset[str]) -> list[str]:
+def _nest(stage: LoopStage, lengths: Lengths, taken: frozenset[str]) -> list[str]:
     body = Body(taken)
     counters: list[str] = []
     long = [n for n, length in enumerate(stage.shape) if length != 1]
@@ -126,7 +126,7 @@ def allocated(buffers: Sequence[StageBuffer], lengths: Lengths) -> list[str]:
 
 
 def _kernel(
-    name: str, stage: Stage, lengths: Lengths, known: dict[str, str]
+    name: str, stage: LoopStage, lengths: Lengths, known: dict[str, str]
 ) -> tuple[str, list[str]]:
     taken = frozenset(known)
     place, count, step, blocks = (free(n, taken) for n in ("i", "count", "step", "blocks"))

@@ -11,7 +11,7 @@ from portkern.worker.lowering.body import Body, Fold, Index, Kind, Product
 
 
 @dataclass(frozen=True)
-class Stage:
+class LoopStage:
     """Loops over ``shape`` that fill ``buffer``. ``write`` says the statements for one index, which
     end in storing what it computed. Of a reduction or a product that is stored, ``fold`` or
     ``product`` says it by its parts, and ``store`` what stores an element."""
@@ -37,7 +37,7 @@ class Loops:
     of each. ``own``: how many axes tell rows apart, for each buffer that holds one row at a
     time."""
 
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[LoopStage] = field(default_factory=list)
     buffers: list[StageBuffer] = field(default_factory=list)
     constants: dict[str, tuple[Kind, list[str]]] = field(default_factory=dict)
     own: dict[str, int] = field(default_factory=dict)

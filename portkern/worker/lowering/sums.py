@@ -9,7 +9,7 @@ import sympy
 from portkern.worker.lowering import operations as ops
 from portkern.worker.lowering.arguments import LoweredArguments
 from portkern.worker.lowering.body import Body, Index, LoweredValue
-from portkern.worker.lowering.stages import Stage
+from portkern.worker.lowering.stages import LoopStage
 
 
 class Sums(LoweredArguments):
@@ -134,7 +134,7 @@ class Sums(LoweredArguments):
                 body.say(f"{name}[{self.lengths.flat(body, place, shape)}] = ({kind}){total};")
 
         rows = tuple(sympy.Integer(1) if n == dim else one for n, one in enumerate(shape))
-        self.graph.loops.stages.append(Stage(name, rows, write))
+        self.graph.loops.stages.append(LoopStage(name, rows, write))
         return self.graph._stored(name, shape, kind)
 
     def op_cumsum(self) -> LoweredValue:

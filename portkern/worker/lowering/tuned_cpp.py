@@ -12,7 +12,7 @@ from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import nested
 from portkern.worker.lowering.schedule import Group
 from portkern.worker.lowering.source import Interface
-from portkern.worker.lowering.stages import Loops, Stage, StageBuffer
+from portkern.worker.lowering.stages import Loops, LoopStage, StageBuffer
 
 _KNOBS = """\
 #define PARALLEL_FROM 16384  // knob: 4096 16384 65536 262144
@@ -145,7 +145,7 @@ class TunedCpp:
             if length != 1
         ]
 
-    def _stage(self, body: Body, stage: Stage, outer: Index) -> None:
+    def _stage(self, body: Body, stage: LoopStage, outer: Index) -> None:
         inner = [self.lengths.text(length) for length in stage.shape[len(outer) :]]
         if stage.fold:
             with nested(body, inner) as counters:
@@ -155,7 +155,7 @@ class TunedCpp:
         with nested(body, inner, each) as counters:
             stage.write(body, (*outer, *counters))
 
-    def _loops_within(self, stage: Stage) -> bool:
+    def _loops_within(self, stage: LoopStage) -> bool:
         body = Body(self.taken)
         stage.write(body, schedule.counters(stage, self.taken))
         return any("for (" in line for line in body.lines)
@@ -171,7 +171,7 @@ class TunedCpp:
         return names
 
     def _lanes(
-        self, body: Body, stage: Stage, fold: Fold, index: Index, part: str = ""
+        self, body: Body, stage: LoopStage, fold: Fold, index: Index, part: str = ""
     ) -> list[str]:
         """Neighbours into a state each, which are then put together; stored unless it is a
         ``part`` of all, which is the bounds of the first axis."""
@@ -213,7 +213,7 @@ class TunedCpp:
             stage.store(body, index, fold.result([f"{n}[0]" for n in names]))
         return names
 
-    def _across(self, body: Body, stage: Stage, fold: Fold, outer: Index) -> None:
+    def _across(self, body: Body, stage: LoopStage, fold: Fold, outer: Index) -> None:
         """Neighbours are elements of the output, which have a state each."""
         assert stage.store
         last = self.lengths.text(stage.shape[-1])
@@ -228,7 +228,7 @@ class TunedCpp:
             at = body.let("int64_t", "$j0 + $u")
             stage.store(body, (*outer, at), fold.result([f"{n}[$u]" for n in names]))
 
-    def _parts(self, body: Body, stage: Stage) -> None:
+    def _parts(self, body: Body, stage: LoopStage) -> None:
         fold = stage.fold
         assert fold and stage.store
         index = ("0",) * len(stage.shape)
