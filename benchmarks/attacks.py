@@ -42,7 +42,7 @@ RESULTS = _script.RESULTS / "attacks.jsonl"
 #: Seconds that a build, a load or a call may take.
 STAGE_S = 20.0
 
-#: Of each operator a file: its kernel's parameters, its right work, and shortcuts by their names.
+#: The file of each operator: its kernel's parameters, its right work, and shortcuts by their names.
 KERNELS = Path(__file__).with_name("attack_kernels")
 OPS = ("relu", "softmax")
 #: When a shortcut is taken: always, or where an evaluator may look away.

@@ -28,13 +28,13 @@ from typing import Any
 from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[1]
-#: By its entry point, which an earlier portkern has elsewhere.
+#: The command by its entry point, which an earlier portkern has elsewhere.
 RUN = (
     "import sys; from importlib.metadata import distribution; "
     "[main] = distribution('portkern').entry_points.select(group='console_scripts'); "
     "sys.exit(main.load()())"
 )
-#: By name, as sets of them change: one of each way to go through memory.
+#: Operators by name, as sets of them change: one of each way to go through memory.
 OPS = "[relu,gelu,add,sum,softmax,layernorm,rmsnorm,matmul,transpose,cumsum]"
 MATRIX = f"matrix ops={OPS} targets=host backends=cpu workloads=ci track=false".split()
 SIDE = 4096
@@ -44,7 +44,7 @@ VERDICTS[1] = "ops=[relu,softmax,rmsnorm,matmul]"
 #: Where a group counts the processor time of all processes that were started in it, in ns.
 ACCOUNTS = Path("/sys/fs/cgroup/cpuacct")
 PARTS = {"containment", "processor", "cpu", "gpu", "kernelbench"}
-#: As KernelBench's own scripts ask for.
+#: The trials that KernelBench's own scripts ask for.
 CORRECT_TRIALS, PERF_TRIALS = 5, 100
 #: What its modules import, for seconds, and its evaluator never calls: stand-ins do.
 UNUSED = ("dotenv", "openai", "litellm", "requests", "tqdm")

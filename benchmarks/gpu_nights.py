@@ -36,7 +36,7 @@ OPS = (
     *("silu_mul", "softmax", "sum", "transpose"),
 )
 SUFFIXES = {"cuda": "cu", "triton": "py", "cpu": "cpp"}
-#: By backend, the kernel whose code is another on the second night, and what it says instead.
+#: The kernel by backend whose code is another on the second night, and what it says instead.
 CODE = {
     "cuda": ("relu", r"#define UNROLL 4\b", "#define UNROLL 2"),
     "triton": ("relu", r"\(512, 4\)", "(512, 2)"),

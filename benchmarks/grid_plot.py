@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOCS = Path(__file__).parents[1] / "docs"
-#: Of each machine its title, its results, and the columns that have a line, with their colours:
-#: of the palette by Okabe and Ito, which colour-blind readers tell apart.
+#: The title of each machine, its results, and the columns that have a line, with their colours: of
+#: the palette by Okabe and Ito, which colour-blind readers tell apart.
 MACHINES = (
     (
         "one H200",

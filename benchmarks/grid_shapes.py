@@ -24,7 +24,7 @@ WIDEST = 1e7  # ratio of two lengths
 #: Operations a call may have, by whether a GPU runs it: a second of a GPU's or of two cores' time
 #: would be spent on one cell otherwise.
 WORK = {True: 2e12, False: 2e10}
-#: On a CPU: the largest tensor has fewer elements, or a run would take hours.
+#: The elements that the largest tensor stays under on a CPU, or a run would take hours.
 MOST_ON_CPU = 3e7
 
 #: Lengths that layers of published models have: widths and hidden sizes (BERT, GPT-2, Llama 2 and

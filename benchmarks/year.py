@@ -39,7 +39,7 @@ from portkern.regression.rule import ChangeKind
 from portkern.regression.series import Series
 
 RECORDS = Path(__file__).parents[1] / "reports" / "records"
-#: Of each file the target, and of how many ops.
+#: The targets of each file that are taken.
 CHOSEN = {"cpu-only.jsonl.gz": ("x86_64_avx512", "gfx942"), "h100.jsonl.gz": ("h100",)}
 OPS = ("add", "cumsum", "gelu", "layernorm", "matmul", "relu", "softmax", "sum")
 MOST_SIZES = 2
@@ -530,8 +530,8 @@ def _without_time(verdict: Verdict, evidence: Evidence, why: str) -> dict[str, A
     return {"verdict": verdict, "evidence": evidence, "detail": why, "missing": why, **gone}
 
 
-#: Of each machine the cell that its calibration kernel is made of, and the kinds of events that
-#: are around it.
+#: The cell of each machine that its calibration kernel is made of, and the kinds of events that are
+#: around it.
 _CALIBRATED = (("cpu", "c++", "x86_64_avx512"), ("cuda", "cuda", "h100"))
 _AROUND = ("toolchain worse", "toolchain better", "driver worse", "other machine", "framework")
 

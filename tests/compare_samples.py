@@ -42,7 +42,7 @@ FAILURES = (
     Status.CRASHED,
     Status.REJECTED,
 )
-#: Of a model that would run in the page of whoever reads it.
+#: The reply of a model that would run in the page of whoever reads it.
 BITES = "</script><script>document.body.dataset.bitten = 1</script><img src=x onerror=alert(1)>"
 
 

@@ -12,7 +12,7 @@ from portkern.spec.target import Target, load
 from portkern.testing import BackendContract
 from portkern.toolchain import host
 
-#: Without the hardware; a GPU of the vendor that is here takes the place.
+#: Targets without their hardware; a GPU of the vendor that is here takes the place.
 TARGETS = {
     "cpu": "x86_64",
     "opencl": "opencl_generic",

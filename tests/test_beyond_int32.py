@@ -14,7 +14,7 @@ from portkern.spec import catalogue, registry, target
 from portkern.spec.backend import Build, Call, Missing
 
 LONG, WIDE = 65537, 32771  # more than 2**31 together
-#: Of each op: its dims, and from inputs and outputs what was expected and what came, at the end.
+#: The dims of each op, and from inputs and outputs what was expected and what came, at the end.
 CASES: dict[str, tuple[tuple[int, ...], Callable[..., list[tuple[Any, Any]]]]] = {
     "relu": (
         (LONG * WIDE,),

@@ -20,8 +20,8 @@ from portkern.spec.occupancy import occupancy
 from portkern.spec.target import Target
 from tests.tiers import EVERYTHING
 
-#: Whose registers a backend's kernels reckon with. What HIP's need on NVIDIA's, and what XLA makes
-#: of Pallas', is not in our hands.
+#: The vendors whose registers a backend's kernels reckon with. What HIP's need on NVIDIA's, and
+#: what XLA makes of Pallas', is not in our hands.
 WRITTEN_FOR = {("cuda", "nvidia"), ("hip", "amd"), ("triton", "amd"), ("triton", "nvidia")}
 ARCHITECTURES = [target.load(name) for name in target.names("architecture")]
 SHIPPED = [

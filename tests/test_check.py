@@ -33,7 +33,7 @@ def problems(case: Case, *actual: Any) -> str:
     return compare(actual=actual, case=case).problem
 
 
-#: Those whose first output is rounded; an index is right or wrong.
+#: The operators whose first output is rounded; an index is right or wrong.
 ROUNDED = [name for name in ops.names() if ops.load(name).signature.outputs[0].dtype == CELL]
 
 

@@ -86,7 +86,7 @@ def servers() -> Iterator[None]:
     sandbox.close_servers()
 
 
-#: By what they use: files of a tree whose ``program.cu`` takes the secret, without a jail.
+#: Attacks by what they use: files of a tree whose ``program.cu`` takes the secret, without a jail.
 ATTACKS: dict[str, dict[str, str]] = {
     "the assembler embeds a key": {"program.cu": INCBIN + MAIN},
     "the assembler embeds a setting": {"program.cu": INCBIN.replace("KEY", "SETTING") + MAIN},
@@ -233,7 +233,7 @@ def test_a_source_without_end_and_one_that_fills_a_disk_are_stopped(place: Place
                 compilers.program(place.tree / f"{name}.cu", place.folder / name, options)
 
 
-#: Of a HIP file: each is read by clang or by the linker of AMD's objects.
+#: Attacks of a HIP file: each is read by clang or by the linker of AMD's objects.
 DEVICE_ATTACKS = {
     "clang embeds a file": (
         "#include <hip/hip_runtime.h>\n"

@@ -16,7 +16,7 @@ from portkern.toolchain import host
 
 X86 = ("x86_64", "x86_64_avx2", "x86_64_avx512")
 HERE = [name for name in X86 if host.runs_here(targets.load(name))]
-#: Of the largest result, where sums have up to a few thousand terms.
+#: The share of the largest result, where sums have up to a few thousand terms.
 NEAR = {"float32": 1e-4, "bfloat16": 2e-2, "float16": 3e-3}
 FILTERS, STRIDES, CHANNELS = (1, 2, 3, 5, 7, 11, 17, 40, 70), (1, 2, 2, 3, 4), (1, 2, 3, 9, 40)
 

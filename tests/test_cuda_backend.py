@@ -77,7 +77,7 @@ def without_nvcc(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
     assert set(ready.toolchain) == {"nvrtc"}
 
 
-#: Not mended yet, and of sm_90 alone: by operator and dtype, the kernels' bytes.
+#: The spilled bytes of kernels that are not mended yet, of sm_90 alone, by operator and dtype.
 # Of four times eight rows: with 128 registers, which let 16 warps be resident.
 FEW_ROWS = {f"few_rows_by_units<{warps}, 4, {loads}>": 12 for warps in (8, 16) for loads in (2, 4)}
 SPILLS = {

@@ -49,7 +49,7 @@ TURNED = {
     "(__write)": "long __write(int, const void*, long); int main() { __write(4, 0, 0); }",
     "(wordexp)": "int wordexp(); int main() { wordexp(); }",
 }
-#: In C++.
+#: A program in C++.
 INSTANCES = """
 #include <fstream>
 #include <functional>

@@ -22,7 +22,7 @@ extern "C" __global__ void f32_unsafeAtomicAdd(float* p, float v) { unsafeAtomic
 extern "C" __global__ void f64_atomicAdd(double* p, double v) { atomicAdd(p, v); }
 extern "C" __global__ void f64_unsafeAtomicAdd(double* p, double v) { unsafeAtomicAdd(p, v); }
 """
-#: Of each target those that are compare-and-swap loops.
+#: The atomics of each target that are compare-and-swap loops.
 LOOPS: dict[str, set[str]] = {
     "gfx90a": {"f32_atomicAdd", "f64_atomicAdd"},
     "gfx942": set(),
@@ -78,7 +78,7 @@ for arch, rows, warps in eval(sys.argv[1]):
     print(arch, rows, warps, *sorted(kinds))
 """
 TMA = "cp.async.bulk.tensor"
-#: By architecture, rows of a block and warps what tl.dot and a descriptor become.
+#: The instructions that tl.dot and a descriptor become, by architecture, rows of a block and warps.
 CHOSEN = {
     (90, 64, 4): [TMA, "wgmma.mma"],
     (90, 64, 2): [TMA, "mma.sync"],

@@ -29,7 +29,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.file_build import FileBuild
 from portkern.spec.op import Op, Workload
 
-#: Of the largest element of the right answer.
+#: The share of the largest element of the right answer.
 CLOSE = {"float32": 2e-5, "bfloat16": 1.6e-2, "float16": 2e-3}
 HIP = [*zip(ops.ALL, cycle(("float32", "bfloat16", "float16")), strict=False)]
 ARCHS = ("gfx942", "gfx90a", "gfx1100")

@@ -13,7 +13,7 @@ from portkern.spec.backend import Missing
 from tools.fidelity.machine import STYLES, Assembler
 
 PROCESSORS = {"gfx90a": "cdna", "gfx942": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
-#: Of a group; a wave of 32 lanes has a partner in it.
+#: The threads of a group; a wave of 32 lanes has a partner in it.
 THREADS = 64
 #: Lanes of each wave that stay on behind a comparison.
 ON = 10

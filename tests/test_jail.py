@@ -291,7 +291,8 @@ found = len(children)
     assert 0 < found < 64
 
 
-#: As INSIDE, after which others of the worker's user have ended; with a uid of its own or without.
+#: A bomb that does as INSIDE, after which others of the worker's user have ended; with a uid of its
+#: own or without.
 BOMB = """
 import json, os, signal, sys, time
 from dataclasses import replace

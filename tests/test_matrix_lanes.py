@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 SOURCES = Path(__file__).parent / "simt" / "matrix"
 LISTED = (SOURCES / "amd_list.h").read_text("utf-8")
 SUMS = {"f32": "float", "i32": "int", "f64": "double"}
-#: By the name in a target's file: bits, and how a small whole number ``v`` is encoded.
+#: The bits by the name in a target's file, and how a small whole number ``v`` is encoded.
 ENCODED = {
     "f64": (64, "bits<double, uint64_t>(v)"),
     "f32": (32, "bits<float, uint32_t>(v)"),

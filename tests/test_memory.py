@@ -753,7 +753,7 @@ def test_the_nearest_kernel_is_mostly_of_an_operator_of_the_same_kind() -> None:
     assert sum(found) / len(found) > 0.65  # 0.78 in every other language, 0.64 by texts alone
 
 
-#: Of layernorm: what normalises rows, forward and back.
+#: The relatives of layernorm: what normalises rows, forward and back.
 RELATIVES = {
     f"The catalogue's kernel of {op}"
     for op in ("rmsnorm", "add_rmsnorm", "layernorm_backward", "rmsnorm_backward")

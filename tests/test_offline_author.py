@@ -28,8 +28,8 @@ from tests.test_plain_kernels import OPERATORS, function
 
 pytestmark = pytest.mark.usefixtures("servers_ahead")
 
-#: Beside those of the plain kernels: rows, whole reductions, products with an epilogue, and axes
-#: that are called like the locals of a kernel.
+#: The operators beside those of the plain kernels: rows, whole reductions, products with an
+#: epilogue, and axes that are called like the locals of a kernel.
 OWN = {
     "row_chain": (
         "return (F.layer_norm(a, (33,)) * b).softmax(-1)",

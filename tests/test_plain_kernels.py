@@ -306,7 +306,7 @@ def test_numbers_that_a_constructor_takes_on_a_gpu(target: str, tmp_path: Path) 
     assert bad(numbered(*NUMBERS["heads"], tmp_path), backend, where) == []
 
 
-#: Of numbers among the arguments: what a kernel reads, and what it cannot.
+#: An expression of numbers among the arguments: what a kernel reads, and what it cannot.
 SCALARS = "F.leaky_relu(x, s) * k - x / s + x ** k + s * s + F.layer_norm(x, x.shape[1:], eps=s)"
 
 
@@ -362,7 +362,7 @@ def test_on_a_gpu_in_the_emulator(target: str, name: str, tmp_path: Path) -> Non
     assert bad(write(*given[name], tmp_path), backend, where) == []
 
 
-#: By backend, of each way that kernels of blocks are written in.
+#: A kernel of each way that kernels of blocks are written in, by backend.
 IN_PYTHON = [
     ("opencl", "reductions"),
     ("opencl", "max_pool"),

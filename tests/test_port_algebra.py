@@ -39,7 +39,7 @@ EQUAL, DIFFERENT, UNKNOWN = ByAlgebra.EQUAL, ByAlgebra.DIFFERENT, ByAlgebra.UNKN
 _FEW = "if (blockIdx.x || threadIdx.x > 3) return; "
 _EACH = "if (threadIdx.x < n) y[threadIdx.x] = "
 _SUM = "float s = 0; for (int i = 0; i < n; ++i) s += x[i]; if (threadIdx.x == 0) y[0] = s;"
-#: Of each kernel of (float* y, const float* x, int n): the original's body, the port's, what
+#: The bodies of each kernel of (float* y, const float* x, int n): the original's, the port's, what
 #: algebra says, and a part of why.
 KERNELS: Mapping[str, tuple[str, str, ByAlgebra, str]] = {
     "an_exponent_by_its_bits": (

@@ -37,8 +37,8 @@ COMPILES = pytest.mark.skipif(
     isinstance(runtime_library.find(), Missing), reason=str(runtime_library.find())
 )
 
-#: Of each kernel: CUDA, a port that is right, one that is not, and what shows that; LINE marks the
-#: place that a finding must name.
+#: The texts of each kernel: CUDA, a port that is right, one that is not, and what shows that; LINE
+#: marks the place that a finding must name.
 KERNELS: Mapping[str, tuple[str, str, str, str]] = {
     "sum_by_shared_partials": (
         """(float* out, const float* x, int n) {

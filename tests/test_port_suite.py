@@ -506,7 +506,7 @@ def test_a_library_that_turns_to_the_executor_proves_nothing(
     assert "prove nothing" in _doubt(SourceTexts(source))
 
 
-#: Of a module's source, what the binding has besides, and what setup.py defines: no text of the
+#: The source of a module, what the binding has besides, and what setup.py defines: no text of the
 #: library has the word as such.
 OUT_OF_SIGHT = {
     "a flag": ("static long f(long r) { CALL; return r; }", ['CALL=asm("sys" "call" : "+a"(r))']),
@@ -639,7 +639,7 @@ def get_extensions():
 
 setup(name="ops", ext_modules=get_extensions(), cmdclass={"build_ext": BuildExtension})
 """
-#: By a function of a module beside it, with paths from its own place.
+#: A test that reads by a function of a module beside it, with paths from its own place.
 HELPED = """import os, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from build_help import extension

@@ -22,8 +22,8 @@ from tests.preset_pages import (
 )
 
 SECTIONS = ["Publication", "The loop", "What ours is", "Differences", "Fidelity"]
-#: In these every preset differs: they are portkern's own, and no preset chooses them. One that is
-#: exact differs in nothing else.
+#: Differences that every preset has: they are portkern's own, and no preset chooses them. One that
+#: is exact differs in nothing else.
 OURS = {"words of prompts", "evaluation", "target and language", "model"}
 
 

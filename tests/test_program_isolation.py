@@ -128,7 +128,7 @@ def test_a_program_reaches_of_others_neither(attack: str, machine: Machine) -> N
     assert machine.told(f"tell(first({INTO_OTHERS[attack]}))") == "None"
 
 
-#: By a name that is made as it runs, which no text of the program has.
+#: An attack by a name that is made as it runs, which no text of the program has.
 INTO_ITSELF = """
 name = "/".join(["", "corp"[::-1], "self", "m" + chr(101) + "m"])
 try:

@@ -37,7 +37,8 @@ from tools import prompts as tool
 
 FOLDER = Path(prompts.__file__).parent
 TEMPLATES = sorted(FOLDER.glob("*.j2"))
-#: That of ports has a file instead of a task; tests/test_port_repair.py renders it.
+#: The prompts without a task: that of ports has a file instead; tests/test_port_repair.py renders
+#: it.
 OTHERS = ("critic_", "again", "port_")
 AUTHORS = [name for name in prompts.names() if not name.startswith(OTHERS)]
 CRITICS = [
@@ -52,7 +53,7 @@ PLACES = {
     "opencl": ("opencl_generic",),
     "pallas": ("x86_64", "sm_90", "tpu_v5e"),
 }
-#: Without scalars and with one.
+#: An operator without scalars and one with.
 OPS = ("relu", "layernorm")
 
 

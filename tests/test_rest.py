@@ -14,7 +14,8 @@ import pytest
 
 from portkern.evaluator import busy_threads, processor_time, standstill
 
-#: Of JAX, where another test has loaded it: what is forked here becomes another program at once.
+#: A warning of JAX, where another test has loaded it: what is forked here becomes another program
+#: at once.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 Start = Callable[..., int]
 SPIN = "while 1: pass"

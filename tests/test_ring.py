@@ -28,7 +28,7 @@ def _lacking() -> str:
 LACKING = _lacking()
 needs_clang = pytest.mark.skipif(bool(LACKING), reason=LACKING or "clang is here")
 
-#: Of random a, b, c, d and a small e: what is equal, and what is not although it is near.
+#: The laws of random a, b, c, d and a small e: what is equal, and what is not although it is near.
 LAWS = {
     "sums in any order": "(a + b) + c == a + (b + c) && a + b == b + a",
     "products in any order": "(a * b) * c == a * (c * b)",

@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[1] / "portkern"
 #: Packages whose names of files are a compiler's or the system's, within a jail or a cache.
 INNER = {"cuda_source", "isa", "sandbox", "simt", "toolchain", "worker", "testing"}
 KNOWN = Path(__file__).parent / "data" / "path_joins.txt"
-#: Who may call a parser by itself: the module of limits, and those who read what portkern wrote in
-#: the same process, or a worker's line, which has limits of its own.
+#: The callers that may call a parser by itself: the module of limits, and those who read what
+#: portkern wrote in the same process, or a worker's line, which has limits of its own.
 PARSERS = {
     "spec.foreign_text",
     "project.document",  # which checks first, and then needs the nodes with their lines

@@ -194,7 +194,8 @@ SECRETS = [
     "TORCH_PASSWORD", "PYTHON_KEYRING_BACKEND", "OMP_SOMETHING_NEW", "JAX_CREDENTIALS",
 ]  # fmt: skip
 
-#: By Python where no locale is set, and by portkern, so that no library calls home.
+#: The variables set by Python where no locale is set, and by portkern, so that no library calls
+#: home.
 SET_BY_IMPORTS = {
     "LC_CTYPE", "DO_NOT_TRACK", "LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE",
     "MLFLOW_DISABLE_TELEMETRY", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "RAY_USAGE_STATS_ENABLED",

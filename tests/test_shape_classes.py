@@ -91,12 +91,12 @@ SHAPES = {
         {"rows": 13, "dim": 97, "n": 3821},
     ],
 }
-#: Of kernels in OpenCL alone. Of rows: narrow ones in a tile, of a work-item each or of several, a
-#: vector apart where they would meet in the same banks; wide ones that begin anywhere; few long
-#: ones, of which several groups have parts. Products of few columns with vectors and without,
-#: alone and in parts; of few rows, likewise; of little depth; in tiles that are high, wide, small
-#: and large, and in parts. Convolutions whose few tiles share the depth, of many filters and of
-#: few. Heads of each width that there is a kernel for.
+#: Shapes for kernels in OpenCL alone. Rows: narrow ones in a tile, of a work-item each or of
+#: several, a vector apart where they would meet in the same banks; wide ones that begin anywhere;
+#: few long ones, of which several groups have parts. Products of few columns with vectors and
+#: without, alone and in parts; of few rows, likewise; of little depth; in tiles that are high,
+#: wide, small and large, and in parts. Convolutions whose few tiles share the depth, of many
+#: filters and of few. Heads of each width that there is a kernel for.
 ROWS = [(301, 7), (3, 2), (140000, 3), (33, 64), (21, 241), (3, 257), (2, 2051), (2, 65537)]
 IN_OPENCL = {
     **{
@@ -167,11 +167,11 @@ IN_OPENCL = {
         {"batch": 1, "heads": 1, "length": 70, "dim": dim} for dim in (31, 40, 64, 80, 96, 112, 136)
     ],
 }
-#: Of kernels in Triton alone. Rows that begin anywhere in a vector, of one part and several, the
-#: last of which is less than a vector. Rows that have programs of their own, with lists of several
-#: steps; small tiles of narrow ones. Few of many that may be among the largest, and more than are
-#: kept. A row for each thread. Deep convolutions of few tiles: of one image and of several, of
-#: pools that overlap, that touch, that leave gaps and of one pixel.
+#: Shapes for kernels in Triton alone. Rows that begin anywhere in a vector, of one part and
+#: several, the last of which is less than a vector. Rows that have programs of their own, with
+#: lists of several steps; small tiles of narrow ones. Few of many that may be among the largest,
+#: and more than are kept. A row for each thread. Deep convolutions of few tiles: of one image and
+#: of several, of pools that overlap, that touch, that leave gaps and of one pixel.
 IN_TRITON = {
     "cumsum": [
         {"rows": 7, "cols": 33},
@@ -200,9 +200,9 @@ IN_TRITON = {
         for window, pool_stride in [(3, 2), (2, 2), (2, 3), (1, 2)]
     ],
 }
-#: Of kernels in Pallas alone: thin products and few tiles, whose depth is in parts or whole; small
-#: products that share a program; many entries of few rows, few of many; rows of several parts, the
-#: last of them short, and long rows that are many enough to be whole.
+#: Shapes for kernels in Pallas alone: thin products and few tiles, whose depth is in parts or
+#: whole; small products that share a program; many entries of few rows, few of many; rows of
+#: several parts, the last of them short, and long rows that are many enough to be whole.
 LONG_ROWS = ((1, 70001), (7, 20001), (300, 17000))
 IN_PALLAS = {
     "matmul": [
@@ -241,11 +241,11 @@ IN_PALLAS = {
         for op in ("argmax", "cumsum", "layernorm", "rmsnorm", "softmax")
     },
 }
-#: Of kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything, some of
-#: them twice; few entries, or some hundred of a few elements; warps that have part of a row.
-#: Products of few columns: of short rows that no packs fill, and of longer ones, a block's each or
-#: of which several lie alike and share what is read, alone and in parts; of few rows in narrow
-#: tiles; small tiles, whole, over an edge and in parts. Sums of few rows for each column.
+#: Shapes for kernels in CUDA C++ alone: rows of many parts; few of many rows that get anything,
+#: some of them twice; few entries, or some hundred of a few elements; warps that have part of a
+#: row. Products of few columns: of short rows that no packs fill, and of longer ones, a block's
+#: each or of which several lie alike and share what is read, alone and in parts; of few rows in
+#: narrow tiles; small tiles, whole, over an edge and in parts. Sums of few rows for each column.
 NATIVE = {
     "matmul": [
         {"m": 601, "n": 1, "k": 11},
@@ -323,7 +323,7 @@ MANY_CHANNELS = [
     {"n": 2, "c": 37, "h": 13, "w": 12, "f": 5, "kh": 2, "kw": 5, "stride": 3, "padding": 3},
     {"n": 3, "c": 130, "h": 9, "w": 5, "f": 70, "kh": 1, "kw": 1, "stride": 1, "padding": 0},
 ]
-#: Of so few pixels that a tile has several images', copied so and not; each stride leaves four.
+#: Images of so few pixels that a tile has several, copied so and not; each stride leaves four.
 SMALL_IMAGES = [
     {"n": 9, "c": channels, "h": 5, "w": 6, "f": 6, "kh": 1, "kw": 1, "padding": 0}
     for channels in (20, 5)
@@ -499,7 +499,7 @@ def test_a_shape_of_another_class_is_right(
     _all_right(op, compiled, to, shapes, dtype, tmp_path)
 
 
-#: Of whose kernels in CUDA C++ that take another way for few elements, as these sizes are.
+#: The operators whose kernels in CUDA C++ take another way for few elements, as these sizes are.
 FEW = (
     *("add", "argmax", "bias_gelu", "cross_entropy", "cumsum", "gelu", "layernorm", "maxpool2d"),
     *("relu", "rmsnorm", "silu_mul", "softmax", "sum"),
@@ -528,11 +528,11 @@ def test_a_shape_of_another_class_is_right_in_opencl(
     _all_right(op, compiled, to, IN_OPENCL[op], dtype, tmp_path)
 
 
-#: Of two lanes each, of some, and of a warp, the last with an element fewer than it holds; and in
-#: whole packs, of which a thread has one.
+#: Rows of two lanes each, of some, and of a warp, the last with an element fewer than it holds; and
+#: in whole packs, of which a thread has one.
 RAGGED_ROWS = ((33, 17), (70, 103), (37, 231), (19, 637), (11, 1023), (40, 1024))
-#: By what settings a way that only many elements take is taken at sizes that can be emulated: lines
-#: that begin anywhere, of less and of more than a tile; windows that overlap in rows without
+#: The settings by which a way that only many elements take is taken at sizes that can be emulated:
+#: lines that begin anywhere, of less and of more than a tile; windows that overlap in rows without
 #: packs; narrow rows that begin anywhere, in shared memory; a row for half a warp; in CUDA alone,
 #: operands whose rows are copied to packs, both or one.
 OF_MANY: dict[str, tuple[dict[str, int], list[dict[str, int]]]] = {

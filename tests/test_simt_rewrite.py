@@ -1241,7 +1241,7 @@ def test_conditional_defects_are_reported_only_where_the_condition_holds(
 
 # ---- run ----------------------------------------------------------------------------------
 
-#: As much of the runtime as threads without barriers need: each runs to its end, then the next.
+#: The part of the runtime that threads without barriers need: each runs to its end, then the next.
 RUNTIME = """
 #include <cstdio>
 #include <simt/core.h>

@@ -351,7 +351,7 @@ OPTIONS |= {  # of single systems
     },
 }
 every_kind = pytest.mark.parametrize("kind", strategies.names())
-#: With those of single systems.
+#: All strategies, with those of single systems.
 every_search = pytest.mark.parametrize("kind", [*strategies.names(), *systems.PARTS["strategy"]])
 few = settings(max_examples=50, deadline=None)
 

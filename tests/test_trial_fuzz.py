@@ -56,7 +56,8 @@ OPTIONS = TrialOptions(
 NOBODY = (1 << 22) + 7
 #: What no worker may make of a kernel, whatever it says.
 EXCUSES = (Verdict.UNAVAILABLE, Verdict.UNSUPPORTED)
-#: Not of memory: who says that there was none is asked again, alone.
+#: The errors that excuse a kernel, without that of memory: a worker that says there was none is
+#: asked again, alone.
 ERRORS = ("BackendUnavailable", "JailError", "LaunchTimeout", "BuildTimeout", "E")
 REPLIES: Sequence[object] = (
     Done(),

@@ -36,7 +36,7 @@ code = warm.code_of(sys.argv[1:])
 sys.exit({REFUSED} if code is None else code)
 """
 SLOW = RELU.replace("    for", "    for (volatile long i = 0; i >= 0; i = (i + 1) & 7) {}\n    for")
-#: From linux/prctl.h.
+#: The number from linux/prctl.h.
 NO_NEW_PRIVILEGES = 38
 
 

@@ -25,7 +25,7 @@ from portkern.worker import plan_launches, protocol, worker
 
 from .kernels import RIGHT, relu
 
-#: Of portkern's dependencies, what a machine that only runs cells may lack.
+#: Dependencies of portkern that a machine which only runs cells may lack.
 NOT_NEEDED = ("hydra", "omegaconf", "rich", "scipy", "jinja2", "filelock", "psutil", "mlflow")
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Of each event of the interpreter that changes a file, which of its arguments are paths, each with
-#: that of the open folder that it is relative to.
+#: The arguments that are paths, by the event of the interpreter that changes a file, each with that
+#: of the open folder that it is relative to.
 _EVENTS: Mapping[str, Sequence[tuple[int, int | None]]] = {
     "open": [(0, None)],
     "os.chmod": [(0, 2)],
@@ -29,7 +29,7 @@ _EVENTS: Mapping[str, Sequence[tuple[int, int | None]]] = {
     "os.truncate": [(0, None)],
     "os.utime": [(0, 3)],
 }
-#: Whoever is told of a write; a hook of the interpreter stays until the process ends.
+#: The listeners that are told of a write; a hook of the interpreter stays until the process ends.
 _told: list[Callable[[str], None]] = []
 _installed = False
 

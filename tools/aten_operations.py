@@ -37,7 +37,8 @@ _COPIED = frozenset(
     """broadcast_to chunk conj diagonal moveaxis movedim split
     split_with_sizes swapaxes tensor_split unbind unfold""".split()
 )
-#: Of overloads that return several types, the one that takes nothing or the fewest dimensions.
+#: The overload that is taken of those that return several types: the one that takes nothing or the
+#: fewest dimensions.
 _CHOSEN = {"median": "Tensor", "where": "Tensor", "mode": "std::tuple<Tensor, Tensor>"}
 
 

@@ -1,5 +1,6 @@
-"""Finds sentences that a newcomer reads twice: docstrings that begin without a subject, and "is no"
-for "is not a", in code, names, pages and prompts. `make lint` runs it; one is too many."""
+"""Finds sentences that a newcomer reads twice: docstrings and `#:` comments that begin without a
+subject, and "is no" for "is not a", in code, names, pages and prompts. `make lint` runs it; one is
+too many."""
 
 from __future__ import annotations
 
@@ -14,6 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 _WITHOUT_SUBJECT = re.compile(
     r"(Of|Who|Whoever|Whom|Whose|Those|These|What|In|With|Without|By|From|Under|On|Not|None|That"
     r"|To|For|Until|Beside|Over|Nothing|At(?! most| least)|As(?! many| few))\b"
+)
+#: The first line of what is said of a name. Beside it, "What a limit counts." names the thing.
+_COMMENT = re.compile(
+    r"^(?![ \t]*#:).*\n[ \t]*#: (?!(?:What|These|Nothing|None)\b)(.*)", re.MULTILINE
 )
 #: Between words: spaces, a name's underscore, the end of a line and the next comment's mark.
 _GAP = r"(?:_|\s+(?:(?:#:?|//|\*|>)\s+)?)"
@@ -62,6 +67,9 @@ def found(path: Path) -> Iterator[tuple[str, int, str]]:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         yield from _without_subject(text)
+        for match in _COMMENT.finditer(text):
+            if _WITHOUT_SUBJECT.match(match[1]):
+                yield "a comment without a subject", text.count("\n", 0, match.end()) + 1, match[1]
     for match in _IS_NO.finditer(text):
         if not match[1]:
             line = text.count("\n", 0, match.start()) + 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 #: Where pytest keeps what it knows of the last run.
 KEPT = Path(".pytest_cache/v")
-#: Under which name the tests' own session says what the tests have changed.
+#: The name under which the tests' own session says what the tests have changed.
 CHANGED = "portkern/changed"
 
 

@@ -28,7 +28,7 @@ RECORDS = ROOT / "reports" / "records"
 _MOST_SETTINGS = 3_000
 _KERNEL = re.compile(r"backends/(\w+)/kernels/(\w+)(\.\w+)")
 
-#: By op, backend and language, the hashes that are looked for.
+#: The hashes that are looked for, by op, backend and language.
 _Wanted = dict[tuple[str, str, str], set[str]]
 
 

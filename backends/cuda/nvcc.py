@@ -25,7 +25,7 @@ LIBRARY = ("-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
 COMMON = ("-O3", "-std=c++17")
 #: Headers of ours that kernels may include, such as ``portkern/portable.h``.
 INCLUDES = (Path(__file__).parent / "include", PORTABLE)
-#: Those of what Hopper alone has, such as ``portkern/hopper.h``.
+#: Headers that Hopper alone has, such as ``portkern/hopper.h``.
 HOPPER = Path(__file__).parent / "include" / "hopper"
 
 

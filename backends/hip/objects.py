@@ -47,7 +47,7 @@ _RELEASE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _COPY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
 
-#: In an artifact's folder, beside its code object: the host code, or why there is none.
+#: Files of an artifact's folder, beside its code object: the host code, or why there is none.
 HOST, WHY_NOT = "object-host.so", "object-refused.json"
 
 
@@ -147,7 +147,7 @@ class Host:
     program: ObjectProgram
     library: Path
     request: Build
-    #: Of the last call.
+    #: The launches of the last call.
     launched: venue.Launched
     device: ObjectDevice = field(default_factory=ObjectDevice)
 

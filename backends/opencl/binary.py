@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import pyopencl
 
 _ELF, _POCL, _PTX = b"\x7fELF", b"poclbin\0", b"//"
-#: In PoCL's binary: the name of the file with the bitcode, before its size.
+#: The mark in PoCL's binary: the name of the file with the bitcode, before its size.
 _BITCODE = b"/program.bc"
-#: In bitcode: the file into which PoCL wrote the source, in a folder of the process's own.
+#: The file into which PoCL wrote the source, as bitcode names it: in a folder of the process's own.
 _SOURCE = re.compile(rb"/[\w./-]+/tempfile_\w{6}\.cl")
 #: LLVM says that name once more among its numbers, in so many bits for a character.
 _BITS = 7
-#: In PTX: the build of the compiler that wrote it.
+#: The build of the compiler that wrote PTX.
 _COMMENT = re.compile(rb"(?m)^//.*\n?")
 
 

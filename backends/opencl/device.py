@@ -39,9 +39,9 @@ TILE_WG, TILE_MOST, TILE_SHARE = 128, 16, 24
 #: Elements that a CPU copies in the time in which PoCL wakes its threads and is told that they are
 #: done: with more cores than two, more threads.
 NEARBY = 1 << 16
-#: On a CPU: elements that make a group worth its launch, and how many groups are always wanted.
+#: The elements that make a group worth its launch on a CPU, and how many groups are always wanted.
 CPU_GROUP, CPU_GROUPS = 4096, 32
-#: Of headers that SOURCE may include, such as ``portkern/tile.h``.
+#: Headers that SOURCE may include, such as ``portkern/tile.h``.
 INCLUDE = Path(__file__).parent / "include"
 _HEADER = re.compile(r"^#include <(portkern/\w+\.h)>$", re.MULTILINE)
 

@@ -22,7 +22,7 @@ from typing import Any
 Say = Callable[[str, str, str], None]
 Range = tuple[Any, ...]  # an index or a slice for each of the first axes
 Given = Mapping[str, Any]  # the arguments of a callback
-#: Of the interpreter's primitives, those that do nothing there.
+#: The interpreter's primitives that do nothing there.
 _WAITS = ("commit_smem_p", "wait_smem_to_gmem_p", "wgmma_wait_p")
 
 

@@ -144,7 +144,7 @@ class Events:
     #: enqueued by then is timed as the kernel's. More than the evaluator believes of an idle worker
     #: would be doubted.
     READS = 3
-    #: Of those before the first call, so many are dispatched at once.
+    #: So many calls are dispatched at once of those before the first call.
     TOGETHER = 8
 
     def __init__(self, device: jax.Device) -> None:

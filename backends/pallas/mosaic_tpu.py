@@ -39,7 +39,7 @@ _USED = re.compile(
     r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"\d+","size":"(\d+)"'
 )
 _WINDOW = re.compile(r"(?:input|output) window allocation[^.]*\.")
-#: Of a race, both places.
+#: Each of a race's two places.
 _PLACE = re.compile(r"([^\s/]+\.py):(\d+)")
 _RAISED = re.compile(r"\w*(Error|Exception): ")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')

@@ -22,8 +22,8 @@ from portkern.spec.launch_plan import BINARIES, PLAN
 from . import standin
 from .layouts import POINTER, layout
 
-#: Of a scalar that is not a part of a decision's key: values that nothing else has, by which a plan
-#: knows it, and values at which host code may choose other launches, as the call's own.
+#: Values of a scalar that is not a part of a decision's key: values that nothing else has, by which
+#: a plan knows it, and values at which host code may choose other launches, as the call's own.
 _VALUES = (0.123456789, 0.2468013579)
 _TRIED = (0.0, -0.5, 1.0, 1e30, float("inf"), float("nan"))
 _SCALAR = "<f"

@@ -35,7 +35,7 @@ class Objects:
     """The launches of one kernel's calls, on tensors of which ``read_only`` may not be written."""
 
     target: Target
-    #: Of the last call.
+    #: The launches of the last call.
     launched: venue.Launched
     _programs: dict[bytes, ObjectProgram] = field(default_factory=dict)
     #: Where the tensors of the call lie, by their storages' addresses.

@@ -24,7 +24,7 @@ PROGRAMS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
 }
 #: Broken upstream, and what is needed for its kernels to run all the same.
 REPAIRED: Mapping[str, tuple[str, str]] = {"mat-transpose/mat_transpose.cu": ("< < <", "<<<")}
-#: As the collection's own build scripts have it: files with a main() are part of the extension.
+#: The defines of the collection's own build scripts: files with a main() are part of the extension.
 _DEFINES = tuple(f"NO_{kind}_HGEMM_BIN" for kind in ("MMA", "WMMA", "CUBLAS", "CUTE"))
 #: float32 elementwise functions and those whose launchers round up are also run at odd sizes.
 _ODD = re.compile(

@@ -38,7 +38,7 @@ from portkern.spec.target import Target
 _Key = tuple[str, str, str]
 #: Answers with the records of cells of a run, from another process; None: evaluate them here.
 Ask = Callable[[Sequence[SelectedCell], TrialOptions, str], Sequence[Record] | None]
-#: In a run's folder: the records of its last race, by workload those of all kernels.
+#: The records of a run's last race, in its folder; by workload those of all kernels.
 RACE = "race.jsonl"
 
 

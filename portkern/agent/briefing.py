@@ -17,7 +17,7 @@ from portkern.spec.target import MatrixInstruction, Target
 #: Limits of a target that say how it combines others, which a kernel's author cannot act on.
 _NOT_TOLD = ("vendor", "unit", "device_kind", "topology")
 _UNITS = {"nvidia": "SM", "amd": "CU", "google": "TensorCore"}
-#: As instruction sets call them.
+#: The names that instruction sets have for dtypes.
 _DTYPES = {
     "float64": "f64",
     "float32": "f32",
@@ -37,7 +37,7 @@ _LIMITS = {"cluster_max": "clusters", "tmem_sm_bytes": "tmem"}
 _WORDS = dict.fromkeys(("lds_dword", "lds_dwordx3", "lds_dwordx4"), "copies from memory to LDS")
 #: What hints may need of the operator: products of matrices; outputs that several blocks add to.
 OF_OPERATORS = frozenset({"products", "sums"})
-#: By dtype the peak that arithmetic in it is held to.
+#: The peak by dtype that arithmetic in it is held to.
 _PEAKS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 

@@ -10,7 +10,7 @@ from portkern.agent.attempt import Attempt
 from portkern.errors import ConfigError
 from portkern.records.jsonl import LineFile
 
-#: In a run's folder.
+#: The attempts of a run, a file in its folder.
 FILE = "attempts.jsonl"
 
 

@@ -21,7 +21,7 @@ from portkern.spec import foreign_text
 from portkern.spec.candidate import Candidate
 from portkern.spec.foreign_text import json_value
 
-#: In a run's folder, once it came to its end.
+#: The summary in a run's folder, once it came to its end.
 FILE = "summary.json"
 #: So many of the fastest attempts come to the end: scores are of races of their own, and the
 #: highest of many is a lucky one too.

@@ -25,7 +25,7 @@ from portkern.toolchain.run_tool import cache_root
 if TYPE_CHECKING:
     from portkern.agent.run import GenerationRun
 
-#: In the cache, what runs of before have seen.
+#: The seconds that earlier runs have seen, a file in the cache.
 FILE = "pace.json"
 
 

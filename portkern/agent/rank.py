@@ -21,7 +21,7 @@ from portkern.records.record import Record
 
 #: Bytes that device memory gives one multiprocessor in a cycle, about as on today's GPUs.
 BYTES_A_CYCLE: Final = 8
-#: Of a line that :mod:`portkern.isa.counts` counts.
+#: The bytes of a line that :mod:`portkern.isa.counts` counts.
 LINE_BYTES: Final = 128
 #: Work that differs by less than this part is equal, and the build decides.
 EQUAL: Final = 0.01

@@ -13,7 +13,7 @@ from portkern.spec.foreign_text import json_value
 _THINK = r"think(?:ing)?|thought"
 #: The last alternative is a thought that the reply ends in.
 _THOUGHT = re.compile(rf"<({_THINK})>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-#: Of thoughts whose opening is the last word of the model's own prompt template.
+#: Thoughts whose opening is the last word of the model's own prompt template.
 _THOUGHT_BEFORE = re.compile(rf"\A.*</(?:{_THINK})>", re.DOTALL | re.IGNORECASE)
 #: What editors put at the begin of a file, and so at the begin of code that was copied from one.
 _MARK = re.compile("^\ufeff+", re.MULTILINE)

@@ -12,7 +12,8 @@ from portkern.spec.backend import Venue
 from portkern.spec.target import Target
 
 OP, DTYPE = "matmul", "float32"
-#: By backend, the first that can time it counts: a set of workloads, and which of them.
+#: The workloads of calibration by backend, of which the first that can time it counts: a set, and
+#: which of it.
 SIZES = {
     "cpu": ("ci", "128x128x128"),
     "cuda": ("typical", "1024x1024x1024"),

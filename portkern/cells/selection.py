@@ -99,7 +99,7 @@ def _watched(
     return replace(venue, sanitize=tuple(name for name in sanitize if name in checkers))
 
 
-#: In a cell's question the place of the tools that build.
+#: The place of the tools that build in a cell's question.
 _TOOLS = "tools"
 
 

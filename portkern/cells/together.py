@@ -14,8 +14,8 @@ from portkern.evaluator import host_memory
 
 #: Groups at most: each worker has a compiler's memory.
 MOST = 4
-#: Of a GPU's and the host's memory, what they may take together, as one of them is timed meanwhile,
-#: and the host's processors for each, where one waits for the GPU while others compare.
+#: The share of a GPU's and the host's memory that cells may take together, as one of them is timed
+#: meanwhile, and the host's processors for each, where one waits for the GPU while others compare.
 SHARE, PROCESSORS = 0.7, 2
 #: Bytes of a GPU's memory. Per element of a workload, the evaluator's are two cases with answers at
 #: float64 and outputs that are compared, and a worker's what it is given and what it returns;

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:  # OmegaConf has no unions of these: names() checks the first, who takes a group the second
     Names = Group = Any
 
-#: As omegaconf.MISSING, of what ``conf/<verb>.yaml`` gives.
+#: The default of ``conf/<verb>.yaml``, as omegaconf.MISSING is one.
 GIVEN: Any = None
 
 Options = TypeVar("Options", bound="DataclassInstance")

@@ -19,7 +19,7 @@ _USUAL = {
     "cpu.cfs_quota_us": "-1",
     "cpu.shares": "1024",
 }
-#: Of version 1, in bytes: as much as there can be, rounded to pages.
+#: The limit of version 1, in bytes: as much as there can be, rounded to pages.
 _V1_MEMORY, _V1_UNLIMITED = "memory.limit_in_bytes", 1 << 60
 #: Counts of tasks that a service manager gives each group: equal ones are taken for the same.
 _TASKS = "pids.max"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-#: Of an error's message in the one line for the user.
+#: The most characters of an error's message in the one line for the user.
 _MOST = 200
 
 

@@ -24,9 +24,10 @@ from portkern.toolchain.run_tool import cache_root
 SOCKET = "commands.sock"
 #: A site's own targets are read anew by each command, in a process of its own.
 TARGETS = "PORTKERN_TARGETS_DIR"
-#: In place of an HTTP method and path, in signatures.
+#: The stand-ins for an HTTP method and path in signatures.
 ASKED = ("RUN", "command")
-#: Of what is asked, and of an answer; seconds in which the server says whether it takes it.
+#: The most bytes of a request and of an answer; seconds in which the server says whether it takes
+#: it.
 MOST_BYTES, MOST_ANSWER, REACH_S = 8 << 20, 1 << 12, 10.0
 #: What the client says once it knows who runs the command.
 BEGIN = b"!"

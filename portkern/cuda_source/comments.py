@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-#: With what looks like one in a text or a character, and numbers, whose marks begin no character;
-#: ``end`` is there where a comment of several lines has one.
+#: Comments, with texts or characters that look like one, and numbers, whose marks begin no
+#: character; ``end`` is there where a comment of several lines has one.
 _PIECE = re.compile(
     r"//[^\n]*+|/\*(?:.*?(?P<end>\*/)|.*+)|(?<!\w)\.?\d(?:[\w.]|'\w)*+"
     r"|(?<!\w)(?:u8|[uUL])?R\"(?P<mark>[^()\\\s\"]{0,16})\((?:.*?\)(?P=mark)\"|.*+)"

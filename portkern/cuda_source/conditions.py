@@ -26,7 +26,7 @@ _ON_AMD_DEVICE = ["__HIP_DEVICE_COMPILE__", "__AMDGCN__"]
 _ON_NVIDIA = ["__HIP_PLATFORM_NVIDIA__", "__HIP_PLATFORM_NVCC__", "__NVCC__", "__CUDA_ARCH__"]
 # A host compilation defines none of the device's macros, so they stay unknown here.
 _ON_NVIDIA += ["__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__", "__PTX__", "__NVPTX__"]
-#: Those of AMD's that builds define, and no compiler: PyTorch's extensions, CMake files.
+#: Macros of AMD's that builds define and no compiler does: PyTorch's extensions, CMake files.
 _BY_BUILDS = ("USE_ROCM", "GGML_USE_HIP", "USE_HIP")
 AMD: Macros = dict.fromkeys(_ON_AMD, 1) | dict.fromkeys(_ON_NVIDIA)
 AMD_DEVICE: Macros = {**AMD, **dict.fromkeys(_ON_AMD_DEVICE, 1)}

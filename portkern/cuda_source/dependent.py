@@ -12,7 +12,7 @@ from portkern.cuda_source.names import DeclaredNames
 #: What says already that a type follows, or that none does.
 _SAID = frozenset(["typename", "using", "::", ".", "->", "struct", "class", "union", "enum", "~"])
 _HEADS = frozenset(["struct", "class", "union"])
-#: Of a template's parameters or arguments, and of a statement before a name in it.
+#: The most tokens of a template's parameters or arguments, and of a statement before a name in it.
 _MOST_TOKENS = 200
 #: How often a scope is asked whether it has a name: a text that needs more is nobody's program.
 _MOST_LOOKS = 10_000_000

@@ -14,7 +14,7 @@ _USES = frozenset(
     "return else do case new delete typename template using goto sizeof throw co_return".split()
 )
 _TYPES_BEFORE = frozenset(["*", "&", "&&", ">"])
-#: Of a template's parameters.
+#: The most tokens of a template's parameters.
 _MOST_TOKENS = 200
 
 

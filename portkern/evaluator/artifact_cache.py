@@ -26,7 +26,8 @@ _NOT_BUILT_WITH = {"kernels", "calibration", "__pycache__"}
 #: Folders in which something is being built, or was when its process was killed.
 _ASIDE = ".building-"
 _MANIFEST = "artifact.json"
-#: Of another machine that shares the folder, one cannot tell.
+#: The age at which a file of another machine that shares the folder counts as abandoned: one cannot
+#: ask it.
 _ABANDONED_S = 24 * 3600.0
 
 

@@ -20,7 +20,7 @@ from portkern.spec.candidate import Candidate
 from portkern.worker import protocol
 from portkern.worker.protocol import Trace
 
-#: Who takes this part of the time has done the work.
+#: The share of the time whose taker has done the work.
 MOST = 0.5
 _ALLOW = "torch_ops=allow accepts it"
 

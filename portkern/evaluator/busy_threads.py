@@ -13,15 +13,16 @@ from contextlib import contextmanager
 
 from portkern.evaluator import processor_time
 
-#: At rest a process takes less than this share of a processor, and its threads are ready to run in
-#: less than that share of looks.
+#: The share of a processor that a process at rest stays under, and the share of looks in which its
+#: threads are ready to run.
 BUSY, READY = 0.2, 0.5
-#: In one watch.
+#: The looks of one watch.
 LOOKS = 10
 #: Seconds before a watch, in which pools of threads fall asleep, and those of the watch itself. The
 #: later ones are for those that seemed busy at first.
 WATCHES = ((0.02, 0.03), (0.1, 0.1), (0.5, 0.5))
-#: Of the baseline's rounds; a pool that falls asleep late, on a busy machine, does so in few.
+#: The share of the baseline's rounds; a pool that falls asleep late, on a busy machine, does so in
+#: few.
 MOSTLY = 0.75
 
 

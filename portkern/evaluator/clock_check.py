@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 HIDDEN, JITTER_S, LONG_S = 0.25, 0.0003, 0.003
 #: Rounds that speak of more and of less must agree on a call but for this factor.
 AGREE = 1.5
-#: Beside that, by so many microseconds where the kernel is timed in a way of its own: events of a
-#: stream that waits for another one happen up to two after what they wait for.
+#: The further microseconds where the kernel is timed in a way of its own: events of a stream that
+#: waits for another one happen up to two after what they wait for.
 STREAMS_US = 2.5
 #: A round whose mean call takes so many times its median call is uneven; a kernel whose rounds
 #: mostly are does the work of several calls in one.
@@ -29,7 +29,7 @@ UNEVEN, FEW_CALLS = 1.3, 3
 PAID, MESSAGE_S, CALL_S = 1.5, 0.0005, 3e-6
 #: A call of many that takes so many times the processor time of one of few is another call.
 ANOTHER = 4.0
-#: Of all rounds, so many must show that a thread ran for longer.
+#: The share of all rounds that must show that a thread ran for longer.
 MOSTLY = 0.75
 #: The same work takes less than so many times the processor time in two processes, beside so much
 #: for threads that fall asleep.

@@ -175,7 +175,7 @@ def _said(outcome: object) -> str:
     return brief(str(outcome))
 
 
-#: Of files beside which nothing can be written.
+#: The sheets of files beside which nothing can be written.
 _UNWRITTEN: dict[OperatorFile, tuple[Sheet, Path]] = {}
 
 

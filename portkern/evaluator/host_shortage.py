@@ -21,7 +21,7 @@ _SAID = re.compile(
     r"|Cannot start |cannot fork|vfork|posix_spawn|EAGAIN|ENOMEM|out of memory",
     re.IGNORECASE,
 )
-#: Of what there is, a machine with less than this share left is short of it.
+#: The share of its memory below which a machine is short of it.
 LEAST = 0.02
 _CGROUPS = Path("/sys/fs/cgroup")
 

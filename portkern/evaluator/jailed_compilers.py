@@ -43,7 +43,8 @@ R = TypeVar("R")
 
 #: What a worker may take to begin and to hand over beside the compiler's own time.
 _MARGIN_S = 60.0
-#: As the worker says it; anything else that it raises is the compiler's fault or the source's.
+#: The errors by the worker's names; anything else that it raises is the compiler's fault or the
+#: source's.
 _ERRORS: Mapping[str, Callable[[Failed], Exception]] = {
     "BuildTimeout": lambda said: BuildTimeout(said.message, log=said.log),
     "BackendUnavailable": lambda said: BackendUnavailable(said.message),

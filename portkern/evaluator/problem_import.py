@@ -31,7 +31,7 @@ _MOST_ANSWERED = 2
 _AT_ONCE = 6
 #: Bytes above which calls take turns.
 _LARGE, _ALONE = 1 << 31, threading.Lock()
-#: Of a problem that draws random numbers, what may be had instead, and what is said of it.
+#: The replacements for a problem that draws random numbers, and the remark about each.
 _REWRITTEN = (
     (randomness.without_dropout, randomness.WITHOUT_DROPOUT),
     (randomness.with_drawn_inputs, randomness.AS_INPUTS),

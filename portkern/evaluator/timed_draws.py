@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Seconds that a file's own draws may take in one round, and the fewest of them. Beyond these,
 #: which only rounds of many calls have, calls are given any of them.
 DRAWING_S, FEWEST = 0.25, 9
-#: Of so many elements, at least and at most, one is a call's own: of sixteen in a row there always
+#: One of so many elements, at least and at most, is a call's own: of sixteen in a row there always
 #: is one.
 OWN = 4, 8
 

@@ -53,7 +53,7 @@ class TimedOutputs:
     dtype: str
     draws: TimedDraws
     chosen: random.Random = field(default_factory=random.SystemRandom)
-    #: Of each kernel, one comparison by the widest rule that was needed.
+    #: The comparison of each kernel by the widest rule that was needed.
     compared: dict[int, compare.Comparison] = field(default_factory=dict)
     _kept: list[_Kept] = field(default_factory=list)
 

@@ -20,8 +20,8 @@ from portkern.spec.op import Op, Workload
 from portkern.spec.target import Target
 from portkern.worker import protocol
 
-#: On a GPU a round has so many calls, if this share of its memory has room for their tensors: the
-#: time of few calls says little from outside.
+#: The calls of a round on a GPU, if this share of its memory has room for their tensors: the time
+#: of few calls says little from outside.
 ROUND_CALLS, ROUND_OF_GPU = 32, 1 / 16
 #: Rounds of a baseline's second process: so many times those that count, which are the last, or
 #: fewer once they have taken so many seconds.

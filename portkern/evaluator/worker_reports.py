@@ -116,7 +116,7 @@ def changed_input(op: Op, memory: Memory, slots: Slots, case: Case) -> str:
     return ""
 
 
-#: Whoever replaces all functions of a module is told so in a few lines.
+#: The most lines about the functions that a candidate replaced, which may be all of a module.
 _MOST_CHANGES = 12
 
 

@@ -18,7 +18,7 @@ from portkern.execution.node import OWNER
 
 #: Seconds in which a cluster's head takes a connection.
 CONNECT_S = 5.0
-#: Of an answer that a node was asked for at its arrival.
+#: The answer of a node that did not say what it is at its arrival.
 NO_ANSWER = "it does not say what it is"
 
 

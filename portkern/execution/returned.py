@@ -13,7 +13,7 @@ from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile
 from portkern.spec.safe_name import SafeName
 
-#: In a run's folder: the plans that were written for it, by their ids.
+#: The plans that were written for a run, by their ids, a folder in the run's.
 PLANS = "plans"
 
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 ARM = "oneshot"
 #: More than any budget: it is the budget that ends a job, so that a larger one goes on with it.
 ENDLESS = 100_000
-#: Of samples that are to differ (KernelBench's presets have 0.7 to 0.8); one alone is greedy.
+#: The temperature of samples that are to differ (KernelBench's presets have 0.7 to 0.8); one alone
+#: is greedy.
 TEMPERATURE = 0.7
 #: What fast_p is told for.
 FASTER = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NO_DIFFERENCE, NOT_TIMED = "no difference shown", "not timed"
 
-#: By task, what one arm did there; a task of which nothing is known is left out.
+#: The results of one arm by task; a task of which nothing is known is left out.
 Scores = Mapping[object, float]
 
 

@@ -25,10 +25,11 @@ WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 48, 140, 12, 36
 #: Between the baselines of two labels.
 APART = 15
-#: Beside their colours lines differ in dashes, for who cannot tell the colours apart.
+#: Dashes tell lines apart beside their colours, for people who cannot tell the colours apart.
 DASHES: tuple[tuple[float, ...], ...] = ((), (7, 3), (2, 3), (9, 3, 2, 3))
 BAR, GAP, NAMES = 20, 10, 150
-#: Of the key to the bars' colours: a line's height, a sample's side, and the gap after a name.
+#: Sizes of the key to the bars' colours: a line's height, a sample's side, and the gap after a
+#: name.
 KEY, SWATCH, KEY_GAP = 20, 10, 16
 
 

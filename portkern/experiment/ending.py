@@ -12,7 +12,7 @@ from portkern.agent.log import Log
 from portkern.experiment.refusal import Refusal, refusal_of
 from portkern.toolchain.compiler_log import messages
 
-#: In the order in which an attempt meets them.
+#: The stages in the order in which an attempt meets them.
 STAGES: Final = (
     Status.NO_CODE,
     Status.REJECTED,

@@ -34,9 +34,9 @@ _SAID = {FULL: "with feedback", VERDICT: "verdict only", NONE: "without feedback
 _CHOICES = {FULL: (), VERDICT: ("feedback=none",), NONE: ("feedback=none", "memory=none")}
 
 Which = Callable[[AttemptEnding], bool]
-#: Of a turn, by the one before it in the same job.
+#: A step of a turn, judged by the one before it in the same job.
 Step = Callable[[AttemptEnding, AttemptEnding], bool]
-#: For each job, in how many turns something was so, and how many turns there were.
+#: The counts for each job: in how many turns something was so, and how many turns there were.
 Counts = tuple[list[float], list[float]]
 
 

@@ -20,9 +20,9 @@ from portkern.spec import foreign_text
 from portkern.spec.foreign_text import json_value
 from portkern.spec.safe_name import SafeName
 
-#: In a job's folder: what was asked for when it was done.
+#: The file in a job's folder that says what was asked for when it was done.
 ASKED = "asked.json"
-#: For a folder's name, of arms that are names of models.
+#: The characters that a folder's name cannot have, which arms' names (those of models) may.
 _UNFIT = re.compile(r"[^\w.+-]+")
 
 

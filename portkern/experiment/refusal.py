@@ -19,7 +19,7 @@ _GROUPS: Final[Mapping[str, str]] = {
     "G4": "breaks the contract",
     "G5": "is not to be trusted",
 }
-#: As the guard says a hit: ``relu.cpp:3: G301 lets a framework's operator do the work: …``.
+#: A hit as the guard says it: ``relu.cpp:3: G301 lets a framework's operator do the work: …``.
 _HIT = re.compile(r"^.+?:\d+: (?P<rule>G\d\d\d) ")
 #: Names, numbers and quoted words tell one case, not the kind of cheat.
 _CASE = re.compile(r"'[^']*'|`[^`]*`|\([^)]*\)|[-+]?\d[\d.,e+-]*")

@@ -55,7 +55,7 @@ _ENDLESS: Mapping[str, tuple[str, ...]] = {
     "staged": (),
     "tree_eps": ("strategy.trials=null",),
 }
-#: With a model, whatever a strategy builds on is shown with its results, which is all that
+#: Strategies with a model: whatever they build on is shown with its results, which is all that
 #: ``memory=last`` does; strategies that choose actions need a menu of them.
 _WRITERS: Mapping[str, tuple[str, ...]] = {
     "bandit": ("proposer=direct", "proposer.actions=menu/six"),

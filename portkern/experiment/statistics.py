@@ -122,7 +122,7 @@ def _interval(drawn: Floats, units: int) -> tuple[float, float] | None:
 SIGNIFICANT: Final = 0.05
 #: The draws of signs where there are too many to try all.
 FLIPS = 9_999
-#: With as many units hardly any of the drawn signs are all the same.
+#: The units from which on hardly any of the drawn signs are all the same.
 _MOST_UNITS = 30
 
 

@@ -21,7 +21,7 @@ from portkern.spec.safe_name import SafeName, file_of
 FORMAT: Final = "agentkernelarena"
 _TYPE, _SUITE = "cuda2hip", "portkern"
 _SUMMARY, _PLAN, _EXPECTED, _RUNNER = "summary.json", "plan.sh", "expected", "task_runner.py"
-#: In a port's script: what the next program is linked with, and the program with its arguments.
+#: The linked files in a port's script, and the program with its arguments.
 _LINKED = re.compile(r"linked=\((.*?)\); (program .*)")
 _FLAGS = re.compile(r'^build\(\) \{ hipcc -O3 --offload-arch="\$GPU" (.*) "\$@"; \}$', re.MULTILINE)
 _INSTRUCTIONS = """\

@@ -33,7 +33,7 @@ _DTYPES = {
 }
 _COMPLEX = ("c32", "c64", "c128")
 _NUMBERS = {"inf": 'float("inf")', "nan": 'float("nan")'}
-#: Of one problem; traces have hundreds.
+#: The most cases of one problem; traces have hundreds.
 _MOST_CASES = 64
 _TEXT = """\
 import torch

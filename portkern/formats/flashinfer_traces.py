@@ -15,7 +15,7 @@ from portkern.records.record import Record, Verdict
 from portkern.spec import flashinfer
 from portkern.spec.op import Op, Workload
 
-#: Of a kernel's languages those that the format has.
+#: The languages of kernels that the format has.
 _LANGUAGES = {"triton": "triton", "cuda": "cuda", "c++": "cpp"}
 _STATUS = {
     Verdict.PASSED: "PASSED",

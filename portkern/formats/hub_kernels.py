@@ -18,7 +18,7 @@ _BACKENDS = {"cuda": "cuda", "hip": "rocm", "c++": "cpu"}
 _KEYS = {"cuda": "CUDA", "rocm": "CUDA", "cpu": "CPU"}
 _SUFFIX = {"cuda": "cu", "rocm": "hip", "cpu": "cpp"}
 _EDITION, _VERSION = 5, 1
-#: Of a C++ compiler, where a package is built on the machine that imports it.
+#: The flags of a C++ compiler, where a package is built on the machine that imports it.
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math")
 
 

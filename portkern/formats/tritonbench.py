@@ -16,7 +16,7 @@ from portkern.spec.foreign_text import python_tree, read_text
 from portkern.spec.from_torch.names import operator_name
 from portkern.spec.safe_name import file_of
 
-#: Of ``#``, between an operator and its tests; theirs are some longer.
+#: The length of a line of ``#`` between an operator and its tests; theirs are some longer.
 _RULE = 80
 #: Words of one entered line that may be Python.
 _MOST_WORDS = 1_000

@@ -31,7 +31,7 @@ _HEADER_NAME = re.compile(
 )
 #: Levels of a tree that is read: what a look at each part takes grows with all that is in it.
 _DEEPEST = 6_000
-#: As a call of the preprocessor that the grammar has no node for.
+#: Directives that the grammar reads as calls of the preprocessor, having no node for them.
 _INCLUDES = ("#include", "#include_next", "#import")
 
 Found = set[tuple[int, str]]

@@ -199,7 +199,7 @@ PROCESS_FILE = re.compile(
 )
 TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/", "/dev/null")
 
-#: Of torch: what makes, describes or views tensors, and what is not an operator.
+#: Names of torch that make, describe or view tensors, and what is not an operator.
 TORCH_GLUE = frozenset(
     "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor "
     "as_tensor from_numpy from_blob from_dlpack as_strided arange reshape view_as_real "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 #: ``backends/<name>/include``: where a backend has them.
 FOLDER = "include"
-#: By language, whose functions its kernels may import.
+#: The backend, by language, whose functions its kernels may import.
 BACKEND = {"numba": "cpu", "opencl": "opencl", "pallas-tpu": "tpu"}
 
 

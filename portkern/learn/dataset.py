@@ -22,7 +22,7 @@ from portkern.records import atomic_write
 #: How alike two sources of one task are of which one is left out, and a source for training and
 #: one for tests of which the first is.
 SAME, LEAKS = 0.9, 0.5
-#: Of a benchmark's file that is read.
+#: The most bytes of a benchmark's file that is read, and the most files.
 _MOST_BYTES, _MOST_FILES = 1 << 20, 20_000
 _NUMBER = re.compile(r"^\d+_")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-#: By the first of these words that is in its name or its reference, an operator's family. What
-#: holds another is before it: attention has a softmax and products, normalisations have sums.
+#: An operator's family is by the first of these words that is in its name or its reference. A word
+#: that holds another is before it: attention has a softmax and products, normalisations have sums.
 _WORDS = (
     ("attention", r"attention|\bsdpa\b"),
     ("convolution", r"conv\d?d?|conv_"),

@@ -16,7 +16,7 @@ from portkern.records.jsonl import JsonLine, LineFile
 from portkern.records.record import Record, Timing
 from portkern.toolchain.run_tool import package_version
 
-#: Of speedups; the reference that is pinned.
+#: The reference of speedups that is pinned.
 BASELINE = "eager"
 _Key = tuple[str, ...]
 

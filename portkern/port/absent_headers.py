@@ -8,7 +8,7 @@ from typing import Literal
 
 from portkern.spec.target import Target
 
-#: As clang says it, and as nvcc's host compiler does.
+#: The missing header as clang says it, and as nvcc's host compiler does.
 _NOT_FOUND = re.compile(r"'([^']+)' file not found|(\S+): No such file or directory")
 _ROCM = "install ROCm, whose hipcc is used where it is found"
 #: Path's beginning → what it belongs to and how it is had.

@@ -20,7 +20,7 @@ from portkern.spec.foreign_text import yaml_value
 if TYPE_CHECKING:
     from portkern.spec.json_types import JsonObject
 
-#: Who can see a pitfall, the cheapest first.
+#: The checks that can see a pitfall, the cheapest first.
 Channel = Literal["lint", "build", "run", "hardware"]
 _DETECTION: dict[Channel, str] = {
     "lint": "in the text",

@@ -16,7 +16,7 @@ from portkern.port.result import FileResult, PortResult
 from portkern.port.tree import PortedFile
 from portkern.records import atomic_write
 
-#: In the run's folder: the sources that strings hold, their port, and the records of it.
+#: Folders of the run: the sources that strings hold, their port, and the records of it.
 _SOURCES, _TREE, _RECORDS = "strings", "strings-ported", "strings-records"
 
 

@@ -15,7 +15,7 @@ from portkern.spec.occupancy import Occupancy
 
 SCHEMA: Final = 1
 FILE = "port.jsonl"
-#: Of a kernel that no proof was asked for.
+#: The reason of a kernel that no proof was asked for.
 NOT_ASKED = "not asked"
 PROVEN = "proven in emulation"
 

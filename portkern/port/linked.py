@@ -13,7 +13,8 @@ from portkern.port.source_text import UnreadableSource
 
 _MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
 
-#: By the file that has ``main``, from the library's root: the others, wherever they lie.
+#: The other files of a program, wherever they lie, by the file that has ``main``, from the
+#: library's root.
 Programs = Mapping[PurePosixPath, tuple[Path, ...]]
 
 

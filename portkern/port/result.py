@@ -167,7 +167,8 @@ def _hazards(result: PortResult) -> str:
     return f"{kernels} kernels in {len(result.files)} files, {counts or 'no hazards'}"
 
 
-#: Whose word a proof is; docs/security.md says what a program that lies would have to do.
+#: The witness on whose word a proof rests; docs/security.md says what a program that lies would
+#: have to do.
 WORD = (
     "Source is run in the program's own process, and a proof by that is as honest as the program; "
     "what is said of compiled code is not the program's word"

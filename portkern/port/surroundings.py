@@ -20,9 +20,9 @@ from portkern.port.translate.pasted import pasting
 from portkern.toolchain.source_view import SourceView
 
 _SAYS_HIP = re.compile(r"\bhip[A-Z/]|__HIP|USE_ROCM")
-#: From each file to others.
+#: The edges from each file to others.
 _Edges = Mapping[PurePosixPath, Sequence[PurePosixPath]]
-#: Of folders elsewhere, at most so many headers are read, each of so many bytes.
+#: The most headers of folders elsewhere that are read, and the most bytes of each.
 _MOST_OUTSIDE, _MOST_BYTES = 64, 1 << 18
 
 

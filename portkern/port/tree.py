@@ -25,7 +25,7 @@ _MOST_FILE, _MOST_TREE = 1 << 20, 64 << 20
 #: Folders of tools, not of the library.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", ".venv", "node_modules"})
 MANIFEST = "tree.json"
-#: Of the tree: headers from elsewhere.
+#: The folder of the tree for headers from elsewhere.
 OUTSIDE = "portkern_outside"
 _ENDS = re.compile(rb"\r?\n")
 

@@ -7,10 +7,10 @@ import ast
 import re
 from collections.abc import Sequence
 
-#: Of a number that a launch is made of.
+#: The most bits of a number that a launch is made of.
 MOST_BITS = 64
 IS_TILES = re.compile(r"^(ceil_?div|cdiv)$", re.IGNORECASE)
-#: Whose functions have the names that are known.
+#: The modules whose functions have the names that are known.
 _MODULES = frozenset(["triton", "tl", "language", "math"])
 
 

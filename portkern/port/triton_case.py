@@ -22,7 +22,7 @@ _ROW = 32
 _PROGRAMS = 3
 _MOST_PROGRAMS = 1024
 _OF_ROWS = re.compile(r"row|seq|batch|head|token|group|_[bnmht]$|_(bs|bsz)$", re.IGNORECASE)
-#: Of a tensor's stride, what names the axis: ``grad_attn_batch`` is grad_attn's.
+#: The part of a stride's name that names the axis: ``grad_attn_batch`` is grad_attn's.
 _AXIS = re.compile(r"_(batch|head|seq|token|group|row|col|dim|feature|hidden|channel|[a-z])\d*$")
 
 Scalar = int | float | bool

@@ -25,7 +25,7 @@ from portkern.port.triton_arithmetic import (
 from portkern.port.triton_infer import Constant
 
 _DEPTH = 8
-#: Of an expression's names, those that are replaced, and of a value's nodes.
+#: The most names of an expression that are replaced, and the most nodes of a value.
 _MOST_NODES, _MOST_OF_VALUE = 200, 200
 #: What a grid's function is given, in a resolved expression.
 SETTINGS = "<settings>"

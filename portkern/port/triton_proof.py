@@ -43,7 +43,7 @@ from portkern.spec.target import Target
 _WORKER = "portkern.backends.triton.library_interpreter"
 _ORIGINAL = "sm_90"
 _SEED = 17
-#: Of a kernel's launches and its configurations' block sizes, together.
+#: The most ways of a kernel's launches and its configurations' block sizes, together.
 _MOST_WAYS = 16
 _EACH_S = 20
 _LEAST_COVERED = 0.8

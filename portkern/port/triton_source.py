@@ -24,7 +24,7 @@ class TritonParameter:
     default: str = ""
 
 
-#: Of a parameter in a configuration.
+#: A parameter's value in a configuration.
 Setting = int | float | bool | str | None
 
 

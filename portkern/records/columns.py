@@ -45,9 +45,10 @@ _LINE = {
         "harness_version VARCHAR)"
     ),
 }
-#: Of DuckDB's, which it has one of for each processor unless told otherwise.
+#: The most threads of DuckDB, which has one for each processor unless told otherwise.
 MOST_THREADS = 4
-#: Of a record as a series over runs; the names of :class:`portkern.regression.series.Series`.
+#: The columns of a record as a series over runs; the names of
+#: :class:`portkern.regression.series.Series`.
 SERIES = {
     "op": "op",
     "workload_set": 'workload."set"',

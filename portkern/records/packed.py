@@ -16,9 +16,10 @@ from portkern.spec import foreign_text
 
 #: What the name of a compressed file ends in, after the name that it would have else.
 SUFFIX = ".gz"
-#: Of a compressed file, when it is unpacked: a small one may hold a line that fills the memory.
+#: The most bytes of a compressed file when it is unpacked: a small one may hold a line that fills
+#: the memory.
 MOST_BYTES = 2 << 30
-#: Of one line, which is held as a whole.
+#: The most bytes of one line, which is held as a whole.
 MOST_LINE = foreign_text.MOST_BYTES
 
 

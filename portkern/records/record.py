@@ -72,9 +72,9 @@ class WorkloadRef(JsonPart):
     scalars: dict[Text, float | int | bool] = {}
 
 
-#: By which rule outputs were compared: within what the framework's own errors grant (tight), with
-#: what the op declares of its sums added, or with what was derived from its reference. Each grants
-#: what those before it do.
+#: The rule by which outputs were compared: within what the framework's own errors grant (tight),
+#: with what the op declares of its sums added, or with what was derived from its reference. Each
+#: grants what those before it do.
 Tolerance = Literal["tight", "declared", "derived"]
 
 
@@ -140,7 +140,7 @@ class BuildResources(JsonPart):
     occupancy: float | None = None
 
 
-#: Of :class:`Counts` what the launches of an executed call have.
+#: The :class:`Counts` that the launches of an executed call have.
 EXECUTED_COUNTS: Final = ("instructions", "lines", "lds_passes")
 
 
@@ -266,7 +266,7 @@ class Record(JsonLine):
     #: What the cell took: ``build``, ``load``, the ``first`` call, which may still compile or tune,
     #: and all that were evaluated (``run``).
     seconds: dict[Text, float] = {}
-    #: Of the machine code a digest (:mod:`portkern.toolchain.machine_code`) and the bytes of its
+    #: The digest of the machine code (:mod:`portkern.toolchain.machine_code`) and the bytes of its
     #: instructions; '' and None where there is none, or before it was kept.
     code: Text = ""
     code_bytes: int | None = None
@@ -348,7 +348,7 @@ def _without_samples(line: str) -> Record:
 #: Pydantic keeps for each part of a record the set of the fields that its line named: of a hundred
 #: thousand records they take more than all else. Equal ones are one set, which no part changes.
 _NAMES: dict[frozenset[str], set[str]] = {}
-#: Of parts that many records have alike, such as environments, one each; and how many are kept.
+#: Parts that many records have alike, such as environments, one each; and how many are kept.
 _ALIKE: dict[tuple[object, ...], Any] = {}
 _MOST_ALIKE = 200_000
 _PARTS = ("workload", "errors", "environment", "cost", "roofline")

@@ -22,7 +22,8 @@ from portkern.spec.foreign_text import opened
 #: The folder, beside a run's records.
 FOLDER = "sources"
 _DIGEST = re.compile(r"[0-9a-f]{16}")
-#: Of one file that is unpacked: a kernel with all that it brings has at most half of it.
+#: The most bytes of one file that is unpacked: a kernel with all that it brings has at most half of
+#: it.
 _MOST_BYTES = 16 << 20
 
 

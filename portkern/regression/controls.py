@@ -28,7 +28,7 @@ from portkern.regression.timed import Statistic, TimedPlace, point
 FEWEST = 4
 #: The ``tool`` of calibration kernels, which are controls of all toolchains' kernels.
 CALIBRATION = "calibration"
-#: Of the controls, how many must have moved one way, and by which share of their median.
+#: The share of the controls that must have moved one way, and the share of their median by which.
 MOST, SHARE = 0.75, 0.5
 #: So many times what they differ from run to run otherwise is a busy machine.
 BUSY = 2.0

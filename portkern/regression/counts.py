@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from portkern.records.record import Counts
 
-#: By so much more than the least that was known a kernel is heavier; of spills any.
+#: A kernel is heavier that has so much more than the least that was known; with spills, any more.
 SHARE = 0.10
 _WORDS = {
     "code_bytes": "bytes of instructions",

@@ -27,7 +27,7 @@ QUIET = (
     ChangeKind.TOO_NOISY,
     ChangeKind.NOT_COMPARABLE,
 )
-#: Of which a time is there, and cannot be judged.
+#: Changes of cells that have a time which cannot be judged.
 SILENT = (ChangeKind.NOT_COMPARABLE, ChangeKind.INSUFFICIENT)
 
 

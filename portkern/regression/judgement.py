@@ -31,9 +31,10 @@ from portkern.regression.rule import ChangeKind, TimeMeasure
 from portkern.regression.series import CODE, Series, incomparable
 from portkern.regression.timed import Statistic, TimedPlace, TimedPoint, of, point
 
-#: Of a change, how much the kernel's own time must have moved with it.
+#: The share of a change by which the kernel's own time must have moved with it.
 OWN_SHARE = 0.5
-#: Of a slowdown, what may be left in the median of a night's races, and in each, if it is mended.
+#: The share of a slowdown that may be left in the median of a night's races, and in each, if it is
+#: mended.
 LEFT, LEFT_IN_EACH = 1 / 3, 1 / 2
 _SOURCE = "the kernel's source"
 _EVALUATOR = "the operator, its options or portkern's evaluator"

@@ -26,7 +26,8 @@ from portkern.regression.series import Series
 from portkern.regression.timed import TimedPlace, TimedPoint
 from portkern.spec.safe_name import SafeName
 
-#: In the folder of runs; a file is called after the newest run that it was learnt from.
+#: The references' folder among the runs; a file is called after the newest run that it was learnt
+#: from.
 FOLDER, SUFFIX = "references", ".jsonl.gz"
 #: Files that are kept: one who decides something of a run wants what was known before it.
 KEPT = 5

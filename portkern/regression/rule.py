@@ -22,8 +22,8 @@ LEAST, LONGEST = 5, 10
 STEADY_FLOOR, DEVIATIONS, FLOOR = math.log(1.02), 5, math.log(1.05)
 #: The common deviation counts as so many runs of the cell's own.
 PRIOR = 4
-#: Of a suspect, by one run, and of a verdict, by three, where something changed that may be the
-#: reason, and where nothing did.
+#: The quantiles of a suspect, by one run, and of a verdict, by three, where something changed that
+#: may be the reason, and where nothing did.
 SUSPECT, CERTAIN, UNEXPLAINED = 0.10, 0.02, 0.005
 #: Variance of the median of three, in that of one: 1.35 times the mean's.
 OF_THREE = 1.35 / 3

@@ -17,7 +17,7 @@ from portkern.spec import foreign_text
 from portkern.toolchain.git import run_git
 
 RECORDS = "records.jsonl"
-#: In a run's folder.
+#: The facts' file in a run's folder.
 FACTS = "run.json"
 TAG = "tag:"
 #: How remarks on a run's cells begin, which another comparison does not change …

@@ -13,7 +13,7 @@ from portkern.regression.series import Series
 from portkern.report.markdown import grid, literal, short
 from portkern.report.table import MatrixTable, headline
 
-#: By which a comment is found again.
+#: The mark by which a comment is found again.
 MARK = "<!-- portkern -->"
 #: Rows of changes, and commands.
 MOST, MOST_COMMANDS = 20, 5

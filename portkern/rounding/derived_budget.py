@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from portkern.rounding.replay import ReplayTrace
 
-#: Of the standard deviation of an element's movements. Honest kernels needed 3, see
+#: The multiple of the standard deviation of an element's movements. Honest kernels needed 3, see
 #: benchmarks/tolerances.py.
 FACTOR = 4.0
 #: Runs with noise, the least and the most: of outputs with many elements, which tell of each other,

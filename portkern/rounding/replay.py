@@ -58,7 +58,7 @@ EXACT = frozenset(
 )
 #: What picks some of its elements by their order.
 SELECTING = frozenset("topk sort argsort kthvalue median argmax argmin".split())
-#: Whose sums may begin with what is added to them.
+#: Products whose sums may begin with what is added to them.
 _PRODUCTS = frozenset(("mm", "bmm", "convolution"))
 #: Pointwise operations that others compute by parts, whose errors may cancel.
 _COMPOSED = frozenset(("mse_loss", "huber_loss", "smooth_l1_loss", "addcmul", "addcdiv", "lerp"))
@@ -70,7 +70,8 @@ _POOL = 1048573
 _AT_ONCE = 1 << 17
 #: Elements by which a block is judged to have some that float32 holds, after noise a rare thing.
 _GLANCE = 64
-#: Of all sums' errors that are kept from the first run; of later ones only the root mean square.
+#: The most errors of sums that are kept from the first run; of later ones only the root mean
+#: square.
 SIZES_KEPT = 1 << 25
 #: Sums that are looked at for equal ones, and the share of those from which noise is equal too.
 LOOKED_AT, EQUAL_SHARE = 1 << 14, 1 / 64

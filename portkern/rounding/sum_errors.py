@@ -22,10 +22,10 @@ from torch import Tensor  # noqa: TID253
 from torch._ops import OpOverload  # noqa: TID253
 
 UNIT = 2.0**-24
-#: Of the largest partial sum and of the terms' 2-norm, per roundoff.
+#: The multiple of the largest partial sum and of the terms' 2-norm, per roundoff.
 CHAIN = 0.5
-#: Of the root of the number of terms, by how many grid steps they are off together by chance: two
-#: standard deviations of that many uniform on (-1/2, 1/2).
+#: The multiple of the root of the number of terms, by how many grid steps they are off together by
+#: chance: two standard deviations of that many uniform on (-1/2, 1/2).
 CHANCE = 2 / math.sqrt(12)
 #: Binades, from that of the largest partial sum down, whose grids terms are rounded to.
 BINADES = 2
@@ -38,7 +38,7 @@ LEAST_WINDOW = 9
 #: Elements of rows that are worked on at once.
 AT_ONCE = 1 << 21
 
-#: As the framework takes them: several, one, or all.
+#: Dimensions as the framework takes them: several, one, or all.
 Dims: TypeAlias = Sequence[int] | int | None
 #: Takes the operation, its output, and its arguments.
 SumError = Callable[..., Tensor]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from portkern.toolchain import host
 from portkern.toolchain.run_tool import CREDENTIAL
 
-#: By what reads them. A setting of a tool that is not here does not reach a kernel.
+#: The variables by what reads them. A setting of a tool that is not here does not reach a kernel.
 _NAMES = {
     "the system": "PATH LANG LANGUAGE LC_ALL LC_CTYPE LD_LIBRARY_PATH TZ DO_NOT_TRACK",
     "Python": (

@@ -25,7 +25,7 @@ from portkern.sandbox.jail.programs import read_plain
 from portkern.spec.foreign_text import json_value
 from portkern.toolchain.run_tool import cache_root
 
-#: In the jail, the program's folder; all that it writes has so much room together.
+#: The program's folder in the jail; all that it writes has so much room together.
 FOLDER, MOST_BYTES = Path("/tmp/work"), 256 << 20
 #: What names are looked up and certificates are checked by.
 _NETWORK = ("resolv.conf", "hosts", "nsswitch.conf", "ssl", "ca-certificates", "pki", "gai.conf")

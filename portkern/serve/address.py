@@ -14,7 +14,7 @@ from portkern.toolchain.run_tool import cache_root
 #: What is asked for, and who asks how urgently, in a request's headers.
 PLANS, STATUS, STOP = "/v1/plans", "/v1/status", "/v1/stop"
 CLIENT, PRIORITY = "Portkern-Client", "Portkern-Priority"
-#: Of the file and of the folder that it is in.
+#: The modes of the file and of the folder that it is in.
 _OWN_FILE, _OWN_FOLDER = 0o600, 0o700
 #: What an address's file may have.
 _MOST_BYTES = 1 << 16

@@ -26,7 +26,7 @@ from portkern.spec.backend import Venue
 from portkern.spec.safe_name import SafeName
 from portkern.toolchain.run_tool import cache_root
 
-#: Of one job; a client may ask for less.
+#: The most cells of one job; a client may ask for less.
 MOST_CELLS = 512
 MOST_STAGE_S, MOST_ROUNDS, MOST_BUDGET_S = 600.0, 100, 30.0
 

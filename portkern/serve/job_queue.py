@@ -14,7 +14,7 @@ from portkern.errors import PortkernError
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Of a job; the larger is taken first.
+#: The priorities of a job; the larger is taken first.
 PRIORITIES = range(10)
 USUAL_PRIORITY = 5
 

@@ -32,7 +32,7 @@ from portkern.serve.address import CLIENT, PLANS, PRIORITY, STATUS, STOP
 from portkern.serve.evaluation import Evaluation, check
 from portkern.serve.job_queue import PRIORITIES, USUAL_PRIORITY, Job, JobQueue, Limits, QueueFull
 
-#: Of a request; a plan with all its sources is far smaller.
+#: The most bytes of a request; a plan with all its sources is far smaller.
 MOST_BYTES = 32 << 20
 #: Connections at once, seconds in which a request must have come, and after which it is looked
 #: whether its client is still there.

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-#: In a request's headers.
+#: The headers of a request and of its answer.
 HEADER, ANSWER = "Authorization", "Portkern-Answer"
 #: Seconds that a signature holds: clients and server share a clock, or nearly.
 VALID_S = 60.0

@@ -18,7 +18,7 @@ from portkern.spec.op import CELL, Scalar, Signature, TensorSpec
 if TYPE_CHECKING:
     from _ctypes import CFuncPtr
 
-#: Of inputs and outputs together.
+#: The most pointers of inputs and outputs together.
 MOST_POINTERS = 16
 C_SCALARS = {"float32": "float", "int64": "int64_t", "bool": "bool"}
 _CTYPES: Mapping[str, type[ctypes.c_float | ctypes.c_int64 | ctypes.c_bool]] = {

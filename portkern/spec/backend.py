@@ -321,8 +321,8 @@ class Backend(ABC):
     unmodelled: ClassVar[tuple[str, ...]] = ()
     #: The knobs of targets that its authors turn, and what each is; authors in a dialect turn none.
     turns: ClassVar[Mapping[str, str]] = {}
-    #: Who makes matrix instructions of products: its authors, by intrinsic or inline assembly, its
-    #: compiler, or nobody.
+    #: The maker of matrix instructions from products: its authors, by intrinsic or inline assembly,
+    #: its compiler, or nobody.
     matrix_units: ClassVar[Literal["author", "compiler", "nobody"]] = "nobody"
     #: Names of knobs that are a block's number of threads, a target's ``block``.
     thread_knobs: ClassVar[tuple[str, ...]] = ()

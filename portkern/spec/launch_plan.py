@@ -9,7 +9,7 @@ from typing import Any
 
 from portkern.spec.foreign_text import json_value
 
-#: In the artifact's folder.
+#: Files of the artifact's folder.
 PLAN, BINARIES = "plan.json", "binaries"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]{0,1000}")

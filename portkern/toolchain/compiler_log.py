@@ -22,7 +22,7 @@ _EDG = re.compile(
     r"^(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): "
     r"(?P<kind>(?:catastrophic |internal )?error|warning|remark)\b[^:]*: (?P<text>.*)"
 )
-#: Of ptxas, linkers and drivers, which know no line of the source.
+#: Messages of ptxas, linkers and drivers, which know no line of the source.
 _PLACELESS = re.compile(
     r"^(?P<file>(?:[\w./+-]+:)?)(?P<line>)(?P<text>.*?\b(?P<kind>fatal|error|undefined reference|warning)\b.*)"  # noqa: E501
 )

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from portkern.spec.target import Target
 
-#: Of every process that opens a GPU: kernels, baselines and profilers mean the same card by a
-#: number. CUDA counts by speed unless told otherwise, nvidia-smi and this module by bus.
+#: The variables of every process that opens a GPU: kernels, baselines and profilers mean the same
+#: card by a number. CUDA counts by speed unless told otherwise, nvidia-smi and this module by bus.
 GPU_NUMBERING: Mapping[str, str] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 

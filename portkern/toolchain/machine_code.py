@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 #: Flags of a section: it has a place in memory, and it is run.
 _ALLOCATED, _RUN = 0x2, 0x4
-#: Of what is loaded and not run, by how names begin: constants, and device code within a program.
+#: The beginnings of names of sections that are loaded and not run: constants, and device code
+#: within a program.
 _READ = (".rodata", ".data.rel.ro", ".nv.constant", ".nv.info.", ".nv_fatbin", ".hip_fatbin")
 _PACKED = ".nv_fatbin"
 #: Files of nvcc's with device code, and those of them that have none of the kernel's.
 _CUBIN, _OF_LINKING = ".cubin", "_dlink.cubin"
 #: A text, whole, so that none is looked at twice.
 _TEXT = re.compile(rb"[\x20-\x7e]+\0?")
-#: In a kernel descriptor of AMD's the distance to the code, which moves with all that lies between.
+#: The distance to the code in a kernel descriptor of AMD's, which moves with all that lies between.
 _ENTRY, _ENTRY_BYTES = 16, 8
 _ELF = b"\x7fELF"
 #: What no kernel comes to; an emulator's runtime is not looked at.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from portkern.errors import StorageError
 
-#: For another process to make it.
+#: The seconds for another process to make it.
 TIMEOUT_S = 600.0
 
 

@@ -10,7 +10,7 @@ from portkern.errors import LaunchError
 from portkern.spec.backend import Build
 
 Array = TypeVar("Array")
-#: Of a tuple's elements in a message.
+#: The most elements of a tuple in a message.
 _MOST = 8
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from portkern.spec.companions import SUFFIXES, included
 
-#: In these a compiler finds itself, and nothing is a user's own.
+#: Folders in which a compiler finds itself, and nothing is a user's own.
 SYSTEM = tuple(map(Path, ("/usr", "/opt", "/nix", "/gnu")))
-#: Of a folder that one of these is in, all is one project.
+#: The marks of a folder of which all is one project.
 _CHECKOUTS = (".git", ".hg", ".svn", ".jj")
 #: More is not a project's own, and no source is that long.
 _MOST_FILES, _MOST_BYTES = 500, 4 << 20

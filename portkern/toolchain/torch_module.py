@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from portkern.toolchain.torch_device import TorchDevice
 
-#: Of a class' parameters and buffers in a message.
+#: The most parameters and buffers of a class in a message.
 _MOST_NAMES = 12
 
 

@@ -82,7 +82,8 @@ def description(whole: TableGroup, comparison: RunComparison | None) -> str:
     return printable("\n".join(lines))[:TAG_LIMIT]
 
 
-#: Of each time: what a run of a group and the history show; and what else the matrix's run does.
+#: The metrics of each time: what a run of a group and the history show; and what else the matrix's
+#: run does.
 FEW, MORE = ("us", "speedup"), ("us_low", "us_high", "noise")
 
 

@@ -31,7 +31,7 @@ from portkern.tracking.store import SkippedLog, Store, Tracked, public
 TOKEN, GROUP, DIGEST, HISTORY, ORDINAL = (
     f"portkern.{name}" for name in ("matrix", "group", "records", "history", "ordinal")
 )
-#: Of a run of which all has arrived, whether its gate passed or not.
+#: The tag of a run of which all has arrived, whether its gate passed or not.
 COMPLETE = "portkern.complete"
 
 

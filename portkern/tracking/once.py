@@ -17,7 +17,7 @@ from portkern.spec.foreign_text import content, json_value
 from portkern.tracking import store
 from portkern.tracking.store import SkippedLog, Store, Tracked, sent
 
-#: By which token the folder's runs are known, and what was logged last, where.
+#: The note of the token by which the folder's runs are known, and what was logged last, where.
 NOTE = ".mlflow.json"
 #: What may choose another experiment than is asked for.
 _CHOOSES = ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID")

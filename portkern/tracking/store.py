@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 BATCH = 1000
 MOST_KEY, DIGEST = 250, 12
 TAG_LIMIT = 4000
-#: Of an experiment: MLflow shows its runs first, and not the use of a model.
+#: The tags of an experiment: MLflow shows its runs first, and not the use of a model.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
-#: Of a run: the machine that logs it.
+#: The tag of a run that names the machine which logs it.
 LOGGED_BY = "portkern.logged_by"
 
 

@@ -34,7 +34,7 @@ WAITING_S = 30.0
 MOST = 100
 #: Answers after which it may go better later; others mean that the message or address is wrong.
 _LATER = {408, 425, 429, *range(500, 600)}
-#: Who takes a text alone.
+#: The host that takes a text alone.
 _TEXT_ALONE = "hooks.slack.com"
 
 

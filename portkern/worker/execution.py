@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 MOST_OUTPUT = 1 << 22
 #: What a recording may take beside the contents of buffers, and what counts of coverage may take.
 MOST_LINES, MOST_COUNTS = 64 << 20, 16 << 20
-#: Of compiled code alone, which no host code runs; SX405 also of a process that is ended for it.
+#: The findings about compiled code alone, which no host code runs; SX405 also where a process was
+#: ended for it.
 _OF_DEVICES_ALONE = frozenset(["SX405", "SX701", "SX702"])
 #: The folder, below that of the results, which GCC's counts are in.
 _COUNTS = "counts"

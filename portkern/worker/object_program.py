@@ -35,7 +35,8 @@ from portkern.worker.object_recording import Recording
 
 #: What the process that starts this one gives it beside the standard handles.
 _FINDINGS, _RECORD = 3, 4
-#: Who has let the device wait until then will not end in time; the rest is for our own start.
+#: The share of the limit that the device may take: a call that has let it wait so long will not end
+#: in time; the rest is for our own start.
 _PART_OF_LIMIT = 0.75
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from portkern.worker.protocol import SeenLaunch, Trace
 
-#: Of torch's profiler, which has no types.
+#: An event of torch's profiler, which has no types.
 Event = Any
 #: Operators of these are told by name; a profile has annotations of the user's as well.
 _OPERATORS = (

@@ -24,7 +24,7 @@ from portkern.spec.op import Precision, Scalar, Signature
 
 #: The name of what launches did to memory among the files of :class:`Executed`.
 RECORD = "record"
-#: That of what a device in a process of its own has found.
+#: The file of what a device in a process of its own has found.
 FOUND = "found"
 #: Microseconds and seconds below this are times, whatever was measured.
 MOST_TIME = 1e18

@@ -7,5 +7,5 @@ from __future__ import annotations
 
 NOT_YET: dict[str, str] = {}
 
-#: Of ``gpu/cheats``, on a GPU.
+#: The cheats of ``gpu/cheats`` that pass on a GPU.
 NOT_YET_ON_GPU: dict[str, str] = {}

@@ -28,10 +28,10 @@ from .values import columns
 FOLD_S = 300.0
 _TRIPLE = "amdgcn-amd-amdhsa"
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
-#: Of which LLVM's rule for signalling NaNs, or any NaN, is another than the manual's.
+#: Instructions for which LLVM's rule for signalling NaNs, or any NaN, is another than the manual's.
 _NO_SIGNALS = re.compile(r"v_(min|max|med)")
 _NO_NANS = re.compile(r"v_med3")
-#: Those that take denormals for zeros, where LLVM's functions do not.
+#: Instructions that take denormals for zeros, where LLVM's functions do not.
 _NO_DENORMALS = re.compile(r"v_(rcp|sqrt|log|exp)_f32$")
 _RETURNS = re.compile(r"define [^@]*@f(\d+)\(\)[^{]*\{\s*ret \w+ (-?\w+)\s*\}")
 

@@ -99,7 +99,7 @@ def _carry_in(name: str) -> bool:
     return "addc" in name or "subb" in name or "_co_ci_" in name
 
 
-#: Of instructions that have a number of 16 bits in them.
+#: The values of instructions that have a number of 16 bits in them.
 NUMBERS = (0x7FFF, 0x8001, 5)
 
 

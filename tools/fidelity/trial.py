@@ -49,7 +49,7 @@ class Trial:
     signs: str = ""
     change: Callable[[Array], Array] | None = None
     keeps_half: bool = False
-    #: Of the scalar unit: one lane in each group.
+    #: True for the scalar unit: one lane in each group.
     scalar: bool = False
     #: The number in the instruction.
     number: int = 0
@@ -60,7 +60,7 @@ class Trial:
     #: Whether sources, and the result, are upper halves.
     high: tuple[bool, ...] = ()
     high_result: bool = False
-    #: Of memory, or of LDS where ``local``.
+    #: The access of memory, or of LDS where ``local``.
     access: Access | None = None
     local: bool = False
 

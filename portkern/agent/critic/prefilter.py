@@ -27,7 +27,7 @@ SIDES = (
     "memory: indices, bounds, races, barriers, and whether each output element is written once",
     "numbers: the formula, reductions, initial values, and precision",
 )
-#: Of a kernel that nobody voted on.
+#: The opinion about a kernel that nobody voted on.
 UNDECIDED = 0.5
 
 

@@ -24,7 +24,7 @@ from portkern.spec.foreign_text import yaml_value
 from portkern.spec.op import Workload
 from portkern.toolchain.compiler_log import messages
 
-#: With this many operations per byte and more, an operator multiplies matrices.
+#: An operator with this many operations per byte or more multiplies matrices.
 MATMUL_FLOPS_PER_BYTE = 8.0
 _ANY = "any"
 

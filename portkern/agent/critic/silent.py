@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from portkern.agent.attempt import Attempt, Diagnosis, Status
 from portkern.agent.axes import AgentContext, KernelDraft
 
-#: Of these a kernel was evaluated, and failed.
+#: The endings of a kernel that was evaluated and failed.
 FAILED = frozenset(
     {
         Status.REJECTED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: In the order in which they are told.
+#: Units in the order in which metrics are told.
 UNITS: Mapping[str, str] = {
     "build_errors": "",
     "registers": "/thread",

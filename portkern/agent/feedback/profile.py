@@ -22,7 +22,7 @@ from portkern.sandbox.jail import root, seccomp, system
 from portkern.spec import registry
 from portkern.spec.backend import Artifact, Build, Call, Kernel, Venue
 
-#: Of /proc, which has the evaluator's environment too: what drivers and Python ask for.
+#: Files of /proc that drivers and Python ask for; it has the evaluator's environment too.
 PROC = (
     "self",
     "driver",
@@ -37,7 +37,7 @@ PROC = (
     "loadavg",
     "uptime",
 )
-#: Of /dev, which has the disks too.
+#: Files of /dev that may be seen; it has the disks too.
 DEVICES = (*root.DEVICES, *root.ACCELERATORS, "shm")
 CAP_SYS_ADMIN = 21
 _CAPABILITY_VERSION_3 = 0x20080522

@@ -27,7 +27,7 @@ MUCH_WAITING = 20.0
 MUCH_DIVERGENCE = 10.0
 #: One call that takes less than this is mostly its launch.
 SHORT_CALL_US = 10.0
-#: Of the roofline: what is called close to it, and far from it.
+#: The share of the roofline that is called close to it, and the one that is called far from it.
 CLOSE, FAR = 90.0, 50.0
 
 

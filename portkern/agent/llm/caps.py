@@ -11,7 +11,7 @@ from typing import Final
 from portkern.agent.llm.prices import listing
 from portkern.agent.llm.role import Role
 
-#: For a model that no list knows; a server of one's own may have no room for more.
+#: The cap of a model that no list knows; a server of one's own may have no room for more.
 UNKNOWN: Final = 8192
 #: Put aside for a reply without a cap where no list knows the model.
 _WITHOUT: Final = 131_072

@@ -26,7 +26,7 @@ _PREFIX = re.compile(r"^(litellm\.)?(\w+(Error|Exception|Timeout)( Error)?( ?[:-
 _LONGEST_REASON = 300
 #: What a reply without an answer ended with, as litellm says it.
 REFUSED, TOOL_CALLS = "content_filter", "tool_calls"
-#: As llama.cpp and others say it, whom litellm does not know.
+#: The words of llama.cpp and others, which litellm does not know.
 _TOO_LONG = re.compile(r"(?i)context (length|size|window)")
 
 

@@ -12,7 +12,7 @@ from portkern.errors import ConfigError
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$", re.IGNORECASE)
 #: A shorter value is likelier to be a word of the text that it would be taken out of.
 _SHORTEST = 8
-#: As services repeat a key in their errors, with stars in it or not.
+#: A key as services repeat it in their errors, with stars in it or not.
 _ECHOED = re.compile(r"(?i)\b(bearer\s+|sk-|api[-_ ]?key\s*[\"':=]+\s*)[\w.*~+/-]{6,}=*")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portkern.spec.op import Op
 
-#: Of every axis, where ops are compared.
+#: The length of every axis where ops are compared.
 _LENGTH = 64
 
 

@@ -29,7 +29,7 @@ DRAWS = 64
 SEARCHED = 4096
 #: So many settings that the target has no place for are passed over for a slot.
 PASSED_OVER = 16
-#: In an attempt's notes, before a setting that was passed over.
+#: The beginning of a note about a setting that was passed over.
 NOT_OFFERED = "not offered: "
 #: A setting in the words of an idea: the knob, its value now if it is said, and the new one.
 _SETTING = re.compile(r"(\w+)\s*[:=]\s*(?:-?\d+\s*(?:→|->)\s*)?(-?\d+)")

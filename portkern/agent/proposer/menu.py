@@ -16,7 +16,7 @@ from portkern.spec.candidate import Candidate
 from portkern.spec.foreign_text import yaml_value
 
 _FOLDER = files(__package__)
-#: Of donors the closest relatives of a language come first.
+#: The closest relatives of a language come first among donors.
 _RELATIVES = {
     "hip": ("cuda", "opencl", "triton", "c++"),
     "cuda": ("hip", "opencl", "triton", "c++"),

@@ -17,7 +17,7 @@ from portkern.agent.proposer.writing import KernelWriter, Modelled, WriterOption
 from portkern.agent.replies import Unread
 
 BEGIN, END = "<<<IMPROVE BEGINS>>>", "<<<IMPROVE ENDS>>>"
-#: Of a plan in prose so much is one.
+#: A plan in prose has at most so many characters.
 MOST_PROSE = 2000
 _WORDS = ("plan", "action", "idea")
 

@@ -45,7 +45,7 @@ _BEGINS_IN_PYTHON = re.compile(
 #: Members of a JSON reply that hold the file, and the words.
 _CODE, _WORDS = ("code", "kernel", "source"), ("thought", "rationale", "reasoning")
 _CUT = "the reply was cut off at max_tokens"
-#: Of the words around a kernel so many are kept as its rationale.
+#: So many of the words around a kernel are kept as its rationale.
 MOST_RATIONALE = 2000
 
 

@@ -20,7 +20,7 @@ from portkern.errors import ConfigError
 LOAD: Final = {"compute": "compute_pct", "memory": "memory_pct", "cache": "l2_pct"}
 #: Percentage points of headroom that make a kernel e times as likely to be drawn (KernelBand's).
 SOFTNESS: Final = 1.0
-#: Of attempts that failed, shown while there is nothing to choose from.
+#: The number of failed attempts that are shown while there is nothing to choose from.
 SHOWN: Final = 3
 Percent = Annotated[float, Field(gt=0, le=100)]
 

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: By axis (of the memory, by option) the kinds, and where each is: ``module:name`` in this package.
+#: The kinds by axis (of the memory, by option), and where each is: ``module:name`` in this package.
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     "strategy": {
         "accelopt": "accelopt:PlanBeam",

@@ -28,11 +28,12 @@ from portkern.agent.strategy.search import Count, SlotRounds, names, ranked
 
 #: A pair is worth a summary where a kernel is this many times as fast as its parent, or as slow.
 GAIN, LOSS = 1.04, 1.15
-#: Of a round so many pairs are remembered, half of them gains at most; of all rounds so many.
+#: The number of pairs of a round that are remembered, half of them gains at most; and of all
+#: rounds.
 OF_A_ROUND, OF_ALL = 8, 16
 #: The operator of a round's slots, before its number: attempts keep it.
 ROUND: Final = "round "
-#: Of a pair: its gain, and the younger kernel.
+#: The gain of a pair; its other part is the younger kernel.
 _gain = itemgetter(0)
 
 

@@ -16,7 +16,7 @@ from portkern.agent.axes import EvaluatedDraft
 from portkern.agent.proposer.tool_agent import ToolAgent, ToolOptions
 
 WRONG: Final = -1
-#: By milestone, what it takes.
+#: The condition of each milestone, in words.
 MILESTONES: Final = {
     1: "the kernel is right",
     2: "and faster than PyTorch by more than the margin, on every size that is timed",

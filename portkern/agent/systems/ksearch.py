@@ -37,7 +37,7 @@ _SCALES: Final = {"difficulty": (1, 5), "score": (0, 1), "rating": (0, 10)}
 Difficulty = Annotated[float, within(*_SCALES["difficulty"])]
 Score = Annotated[float, within(*_SCALES["score"])]
 Rating = Annotated[float, within(*_SCALES["rating"])]
-#: As a model is told them.
+#: The scales as a model is told them.
 SCALES: Final = {name: f"{least} to {most}" for name, (least, most) in _SCALES.items()}
 
 

@@ -25,7 +25,7 @@ from portkern.serve.client import Client
 from portkern.serve.evaluation import Evaluation
 from portkern.serve.machine import Machine
 
-#: In the environment: what requests have to bring, and the language that is asked for.
+#: Variables of the environment: what requests have to bring, and the language that is asked for.
 TOKEN, LANGUAGE = "PORTKERN_MCP_TOKEN", "PORTKERN_CONTEST_LANGUAGE"
 INSTRUCTIONS = (
     "portkern judges kernels for one task, which 'task' tells. Work in this order: task, guide, "

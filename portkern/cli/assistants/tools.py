@@ -18,7 +18,7 @@ from portkern.spec import registry, target
 from portkern.spec.op import Op
 from portkern.spec.safe_name import SafeName, file_of
 
-#: Of a source that is sent as text.
+#: The most bytes of a source that is sent as text.
 MOST_BYTES = 1 << 20
 _FOLDER = "mcp"
 

@@ -59,7 +59,7 @@ def _options(name: str, given: object) -> dict[str, object]:
     raise ConfigError(f"Got {given!r} as model {name!r}, expected a litellm id or its options")
 
 
-#: Of a mapping on the command line what nests, what is quoted, and what divides.
+#: The parts of a mapping on the command line: what nests, what is quoted, and what divides.
 _TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[{}\[\](),:]|[^'"{}\[\](),:]+""")
 
 

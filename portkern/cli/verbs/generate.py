@@ -51,10 +51,10 @@ PLAIN_AUTHOR = "file:the plain kernel"
 SHIPPED = "catalogue"
 #: Below these anything may be set; who takes it checks it.
 FREE = (*AXES, "models", "prices", "preset", "budget")
-#: Of a target's vendor the backend whose language is its own.
+#: The backend whose language is a target's vendor's own.
 _OWN = {"nvidia": "cuda", "amd": "hip", "cpu": "cpu", "opencl": "opencl", "google": "pallas"}
-#: Of memory that a workload of the search touches on a CPU, where data are made and compared at its
-#: own speed.
+#: The most memory that a workload of the search touches on a CPU, where data are made and compared
+#: at its own speed.
 CPU_MB = 64.0
 #: Proposers whose ideas people can be asked about.
 APPROVED = ("catalogue", "ideas_then_code")

@@ -44,7 +44,7 @@ _OF_KERNELS = frozenset({"schedule", "width", "counters"})
 VENUES = ("source", "object")
 #: Lines of a compiler's log that are shown: the first errors and what they quote.
 _SHOWN = 40
-#: Not in a line that a comment begins.
+#: A binding of an extension, unless a comment begins the line.
 _EXTENSION = re.compile(r"^(?![ \t]*//).*\b(PYBIND11_MODULE|TORCH_LIBRARY\w*)\s*\(", re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ from torch import fx
 from torch.nn import functional as F
 
 Node = fx.Node
-#: Of an operator, and of the nodes as they are, what is called in place of these.
+#: A function of an operator and of the nodes as they are: what is called in place of these.
 Make = Callable[[Any, Any], Any]
 
 

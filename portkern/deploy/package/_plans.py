@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: In the order of the numbers in plans.h.
+#: The kinds in the order of their numbers in plans.h.
 _KINDS = ("given", "temporary", "scalar", "value")
 
 

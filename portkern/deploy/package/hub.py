@@ -29,7 +29,7 @@ _library = sys.modules[__package__]
 
 
 '''
-#: By operator: a layer of that forward, which reads what the module has that it replaces.
+#: The layers by operator: each has that forward and reads what the module has that it replaces.
 _LAYERS = {
     "rmsnorm": (
         "RMSNorm",

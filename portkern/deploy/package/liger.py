@@ -44,7 +44,7 @@ def _swiglu(a: Any, b: Any, gate_multiplier: float = 1.0, down_multiplier: float
     return (a, b) if gate_multiplier == down_multiplier == 1.0 else None
 
 
-#: By Liger's name: the operator, and its arguments.
+#: The operator and its arguments, by Liger's name.
 _FORMS: dict[str, tuple[str, _Arguments]] = {
     "rms_norm": ("rmsnorm", _rms_norm),
     "layer_norm": ("layernorm", _layer_norm),

@@ -48,7 +48,7 @@ from . import _apply, _build, _modules, _plans, _report  # noqa: E402
 TABLE: dict[str, Any] = json.loads((HERE / "table.json").read_text(encoding="utf-8"))
 NAME: str = TABLE["name"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-#: In the order of the numbers in library.h.
+#: The reasons in the order of their numbers in library.h.
 REASONS = (
     "portkern's kernel",
     "switched off",
@@ -77,7 +77,7 @@ _MOST_KEY = 16
 
 #: What was not loaded, one line each.
 refused: list[str] = list(TABLE["refused"])
-#: By operator, device slot and dtype, the kernels in the order of the C++ tables.
+#: The kernels by operator, device slot and dtype, in the order of the C++ tables.
 _kernels: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
 _names: dict[int, str] = {}
 #: What the lower end of an interval has to exceed. With 1.0 kernels were slower than PyTorch by

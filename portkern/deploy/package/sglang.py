@@ -30,7 +30,7 @@ def rmsnorm(
     return made if out is None else out.copy_(made)
 
 
-#: By SGLang's name: the operator, and its function here. Its gated activations take both halves in
+#: The operator and its function here, by SGLang's name. Its gated activations take both halves in
 #: one tensor, which no kernel of a library can: they would be the formula always.
 _FORMS = {"layernorm.rmsnorm": ("rmsnorm", rmsnorm)}
 

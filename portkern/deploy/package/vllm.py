@@ -49,7 +49,7 @@ def _has(operator: str, x: Tensor) -> bool:
     return known and bool(_library.has(operator, x.device, x.dtype))
 
 
-#: By vLLM's name: the operator, its function and the question for it.
+#: The operator, its function and the question for it, by vLLM's name.
 _FORMS = {
     "rms_norm": ("rmsnorm", _rms_norm, _has_rms_norm),
     "gelu": ("gelu", _gelu, _has_gelu),

@@ -19,7 +19,7 @@ from portkern.experiment.statistics import Floats, pass_at_k
 FASTER: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 #: Their values are logarithms: the mean over tasks is geometric too.
 GEOMETRIC: Final = ("speedup_geometric", "speedup_correct_geometric")
-#: Of these a task without enough correct samples is left out, not unknown.
+#: Metrics that leave a task without enough correct samples out, instead of calling it unknown.
 CONDITIONAL: Final = ("speedup_correct", "speedup_correct_geometric")
 NO: Final = math.nan
 

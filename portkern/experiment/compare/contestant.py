@@ -36,7 +36,7 @@ from portkern.sandbox import tenant
 from portkern.sandbox.tenant import Gone, Tenant
 from portkern.spec.foreign_text import json_value
 
-#: Beside the agent's file in its folder.
+#: Files beside the agent's in its folder.
 PROMPT, CONFIGURATION = "prompt.md", ".mcp.json"
 #: What its tool is, as a process, and the names by which it and the agent know it.
 _TOOL = "portkern.cli.assistants.contest"
@@ -44,7 +44,8 @@ _TOKEN, _URL, _LANGUAGE = "PORTKERN_MCP_TOKEN", "PORTKERN_MCP_URL", "PORTKERN_CO
 #: Options of an agent, in its ``extra``: variables and files of this machine that it gets.
 _ENVIRONMENT, _SEES = "env", "sees"
 _START_S = 300.0
-#: Of a transcript: what is kept, and the last lines in which an agent says what it cost.
+#: The characters of a transcript that are kept, and the last lines in which an agent says what it
+#: cost.
 _MOST_OUTPUT, _LAST_LINES = 1 << 18, 20
 
 

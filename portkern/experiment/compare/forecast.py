@@ -19,10 +19,10 @@ from portkern.experiment.compare.task import AskedSample, ComparedModel, Compare
 
 #: Seconds of a reply of a model that has not been asked on this machine before.
 REPLY_S: Final = 20.0
-#: Those of a kernel where none of its kind ran here and none can be measured, by whether it is
+#: The pace of a kernel where none of its kind ran here and none can be measured, by whether it is
 #: timed.
 _UNKNOWN: Final = {True: Pace(2.0, 8.0), False: Pace(2.0, 5.0)}
-#: Of a sample, whatever becomes of it.
+#: The least seconds of a sample, whatever becomes of it.
 _LEAST_S: Final = 0.1
 #: Fewer samples of a place are not worth the time to measure a kernel there.
 _WORTH_MEASURING: Final = 8

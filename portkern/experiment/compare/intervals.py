@@ -18,7 +18,8 @@ from portkern.experiment.statistics import Estimate, Floats, share
 
 LEVEL = 0.95
 _STEPS = 50
-#: From all weight on the least op to hardly any difference between weights, as logarithms.
+#: The tilts, as logarithms, from all weight on the least op to hardly any difference between
+#: weights.
 _TILTS = (-40.0, 20.0)
 
 

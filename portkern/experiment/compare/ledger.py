@@ -10,7 +10,7 @@ from portkern.agent.budget import GenerationBudget, Held, Meter, Spent
 from portkern.errors import BudgetSpent, ConfigError, StorageError
 from portkern.records.jsonl import JsonLine, LineFile
 
-#: In a sweep's folder.
+#: The ledger's file in a sweep's folder.
 FILE: Final = "ledger.jsonl"
 
 

@@ -11,7 +11,7 @@ from portkern.experiment.compare.sample import Sample
 
 #: Told where more than this part of a model's samples ended so.
 TOLD_ABOVE: Final = 0.02
-#: In words, and the option that mends it.
+#: The obstacle in words, and the option that mends it.
 _WORDS: Final[dict[Obstacle, tuple[str, str]]] = {
     "cut": ("were cut off at max_tokens", "raise {settings}.max_tokens="),
     "refused": (

@@ -13,7 +13,7 @@ from portkern.records.jsonl import JsonLine
 from portkern.records.record import Text
 
 SCHEMA: Final = 1
-#: In a sweep's folder, and what public result sets are read into.
+#: The samples' file in a sweep's folder, which public result sets are read into as well.
 FILE: Final = "samples.jsonl"
 
 

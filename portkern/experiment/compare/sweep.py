@@ -49,7 +49,8 @@ from portkern.spec.foreign_text import json_object
 from portkern.spec.safe_name import inside
 
 ASKED: Final = "asked.json"
-#: Under a budget no model is more samples ahead of another: what there is when it ends compares.
+#: The most samples that a model may be ahead of another under a budget: what there is when it ends
+#: compares.
 _MOST_AHEAD: Final = 8
 _LOOK_AGAIN_S: Final = 0.05
 

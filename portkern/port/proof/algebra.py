@@ -21,7 +21,7 @@ from portkern.port.proof.outcome import Algebra, ByAlgebra
 from portkern.port.proof.recording import Content, LaunchRecord
 from portkern.simt.execute.ring import Ring
 
-#: As portkern/simt/runtime/ring.cpp writes one.
+#: A value as portkern/simt/runtime/ring.cpp writes it.
 _DUMPED = np.dtype(
     [
         ("format", "u4"),

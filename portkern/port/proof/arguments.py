@@ -7,7 +7,7 @@ from collections.abc import Sequence
 #: What a proof says of its inputs, before the arguments.
 OWN, SMALLER = "the program's own", "its program with smaller numbers"
 FIRST = "the first {} launches"
-#: By how much they are made smaller, one after the other; powers of two stay such.
+#: Arguments are made smaller by these, one after the other; powers of two stay such.
 _PARTS = (64, 4096)
 
 

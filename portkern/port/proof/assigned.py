@@ -27,7 +27,7 @@ _INITIALISED = (
 _DECLARED = r"((?:[\s*&]++|const\b)++\w++(?:\s*+,[\s*&]*+\w++(?=\s*+[,;=]))*+)"
 #: A class's definition up to its body's brace, with or without bases.
 _DEFINES = re.compile(r"\b(?:struct|class)\s+\w+(?:\s+final)?(?:\s*:[\w\s,:<>]*)?\s*\{$")
-#: Of one initialiser, of a class's body, and how many are read.
+#: The most characters of one initialiser and of a class's body, and how many initialisers are read.
 _MOST_TEXT, _MOST_BODY, _MOST_INITIALISERS = 1000, 20_000, 4000
 
 

@@ -28,7 +28,7 @@ _NOISE_SHOWN = 4.0
 #: Why nothing is said of a launch that the original's GPU does not run.
 ORIGINAL_FAILED = "the original's launch failed"
 
-#: By launch and buffer: how far the original's own results lie apart in other orders of threads.
+#: The distance of the original's own results in other orders of threads, by launch and buffer.
 Noise = Mapping[tuple[int, int], float]
 
 

@@ -15,7 +15,7 @@ _MACROS: Mapping[str, tuple[str, ...]] = {
     "ALL_TYPES": (*_INTEGRAL, *_FLOATING),
     "REDUCED_FLOATING_TYPES": ("at::Half", "at::BFloat16"),
 }
-#: By the last word of a ``ScalarType``, or of its short name behind a ``k``.
+#: The types by the last word of a ``ScalarType``, or of its short name behind a ``k``.
 _NAMES = {
     "Byte": "uint8_t",
     "Char": "int8_t",

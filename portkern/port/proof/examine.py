@@ -21,7 +21,7 @@ from portkern.simt.execute.options import Mode, Order
 from portkern.simt.execute.ring import Ring
 from portkern.spec.target import Target
 
-#: Beside the order that all runs have first.
+#: The orders beside the one that all runs have first.
 ORDERS: tuple[tuple[Order, int], ...] = (("reverse", 1), ("random", 1))
 #: A launch that does not end accuses a port only where its original ends at once.
 _LATE, _QUICK_S = "SX405", 2.0

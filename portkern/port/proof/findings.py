@@ -20,7 +20,7 @@ _ANYWHERE = "", 0
 #: What C++ leaves open, and what vendors' GPUs do differently: a shift by 32 is 0 on NVIDIA's and
 #: no shift on AMD's.
 _OF_VENDORS = frozenset(["SX502", "SX503"])
-#: Of the original: why what its kernel did here says nothing about GPUs.
+#: The reason why the original says nothing about GPUs: its kernel did this here.
 _OF_GPUS = "what comes of it differs between vendors' GPUs"
 _SAYS_NOTHING = {"SX119": "a GPU's variables are not the host's"}
 #: How the codes of races begin.

@@ -14,7 +14,7 @@ from portkern.port.proof.element import Element, element_of
 from portkern.simt.execute.machine import Language
 
 _TEMPLATE = "case.cu.j2"
-#: Without cudaFuncSetAttribute a launch gets no more.
+#: The most shared memory of a launch without cudaFuncSetAttribute.
 _GRANTED_SHARED = 48 << 10
 HOST_TYPES: Mapping[str, str] = {
     "float64": "double",

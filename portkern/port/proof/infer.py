@@ -88,19 +88,21 @@ SCALES = (
     Scale(1024, 2, 4, 8, 128, named=True),
     Scale(1024, 2, 4, 8, 128, unit=True),
 )
-#: Of kernels that ask accessors for their extents: those that begin alike, then all alike.
+#: The forms of kernels that ask accessors for their extents: those that begin alike, then all
+#: alike.
 _OF_TENSORS = (
     *SCALES[:2],
     Scale(0, 0, 0, 0, 0, alike=32),
     Scale(0, 0, 0, 0, 0, alike=64),
     *SCALES[2:4],
 )
-#: Of one whose dimensions are alike.
+#: The most elements of a tensor whose dimensions are alike.
 _MOST_ALIKE = 1 << 16
 _MOST_ELEMENTS, _MOST_BLOCKS = 1 << 21, 4096
-#: Of a kernel that goes through its data in strides of the grid: more only take time.
+#: The most threads of a kernel that goes through its data in strides of the grid: more only take
+#: time.
 _MOST_THREADS = 1 << 15
-#: Of dynamic shared memory where the launch's size is not known, and of all that a block may have
+#: The dynamic shared memory where the launch's size is not known, and all that a block may have
 #: without being asked for more.
 _SHARED_BYTES, _MOST_SHARED = 16 << 10, 48 << 10
 _SHARED_ARRAY = re.compile(
@@ -130,8 +132,7 @@ _TOTAL = re.compile(
 _ZERO = re.compile(
     r"((?=\w*?offset)\w++|start\w*|begin\w*|first\w*|axis|seed|mode|flag\w*)", re.IGNORECASE
 )
-#: Of a window that goes over an image: what it has on each axis where it leaves the image as large
-#: as it was.
+#: The names of a window that goes over an image, by which it leaves the image as large as it was.
 _KERNEL = re.compile(r"(kernel|filter|window|patch)_?\w{1,6}|k_?[hwd]|k(er)?size", re.IGNORECASE)
 _AROUND = re.compile(r"(pad|padding|dil|dilation)_?\w{0,6}", re.IGNORECASE)
 _STEP = re.compile(r"strides?_?(\d|h|w|d|x|y|z|height|width|depth)|d[hwHW]", re.IGNORECASE)

@@ -20,7 +20,7 @@ from portkern.port.proof.expression import Names
 
 #: How many functions may hand an argument on; how many instances are kept of each.
 _DEPTH, _MOST = 4, 32
-#: Of the arguments of a template with what their names are declared as.
+#: The most characters of a template's arguments with what their names are declared as.
 _MOST_TEXT = 2000
 
 Bound = Mapping[str, str]

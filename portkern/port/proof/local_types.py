@@ -15,7 +15,7 @@ from portkern.port.proof.expression import Names
 
 #: How often an alias may be of another, and a class have another as its base.
 _DEPTH = 6
-#: Of a type with its aliases spelled out.
+#: The most characters of a type with its aliases spelled out.
 _MOST_TYPE = 1000
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 #: ``Traits<64, T>::kThreads``, without the constant.

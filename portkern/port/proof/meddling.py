@@ -34,8 +34,8 @@ _CALL = re.compile(
     r"|userfaultfd)\b"
 )
 _TEXT = re.compile(r'"((?:\\.|[^"\\\n])*)"')
-#: Of itself a process may ask what it is and what it maps; its memory and handles are another way
-#: to what is the executor's.
+#: The files about itself that a process may not ask for: it may ask what it is and what it maps;
+#: its memory and handles are another way to what is the executor's.
 _FILE = re.compile(rf"{rules.PROCESS_FILE.pattern}(?!self/(?:exe|maps|cmdline|statm|io)$)")
 _SETTING = re.compile(r"\bGCOV_|\bLD_(?:PRELOAD|AUDIT)\b")
 _MACRO = re.compile(rf"\b(?:{rules.EXECUTOR_MACRO.pattern})\b")
@@ -59,7 +59,7 @@ _DIRECTIVE = re.compile(r"(?<![\w$])\.[a-z]|=", re.IGNORECASE)
 _OF_STREAMS = ".globl _ZSt21ios_base_library_initv"
 #: A text without the word, and without joined tokens that may make it, has no such statement.
 _ASSEMBLER = re.compile(r"\b(?:asm|__asm|__asm__)\b|##")
-#: By what they are for: functions that a program takes from the system.
+#: Functions that a program takes from the system, by what they are for.
 _TAKEN = {
     "changes code or maps memory": "mprotect pkey_mprotect mmap mmap64 mremap remap_file_pages",
     "looks up functions": "dlopen dlmopen dlsym dlvsym dladdr dladdr1 dlinfo dl_iterate_phdr "
@@ -76,7 +76,7 @@ _TAKEN = {
     "looks through its environment": "environ _environ __environ",
 }
 _WHY = {name: why for why, names in _TAKEN.items() for name in names.split()}
-#: Of glibc the other names of a function: ``__write``, ``__libc_write``, ``__write_chk``.
+#: The other names that glibc has for a function: ``__write``, ``__libc_write``, ``__write_chk``.
 _ALIAS = re.compile(r"_*(?:libc_)?(?P<plain>\w+?)(?:_chk)?")
 #: A stream of C++ on a handle that is given by number.
 _BY_HANDLE = re.compile(r"_ZNSt12__basic_fileI\w+E8sys_open")

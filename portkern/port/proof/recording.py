@@ -11,7 +11,7 @@ from portkern.sandbox import message
 
 Size = tuple[int, int, int]
 
-#: In the place of contents: they are what was last written.
+#: The mark in the place of contents that are what was last written.
 _AS_BEFORE = -2
 
 

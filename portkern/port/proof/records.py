@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 #: How often one name of a type may stand for another, and how deep structs are within structs.
 _DEPTH = 4
-#: Of all members of one struct, elements of arrays counted one by one; of all classes that are read
-#: for one, each as often as it is there; and of characters of a type with its template's arguments.
+#: The most members of one struct, elements of arrays counted one by one; the most classes that are
+#: read for one, each as often as it is there; and the most characters of a type with its template's
+#: arguments.
 _MOST_MEMBERS, _MOST_CLASSES, _MOST_TYPE = 128, 256, 1000
-#: In a class's body, what has no value of its own.
+#: Words of a class's body that begin no data.
 _NO_DATA = frozenset(
     """{ } : ; comment alias_declaration type_definition function_definition template_declaration
     static_assert_declaration using_declaration""".split()

@@ -22,7 +22,7 @@ from portkern.port.proof.texts import SourceTexts
 _ABOVE = 3
 _VISIBLE = re.compile(r"[^\r\n]")
 _CLASSES = frozenset(["struct", "class", "union"])
-#: Of classes, in parentheses as functions have their parameters.
+#: Attributes of classes, in parentheses as functions have their parameters.
 _ATTRIBUTES = frozenset(["__align__", "alignas", "__attribute__"])
 _DEVICE = frozenset(["__device__", "__global__", "__constant__", "struct", "class", "using"])
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">].*$', re.MULTILINE)

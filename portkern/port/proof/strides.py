@@ -20,7 +20,7 @@ class Axis:
     step: int
 
 
-#: From the outermost axis to the innermost, as the strides are declared.
+#: The axes from the outermost to the innermost, as the strides are declared.
 Tensor = tuple[Axis, ...]
 
 

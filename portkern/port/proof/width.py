@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 _WORD = "warpSize"
-#: As a function of PyTorch's, and as a member of a device's properties.
+#: The question as a function of PyTorch's, and as a member of a device's properties.
 _ASKED = re.compile(
     r"(?<![\w.:>])(?:::)?(?:at::)?(?:(?:cuda|hip)::)?warp_size\s*\(\s*\)"
     r"|(?<![\w.:>])[\w:]*[gG]et(?:Current)?DeviceProperties\s*\([^(){};]{0,100}\)\s*->\s*warpSize\b"

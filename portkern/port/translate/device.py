@@ -24,15 +24,15 @@ _PLAIN = frozenset(
 )
 _TRAPS = {"__trap": "__builtin_trap", "__brkpt": "__builtin_trap"}
 _CUB_WARPS = frozenset(["WarpReduce", "WarpScan"])
-#: As HIP's compiler reads the second argument of __launch_bounds__: waves per SIMD, of which a
-#: compute unit of CDNA has four.
+#: The figures by which HIP's compiler reads the second argument of __launch_bounds__: waves per
+#: SIMD, of which a compute unit of CDNA has four.
 _SIMDS, _WAVE, _MOST_WAVES = 4, 64, 8
 _ARCH = "__CUDA_ARCH__"
 _HIP_DEVICE = "__HIP_DEVICE_COMPILE__"
 #: HIP has the functions that CUDA has from this architecture on; newer ones are matters of PTX.
 _NEWEST_ARCH = 800
 _OF_NVIDIA = ASM | {"nvcuda", "wmma", "__pipeline_memcpy_async", "cluster", "__nv_tex"}
-#: Of the runtime, or the compiler's number where that is meant.
+#: The newest version of the runtime, or the compiler's where that is meant.
 _NEWEST_VERSION = 12999
 _TESTS = frozenset(["if", "elif"])
 _VERSIONS = frozenset(["CUDART_VERSION", "CUDA_VERSION", "__CUDACC_VER_MAJOR__"])

@@ -9,7 +9,7 @@ from portkern.cuda_source.declarations import UNSIGNED, Declarations
 from portkern.cuda_source.lexer import OPEN, Kind
 from portkern.port.translate.draft import Draft
 
-#: By rank; the unsigned of two alike is the higher, as in the usual arithmetic conversions.
+#: Types by rank; the unsigned of two alike is the higher, as in the usual arithmetic conversions.
 _ORDER = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long")
 _FLOATS = ("float", "double")
 _NAMES = {

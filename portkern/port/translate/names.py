@@ -27,7 +27,7 @@ class NameTable:
     headers_back: Mapping[str, str]
 
 
-#: Of several CUDA names with one HIP name, these are what is written on the way back.
+#: The name that is written on the way back where several CUDA names have one HIP name.
 _PRIMARY = frozenset(
     "cuda_runtime.h cuda_runtime_api.h cublas_v2.h curand.h curand_kernel.h cusparse.h cufft.h "
     "cusolverDn.h cub/cub.cuh cuda_fp16.h cuda_bf16.h cuda_fp8.h nvToolsExt.h nvrtc.h "
@@ -83,7 +83,7 @@ def _rank(name: Name) -> tuple[bool, bool, bool, int, str]:
     return name.cuda not in _PRIMARY, not alike, driver, len(name.cuda), name.cuda
 
 
-#: Not a word of C: some of CUDA's types are plain ones in HIP.
+#: The marks of HIP's names: some of CUDA's types are plain words of C in HIP.
 _OF_HIP = re.compile(r"(?i)hip|roc|rccl|/")
 #: Folders and files of HIP's libraries as ``#include`` names them.
 _HIP_HEADER = re.compile(

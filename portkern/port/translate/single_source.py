@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from portkern.cuda_source.lexer import ELSES, IFS, SourceCode
 
 HEADER = "portkern_portable.h"
-#: Of compilers: conditions ask for them, and headers of others would take the wrong branch.
+#: Macros of compilers: conditions ask for them, and headers of others would take the wrong branch.
 _COMPILERS = frozenset(["__CUDACC__", "__NVCC__"])
 _IF, _ELSE, _END = "#if defined(__HIPCC__)", "#else", "#endif"
 _CONDITION = re.compile(rf"\s*#\s*(?:{'|'.join([*IFS, *ELSES, 'endif'])})\b")

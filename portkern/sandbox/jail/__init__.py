@@ -23,7 +23,7 @@ from portkern.sandbox.jail.users import Users
 
 #: An environment variable: the layers to use, with commas; ``all`` unless given.
 SWITCH = "PORTKERN_CONTAINMENT"
-#: By name, what each keeps out.
+#: The layers by name, and what each keeps out.
 LAYERS = {
     "namespaces": "files outside the worker's own tree, the network, other processes",
     "user": "the evaluator's uid",

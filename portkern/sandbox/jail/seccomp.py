@@ -60,23 +60,26 @@ _OF_OTHERS: dict[str, tuple[int, int, int]] = {
     "sched_setscheduler": (144, 119, 0), "sched_setparam": (142, 118, 0),
     "sched_setattr": (314, 274, 0),
 }  # fmt: skip
-#: Without a user of its own: on which processors others may run. OpenMP's runtimes end where it is
-#: refused for their own threads, whose numbers no filter can know: it is said to be done.
+#: The calls by which others are kept to processors, where a worker has no user of its own. OpenMP's
+#: runtimes end where it is refused for their own threads, whose numbers no filter can know: it is
+#: said to be done.
 _PLACE = (203, 122)
 #: What has an effect on all of a user's processes where the first argument is this, whatever the
 #: second is.
 _OF_USER: dict[str, tuple[int, int, int]] = {
     "setpriority": (141, 140, 2), "ioprio_set": (251, 30, 3),
 }  # fmt: skip
-#: Without namespaces: what is shared with the user's other processes by name or number.
+#: The calls that share something with the user's other processes by name or number, where there are
+#: no namespaces.
 _SHARED: dict[str, tuple[int, int | None]] = {
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186),
     "msgctl": (71, 187), "msgrcv": (70, 188), "msgsnd": (69, 189), "semget": (64, 190),
     "semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192), "mq_open": (240, 180),
     "mq_unlink": (241, 181), "inotify_init": (253, None), "inotify_init1": (294, 26),
 }  # fmt: skip
-#: Without namespaces: what changes a file without opening it, which Landlock lets happen anywhere.
-#: It is said to be done: whoever copies or links a file sets its mode and goes by that.
+#: The calls that change a file without opening it, which Landlock lets happen anywhere, where there
+#: are no namespaces. They are said to be done: a program that copies or links a file sets its mode
+#: and goes by that.
 _ATTRIBUTES: dict[str, tuple[int, int | None]] = {
     "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
     "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-#: For all of them, where the machine does not know enough uids.
+#: The user of all of them, where the machine does not know enough uids.
 NOBODY = 65534
 #: Above what systems and containers give to users; below, room for two of each process id.
 _FIRST, _PROCESSES = 0x70000000, 1 << 22

@@ -149,7 +149,7 @@ def _list_statements(objects: Sequence[Path], to: Path) -> None:
     to.write_text(json.dumps(kept if len(kept) <= MOST_STATEMENTS else ["?"]), encoding="utf-8")
 
 
-#: Of a program's statements of assembler so many are listed, and so many characters of each.
+#: The most statements of a program's assembler that are listed, and the most characters of each.
 MOST_STATEMENTS, MOST_STATEMENT = 2000, 2000
 _LINKED: Mapping[Mode, tuple[str, ...]] = {
     "asan": ("-fsanitize=address",),

@@ -20,7 +20,8 @@ from portkern.spec.target import Target
 
 #: Files by name, and how many bytes of each are read.
 Wanted = Mapping[str, int]
-#: Of ``argv``, environment, seconds and wanted files: the status or None, the output, the files.
+#: Starts ``argv`` with environment, seconds and wanted files; gives the status or None, the output,
+#: the files.
 Starter = Callable[
     [Sequence[str], Mapping[str, str], float, Wanted], tuple[int | None, str, Mapping[str, bytes]]
 ]

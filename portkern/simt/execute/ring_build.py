@@ -16,8 +16,8 @@ from portkern.spec.backend import Missing
 from portkern.toolchain.compilers import Compiler
 from portkern.toolchain.run_tool import package_dir, run_tool
 
-#: With a rounding mode that is not known, the compiler computes nothing with constants; what it
-#: puts together to vectors would only be taken apart again.
+#: A rounding mode that is not known keeps the compiler from computing with constants; what it puts
+#: together to vectors would only be taken apart again.
 _FLAGS = (
     *("-O1", "-g0", "-fwrapv", "-frounding-math", "-fno-vectorize", "-fno-slp-vectorize"),
     *("-ffp-contract=on", "-Wno-everything", "-fbracket-depth=1024", "-DSIMT_RING=1"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 _DEVICE_CODE = re.compile(rb"__(shared|global|launch_bounds)__|<<<|\basm\b")
 _KERNELS = re.compile(rb"__(shared|global)__|<<<|\basm\b|__builtin_amdgcn_")
-#: Of a file so many bytes are looked at.
+#: The most bytes of a file that are looked at.
 _MOST_BYTES = 16 << 20
 _INCLUDES = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
 

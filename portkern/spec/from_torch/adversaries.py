@@ -116,7 +116,7 @@ def _side(x: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor
 
 
 _Change = Callable[[list["torch.Tensor"], Sequence[int], "torch.dtype", "torch.Generator"], None]
-#: With how many tensors each may be called, and whether each comes with a dimension.
+#: The number of tensors that each may be called with, and whether each comes with a dimension.
 _KNOWN: Mapping[str, tuple[_Change, Sequence[int], bool]] = {
     "peaks": (_peaks, (1,), True),
     "masked": (_masked, (1,), True),

@@ -23,7 +23,8 @@ RESERVED = frozenset(
     "torch triton tl jax jnp pl plt partial BLOCK ROWS TILE BLOCK_M BLOCK_N BLOCK_K zero row col "
     "live tile depth step total left right highest interpret state block rows_".split()
 )
-#: Of an operand's tile: its shape, the axis beside the depth with its block, and how both lie.
+#: The sides of a product: an operand's tile has a shape, the axis beside the depth with its block,
+#: and how both lie.
 _SIDES = {
     "left": ("(BLOCK_M, BLOCK_K)", "row", "BLOCK_M", "[:, None]", "[None, :]"),
     "right": ("(BLOCK_K, BLOCK_N)", "col", "BLOCK_N", "[None, :]", "[:, None]"),

@@ -103,7 +103,7 @@ class JaxLanes(LoweredLanes):
         self.say(f"{target}jax.lax.fori_loop(0, {bound}, loop_{counter}, ({state}))")
 
 
-#: By the names of functions that need them.
+#: The helpers by the names of functions that need them.
 HELPERS: Final[Mapping[str, str]] = {
     "add": '''\
 def _add(total, rest, value, mask):

@@ -22,7 +22,7 @@ _SPREADS: Sequence[Spread] = ("number", "scalar", "block")
 _COMPARED = frozenset("== != < <= > >=".split())
 _LOGICAL = {"&&": "&", "||": "|"}
 _SIGNED = {"INFINITY": 'float("inf")', "NAN": 'float("nan")'}
-#: Of lanes that share a row; each gets what all of them have together.
+#: The functions of lanes that share a row; each gets what all of them have together.
 ROW_FUNCTIONS = ("row_sum", "row_max", "row_min", "row_any")
 
 

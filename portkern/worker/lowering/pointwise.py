@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from portkern.worker.lowering.body import Kind
 
-#: Of one element; ``{f}`` is what C adds to the name of a function of floats.
+#: Functions of one element; ``{f}`` is what C adds to the name of a function of floats.
 UNARY: Mapping[str, str] = {
     **{
         name: f"{name}{{f}}({{0}})"
@@ -62,7 +62,7 @@ BINARY: Mapping[str, str] = {
 }
 #: Their result is a bool; they are done in the kind of what they compare.
 COMPARING = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"))
-#: On integers C says them otherwise.
+#: The forms on integers, where C says them otherwise.
 OF_INTEGERS: Mapping[str, str] = {
     "fmod": "{0} % {1}",
     "remainder": "(({0} % {1} + {1}) % {1})",
@@ -76,7 +76,7 @@ OF_INTEGERS: Mapping[str, str] = {
     **dict.fromkeys(("maximum", "fmax"), "({0} > {1} ? {0} : {1})"),
     **dict.fromkeys(("minimum", "fmin"), "({0} < {1} ? {0} : {1})"),
 }
-#: On truths, which C computes as integers: ``~true`` is -2, which is true.
+#: The forms on truths, which C computes as integers: ``~true`` is -2, which is true.
 OF_TRUTHS: Mapping[str, str] = {
     "bitwise_not": "!{0}",
     "add": "{0} || {1}",

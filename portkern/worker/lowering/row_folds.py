@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from portkern.worker.lowering.body import Body, Fold, Kind
 
-#: That lanes put together; others go over their elements one after the other.
+#: The folds that lanes put together; others go over their elements one after the other.
 _JOINED = frozenset("sum mean amax amin any all > <".split())
 _MOST = {"float": "INFINITY", "double": "INFINITY", "int64_t": "INT64_MAX"}
 _LEAST = {"float": "-INFINITY", "double": "-INFINITY", "int64_t": "INT64_MIN"}

@@ -19,7 +19,7 @@ from portkern.worker.lowering.readings import Reading, read
 from portkern.worker.tracing import symbols
 from portkern.worker.tracing.trace import TracedGraph
 
-#: Of each number, beside the one of the file: a line goes through two points.
+#: The least values of each number, beside the one of the file: a line goes through two points.
 _LEAST = 3
 
 

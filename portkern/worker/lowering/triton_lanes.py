@@ -78,7 +78,7 @@ class TritonLanes(LoweredLanes):
             yield
 
 
-#: By the names of functions that need them, after those that they need themselves.
+#: The helpers by the names of functions that need them, after those that they need themselves.
 HELPERS: Final[Mapping[str, str]] = {
     "expm1": """\
 @triton.jit

@@ -11,7 +11,7 @@ from portkern.spec.from_torch.source import replaceable, with_sizes
 from portkern.worker.tracing.calling import FakeCall
 from portkern.worker.tracing.loading import load
 
-#: Of more numbers a file has settings of its own that nobody turns one by one.
+#: A file with more numbers has settings of its own that nobody turns one by one.
 _MOST = 12
 #: Group norms and heads come in fewer.
 _MOST_STEP = 256

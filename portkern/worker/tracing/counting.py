@@ -220,7 +220,7 @@ def _looked_up(bag: Node) -> sympy.Expr:
     return sympy.prod(shape_of(indices)) * shape_of(table)[-1]
 
 
-#: As torch exports it, in inference or not.
+#: The operation as torch exports it, in inference or not.
 _BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"))
 _RULES: Sequence[tuple[frozenset[str], Callable[[_Call], CountedWork]]] = (
     (frozenset(_PRODUCTS), _product),

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: TID253
 from portkern.spec.from_torch.traced import How
 from portkern.worker.tracing.recurrent import Recurrent
 
-#: Of more tensors with symbolic sizes tracing takes minutes and says little.
+#: The most tensors with symbolic sizes: of more, tracing takes minutes and says little.
 MOST_SYMBOLIC = 24
 #: No limit that a slow machine meets, which would see another operator than a fast one: hangs only.
 HANGS_AFTER_S = 400

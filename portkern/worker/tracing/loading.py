@@ -33,7 +33,7 @@ from portkern.worker.tracing.python_lengths import keep_symbols
 from portkern.worker.tracing.resizing import Resized
 
 GET_INPUTS, GET_ARGUMENTS, MODEL = "get_inputs", "get_init_inputs", "Model"
-#: As MultiKernelBench has it where a problem is of several sizes.
+#: The function of MultiKernelBench where a problem is of several sizes.
 GET_CASES = "get_input_groups"
 #: What may be a file's operators, by name.
 Candidates = dict[str, tuple[Any, OperatorDeclaration]]

@@ -63,7 +63,7 @@ _DATA_DEPENDENT = (
 )
 #: A file's text of a longer expression says nothing to a reader.
 _LONGEST = 4000
-#: From here on an axis that never varies is worth a second look.
+#: The length from which on an axis that never varies is worth a second look.
 _LONG = 8
 #: A requirement that bounds one length, as each step of a loop does.
 _BOUND = re.compile(r"(?P<of>\w+) (>|>=|==) (?P<at>\d+)$")
@@ -725,7 +725,7 @@ class _Axes:
         self.shapes = {
             key: self.shape(shape, found.names[key], key) for key, shape in shapes.items()
         }
-        #: As the fake call's inputs are known.
+        #: The names as the fake call's inputs are known.
         self.keyed = {found.names[key]: key for key in shapes}
 
     def _add(self, found: _Description, key: str, dim: int, size: sympy.Expr) -> None:

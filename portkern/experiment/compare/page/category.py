@@ -15,10 +15,10 @@ from portkern.experiment.compare.page.tidy import HEAD
 from portkern.experiment.section import DASH
 from portkern.spec.foreign_text import read_text
 
-#: In a sweep's folder.
+#: The file in a sweep's folder.
 FILE: Final = "compare.csv"
 ALL: Final = "all"
-#: Of each model and backend: metric, p, and what the column is called at k.
+#: The numbers of each model and backend: metric, p, and what the column is called at k.
 _NUMBERS: Final = (
     ("build", "", "Comp@{k}"),
     ("pass", "", "Pass@{k}"),

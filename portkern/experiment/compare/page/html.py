@@ -17,8 +17,8 @@ from portkern.printable import printable
 from portkern.report import page
 
 PACKAGE: Final = "portkern.experiment.compare.page"
-#: Of the whole page, and of the prompts and replies in it: what there is no room for stays in the
-#: sweep's folder, which the page links to.
+#: The most bytes of the whole page, and of the prompts and replies in it: what there is no room for
+#: stays in the sweep's folder, which the page links to.
 MOST_BYTES: Final = 10 << 20
 MOST_TEXTS: Final = 4 << 20
 

@@ -10,7 +10,7 @@ from portkern.experiment.compare.result import ModelComparison, Portability
 from portkern.experiment.section import DASH, SectionTable, counted, percent
 from portkern.report.markdown import grid, literal
 
-#: Of a comment on GitHub; what does not fit is in the page.
+#: The most characters of a comment on GitHub; what does not fit is in the page.
 MOST_CHARACTERS: Final = 60_000
 _MOST_ROWS: Final = 40
 
