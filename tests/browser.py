@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+_OF_HOME = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "BREAKPAD_DUMP_LOCATION")
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -31,11 +33,15 @@ needs_browser = pytest.mark.skipif(
 
 
 def browse(page: Path, *options: str, fragment: str = "") -> str:
-    """Open the page as a user would; returns what the browser printed on stdout."""
+    """Open the page as a user would; returns what the browser printed on stdout. It has a home of
+    its own, as it writes there whatever its profile."""
+    home = page.parent / "profile"
     url = page.as_uri() + (f"#{fragment}" if fragment else "")
-    profile = f"--user-data-dir={page.parent / 'profile'}"
-    command = [str(BROWSER), *FLAGS, profile, *options, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={home}", *options, url]
+    own = {**os.environ, "HOME": str(home)} | dict.fromkeys(_OF_HOME, str(home))
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=own
+    )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert not console, console  # an uncaught error, or something the page's policy refused
     assert done.returncode == 0, done.stderr[-2000:]

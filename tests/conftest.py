@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ from portkern.sandbox import session
 from portkern.spec import registry
 from portkern.worker.tracing import PRELOAD
 from tests import tiers
-from tests.watch import changes, run_later, watched
-from tools.failed import CHANGED
+from tests.session_watch import TEMPORARY, SessionWatch, writable
+from tests.watch import watched
 
 # Threads of one sum wait for each other: where three workers of pytest share two processors, that
 # takes up to a hundred times the sum's own time. Kernels and commands in processes keep theirs.
@@ -54,52 +53,26 @@ def own_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def writable(
+def may_write(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Sequence[Path]:
-    """Where tests may write: temporary folders, caches, and what is not a file of a disk."""
-    kept = getattr(pytestconfig, "cache", None)
-    root = pytestconfig.rootpath
-    return [
-        tmp_path_factory.getbasetemp(),
-        Path(tempfile.gettempdir()),
-        *map(Path, ("/tmp", "/var/tmp", "/dev", "/proc", "/sys/fs/cgroup")),
-        Path.home() / ".cache",
-        *(Path.home() / name for name in (".triton", ".config/matplotlib")),
-        *(root / name for name in (".hypothesis", ".pytest_cache", ".mypy_cache", "build")),
-        *([Path(kept._cachedir)] if kept is not None else []),
-    ]
+    temporary = map(Path, (*TEMPORARY, tempfile.gettempdir()))
+    return [*writable(pytestconfig), *temporary, tmp_path_factory.getbasetemp()]
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_written_elsewhere(writable: Sequence[Path]) -> Iterator[None]:
+def nothing_is_written_elsewhere(may_write: Sequence[Path]) -> Iterator[None]:
     """A test that writes anywhere else fails. What Python compiles is its own cache, wherever it
     is."""
-    with watched(writable) as beyond:
+    with watched(may_write) as beyond:
         yield
     elsewhere = [path for path in beyond if "/__pycache__" not in path]
     assert not elsewhere, f"written outside of temporary folders and caches: {elsewhere[:5]}"
 
 
-_RUN_LATER: pytest.StashKey[dict[str, str]] = pytest.StashKey()
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.stash[_RUN_LATER] = run_later(Path.home())
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Compares the files that run later in the user's name with those of before: each test watches
-    what this process writes; programs and compilers that tests start, strangers' among them, are
-    seen here."""
-    before = session.config.stash.get(_RUN_LATER, None)
-    if before is None or hasattr(session.config, "workerinput"):
-        return  # workers are many, and the session is one
-    if changed := changes(before, run_later(Path.home())):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if (kept := getattr(session.config, "cache", None)) is not None:
-            kept.set(CHANGED, changed)
-        sys.stderr.write(f"\nchanged by the tests, which may not: {changed[:9]}\n")
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # workers are many, and the session is one
+        config.pluginmanager.register(SessionWatch(config))
 
 
 @pytest.fixture(scope="session")

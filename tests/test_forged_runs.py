@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import platform
 import sys
@@ -406,6 +407,25 @@ def test_what_nobody_calls_is_not_held_against_a_program(what: str, tmp_path: Pa
 @pytest.mark.parametrize("how", CALLED)
 def test_what_is_called_from_anywhere_is(how: str, tmp_path: Path) -> None:
     assert how in _built(CALLED[how], tmp_path)
+
+
+@COMPILES
+def test_a_function_that_is_found_by_the_address_of_another_is_not_seen(tmp_path: Path) -> None:
+    """The page on security says so: the C library is there as a whole, wherever a name of it is."""
+    library = ctypes.CDLL(None)
+    there, by = (
+        ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+        for name in ("mprotect", "getenv")
+    )
+    work = f"""
+#include <cstdlib>
+int work(int) {{
+    char* volatile at = (char*)&getenv;
+    static char page[8192];
+    char* begin = (char*)(((size_t)page + 4095) & ~4095ul);
+    return ((int (*)(void*, size_t, int))(at + {there - by}))(begin, 4096, 7);
+}}"""
+    assert _built(work, tmp_path) == ""
 
 
 def _refers(text: str, folder: Path, *language: str) -> str:

@@ -7,11 +7,10 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from portkern.evaluator.problem_import import ProblemImport
 from portkern.evaluator.trial import TrialOptions
 from portkern.execution.plan import ExecutionPlan
 from portkern.execution.returned import Returned
+from portkern.execution.slices import Slice
+from portkern.execution.slurm_fleet import SlurmCluster
 from portkern.experiment.compare import public, suite
 from portkern.experiment.compare.page.exchange import Exchanges
 from portkern.experiment.compare.sample import Sample
@@ -239,6 +240,25 @@ def _results(folder: Path, text: str) -> None:
     kernelbench_runs.project(kernelbench_runs.read(folder), folder).write(folder / "out", "x")
 
 
+def _cluster(folder: Path, text: str) -> None:
+    for one in SlurmCluster.read(put(folder / "cluster.yaml", text)).partitions:
+        assert (folder / one.name).parent == folder
+
+
+@cache
+def _asked() -> Slice:
+    cells = Selection(["relu"], [HOST], ["cpu"], ["ci"], ["float32"]).cells()
+    return Slice("night", tuple(cells[:1]), TrialOptions())
+
+
+def _answer(folder: Path, text: str) -> None:
+    """Reads the answer of a node that was asked for one cell."""
+    try:
+        _asked().records(text.splitlines())
+    except ValueError as error:
+        assert "expected" in str(error)
+
+
 def _said(text: str) -> bytes:
     """The texts of a document, a line each."""
     return "\n".join(map(str, _leaves(json.loads(text)))).encode("utf-8", "replace")
@@ -306,6 +326,11 @@ PROJECT = {
     "include": ["a"],
     "expect": [{"op": "relu", "backend": "cpu", "target": HOST}],
 }
+CLUSTER = {
+    "cluster": "local",
+    "folder": "jobs",
+    "partitions": [{"name": "a", "targets": [HOST], "jobs": 2, "submit": {"timeout_min": 5}}],
+}
 CASE = {"kernel": "k", "grid": [1, 1, 1], "block": [32, 1, 1], "shared": 0, "template": ["4"]}
 CASE |= {"arguments": [{"name": "n", "kind": "scalar", "dtype": "int32", "value": 4}]}
 GRAPH = {"nodes": [{"name": "a", "text": "b"}], "steps": [{"source": "", "to": "a"}]}
@@ -321,6 +346,7 @@ SETUP = ["from x import *", "a = ['k.cu']", "Extension('x', a, include_dirs=['a'
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Entry]:
     home = tmp_path_factory.mktemp("sound")
+    _asked()  # looks at this machine
     put(home / "scaled.json", json.dumps(DEFINITION))
     put(home / "scaled.jsonl", work("w.safetensors"))
     put(home / "w.safetensors", tensors())
@@ -364,6 +390,8 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Entry]:
         "rows of an import": Entry([good], _suite, lines=True),
         "records": Entry([record], _file("r.jsonl", lambda p: RecordFile(p).read()), lines=True),
         "returned": Entry([record], _file("r.jsonl", Returned.read), lines=True),
+        "cluster": Entry(CLUSTER, _cluster),
+        "answer of a node": Entry([record], _answer, lines=True),
         "samples": Entry([json.loads(sample.to_json())], _samples, lines=True),
         "attempts": Entry([ATTEMPT], _file("attempts.jsonl", Log.read), lines=True),
         "calls": Entry([CALL], _file("calls.jsonl", Calls.recorded), lines=True),
@@ -466,28 +494,6 @@ def test_ten_thousand_odd_names_and_values_change_no_file_elsewhere(
     """Other ones each day, by the commit's date: what mends a failure is tried on the same."""
     seed = random.Random(tiers.day_of(Path(__file__).parent)).randrange(1 << 32)
     fuzz(entries, seed, MANY, tmp_path, session_cache)
-
-
-def test_what_is_run_later_by_itself_is_seen_whoever_changes_it(tmp_path: Path) -> None:
-    """A session of tests in a home of its own, whose tests pass."""
-    home = tmp_path / "home"
-    put(home / ".bashrc", "alias ls=ls\n")
-    writes = "echo 'sh /tmp/x' >> ~/.bashrc; mkdir -p ~/.ssh; ln -s /tmp/x ~/.ssh/authorized_keys"
-    for name, command in (("honest", "echo notes > ~/notes.txt"), ("other", writes)):
-        test = f"import os\ndef test_it():\n    assert os.system({command!r}) == 0\n"
-        path = put(tmp_path / f"test_{name}.py", test)
-        argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:xdist"]
-        ended = subprocess.run(
-            [*argv, "-p", "no:cacheprovider", "-c", "/dev/null", str(path)],
-            env={**os.environ, "HOME": str(home)},
-            cwd=Path(__file__).parents[1],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "1 passed" in ended.stdout, ended
-        assert ended.returncode == (name == "other"), ended
-    assert f"{home}/.bashrc" in ended.stderr and f"{home}/.ssh/authorized_keys" in ended.stderr
 
 
 def test_what_ssh_itself_writes_is_not_run_later(tmp_path: Path) -> None:

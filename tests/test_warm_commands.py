@@ -18,8 +18,9 @@ from pathlib import Path, PurePosixPath
 import psutil
 import pytest
 
-from portkern.cli import control_groups, main, streams, warm, warm_process
+from portkern.cli import main, streams, warm, warm_process
 from portkern.execution.installation import Portkern
+from portkern.sandbox.jail import control_groups
 from portkern.serve import address, signature
 from portkern.serve.address import ServerAddress
 from portkern.spec import target

@@ -25,7 +25,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from portkern.cli import control_groups, main, streams, warm
+from portkern.cli import main, streams, warm
+from portkern.sandbox.jail import control_groups
 from portkern.serve import address, signature
 from portkern.spec.foreign_text import json_value
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from portkern.sandbox.jail import control_groups
+
 #: How the system, OpenMP, Python, C++ and compilers' drivers say that there is nothing left.
 _SAID = re.compile(
     "Resource temporarily unavailable|Cannot allocate memory|Thread creation failed"
@@ -23,7 +25,6 @@ _SAID = re.compile(
 )
 #: The share of its memory below which a machine is short of it.
 LEAST = 0.02
-_CGROUPS = Path("/sys/fs/cgroup")
 
 
 def is_said(text: str) -> bool:
@@ -48,16 +49,13 @@ def seen() -> str:
 
 
 def _tasks() -> list[tuple[int, int, str]]:
-    """Counts of tasks, each with its limit and its name: of the whole system, and of the cgroup
-    that this runs in."""
+    """Counts of tasks, each with its limit and its name: of the whole system, and of the control
+    groups that this runs in."""
     counted = []
     with suppress(OSError, ValueError, IndexError):
         now = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
         most = int(Path("/proc/sys/kernel/threads-max").read_text())
         counted.append((now, most, "threads"))
-    with suppress(OSError, ValueError, IndexError):
-        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
-        folder = _CGROUPS / own
-        now = int((folder / "pids.current").read_text())
-        counted.append((now, int((folder / "pids.max").read_text()), "tasks of its cgroup"))
+    for now, most in control_groups.tasks_counted():
+        counted.append((now, most, "tasks of a control group"))
     return counted

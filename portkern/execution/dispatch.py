@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from portkern.execution.slices import Slice
+from portkern.printable import printable
 
 #: So often a slice is sent before its cells are given up.
 MOST_TRIES = 3
@@ -18,6 +19,19 @@ SLOW = 4.0
 POLL_S = 0.5
 #: Seconds in which the first nodes of a cluster say what they are.
 FIRST_S = 30.0
+#: Characters of what another machine says of itself.
+MOST_SAID = 300
+
+
+def said(text: object) -> str:
+    """A line of what another machine, or whoever answers for it, says."""
+    return printable(" ".join(str(text)[: 4 * MOST_SAID].split()))[:MOST_SAID]
+
+
+def cause(error: BaseException) -> str:
+    """The cause of a loss in one line: what was raised there, or what carried it says."""
+    raised = getattr(error, "cause", None) or error
+    return said(f"{type(raised).__name__}: {raised}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +72,9 @@ class Fleet(Protocol):
     def wait(self, handles: Sequence[object], timeout_s: float) -> Collection[object]:
         """Waits, and returns the handles that have ended."""
 
-    def result(self, handle: object) -> list[str] | Lost: ...
+    def result(self, handle: object) -> object | Lost:
+        """The answer, of which nothing is known, or its loss."""
+
     def cancel(self, handle: object) -> None: ...
 
 
@@ -71,12 +87,12 @@ class Sent:
 
 @dataclass
 class Dispatch:
-    """``answered`` takes a slice's lines once, and says what is wrong with them, if anything;
-    ``given_up`` a slice with the reason. ``node_wait_s``: how long a slice waits for a node that it
-    may go to; ``straggler_s``: what no slice is slow before."""
+    """``answered`` takes a slice's answer once, whatever it is, and says what is wrong with it,
+    if anything; ``given_up`` a slice with the reason. ``node_wait_s``: how long a slice waits for a
+    node that it may go to; ``straggler_s``: what no slice is slow before."""
 
     fleet: Fleet
-    answered: Callable[[Slice, ExecutionNode, Sequence[str]], str]
+    answered: Callable[[Slice, ExecutionNode, object], str]
     given_up: Callable[[Slice, str], None]
     note: Callable[[str], None] = lambda _: None
     node_wait_s: float = 30.0

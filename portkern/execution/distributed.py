@@ -12,7 +12,7 @@ from portkern.cells.selection import SelectedCell
 from portkern.cells.to_record import unbuilt, unroutable
 from portkern.errors import RecordError
 from portkern.evaluator.trial import TrialOptions
-from portkern.execution.dispatch import Dispatch, ExecutionNode, Fleet
+from portkern.execution.dispatch import Dispatch, ExecutionNode, Fleet, said
 from portkern.execution.slices import Slice, slices
 from portkern.records.jsonl import Torn
 from portkern.records.record import Record, RecordFile, Verdict
@@ -66,11 +66,11 @@ class DistributedMatrix:
         advertised = {name for node in dispatch.first_nodes() for name in node.targets}
         dispatch.run(slices(cells, self.options, self.run, advertised))
 
-    def _answered(self, part: Slice, node: ExecutionNode, lines: Sequence[str]) -> str:
+    def _answered(self, part: Slice, node: ExecutionNode, answer: object) -> str:
         try:
-            records = part.records(lines)
+            records = part.records(answer)
         except (RecordError, ValueError) as error:
-            return f"its answer is not an answer: {error}"
+            return f"its answer is not an answer: {said(error)}"
         self._emit(zip(part.cells, records, strict=True))
         return ""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from portkern.errors import BackendUnavailable, ConfigError
 from portkern.execution import node as remote
-from portkern.execution.dispatch import ExecutionNode, Lost
+from portkern.execution.dispatch import ExecutionNode, Lost, cause, said
 from portkern.execution.installation import Portkern
 from portkern.execution.node import OWNER
 
@@ -83,15 +83,15 @@ class RayFleet:
         asked = self._asked.pop(node_id)
         if entry is None:
             return
-        name = f"{entry['NodeName']} ({node_id[:8]})"
+        name = f"{said(entry['NodeName'])} ({node_id[:8]})"
         try:
-            said = self._ray.get(asked)
-            theirs = Portkern.model_validate_json(said["portkern"])
+            description = self._ray.get(asked)
+            theirs = Portkern.model_validate_json(description["portkern"])
         except (self._ray.exceptions.RayError, ValueError, KeyError, TypeError) as error:
-            self._refuse(name, f"{NO_ANSWER}: {_cause(error)}")
+            self._refuse(name, f"{NO_ANSWER}: {cause(error)}")
             return
         if theirs != Portkern.here():
-            self._refuse(name, f"it has {theirs}, this is {Portkern.here()}")
+            self._refuse(name, f"it has {said(theirs)}, this is {Portkern.here()}")
             return
         targets = frozenset(set(entry["Resources"]) & set(_all_targets()))
         self._accepted[node_id] = ExecutionNode(node_id, name, targets)
@@ -125,12 +125,12 @@ class RayFleet:
         answer: list[object] = list(ended)
         return answer
 
-    def result(self, handle: object) -> list[str] | Lost:
+    def result(self, handle: object) -> object | Lost:
         try:
-            lines: list[str] = self._ray.get(handle)
-        except self._ray.exceptions.RayError as error:
-            return Lost(_cause(error))
-        return lines
+            answer: object = self._ray.get(handle)
+        except Exception as error:  # noqa: BLE001 - whatever its exceptions raise as they are read
+            return Lost(cause(error))
+        return answer
 
     def cancel(self, handle: object) -> None:
         self._ray.cancel(handle, force=True)
@@ -149,13 +149,6 @@ def _answers(address: str) -> None:
         raise BackendUnavailable(
             f"No Ray cluster at {address}: {error}; 'portkern node' starts one"
         ) from error
-
-
-def _cause(error: BaseException) -> str:
-    """The cause of a loss in one line: what was raised there, or what Ray says."""
-    raised = getattr(error, "cause", None) or error
-    words = " ".join(str(raised).split())
-    return f"{type(raised).__name__}: {words[:200]}"
 
 
 def _all_targets() -> list[str]:

@@ -43,7 +43,7 @@ class Returned:
             raise ConfigError(f"No records in {path}; 'portkern execute PLAN' writes them")
         label = records[0].run
         run, mark, plan_id = label.rpartition("#")
-        if not mark or not ID.fullmatch(plan_id):
+        if not run or not mark or not ID.fullmatch(plan_id):
             raise ConfigError(
                 f"The records in {path} are of the run {label!r} and of no plan; expected those "
                 "that 'portkern execute PLAN' writes"

@@ -12,6 +12,9 @@ from portkern.execution.plan import ExecutionPlan
 from portkern.execution.question import Question
 from portkern.records.record import Record
 
+#: Characters of a node's answer.
+MOST_ANSWER = 64 << 20
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -37,9 +40,10 @@ class Slice:
     def fits(self, targets: Collection[str]) -> bool:
         return not self.device or self.device in targets
 
-    def records(self, lines: Sequence[str]) -> list[Record]:
+    def records(self, answer: object) -> list[Record]:
         """The answers of a node, in the cells' order. Raises RecordError for lines that are not
         records, and ValueError unless each cell has one."""
+        lines = _lines(answer)
         by_question: Mapping[Question, Record] = {
             Question.of_record(record): record for record in map(Record.from_json, lines)
         }
@@ -47,6 +51,16 @@ class Slice:
         if len(lines) != len(asked) or set(asked) != set(by_question):
             raise ValueError(f"got records of {len(by_question)} cells, expected {len(asked)}")
         return [by_question[question] for question in asked]
+
+
+def _lines(answer: object) -> list[str]:
+    """Raises ValueError for anything but lines, and for more than records take."""
+    if type(answer) is not list or any(type(line) is not str for line in answer):
+        raise ValueError(f"got {type(answer).__name__:.40}, expected a list of lines")
+    size = sum(map(len, answer))
+    if size > MOST_ANSWER:
+        raise ValueError(f"got {size} characters, expected at most {MOST_ANSWER}")
+    return answer
 
 
 def slices(

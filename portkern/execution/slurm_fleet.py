@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from portkern.errors import BackendUnavailable, ConfigError, no_such
 from portkern.execution import node as remote
-from portkern.execution.dispatch import ExecutionNode, Lost
+from portkern.execution.dispatch import ExecutionNode, Lost, cause, said
 from portkern.spec import target
 from portkern.spec.foreign_text import Malformed, place_of, read_text, yaml_value
+from portkern.spec.safe_name import SafeName, refuse_collisions
 
 #: Seconds between two looks at what has ended.
 LOOK_S = 0.2
-#: Characters of what ended a job.
-MOST_WHY = 300
+#: The most jobs of a partition at a time.
+MOST_JOBS = 10_000
 
 
 class Partition(BaseModel):
@@ -34,9 +36,9 @@ class Partition(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[\w.-]+$")
+    name: SafeName
     targets: tuple[str, ...]
-    jobs: PositiveInt = 1
+    jobs: int = Field(1, ge=1, le=MOST_JOBS)
     submit: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
 
     @field_validator("submit")
@@ -65,6 +67,13 @@ class SlurmCluster(BaseModel):
     partitions: tuple[Partition, ...] = Field(min_length=1)
     folder: Path = Path("slurm-jobs")
     cluster: Literal["slurm", "local"] = "slurm"
+
+    @field_validator("partitions")
+    @classmethod
+    def _apart(cls, partitions: tuple[Partition, ...]) -> tuple[Partition, ...]:
+        """Each has a folder of its own."""
+        refuse_collisions((one.name for one in partitions), "partition")
+        return partitions
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -124,8 +133,7 @@ class SlurmFleet:
         try:
             executor.update_parameters(name=f"portkern-{partition.name}", **partition.submit)
         except (NameError, TypeError, ValueError) as error:
-            why = " ".join(str(error).split())[:MOST_WHY]
-            raise ConfigError(f"partition {partition.name}: submit: {why}") from error
+            raise ConfigError(f"partition {partition.name}: submit: {said(error)}") from error
         return executor
 
     def __enter__(self) -> SlurmFleet:
@@ -149,7 +157,7 @@ class SlurmFleet:
                 remote.run_job, document, sorted(node.targets), str(begun)
             )
         except self._failures as error:
-            return SentJob(begun, why=f"it was not sent: {' '.join(str(error).split())[:MOST_WHY]}")
+            return SentJob(begun, why=f"it was not sent: {said(error)}")
         return SentJob(begun, job)
 
     def begun(self, handle: object) -> bool:
@@ -164,18 +172,24 @@ class SlurmFleet:
                 return ended
             time.sleep(LOOK_S)
 
-    def result(self, handle: object) -> list[str] | Lost:
+    def result(self, handle: object) -> object | Lost:
         assert isinstance(handle, SentJob)
-        handle.begun.unlink(missing_ok=True)
+        _remove(handle.begun)
         if handle.job is None:
             return Lost(handle.why)
-        error = handle.job.exception()
-        if error is not None:
-            return Lost(f"{_raised(str(error))}; its log is {handle.job.paths.stderr}")
-        lines = list(handle.job.result())
+        try:
+            found = handle.job.paths.result_pickle
+            if found.exists() and not found.is_file():
+                return Lost(f"its answer is not a file: {found}")
+            error = handle.job.exception()
+            if error is not None:
+                return Lost(f"{_raised(str(error))}; its log is {handle.job.paths.stderr}")
+            answer: object = handle.job.result()
+        except Exception as failed:  # noqa: BLE001 - whatever a forged file makes of it
+            return Lost(f"its answer cannot be read: {cause(failed)}")
         for path in handle.job.paths.folder.glob(f"{handle.job.job_id}_*"):
-            path.unlink(missing_ok=True)
-        return lines
+            _remove(path)
+        return answer
 
     def cancel(self, handle: object) -> None:
         assert isinstance(handle, SentJob)
@@ -183,11 +197,17 @@ class SlurmFleet:
             handle.job.cancel(check=False)
 
 
-def _raised(said: str) -> str:
+def _raised(told: str) -> str:
     """The last line of the traceback that submitit puts between its own words and dashes."""
-    before = said.partition("You can check full logs")[0].splitlines()
+    before = told.partition("You can check full logs")[0].splitlines()
     lines = [line.strip() for line in before if line.strip(" -")]
-    return lines[-1][:MOST_WHY] if lines else "it gave no answer"
+    return said(lines[-1]) if lines else "it gave no answer"
+
+
+def _remove(path: Path) -> None:
+    """Removes a file; a folder in its place stays."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def _has_ended(sent: SentJob) -> bool:

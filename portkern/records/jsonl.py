@@ -134,8 +134,12 @@ class LineFile(Generic[L]):
         """All lines, and the torn last one if there is one; of the compressed file where only that
         is there. Raises RecordError for the rest."""
         path = packed.standing(self.path)
-        if not path.exists():
-            return [], None
+        try:
+            return self._read(path) if path.exists() else ([], None)
+        except OSError as error:
+            raise RecordError(f"Cannot read {path}: {error.strerror or error}") from error
+
+    def _read(self, path: Path) -> tuple[list[L], Torn | None]:
         found: list[L] = []
         with no_search_for_garbage(), packed.opened(path) as lines:
             for number, line in enumerate(lines, 1):

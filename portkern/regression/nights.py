@@ -169,7 +169,7 @@ def _beside(path: Path) -> Mapping[Series, Sequence[CellOutcome]]:
     """The races in a file beside the records; none where it is torn or foreign."""
     try:
         return _by_series(RecordFile(path, samples=False).read()[0])
-    except (RecordError, OSError):
+    except RecordError:
         return {}
 
 

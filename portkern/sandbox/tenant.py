@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from portkern.sandbox import jail
-from portkern.sandbox.jail.limits import ControlGroup, ProcessLimits
+from portkern.sandbox.jail.control_groups import ControlGroup
+from portkern.sandbox.jail.limits import ProcessLimits
 from portkern.sandbox.jail.programs import read_plain
 from portkern.spec.foreign_text import json_value
 from portkern.toolchain.run_tool import cache_root

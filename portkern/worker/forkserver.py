@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from portkern.sandbox import jail, threads
-from portkern.sandbox.jail import JailPolicy, Layers, limits, root, system
-from portkern.sandbox.jail.limits import ControlGroup
+from portkern.sandbox.jail import JailPolicy, Layers, control_groups, root, system
+from portkern.sandbox.jail.control_groups import ControlGroup
 from portkern.sandbox.message import Confined, encoded
 from portkern.worker import worker
 
@@ -43,7 +43,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     os.umask(0o022)  # folders of a jail are seen by its own users, whoever may see the evaluator's
     system.set_dumpable(False)  # nor are the workers: whoever has their user sees nothing of them
-    limits.sweep()
+    control_groups.sweep()
     root.python_paths()
     layers = jail.probe()  # while there is one thread
     gc.disable()  # modules are hundreds of thousands of objects, and hardly any is garbage

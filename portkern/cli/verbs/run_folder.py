@@ -249,7 +249,7 @@ def readable(path: Path) -> list[Record]:
     """The records in a file; none where it cannot be read."""
     try:
         return RecordFile(path).read()[0]
-    except (RecordError, OSError):
+    except RecordError:
         return []
 
 

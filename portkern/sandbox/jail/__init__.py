@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from portkern.errors import no_such
-from portkern.sandbox.jail import limits, programs, root, seccomp, system
+from portkern.sandbox.jail import control_groups, limits, programs, root, seccomp, system
 from portkern.sandbox.jail.limits import ProcessLimits
 from portkern.sandbox.jail.programs import Launcher, ProgramPlace
 from portkern.sandbox.jail.restrictions import Restrictions, become
@@ -307,7 +307,7 @@ def _filter() -> None:
 
 
 def _group() -> None:
-    group = limits.ControlGroup.create(ProcessLimits.of_this_machine())
+    group = control_groups.ControlGroup.create(ProcessLimits.of_this_machine())
     _require(group is not None, "this user may not make one")
     assert group is not None
     group.remove()

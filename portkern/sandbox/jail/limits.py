@@ -1,23 +1,16 @@
-"""Limits on what a worker may use: memory, processes, files. They are set by rlimits, and by
-cgroups where we may."""
+"""Limits on what a worker may use: memory, processes, files. They are set by rlimits; where we may,
+a control group has them too (``control_groups.py``)."""
 
 from __future__ import annotations
 
 import os
 import re
 import resource
-import signal
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from portkern.sandbox.jail import owner
-
-_CGROUPS = Path("/sys/fs/cgroup")
 _OOM_FIRST = "1000"  # the kernel's killer takes the worker before it takes the evaluator
-#: A killed process leaves its cgroup when the kernel has let go of its memory.
-_LEAVING_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -75,88 +68,3 @@ def tasks_of(user: int) -> int:
             if process.stat().st_uid == user:
                 count += process.joinpath("task").stat().st_nlink - 2
     return count
-
-
-class ControlGroup:
-    """A cgroup of one worker: version 2, or version 1's two hierarchies."""
-
-    def __init__(self, folders: list[Path]) -> None:
-        self.folders = folders
-
-    @classmethod
-    def create(cls, limits: ProcessLimits) -> ControlGroup | None:
-        """A control group with these limits; None where this user may not make one, or the kernel
-        has no such controllers."""
-        name, memory, tasks = owner.name(), str(limits.memory_bytes), str(limits.tasks)
-        if _unified():
-            wanted = [(_CGROUPS / name, {"memory.max": memory, "pids.max": tasks})]
-        else:
-            wanted = [
-                (_CGROUPS / "memory" / name, {"memory.limit_in_bytes": memory}),
-                (_CGROUPS / "pids" / name, {"pids.max": tasks}),
-            ]
-        made = cls([])
-        try:
-            for folder, values in wanted:
-                folder.mkdir()
-                made.folders.append(folder)
-                for file, value in values.items():
-                    (folder / file).write_text(value)
-        except OSError:
-            made.remove()
-            return None
-        return made
-
-    def add(self, pid: int) -> None:
-        for folder in self.folders:
-            (folder / "cgroup.procs").write_text(str(pid))
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether the kernel has killed a process in it for using more than granted."""
-        for folder in self.folders:
-            for file in ("memory.events", "memory.oom_control"):
-                with suppress(OSError):
-                    if re.search(r"^oom_kill [1-9]", (folder / file).read_text(), re.MULTILINE):
-                        return True
-        return False
-
-    def remove(self) -> None:
-        """Once all in it have ended; what has not after a while stays for a later sweep."""
-        deadline = time.monotonic() + _LEAVING_S
-        while not self.removed() and time.monotonic() < deadline:
-            time.sleep(0.005)
-
-    def removed(self) -> bool:
-        """Removes it if all in it have ended; whether it is gone."""
-        return all(_removed(folder) for folder in self.folders)
-
-
-def sweep() -> None:
-    """End what is left in the cgroups of processes that have ended, and remove them."""
-    for hierarchy in [_CGROUPS] if _unified() else [_CGROUPS / "memory", _CGROUPS / "pids"]:
-        for folder in hierarchy.glob("portkern-*"):
-            if owner.gone(folder.name):
-                _kill_members(folder)
-                ControlGroup([folder]).remove()
-
-
-def _unified() -> bool:
-    return (_CGROUPS / "cgroup.controllers").exists()
-
-
-def _removed(folder: Path) -> bool:
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def _kill_members(folder: Path) -> None:
-    with suppress(OSError):
-        for pid in map(int, (folder / "cgroup.procs").read_text().split()):
-            if pid > 0:  # 0 stands for a process of another namespace
-                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,144 @@
+"""A plugin of pytest: a session of tests in which somebody wrote where tests may not fails.
+
+Files that are run later by themselves are compared before and after; and where the system allows
+it, each write of any descendant is told with the tests that ran then (``write_watch.py``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests import write_watch
+from tests.watch import changes, run_later
+from tools.failed import CHANGED
+
+#: Set for all that a session starts, with the home that it watches: one within it watches its own.
+WATCHED = "TESTS_WATCH_OF"
+#: Whatever is not a user's or a checkout's, and what is written to by nobody but root.
+MACHINE = ("/etc", "/usr", "/opt", "/var")
+TEMPORARY = ("/tmp", "/var/tmp")
+_BEGINS_S = _ENDS_S = 60.0
+_TOLD = 9
+
+
+def writable(config: pytest.Config) -> Sequence[Path]:
+    """Where tests may write beside temporary folders: caches, and what is not a file of a disk."""
+    kept = getattr(config, "cache", None)
+    names = (".hypothesis", ".pytest_cache", ".mypy_cache", "build")
+    return [
+        *map(Path, ("/dev", "/proc", "/sys/fs/cgroup")),
+        *(Path.home() / name for name in (".cache", ".triton", ".config/matplotlib")),
+        *(config.rootpath / name for name in names),
+        *([Path(kept._cachedir)] if kept is not None else []),
+    ]
+
+
+class SessionWatch:
+    """Fails a session in which something was written where tests may not."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._run_later = run_later(Path.home())
+        self._ran: list[tuple[str, float, float]] = []
+        self._running: dict[str, float] = {}
+        self._said: IO[str] | None = None
+        self._watch: subprocess.Popen[str] | None = None
+        if os.environ.get(WATCHED) != str(Path.home()):
+            self._start()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """Wait until it watches: it began while tests were collected."""
+        until = time.monotonic() + _BEGINS_S
+        while self._watch and self._said and time.monotonic() < until:
+            if self._watch.poll() is not None or os.fstat(self._said.fileno()).st_size:
+                return
+            time.sleep(0.02)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[nodeid] = time.time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._ran.append((nodeid, self._running.pop(nodeid, 0.0), time.time()))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        elsewhere = self._writes()
+        changed = changes(self._run_later, run_later(Path.home()))
+        if not elsewhere and not changed:
+            return
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if (kept := getattr(session.config, "cache", None)) is not None:
+            kept.set(CHANGED, [*changed, *(one["path"] for one in elsewhere)])
+        if changed:
+            sys.stderr.write(f"\nchanged by the tests, which may not: {changed[:_TOLD]}\n")
+        for one in elsewhere[:_TOLD]:
+            by = f"by {one['by'] or 'a process that has ended'} ({one['process']})"
+            sys.stderr.write(
+                f"\nwritten outside of temporary folders and caches: {one['path']} ({one['what']} "
+                f"{by}) while these tests ran: {', '.join(self._during(one['at'])) or 'none'}\n"
+            )
+
+    def _start(self) -> None:
+        is_inner = WATCHED in os.environ
+        os.environ[WATCHED] = str(Path.home())
+        temporary = [*dict.fromkeys(map(os.path.realpath, (*TEMPORARY, tempfile.gettempdir())))]
+        root = self._config.rootpath.resolve()
+        outer = [] if is_inner else [*MACHINE, str(root)]
+        asked = {
+            "folders": [os.path.realpath(Path.home()), *outer],
+            "allowed": [*map(os.path.realpath, writable(self._config)), *_open_files()],
+            "shared": [] if is_inner else [one for one in temporary if Path(one).is_dir()],
+            "alone": [] if is_inner else [*map(str, root.parents)],
+        }
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self._watch = subprocess.Popen(
+            [sys.executable, "-SE", write_watch.__file__, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=self._said,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._watch.stdin
+        self._watch.stdin.write(json.dumps(asked) + "\n")
+        self._watch.stdin.flush()
+
+    def _writes(self) -> list[dict[str, Any]]:
+        """Each path once. Who may have been anybody counts where the system names processes."""
+        if self._watch is None or self._said is None:
+            return []
+        try:
+            self._watch.communicate(timeout=_ENDS_S)
+        except subprocess.TimeoutExpired:
+            self._watch.kill()
+        self._said.seek(0)
+        lines = [json.loads(line) for line in self._said if line.endswith("\n")]
+        if not lines:
+            sys.stderr.write("\nwrites of processes that tests start were not watched here\n")
+            return []
+        seen = {one["path"]: one for one in reversed(lines[1:])}
+        if lines[0]["names"]:
+            return [*reversed(seen.values())]
+        if seen:
+            where = [*reversed(seen)][:_TOLD]
+            sys.stderr.write(f"\nwritten while tests ran, by them or by others: {where}\n")
+        return []
+
+    def _during(self, at: float) -> list[str]:
+        """Tests that ran when it was told, and those that had just ended."""
+        ran = [*self._ran, *((name, began, at) for name, began in self._running.items())]
+        since = at - 2 * write_watch.PAUSE_S
+        return [name for name, began, ended in ran if began <= at and ended >= since]
+
+
+def _open_files() -> list[str]:
+    """Where this process writes to by its caller's will, as a log of its output."""
+    return [os.path.realpath(one) for one in Path("/proc/self/fd").glob("*")]
