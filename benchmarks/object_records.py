@@ -2,15 +2,17 @@
 shows both verdicts of each cell.
 
     .venv/bin/python -m benchmarks.object_records run=FOLDER [ops=all] [dtypes=all] [seconds=3600]
-        [venues=object,emulator] [backends=hip,triton] [targets=all] [left=true]
+        [venues=object,emulator] [backends=hip,triton] [targets=all] [left=true] [before=TIME]
     .venv/bin/python -m benchmarks.object_records records=FILE[,FILE…]
 
 ``run`` begins a ``portkern matrix`` for each operator, type, backend, venue and, of objects,
 target, one on each processor that this process may use; what FOLDER has is not run again, and after
 ``seconds`` what still runs is ended: its cells so far are kept in FOLDER/records.jsonl.gz as the
-others. With ``left=true`` only those are begun of which a committed record is missing. ``records``
-adds the newest record of each executed cell to reports/records/objects.jsonl.gz, in place of older
-ones, and what emulation said to results/object-emulated.json; ``make readme`` makes the table.
+others. With ``left=true`` only those are begun of which a committed record is missing, is of a
+kernel as it was before, or is older than TIME (2026-11-30T08:15 is when matrix instructions came to
+round as published). ``records`` adds the newest record of each executed cell to
+reports/records/objects.jsonl.gz, in place of older ones, and what emulation said to
+results/object-emulated.json; ``make readme`` makes the table.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from benchmarks import _script
 from portkern import ops
 from portkern.records import packed
 from portkern.records.record import Record, RecordFile, Verdict
-from portkern.spec import target
+from portkern.spec import catalogue, registry, target
 from tools.records import FOLDER, op_of_line
 
 TARGETS = ("gfx942", "gfx90a", "gfx950", "gfx1100", "gfx1201")
@@ -83,14 +85,12 @@ class Item:
 
 
 def main() -> None:
-    words = _script.words(
-        ("run", "ops", "dtypes", "seconds", "venues", "backends", "targets", "left", "records"),
-        __doc__,
-    )
+    known = ("run", "ops", "dtypes", "seconds", "venues", "backends", "targets", "left", "before")
+    words = _script.words((*known, "records"), __doc__)
     if "run" in words:
         asked = items(words)
         if words.get("left") == "true":
-            asked = lacking(asked)
+            asked = lacking(asked, words.get("before", ""))
         run(Path(words["run"]), asked, float(words.get("seconds", 3600)))
     elif "records" in words:
         keep([Path(name) for name in words["records"].split(",")])
@@ -115,27 +115,33 @@ def items(words: dict[str, str]) -> list[Item]:
     ]
 
 
-def lacking(asked: Sequence[Item]) -> list[Item]:
-    """The items that have cells without a committed record, with the sets that have them; an item
-    with a set that is lacking as a whole comes before those that lack a few sizes."""
-    known = {cell_of(record) for record in committed()}
-    whole: list[Item] = []
-    parts: list[Item] = []
+def lacking(asked: Sequence[Item], before: str) -> list[Item]:
+    """The items of objects with cells whose committed record is missing or does not stand, with the
+    sets that have such cells; what is missing comes first."""
+    known = {cell_of(record): record for record in committed()}
+    left: list[tuple[bool, Item]] = []
     for item in asked:
         [of] = item.targets
-        sizes = {which: ops.load(item.op).workloads[which] for which in SETS}
-        left = {
-            which: sum(
-                (item.op, item.backend, of, item.dtype, which, size.name) not in known
-                for size in several
-            )
-            for which, several in sizes.items()
+        [kernel] = catalogue.candidates(item.op, registry.load(item.backend))
+        records = {
+            which: [
+                known.get((item.op, item.backend, of, item.dtype, which, size.name))
+                for size in ops.load(item.op).workloads[which]
+            ]
+            for which in SETS
         }
-        lacks = tuple(which for which in SETS if left[which])
-        if lacks:
-            entire = any(left[which] == len(sizes[which]) for which in lacks)
-            (whole if entire else parts).append(replace(item, sets=lacks))
-    return [*whole, *parts]
+        sets = tuple(
+            which
+            for which in SETS
+            if any(
+                one is None or one.source_hash != kernel.digest or one.time < before
+                for one in records[which]
+            )
+        )
+        if sets:
+            some = all(one is not None for which in sets for one in records[which])
+            left.append((some, replace(item, sets=sets)))
+    return [item for _, item in sorted(left, key=lambda one: one[0])]
 
 
 def _is_long(op: str) -> bool:
