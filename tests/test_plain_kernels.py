@@ -73,6 +73,11 @@ OPERATORS = {
         "return F.scaled_dot_product_attention(a, b, c)",
         "torch.randn(2, 3, 10, 8), torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 5)",
     ),
+    "strides": (
+        "return a.as_strided((a.shape[0] - 3, 4), (1, 1)).sum(1), "
+        "F.adaptive_avg_pool1d(b.transpose(1, 2), 1).flatten(1)",
+        "torch.randn(40), torch.randn(4, 9, 6)",
+    ),
     "tables": (
         "return F.embedding(i, a), a.index_select(0, i), a[i, :3]",
         "torch.randn(31, 7), torch.randint(0, 31, (12,))",
@@ -130,12 +135,56 @@ NUMBERS = {
         "return F.max_pool1d(x, 3, stride=2), x.sum(-1) / length + F.pad(x, (1, length))[..., 0]",
         "torch.randn(3, 4, length)",
     ),
+    "written_over": (
+        "batch, width = 5, 12",
+        "self.kept, self.mix = torch.randn(batch, width), nn.Linear(2 * width, width)",
+        "self.kept.copy_(x * 2)\n"
+        "self.kept = torch.tanh(self.mix(torch.cat((x, self.kept), dim=1)))\n"
+        "return self.kept * 2",
+        "torch.randn(batch, width)",
+    ),
+    "made_zero": (
+        "width = 12",
+        "self.total = torch.zeros(width)",
+        "self.total.zero_()\nself.total += x.sum(0)\nreturn x + self.total",
+        "torch.randn(6, width)",
+    ),
     "norm": (
         "channels = 6",
         "self.conv = nn.Conv2d(channels, 2 * channels, 3)\n"
         "        self.norm = nn.InstanceNorm2d(2 * channels, affine=True)",
         "return self.norm(self.conv(x))",
         "torch.randn(2, channels, 7, 8)",
+    ),
+}
+
+#: Recurrent layers, likewise; the constructor takes no number of steps.
+RECURRENT = {
+    "two_ways": (
+        "width, hidden, kinds = 12, 10, 7",
+        "self.gru = nn.GRU(width, hidden, 2, bidirectional=True, batch_first=True)\n"
+        "        self.out = nn.Linear(2 * hidden, kinds)",
+        "out, last = self.gru(x)\nreturn self.out(out[:, -1]), last",
+        "torch.randn(5, 21, width)",
+    ),
+    "states": (
+        "width, hidden = 12, 10",
+        "self.lstm = nn.LSTM(width, hidden, 2)",
+        "h = x.mean(0)[None, :, :hidden].expand(2, -1, -1)\n"
+        "out, (h, c) = self.lstm(x, (h, 1 - h))\nreturn out, h, c",
+        "torch.randn(21, 5, width)",
+    ),
+    "no_bias": (
+        "width, hidden = 12, 10",
+        "self.rnn = nn.RNN(width, hidden, nonlinearity='relu', bias=False)",
+        "return self.rnn(x)[0].mean(0)",
+        "torch.randn(21, 5, width)",
+    ),
+    "cells": (
+        "width, hidden = 12, 10",
+        "self.first, self.second = nn.GRUCell(width, hidden), nn.LSTMCell(width, hidden)",
+        "h = self.first(x, x[:, :hidden])\nreturn self.second(x, (h, -h))",
+        "torch.randn(5, width)",
     ),
 }
 
@@ -284,9 +333,10 @@ def test_what_follows_numbers_is_an_expression_over_them() -> None:
     assert followed(lambda a, b: a // 4) == n / 4
     assert followed(lambda a, b: 2 * a * b) == 2 * n * m
     assert str(followed(lambda a, b: (b - 3) // 2 + 1)) == "((m - 1)//2)"
-    scale = followed(lambda a, b: (a / 4) ** -0.5)
-    assert scale is not None
-    assert float(scale.subs(n, 64)) == pytest.approx(0.25)  # type: ignore[attr-defined]
+    for power, at_64 in ((-0.5, 0.25), (-0.25, 0.5), (0.25, 2)):
+        scale = followed(lambda a, b, power=power: (a / 4) ** power)  # type: ignore[misc]
+        assert scale is not None
+        assert float(scale.subs(n, 64)) == pytest.approx(at_64)  # type: ignore[attr-defined]
     for neither in (lambda a, b: a + b, lambda a, b: a % 7, lambda a, b: math.exp(a)):
         assert followed(neither) is None
 
@@ -304,6 +354,27 @@ def test_numbers_that_a_constructor_takes_are_lengths(name: str, tmp_path: Path)
 def test_numbers_that_a_constructor_takes_on_a_gpu(target: str, tmp_path: Path) -> None:
     backend, where = target.split()
     assert bad(numbered(*NUMBERS["heads"], tmp_path), backend, where) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks_in_cpp(name: str, tmp_path: Path) -> None:
+    assert bad(numbered(*RECURRENT[name], tmp_path), "cpu") == []
+
+
+@pytest.mark.full
+def test_recurrent_networks_on_a_gpu_in_the_emulator(tmp_path: Path) -> None:
+    assert bad(numbered(*RECURRENT["no_bias"], tmp_path), "hip", "gfx942") == []
+
+
+@pytest.mark.full
+def test_a_number_of_layers_is_not_a_length(tmp_path: Path) -> None:
+    """A state is as long as there are layers; with more of them there are more parameters."""
+    made = "self.lstm = nn.LSTM(width, 8, layers)"
+    forward = "h = x[:layers, :, :8]\nreturn self.lstm(x, (h, h))[0]"
+    path = numbered("width, layers = 12, 3", made, forward, "torch.randn(9, 5, width)", tmp_path)
+    assert "layers" not in load_op(str(path)).signature.axes
+    assert "tanh" in from_torch.plain_kernel(str(path), "cpu")
 
 
 #: An expression of numbers among the arguments: what a kernel reads, and what it cannot.

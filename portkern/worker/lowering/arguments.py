@@ -21,7 +21,7 @@ _WRITTEN = frozenset(
     """
     self other x a exponent alpha min max min_val max_val value fill_value s start end index
     size shape sizes repeats split_size split_sizes length N C HxW group groups normalized_shape pad
-    kernel_size stride padding dilation output_padding divisor_override eps
+    kernel_size stride padding dilation output_padding divisor_override eps storage_offset
     """.split()
 )
 

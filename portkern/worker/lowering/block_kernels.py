@@ -156,6 +156,8 @@ class BlockKernels(ABC):
         index = self.lengths.split(body, "row", shape)
         for stage in group.stages:
             stage.write(body, index)
+        read = {name for name, _ in body.reads}
+        lanes.read_again = frozenset(s.buffer for s in group.stages if s.buffer in read)
         lanes.write(body.lines)
         return {"total": total}
 

@@ -19,8 +19,9 @@ from portkern.worker.lowering.readings import Example, Reading
 
 #: So many numbers may be multiplied, as the sides of an image are.
 _MOST_FACTORS = 3
-#: What floats follow beside lines: areas, means, and the scales of attention.
-_POWERS = tuple(map(sympy.Rational, ("1", "-1", "2", "1/2", "-1/2")))
+#: What floats follow beside lines: areas, means, and the scales of attention, whose roots queries
+#: and keys are multiplied by.
+_POWERS = tuple(map(sympy.Rational, ("1", "-1", "2", "1/2", "-1/2", "1/4", "-1/4")))
 #: How far floats may be from what they follow, relatively.
 _CLOSE = 1e-9
 

@@ -18,6 +18,7 @@ from portkern.worker.lowering.lengths import Lengths
 from portkern.worker.lowering.operations import Unwritable, kind_of
 from portkern.worker.lowering.places import Places
 from portkern.worker.lowering.readings import Example, Reading
+from portkern.worker.lowering.recurrences import Recurrences
 from portkern.worker.lowering.stages import Loops, LoopStage, StageBuffer
 from portkern.worker.lowering.sums import Sums
 
@@ -185,7 +186,7 @@ def _missing(name: str) -> Callable[[Body, Index], str]:
     return load
 
 
-class GraphCall(Elements, Places, Sums):
+class GraphCall(Elements, Places, Sums, Recurrences):
     """One operation, by its name."""
 
     def value(self) -> object:

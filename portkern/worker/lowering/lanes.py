@@ -44,6 +44,10 @@ class LoweredLanes(ABC):
 
     #: What each function of C is, of its arguments; a name with an underscore is a helper's.
     functions: Mapping[str, str]
+    #: What makes stores seen by later loads, where the language needs it.
+    barrier = ""
+    #: Tensors that are read again after an element of them was stored.
+    read_again: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -154,6 +158,8 @@ class LoweredLanes(ABC):
             return
         held = value if value.spread == "block" else replace(value, text=self.full(value))
         self.say(self.store(name, self.placed(index), held))
+        if name in self.read_again and self.barrier:
+            self.say(self.barrier)
 
     def _if(self, node: Node) -> None:
         condition = self.converted(self._term(field(node, "condition").named_children[0]), "bool")

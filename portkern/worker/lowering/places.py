@@ -156,6 +156,30 @@ class Places(LoweredArguments):
         fill = self.number(self.arguments["value"] or 0, self.kind)
         return ops.within(value, self.shape, steps, self.lengths, fill)
 
+    def op_as_strided(self) -> LoweredValue | None:
+        """A tensor that lies as it is asked for, or row by row."""
+        value, source = self.get("self"), self.node.args[0].meta["val"]  # type: ignore[union-attr]
+        size, stride = ([self.size(one) for one in self.arguments[n]] for n in ("size", "stride"))
+        lies = [self.lengths.of(one) for one in source.stride()]
+        beside = zip(size, stride, lies, strict=False)
+        if tuple(size) == value.shape and all(n == 1 or a == b for n, a, b in beside):
+            return value  # type: ignore[no-any-return]
+        if not source.is_contiguous() or source.storage_offset() != 0:
+            return None
+        start = self.lengths.text(self.size(self.arguments["storage_offset"] or 0))
+        steps = [self.lengths.text(one) for one in stride]
+
+        def places(body: Body, index: Index) -> Index:
+            along = [f"{i} * {step}" for i, step in zip(index, steps, strict=True)]
+            place = body.let("int64_t", " + ".join([start, *along]))
+            return self.lengths.split(body, place, value.shape)
+
+        return ops.moved(value, size, places)
+
+    def op_copy(self) -> LoweredValue:
+        """The values that a tensor is written over with."""
+        return ops.broadcast(self.get("src"), self.shape).cast(self.kind)
+
     def op_diagonal(self) -> LoweredValue | None:
         value = self.get("self")
         if self.arguments["offset"] != 0 or len(value.shape) != 2:

@@ -65,7 +65,7 @@ def _nest(stage: LoopStage, lengths: Lengths, taken: frozenset[str]) -> list[str
     outer = long[:-1] or long
     if long:
         collapse = f" collapse({len(outer)})" if len(outer) > 1 else ""
-        count = lengths.count(stage.shape)
+        count = lengths.count((*stage.shape, *stage.work))
         body.say(f"#pragma omp parallel for{collapse} if ({count} >= PARALLEL_FROM)")
     for n in range(len(stage.shape)):
         counters.append(free(f"i{n}", taken) if n in long else "0")

@@ -14,7 +14,8 @@ from portkern.worker.lowering.body import Body, Fold, Index, Kind, Product
 class LoopStage:
     """Loops over ``shape`` that fill ``buffer``. ``write`` says the statements for one index, which
     end in storing what it computed. Of a reduction or a product that is stored, ``fold`` or
-    ``product`` says it by its parts, and ``store`` what stores an element."""
+    ``product`` says it by its parts, and ``store`` what stores an element. ``work``: what one index
+    goes over beyond that."""
 
     buffer: str
     shape: tuple[sympy.Expr, ...]
@@ -22,6 +23,7 @@ class LoopStage:
     fold: Fold | None = None
     product: Product | None = None
     store: Callable[[Body, Index, str], None] | None = None
+    work: tuple[sympy.Expr, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Sums(LoweredArguments):
                 body.say(f"{name}[{self.lengths.flat(body, place, shape)}] = ({kind}){total};")
 
         rows = tuple(sympy.Integer(1) if n == dim else one for n, one in enumerate(shape))
-        self.graph.loops.stages.append(LoopStage(name, rows, write))
+        self.graph.loops.stages.append(LoopStage(name, rows, write, work=(shape[dim],)))
         return self.graph._stored(name, shape, kind)
 
     def op_cumsum(self) -> LoweredValue:

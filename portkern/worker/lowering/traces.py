@@ -78,6 +78,8 @@ def _parted(program: ExportedProgram, table: object) -> ExportedProgram:
 
 
 def _constants(program: ExportedProgram) -> dict[str, torch.Tensor]:
+    """The constants whose values are read."""
+    read = {node.name for node in program.graph.find_nodes(op="placeholder") if _is_read(node)}
     signature = program.graph_signature
     names = {
         **signature.inputs_to_lifted_tensor_constants,
@@ -85,8 +87,23 @@ def _constants(program: ExportedProgram) -> dict[str, torch.Tensor]:
         **signature.inputs_to_parameters,
     }
     tensors = {**program.constants, **program.state_dict}
-    known = {node: tensors.get(name) for node, name in names.items()}
+    known = {node: tensors.get(name) for node, name in names.items() if node in read}
     return {node: one for node, one in known.items() if isinstance(one, torch.Tensor)}
+
+
+def _is_read(node: torch.fx.Node) -> bool:
+    """Whether values of it are, and not its sizes alone: what is written to as a whole has some
+    that nobody sees."""
+    for user in node.users:
+        packet = getattr(user.target, "overloadpacket", None)
+        name = packet.__name__ if packet is not None else ""
+        if name.endswith("_like") or name.startswith("new_"):
+            continue
+        if name == "copy" and user.args[0] is node and node not in user.args[1:]:
+            continue
+        if name != "clone" or _is_read(user):
+            return True
+    return False
 
 
 def _check_same(first: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> None:

@@ -20,6 +20,7 @@ _OWN = "exp exp2 log log2 sin cos sqrt erf floor ceil".split()
 
 class TritonLanes(LoweredLanes):
     language = "Triton"
+    barrier = "tl.debug_barrier()"
     integers = (-(2**63), 2**63 - 1)
     functions: Mapping[str, str] = {
         **{name: f"tl.{name}({{0}})" for name in _OWN},

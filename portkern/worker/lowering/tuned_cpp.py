@@ -81,7 +81,7 @@ class TunedCpp:
 
     def _group(self, group: Group) -> list[str]:
         body = Body(self.taken)
-        longest = max((stage.shape for stage in group.stages), key=len)
+        longest = max(((*stage.shape, *stage.work) for stage in group.stages), key=len)
         if group.is_product:
             self._product(body, group)
         elif self._is_whole_fold(group):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from portkern.spec.from_torch.names import is_identifier
 from portkern.spec.from_torch.source import replaceable, with_sizes
 from portkern.worker.tracing.calling import FakeCall
-from portkern.worker.tracing.loading import load
+from portkern.worker.tracing.loading import load, state_of
 
 #: A file with more numbers has settings of its own that nobody turns one by one.
 _MOST = 12
@@ -104,11 +104,13 @@ def step(call: FakeCall, name: str, value: int) -> int:
 
 
 def with_numbers(call: FakeCall, numbers: Mapping[str, int]) -> FakeCall:
-    """The same operator of the file with these numbers. Raises what the file raises."""
+    """The same operator of the file with these numbers. Raises what the file raises, and ValueError
+    where one of them is how many parameters there are, as a number of layers is."""
     loaded = call.loaded
     again = load(with_sizes(loaded.source, numbers), loaded.filename, loaded.name)
-    model = again.model
-    state = {} if model is None else dict((*model.named_parameters(), *model.named_buffers()))
+    state = state_of(again)
+    if state.keys() != state_of(loaded).keys():
+        raise ValueError("other parameters than in the file")
     return FakeCall(again, {key: one for key, one in state.items() if key in call.lifted})
 
 

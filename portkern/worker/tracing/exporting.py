@@ -37,12 +37,14 @@ class Lifted(torch.nn.Module):
             with Recurrent():
                 return self.__dict__["call"](*inputs)
         before = [(module, _attributes(module)) for module in model.modules()]
+        made: dict[int, torch.Tensor] = {}
+        own = [_with_copies(module, attributes, made) for module, attributes in before]
         try:
             with Recurrent():
                 return torch.func.functional_call(model, dict(state), tuple(inputs))
         finally:
-            for module, attributes in before:
-                self.__dict__["changed"] |= _restored(module, attributes)
+            for (module, attributes), copies in zip(before, own, strict=True):
+                self.__dict__["changed"] |= _restored(module, attributes, copies)
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, object]:
@@ -50,14 +52,36 @@ def _attributes(module: torch.nn.Module) -> dict[str, object]:
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
 
-def _restored(module: torch.nn.Module, attributes: Mapping[str, object]) -> bool:
-    """Whether there was something to restore."""
+def _with_copies(
+    module: torch.nn.Module, attributes: Mapping[str, object], made: dict[int, torch.Tensor]
+) -> dict[str, tuple[object, int]]:
+    """Puts copies of tensors into the place of plain attributes, as torch exports no writes into
+    them; with the version that each has. ``made``: by what they are copies of, as modules share
+    some."""
+    copies = dict(attributes)
+    for name, value in attributes.items():
+        if isinstance(value, torch.Tensor):
+            if id(value) not in made:
+                made[id(value)] = value.clone()
+            copies[name] = made[id(value)]
+    module.__dict__.update(copies)
+    return {name: (value, getattr(value, "_version", 0)) for name, value in copies.items()}
+
+
+def _restored(
+    module: torch.nn.Module,
+    attributes: Mapping[str, object],
+    copies: Mapping[str, tuple[object, int]],
+) -> bool:
+    """Whether a call has changed the attributes that it was given ``copies`` of."""
     now = _attributes(module)
-    changed = {*now} != {*attributes} or any(now[key] is not attributes[key] for key in now)
-    if changed:
-        for name in now:
-            del module.__dict__[name]
-        module.__dict__.update(attributes)
+    changed = {*now} != {*copies} or any(
+        now[key] is not value or getattr(value, "_version", 0) != version
+        for key, (value, version) in copies.items()
+    )
+    for name in now:
+        del module.__dict__[name]
+    module.__dict__.update(attributes)
     return changed
 
 

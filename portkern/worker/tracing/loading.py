@@ -158,6 +158,12 @@ class LoadedOperator:
         return len(self.names) == 1
 
 
+def state_of(loaded: LoadedOperator) -> dict[str, torch.Tensor]:
+    """Parameters and buffers."""
+    model = loaded.model
+    return {} if model is None else dict((*model.named_parameters(), *model.named_buffers()))
+
+
 @contextmanager
 def naming(source: str, filename: str) -> Iterator[None]:
     """Tracebacks show the file's lines, which this process cannot read from disk."""

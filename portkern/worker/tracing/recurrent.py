@@ -10,7 +10,7 @@ import torch  # noqa: TID253 - imported where a file is traced, in a worker
 from torch.overrides import TorchFunctionMode  # noqa: TID253
 
 #: torch's functions, and how many gates a step has.
-_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 @torch.library.custom_op("portkern::recurrent", mutates_args=())
@@ -18,10 +18,14 @@ def recurrent(
     x: torch.Tensor,
     states: list[torch.Tensor],
     weights: list[torch.Tensor],
-    gates: int,
+    kind: str,
+    biased: bool,
     directions: int,
+    batch_first: bool,
 ) -> list[torch.Tensor]:
-    """Outputs of all steps, then the last states. It is traced and never run."""
+    """Outputs of all steps, then the last states. ``kind``: the name of torch's function; weights
+    are in its order, with two more for each layer and direction where it is ``biased``. It is
+    traced and never run."""
     raise NotImplementedError
 
 
@@ -30,13 +34,17 @@ def _(
     x: torch.Tensor,
     states: list[torch.Tensor],
     weights: list[torch.Tensor],
-    gates: int,
+    kind: str,
+    biased: bool,
     directions: int,
+    batch_first: bool,
 ) -> list[torch.Tensor]:
     hidden = states[-1].shape[-1]
     torch._check(weights[0].shape[-1] == x.shape[-1])  # type: ignore[no-untyped-call]
     for weight in weights:
-        torch._check(weight.shape[0] == gates * hidden)  # type: ignore[no-untyped-call]
+        torch._check(weight.shape[0] == GATES[kind] * hidden)  # type: ignore[no-untyped-call]
+    for one in states:
+        torch._check(one.shape[0] == len(weights) // (4 if biased else 2))  # type: ignore[no-untyped-call]
     width = directions * states[0].shape[-1]
     return [x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(one) for one in states)]
 
@@ -52,13 +60,13 @@ class Recurrent(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        gates = _GATES.get(getattr(function, "__name__", ""))
-        if gates is None or kwargs or not _is_plain(args):
+        name = getattr(function, "__name__", "")
+        if name not in GATES or kwargs or not _is_plain(args):
             return function(*args, **(kwargs or {}))
-        x, hx, weights, _, _, _, _, both, _ = args
+        x, hx, weights, biased, _, _, _, both, batch_first = args
         states = list(hx) if isinstance(hx, tuple | list) else [hx]
-        found = torch.ops.portkern.recurrent(x, states, list(weights), gates, 1 + both)
-        return tuple(found)
+        how = (name, bool(biased), 1 + both, bool(batch_first))
+        return tuple(torch.ops.portkern.recurrent(x, states, list(weights), *how))
 
 
 def _is_plain(args: tuple[Any, ...]) -> bool:

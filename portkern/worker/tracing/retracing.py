@@ -17,19 +17,13 @@ from portkern.worker.tracing import symbols
 from portkern.worker.tracing.calling import FakeCall
 from portkern.worker.tracing.constants import step, with_numbers
 from portkern.worker.tracing.exporting import Exported, exported
-from portkern.worker.tracing.loading import LoadedOperator
+from portkern.worker.tracing.loading import state_of
 
 #: Other values of each number: two fix a slope, what is left checks it.
 ENOUGH = 4
 _MOST_TRIED = 12
 #: Small enough for what only short lengths do, and large enough to be no length of one.
 _SMALL = 3
-
-
-def state(loaded: LoadedOperator) -> dict[str, torch.Tensor]:
-    """Parameters and buffers."""
-    model = loaded.model
-    return {} if model is None else dict((*model.named_parameters(), *model.named_buffers()))
 
 
 def is_table(model: torch.nn.Module | None, key: str) -> bool:
@@ -43,7 +37,7 @@ def program_of(call: FakeCall) -> Exported | Exception:
     """The program that torch exports, at the sizes of the file; the exception if it does not."""
     loaded = call.loaded
     with loaded.fake:
-        given = state(loaded).items()
+        given = state_of(loaded).items()
         fixed = {key: torch.empty_like(one) for key, one in given if key not in call.lifted}
     tables = {key for key in call.lifted if is_table(loaded.model, key)}
     return exported(loaded.call, loaded.model, fixed, *call.given(None, None), tables)

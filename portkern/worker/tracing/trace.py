@@ -52,6 +52,7 @@ from portkern.worker.tracing.loading import (
     load,
     names_read,
     naming,
+    state_of,
 )
 from portkern.worker.tracing.retracing import Retracing
 from portkern.worker.tracing.trying import sizes_made, with_workloads
@@ -168,7 +169,7 @@ def _traced(
 def _described(
     loaded: LoadedOperator, name: str, filename: str, lift: bool
 ) -> tuple[_Description, Exported | Exception]:
-    call = FakeCall(loaded, _lifted(retracing.state(loaded)) if lift else {})
+    call = FakeCall(loaded, _lifted(state_of(loaded)) if lift else {})
     with CallWatch(filename) as watch:
         outputs = call.outputs()
     watch.check(outputs)
