@@ -140,7 +140,7 @@ def constant_of(value: object) -> object:
     if isinstance(value, dict):
         import triton.language as tl
 
-        names = {"fp32": tl.float32, "fp16": tl.float16, "bf16": tl.bfloat16}
+        names = {one.name: one for one in vars(tl).values() if isinstance(one, tl.dtype)}
         return names[value["dtype"]]
     return value
 

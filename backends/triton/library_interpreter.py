@@ -12,7 +12,8 @@ import hashlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from portkern.spec import target as targets
+from portkern.spec.target import Target
 
 from .interpreter import repair
 from .libdevice_functions import in_numpy
@@ -33,7 +35,7 @@ REGION = 1 << 20
 #: Around each buffer, so that what lies next to it is none of another's.
 _MARGIN = 1 << 16
 #: Elements of a buffer that are told; of more, as many, evenly.
-_MOST_TOLD = 1 << 14
+_MOST_TOLD = 1 << 12
 _TYPES: Mapping[str, str] = {
     "fp64": "float64",
     "fp32": "float32",
@@ -51,25 +53,47 @@ def main() -> int:
 
 
 def _interpreted(root: str, request: Mapping[str, Any], each_s: float) -> dict[str, object]:
-    from triton import language as tl
-
     target = targets.load(request["target"])
-    repair()
-    in_numpy(target)
-    tl.core.dtype.__call__ = _called
+    prepare(target)
     with as_on(target):
         outer = function_of(root, request)
         function = plain(outer)
-        memory = _Memory(request["signature"], request["seed"])
         constants = {name: constant_of(value) for name, value in request["constants"].items()}
-        scalars = {name: _scalar(value) for name, value in request["scalars"].items()}
-        arguments = {**memory.pointers, **scalars, **constants}
-        arguments |= _heuristics(outer, arguments)
+        recorded = request.get("recorded")
+        if recorded is None:
+            memory = made_up(request["signature"], request["seed"])
+            scalars = {name: _scalar(value) for name, value in request["scalars"].items()}
+            arguments = {**memory.pointers, **scalars, **constants}
+            arguments |= _heuristics(outer, arguments)
+        else:
+            memory = launched(function, recorded, request["seed"])
+            scalars = {name: _scalar(value) for name, value in recorded["scalars"].items()}
+            arguments = {**memory.pointers, **scalars, **constants}
         lines = _Lines(function)
         signal.setitimer(signal.ITIMER_PROF, each_s)
         with memory.watched(), _ordered(backwards=request["backwards"]), lines.counted():
             function[tuple(request["grid"])](**arguments)
-    return {"written": memory.told(), "lines": sorted(lines.seen), "all_lines": sorted(lines.all)}
+    answer: dict[str, object] = {"written": memory.told()}
+    answer |= {"lines": sorted(lines.seen), "all_lines": sorted(lines.all)}
+    return {**answer, "whole": memory.whole()} if request.get("whole") else answer
+
+
+def prepare(target: Target) -> None:
+    """Makes the interpreter of this process compute as a kernel on the target does."""
+    from triton import language as tl
+
+    repair()
+    in_numpy(target)
+    tl.core.dtype.__call__ = _called
+
+
+def as_in_kernel(kernel: Any, name: str, value: object) -> object:
+    """The argument of a launch as the kernel sees it."""
+    from triton import language as tl
+
+    kind = getattr(kernel.fn, "__annotations__", {}).get(name)
+    is_constant = kind in (tl.constexpr, "tl.constexpr", "constexpr")
+    return value if is_constant else _scalar(value)
 
 
 def _scalar(value: object) -> object:
@@ -123,24 +147,83 @@ class Outside(Exception):
     """An access to none of the buffers."""
 
 
-class _Buffer:
-    """``words`` stands in Triton's interpreter for a tensor: it has a type and an address."""
+class Buffer:
+    """Memory of a kernel; ``type`` is that of its numbers, '' for bfloat16."""
 
-    def __init__(self, type_: str, name: str, seed: int) -> None:
-        self.name, self.type = name, _TYPES.get(type_, "")
-        if not self.type and type_ != "bf16":
-            raise TypeError(f"'{name}' points to {type_}, for which there are no values here")
-        generator = np.random.default_rng([seed, *name.encode()])
-        values = _values(self.type or "uint16", name, type_, generator)
+    def __init__(self, name: str, type_: str, values: Array) -> None:
+        self.name, self.type = name, type_
         margin = np.zeros(_MARGIN // values.itemsize, values.dtype)
         self.memory = np.concatenate([margin, values, margin])
         self.first = self.memory.ctypes.data + _MARGIN
-        self.written = np.zeros(REGION, bool)
+        self.written = np.zeros(len(values), bool)
 
     @property
     def values(self) -> Array:
         margin = _MARGIN // self.memory.itemsize
-        return self.memory[margin : margin + REGION]
+        return self.memory[margin : margin + len(self.written)]
+
+
+def made_up(signature: Mapping[str, str], seed: int) -> Memory:
+    """Buffers of a size that no case comes to the end of."""
+    import torch
+
+    buffers, pointers = list[Buffer](), dict[str, object]()
+    for name, type_ in signature.items():
+        if not type_.startswith("*"):
+            continue
+        spelled = type_.lstrip("*")
+        numbers = _TYPES.get(spelled, "")
+        if not numbers and spelled != "bf16":
+            raise TypeError(f"'{name}' points to {spelled}, for which there are no values here")
+        generator = np.random.default_rng([seed, *name.encode()])
+        buffer = Buffer(name, numbers, _values(numbers or "uint16", name, spelled, generator))
+        tensor = torch.from_numpy(buffer.values)
+        buffers.append(buffer)
+        pointers[name] = tensor.view(torch.bfloat16) if type_ == "*bf16" else tensor
+    return Memory(buffers, pointers)
+
+
+def launched(function: Any, recorded: Mapping[str, Any], seed: int) -> Memory:
+    """The tensors of a launch that was recorded, made anew. Raises ValueError for a function that
+    is not the one that was launched."""
+    import torch
+
+    if (line := function.fn.__code__.co_firstlineno) != recorded["line"]:
+        name = function.fn.__name__
+        raise ValueError(f"{name} of line {recorded['line']} was launched; here it is of {line}")
+    buffers, pointers = dict[str, Buffer](), dict[str, object]()
+    for told in recorded["memory"]:
+        generator = np.random.default_rng([seed, *told["name"].encode()])
+        values = _again(told, generator)
+        type_ = "" if told["dtype"] == "bfloat16" else str(values.dtype)
+        buffers[told["name"]] = Buffer(told["name"], type_, values)
+    for name, told in recorded["tensors"].items():
+        own = torch.from_numpy(buffers[told["memory"]].values)
+        whole = own.view(torch.uint8).view(getattr(torch, told["dtype"]))
+        pointers[name] = whole.as_strided(told["shape"], told["stride"], told["offset"])
+    return Memory(list(buffers.values()), pointers)
+
+
+def _again(told: Mapping[str, Any], generator: np.random.Generator) -> Array:
+    """The values of a recorded tensor's memory: numbers between the same bounds, or the same."""
+    try:
+        dtype = np.dtype("uint16" if told["dtype"] == "bfloat16" else told["dtype"])
+    except TypeError:  # of eight bits, which NumPy lacks
+        dtype = np.dtype("uint8")
+    count = told["bytes"] // dtype.itemsize
+    if told["exactly"] is not None:
+        raw = zlib.decompress(base64.b64decode(told["exactly"]))
+        exactly: Array = np.frombuffer(raw, np.uint8)[: count * dtype.itemsize].view(dtype)
+        return exactly.copy()
+    if told["of"] is not None:
+        values: Array = generator.choice(np.array(told["of"], np.float64), count)
+    else:
+        low, high = told["between"]
+        values = low + (high - low) * generator.random(count)
+    if told["dtype"] == "bfloat16":
+        narrow: Array = values.astype(np.float32).view(np.uint32) >> 16
+        return narrow.astype(np.uint16)
+    return values.astype(dtype)
 
 
 def _values(type_: str, name: str, spelled: str, generator: np.random.Generator) -> Array:
@@ -155,23 +238,13 @@ def _values(type_: str, name: str, spelled: str, generator: np.random.Generator)
     return generator.integers(0, 2 if dtype.kind == "b" else 4, REGION).astype(dtype)
 
 
-class _Memory:
-    """A kernel's buffers, and which of their elements it wrote."""
+class Memory:
+    """A kernel's buffers, and which of their elements it wrote; ``pointers`` are the tensors that
+    it is given."""
 
-    def __init__(self, signature: Mapping[str, str], seed: int) -> None:
-        import torch
-
-        self._buffers = [
-            _Buffer(type_.lstrip("*"), name, seed)
-            for name, type_ in signature.items()
-            if type_.startswith("*")
-        ]
-        self.pointers: dict[str, object] = {}
-        for buffer in self._buffers:
-            tensor = torch.from_numpy(buffer.values)
-            is_narrow = signature[buffer.name] == "*bf16"
-            self.pointers[buffer.name] = tensor.view(torch.bfloat16) if is_narrow else tensor
-        self._buffers.sort(key=lambda buffer: buffer.first)
+    def __init__(self, buffers: Sequence[Buffer], pointers: Mapping[str, object]) -> None:
+        self.pointers = pointers
+        self._buffers = sorted(buffers, key=lambda buffer: buffer.first)
         self._starts = np.array([buffer.first for buffer in self._buffers], np.uint64)
 
     @contextmanager
@@ -214,7 +287,7 @@ class _Memory:
             buffer = self._buffers[max(number, 0)]
             own = places[which == number].astype(np.int64) - buffer.first
             at = own // buffer.memory.itemsize
-            if number < 0 or at.max() >= REGION or at.min() < 0:
+            if number < 0 or at.max() >= len(buffer.written) or at.min() < 0:
                 does = "writes" if writes else "reads"
                 raise Outside(f"{does} outside its buffers, {int(at.max())} past '{buffer.name}'")
             if writes:
@@ -227,6 +300,13 @@ class _Memory:
             buffer.name: _told(buffer.values, np.flatnonzero(buffer.written), buffer.type)
             for buffer in self._buffers
             if buffer.written.any()
+        }
+
+    def whole(self) -> dict[str, dict[str, object]]:
+        """All values, whoever wrote them."""
+        return {
+            buffer.name: _told(buffer.values, np.arange(len(buffer.written)), buffer.type)
+            for buffer in self._buffers
         }
 
 

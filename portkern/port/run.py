@@ -240,8 +240,9 @@ def _ports(
             ports += made
             done += 1
             show(Progress(done, len(wanted), _lines(pending[future], made, done, len(wanted))))
-    of_triton, triton_reused = _triton(request, read, keys, records, known)
-    return ports + of_triton, reused + triton_reused, _tests(request, porter.tests, folder)
+    of_triton, triton_reused, of_tests = _triton(request, read, keys, records, known)
+    tests = _tests(request, [*porter.tests, *of_tests], folder)
+    return ports + of_triton, reused + triton_reused, tests
 
 
 def _tests(request: PortRequest, asked: Sequence[str], folder: Path) -> tuple[str, ...]:
@@ -260,15 +261,15 @@ def _triton(
     keys: Keys,
     records: PortFile,
     known: KnownKernels,
-) -> tuple[list[KernelPort], int]:
+) -> tuple[list[KernelPort], int, tuple[str, ...]]:
     if request.to != "hip" or not any(not kernel.helper for kernel in read.triton):
-        return [], 0
+        return [], 0, ()
     key = keys.of_triton()
     if ported := known.of(key):
-        return ported, len(ported)
-    ports = triton_port.ports(read, request, key)
+        return ported, len(ported), ()
+    ports, tests = triton_port.ports(read, request, key)
     records.append(ports)
-    return ports, 0
+    return ports, 0, tests
 
 
 def _lines(

@@ -8,21 +8,22 @@ compile for it.
 from __future__ import annotations
 
 import ast
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from portkern.port.kernel_port import Coverage, ProofLine
+from portkern.port.kernel_port import ProofLine
 from portkern.port.library import Library
 from portkern.port.proof import Outcome
-from portkern.port.proof.compare import Judged, differing
-from portkern.port.proof.element import ELEMENTS
 from portkern.port.proof.guesses import Guess, unsettled
-from portkern.port.proof.recording import Content
+from portkern.port.triton_answers import (
+    Answer,
+    coverage,
+    differs,
+    formed,
+    of_original,
+    problem,
+    worth,
+)
 from portkern.port.triton_case import Grid, Scalar, TritonCase, launches
 from portkern.port.triton_host import calls_of
 from portkern.port.triton_infer import Constant, Inference
@@ -34,7 +35,6 @@ from portkern.port.triton_library import (
 )
 from portkern.port.triton_source import Setting, TritonConfig, TritonKernel
 from portkern.port.triton_worker import WorkerRequest, answers
-from portkern.sandbox.message import FormError, read
 from portkern.spec.foreign_text import python_tree
 from portkern.spec.safe_name import short
 from portkern.spec.target import Target
@@ -51,7 +51,6 @@ _LEAST_COVERED = 0.8
 Settings = tuple[tuple[str, Setting], ...]
 #: The number of a launch in the kernel's file, and the settings of a configuration.
 Way = tuple[int, Settings]
-Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def prove(
     for name in (_ORIGINAL, *(target.name for target in targets)):
         own = [request for request in requests if request.target == name]
         said = answers(_WORKER, library.root, own, timeout_s, _EACH_S)
-        made |= {number: _formed(answer) for number, answer in said.items()}
+        made |= {number: formed(answer, "written") for number, answer in said.items()}
     return {
         (place, target.name): _judged(plan, target.name, made)
         for place, plan in plans.items()
@@ -206,17 +205,17 @@ def _judged(
         return ProofLine(outcome=Outcome.UNPROVEN, why=plan)
     over = {"unknown": "the time for this library was over"}
     said = {key: made.get(number, over) for key, number in plan.runs.items()}
-    coverage = _coverage([answer for key, answer in said.items() if key[0] == _ORIGINAL])
+    covered = coverage([answer for key, answer in said.items() if key[0] == _ORIGINAL])
     outcome, why = _outcome(plan, target, said)
     inputs = str(next(iter(plan.cases.values())))
     if outcome is Outcome.PROVEN:
         ways = len(plan.by_target[target])
         parts = [f"{ways} of {len(plan.cases)} launches and block settings"] if ways > 1 else []
-        if coverage and coverage.lines < _LEAST_COVERED * coverage.lines_total:
-            parts.append(f"its inputs reached {coverage.lines} of {coverage.lines_total} lines")
+        if covered and covered.lines < _LEAST_COVERED * covered.lines_total:
+            parts.append(f"its inputs reached {covered.lines} of {covered.lines_total} lines")
         base = said[_ORIGINAL, plan.firsts[0], False]
-        outcome, why = _worth(base) or (outcome, "; ".join(parts))
-    line = ProofLine(outcome=outcome, why=why, inputs=inputs, coverage=coverage)
+        outcome, why = worth(base) or (outcome, "; ".join(parts))
+    line = ProofLine(outcome=outcome, why=why, inputs=inputs, coverage=covered)
     if outcome is Outcome.PROVEN and (assumed := unsettled(plan.guesses)):
         return line.model_copy(update={"outcome": Outcome.UNPROVEN, "why": assumed})
     return line
@@ -226,108 +225,25 @@ def _outcome(
     plan: _Planned, target: str, said: Mapping[tuple[str, Way, bool], Answer]
 ) -> tuple[Outcome, str]:
     for way in plan.firsts:
-        if said_of := _of_original(said[_ORIGINAL, way, False], said[_ORIGINAL, way, True]):
+        if said_of := of_original(said[_ORIGINAL, way, False], said[_ORIGINAL, way, True]):
             return Outcome.UNPROVEN, said_of
     firsts = dict(plan.firsts)
     for way in plan.by_target[target]:
         original = said[_ORIGINAL, (way[0], firsts[way[0]]), False]
         before, after = said[_ORIGINAL, way, False], said[target, way, False]
         where = f"on {target}{_named(way)}"
-        if problem := _problem(before):
-            return Outcome.UNPROVEN, f"the original{_named(way)}: {problem}"
-        if problem := _problem(after):
-            return Outcome.UNPROVEN, f"{where}: {problem}"
-        if differs := _differs(before, after):
-            return Outcome.WRONG, f"{where}: {differs}"
-        if differs := _differs(original, before):
+        if found := problem(before):
+            return Outcome.UNPROVEN, f"the original{_named(way)}: {found}"
+        if found := problem(after):
+            return Outcome.UNPROVEN, f"{where}: {found}"
+        if found := differs(before, after):
+            return Outcome.WRONG, f"{where}: {found}"
+        if found := differs(original, before):
             why = "the original's own result depends on its configuration, on these inputs"
-            return Outcome.UNPROVEN, f"{why}:{_named(way)}, {differs}"
+            return Outcome.UNPROVEN, f"{why}:{_named(way)}, {found}"
     return Outcome.PROVEN, ""
-
-
-def _of_original(original: Answer, back: Answer) -> str:
-    """Why what the original did shows nothing, or ''; ``back`` with its programs backwards."""
-    if problem := _problem(original):
-        return f"in Triton's interpreter: {problem}"
-    if not original["written"]:
-        return "it wrote no buffer on these inputs"
-    if differs := _problem(back) or _differs(original, back):
-        why = "the original's own result depends on the order of its programs, on these inputs"
-        return f"{why}: {differs}"
-    return ""
-
-
-@dataclass(frozen=True)
-class _Written:
-    """The contents that an interpreter wrote to one buffer; ``places`` is a digest, ``values``
-    base64."""
-
-    type: str
-    count: int
-    places: str
-    values: str
-
-    def __post_init__(self) -> None:
-        if self.type not in ELEMENTS or self.count < 0:
-            raise FormError(f"{self.count} of {self.type!r:.40} were not written")
-        base64.b64decode(self.values, validate=True)
-
-
-def _formed(answer: Mapping[str, object]) -> dict[str, object]:
-    """The answer of the library's process, if it has the form of one; else why it is unknown."""
-    if problem := _problem(answer):
-        return {"unknown": problem}
-    try:
-        written = read(dict[str, _Written], answer.get("written"))
-        lines = {n: read(tuple[int, ...], answer.get(n)) for n in ("lines", "all_lines")}
-    except ValueError as error:
-        return {"unknown": f"its process answered in no form that is known: {error}"}
-    return {"written": {name: asdict(own) for name, own in written.items()}, **lines}
 
 
 def _named(way: Way) -> str:
     launch = f" launch {way[0] + 1}" if way[0] else ""
     return launch + "".join(f" {name}={value}" for name, value in way[1])
-
-
-def _problem(answer: Answer) -> str:
-    return str(answer.get("error") or answer.get("unknown") or "")
-
-
-def _differs(left: Answer, right: Answer) -> str:
-    """How, or '' where they wrote the same but for the rounding of sums."""
-    for number, name in enumerate(sorted({*left["written"], *right["written"]})):
-        a, b = left["written"].get(name), right["written"].get(name)
-        if a is None or b is None:
-            return f"'{name}' is written by one of them alone"
-        if (a["count"], a["places"]) != (b["count"], b["places"]):
-            if a["count"] != b["count"]:
-                return f"{b['count']} elements of '{name}' are written, expected {a['count']}"
-            return f"other elements of '{name}' are written"
-        found = differing(number, name, ELEMENTS[a["type"]], _content(a), _content(b))
-        if found is not None and found.kind is not Judged.ROUNDED:
-            return str(found)
-    return ""
-
-
-def _content(written: Answer) -> Content:
-    data = base64.b64decode(written["values"])
-    return Content(len(data), hashlib.sha256(data).hexdigest(), data)
-
-
-def _worth(answer: Answer) -> tuple[Outcome, str] | None:
-    """The outcome where a result is mostly not finite, for such values agree with anything."""
-    for name, written in answer["written"].items():
-        element = ELEMENTS[written["type"]]
-        values = element.values(_content(written).data or b"")
-        if element.is_float and np.isfinite(values).mean() < 0.5:
-            return Outcome.UNPROVEN, f"most of '{name}' is not finite on these inputs"
-    return None
-
-
-def _coverage(said: Sequence[Answer]) -> Coverage | None:
-    lines = {line for answer in said for line in answer.get("lines", ())}
-    total = {line for answer in said for line in answer.get("all_lines", ())}
-    if not total:
-        return None
-    return Coverage(lines=len(lines), lines_total=len(total), branches=0, branches_total=0)

@@ -36,11 +36,17 @@ class WorkerRequest:
 
 
 def answers(
-    worker: str, root: Path, requests: Sequence[WorkerRequest], timeout_s: float, each_s: int
+    worker: str,
+    root: Path,
+    requests: Sequence[WorkerRequest],
+    timeout_s: float,
+    each_s: int,
+    reads: Sequence[Path] = (),
 ) -> dict[int, dict[str, object]]:
     """The answers of the module ``worker`` to each request, by its number. A request that ends
     the process is named; the others go on, until ``timeout_s`` for all together or ``each_s`` of
-    processor time for one. Raises WorkerError where this machine cannot contain a worker."""
+    processor time for one; ``reads`` are folders of ours that it reads. Raises WorkerError where
+    this machine cannot contain a worker."""
     known: dict[int, dict[str, object]] = {}
     if not requests:
         return known
@@ -49,7 +55,7 @@ def answers(
         Path(place).chmod(0o755)
         file = Path(place) / "requests.json"
         try:
-            with JailedProcesses((seen, Path(place))) as processes:
+            with JailedProcesses((seen, Path(place), *reads)) as processes:
                 for _ in range(_MOST_CRASHES):
                     wanted = [r.number for r in requests if r.number not in known]
                     left_s = until - time.monotonic()
@@ -117,7 +123,7 @@ def _read(
     """The request that was begun and not answered. Lines about others than were wanted are none of
     ours."""
     began: int | None = None
-    for said in _lines(output, mark):
+    for said in lines(output, mark):
         number, begins = said.get("number"), said.get("begins")
         if type(begins) is int and begins in wanted:
             began = begins
@@ -127,7 +133,7 @@ def _read(
     return began
 
 
-def _lines(output: str, mark: str) -> Iterator[Mapping[str, object]]:
+def lines(output: str, mark: str) -> Iterator[Mapping[str, object]]:
     for line in output.splitlines():
         if line.startswith(mark):
             try:

@@ -157,14 +157,21 @@ def _listed(given: str | Sequence[str] | None) -> list[str]:
 
 
 def patch(extensions: Extensions, target: Target) -> AbstractContextManager[None]:
-    """Make torch of this process one with the target for its only GPU; within the context that is
-    returned, tensors say that they lie on it."""
-    import torch
+    """Does what :func:`passing_for` does, and has extensions that are loaded built for the
+    executor."""
     from torch.utils import cpp_extension as of_torch
 
     cpp_extension: Any = of_torch
     cpp_extension.load = extensions.load
     cpp_extension.load_inline = extensions.load_inline
+    return passing_for(target)
+
+
+def passing_for(target: Target) -> AbstractContextManager[None]:
+    """Make torch of this process one with the target for its only GPU; within the context that is
+    returned, tensors say that they lie on it."""
+    import torch
+
     cuda: Any = torch.cuda
     major, minor = _capability(target)
     cuda.is_available = lambda: True

@@ -149,9 +149,13 @@ class _Teller:
     """A plugin of pytest: one line for each test, each of which begins with the same seeds."""
 
     def __init__(
-        self, tell: Callable[[Told], None], only: frozenset[str] | None, modules: _Modules
+        self,
+        tell: Callable[[Told], None],
+        only: frozenset[str] | None,
+        begin: Callable[[str], None],
+        forgive: Callable[[], None],
     ) -> None:
-        self._tell, self._only, self._modules = tell, only, modules
+        self._tell, self._only, self._begin, self._forgive = tell, only, begin, forgive
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         if self._only is not None:
@@ -166,12 +170,12 @@ class _Teller:
             self._tell(Told(report.nodeid, "failed", why))
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        bindings.mark(f"{TEST}{item.nodeid}")
+        self._begin(item.nodeid)
         _seed()
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
         if report.when in ("setup", "call", "teardown"):
-            self._modules.forgive()
+            self._forgive()
             self._tell(Told(report.nodeid, "failed", cause(call.excinfo.value)))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -184,6 +188,18 @@ class _Teller:
             # One that fails without an error was to fail; of others the error is told next.
             why = "" if report.passed else "is expected to fail"
             self._tell(Told(report.nodeid, "failed" if why else "passed", why))
+
+
+def _folders() -> list[Path]:
+    return [Path.cwd() / place for place in _PACKAGES]
+
+
+def find_packages() -> None:
+    """Lets the library's packages be imported from this folder, and what they need and this
+    machine lacks be empty."""
+    sys.path[:0] = [str(folder) for folder in _folders() if folder.is_dir()]
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
+    sys.meta_path.append(absent.Absent(absent.packages(_own_files())))
 
 
 def _own_files() -> list[Path]:
@@ -202,20 +218,30 @@ def _seed() -> None:
     np.random.seed(0)
 
 
-def _run_pytest(asked: SuiteRequest, tell: Callable[[Told], None], modules: _Modules) -> int:
+def run_tests(
+    kind: str,
+    words: Sequence[str],
+    only: Sequence[str] | None,
+    tell: Callable[[Told], None],
+    begin: Callable[[str], None],
+    forgive: Callable[[], None] = lambda: None,
+) -> int:
+    """Runs the tests, of which ``only`` these where it is not None; ``begin`` is called with the
+    name of each, ``forgive`` after one that fails."""
+    if kind != "pytest":
+        return _run_script(words, tell)
     try:
         import pytest
     except ImportError as error:
         raise SystemExit("pytest is not installed; install it beside portkern") from error
-    only = None if asked.only is None else frozenset(asked.only)
     # A file that needs a package which is absent must not end the tests of the others.
     plain = ["-p", "no:cacheprovider", "-o", "addopts=", "-q", "--continue-on-collection-errors"]
-    teller = _Teller(tell, only, modules)
-    return int(pytest.main([*plain, *asked.words], plugins=[teller]))
+    teller = _Teller(tell, None if only is None else frozenset(only), begin, forgive)
+    return int(pytest.main([*plain, *words], plugins=[teller]))
 
 
-def _run_script(asked: SuiteRequest, tell: Callable[[Told], None]) -> int:
-    name, *arguments = asked.words
+def _run_script(words: Sequence[str], tell: Callable[[Told], None]) -> int:
+    name, *arguments = words
     sys.argv = [name, *arguments]
     sys.path.insert(0, str(Path(name).absolute().parent))
     _seed()
@@ -243,12 +269,9 @@ def main() -> int:
         out.flush()
 
     modules = _Modules(asked.modules)
-    folders = [Path.cwd() / place for place in _PACKAGES]
-    modules.leave_traces(folders)
-    sys.path[:0] = [str(folder) for folder in folders if folder.is_dir()]
+    modules.leave_traces(_folders())
+    find_packages()
     sys.meta_path.insert(0, modules)
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
-    sys.meta_path.append(absent.Absent(absent.packages(_own_files())))
     options = CompileOptions(
         target=target,
         language=asked.language,
@@ -263,9 +286,14 @@ def main() -> int:
     operators.load_library = modules.load_library
     with tempfile.TemporaryDirectory(prefix="portkern-suite-") as place:
         with script.patch(script.Extensions(Path(place), options), target):
-            if asked.kind == "pytest":
-                return _run_pytest(asked, tell, modules)
-            return _run_script(asked, tell)
+            return run_tests(
+                asked.kind,
+                asked.words,
+                asked.only,
+                tell,
+                lambda test: bindings.mark(f"{TEST}{test}"),
+                modules.forgive,
+            )
 
 
 if __name__ == "__main__":

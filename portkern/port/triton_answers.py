@@ -1,0 +1,105 @@
+"""Answers of a Triton library's process about runs of a kernel, and whether two runs agree."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from portkern.port.kernel_port import Coverage
+from portkern.port.proof import Outcome
+from portkern.port.proof.compare import Judged, differing
+from portkern.port.proof.element import ELEMENTS
+from portkern.port.proof.recording import Content
+from portkern.sandbox.message import FormError, read
+
+Answer = Mapping[str, Any]
+
+
+def of_original(original: Answer, back: Answer) -> str:
+    """Why what the original did shows nothing, or ''; ``back`` with its programs backwards."""
+    if why := problem(original):
+        return f"in Triton's interpreter: {why}"
+    if not original["written"]:
+        return "it wrote no buffer on these inputs"
+    if found := problem(back) or differs(original, back):
+        why = "the original's own result depends on the order of its programs, on these inputs"
+        return f"{why}: {found}"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The contents that an interpreter wrote to one buffer; ``places`` is a digest, ``values``
+    base64."""
+
+    type: str
+    count: int
+    places: str
+    values: str
+
+    def __post_init__(self) -> None:
+        if self.type not in ELEMENTS or self.count < 0:
+            raise FormError(f"{self.count} of {self.type!r:.40} were not written")
+        base64.b64decode(self.values, validate=True)
+
+
+def formed(answer: Mapping[str, object], *parts: str) -> dict[str, object]:
+    """The answer of the library's process, if it has the form of one; else why it is unknown.
+    ``parts`` are what it tells of buffers."""
+    if why := problem(answer):
+        return {"unknown": why}
+    try:
+        told = {part: read(dict[str, _Written], answer.get(part)) for part in parts}
+        lines = {n: read(tuple[int, ...], answer.get(n, [])) for n in ("lines", "all_lines")}
+    except ValueError as error:
+        return {"unknown": f"its process answered in no form that is known: {error}"}
+    of_buffers = {p: {n: asdict(own) for n, own in known.items()} for p, known in told.items()}
+    return {**of_buffers, **lines}
+
+
+def problem(answer: Answer) -> str:
+    return str(answer.get("error") or answer.get("unknown") or "")
+
+
+def differs(left: Answer, right: Answer) -> str:
+    """How, or '' where they wrote the same but for the rounding of sums."""
+    for number, name in enumerate(sorted({*left["written"], *right["written"]})):
+        a, b = left["written"].get(name), right["written"].get(name)
+        if a is None or b is None:
+            return f"'{name}' is written by one of them alone"
+        if (a["count"], a["places"]) != (b["count"], b["places"]):
+            if a["count"] != b["count"]:
+                return f"{b['count']} elements of '{name}' are written, expected {a['count']}"
+            return f"other elements of '{name}' are written"
+        found = differing(number, name, ELEMENTS[a["type"]], content(a), content(b))
+        if found is not None and found.kind is not Judged.ROUNDED:
+            return str(found)
+    return ""
+
+
+def content(written: Answer) -> Content:
+    data = base64.b64decode(written["values"])
+    return Content(len(data), hashlib.sha256(data).hexdigest(), data)
+
+
+def worth(answer: Answer) -> tuple[Outcome, str] | None:
+    """The outcome where a result is mostly not finite, for such values agree with anything."""
+    for name, written in answer["written"].items():
+        element = ELEMENTS[written["type"]]
+        values = element.values(content(written).data or b"")
+        if element.is_float and np.isfinite(values).mean() < 0.5:
+            return Outcome.UNPROVEN, f"most of '{name}' is not finite on these inputs"
+    return None
+
+
+def coverage(said: Sequence[Answer]) -> Coverage | None:
+    lines = {line for answer in said for line in answer.get("lines", ())}
+    total = {line for answer in said for line in answer.get("all_lines", ())}
+    if not total:
+        return None
+    return Coverage(lines=len(lines), lines_total=len(total), branches=0, branches_total=0)

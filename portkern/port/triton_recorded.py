@@ -1,0 +1,270 @@
+"""Proofs of Triton kernels on what the library's own tests launch.
+
+Each recorded launch is made again, with new floating-point numbers between the same bounds: in
+Triton's interpreter as on the original's GPU and as on the target, with each configuration that the
+library has there, and as Triton compiles it for the target, in the executor of AMD's instructions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from portkern.evaluator import object_program
+from portkern.port import triton_tests
+from portkern.port.kernel_port import ProofLine
+from portkern.port.proof import Outcome
+from portkern.port.triton_answers import (
+    Answer,
+    coverage,
+    differs,
+    formed,
+    of_original,
+    problem,
+    worth,
+)
+from portkern.port.triton_tests import ORIGINAL, Launched, TestedLibrary, Way
+from portkern.port.triton_worker import WorkerRequest, answers
+from portkern.spec import target as targets
+
+_INTERPRETER = "portkern.backends.triton.library_interpreter"
+_EXECUTOR = "portkern.backends.triton.library_executed"
+_SEED = 17
+#: Ways of a launch that the recorder tells at most; of compiled code the first one runs.
+_MOST_WAYS = 16
+#: So many requests' answers fit into what a process may print.
+_AT_ONCE = 12
+_EACH_S, _EACH_EXECUTED_S = 30, 60
+
+NO_TEST = "no test launches it"
+
+
+@dataclass(frozen=True)
+class _Request(WorkerRequest):
+    constants: Mapping[str, object]
+    grid: tuple[int, ...]
+    knobs: Mapping[str, int]
+    recorded: Mapping[str, object]
+    whole: bool = False
+    backwards: bool = False
+    seed: int = _SEED
+
+
+@dataclass
+class _Asked:
+    """Requests, and what has been said to each, by its number."""
+
+    requests: dict[int, tuple[str, _Request]] = field(default_factory=dict)
+    said: dict[int, Answer] = field(default_factory=dict)
+
+    def ask(
+        self, worker: str, target: str, launch: Launched, way: Way, *, backwards: bool = False
+    ) -> int:
+        """The number of the request."""
+        number = len(self.requests)
+        request = _Request(
+            number,
+            launch.path,
+            launch.kernel,
+            target,
+            way.constants,
+            way.grid,
+            way.knobs,
+            _recorded(launch),
+            target == ORIGINAL and not backwards,
+            backwards,
+        )
+        self.requests[number] = worker, request
+        return number
+
+    def answer(self, root: Path, timeout_s: float) -> None:
+        """Asks those that have no answer: one process for some of a kind, which imports the
+        library once."""
+        kinds: dict[tuple[str, str], list[_Request]] = {}
+        for worker, request in self.requests.values():
+            kinds.setdefault((worker, request.target), []).append(request)
+        for (worker, _), own in kinds.items():
+            each_s = _EACH_EXECUTED_S if worker == _EXECUTOR else _EACH_S
+            reads = object_program.reads() if worker == _EXECUTOR else ()
+            for begin in range(0, len(own), _AT_ONCE):
+                some = own[begin : begin + _AT_ONCE]
+                for number, answer in answers(worker, root, some, timeout_s, each_s, reads).items():
+                    told = ["written"] * (worker == _INTERPRETER)
+                    told += ["whole"] * (worker == _EXECUTOR or self.requests[number][1].whole)
+                    self.said[number] = formed(answer, *told)
+
+    def of(self, number: int) -> Answer:
+        return self.said.get(number, {"unknown": "the time for this library was over"})
+
+
+def _recorded(launch: Launched) -> dict[str, object]:
+    """The inputs as the workers make them anew."""
+    tensors = {name: asdict(tensor) for name, tensor in launch.tensors.items()}
+    memory = [asdict(one) for one in launch.memory]
+    return {
+        "line": launch.line,
+        "scalars": launch.scalars,
+        "tensors": tensors,
+        "memory": memory,
+    }
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A launch of the original with the target's: numbers of their requests. ``ways`` are the
+    target's, each with the request of the original's that has the same constants, if there is one.
+    ``executed`` is None where this machine has no model of the target."""
+
+    original: Launched
+    ported: Launched
+    back: int
+    ways: Sequence[tuple[Way, int, int | None]]
+    first: int
+    executed: int | None
+
+
+class Recorded:
+    """The proofs of kernels that the library's tests launch, by kernel and target."""
+
+    def __init__(self, root: Path, tested: TestedLibrary, timeout_s: float) -> None:
+        self._root, self._tested = root, tested
+        self._asked = _Asked()
+        self._originals: dict[tuple[triton_tests.Key, str, bool], int] = {}
+        self._pairs: dict[tuple[triton_tests.Place, str], list[_Pair]] = {}
+        for name in tested.by_target:
+            for place in dict.fromkeys(one.place for one in tested.original.launches):
+                self._pairs[place, name] = list(self._plan(place, name))
+        self._asked.answer(root, timeout_s)
+
+    def _plan(self, place: triton_tests.Place, target: str) -> Iterator[_Pair]:
+        there = self._tested.by_target[target].launches
+        pairs, _ = triton_tests.paired(self._tested.of(place), there)
+        has_model = object_program.lacking(targets.load(target)) is None
+        for launch, ported in pairs:
+            if launch.why or ported.why:
+                continue
+            back = self._of_original(launch, launch.ways[0], backwards=True)
+            ways = []
+            for way in _distinct(ported.ways):
+                same = [own for own in launch.ways if own.constants == way.constants][:1]
+                number = self._asked.ask(_INTERPRETER, target, ported, way)
+                ways.append((way, number, self._of_original(launch, same[0]) if same else None))
+            first, own = self._of_original(launch, launch.ways[0]), ported.ways[0]
+            first = ways[0][2] if ways[0][2] is not None else first
+            executed = self._asked.ask(_EXECUTOR, target, ported, own) if has_model else None
+            yield _Pair(launch, ported, back, ways, first, executed)
+
+    def _of_original(self, launch: Launched, way: Way, *, backwards: bool = False) -> int:
+        """The number of its request, which all targets share."""
+        key = launch.key, _text(way), backwards
+        if key not in self._originals:
+            self._originals[key] = self._asked.ask(
+                _INTERPRETER, ORIGINAL, launch, way, backwards=backwards
+            )
+        return self._originals[key]
+
+    def proof(self, place: triton_tests.Place, target: str) -> ProofLine | None:
+        """The proof of a kernel; None where no test launches it."""
+        tested = self._tested
+        launches = tested.of(place)
+        if not launches:
+            return None
+        other, instances = tested.by_target[target], tested.original.instances(place)
+        types = ", ".join(dict.fromkeys(one.types for one in launches if one.types))
+        inputs = (
+            f"recorded from {tested.command}: {sum(instances.values())} launches of "
+            f"{len(instances)} instances, of {types or 'no tensors'}"
+        )
+        pairs = self._pairs[place, target]
+        said = [self._asked.of(number) for pair in pairs for number in (pair.first, pair.back)]
+        said += [self._asked.of(number) for pair in pairs for _, number, _ in pair.ways]
+        covered = coverage(said)
+        line = ProofLine(outcome=Outcome.UNPROVEN, inputs=inputs, coverage=covered)
+        for pair in pairs:
+            outcome, why = self._outcome(pair, target)
+            if outcome is not Outcome.PROVEN:
+                return line.model_copy(update={"outcome": outcome, "why": why})
+        if why := other.problem and f"on {target}: {other.problem}":
+            return line.model_copy(update={"why": why})
+        if why := self._open(place, target, launches):
+            return line.model_copy(update={"why": why})
+        if covered is not None and covered.lines < covered.lines_total:
+            missed = sorted({n for a in said for n in a.get("all_lines", ())} - _seen(said))
+            why = f"no test launches an instance that reaches {_named(missed)}"
+            return line.model_copy(update={"why": why})
+        return line.model_copy(update={"outcome": Outcome.PROVEN, "why": self._remark(pairs)})
+
+    def _open(self, place: triton_tests.Place, target: str, launches: Sequence[Launched]) -> str:
+        """Why not all that the tests launch is shown."""
+        _, why = triton_tests.paired(launches, self._tested.by_target[target].launches)
+        if why:
+            return f"the library's host code goes another way on {target}: {why}"
+        there = [o for o in self._tested.by_target[target].launches if o.place == place]
+        for of, own, recording in (
+            ("", launches, self._tested.original),
+            (f" on {target}", there, self._tested.by_target[target]),
+        ):
+            if why := next((one.why for one in own if one.why), ""):
+                return f"a launch{of} cannot be made again: {why}"
+            if any(len(one.ways) >= _MOST_WAYS for one in own):
+                return f"a launch{of} has {_MOST_WAYS} configurations or more"
+            left = recording.instances(place).keys() - {one.instance for one in own}
+            if left:
+                return f"{len(left)} instances{of} are beyond those that are kept: {min(left)}"
+        return ""
+
+    def _outcome(self, pair: _Pair, target: str) -> tuple[Outcome, str]:
+        first, back = self._asked.of(pair.first), self._asked.of(pair.back)
+        where = f"in {pair.original.test}" if pair.original.test else "in the script"
+        if why := of_original(first, back):
+            return Outcome.UNPROVEN, f"{where}: {why}"
+        if found := worth(first):
+            return found
+        for way, number, same in pair.ways:
+            ported = self._asked.of(number)
+            expected = first if same is None else self._asked.of(same)
+            how = f"on {target}, {where}{_settings(way)}"
+            if why := problem(ported) or problem(expected):
+                return Outcome.UNPROVEN, f"{how}: {why}"
+            if why := differs(expected, ported):
+                is_known = same is not None or len(pair.ways) == 1
+                return Outcome.WRONG if is_known else Outcome.UNPROVEN, f"{how}: {why}"
+        if pair.executed is None:
+            return Outcome.PROVEN, ""
+        executed = self._asked.of(pair.executed)
+        how = f"the code compiled for {target}, {where}"
+        if why := problem(executed):
+            return Outcome.UNPROVEN, f"{how}: {why}"
+        if why := differs({"written": first["whole"]}, {"written": executed["whole"]}):
+            return Outcome.UNPROVEN, f"{how}, does not do what the interpreter does: {why}"
+        return Outcome.PROVEN, ""
+
+    def _remark(self, pairs: Sequence[_Pair]) -> str:
+        ways = sum(len(pair.ways) for pair in pairs)
+        executed = sum(pair.executed is not None for pair in pairs)
+        as_compiled = f", {executed} of them as compiled" if executed else ", none as compiled"
+        return f"{len(pairs)} launches, {ways} with their configurations{as_compiled}"
+
+
+def _distinct(ways: Sequence[Way]) -> list[Way]:
+    """The ways that differ to the interpreter, which knows no number of warps."""
+    found = {_text(way): way for way in reversed(ways)}
+    return list(reversed(found.values()))
+
+
+def _text(way: Way) -> str:
+    return json.dumps([way.constants, way.grid], sort_keys=True)
+
+
+def _seen(said: Sequence[Answer]) -> set[int]:
+    return {line for answer in said for line in answer.get("lines", ())}
+
+
+def _named(lines: Sequence[int]) -> str:
+    return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:6]))}"
+
+
+def _settings(way: Way) -> str:
+    return "".join(f" {name}={value}" for name, value in way.constants.items())

@@ -1,0 +1,206 @@
+"""Triton kernels are proven on what the library's own tests launch."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from portkern.cli import main
+from portkern.port.triton_tests import Launched, Memory, Tensor, Way, paired
+from portkern.spec import registry, target
+from portkern.spec.backend import Missing
+
+OPS = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 64}, num_warps=2), triton.Config({"BLOCK": 128}, num_warps=4)],
+    key=["n"],
+)
+@triton.jit
+def scaled(out, x, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
+
+
+@triton.jit
+def picked(out, x, index, stride, BIAS, BLOCK: tl.constexpr, HAS_BIAS: tl.constexpr):
+    row = tl.load(index + tl.program_id(0))
+    at = tl.arange(0, BLOCK)
+    y = tl.load(x + row * stride + at)
+    if HAS_BIAS:
+        y += tl.load(BIAS + at)
+    tl.store(out + tl.program_id(0) * stride + at, y)
+
+
+@triton.jit
+def summed(out, x, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    y = tl.load(x + row * n + at, mask=at < n, other=0.0)
+    tl.store(out + row, tl.sum(y.to(tl.float32), axis=0))
+
+
+@triton.jit
+def flagged(out, x, BLOCK: tl.constexpr, ROOT: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    y = tl.load(x + at)
+    if ROOT:
+        y = tl.sqrt(y)
+    tl.store(out + at, y)
+
+
+@triton.jit
+def by_vendor(out, x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at), mask=at < n)
+
+
+@triton.jit
+def never(out, BLOCK: tl.constexpr):
+    tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+def settings(n):
+    return triton.next_power_of_2(n)
+
+
+def scale(x, factor):
+    out = torch.empty_like(x)
+    scaled[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](out, x, x.numel(), factor)
+    return out
+
+
+def pick(x, index, bias=None):
+    out = torch.empty(len(index), x.shape[1], device=x.device)
+    picked[(len(index),)](out, x, index, x.stride(0), bias, x.shape[1], bias is not None)
+    return out
+
+
+def total(x):
+    assert x.is_cuda
+    out = torch.empty(x.shape[0], device=x.device)
+    summed[(x.shape[0],)](out, x, x.shape[1], settings(x.shape[1]))
+    return out
+
+
+def flag(x, root=False):
+    out = torch.empty_like(x)
+    flagged[(1,)](out, x, x.numel(), root)
+    return out
+
+
+def vendor(x):
+    out = torch.zeros_like(x)
+    less = 1 if torch.version.hip else 0
+    by_vendor[(1,)](out, x, x.numel(), x.numel() >> less)
+    return out
+"""
+TESTS = """import pytest
+import torch
+
+from rows import ops
+
+
+@pytest.mark.parametrize("n", [100, 300])
+def test_values_are_scaled(n):
+    x = torch.randn(n, device="cuda")
+    torch.testing.assert_close(ops.scale(x, 2.5), x * 2.5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_rows_are_picked(bias):
+    x, index = torch.randn(40, 32, device="cuda"), torch.tensor([39, 0, 7], device="cuda")
+    given = torch.randn(32, device="cuda") if bias else None
+    y = ops.pick(x, index, given)
+    torch.testing.assert_close(y, x[index] + (given if bias else 0))
+
+
+def test_rows_are_summed():
+    x = torch.randn(5, 24, device="cuda", dtype=torch.float16)
+    torch.testing.assert_close(ops.total(x), x.float().sum(1), rtol=1e-3, atol=1e-3)
+
+
+def test_a_flag_is_off_and_half_is_left():
+    x = torch.rand(32, device="cuda")
+    assert torch.equal(ops.flag(x), x)
+    assert ops.vendor(x)[:16].equal(x[:16])
+
+
+def test_that_fails():
+    assert ops.total(torch.ones(2, 4, device="cuda")).sum() == 9
+"""
+
+
+@pytest.mark.full
+def test_kernels_are_proven_on_what_tests_launch_and_named_where_they_launch_less(
+    tmp_path: Path,
+) -> None:
+    if isinstance(missing := registry.load("triton").probe(target.load("gfx942")), Missing):
+        pytest.skip(str(missing))
+    lib, reports = tmp_path / "rows", tmp_path / "reports"
+    files = {"rows/__init__.py": "", "rows/ops.py": OPS, "tests/test_rows.py": TESTS}
+    for name, text in files.items():
+        (lib / name).parent.mkdir(parents=True, exist_ok=True)
+        (lib / name).write_text(text, encoding="utf-8")
+    given = ["port", str(lib), "to=gfx942,gfx1100", "tests=pytest tests", f"reports={reports}"]
+    assert main.run([*given, "run=r"]) == 1
+    said = json.loads((reports / "r" / "summary.json").read_text())
+    kernels = {entry["kernel"]: entry for entry in said["kernels"]}
+    for name in ("scaled", "picked", "summed"):
+        assert kernels[name]["outcome"] == "proven in emulation", kernels[name]
+        assert kernels[name]["inputs"].startswith("recorded from pytest tests")
+    assert (
+        "2 launches, 4 with their configurations, 2 of them as compiled" in kernels["scaled"]["why"]
+    )
+    assert "float32, int64" in kernels["picked"]["inputs"]
+    assert kernels["flagged"]["outcome"] == "not proven"
+    assert "no test launches an instance that reaches line" in kernels["flagged"]["why"]
+    assert kernels["by_vendor"]["outcome"] == "wrong"
+    assert "'out'" in kernels["by_vendor"]["why"]
+    assert kernels["never"]["why"].endswith("no test launches it")
+    assert "6 of 7 tests pass" in said["tests"][0]
+    assert any("fails: AssertionError" in line for line in said["tests"])
+
+
+def launch(**changed: object) -> Launched:
+    way = Way({"BLOCK": 4}, (1,), {"num_warps": 4})
+    x = Tensor("x", "float32", (4,), (1,), 0)
+    memory = (Memory("x", "float32", 16, between=(0.0, 1.0)),)
+    own = Launched("a.py", "k", 1, "t", 0, (way,), "i", "s", "", {"n": 4}, {"x": x}, memory)
+    return replace(own, **changed)  # type: ignore[arg-type]
+
+
+def test_a_launch_is_held_to_the_one_that_the_same_test_makes_on_the_target() -> None:
+    first, second = launch(), launch(number=1)
+    assert paired([first, second], [first, second]) == ([(first, first), (second, second)], "")
+    pairs, why = paired([first, second], [first])
+    assert pairs == [(first, first)] and why == "t does not launch it so often there"
+    _, why = paired([first], [launch(scalars={"n": 3})])
+    assert why == "t gives launch 1 other inputs there"
+    other_block = launch(ways=(Way({"BLOCK": 8}, (2,), {}),))
+    assert paired([first], [other_block]) == ([(first, other_block)], "")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_recorded_numbers_are_made_anew_between_their_bounds(dtype: str) -> None:
+    interpreter = importlib.import_module("portkern.backends.triton.library_interpreter")
+    told = {"name": "x", "dtype": dtype, "bytes": 4000, "exactly": None, "of": None}
+    values = [
+        interpreter._again({**told, "between": [2.0, 4.0]}, np.random.default_rng(seed))
+        for seed in (1, 2)
+    ]
+    if dtype == "bfloat16":
+        values = [(one.astype(np.uint32) << 16).view(np.float32) for one in values]
+    assert all(one.nbytes == 4000 or dtype == "bfloat16" for one in values)
+    assert all(2 <= one.min() < 2.5 and 3.5 < one.max() <= 4 for one in values)
+    assert (values[0] != values[1]).any()
+    few = {**told, "of": [0.0, 1.0], "between": None}
+    assert set(np.unique(interpreter._again(few, np.random.default_rng(1)) != 0)) == {False, True}
