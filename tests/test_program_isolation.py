@@ -17,7 +17,7 @@ import pytest
 
 from portkern.errors import WorkerError
 from portkern.evaluator.jailed_process import JailedOutcome, JailedProcesses
-from portkern.port import triton_proof, triton_worker
+from portkern.port import triton_answers, triton_worker
 from portkern.port.proof import meddling, recording
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
@@ -507,11 +507,11 @@ def test_what_a_triton_library_prints_is_not_an_answer() -> None:
 def test_a_forged_answer_of_a_triton_library_says_nothing(forged: dict[str, object]) -> None:
     own = {"type": "float32", "count": 1, "places": "d", "values": "AAAAAA=="}
     good: dict[str, object] = {"written": {"x": own}, "lines": [3], "all_lines": [3, 4]}
-    assert "unknown" not in triton_proof._formed(good)
+    assert "unknown" not in triton_answers.formed(good, "written")
     if forged.keys() <= own.keys():
         bad = good | {"written": {"x": own | forged}}
     else:
         bad = good | forged
     if not forged:
         bad = {}
-    assert "no form that is known" in str(triton_proof._formed(bad)["unknown"])
+    assert "no form that is known" in str(triton_answers.formed(bad, "written")["unknown"])

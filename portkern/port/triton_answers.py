@@ -50,12 +50,13 @@ class _Written:
 
 def formed(answer: Mapping[str, object], *parts: str) -> dict[str, object]:
     """The answer of the library's process, if it has the form of one; else why it is unknown.
-    ``parts`` are what it tells of buffers."""
+    ``parts`` are what it tells of buffers; one that tells what was ``written`` tells of lines."""
     if why := problem(answer):
         return {"unknown": why}
     try:
         told = {part: read(dict[str, _Written], answer.get(part)) for part in parts}
-        lines = {n: read(tuple[int, ...], answer.get(n, [])) for n in ("lines", "all_lines")}
+        counted = ("lines", "all_lines") if "written" in parts else ()
+        lines = {name: read(tuple[int, ...], answer.get(name)) for name in counted}
     except ValueError as error:
         return {"unknown": f"its process answered in no form that is known: {error}"}
     of_buffers = {p: {n: asdict(own) for n, own in known.items()} for p, known in told.items()}

@@ -190,7 +190,7 @@ class Recorded:
             return line.model_copy(update={"why": why})
         if why := self._open(place, target, launches):
             return line.model_copy(update={"why": why})
-        if covered is not None and covered.lines < covered.lines_total:
+        if covered is None or covered.lines < covered.lines_total:
             missed = sorted({n for a in said for n in a.get("all_lines", ())} - _seen(said))
             why = f"no test launches an instance that reaches {_named(missed)}"
             return line.model_copy(update={"why": why})
