@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from portkern.cli import main
-from portkern.port.triton_tests import Launched, Memory, Tensor, Way, paired
+from portkern.port.triton_tests import LaunchWay, TestedLaunch, TestedMemory, TestedTensor, paired
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 
@@ -170,11 +170,11 @@ def test_kernels_are_proven_on_what_tests_launch_and_named_where_they_launch_les
     assert any("fails: AssertionError" in line for line in said["tests"])
 
 
-def launch(**changed: object) -> Launched:
-    way = Way({"BLOCK": 4}, (1,), {"num_warps": 4})
-    x = Tensor("x", "float32", (4,), (1,), 0)
-    memory = (Memory("x", "float32", 16, between=(0.0, 1.0)),)
-    own = Launched("a.py", "k", 1, "t", 0, (way,), "i", "s", "", {"n": 4}, {"x": x}, memory)
+def launch(**changed: object) -> TestedLaunch:
+    way = LaunchWay({"BLOCK": 4}, (1,), {"num_warps": 4})
+    x = TestedTensor("x", "float32", (4,), (1,), 0)
+    memory = (TestedMemory("x", "float32", 16, between=(0.0, 1.0)),)
+    own = TestedLaunch("a.py", "k", 1, "t", 0, (way,), "i", "s", "", {"n": 4}, {"x": x}, memory)
     return replace(own, **changed)  # type: ignore[arg-type]
 
 
@@ -185,7 +185,7 @@ def test_a_launch_is_held_to_the_one_that_the_same_test_makes_on_the_target() ->
     assert pairs == [(first, first)] and why == "t does not launch it so often there"
     _, why = paired([first], [launch(scalars={"n": 3})])
     assert why == "t gives launch 1 other inputs there"
-    other_block = launch(ways=(Way({"BLOCK": 8}, (2,), {}),))
+    other_block = launch(ways=(LaunchWay({"BLOCK": 8}, (2,), {}),))
     assert paired([first], [other_block]) == ([(first, other_block)], "")
 
 

@@ -147,7 +147,7 @@ class Outside(Exception):
     """An access to none of the buffers."""
 
 
-class Buffer:
+class _Buffer:
     """Memory of a kernel; ``type`` is that of its numbers, '' for bfloat16."""
 
     def __init__(self, name: str, type_: str, values: Array) -> None:
@@ -163,11 +163,11 @@ class Buffer:
         return self.memory[margin : margin + len(self.written)]
 
 
-def made_up(signature: Mapping[str, str], seed: int) -> Memory:
+def made_up(signature: Mapping[str, str], seed: int) -> _Memory:
     """Buffers of a size that no case comes to the end of."""
     import torch
 
-    buffers, pointers = list[Buffer](), dict[str, object]()
+    buffers, pointers = list[_Buffer](), dict[str, object]()
     for name, type_ in signature.items():
         if not type_.startswith("*"):
             continue
@@ -176,14 +176,14 @@ def made_up(signature: Mapping[str, str], seed: int) -> Memory:
         if not numbers and spelled != "bf16":
             raise TypeError(f"'{name}' points to {spelled}, for which there are no values here")
         generator = np.random.default_rng([seed, *name.encode()])
-        buffer = Buffer(name, numbers, _values(numbers or "uint16", name, spelled, generator))
+        buffer = _Buffer(name, numbers, _values(numbers or "uint16", name, spelled, generator))
         tensor = torch.from_numpy(buffer.values)
         buffers.append(buffer)
         pointers[name] = tensor.view(torch.bfloat16) if type_ == "*bf16" else tensor
-    return Memory(buffers, pointers)
+    return _Memory(buffers, pointers)
 
 
-def launched(function: Any, recorded: Mapping[str, Any], seed: int) -> Memory:
+def launched(function: Any, recorded: Mapping[str, Any], seed: int) -> _Memory:
     """The tensors of a launch that was recorded, made anew. Raises ValueError for a function that
     is not the one that was launched."""
     import torch
@@ -191,17 +191,17 @@ def launched(function: Any, recorded: Mapping[str, Any], seed: int) -> Memory:
     if (line := function.fn.__code__.co_firstlineno) != recorded["line"]:
         name = function.fn.__name__
         raise ValueError(f"{name} of line {recorded['line']} was launched; here it is of {line}")
-    buffers, pointers = dict[str, Buffer](), dict[str, object]()
+    buffers, pointers = dict[str, _Buffer](), dict[str, object]()
     for told in recorded["memory"]:
         generator = np.random.default_rng([seed, *told["name"].encode()])
         values = _again(told, generator)
         type_ = "" if told["dtype"] == "bfloat16" else str(values.dtype)
-        buffers[told["name"]] = Buffer(told["name"], type_, values)
+        buffers[told["name"]] = _Buffer(told["name"], type_, values)
     for name, told in recorded["tensors"].items():
         own = torch.from_numpy(buffers[told["memory"]].values)
         whole = own.view(torch.uint8).view(getattr(torch, told["dtype"]))
         pointers[name] = whole.as_strided(told["shape"], told["stride"], told["offset"])
-    return Memory(list(buffers.values()), pointers)
+    return _Memory(list(buffers.values()), pointers)
 
 
 def _again(told: Mapping[str, Any], generator: np.random.Generator) -> Array:
@@ -238,11 +238,11 @@ def _values(type_: str, name: str, spelled: str, generator: np.random.Generator)
     return generator.integers(0, 2 if dtype.kind == "b" else 4, REGION).astype(dtype)
 
 
-class Memory:
+class _Memory:
     """A kernel's buffers, and which of their elements it wrote; ``pointers`` are the tensors that
     it is given."""
 
-    def __init__(self, buffers: Sequence[Buffer], pointers: Mapping[str, object]) -> None:
+    def __init__(self, buffers: Sequence[_Buffer], pointers: Mapping[str, object]) -> None:
         self.pointers = pointers
         self._buffers = sorted(buffers, key=lambda buffer: buffer.first)
         self._starts = np.array([buffer.first for buffer in self._buffers], np.uint64)

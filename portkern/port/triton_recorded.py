@@ -25,7 +25,7 @@ from portkern.port.triton_answers import (
     problem,
     worth,
 )
-from portkern.port.triton_tests import ORIGINAL, Launched, TestedLibrary, Way
+from portkern.port.triton_tests import ORIGINAL, LaunchWay, TestedLaunch, TestedLibrary
 from portkern.port.triton_worker import WorkerRequest, answers
 from portkern.spec import target as targets
 
@@ -60,7 +60,13 @@ class _Asked:
     said: dict[int, Answer] = field(default_factory=dict)
 
     def ask(
-        self, worker: str, target: str, launch: Launched, way: Way, *, backwards: bool = False
+        self,
+        worker: str,
+        target: str,
+        launch: TestedLaunch,
+        way: LaunchWay,
+        *,
+        backwards: bool = False,
     ) -> int:
         """The number of the request."""
         number = len(self.requests)
@@ -99,7 +105,7 @@ class _Asked:
         return self.said.get(number, {"unknown": "the time for this library was over"})
 
 
-def _recorded(launch: Launched) -> dict[str, object]:
+def _recorded(launch: TestedLaunch) -> dict[str, object]:
     """The inputs as the workers make them anew."""
     tensors = {name: asdict(tensor) for name, tensor in launch.tensors.items()}
     memory = [asdict(one) for one in launch.memory]
@@ -117,10 +123,10 @@ class _Pair:
     target's, each with the request of the original's that has the same constants, if there is one.
     ``executed`` is None where this machine has no model of the target."""
 
-    original: Launched
-    ported: Launched
+    original: TestedLaunch
+    ported: TestedLaunch
     back: int
-    ways: Sequence[tuple[Way, int, int | None]]
+    ways: Sequence[tuple[LaunchWay, int, int | None]]
     first: int
     executed: int | None
 
@@ -156,7 +162,7 @@ class Recorded:
             executed = self._asked.ask(_EXECUTOR, target, ported, own) if has_model else None
             yield _Pair(launch, ported, back, ways, first, executed)
 
-    def _of_original(self, launch: Launched, way: Way, *, backwards: bool = False) -> int:
+    def _of_original(self, launch: TestedLaunch, way: LaunchWay, *, backwards: bool = False) -> int:
         """The number of its request, which all targets share."""
         key = launch.key, _text(way), backwards
         if key not in self._originals:
@@ -196,7 +202,9 @@ class Recorded:
             return line.model_copy(update={"why": why})
         return line.model_copy(update={"outcome": Outcome.PROVEN, "why": self._remark(pairs)})
 
-    def _open(self, place: triton_tests.Place, target: str, launches: Sequence[Launched]) -> str:
+    def _open(
+        self, place: triton_tests.Place, target: str, launches: Sequence[TestedLaunch]
+    ) -> str:
         """Why not all that the tests launch is shown."""
         _, why = triton_tests.paired(launches, self._tested.by_target[target].launches)
         if why:
@@ -248,13 +256,13 @@ class Recorded:
         return f"{len(pairs)} launches, {ways} with their configurations{as_compiled}"
 
 
-def _distinct(ways: Sequence[Way]) -> list[Way]:
+def _distinct(ways: Sequence[LaunchWay]) -> list[LaunchWay]:
     """The ways that differ to the interpreter, which knows no number of warps."""
     found = {_text(way): way for way in reversed(ways)}
     return list(reversed(found.values()))
 
 
-def _text(way: Way) -> str:
+def _text(way: LaunchWay) -> str:
     return json.dumps([way.constants, way.grid], sort_keys=True)
 
 
@@ -266,5 +274,5 @@ def _named(lines: Sequence[int]) -> str:
     return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:6]))}"
 
 
-def _settings(way: Way) -> str:
+def _settings(way: LaunchWay) -> str:
     return "".join(f" {name}={value}" for name, value in way.constants.items())

@@ -33,7 +33,7 @@ _Scalar = bool | int | float
 
 
 @dataclass(frozen=True)
-class Way:
+class LaunchWay:
     """The constants of a launch, by a configuration where it is tuned, its programs, and the
     compiler's knobs."""
 
@@ -43,7 +43,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TestedTensor:
     """A tensor in the memory of that name; ``offset`` and ``stride`` in elements."""
 
     memory: str
@@ -54,7 +54,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Memory:
+class TestedMemory:
     """The memory of tensors: its values ``exactly``, or one ``of`` these each, or ``between``
     two."""
 
@@ -67,7 +67,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Launched:
+class TestedLaunch:
     """One launch; ``why`` says why it cannot be made again."""
 
     path: str
@@ -75,13 +75,13 @@ class Launched:
     line: int
     test: str
     number: int
-    ways: tuple[Way, ...]
+    ways: tuple[LaunchWay, ...]
     instance: str
     shape: str
     why: str
     scalars: dict[str, _Scalar] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    memory: tuple[Memory, ...] = ()
+    tensors: dict[str, TestedTensor] = field(default_factory=dict)
+    memory: tuple[TestedMemory, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -115,12 +115,12 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class Recording:
+class TritonRecording:
     """The tests of the library on one GPU: ``counts`` are launches of each instance. ``problem``
     says why there is none."""
 
     told: tuple[Told, ...] = ()
-    launches: tuple[Launched, ...] = ()
+    launches: tuple[TestedLaunch, ...] = ()
     counts: tuple[_Counted, ...] = ()
     problem: str = ""
 
@@ -139,8 +139,8 @@ class TestedLibrary:
     """The recordings of the original and of each target, by its name."""
 
     command: str
-    original: Recording
-    by_target: Mapping[str, Recording]
+    original: TritonRecording
+    by_target: Mapping[str, TritonRecording]
 
     @property
     def lines(self) -> list[str]:
@@ -161,7 +161,7 @@ class TestedLibrary:
             lines += [f"{t} passes as on {_NVIDIA}, not as on {name}: {why.get(t)}" for t in lost]
         return lines
 
-    def of(self, place: Place) -> list[Launched]:
+    def of(self, place: Place) -> list[TestedLaunch]:
         """The launches of a kernel that can be told of, in tests that pass."""
         return [one for one in self.original.launches if one.place == place]
 
@@ -177,12 +177,12 @@ def recorded(root: Path, command: str, targets: Sequence[str], timeout_s: float)
     if not first.problem and first.told and not first.passed:
         causes = Counter(one.why for one in first.told)
         why = "; ".join(f"{count} × {cause}" for cause, count in causes.most_common(5))
-        first = Recording(first.told, problem=f"no test passes: {why}")
+        first = TritonRecording(first.told, problem=f"no test passes: {why}")
     if not first.problem and len(first.passed) < len(first.told):
         only = sorted(first.passed)
         told = first.told  # the launches of tests that fail show nothing
         again = _run(root, asked, ORIGINAL, only, None, timeout_s)
-        first = Recording(told, again.launches, again.counts, again.problem)
+        first = TritonRecording(told, again.launches, again.counts, again.problem)
     if first.problem:
         return TestedLibrary(command, first, {})
     keys = [launch.key for launch in first.launches]
@@ -198,7 +198,7 @@ def _run(
     only: Sequence[str] | None,
     wanted: Sequence[Key] | None,
     timeout_s: float,
-) -> Recording:
+) -> TritonRecording:
     mark = secrets.token_hex(16)
     with readable(root) as seen, tempfile.TemporaryDirectory(prefix="portkern-triton-") as place:
         Path(place).chmod(0o755)
@@ -214,27 +214,29 @@ def _run(
             session.close_servers()
     told = tuple(told_in(ran.output))
     if ran.status is None:
-        return Recording(told, problem=f"its tests did not end in {timeout_s:g} s")
+        return TritonRecording(told, problem=f"its tests did not end in {timeout_s:g} s")
     said = list(lines(ran.output, mark))
     if not said or "end" not in said[-1]:
         tail = next(reversed(ran.output.strip().splitlines()), "it said nothing")
-        return Recording(told, problem=f"its tests did not come to their end: {tail[:300]}")
+        return TritonRecording(told, problem=f"its tests did not come to their end: {tail[:300]}")
     try:
-        launches = tuple(read(Launched, one) for one in said if "ways" in one)
+        launches = tuple(read(TestedLaunch, one) for one in said if "ways" in one)
         counts = tuple(read(_Counted, one) for one in said if "count" in one)
     except ValueError as error:
-        return Recording(told, problem=f"its process answered in no form that is known: {error}")
+        return TritonRecording(
+            told, problem=f"its process answered in no form that is known: {error}"
+        )
     if not told:
-        return Recording(told, problem="no test is run")
-    return Recording(told, launches, counts)
+        return TritonRecording(told, problem="no test is run")
+    return TritonRecording(told, launches, counts)
 
 
 def paired(
-    original: Sequence[Launched], other: Sequence[Launched]
-) -> tuple[list[tuple[Launched, Launched]], str]:
+    original: Sequence[TestedLaunch], other: Sequence[TestedLaunch]
+) -> tuple[list[tuple[TestedLaunch, TestedLaunch]], str]:
     """Each launch with that of another GPU, and why one has none."""
-    by_key: dict[Key, Launched] = {one.key: one for one in other}
-    pairs: list[tuple[Launched, Launched]] = []
+    by_key: dict[Key, TestedLaunch] = {one.key: one for one in other}
+    pairs: list[tuple[TestedLaunch, TestedLaunch]] = []
     for launch in original:
         there = by_key.get(launch.key)
         if there is None:
