@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portkern.evaluator.jailed_process import JailedProcesses, readable
-from portkern.port.proof.suite import Command, told_in
+from portkern.port.proof.suite import SuiteCommand, told_in
 from portkern.port.triton_worker import lines
 from portkern.sandbox import session
 from portkern.sandbox.message import read
@@ -172,7 +172,7 @@ _NVIDIA = "NVIDIA's GPU"
 def recorded(root: Path, command: str, targets: Sequence[str], timeout_s: float) -> TestedLibrary:
     """Runs the tests as on each GPU. Those that do not pass on the original's are not run again.
     Raises ConfigError for another command and WorkerError without a jail."""
-    asked = Command.parse(command)
+    asked = SuiteCommand.parse(command)
     first = _run(root, asked, ORIGINAL, None, None, timeout_s)
     if not first.problem and first.told and not first.passed:
         causes = Counter(one.why for one in first.told)
@@ -193,7 +193,7 @@ def recorded(root: Path, command: str, targets: Sequence[str], timeout_s: float)
 
 def _run(
     root: Path,
-    command: Command,
+    command: SuiteCommand,
     target: str,
     only: Sequence[str] | None,
     wanted: Sequence[Key] | None,
