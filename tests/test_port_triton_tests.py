@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from portkern.cli import main
-from portkern.port.triton_tests import LaunchWay, TestedLaunch, TestedMemory, TestedTensor, paired
+from portkern.port.triton_tests import LaunchWay, SuiteLaunch, SuiteMemory, SuiteTensor, paired
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 
@@ -170,11 +170,11 @@ def test_kernels_are_proven_on_what_tests_launch_and_named_where_they_launch_les
     assert any("fails: AssertionError" in line for line in said["tests"])
 
 
-def launch(**changed: object) -> TestedLaunch:
+def launch(**changed: object) -> SuiteLaunch:
     way = LaunchWay({"BLOCK": 4}, (1,), {"num_warps": 4})
-    x = TestedTensor("x", "float32", (4,), (1,), 0)
-    memory = (TestedMemory("x", "float32", 16, between=(0.0, 1.0)),)
-    own = TestedLaunch("a.py", "k", 1, "t", 0, (way,), "i", "s", "", {"n": 4}, {"x": x}, memory)
+    x = SuiteTensor("x", "float32", (4,), (1,), 0)
+    memory = (SuiteMemory("x", "float32", 16, between=(0.0, 1.0)),)
+    own = SuiteLaunch("a.py", "k", 1, "t", 0, (way,), "i", "s", "", {"n": 4}, {"x": x}, memory)
     return replace(own, **changed)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ from portkern.port.triton_answers import (
     problem,
     worth,
 )
-from portkern.port.triton_tests import ORIGINAL, LaunchWay, TestedLaunch, TestedLibrary
+from portkern.port.triton_tests import ORIGINAL, LaunchWay, SuiteLaunch, TestedLibrary
 from portkern.port.triton_worker import WorkerRequest, answers
 from portkern.spec import target as targets
 
@@ -63,7 +63,7 @@ class _Asked:
         self,
         worker: str,
         target: str,
-        launch: TestedLaunch,
+        launch: SuiteLaunch,
         way: LaunchWay,
         *,
         backwards: bool = False,
@@ -105,7 +105,7 @@ class _Asked:
         return self.said.get(number, {"unknown": "the time for this library was over"})
 
 
-def _recorded(launch: TestedLaunch) -> dict[str, object]:
+def _recorded(launch: SuiteLaunch) -> dict[str, object]:
     """The inputs as the workers make them anew."""
     tensors = {name: asdict(tensor) for name, tensor in launch.tensors.items()}
     memory = [asdict(one) for one in launch.memory]
@@ -123,8 +123,8 @@ class _Pair:
     target's, each with the request of the original's that has the same constants, if there is one.
     ``executed`` is None where this machine has no model of the target."""
 
-    original: TestedLaunch
-    ported: TestedLaunch
+    original: SuiteLaunch
+    ported: SuiteLaunch
     back: int
     ways: Sequence[tuple[LaunchWay, int, int | None]]
     first: int
@@ -162,7 +162,7 @@ class Recorded:
             executed = self._asked.ask(_EXECUTOR, target, ported, own) if has_model else None
             yield _Pair(launch, ported, back, ways, first, executed)
 
-    def _of_original(self, launch: TestedLaunch, way: LaunchWay, *, backwards: bool = False) -> int:
+    def _of_original(self, launch: SuiteLaunch, way: LaunchWay, *, backwards: bool = False) -> int:
         """The number of its request, which all targets share."""
         key = launch.key, _text(way), backwards
         if key not in self._originals:
@@ -202,9 +202,7 @@ class Recorded:
             return line.model_copy(update={"why": why})
         return line.model_copy(update={"outcome": Outcome.PROVEN, "why": self._remark(pairs)})
 
-    def _open(
-        self, place: triton_tests.Place, target: str, launches: Sequence[TestedLaunch]
-    ) -> str:
+    def _open(self, place: triton_tests.Place, target: str, launches: Sequence[SuiteLaunch]) -> str:
         """Why not all that the tests launch is shown."""
         _, why = triton_tests.paired(launches, self._tested.by_target[target].launches)
         if why:

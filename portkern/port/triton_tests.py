@@ -43,7 +43,7 @@ class LaunchWay:
 
 
 @dataclass(frozen=True)
-class TestedTensor:
+class SuiteTensor:
     """A tensor in the memory of that name; ``offset`` and ``stride`` in elements."""
 
     memory: str
@@ -54,7 +54,7 @@ class TestedTensor:
 
 
 @dataclass(frozen=True)
-class TestedMemory:
+class SuiteMemory:
     """The memory of tensors: its values ``exactly``, or one ``of`` these each, or ``between``
     two."""
 
@@ -67,7 +67,7 @@ class TestedMemory:
 
 
 @dataclass(frozen=True)
-class TestedLaunch:
+class SuiteLaunch:
     """One launch; ``why`` says why it cannot be made again."""
 
     path: str
@@ -80,8 +80,8 @@ class TestedLaunch:
     shape: str
     why: str
     scalars: dict[str, _Scalar] = field(default_factory=dict)
-    tensors: dict[str, TestedTensor] = field(default_factory=dict)
-    memory: tuple[TestedMemory, ...] = ()
+    tensors: dict[str, SuiteTensor] = field(default_factory=dict)
+    memory: tuple[SuiteMemory, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -120,7 +120,7 @@ class TritonRecording:
     says why there is none."""
 
     told: tuple[Told, ...] = ()
-    launches: tuple[TestedLaunch, ...] = ()
+    launches: tuple[SuiteLaunch, ...] = ()
     counts: tuple[_Counted, ...] = ()
     problem: str = ""
 
@@ -161,7 +161,7 @@ class TestedLibrary:
             lines += [f"{t} passes as on {_NVIDIA}, not as on {name}: {why.get(t)}" for t in lost]
         return lines
 
-    def of(self, place: Place) -> list[TestedLaunch]:
+    def of(self, place: Place) -> list[SuiteLaunch]:
         """The launches of a kernel that can be told of, in tests that pass."""
         return [one for one in self.original.launches if one.place == place]
 
@@ -220,7 +220,7 @@ def _run(
         tail = next(reversed(ran.output.strip().splitlines()), "it said nothing")
         return TritonRecording(told, problem=f"its tests did not come to their end: {tail[:300]}")
     try:
-        launches = tuple(read(TestedLaunch, one) for one in said if "ways" in one)
+        launches = tuple(read(SuiteLaunch, one) for one in said if "ways" in one)
         counts = tuple(read(_Counted, one) for one in said if "count" in one)
     except ValueError as error:
         return TritonRecording(
@@ -232,11 +232,11 @@ def _run(
 
 
 def paired(
-    original: Sequence[TestedLaunch], other: Sequence[TestedLaunch]
-) -> tuple[list[tuple[TestedLaunch, TestedLaunch]], str]:
+    original: Sequence[SuiteLaunch], other: Sequence[SuiteLaunch]
+) -> tuple[list[tuple[SuiteLaunch, SuiteLaunch]], str]:
     """Each launch with that of another GPU, and why one has none."""
-    by_key: dict[Key, TestedLaunch] = {one.key: one for one in other}
-    pairs: list[tuple[TestedLaunch, TestedLaunch]] = []
+    by_key: dict[Key, SuiteLaunch] = {one.key: one for one in other}
+    pairs: list[tuple[SuiteLaunch, SuiteLaunch]] = []
     for launch in original:
         there = by_key.get(launch.key)
         if there is None:
