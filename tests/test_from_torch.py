@@ -234,7 +234,7 @@ def test_lengths_that_have_to_be_equal_move_together() -> None:
             return [torch.randn(16, 256), packed, torch.rand(192, 8) * 0.1, torch.ones(192, 8)]
         """
     )
-    assert {dims["x_1"] for dims in found.workloads["ci"]} == {32, 256}
+    assert {dims["x_1"] for dims in found.workloads["ci"]} == {32, 256, 320}
     assert found.inputs[1].within == (0, 256)  # bytes, though x is as wide by chance
     assert found.inputs[2].draws == "own"
 
@@ -255,6 +255,42 @@ def test_what_the_file_makes_may_be_as_long_as_another_input_by_two_numbers() ->
     u, k = found.inputs
     assert k.shape == u.shape[1:] and all(isinstance(one, str) for one in k.shape)
     assert len({dims[str(u.shape[2])] for dims in found.workloads["heldout"]}) > 2
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("return x.cumsum(1) * y[:, None]", ["torch.randn(64, 256)", "torch.randn(64)"]),
+        ("return x @ y", ["torch.randn(300, 1000)", "torch.randn(1000, 700)"]),
+        ("return x.roll(1, 2) + y", ["torch.randn(3, 4, 90)", "torch.randn(90) * 0.1"]),
+    ],
+)
+def test_each_axis_is_longer_than_in_the_file_at_some_size_of_ci_and_no_multiple(
+    body: str, inputs: list[str]
+) -> None:
+    found = traced(function(body, *inputs))
+    for axis, length in found.axes.items():
+        longer = {dims[axis] for dims in found.workloads["ci"] if dims[axis] > length}
+        assert longer and any(one % length and (one % 2 or length <= 8) for one in longer), axis
+
+
+def test_sizes_that_the_file_cannot_make_are_not_tried_and_the_least_that_it_makes_are() -> None:
+    found = traced(
+        """
+        def mean_of_first(x, mask):
+            return (x * mask[..., None]).sum(1) / mask.sum(1).clamp(min=1)[:, None]
+
+        def get_inputs():
+            mask = torch.ones(16, 64)
+            for i in range(16):
+                mask[i, 10 + 3 * i:] = 0
+            return [torch.randn(16, 64, 96), mask]
+        """
+    )
+    rows, tokens, _ = found.axes
+    sizes = [(dims[rows], dims[tokens]) for dims in found.workloads["ci"]]
+    assert (16, 10) in sizes and min(sizes)[0] == 16
+    assert any(n > 16 for n, _ in sizes) and any(t > 64 for _, t in sizes)
 
 
 def test_the_size_at_which_the_file_writes_padding_is_tried_at_once() -> None:
@@ -1388,7 +1424,7 @@ def test_what_the_file_makes_follows_the_sizes_of_others(made: str) -> None:
     found = traced(function("return x * y[:, None]", "torch.randn(48, 17)", made))
     assert found.inputs[1].draws == "own"
     assert dict(found.axes) == {"x_0": 48, "x_1": 17}
-    assert len(found.workloads["ci"]) == 2
+    assert len(found.workloads["ci"]) == 3
 
 
 def test_what_the_file_makes_of_a_list_keeps_its_length() -> None:

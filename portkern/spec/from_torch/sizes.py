@@ -8,6 +8,10 @@ of them longer, as a kernel may know such a length by heart.
 
 B: the longest axis is halved until the whole is no more than a set may take; so lengths stay
 multiples of what they are multiples of in the file.
+
+C: each axis is once longer than in the file, by a quarter and odd where that is allowed, the
+longest first and as many at once as a set may take: a kernel may hold as much as the file has and
+no more, or be wrong where a last part is not whole.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ Dims = Mapping[str, int]
 @dataclass(frozen=True)
 class Sizes:
     """``example``: the free axes, as long as in the file; ``beside``: numbers that places along an
-    axis are compared with, of which a size has to be on either side."""
+    axis are compared with, of which a size has to be on either side; ``fits``: whether the file's
+    own code takes a size."""
 
     example: Dims
     requires: Sequence[Expression]
@@ -45,6 +50,7 @@ class Sizes:
     elements: Callable[[Dims], float]
     flops: Callable[[Dims], float]
     beside: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    fits: Callable[[Dims], bool] = lambda _: True
 
     def all(self, free: Dims) -> dict[str, int] | None:
         """All lengths, with the derived axes; None where a requirement does not hold, or a length
@@ -111,14 +117,49 @@ class Sizes:
                 fixed.add(axis)
         return dims
 
+    def longer(self, small: Dims, most: float) -> list[Dims]:
+        """Rule C, from the lengths of ``small``."""
+        several: list[Dims] = []
+        left = sorted(self.example, key=self.example.__getitem__, reverse=True)
+        while left:
+            dims = small
+            for axis in left * 2:
+                if dims[axis] <= self.example[axis]:
+                    dims = self._with_longer(dims, axis, most) or dims
+            if dims == small:
+                break
+            several.append(dims)
+            left = [axis for axis in left if dims[axis] <= self.example[axis]]
+        return several
+
+    def _with_longer(self, dims: Dims, axis: str, most: float) -> Dims | None:
+        """Finds a longer ``axis`` beside these lengths that the file takes, if any: a multiple of
+        a part of the file's where an odd one is refused."""
+        length = self.example[axis]
+        start = length + 1 if length <= _SHORT else length * 5 // 4 | 1
+        moved = (self.moved(dims, axis, n) for n in range(start, start + _REACH))
+        least = next((one for one in moved if self.all(one) is not None), dims)
+        parts = (length * 5 // 4, length * 3 // 2, 2 * length)
+        for one in (least, *(self.moved(dims, axis, n) for n in parts)):
+            if one[axis] > length and self.cost(one) <= most and self.fits(one):
+                return one
+        return None
+
     def least(self, most: float) -> Dims:
-        """Rule A, from starts as small as it takes."""
+        """Rule A, from starts as small as it takes; where the file does not take that, each axis
+        as small as it does beside what rule B gives the others."""
         small: Dims = self.example
         for start in (9, 7, 5, 3):
             small = self.settled(self._starts(lambda number, _, start=start: start + number))
             if self.cost(small) <= most:
                 break
-        return small
+        if self.fits(small):
+            return small
+        dims = self.halved(most)
+        for axis, length in small.items():
+            less = self.moved(dims, axis, length)
+            dims = less if self.all(less) is not None and self.fits(less) else dims
+        return dims
 
     def _starts(self, start: Callable[..., int]) -> dict[str, int]:
         """A start length for each axis; short axes stay what they are."""
@@ -139,9 +180,16 @@ def propose(sizes: Sizes) -> dict[str, list[Dims]]:
     least there is."""
     small = sizes.least(MOST["ci"])
     typical = sizes.halved(MOST["typical"])
+    # Of what is large at any size, as a table is, a longer one takes little more.
+    most = MOST | {"ci": max(MOST["ci"], min(sizes.cost(small) * 5 / 4, MOST["edge"]))}
     others = _others(sizes, small)
     proposed: dict[str, list[Dims]] = {
-        "ci": [small, sizes.halved(MOST["ci"]), *others[:1], *_beyond(sizes, small, 5)],
+        "ci": [
+            small,
+            sizes.halved(MOST["ci"]),
+            *sizes.longer(small, most["ci"]),
+            *_beyond(sizes, small, 5),
+        ],
         "typical": [sizes.halved(_BRIEF), typical],
         "edge": [
             *_edges(sizes, small),
@@ -155,7 +203,7 @@ def propose(sizes: Sizes) -> dict[str, list[Dims]]:
     kept: dict[str, list[Dims]] = {}
     for name, several in proposed.items():
         unique = {tuple(dims.items()): dims for dims in several}
-        kept[name] = [dims for dims in unique.values() if sizes.cost(dims) <= MOST[name]]
+        kept[name] = [dims for dims in unique.values() if sizes.cost(dims) <= most[name]]
     for name in ("ci", "typical", "heldout"):
         kept[name] = kept[name] or [min((small, sizes.example), key=sizes.cost)]
     return kept

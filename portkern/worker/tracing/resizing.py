@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch  # noqa: TID253 - imported where a file is run, in a worker
 from torch.overrides import TorchFunctionMode  # noqa: TID253
 
 from portkern.spec.from_torch.source import replaceable
@@ -19,6 +20,8 @@ _SIZED = frozenset("rand randn zeros ones empty expand reshape view repeat".spli
 _SIZE_FIRST = frozenset(("full", "new_zeros", "new_ones", "new_empty", "new_full"))
 #: What takes lengths as numbers.
 _COUNTED = frozenset("arange randperm linspace eye randint tril_indices triu_indices".split())
+#: Types of one byte, whose bounds say nothing of lengths.
+_BYTES = (torch.uint8, torch.int8)
 
 
 class Resized(TorchFunctionMode):
@@ -64,8 +67,9 @@ class Resized(TorchFunctionMode):
             first = next((n for n, one in enumerate(args) if _is_size(one)), None)
             args = tuple(self._changed(one) if n == first else one for n, one in enumerate(args))
         elif name in _COUNTED:
-            args = tuple(map(self._changed, args))
-            given = {key: self._changed(one) for key, one in given.items()}
+            changed = self._whole if given.get("dtype") in _BYTES else self._changed
+            args = tuple(map(changed, args))
+            given = {key: changed(one) for key, one in given.items()}
         return function(*args, **given)
 
     def _sized(self, args: tuple[object, ...]) -> tuple[object, ...]:
@@ -75,10 +79,11 @@ class Resized(TorchFunctionMode):
         ahead = args[: len(args) - len(lengths)]
         return (*ahead, *self._size(lengths))
 
+    def _whole(self, value: object) -> object:
+        return self._size(value) if _is_size(value) else value
+
     def _changed(self, value: object) -> object:
-        if _is_size(value):
-            return self._size(value)
-        return self._numbers.get(value, value) if type(value) is int else value
+        return self._numbers.get(value, value) if type(value) is int else self._whole(value)
 
     def _size(self, lengths: Any) -> Size:
         whole = self._shapes.get(tuple(lengths))

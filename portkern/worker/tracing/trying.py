@@ -32,6 +32,7 @@ def with_workloads(
         lambda dims: sum(_elements(one.shape, dims) for one in tensors),
         Expression(traced.flops),
         traced.beside,
+        lambda dims: _fits(traced, call, keys, sizes.all(dims), own),
     )
     if not _fits(traced, call, keys, sizes.all(free), own):
         raise NotAnOperator(
