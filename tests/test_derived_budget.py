@@ -34,6 +34,7 @@ from portkern.spec import registry, target
 from portkern.spec.backend import Ready
 from portkern.spec.candidate import Candidate
 from portkern.spec.flashinfer import read_definition
+from portkern.spec.from_torch.adversaries import Adversary
 from portkern.spec.op import Op, Signature, TensorSpec, Workload
 from portkern.testing import evaluate
 from portkern.worker import timed_inputs
@@ -124,6 +125,42 @@ def allowed(case: Case, output: int = 0) -> torch.Tensor:
     found = case.derived.source.allowed[output]
     assert found is not None, case.derived.source.problem
     return found
+
+
+def quantized(x: torch.Tensor) -> torch.Tensor:
+    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-5) / 127
+    return torch.round(x / scale).clamp(-128, 127).to(torch.int8).to(x.dtype) * scale
+
+
+def halves(seed: int) -> torch.Tensor:
+    adversary = Adversary.parse("halves(x, 127)", ["x"], ["x"])
+    (x,) = adversary(torch.float32, torch.Generator().manual_seed(seed), torch.zeros(8, 96))
+    return x
+
+
+def quotients(x: torch.Tensor) -> list[torch.Tensor]:
+    """What is rounded, in ways that honest kernels have."""
+    most = x.abs().amax(-1, keepdim=True)
+    return [x / (most / 127), x * (127 / most), x * (1 / (most / 127)), x * (1 / most) * 127]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_halves_that_every_kernel_has_exactly_are_rounded_to_even(seed: int) -> None:
+    x = halves(seed)
+    case = undeclared(quantized, [x], seed=seed)
+    scale = x.abs().amax(-1, keepdim=True) / 127
+    for value in quotients(x):
+        assert problems(case, torch.round(value) * scale) == ""
+        away = value.sign() * (value.abs() + 0.5).floor()
+        assert "elements are off" in problems(case, away * scale)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_halves_that_come_of_rounding_may_be_rounded_either_way(seed: int) -> None:
+    x = halves(seed) * 0.3  # neither the largest of a row nor its step is exact
+    case = undeclared(quantized, [x], seed=seed)
+    for value in quotients(x):
+        assert problems(case, torch.round(value) * (x.abs().amax(-1, keepdim=True) / 127)) == ""
 
 
 # ---- which ops it holds for

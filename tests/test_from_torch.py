@@ -611,8 +611,67 @@ def test_every_distribution_of_an_operator_can_be_drawn(name: str, dtype: str) -
                 assert str(tensor.dtype) == f"torch.{dtype}"
 
 
+QUANTIZED = """
+s = x.abs().amax(-1, keepdim=True).clamp(min=1e-5) / 127
+return torch.round(x / s).clamp(-128, 127).to(torch.int8).to(x.dtype) * s
+"""
+
+
 @pytest.mark.parametrize(
-    "text", ["peaks(x)", "peaks(x, y)", "high(x, 1)", "far(w)", "cancelling(x, 1, x)", "special"]
+    ("body", "expected"),
+    [
+        (QUANTIZED, {"around(x, 1e-05)", "around(x, 128)", "halves(x, 127)"}),
+        ("return x.clamp(-6, 6) / y.abs().clamp(min=1e-3)", {"around(x, 6)", "around(y, 0.001)"}),
+        ("return torch.floor(x * y)", {"halves(x, y, 127)"}),
+        ("return x.clamp(min=0) + y.masked_fill(y > 1e30, 0.0)", set()),
+    ],
+)
+def test_values_lie_on_both_sides_of_what_decides_and_between_what_is_rounded_to(
+    body: str, expected: set[str]
+) -> None:
+    found = traced(function(body, "torch.randn(24, 80)", "torch.randn(24, 80)"))
+    odd = {one for one in found.adversaries if one.startswith(("around", "halves"))}
+    assert odd == expected
+
+
+@pytest.mark.parametrize("most", [7, 127, 255, 448])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_halves_are_rounded_alike_in_all_ways_to_divide_them(most: int, kind: torch.dtype) -> None:
+    halves = Adversary.parse(f"halves(x, {most})", ["x"], ["x"])
+    for seed in range(20):
+        (x,) = halves(kind, torch.Generator().manual_seed(seed), torch.zeros(6, 40))
+        assert torch.equal(x, x.to(kind).float())
+        most_of_row = x.abs().amax(-1, keepdim=True)
+        scale = most_of_row / most
+        ways = [x / scale, x * (1 / scale), x * (most / most_of_row), x * (1 / most_of_row) * most]
+        for way in ways:
+            assert torch.equal(way, ways[0])
+        assert (ways[0].frac().abs() == 0.5).float().mean() > 0.5
+
+
+def test_odd_values_of_nothing_are_nothing() -> None:
+    for text in ("halves(x, 127)", "around(x, 1e-05)"):
+        for shape in ((0, 5), (3, 0), ()):
+            (x,) = Adversary.parse(text, ["x"], ["x"])(
+                torch.float32, torch.Generator(), torch.ones(shape)
+            )
+            assert x.shape == shape
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "peaks(x)",
+        "around(x)",
+        "around(x, y)",
+        "halves(3)",
+        "halves(x, -3)",
+        "peaks(x, y)",
+        "high(x, 1)",
+        "far(w)",
+        "cancelling(x, 1, x)",
+        "special",
+    ],
 )
 def test_an_adversary_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):

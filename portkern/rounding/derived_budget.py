@@ -96,6 +96,8 @@ class Derivation:
         wide = [one.double() if one.is_floating_point() else one for one in self.inputs]
         trace, noise = ReplayTrace(), Noise(self.seed)
         self._run(trace, None, wide)
+        if trace.roundings:
+            self._run(trace, noise, wide, near=False, settling=True)
         count = self._count(trace)
         most = _affordable(REPLAYS_OF_CHOICES[0], REPLAYS_OF_CHOICES[2], trace)
         allowed = self._moved(count, lambda: self._replay(trace, noise, wide), most * trace.selects)
@@ -123,7 +125,8 @@ class Derivation:
 
         from portkern.rounding.replay import ReferenceReplay
 
-        replay = ReferenceReplay(trace, noise, how.get("strength", 1.0))
+        settling = how.get("settling", False)
+        replay = ReferenceReplay(trace, noise, how.get("strength", 1.0), settling=settling)
         given = replay.near(inputs) if how.get("near", True) else [one.clone() for one in inputs]
         with sdpa_kernel(SDPBackend.MATH), replay:
             return self.reference(given)

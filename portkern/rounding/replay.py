@@ -56,6 +56,8 @@ EXACT = frozenset(
     split_copy unbind_copy _reshape_copy unfold_copy _unsafe_view _unsafe_index
     """.split()
 )
+#: What makes whole numbers of others.
+ROUNDING = frozenset("floor ceil round trunc".split())
 #: What picks some of its elements by their order.
 SELECTING = frozenset("topk sort argsort kthvalue median argmax argmin".split())
 #: Products whose sums may begin with what is added to them.
@@ -150,10 +152,25 @@ class Noise:
 
 
 @dataclass
+class Decided:
+    """Values that were rounded to ``whole`` numbers, and which of them are ``exact``, as a half is
+    that comes of whole numbers and powers of two: no order of operations rounds these otherwise."""
+
+    values: Tensor
+    whole: Tensor
+    exact: Tensor | None = None
+
+    def settled(self, values: Tensor) -> None:
+        same = values == self.values
+        self.exact = same if self.exact is None else self.exact & same
+
+
+@dataclass
 class ReplayTrace:
     """A run of the reference without noise: how large the errors of its sums may be, in the
     order in which they are made, and how many elements its operations made. ``selects``: it takes
-    the first few of what it orders, where equal values may be taken in any order."""
+    the first few of what it orders, where equal values may be taken in any order. ``roundings``:
+    what was rounded, in order."""
 
     sizes: list[Tensor] = field(default_factory=list)
     equals: list[bool] = field(default_factory=list)
@@ -161,6 +178,7 @@ class ReplayTrace:
     work: int = 0
     unruled: dict[str, None] = field(default_factory=dict)
     selects: bool = False
+    roundings: list[Decided | None] = field(default_factory=list)
 
     def add(self, size: Tensor) -> None:
         self.kept += size.numel()
@@ -178,14 +196,21 @@ class ReplayTrace:
 
 class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A run of the reference; without ``noise`` the first, which fills ``trace``. The noise is
-    ``strength`` times what one rounding may cost."""
+    ``strength`` times what one rounding may cost. ``settling``: a run that finds which values are
+    exact where they are rounded; exact quotients have no noise in it."""
 
     def __init__(
-        self, trace: ReplayTrace, noise: Noise | None = None, strength: float = 1.0
+        self,
+        trace: ReplayTrace,
+        noise: Noise | None = None,
+        strength: float = 1.0,
+        *,
+        settling: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace, self.noise, self.unit = trace, noise, UNIT * strength
-        self._place = 0
+        self.settling = settling
+        self._place = self._rounded = 0
         self._product: tuple[Tensor, int] | None = None  # the last, and its sums' terms
 
     def near(self, inputs: Iterable[Tensor]) -> list[Tensor]:
@@ -208,7 +233,9 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.trace.selects |= name in SELECTING
         if _is_exact(func, name, args, kwargs):
             out = func(*args, **kwargs)
-            return out if mutates or func.is_view else _widen(out)
+            if mutates or func.is_view:
+                return out
+            return self._decided(_widen(out), args[0]) if _rounds(name, args, out) else _widen(out)
         parts = _parts_of(func, name)
         if parts is not None:
             with self:
@@ -233,8 +260,12 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._product = first, terms_of(func, *args)
         elif is_pointwise(func):
             roundoffs = CORRECT if name in CORRECTLY_ROUNDED else OTHER
+            exact = _is_exact_quotient(out, args) if self.settling and name == "div" else None
+            plain = out.clone() if exact is not None else None
             for one in filter(_is_float, tree_leaves(out)):
                 self._relative(one, roundoffs, rounded=name in CORRECTLY_ROUNDED)
+            if exact is not None:
+                out.copy_(torch.where(exact, plain, out))
             if name == "add":
                 self._begun(out, args)
         else:
@@ -243,6 +274,22 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for one in filter(_is_float, tree_leaves(out)):
                 self._absolute(one, partial(_mean_square, one, most))
         return out
+
+    def _decided(self, out: Tensor, values: Tensor) -> Tensor:
+        """The whole numbers, which of exact values are those of the first run."""
+        place, self._rounded = self._rounded, self._rounded + 1
+        trace = self.trace
+        if self.noise is None:
+            trace.kept += 2 * out.numel()
+            held = trace.kept <= SIZES_KEPT
+            trace.roundings.append(Decided(values.clone(), out.clone()) if held else None)
+            return out
+        known = trace.roundings[place] if place < len(trace.roundings) else None
+        if known is None or known.whole.shape != out.shape:
+            return out
+        if self.settling:
+            known.settled(values)
+        return out if known.exact is None else torch.where(known.exact, known.whole, out)
 
     def _begun(self, out: Tensor, added: tuple[Any, ...]) -> None:
         """Counts what is added to a product as a term that its sums may have begun with."""
@@ -401,6 +448,24 @@ def _has_equals(size: Tensor) -> bool:
 def _is_held(x: Tensor) -> Tensor:
     """Whether float32 holds each value exactly."""
     return x == x.float()
+
+
+def _is_exact_quotient(out: Any, args: tuple[Any, ...]) -> Tensor | None:
+    """Whether float32 divides without an error, and so does a product with the inverse."""
+    if len(args) != 2 or not _is_float(out) or out.is_complex():
+        return None
+    a, b = (torch.as_tensor(one, dtype=torch.float64, device=out.device) for one in args)
+    inverse = (1.0 / b).float() * a.float()
+    return _is_held(a) & _is_held(b) & _is_held(out) & (out * b == a) & (inverse == out)
+
+
+def _rounds(name: str, args: tuple[Any, ...], out: Any) -> bool:
+    """Whether floats become whole numbers."""
+    if not args or not isinstance(out, Tensor) or not _is_float(args[0]) or args[0].is_complex():
+        return False
+    return name in ROUNDING or (
+        name == "_to_copy" and not _is_float(out) and out.dtype != torch.bool
+    )
 
 
 def _is_view_of_all(one: Tensor, whole: Tensor) -> bool:

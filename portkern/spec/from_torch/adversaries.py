@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from portkern.errors import ConfigError, no_such
 
@@ -107,6 +107,56 @@ def _special(
         tensors[number] = torch.where(place, odd[which], one)
 
 
+def _around(
+    tensors: list[torch.Tensor],
+    numbers: Sequence[float],
+    kind: torch.dtype,
+    generator: torch.Generator,
+) -> None:
+    """Rows about as large as a number at which the operator decides, as much smaller and larger: a
+    divisor's floor counts only below it, and a saturated value only above."""
+    import torch
+
+    (number,) = numbers
+    if number < 8 * torch.finfo(kind).smallest_normal:
+        return
+    for place, one in enumerate(tensors):
+        row = (*one.shape[:-1], 1) if one.ndim > 1 else ()
+        tensors[place] = one * number * 30 ** (1.3 * torch.rand(row, generator=generator) - 1)
+
+
+def _halves(
+    tensors: list[torch.Tensor],
+    numbers: Sequence[float],
+    kind: torch.dtype,
+    generator: torch.Generator,
+) -> None:
+    """Halves of a power of two, of which each row and column has the largest: what is divided by
+    the largest less one step lies between two whole numbers, however it is divided. What stands
+    beside the first is a power of two, and changes none of that."""
+    import torch
+
+    most = int(numbers[0])
+    half = torch.arange(-min(most, 512), min(most, 512)) + 0.5
+    inverse = torch.ones(()) / most
+    half = half[(half * inverse * most == half) & (half / most * most == half)]
+    half = half[half.to(kind).float() == half]
+    x, *others = tensors
+    if not x.numel():
+        return
+    chosen = half[torch.randint(0, max(len(half), 1), x.shape, generator=generator)]
+    ends = torch.rand(x.shape, generator=generator) < 0.125
+    for dim, length in enumerate(x.shape):
+        row = [1 if n == dim else size for n, size in enumerate(x.shape)]
+        ends.scatter_(dim, torch.randint(0, max(length, 1), row, generator=generator), True)
+    sides = torch.where(chosen < 0, -float(most), float(most))
+    step = 2.0 ** int(torch.randint(-2, 3, (), generator=generator))
+    tensors[0] = torch.where(ends, sides, chosen) * step
+    for place, one in enumerate(others, 1):
+        power = torch.randint(-1, 2, one.shape, generator=generator)
+        tensors[place] = 2.0**power
+
+
 def _side(x: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor:
     import torch
 
@@ -115,17 +165,21 @@ def _side(x: torch.Tensor, dim: int, generator: torch.Generator) -> torch.Tensor
     return torch.randint(0, 2, row, generator=generator) * 2 - 1
 
 
-_Change = Callable[[list["torch.Tensor"], Sequence[int], "torch.dtype", "torch.Generator"], None]
-#: The number of tensors that each may be called with, and whether each comes with a dimension.
-_KNOWN: Mapping[str, tuple[_Change, Sequence[int], bool]] = {
-    "peaks": (_peaks, (1,), True),
-    "masked": (_masked, (1,), True),
-    "far": (_far, (1,), False),
-    "cancelling": (_cancelling, (1, 2), True),
-    "whole": (_whole, (1, 2), False),
-    "special": (_special, (0,), False),
-    "steep": (_steep, range(1, 65), False),
+_Change = Callable[[list["torch.Tensor"], Any, "torch.dtype", "torch.Generator"], None]
+#: The number of tensors that each may be called with, and what follows: a dimension each, or one
+#: number after all.
+_KNOWN: Mapping[str, tuple[_Change, Sequence[int], Literal["", "dims", "number"]]] = {
+    "peaks": (_peaks, (1,), "dims"),
+    "masked": (_masked, (1,), "dims"),
+    "far": (_far, (1,), ""),
+    "cancelling": (_cancelling, (1, 2), "dims"),
+    "whole": (_whole, (1, 2), ""),
+    "special": (_special, (0,), ""),
+    "steep": (_steep, range(1, 65), ""),
+    "around": (_around, range(1, 65), "number"),
+    "halves": (_halves, range(1, 65), "number"),
 }
+_NUMBERS = {"": r"", "dims": r"-?\d+", "number": r"\d+(\.\d+)?(e-?\d+|e\+\d+)?"}
 
 
 @dataclass(frozen=True)
@@ -135,7 +189,7 @@ class Adversary:
     text: str
     name: str
     places: tuple[int, ...]
-    dims: tuple[int, ...]
+    numbers: tuple[float, ...]
 
     @classmethod
     def parse(cls, text: str, inputs: Sequence[str], floats: Sequence[str]) -> Adversary:
@@ -146,27 +200,31 @@ class Adversary:
         name = match["name"]
         if name not in _KNOWN:
             raise no_such("adversary", name, _KNOWN)
-        _, counts, with_dims = _KNOWN[name]
+        _, counts, follows = _KNOWN[name]
         given = [word.strip() for word in match["arguments"].split(",") if word.strip()]
-        named = given[:: 2 if with_dims else 1]
-        dims = given[1::2] if with_dims else []
+        named, said = given, list[str]()
+        if follows == "dims":
+            named, said = given[::2], given[1::2]
+        elif follows == "number":
+            named, said = given[:-1], given[-1:]
         for one in named:
             if one not in floats:
                 raise no_such(f"input of floats for {name}", one, floats)
-        whole = all(re.fullmatch(r"-?\d+", dim) for dim in dims)
-        if len(named) not in counts or (with_dims and len(dims) != len(named)) or not whole:
+        fitting = all(re.fullmatch(_NUMBERS[follows], number) for number in said)
+        expected = {"": 0, "dims": len(named), "number": 1}[follows]
+        if len(named) not in counts or len(said) != expected or not fitting:
             raise ConfigError(f"Got adversary {text!r}, expected one such as 'peaks(x, 1)'")
         chosen = named if named else list(floats)
-        return cls(
-            text.strip(), name, tuple(map(list(inputs).index, chosen)), tuple(map(int, dims))
-        )
+        kind = int if follows == "dims" else float
+        places = tuple(map(list(inputs).index, chosen))
+        return cls(text.strip(), name, places, tuple(map(kind, said)))
 
     def __call__(
         self, kind: torch.dtype, generator: torch.Generator, *inputs: torch.Tensor
     ) -> Sequence[torch.Tensor]:
         changed = list(inputs)
         part = [changed[place] for place in self.places]
-        _KNOWN[self.name][0](part, self.dims, kind, generator)
+        _KNOWN[self.name][0](part, self.numbers, kind, generator)
         for place, tensor in zip(self.places, part, strict=True):
             changed[place] = tensor
         return changed

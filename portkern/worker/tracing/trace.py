@@ -33,7 +33,7 @@ from portkern.spec.from_torch.traced import (
 )
 from portkern.spec.imported import ImportedInputs
 from portkern.spec.op import CELL, FLOATS, ITEMSIZE
-from portkern.worker.tracing import counting, retracing, symbols
+from portkern.worker.tracing import counting, odd_values, retracing, symbols
 from portkern.worker.tracing.calling import CallWatch, FakeCall, place
 from portkern.worker.tracing.constants import (
     Following,
@@ -440,7 +440,10 @@ class _Description:
             how=result.how,
             flops=axes.count(flops),
             reads=reads,
-            adversaries=self._adversaries(work),
+            adversaries=(
+                *self._adversaries(work),
+                *odd_values.of(graph, labels, self._drawn_floats()),
+            ),
             beside=_beside(graph, axes),
         )
 
@@ -554,14 +557,18 @@ class _Description:
         found = {text: None for text in found if not own & set(re.findall(r"\w+", text))}
         if not any(one.sums for one in work):
             found["special()"] = None
-        floats = [
+        floats = self._drawn_floats()
+        if floats and any(one.steep for one in work):
+            found[f"steep({', '.join(floats)})"] = None
+        return tuple(found)
+
+    def _drawn_floats(self) -> list[str]:
+        """The arguments of floats that any values stand for."""
+        return [
             self.names[key]
             for key, one in self.tensors.items()
             if key.startswith("input.") and key not in self.shaped and one.is_floating_point()
         ]
-        if floats and any(one.steep for one in work):
-            found[f"steep({', '.join(floats)})"] = None
-        return tuple(found)
 
     def _output_name(self, number: int) -> str:
         taken = self.names.values()

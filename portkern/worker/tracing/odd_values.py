@@ -1,0 +1,94 @@
+"""Inputs that lie where a graph decides by value: on both sides of the numbers that it clamps at or
+compares with, such as the floor of a divisor, and on the halves between what it rounds to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch  # noqa: TID253 - imported where a file is traced, in a worker
+
+from portkern.worker.tracing.counting import Node, operation
+
+#: What is another function on each side of a number.
+_DECIDES = frozenset(
+    """
+    clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink gt ge lt le huber_loss
+    smooth_l1_loss
+    """.split()
+)
+_ROUNDS = frozenset("round floor ceil trunc fix".split())
+_CONVERTS = frozenset("to _to_copy type_as".split())
+#: What gives a scale its largest quotient, as 127 of int8.
+_SCALES = frozenset("div mul true_divide".split())
+#: Numbers beyond these stand for nothing and for infinity.
+_LEAST, _LARGEST = 1e-30, 1e4
+#: Numbers that are closer than by this factor are tried together.
+_APART = 4.0
+#: Of more numbers, each would be tried seldom, or the check take long.
+_MOST = 3
+#: The largest quotient where the graph names none: of int8.
+_QUOTIENT = 127
+
+
+def of(graph: torch.fx.Graph, inputs: Mapping[str, str], floats: Sequence[str]) -> list[str]:
+    """Adversaries of these ``floats`` by what the graph does with them; ``inputs``: names of the
+    operator's inputs by their nodes'."""
+    found: dict[float, list[str]] = {}
+    quotients: dict[tuple[str, ...], int] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or not _is_of_floats(node):
+            continue
+        above = _above(node)
+        names = [name for key, name in inputs.items() if key in above and name in floats]
+        if not names:
+            continue
+        if operation(node) in _DECIDES:
+            for number in _numbers(node):
+                near = any(1 / _APART < number / other < _APART for other in found)
+                if _LEAST <= number <= _LARGEST and not near:
+                    found[number] = names
+        elif _rounds(node):
+            quotients.setdefault(tuple(names), _quotient(above.values()))
+    rounding = [f"halves({', '.join(names)}, {most})" for names, most in quotients.items()]
+    around = [f"around({', '.join(names)}, {number:g})" for number, names in found.items()]
+    return [*around[:_MOST], *rounding[:1]]
+
+
+def _is_of_floats(node: Node) -> bool:
+    value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], Node) else None
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _above(node: Node) -> dict[str, Node]:
+    """The nodes that this one is computed from, by name."""
+    found: dict[str, Node] = {}
+    left = [*node.all_input_nodes]
+    while left:
+        one = left.pop()
+        if one.name not in found:
+            found[one.name] = one
+            left += one.all_input_nodes
+    return found
+
+
+def _rounds(node: Node) -> bool:
+    """Whether it makes whole numbers of others."""
+    made = node.meta.get("val")
+    converts = operation(node) in _CONVERTS and isinstance(made, torch.Tensor)
+    return operation(node) in _ROUNDS or (
+        converts and not made.is_floating_point() and made.dtype != torch.bool
+    )
+
+
+def _quotient(nodes: Any) -> int:
+    """The whole number by which a scale is made."""
+    scales = (node for node in nodes if operation(node) in _SCALES)
+    whole = (int(n) for node in scales for n in _numbers(node) if n == int(n) and 2 < n < 1 << 16)
+    return next(whole, _QUOTIENT)
+
+
+def _numbers(node: Node) -> list[float]:
+    """The sizes of the numbers that an operation is given."""
+    given = [*node.args[1:], *node.kwargs.values()]
+    return [abs(float(one)) for one in given if type(one) in (int, float) and one]
