@@ -139,7 +139,7 @@ def halves(seed: int) -> torch.Tensor:
 
 
 def quotients(x: torch.Tensor) -> list[torch.Tensor]:
-    """What is rounded, in ways that honest kernels have."""
+    """Quotients as honest kernels compute them, before they are rounded."""
     most = x.abs().amax(-1, keepdim=True)
     return [x / (most / 127), x * (127 / most), x * (1 / (most / 127)), x * (1 / most) * 127]
 

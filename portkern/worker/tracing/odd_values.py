@@ -25,7 +25,7 @@ _SCALES = frozenset("div mul true_divide".split())
 _LEAST, _LARGEST = 1e-30, 1e4
 #: Numbers that are closer than by this factor are tried together.
 _APART = 4.0
-#: Of more numbers, each would be tried seldom, or the check take long.
+#: The most numbers that are tried: more would make a check take long.
 _MOST = 3
 #: The largest quotient where the graph names none: of int8.
 _QUOTIENT = 127
