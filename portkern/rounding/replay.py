@@ -261,11 +261,11 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif is_pointwise(func):
             roundoffs = CORRECT if name in CORRECTLY_ROUNDED else OTHER
             exact = _is_exact_quotient(out, args) if self.settling and name == "div" else None
-            plain = out.clone() if exact is not None else None
+            before_noise = out.clone() if exact is not None else out
             for one in filter(_is_float, tree_leaves(out)):
                 self._relative(one, roundoffs, rounded=name in CORRECTLY_ROUNDED)
             if exact is not None:
-                out.copy_(torch.where(exact, plain, out))
+                out.copy_(torch.where(exact, before_noise, out))
             if name == "add":
                 self._begun(out, args)
         else:
@@ -456,7 +456,8 @@ def _is_exact_quotient(out: Any, args: tuple[Any, ...]) -> Tensor | None:
         return None
     a, b = (torch.as_tensor(one, dtype=torch.float64, device=out.device) for one in args)
     inverse = (1.0 / b).float() * a.float()
-    return _is_held(a) & _is_held(b) & _is_held(out) & (out * b == a) & (inverse == out)
+    exact: Tensor = _is_held(a) & _is_held(b) & _is_held(out) & (out * b == a) & (inverse == out)
+    return exact
 
 
 def _rounds(name: str, args: tuple[Any, ...], out: Any) -> bool:

@@ -3,6 +3,7 @@ compares with, such as the floor of a divisor, and on the halves between what it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,10 +76,11 @@ def _above(node: Node) -> dict[str, Node]:
 def _rounds(node: Node) -> bool:
     """Whether it makes whole numbers of others."""
     made = node.meta.get("val")
-    converts = operation(node) in _CONVERTS and isinstance(made, torch.Tensor)
-    return operation(node) in _ROUNDS or (
-        converts and not made.is_floating_point() and made.dtype != torch.bool
-    )
+    if operation(node) in _ROUNDS:
+        return True
+    if operation(node) not in _CONVERTS or not isinstance(made, torch.Tensor):
+        return False
+    return not made.is_floating_point() and made.dtype != torch.bool
 
 
 def _quotient(nodes: Any) -> int:
@@ -91,4 +93,5 @@ def _quotient(nodes: Any) -> int:
 def _numbers(node: Node) -> list[float]:
     """The sizes of the numbers that an operation is given."""
     given = [*node.args[1:], *node.kwargs.values()]
-    return [abs(float(one)) for one in given if type(one) in (int, float) and one]
+    numbers = [one for one in given if isinstance(one, int | float) and not isinstance(one, bool)]
+    return [abs(float(one)) for one in numbers if 0 < abs(one) < math.inf]
