@@ -2,13 +2,15 @@
 BIN := .venv/bin
 # The interpreter for .venv and the installer (uv or pip) can be chosen: PYTHON=… INSTALLER=…
 
-.PHONY: setup demo test test-full test-commit test-all lint types style readme docs clean
+.PHONY: setup demo demo-all test test-full test-commit test-all lint types style readme docs clean
 
 setup:
 	@sh tools/setup.sh
 
-demo: setup
-	$(BIN)/portkern matrix ops=basic targets=demo workloads=ci run=demo
+demo: OPS := [softmax,rmsnorm,matmul,attention]
+demo-all: OPS := basic
+demo demo-all: setup
+	$(BIN)/portkern matrix ops=$(OPS) targets=demo workloads=ci run=$@
 
 # Two at a time: types take one processor about as long as all else.
 TWO := +@$(MAKE) --no-print-directory -j 2 --output-sync
