@@ -2,7 +2,7 @@
 
 .venv/bin/python -m benchmarks.speed             commands, a candidate, the matrix, memory
 .venv/bin/python -m benchmarks.speed --commands  only what a user types: cold processes, defaults
-.venv/bin/python -m benchmarks.speed --setup     also `make demo` cold, with uv and with pip
+.venv/bin/python -m benchmarks.speed --setup     also `make demo-all` cold, with uv and with pip
                                                  (downloads everything again)
 .venv/bin/python -m benchmarks.speed --busy      what a user types, beside two busy loops
 
@@ -143,7 +143,7 @@ def matrix() -> dict[str, float]:
 
 
 def setup() -> dict[str, float]:
-    """`make demo` on a clone with nothing installed and empty package caches, then warm."""
+    """`make demo-all` on a clone with nothing installed and empty package caches, then warm."""
     found = {}
     for installer in ("uv", "pip"):
         with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ def setup() -> dict[str, float]:
                 "UV_CACHE_DIR": f"{folder}/uv",
                 "PIP_NO_CACHE_DIR": "1",
             }
-            demo = ["make", "-C", str(clone), "demo"]
+            demo = ["make", "-C", str(clone), "demo-all"]
             found[f"demo_cold_{installer}_s"] = seconds(demo, environment)
             found[f"demo_warm_{installer}_s"] = seconds(demo, environment)
             shutil.rmtree(clone)

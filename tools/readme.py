@@ -48,7 +48,7 @@ SPEEDS = {
     "report_s": "`portkern report RUN`",
     "matrix_first_s": "`portkern matrix ops=basic targets=all workloads=ci`, empty caches",
     "matrix_again_s": "the same again, nothing changed",
-    "demo_cold_uv_s": "`make demo` on a fresh clone with uv",
+    "demo_cold_uv_s": "`make demo-all` on a fresh clone with uv",
 }
 
 
