@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,40 +128,61 @@ def allowed(case: Case, output: int = 0) -> torch.Tensor:
     return found
 
 
-def quantized(x: torch.Tensor) -> torch.Tensor:
-    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-5) / 127
+def quantized(x: torch.Tensor, most: int = 127) -> torch.Tensor:
+    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-5) / most
     return torch.round(x / scale).clamp(-128, 127).to(torch.int8).to(x.dtype) * scale
 
 
-def halves(seed: int) -> torch.Tensor:
-    adversary = Adversary.parse("halves(x, 127)", ["x"], ["x"])
+def halves(seed: int, most: int) -> torch.Tensor:
+    adversary = Adversary.parse(f"halves(x, {most})", ["x"], ["x"])
     (x,) = adversary(torch.float32, torch.Generator().manual_seed(seed), torch.zeros(8, 96))
     return x
 
 
-def quotients(x: torch.Tensor) -> list[torch.Tensor]:
+def quotients(x: torch.Tensor, most: int) -> list[torch.Tensor]:
     """Quotients as honest kernels compute them, before they are rounded."""
-    most = x.abs().amax(-1, keepdim=True)
-    return [x / (most / 127), x * (127 / most), x * (1 / (most / 127)), x * (1 / most) * 127]
+    top = x.abs().amax(-1, keepdim=True)
+    return [x / (top / most), x * (most / top), x * (1 / (top / most)), x * (1 / top) * most]
+
+
+def away_from_zero(value: torch.Tensor) -> torch.Tensor:
+    return value.sign() * (value.abs() + 0.5).floor()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_halves_that_every_kernel_has_exactly_are_rounded_to_even(seed: int) -> None:
-    x = halves(seed)
-    case = undeclared(quantized, [x], seed=seed)
-    scale = x.abs().amax(-1, keepdim=True) / 127
-    for value in quotients(x):
+    x = halves(seed, 64)
+    case = undeclared(partial(quantized, most=64), [x], seed=seed)
+    scale = x.abs().amax(-1, keepdim=True) / 64
+    for value in quotients(x, 64):
         assert problems(case, torch.round(value) * scale) == ""
-        away = value.sign() * (value.abs() + 0.5).floor()
-        assert "elements are off" in problems(case, away * scale)
+        assert "elements are off" in problems(case, away_from_zero(value) * scale)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_halves_of_a_step_that_is_given_are_rounded_to_even(seed: int) -> None:
+    x, step = torch.randint(-99, 99, (8, 96)) + 0.5, torch.tensor(0.125)
+    case = undeclared(lambda x, step: torch.round(x / step), [x * step, step], seed)
+    assert problems(case, torch.round(x)) == ""
+    assert "elements are off" in problems(case, away_from_zero(x))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_halves_that_come_of_rounding_may_be_rounded_either_way(seed: int) -> None:
-    x = halves(seed) * 0.3  # neither the largest of a row nor its step is exact
+    x = halves(seed, 127) * 0.3  # neither the largest of a row nor its step is exact
     case = undeclared(quantized, [x], seed=seed)
-    for value in quotients(x):
+    for value in quotients(x, 127):
         assert problems(case, torch.round(value) * (x.abs().amax(-1, keepdim=True) / 127)) == ""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_scale_of_127_steps_in_a_kernel_whose_division_errs_by_a_unit_passes(seed: int) -> None:
+    x = halves(seed, 127)
+    case = undeclared(quantized, [x], seed=seed)
+    exact = x.abs().amax(-1, keepdim=True) / 127
+    for bound in (0.0, math.inf):
+        scale = exact.nextafter(torch.tensor(bound))  # as a GPU's approximate division may have it
+        assert problems(case, torch.round(x / scale) * scale) == ""
 
 
 # ---- which ops it holds for

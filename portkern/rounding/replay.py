@@ -77,6 +77,8 @@ _GLANCE = 64
 SIZES_KEPT = 1 << 25
 #: Sums that are looked at for equal ones, and the share of those from which noise is equal too.
 LOOKED_AT, EQUAL_SHARE = 1 << 14, 1 / 64
+#: The part of a value by which noise moves it less far than another choice before it does.
+_NEAR = 2.0**-12
 #: Bits of a float64 that tell sizes apart, less those that it has beyond float32's.
 _BEYOND_FLOAT32 = 28
 
@@ -160,17 +162,29 @@ class Decided:
     whole: Tensor
     exact: Tensor | None = None
 
-    def settled(self, values: Tensor) -> None:
+    def settled(self, values: Tensor, edge: float) -> bool:
+        """Whether noise moves a value off an ``edge`` between whole numbers, where kernels choose
+        either; finds what it leaves."""
         same = values == self.values
         self.exact = same if self.exact is None else self.exact & same
+        before, after = (one - one.floor() == edge for one in (self.values, values))
+        return bool((before & ~after).any())
+
+    def restored(self, out: Tensor, values: Tensor) -> Tensor:
+        """The whole numbers of a replay, which of exact values are those of the first run, unless
+        what was rounded before made others of them."""
+        if self.exact is None:
+            return out
+        near = (values - self.values).abs() <= _NEAR * (1 + self.values.abs())
+        return torch.where(self.exact & near, self.whole, out)
 
 
 @dataclass
 class ReplayTrace:
     """A run of the reference without noise: how large the errors of its sums may be, in the
     order in which they are made, and how many elements its operations made. ``selects``: it takes
-    the first few of what it orders, where equal values may be taken in any order. ``roundings``:
-    what was rounded, in order."""
+    the first few of what it orders, where equal values may be taken in any order, or rounds halves
+    that are not exact, either way. ``roundings``: what was rounded, in order."""
 
     sizes: list[Tensor] = field(default_factory=list)
     equals: list[bool] = field(default_factory=list)
@@ -197,7 +211,7 @@ class ReplayTrace:
 class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A run of the reference; without ``noise`` the first, which fills ``trace``. The noise is
     ``strength`` times what one rounding may cost. ``settling``: a run that finds which values are
-    exact where they are rounded; exact quotients have no noise in it."""
+    exact where they are rounded; quotients by powers of two have no noise in it."""
 
     def __init__(
         self,
@@ -235,7 +249,9 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = func(*args, **kwargs)
             if mutates or func.is_view:
                 return out
-            return self._decided(_widen(out), args[0]) if _rounds(name, args, out) else _widen(out)
+            edge = 0.5 if name == "round" else 0.0
+            wide = _widen(out)
+            return self._decided(wide, args[0], edge) if _rounds(name, args, out) else wide
         parts = _parts_of(func, name)
         if parts is not None:
             with self:
@@ -275,8 +291,8 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._absolute(one, partial(_mean_square, one, most))
         return out
 
-    def _decided(self, out: Tensor, values: Tensor) -> Tensor:
-        """The whole numbers, which of exact values are those of the first run."""
+    def _decided(self, out: Tensor, values: Tensor, edge: float) -> Tensor:
+        """The whole numbers of ``values``, noted in the first run and restored in others."""
         place, self._rounded = self._rounded, self._rounded + 1
         trace = self.trace
         if self.noise is None:
@@ -288,8 +304,8 @@ class ReferenceReplay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if known is None or known.whole.shape != out.shape:
             return out
         if self.settling:
-            known.settled(values)
-        return out if known.exact is None else torch.where(known.exact, known.whole, out)
+            trace.selects |= known.settled(values, edge)
+        return known.restored(out, values)
 
     def _begun(self, out: Tensor, added: tuple[Any, ...]) -> None:
         """Counts what is added to a product as a term that its sums may have begun with."""
@@ -451,13 +467,13 @@ def _is_held(x: Tensor) -> Tensor:
 
 
 def _is_exact_quotient(out: Any, args: tuple[Any, ...]) -> Tensor | None:
-    """Whether float32 divides without an error, and so does a product with the inverse."""
+    """Whether a power of two divides what float32 holds: no kernel's division errs there. Another
+    divisor, as 127 of a scale, is exact in some kernels only: a GPU may err by two units."""
     if len(args) != 2 or not _is_float(out) or out.is_complex():
         return None
     a, b = (torch.as_tensor(one, dtype=torch.float64, device=out.device) for one in args)
-    inverse = (1.0 / b).float() * a.float()
-    exact: Tensor = _is_held(a) & _is_held(b) & _is_held(out) & (out * b == a) & (inverse == out)
-    return exact
+    is_power = torch.frexp(b).mantissa.abs() == 0.5
+    return is_power & _is_held(a) & _is_held(1.0 / b) & _is_held(out)
 
 
 def _rounds(name: str, args: tuple[Any, ...], out: Any) -> bool:
