@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import cycle
@@ -40,6 +41,7 @@ from portkern.spec.from_torch.traced import Argument, Traced, Tracing
 from portkern.spec.imported import ImportedReference
 from portkern.spec.op import FLOATS, Op, Workload
 from portkern.testing import evaluate
+from portkern.worker.tracing import odd_values
 from portkern.worker.tracing.trace import trace
 
 pytestmark = pytest.mark.usefixtures("servers_ahead")
@@ -649,6 +651,20 @@ def test_halves_are_rounded_alike_in_all_ways_to_divide_them(most: int, kind: to
         assert (ways[0].frac().abs() == 0.5).float().mean() > 0.5
 
 
+def test_a_long_graph_is_searched_for_numbers_in_one_pass() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(torch.ops.aten.div.Tensor, (x, 255))
+    for _ in range(3000):
+        node = graph.call_function(torch.ops.aten.add.Tensor, (node, x))
+    graph.call_function(torch.ops.aten.round.default, (node,))
+    for one in graph.nodes:
+        one.meta["val"] = torch.ones(2)
+    begun = time.process_time()
+    assert odd_values.of(graph, {"x": "x"}, ["x"]) == ["halves(x, 255)"]
+    assert time.process_time() - begun < 3
+
+
 def test_odd_values_of_nothing_are_nothing() -> None:
     for text in ("halves(x, 127)", "around(x, 1e-05)"):
         for shape in ((0, 5), (3, 0), ()):
@@ -656,6 +672,21 @@ def test_odd_values_of_nothing_are_nothing() -> None:
                 torch.float32, torch.Generator(), torch.ones(shape)
             )
             assert x.shape == shape
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("names", [("x",), ("x", "y")])
+@pytest.mark.parametrize("number", [1e-3, 10.0, 128.0, 3e3, 1e4, 1e30])
+def test_values_around_a_number_are_finite_as_are_their_products(
+    number: float, names: tuple[str, ...], kind: torch.dtype
+) -> None:
+    around = Adversary.parse(f"around({', '.join(names)}, {number:g})", names, names)
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(512, 128, generator=generator)
+    made = [one.to(kind) for one in around(kind, generator, *[normal] * len(names))]
+    assert math.prod(one.abs() for one in made).isfinite().all()
+    if (number, kind) == (128.0, torch.float16):
+        assert torch.equal(made[0], normal.to(kind)) == (len(names) == 2)
 
 
 @pytest.mark.parametrize(
@@ -666,6 +697,11 @@ def test_odd_values_of_nothing_are_nothing() -> None:
         "around(x, y)",
         "halves(3)",
         "halves(x, -3)",
+        "halves(x, 0)",
+        "halves(x, 0.5)",
+        "halves(x, 65536)",
+        "halves(x, 1e999)",
+        "around(x, 1e999)",
         "peaks(x, y)",
         "high(x, 1)",
         "far(w)",
@@ -730,6 +766,37 @@ def test_sizes_at_which_only_the_output_is_empty_are_not_proposed() -> None:
     edge = [sizes.all(dims) for dims in rules.propose(sizes)["edge"]]
     assert all(dims and (dims["y"] > 0 or 0 in (dims["n"], dims["width"])) for dims in edge)
     assert any(dims and dims["n"] == 0 for dims in edge)
+
+
+@pytest.mark.parametrize("together", [1, 12])
+def test_the_files_code_is_called_at_few_sizes_in_search_of_longer_ones(together: int) -> None:
+    example = {f"a{n}": 16 + n for n in range(12)}
+    called: list[Mapping[str, int]] = []
+
+    def fits(dims: Mapping[str, int]) -> bool:
+        called.append(dims)
+        return sum(dims[axis] > length for axis, length in example.items()) <= together
+
+    def total(dims: Mapping[str, int]) -> float:
+        return sum(dims.values())
+
+    sizes = rules.propose(rules.Sizes(example, (), {}, total, total, {}, fits))["ci"]
+    assert len(called) <= 40
+    assert all(any(dims[axis] > length for dims in sizes) for axis, length in example.items())
+    assert len(sizes) <= 2 + 12 // together
+
+
+def test_an_axis_of_which_the_file_takes_no_longer_one_keeps_no_other_from_it() -> None:
+    example = {"fixed": 99, "even": 40, "free": 20}
+
+    def fits(dims: Mapping[str, int]) -> bool:
+        return dims["fixed"] <= 99 and dims["even"] % 2 == 0
+
+    def total(dims: Mapping[str, int]) -> float:
+        return sum(dims.values())
+
+    longer = rules.Sizes(example, (), {}, total, total, {}, fits).longer(example, math.inf)
+    assert longer == [{"fixed": 99, "even": 50, "free": 25}]
 
 
 def test_numbers_of_a_file_are_replaced_where_they_are_assigned_and_nowhere_else() -> None:

@@ -3,6 +3,7 @@ says of which input, and along which of its dimensions."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from portkern.errors import ConfigError, no_such
 if TYPE_CHECKING:
     import torch
 
+#: The largest of normal values, in rows as much larger as :func:`_around` makes them.
+_FARTHEST = 16
 _FORM = re.compile(r"(?P<name>\w+)\((?P<arguments>[^()]*)\)")
 
 
@@ -114,11 +117,13 @@ def _around(
     generator: torch.Generator,
 ) -> None:
     """Rows about as large as a number at which the operator decides, as much smaller and larger: a
-    divisor's floor counts only below it, and a saturated value only above."""
+    divisor's floor counts only below it, and a saturated value only above. Inputs whose product
+    the dtype may not hold stay as they are."""
     import torch
 
     (number,) = numbers
-    if number < 8 * torch.finfo(kind).smallest_normal:
+    limits = torch.finfo(kind)
+    if not 8 * limits.smallest_normal <= number < limits.max ** (1 / len(tensors)) / _FARTHEST:
         return
     for place, one in enumerate(tensors):
         row = (*one.shape[:-1], 1) if one.ndim > 1 else ()
@@ -214,6 +219,10 @@ class Adversary:
         expected = {"": 0, "dims": len(named), "number": 1}[follows]
         if len(named) not in counts or len(said) != expected or not fitting:
             raise ConfigError(f"Got adversary {text!r}, expected one such as 'peaks(x, 1)'")
+        if name == "around" and math.isinf(float(said[0])):
+            raise ConfigError(f"Got adversary {text!r}, expected a finite number in it")
+        if name == "halves" and float(said[0]) not in range(1, 1 << 16):
+            raise ConfigError(f"Got adversary {text!r}, expected a whole number from 1 to 65535")
         chosen = named if named else list(floats)
         kind = int if follows == "dims" else float
         places = tuple(map(list(inputs).index, chosen))

@@ -33,6 +33,8 @@ _OPERATIONS = 256
 _SHORT = 8
 #: A typical size that a processor is done with in a moment, beside the one of the file.
 _BRIEF = 1 << 21
+#: The most calls of the file's own code in a search for sizes.
+_CALLS = 40
 _PRIMES = (13, 11, 17, 19, 23, 29, 31, 37)
 
 Dims = Mapping[str, int]
@@ -51,6 +53,7 @@ class Sizes:
     flops: Callable[[Dims], float]
     beside: Mapping[str, Sequence[int]] = field(default_factory=dict)
     fits: Callable[[Dims], bool] = lambda _: True
+    _taken: dict[tuple[tuple[str, int], ...], bool] = field(default_factory=dict)
 
     def all(self, free: Dims) -> dict[str, int] | None:
         """All lengths, with the derived axes; None where a requirement does not hold, or a length
@@ -118,32 +121,45 @@ class Sizes:
         return dims
 
     def longer(self, small: Dims, most: float) -> list[Dims]:
-        """Rule C, from the lengths of ``small``."""
+        """Rule C, from the lengths of ``small``. An axis that the file refuses beside other longer
+        ones is longer by itself, and one that it refuses by itself is not."""
         several: list[Dims] = []
+        alone: set[str] = set()
         left = sorted(self.example, key=self.example.__getitem__, reverse=True)
         while left:
-            dims = small
+            dims, first = small, left[0]
             for axis in left * 2:
-                if dims[axis] <= self.example[axis]:
-                    dims = self._with_longer(dims, axis, most) or dims
-            if dims == small:
-                break
-            several.append(dims)
-            left = [axis for axis in left if dims[axis] <= self.example[axis]]
+                by_itself = dims == small
+                if dims[axis] > self.example[axis] or (axis in alone and not by_itself):
+                    continue
+                lengths = self._longer_ones(dims, axis, most)
+                found = next(filter(self.takes, lengths[: None if by_itself else 1]), None)
+                if lengths and not found:
+                    alone.add(axis)
+                dims = found or dims
+            if dims != small:
+                several.append(dims)
+            left = [axis for axis in left if dims[axis] <= self.example[axis] and axis != first]
         return several
 
-    def _with_longer(self, dims: Dims, axis: str, most: float) -> Dims | None:
-        """Finds a longer ``axis`` beside these lengths that the file takes, if any: a multiple of
-        a part of the file's where an odd one is refused."""
+    def _longer_ones(self, dims: Dims, axis: str, most: float) -> list[Dims]:
+        """Sizes with a longer ``axis`` beside these lengths: an odd one, and multiples of a part of
+        the file's where that is refused."""
         length = self.example[axis]
         start = length + 1 if length <= _SHORT else length * 5 // 4 | 1
         moved = (self.moved(dims, axis, n) for n in range(start, start + _REACH))
         least = next((one for one in moved if self.all(one) is not None), dims)
         parts = (length * 5 // 4, length * 3 // 2, 2 * length)
-        for one in (least, *(self.moved(dims, axis, n) for n in parts)):
-            if one[axis] > length and self.cost(one) <= most and self.fits(one):
-                return one
-        return None
+        several = (least, *(self.moved(dims, axis, n) for n in parts))
+        return [one for one in several if one[axis] > length and self.cost(one) <= most]
+
+    def takes(self, dims: Dims) -> bool:
+        """Whether the file's own code takes a size: it is called once at each, and at no more than
+        :data:`_CALLS`, as calls may take long."""
+        key = tuple(sorted(dims.items()))
+        if key not in self._taken and len(self._taken) < _CALLS:
+            self._taken[key] = self.fits(dims)
+        return self._taken.get(key, False)
 
     def least(self, most: float) -> Dims:
         """Rule A, from starts as small as it takes; where the file does not take that, each axis
@@ -153,12 +169,12 @@ class Sizes:
             small = self.settled(self._starts(lambda number, _, start=start: start + number))
             if self.cost(small) <= most:
                 break
-        if self.fits(small):
+        if self.takes(small):
             return small
         dims = self.halved(most)
         for axis, length in small.items():
             less = self.moved(dims, axis, length)
-            dims = less if self.all(less) is not None and self.fits(less) else dims
+            dims = less if self.all(less) is not None and self.takes(less) else dims
         return dims
 
     def _starts(self, start: Callable[..., int]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch  # noqa: TID253 - imported where a file is traced, in a worker
 
@@ -37,20 +37,23 @@ def of(graph: torch.fx.Graph, inputs: Mapping[str, str], floats: Sequence[str]) 
     operator's inputs by their nodes'."""
     found: dict[float, list[str]] = {}
     quotients: dict[tuple[str, ...], int] = {}
+    floating = {key: name for key, name in inputs.items() if name in floats}
+    above: dict[Node, _Above] = {}
     for node in graph.nodes:
-        if node.op != "call_function" or not _is_of_floats(node):
+        over = _Above.of(node, [above[one] for one in node.all_input_nodes], floating)
+        above[node] = over.with_scale(node)
+        if not over.inputs or node.op != "call_function":
             continue
-        above = _above(node)
-        names = [name for key, name in inputs.items() if key in above and name in floats]
-        if not names:
+        decides, rounds = operation(node) in _DECIDES, _rounds(node)
+        if not (decides or rounds) or not _is_of_floats(node):
             continue
-        if operation(node) in _DECIDES:
-            for number in _numbers(node):
-                near = any(1 / _APART < number / other < _APART for other in found)
-                if _LEAST <= number <= _LARGEST and not near:
-                    found[number] = names
-        elif _rounds(node):
-            quotients.setdefault(tuple(names), _quotient(above.values()))
+        names = [name for key, name in floating.items() if key in over.inputs]
+        if rounds:
+            quotients.setdefault(tuple(names), over.quotient or _QUOTIENT)
+        for number in _numbers(node) if decides else ():
+            near = any(1 / _APART < number / other < _APART for other in found)
+            if _LEAST <= number <= _LARGEST and not near:
+                found[number] = names
     rounding = [f"halves({', '.join(names)}, {most})" for names, most in quotients.items()]
     around = [f"around({', '.join(names)}, {number:g})" for number, names in found.items()]
     return [*around[:_MOST], *rounding[:1]]
@@ -61,16 +64,26 @@ def _is_of_floats(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def _above(node: Node) -> dict[str, Node]:
-    """The nodes that this one is computed from, by name."""
-    found: dict[str, Node] = {}
-    left = [*node.all_input_nodes]
-    while left:
-        one = left.pop()
-        if one.name not in found:
-            found[one.name] = one
-            left += one.all_input_nodes
-    return found
+@dataclass(frozen=True)
+class _Above:
+    """Sources of a node: inputs by their nodes' names, and the whole number by which the
+    nearest scale is made, 0 for none."""
+
+    inputs: frozenset[str] = frozenset()
+    quotient: int = 0
+
+    @classmethod
+    def of(cls, node: Node, sources: Sequence[_Above], floating: Mapping[str, str]) -> _Above:
+        inputs = frozenset((node.name,)) if node.name in floating else frozenset[str]()
+        for one in sources:  # a set that holds all the others is shared, not copied
+            inputs = inputs if one.inputs <= inputs else one.inputs | inputs
+        return cls(inputs, next((one.quotient for one in sources[::-1] if one.quotient), 0))
+
+    def with_scale(self, node: Node) -> _Above:
+        """The same, seen from the nodes that use this one."""
+        given = _numbers(node) if operation(node) in _SCALES else []
+        whole = (int(n) for n in given if n == int(n) and 2 < n < 1 << 16)
+        return replace(self, quotient=next(whole, self.quotient))
 
 
 def _rounds(node: Node) -> bool:
@@ -81,13 +94,6 @@ def _rounds(node: Node) -> bool:
     if operation(node) not in _CONVERTS or not isinstance(made, torch.Tensor):
         return False
     return not made.is_floating_point() and made.dtype != torch.bool
-
-
-def _quotient(nodes: Any) -> int:
-    """The whole number by which a scale is made."""
-    scales = (node for node in nodes if operation(node) in _SCALES)
-    whole = (int(n) for node in scales for n in _numbers(node) if n == int(n) and 2 < n < 1 << 16)
-    return next(whole, _QUOTIENT)
 
 
 def _numbers(node: Node) -> list[float]:
