@@ -412,6 +412,15 @@ def test_what_a_number_decides_is_refused(
         from_torch.plain_kernel(str(path), "cpu")
 
 
+def test_a_view_that_begins_elsewhere_than_its_tensor_is_refused(tmp_path: Path) -> None:
+    body = "b = a[1:]\nreturn b.as_strided((b.shape[0],), (1,), {}) * 2"
+    assert from_torch.plain_kernel(
+        str(function(body.format(1), "torch.randn(40)", tmp_path)), "cpu"
+    )
+    with pytest.raises(ConfigError, match="as_strided"):
+        from_torch.plain_kernel(str(function(body.format(0), "torch.randn(40)", tmp_path)), "cpu")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("body", ["x * self.w if n > 8 else x + self.w", "x + sum(self.w[:n])"])
 def test_another_graph_at_another_number_is_refused(body: str, tmp_path: Path) -> None:

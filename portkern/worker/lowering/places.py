@@ -162,11 +162,13 @@ class Places(LoweredArguments):
         size, stride = ([self.size(one) for one in self.arguments[n]] for n in ("size", "stride"))
         lies = [self.lengths.of(one) for one in source.stride()]
         beside = zip(size, stride, lies, strict=False)
-        if tuple(size) == value.shape and all(n == 1 or a == b for n, a, b in beside):
+        offset, begins = self.arguments["storage_offset"], source.storage_offset()
+        same = offset is None or self.size(offset) == self.lengths.of(begins)
+        if same and tuple(size) == value.shape and all(n == 1 or a == b for n, a, b in beside):
             return value  # type: ignore[no-any-return]
-        if not source.is_contiguous() or source.storage_offset() != 0:
+        if not source.is_contiguous() or begins != 0:
             return None
-        start = self.lengths.text(self.size(self.arguments["storage_offset"] or 0))
+        start = self.lengths.text(self.size(offset or 0))
         steps = [self.lengths.text(one) for one in stride]
 
         def places(body: Body, index: Index) -> Index:
