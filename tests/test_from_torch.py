@@ -684,7 +684,8 @@ def test_values_around_a_number_are_finite_as_are_their_products(
     generator = torch.Generator().manual_seed(0)
     normal = torch.randn(512, 128, generator=generator)
     made = [one.to(kind) for one in around(kind, generator, *[normal] * len(names))]
-    assert math.prod(one.abs() for one in made).isfinite().all()
+    product = made[0] * made[1] if len(made) == 2 else made[0]
+    assert product.isfinite().all()
     if (number, kind) == (128.0, torch.float16):
         assert torch.equal(made[0], normal.to(kind)) == (len(names) == 2)
 
