@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,20 +25,25 @@ from tools.failed import CHANGED
 
 #: Set for all that a session starts, with the home that it watches: one within it watches its own.
 WATCHED = "TESTS_WATCH_OF"
-#: Whatever is not a user's or a checkout's, and what is written to by nobody but root.
+#: Whatever is not a user's or a checkout's.
 MACHINE = ("/etc", "/usr", "/opt", "/var")
 TEMPORARY = ("/tmp", "/var/tmp")
-_BEGINS_S = _ENDS_S = 60.0
+_BEGINS_S = _ENDS_S = 15.0
 _TOLD = 9
+#: Variables that say where a tool's cache is, as XDG_CACHE_HOME and TRITON_CACHE_DIR do.
+_CACHES = re.compile(r".*CACHE(_HOME|_DIR|_PATH|_ROOT|PREFIX)?|MPLCONFIGDIR|TORCH_EXTENSIONS_DIR")
 
 
 def writable(config: pytest.Config) -> Sequence[Path]:
     """Where tests may write beside temporary folders: caches, and what is not a file of a disk."""
     kept = getattr(config, "cache", None)
     names = (".hypothesis", ".pytest_cache", ".mypy_cache", "build")
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    caches = [Path(value) for name, value in os.environ.items() if _CACHES.fullmatch(name)]
     return [
-        *map(Path, ("/dev", "/proc", "/sys/fs/cgroup")),
-        *(Path.home() / name for name in (".cache", ".triton", ".config/matplotlib")),
+        *map(Path, ("/dev", "/proc", "/sys/fs/cgroup", "/var/cache")),
+        *(Path.home() / name for name in (".cache", ".triton", ".nv")),
+        *(path for path in (settings / "matplotlib", *caches) if path.is_absolute()),
         *(config.rootpath / name for name in names),
         *([Path(kept._cachedir)] if kept is not None else []),
     ]
@@ -52,7 +59,8 @@ class SessionWatch:
         self._running: dict[str, float] = {}
         self._said: IO[str] | None = None
         self._watch: subprocess.Popen[str] | None = None
-        if os.environ.get(WATCHED) != str(Path.home()):
+        runs = not config.option.help and not config.option.collectonly
+        if runs and os.geteuid() == 0 and os.environ.get(WATCHED) != str(Path.home()):
             self._start()
 
     @pytest.hookimpl(tryfirst=True)
@@ -108,29 +116,26 @@ class SessionWatch:
             text=True,
         )
         assert self._watch.stdin
-        self._watch.stdin.write(json.dumps(asked) + "\n")
-        self._watch.stdin.flush()
+        with suppress(OSError):  # it has ended: nothing is watched
+            self._watch.stdin.write(json.dumps(asked) + "\n")
+            self._watch.stdin.flush()
 
     def _writes(self) -> list[dict[str, Any]]:
-        """Each path once. Who may have been anybody counts where the system names processes."""
+        """The first write of each path, as the watch told it; waits until that has ended."""
         if self._watch is None or self._said is None:
             return []
-        try:
-            self._watch.communicate(timeout=_ENDS_S)
+        try:  # by a word: a forked process may still hold its input
+            self._watch.communicate("end\n", timeout=_ENDS_S)
         except subprocess.TimeoutExpired:
             self._watch.kill()
+            sys.stderr.write(f"\nthe watch over writes did not end within {_ENDS_S:g} s\n")
         self._said.seek(0)
         lines = [json.loads(line) for line in self._said if line.endswith("\n")]
-        if not lines:
+        if not lines or not lines[0]["folders"]:
             sys.stderr.write("\nwrites of processes that tests start were not watched here\n")
             return []
         seen = {one["path"]: one for one in reversed(lines[1:])}
-        if lines[0]["names"]:
-            return [*reversed(seen.values())]
-        if seen:
-            where = [*reversed(seen)][:_TOLD]
-            sys.stderr.write(f"\nwritten while tests ran, by them or by others: {where}\n")
-        return []
+        return [*reversed(seen.values())]
 
     def _during(self, at: float) -> list[str]:
         """Tests that ran when it was told, and those that had just ended."""

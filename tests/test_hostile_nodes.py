@@ -68,6 +68,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "an empty object": "return {'portkern': '{}'}",
     "depth": "return {'portkern': '[' * 100000}",
     "an error": "raise OSError('x\\n\\x1b[2J' * 1000)",
+    "an error that cannot be read": ANSWERS["an error that cannot be read"][0],
     "another portkern": "return {'portkern': '{\"version\": \"\\\\u001b[2J' + 'x' * 9000 "
     '+ \'", "evaluator": "a\\\\nb", "backends": "c"}\'}',
 }

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,8 +20,18 @@ from tests import write_watch
 from tests.session_watch import WATCHED
 from tests.test_strangers_files import put
 
+#: The words before those of a session that begin it as a container does, in which a stranger's
+#: commands write all the while and end at once.
+CONTAINER = (
+    *("unshare", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c"),
+    '(while sleep 0.1; do sh -c "echo x > ~/notes"; done) & "$@"',
+    "sh",
+)
 
-def session(tmp_path: Path, commands: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+
+def session(
+    tmp_path: Path, commands: Mapping[str, str], *before: str, **settings: str
+) -> subprocess.CompletedProcess[str]:
     """A session in a home of its own, whose tests pass: each runs a command of the shell."""
     home = tmp_path / "home"
     put(home / ".bashrc", "alias ls=ls\n")
@@ -24,11 +40,11 @@ def session(tmp_path: Path, commands: Mapping[str, str]) -> subprocess.Completed
         f"def test_{name}():\n    assert os.system({command!r}) == 0\n\n"
         for name, command in commands.items()
     )
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:xdist"]
+    argv = [*before, sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"]
     path = put(tmp_path / "test_inner.py", f"import os\n\n{tests}")
     return subprocess.run(
-        [*argv, "-p", "no:cacheprovider", "-c", "/dev/null", str(path)],
-        env={**os.environ, "HOME": str(home), WATCHED: "another home"},
+        [*argv, *("-p", "no:xdist", "-p", "no:cacheprovider", "-c", "/dev/null"), str(path)],
+        env={**os.environ, "HOME": str(home), WATCHED: "another home", **settings},
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
@@ -36,12 +52,16 @@ def session(tmp_path: Path, commands: Mapping[str, str]) -> subprocess.Completed
     )
 
 
-def is_told(tmp_path: Path) -> bool:
-    """Whether the system says here who writes."""
+@pytest.fixture
+def told(tmp_path: Path) -> None:
+    """Skips where the system does not say who writes there."""
     try:
-        return write_watch.Marks().names_processes
+        marks = write_watch.Marks()
+        marks.add(str(tmp_path))
     except OSError:
-        return False
+        pytest.skip("who writes is told to root alone")
+    if not marks.count:
+        pytest.skip("this file system does not tell who writes")
 
 
 def test_what_is_run_later_by_itself_is_seen_whoever_changes_it(tmp_path: Path) -> None:
@@ -52,11 +72,13 @@ def test_what_is_run_later_by_itself_is_seen_whoever_changes_it(tmp_path: Path) 
     assert f"{home}/.bashrc" in ended.stderr and f"{home}/.ssh/authorized_keys" in ended.stderr
 
 
+@pytest.mark.usefixtures("told")
 def test_a_write_of_what_a_test_starts_fails_the_session_and_names_the_test(
     tmp_path: Path,
 ) -> None:
-    if not is_told(tmp_path):
-        pytest.skip("who writes is told to root alone")
+    with closing(write_watch.Family(os.getpid())) as family:
+        if not family.exact:
+            pytest.skip("the kernel tells of no new processes here")
     left = "(setsid sh -c 'sleep 1; echo x > ~/left' &) && sleep 2"  # its parent has ended
     ended = session(
         tmp_path,
@@ -75,16 +97,59 @@ def test_a_write_of_what_a_test_starts_fails_the_session_and_names_the_test(
         assert f"::test_{test}" in line and "::test_before" not in line, ended.stderr
 
 
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("own", ["", "echo x > ~/own; "])
+def test_in_a_container_a_write_that_may_be_anybodys_is_nobodys(own: str, tmp_path: Path) -> None:
+    if subprocess.run([*CONTAINER[:5], "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespace of processes can be made here")
+    ended = session(tmp_path, {"it": f"{own}sleep 1"}, *CONTAINER)
+    assert "1 passed" in ended.stdout and ended.returncode == bool(own), ended
+    assert (tmp_path / "home" / "notes").exists() and "notes" not in ended.stderr
+    assert ("home/own" in ended.stderr) is bool(own)
+
+
 def test_caches_and_temporary_folders_may_be_written_to(tmp_path: Path) -> None:
-    may = "echo x > ~/.cache/there && mkdir -p ~/.cache/new/folder && mktemp -d"
-    ended = session(tmp_path, {"it": may})
-    assert ended.returncode == 0, ended
+    """Caches of a home that is bare, and those that a variable names."""
+    may = (
+        "echo x > ~/.cache/there && mkdir -p ~/.cache/new/folder && mktemp -d",
+        "mkdir -p ~/.config/matplotlib ~/.nv/ComputeCache && touch ~/.config/matplotlib/a",
+        "mkdir -p ~/own/triton && touch ~/own/triton/a",
+    )
+    cache = str(tmp_path / "home" / "own" / "triton")
+    ended = session(tmp_path, {"it": " && ".join(may)}, TRITON_CACHE_DIR=cache)
+    assert ended.returncode == 0 and (tmp_path / "home" / "own/triton/a").exists(), ended
 
 
+@pytest.mark.usefixtures("told")
+def test_a_folder_above_a_cache_may_be_made_and_its_other_files_may_not(tmp_path: Path) -> None:
+    writes = "mkdir -p ~/.config/matplotlib; sleep 0.5; echo x > ~/.config/other; sleep 1"
+    ended = session(tmp_path, {"it": writes})
+    assert ended.returncode == 1 and "home/.config/other (" in ended.stderr, ended
+    assert "home/.config (" not in ended.stderr
+
+
+@pytest.mark.usefixtures("told")
+def test_a_session_does_not_wait_for_a_process_that_holds_the_watch_by_a_fork(
+    tmp_path: Path,
+) -> None:
+    put(
+        tmp_path / "conftest.py",
+        "import os, time\nfrom pathlib import Path\n\n\n"
+        "def pytest_runtest_setup():\n"
+        "    if child := os.fork():\n"
+        f"        Path({str(tmp_path / 'child')!r}).write_text(str(child))\n"
+        "    else:\n        os.closerange(0, 3)\n        time.sleep(600)\n",
+    )
+    try:
+        ended = session(tmp_path, {"it": "true"}, PYTEST_ADDOPTS="-s")
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert ended.returncode == 0 and "watch" not in ended.stderr, ended
+
+
+@pytest.mark.usefixtures("told")
 def test_a_process_that_the_session_did_not_start_is_let_be(tmp_path: Path) -> None:
     """The session is the child; whoever writes beside it started before it."""
-    if not is_told(tmp_path):
-        pytest.skip("who writes is told to root alone")
     (tmp_path / "home").mkdir()
     writes = f"while sleep 0.3; do echo x > {tmp_path}/home/notes; done"
     other = subprocess.Popen(["sh", "-c", writes])
@@ -117,3 +182,30 @@ def test_allowed_folders_and_links_are_not_walked(tmp_path: Path) -> None:
     (tmp_path / "c" / "link").symlink_to("/etc")
     found = {*write_watch.folders([str(tmp_path)], [str(tmp_path / "cache")])}
     assert found == {str(tmp_path), *(str(tmp_path / name) for name in ("a", "a/b", "c"))}
+
+
+def test_marks_that_are_refused_count_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcdefgh":
+        (tmp_path / name).mkdir()
+    tried: list[str] = []
+    marks = cast(write_watch.Marks, SimpleNamespace(add=tried.append))
+    asked = {"folders": [str(tmp_path)], "allowed": [], "shared": [], "alone": []}
+    monkeypatch.setattr(write_watch, "MOST", 3)
+    write_watch._mark(marks, asked)
+    assert len(tried) == 3
+    monkeypatch.setattr(write_watch, "MARKING_S", -1.0)
+    write_watch._mark(marks, asked)
+    assert len(tried) == 3
+
+
+def test_a_socket_that_hears_of_others_processes_alone_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_watch, "_HEARD_S", 0.1)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        for parent, child in ((1, 2), (os.getpid(), 2)):
+            theirs.send(struct.pack("=36xIIQIIII8x", 1, 0, 0, parent, parent, child, child))
+        assert not write_watch._is_heard(ours)

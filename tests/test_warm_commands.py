@@ -185,6 +185,12 @@ def test_groups_are_alike_where_neither_withholds_what_the_other_gives(
     assert control_groups.may_as_much(2, 1) is alike
 
 
+def test_groups_that_cannot_be_understood_count_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = {"pids": PurePosixPath("not/from/the/top")}
+    monkeypatch.setattr(control_groups, "groups_of", lambda process: groups)
+    assert not [*control_groups.tasks_counted()]
+
+
 @pytest.mark.parametrize("name", [target.SITE, "PYTHONPATH", "LD_LIBRARY_PATH"])
 def test_who_begins_otherwise_is_refused(
     name: str, process: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,8 +9,9 @@ before the tests do.
 
 The kernel names each change of a marked folder with the process that made it (fanotify), whatever
 namespaces and mounts that one has, and tells of each new process who started it (the process
-connector), so that one which has ended is still known for a descendant. Nothing is marked where
-tests may write, so that nothing is told of it and the watch costs nothing.
+connector), so that one which has ended is still known for a descendant. Without the connector, as
+in a container, a change by one that has ended is not told: it may be anybody's. Nothing is marked
+where tests may write, so that nothing is told of it and the watch costs nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -47,11 +50,12 @@ _OVERFLOW = 0x4000
 _HERE = -100
 _METADATA = struct.Struct("=IBBHQii")
 _CONNECTOR, _ABOUT_PROCESSES, _FORKED = 11, 1, 1
-#: Folders that are marked at most; of more those are that lie deeper.
-MOST = 100_000
+#: Folders that are marked at most, and for how long: not those that lie deeper.
+MOST, MARKING_S = 100_000, 10.0
 #: The kernel keeps what happens meanwhile.
 PAUSE_S = 0.1
-_ACKNOWLEDGED_S = 2.0
+_HEARD_S = 1.0
+_FIRST_NAMESPACE = "pid:[4026531836]"
 
 
 class Family:
@@ -69,34 +73,38 @@ class Family:
     def exact(self) -> bool:
         return self._told is not None
 
+    def close(self) -> None:
+        if self._told:
+            self._told.close()
+
     def has(self, pid: int) -> bool | None:
-        """Whether a process is a member; None where it has ended and nobody told of it."""
+        """Whether a process is a member; None where that cannot be known, as it or whoever started
+        it has ended and nobody told of it."""
         self._listen()
         if self.exact:
             return pid in self._members
         return self._is_beneath(pid)
 
     def _subscribed(self) -> socket.socket | None:
-        """A container is told nothing, and neither is who is not root."""
-        try:
-            told = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _CONNECTOR)
+        """A socket that hears of each new process; None where the kernel tells of none, as to who
+        is not root or is in a namespace of processes."""
+        with ExitStack() as opened, suppress(OSError):
+            if str(Path("/proc/self/ns/pid").readlink()) != _FIRST_NAMESPACE:
+                return None
+            kind = socket.SOCK_DGRAM
+            told = opened.enter_context(socket.socket(socket.AF_NETLINK, kind, _CONNECTOR))
             told.bind((0, 1))
             told.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
-            told.settimeout(_ACKNOWLEDGED_S)
             # the second form is for kernels that do not choose among events
             for words in ((1, _FORKED), (1,)):
                 body = struct.pack(f"={len(words)}I", *words)
                 head = struct.pack("=IIIIHH", _ABOUT_PROCESSES, 1, 0, 0, len(body), 0)
                 length = 16 + len(head) + len(body)
                 told.send(struct.pack("=IHHII", length, 3, 0, 0, os.getpid()) + head + body)
-                try:
-                    told.recv(4096)
-                except TimeoutError:
-                    continue
-                told.setblocking(False)
-                return told
-        except OSError:
-            pass
+                if _is_heard(told):
+                    told.setblocking(False)
+                    opened.pop_all()
+                    return told
         return None
 
     def _listen(self) -> None:
@@ -105,21 +113,21 @@ class Family:
                 message = self._told.recv(4096)
             except BlockingIOError:
                 return
-            except OSError:  # some were lost
+            except OSError:  # some were lost, and numbers may be others' by now
                 self._told = None
                 return
-            if len(message) < 68:
+            forked = _forked(message)
+            if forked is None:
                 continue
-            what, _, _, _, parent, child, group = struct.unpack_from("=IIQIIII", message, 36)
-            if what != _FORKED or child != group:
-                continue
+            parent, child = forked
             if parent in self._members:
                 self._members.add(child)
             else:
                 self._members.discard(child)  # a number that was a member's
 
     def _is_beneath(self, pid: int) -> bool | None:
-        """Whether the processes above one are the root, or one that is older than it."""
+        """Whether the root is among the processes above a running one; False where one of these is
+        older than the root, None where the way ends before, at process 1."""
         while pid > 1:
             if pid == self._root:
                 return True
@@ -130,6 +138,31 @@ class Family:
                 return False
             pid = parent
         return None  # whoever started it has ended
+
+
+def _is_heard(told: socket.socket) -> bool:
+    """Whether a socket hears of a process that this one starts now. The kernel's own answer does
+    not pass where it chooses among events, and others' events come before."""
+    child = os.posix_spawn(sys.executable, [sys.executable, "-SEc", ""], {})
+    os.waitpid(child, 0)
+    until = time.monotonic() + _HEARD_S
+    while (left := until - time.monotonic()) > 0:
+        told.settimeout(left)
+        try:
+            message = told.recv(4096)
+        except TimeoutError:
+            break
+        if _forked(message) == (os.getpid(), child):
+            return True
+    return False
+
+
+def _forked(message: bytes) -> tuple[int, int] | None:
+    """The processes that forked and that was begun; None for a thread and for other events."""
+    if len(message) < 68:
+        return None
+    what, _, _, _, parent, child, group = struct.unpack_from("=IIQIIII", message, 36)
+    return (parent, child) if what == _FORKED and child == group else None
 
 
 def _processes() -> list[int]:
@@ -154,15 +187,12 @@ def _began(pid: int) -> int | None:
 
 
 class Marks:
-    """Folders whose changes the kernel tells. Raises OSError where it does not."""
+    """Folders whose changes the kernel tells, with the process. Raises OSError where it does not:
+    it names processes to root alone."""
 
     def __init__(self) -> None:
-        flags = _WHERE_NAMED | _NOT_BLOCKING | _CLOSED_AT_EXEC
-        self.names_processes = True
-        self.handle = _LIBC.fanotify_init(flags | _UNLIMITED, os.O_RDONLY)
-        if self.handle < 0:
-            self.names_processes = False
-            self.handle = _LIBC.fanotify_init(flags, os.O_RDONLY)
+        flags = _WHERE_NAMED | _NOT_BLOCKING | _CLOSED_AT_EXEC | _UNLIMITED
+        self.handle = _LIBC.fanotify_init(flags, os.O_RDONLY)
         if self.handle < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         self._folders: dict[bytes, str] = {}
@@ -172,6 +202,7 @@ class Marks:
         return len(self._folders)
 
     def add(self, folder: str) -> None:
+        """Mark a folder, without those in it; a file system that tells nothing is left out."""
         mask = sum(_CHANGES) | _ON_DIRECTORIES | _ON_CHILDREN
         file = _file_handle(folder)
         done = file and _LIBC.fanotify_mark(
@@ -197,6 +228,7 @@ class Marks:
                 events = events[length:]
 
     def _places(self, records: bytes) -> Iterator[tuple[str, str]]:
+        """The marked folders of an event, each with the name in it."""
         while len(records) >= 20:
             _, _, length, file, size = struct.unpack_from("=BBH8sI", records)
             end = 16 + size
@@ -248,9 +280,11 @@ def folders(tops: Iterable[str], allowed: Sequence[str]) -> Iterator[str]:
             continue
 
 
-#: What several sessions of tests and tools share among temporary files, each with its own.
+#: What several sessions of tests and tools share among temporary files, whoever made it first.
 _SHARED = re.compile(
-    r"pytest-of-|portkern-|torchinductor_|hsperfdata_|matplotlib-|pymp-|tmp|ray$|cc\w{6}|clang-|\."
+    r"pytest-of-|portkern-|torchinductor_|torch_extensions|hsperfdata_|matplotlib-|pymp-|tmp|ray$|"
+    r"cc\w{6}|clang-|comgr-|nvidia-|\.|.*cache",
+    re.IGNORECASE,
 )
 
 
@@ -260,8 +294,8 @@ def main() -> None:
     family, marks = Family(root), Marks()
     known = _mark(marks, asked)
     family.has(0)  # hears of all that was begun meanwhile
-    exact = family.exact and marks.names_processes
-    _tell({"folders": marks.count, "exact": exact, "names": marks.names_processes})
+    ways = _ways(asked["allowed"])
+    _tell({"folders": marks.count, "exact": family.exact})
     is_last = False
     while not is_last:
         waits = [] if family.exact else [marks.handle]
@@ -271,15 +305,23 @@ def main() -> None:
             folder, name = os.path.split(path)
             if path in asked["allowed"] or path not in known.get(folder, {path}):
                 continue
-            if pid == root or name == "__pycache__":
+            if path in ways:
+                marks.add(path)
                 continue
-            if (family.has(pid) if pid else None) is not False:
+            if pid != root and name != "__pycache__" and family.has(pid):
                 _tell({"what": what, "path": path, "process": pid, "by": _called(pid), "at": at})
         family.has(0)
 
 
+def _ways(allowed: Iterable[str]) -> set[str]:
+    """Folders that are not there and that whoever makes an allowed one makes first."""
+    above = {str(path) for one in allowed for path in Path(one).parents}
+    return {path for path in above if not os.path.lexists(path)}
+
+
 def _mark(marks: Marks, asked: Mapping[str, Sequence[str]]) -> Mapping[str, set[str]]:
-    """The files of others in each of the shared folders, once all is marked."""
+    """Mark all folders that are asked for, until it has taken too long; returns the files of
+    others in each of the shared ones."""
     known, tops = dict[str, set[str]](), [*asked["folders"]]
     for shared in asked["shared"]:
         there = [path for path in Path(shared).iterdir() if not _SHARED.match(path.name)]
@@ -287,8 +329,9 @@ def _mark(marks: Marks, asked: Mapping[str, Sequence[str]]) -> Mapping[str, set[
         tops += [str(path) for path in sorted(there) if not path.is_symlink()]
     for folder in (*asked["shared"], *asked["alone"]):
         marks.add(folder)
-    for folder in folders(tops, [*asked["allowed"], *asked["shared"]]):
-        if marks.count >= MOST:
+    until = time.monotonic() + MARKING_S
+    for folder in islice(folders(tops, [*asked["allowed"], *asked["shared"]]), MOST):
+        if time.monotonic() > until:
             break
         marks.add(folder)
     return known

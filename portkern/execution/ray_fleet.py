@@ -87,7 +87,7 @@ class RayFleet:
         try:
             description = self._ray.get(asked)
             theirs = Portkern.model_validate_json(description["portkern"])
-        except (self._ray.exceptions.RayError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - as in result
             self._refuse(name, f"{NO_ANSWER}: {cause(error)}")
             return
         if theirs != Portkern.here():

@@ -45,7 +45,7 @@ def groups_of(process: int) -> Mapping[str, PurePosixPath]:
 def tasks_counted() -> Iterator[tuple[int, int]]:
     """The number of tasks and the limit of each group that counts this process's own and has a
     limit; nothing where no group can be seen."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         for controllers, group in groups_of(os.getpid()).items():
             for one in (group, *group.parents):
                 folder = _top(controllers) / one.relative_to("/")
