@@ -352,7 +352,7 @@ def test_an_interrupt_while_a_server_is_asked_is_told_in_one_line(
 @pytest.mark.full
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_a_client_that_is_interrupted_or_killed_ends_its_command(
-    how: signal.Signals, code: int, process: int, tmp_path: Path
+    plain_signals: None, how: signal.Signals, code: int, process: int, tmp_path: Path
 ) -> None:
     (tmp_path / "relu.cpp").write_text(SLOW)
     words = ("check", "relu.cpp", "op=relu", "target=x86_64", "timed=false")
