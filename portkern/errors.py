@@ -45,6 +45,12 @@ class RecordError(PortkernError):
     exit_code = 2
 
 
+class UnreadableRecords(RecordError):
+    """A results file cannot be read: it is a folder, a device, or somebody else's."""
+
+    exit_code = 3
+
+
 class StorageError(PortkernError):
     """Raised when something that must be kept cannot be written."""
 

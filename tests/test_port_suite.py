@@ -441,9 +441,8 @@ def test_what_tests_print_is_not_taken_for_their_outcome() -> None:
 #: Runs a suite's tests without torch, and prints what is told of them.
 TOLD = """import sys
 from portkern.simt.torch_extension import suite
-suite.bindings.mark = suite._seed = lambda *_: None
-asked = suite.SuiteRequest("pytest", (".",), {}, "sm_90", "cuda", "check")
-suite._run_pytest(asked, lambda one: print(one, file=sys.stderr), suite._Modules({}))
+suite._seed = lambda: None
+suite.run_tests("pytest", (".",), None, lambda one: print(one, file=sys.stderr), lambda test: None)
 """
 
 

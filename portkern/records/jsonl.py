@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from portkern.errors import RecordError, StorageError
+from portkern.errors import RecordError, StorageError, UnreadableRecords
 from portkern.records import atomic_write, packed
 from portkern.spec.foreign_text import Malformed, json_value, place_of
 
@@ -137,7 +137,7 @@ class LineFile(Generic[L]):
         try:
             return self._read(path) if path.exists() else ([], None)
         except OSError as error:
-            raise RecordError(f"Cannot read {path}: {error.strerror or error}") from error
+            raise UnreadableRecords(f"Cannot use {path}: {error.strerror or error}") from error
 
     def _read(self, path: Path) -> tuple[list[L], Torn | None]:
         found: list[L] = []
