@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -126,25 +125,6 @@ def test_a_folder_above_a_cache_may_be_made_and_its_other_files_may_not(tmp_path
     ended = session(tmp_path, {"it": writes})
     assert ended.returncode == 1 and "home/.config/other (" in ended.stderr, ended
     assert "home/.config (" not in ended.stderr
-
-
-@pytest.mark.usefixtures("told")
-def test_a_session_does_not_wait_for_a_process_that_holds_the_watch_by_a_fork(
-    tmp_path: Path,
-) -> None:
-    put(
-        tmp_path / "conftest.py",
-        "import os, time\nfrom pathlib import Path\n\n\n"
-        "def pytest_runtest_setup():\n"
-        "    if child := os.fork():\n"
-        f"        Path({str(tmp_path / 'child')!r}).write_text(str(child))\n"
-        "    else:\n        os.closerange(0, 3)\n        time.sleep(600)\n",
-    )
-    try:
-        ended = session(tmp_path, {"it": "true"}, PYTEST_ADDOPTS="-s")
-    finally:
-        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-    assert ended.returncode == 0 and "watch" not in ended.stderr, ended
 
 
 @pytest.mark.usefixtures("told")
