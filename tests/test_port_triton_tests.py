@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from portkern.cli import main
-from portkern.port.triton_tests import LaunchWay, SuiteLaunch, SuiteMemory, SuiteTensor, paired
+from portkern.port import triton_recorded, triton_tests
+from portkern.port.kernel_port import ProofLine
+from portkern.port.triton_answers import differs
+from portkern.port.triton_recorded import Recorded
+from portkern.port.triton_tests import (
+    LaunchWay,
+    SuiteLaunch,
+    SuiteMemory,
+    SuiteTensor,
+    TritonRecording,
+    _Counted,
+    paired,
+)
+from portkern.sandbox.message import FormError
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 
@@ -170,6 +185,9 @@ def test_kernels_are_proven_on_what_tests_launch_and_named_where_they_launch_les
     assert any("fails: AssertionError" in line for line in said["tests"])
 
 
+INTERPRETER = importlib.import_module("portkern.backends.triton.library_interpreter")
+
+
 def launch(**changed: object) -> SuiteLaunch:
     way = LaunchWay({"BLOCK": 4}, (1,), {"num_warps": 4})
     x = SuiteTensor("x", "float32", (4,), (1,), 0)
@@ -191,10 +209,9 @@ def test_a_launch_is_held_to_the_one_that_the_same_test_makes_on_the_target() ->
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_recorded_numbers_are_made_anew_between_their_bounds(dtype: str) -> None:
-    interpreter = importlib.import_module("portkern.backends.triton.library_interpreter")
     told = {"name": "x", "dtype": dtype, "bytes": 4000, "exactly": None, "of": None}
     values = [
-        interpreter._again({**told, "between": [2.0, 4.0]}, np.random.default_rng(seed))
+        INTERPRETER._again({**told, "between": [2.0, 4.0]}, np.random.default_rng(seed))
         for seed in (1, 2)
     ]
     if dtype == "bfloat16":
@@ -203,4 +220,119 @@ def test_recorded_numbers_are_made_anew_between_their_bounds(dtype: str) -> None
     assert all(2 <= one.min() < 2.5 and 3.5 < one.max() <= 4 for one in values)
     assert (values[0] != values[1]).any()
     few = {**told, "of": [0.0, 1.0], "between": None}
-    assert set(np.unique(interpreter._again(few, np.random.default_rng(1)) != 0)) == {False, True}
+    assert set(np.unique(INTERPRETER._again(few, np.random.default_rng(1)) != 0)) == {False, True}
+
+
+def written(values: Sequence[float]) -> dict[str, object]:
+    """An answer about a kernel that wrote these."""
+    array = np.array(values, np.float32)
+    return {"written": {"out": INTERPRETER._told(array, np.arange(len(array)), "float32")}}
+
+
+def recording(*launches: SuiteLaunch, **of_count: Any) -> TritonRecording:
+    counted = _Counted("a.py", "k", 1, "i", len(launches))
+    return TritonRecording((), launches, (replace(counted, **of_count),))
+
+
+def proof(
+    monkeypatch: pytest.MonkeyPatch,
+    original: TritonRecording,
+    on_target: TritonRecording,
+    said: Mapping[tuple[int, str, bool], float] | None = None,
+) -> ProofLine:
+    """The proof where each launch writes 1, but for those ``said``, by the launch's line, target
+    and whether backwards."""
+
+    def answers(worker: str, root: Path, requests: Sequence[Any], *_: object) -> dict[int, object]:
+        found: dict[int, object] = {}
+        for r in requests:
+            value = (said or {}).get((r.recorded["line"], r.target, r.backwards), 1.0)
+            values = written([value] * 4)
+            lines = {"lines": [2], "all_lines": [2], "read": ["x"]}
+            found[r.number] = {**values, "whole": values["written"], **lines}
+        return found
+
+    monkeypatch.setattr(triton_recorded, "answers", answers)
+    monkeypatch.setattr(triton_recorded.object_program, "lacking", lambda target: "left out here")
+    tested = triton_tests.TestedLibrary("pytest", original, {"gfx942": on_target})
+    line = Recorded(Path(), tested, 1).proof(("a.py", "k"), "gfx942")
+    assert line is not None
+    return line
+
+
+def test_what_only_the_target_launches_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = recording(launch())
+    assert str(proof(monkeypatch, own, own).outcome) == "proven in emulation"
+    often = proof(monkeypatch, own, recording(launch(), count=2))
+    assert str(often.outcome) == "not proven"
+    assert often.why.endswith("it launches it 2 times, 1 in the original")
+    other_test = proof(monkeypatch, own, recording(launch(), tests="of another test"))
+    assert "goes another way on gfx942" in other_test.why
+    lost = proof(monkeypatch, own, recording(launch(), lost="t"))
+    assert lost.why == "t launches it on gfx942 and does not pass there"
+
+
+def test_a_wrong_launch_is_told_before_one_that_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = recording(launch(), launch(line=2, number=1))
+    said = {(1, "sm_90", True): 2.0, (2, "gfx942", False): 9.0}
+    line = proof(monkeypatch, own, own, said)
+    assert (str(line.outcome), "'out'" in line.why) == ("wrong", True)
+
+
+def test_a_kernel_is_not_wrong_for_integers_that_are_others_on_the_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def own(exactly: str, dtype: str) -> TritonRecording:
+        x = SuiteTensor("x", dtype, (4,), (1,), 0)
+        memory = (SuiteMemory("x", dtype, 16, exactly=exactly),)
+        return recording(launch(tensors={"x": x}, memory=memory))
+
+    wrong = {(1, "gfx942", False): 9.0}
+    line = proof(monkeypatch, own("a", "int32"), own("b", "int32"), wrong)
+    assert str(line.outcome) == "not proven" and "gives 'x' other values there" in line.why
+    line = proof(monkeypatch, own("a", "float32"), own("b", "float32"))
+    assert str(line.outcome) == "proven in emulation"
+
+
+def test_the_target_is_given_the_numbers_of_the_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+
+    def answers(worker: str, root: Path, requests: Sequence[Any], *_: object) -> dict[int, object]:
+        given.extend(r.recorded["memory"][0]["between"] for r in requests)
+        return {}
+
+    monkeypatch.setattr(triton_recorded, "answers", answers)
+    monkeypatch.setattr(triton_recorded.object_program, "lacking", lambda target: "left out here")
+    other = recording(launch(memory=(SuiteMemory("x", "float32", 16, between=(0.0, 5.0)),)))
+    Recorded(
+        Path(), triton_tests.TestedLibrary("pytest", recording(launch()), {"gfx942": other}), 1
+    )
+    assert set(given) == {(0.0, 1.0)}
+
+
+def test_ways_keep_their_order_and_a_launch_has_one() -> None:
+    first, second = LaunchWay({"B": 1}, (1,), {"num_warps": 4}), LaunchWay({"B": 2}, (1,), {})
+    again = replace(first, knobs={"num_warps": 8})
+    assert triton_recorded._distinct([first, second, again]) == [first, second]
+    with pytest.raises(FormError, match="no way"):
+        launch(ways=())
+
+
+def test_a_wrong_column_is_seen_in_a_long_buffer() -> None:
+    right = np.ones((4096, 1024), np.float32)
+    wrong = right.copy()
+    wrong[:, 1:] = -7
+    assert not differs(written(right.ravel()), written(right.ravel()))
+    assert differs(written(right.ravel()), written(wrong.ravel()))
+
+
+def test_a_seed_beyond_64_bits_loses_its_launch_alone() -> None:
+    recorder = importlib.import_module("portkern.backends.triton.library_tests")
+    assert recorder._constant("SEED", 1 << 63) == {
+        "unknown": "constexpr SEED has more than 63 bits"
+    }
+    with pytest.raises(recorder.Unkept, match="'seed' has more than 63 bits"):
+        recorder._content({"seed": 1 << 63})
+    assert recorder._content({"seed": 3})["scalars"] == {"seed": 3}

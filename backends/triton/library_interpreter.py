@@ -34,7 +34,7 @@ from .library_functions import answer_all, as_on, constant_of, function_of, plai
 REGION = 1 << 20
 #: Around each buffer, so that what lies next to it is none of another's.
 _MARGIN = 1 << 16
-#: Elements of a buffer that are told; of more, as many, evenly.
+#: Elements of a buffer that are told; of more, as many, at random.
 _MOST_TOLD = 1 << 12
 _TYPES: Mapping[str, str] = {
     "fp64": "float64",
@@ -73,7 +73,7 @@ def _interpreted(root: str, request: Mapping[str, Any], each_s: float) -> dict[s
         signal.setitimer(signal.ITIMER_PROF, each_s)
         with memory.watched(), _ordered(backwards=request["backwards"]), lines.counted():
             function[tuple(request["grid"])](**arguments)
-    answer: dict[str, object] = {"written": memory.told()}
+    answer: dict[str, object] = {"written": memory.told(), "read": memory.read()}
     answer |= {"lines": sorted(lines.seen), "all_lines": sorted(lines.all)}
     return {**answer, "whole": memory.whole()} if request.get("whole") else answer
 
@@ -155,7 +155,7 @@ class _Buffer:
         margin = np.zeros(_MARGIN // values.itemsize, values.dtype)
         self.memory = np.concatenate([margin, values, margin])
         self.first = self.memory.ctypes.data + _MARGIN
-        self.written = np.zeros(len(values), bool)
+        self.written, self.is_read = np.zeros(len(values), bool), False
 
     @property
     def values(self) -> Array:
@@ -252,14 +252,14 @@ class _Memory:
         from triton.runtime import interpreter
 
         builder = interpreter.interpreter_builder
-        kinds: Mapping[str, tuple[int, int | None, bool]] = {
-            "create_masked_load": (0, 1, False),
-            "create_masked_store": (0, 2, True),
-            "create_atomic_rmw": (1, 3, True),
-            "create_atomic_cas": (0, None, True),
+        kinds: Mapping[str, tuple[int, int | None, str]] = {
+            "create_masked_load": (0, 1, "r"),
+            "create_masked_store": (0, 2, "w"),
+            "create_atomic_rmw": (1, 3, "rw"),
+            "create_atomic_cas": (0, None, "rw"),
         }
-        for name, (address, mask, writes) in kinds.items():
-            setattr(builder, name, self._checked(getattr(builder, name), address, mask, writes))
+        for name, (address, mask, does) in kinds.items():
+            setattr(builder, name, self._checked(getattr(builder, name), address, mask, does))
         try:
             yield
         finally:
@@ -267,19 +267,19 @@ class _Memory:
                 builder.__dict__.pop(name, None)
 
     def _checked(
-        self, original: Callable[..., Any], address: int, mask: int | None, writes: bool
+        self, original: Callable[..., Any], address: int, mask: int | None, does: str
     ) -> Callable[..., object]:
         def call(*args: Any) -> object:
             places = np.asarray(args[address].data, np.uint64)
             if mask is not None:
                 active = np.broadcast_to(np.asarray(args[mask].data, bool), places.shape)
                 places = places[active]
-            self._note(places.ravel(), writes=writes)
+            self._note(places.ravel(), does)
             return original(*args)
 
         return call
 
-    def _note(self, places: npt.NDArray[np.uint64], *, writes: bool) -> None:
+    def _note(self, places: npt.NDArray[np.uint64], does: str) -> None:
         if not places.size:
             return
         which = np.searchsorted(self._starts, places, side="right") - 1
@@ -288,9 +288,10 @@ class _Memory:
             own = places[which == number].astype(np.int64) - buffer.first
             at = own // buffer.memory.itemsize
             if number < 0 or at.max() >= len(buffer.written) or at.min() < 0:
-                does = "writes" if writes else "reads"
-                raise Outside(f"{does} outside its buffers, {int(at.max())} past '{buffer.name}'")
-            if writes:
+                verb = "writes" if "w" in does else "reads"
+                raise Outside(f"{verb} outside its buffers, {int(at.max())} past '{buffer.name}'")
+            buffer.is_read |= "r" in does
+            if "w" in does:
                 buffer.written[at] = True
 
     def told(self) -> dict[str, dict[str, object]]:
@@ -302,6 +303,9 @@ class _Memory:
             if buffer.written.any()
         }
 
+    def read(self) -> list[str]:
+        return [buffer.name for buffer in self._buffers if buffer.is_read]
+
     def whole(self) -> dict[str, dict[str, object]]:
         """All values, whoever wrote them."""
         return {
@@ -311,7 +315,10 @@ class _Memory:
 
 
 def _told(values: Array, places: npt.NDArray[np.intp], type_: str) -> dict[str, object]:
-    shown = places[:: max(1, len(places) // _MOST_TOLD)]
+    shown = places
+    if len(places) > _MOST_TOLD:  # at random: even steps may fall on one column
+        chosen = np.random.default_rng(len(places)).choice(len(places), _MOST_TOLD, replace=False)
+        shown = places[np.sort(chosen)]
     return {
         "type": {"bool": "uint8", "": "bfloat16"}.get(type_, type_),
         "count": len(places),

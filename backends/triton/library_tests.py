@@ -8,6 +8,7 @@ became of each test, and one of JSON behind a mark for each launch that is kept.
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import json
 import os
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from portkern.sandbox.message import MOST
 from portkern.simt.torch_extension import script, suite
 from portkern.simt.torch_extension.suite import MARK, MOST_NAME, MOST_REASON, Told
 from portkern.spec import target as targets
@@ -50,6 +52,7 @@ class _Recorder:
     def __init__(self, root: Path, wanted: frozenset[tuple[str, str, int]] | None) -> None:
         self._root, self._wanted = root, wanted
         self._test, self._open = "", False
+        self.failed: set[str] = set()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._seen: dict[str, set[str]] = {}
         self._kept: Counter[str] = Counter()
@@ -113,7 +116,7 @@ class _Recorder:
         self._counts[place, self._test] += 1
         told: dict[str, Any] = {"path": str(file.relative_to(self._root))}
         told |= {"kernel": kernel.fn.__name__, "line": code.co_firstlineno}
-        told |= {"test": self._test, "number": number, "ways": [ways[-1], *ways[:-1]]}
+        told |= {"test": self._test, "number": number, "ways": [ways[-1], *ways[:-1]][:MOST_WAYS]}
         constants = {n for way in ways for n in way["constants"]}  # type: ignore[attr-defined]
         given = {name: value for name, value in bound.items() if name not in constants}
         types = {name: _type(value) for name, value in given.items()}
@@ -153,18 +156,29 @@ class _Recorder:
                 launch["why"] = launch["why"] or "what all launches were given is too much to keep"
             room -= min(size, room)
             yield launch
-        found: dict[tuple[str, str, int, str], int] = {}
+        found: dict[tuple[str, str, int, str], list[str]] = {}
         for launch in self.launches:
             key = (launch["path"], launch["kernel"], launch["line"], launch["instance"])
-            found[key] = found.get(key, 0) + 1
-        for (path, kernel, line, instance), count in found.items():
+            found.setdefault(key, []).append(launch["test"])
+        for (path, kernel, line, instance), tests in found.items():
             yield {
                 "path": path,
                 "kernel": kernel,
                 "line": line,
                 "instance": instance,
-                "count": count,
+                "count": len(tests),
+                "tests": self._by_test(f"{path}:{kernel}"),
+                "lost": next(filter(self._is_lost, tests), None),
             }
+
+    def _by_test(self, place: str) -> str:
+        """A digest of how often each test launches a kernel."""
+        own = sorted((t, count) for (p, t), count in self._counts.items() if p == place)
+        return hashlib.sha256(json.dumps(own).encode()).hexdigest()
+
+    def _is_lost(self, test: str) -> bool:
+        """Whether it does not pass; what is launched outside of tests is of all of them."""
+        return test in self.failed or bool(self.failed and not test)
 
 
 def _bound(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,6 +210,8 @@ def _constant(name: str, value: object) -> object:
     from triton import language as tl
 
     value = getattr(value, "value", value) if isinstance(value, tl.constexpr) else value
+    if isinstance(value, int) and abs(value) >= MOST:
+        return {"unknown": f"constexpr {name} has more than 63 bits"}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tl.dtype):
@@ -231,6 +247,8 @@ def _content(given: Mapping[str, Any]) -> dict[str, object]:
     memory: dict[int, dict[str, object]] = {}
     for name, value in given.items():
         if isinstance(value, bool | int | float):
+            if isinstance(value, int) and abs(value) >= MOST:
+                raise Unkept(f"'{name}' has more than 63 bits")
             scalars[name] = value
             continue
         if not isinstance(value, torch.Tensor):
@@ -281,6 +299,8 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")  # what pytest captures is another
 
     def tell(told: Told) -> None:
+        if told.outcome != "passed":
+            recorder.failed.add(told.test)
         short = Told(told.test[:MOST_NAME], told.outcome, told.why[:MOST_REASON])
         out.write(f"{MARK}{json.dumps(asdict(short))}\n")
         out.flush()

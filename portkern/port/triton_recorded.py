@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from portkern.evaluator import object_program
@@ -149,17 +149,18 @@ class Recorded:
         pairs, _ = triton_tests.paired(self._tested.of(place), there)
         has_model = object_program.lacking(targets.load(target)) is None
         for launch, ported in pairs:
-            if launch.why or ported.why:
+            if launch.why or ported.why or max(map(len, (launch.ways, ported.ways))) >= _MOST_WAYS:
                 continue
             back = self._of_original(launch, launch.ways[0], backwards=True)
-            ways = []
+            # Data that a test draws without a seed has other bounds in each process.
+            given, ways = replace(ported, memory=launch.memory), []
             for way in _distinct(ported.ways):
                 same = [own for own in launch.ways if own.constants == way.constants][:1]
-                number = self._asked.ask(_INTERPRETER, target, ported, way)
+                number = self._asked.ask(_INTERPRETER, target, given, way)
                 ways.append((way, number, self._of_original(launch, same[0]) if same else None))
             first, own = self._of_original(launch, launch.ways[0]), ported.ways[0]
             first = ways[0][2] if ways[0][2] is not None else first
-            executed = self._asked.ask(_EXECUTOR, target, ported, own) if has_model else None
+            executed = self._asked.ask(_EXECUTOR, target, given, own) if has_model else None
             yield _Pair(launch, ported, back, ways, first, executed)
 
     def _of_original(self, launch: SuiteLaunch, way: LaunchWay, *, backwards: bool = False) -> int:
@@ -188,10 +189,10 @@ class Recorded:
         said += [self._asked.of(number) for pair in pairs for _, number, _ in pair.ways]
         covered = coverage(said)
         line = ProofLine(outcome=Outcome.UNPROVEN, inputs=inputs, coverage=covered)
-        for pair in pairs:
-            outcome, why = self._outcome(pair, target)
-            if outcome is not Outcome.PROVEN:
-                return line.model_copy(update={"outcome": outcome, "why": why})
+        found = [self._outcome(pair, target) for pair in pairs]
+        for kind in (Outcome.WRONG, Outcome.UNPROVEN):
+            if why := next((why for outcome, why in found if outcome is kind), ""):
+                return line.model_copy(update={"outcome": kind, "why": why})
         if why := other.problem and f"on {target}: {other.problem}":
             return line.model_copy(update={"why": why})
         if why := self._open(place, target, launches):
@@ -216,10 +217,22 @@ class Recorded:
                 return f"a launch{of} cannot be made again: {why}"
             if any(len(one.ways) >= _MOST_WAYS for one in own):
                 return f"a launch{of} has {_MOST_WAYS} configurations or more"
+            if (lost := recording.lost(place)) is not None:
+                return f"{lost or 'a test'} launches it{of} and does not pass there"
             left = recording.instances(place).keys() - {one.instance for one in own}
             if left:
                 return f"{len(left)} instances{of} are beyond those that are kept: {min(left)}"
-        return ""
+        return self._other_number(place, target)
+
+    def _other_number(self, place: triton_tests.Place, target: str) -> str:
+        """How the tests launch the kernel more often on the target, or less."""
+        before, after = self._tested.original, self._tested.by_target[target]
+        by_instance, there = before.instances(place), after.instances(place)
+        is_same = by_instance == there or by_instance.keys() != there.keys()  # of other constants
+        if is_same and before.by_test(place) == after.by_test(place):
+            return ""
+        counts = f"{sum(there.values())} times, {sum(by_instance.values())} in the original"
+        return f"the library's host code goes another way on {target}: it launches it {counts}"
 
     def _outcome(self, pair: _Pair, target: str) -> tuple[Outcome, str]:
         first, back = self._asked.of(pair.first), self._asked.of(pair.back)
@@ -233,6 +246,8 @@ class Recorded:
             expected = first if same is None else self._asked.of(same)
             how = f"on {target}, {where}{_settings(way)}"
             if why := problem(ported) or problem(expected):
+                return Outcome.UNPROVEN, f"{how}: {why}"
+            if why := _other_integers(pair, expected, ported):
                 return Outcome.UNPROVEN, f"{how}: {why}"
             if why := differs(expected, ported):
                 is_known = same is not None or len(pair.ways) == 1
@@ -256,8 +271,22 @@ class Recorded:
 
 def _distinct(ways: Sequence[LaunchWay]) -> list[LaunchWay]:
     """The ways that differ to the interpreter, which knows no number of warps."""
-    found = {_text(way): way for way in reversed(ways)}
-    return list(reversed(found.values()))
+    found: dict[str, LaunchWay] = {}
+    for way in ways:
+        found.setdefault(_text(way), way)
+    return list(found.values())
+
+
+def _other_integers(pair: _Pair, *said: Answer) -> str:
+    """Which integers that the kernel reads have other values on the target: data without a seed,
+    or other host code."""
+    before = {one.name: one for one in pair.original.memory}
+    read = {name for answer in said for name in answer["read"]}
+    for one in pair.ported.memory:
+        is_float = "float" in one.dtype
+        if one.name in read and not is_float and one.exactly != before[one.name].exactly:
+            return f"the test gives '{one.name}' other values there"
+    return ""
 
 
 def _text(way: LaunchWay) -> str:

@@ -16,7 +16,7 @@ from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.port.proof.suite import SuiteCommand, told_in
 from portkern.port.triton_worker import lines
 from portkern.sandbox import session
-from portkern.sandbox.message import read
+from portkern.sandbox.message import FormError, read
 from portkern.simt.torch_extension.suite import Told
 from portkern.worker.protocol import Execute
 
@@ -83,6 +83,10 @@ class SuiteLaunch:
     tensors: dict[str, SuiteTensor] = field(default_factory=dict)
     memory: tuple[SuiteMemory, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.ways:
+            raise FormError(f"a launch of {self.kernel!r:.40} has no way")
+
     @property
     def place(self) -> Place:
         return self.path, self.kernel
@@ -105,13 +109,16 @@ class SuiteLaunch:
 
 @dataclass(frozen=True)
 class _Counted:
-    """How often a kernel was launched with one instance."""
+    """How often a kernel was launched with one instance; ``tests`` is a digest of how often each
+    test launched the kernel, ``lost`` one that launched the instance and does not pass."""
 
     path: str
     kernel: str
     line: int
     instance: str
     count: int
+    tests: str = ""
+    lost: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,8 +137,18 @@ class TritonRecording:
 
     def instances(self, place: Place) -> Mapping[str, int]:
         """The launches of a kernel by their instances."""
-        own = (one for one in self.counts if (one.path, one.kernel) == place)
-        return {one.instance: one.count for one in own}
+        return {one.instance: one.count for one in self._of(place)}
+
+    def by_test(self, place: Place) -> frozenset[str]:
+        """A text that is the same where each test launches the kernel as often."""
+        return frozenset(one.tests for one in self._of(place))
+
+    def lost(self, place: Place) -> str | None:
+        """A test that launches the kernel and does not pass."""
+        return next((one.lost for one in self._of(place) if one.lost is not None), None)
+
+    def _of(self, place: Place) -> list[_Counted]:
+        return [one for one in self.counts if (one.path, one.kernel) == place]
 
 
 @dataclass(frozen=True)
