@@ -248,7 +248,7 @@ def proof(
         for r in requests:
             value = (said or {}).get((r.recorded["line"], r.target, r.backwards), 1.0)
             values = written([value] * 4)
-            lines = {"lines": [2], "all_lines": [2], "read": ["x"]}
+            lines = {"lines": ["2"], "all_lines": ["2"], "read": ["x"]}
             found[r.number] = {**values, "whole": values["written"], **lines}
         return found
 
@@ -336,3 +336,21 @@ def test_a_seed_beyond_64_bits_loses_its_launch_alone() -> None:
     with pytest.raises(recorder.Unkept, match="'seed' has more than 63 bits"):
         recorder._content({"seed": 1 << 63})
     assert recorder._content({"seed": 3})["scalars"] == {"seed": 3}
+
+
+def test_lines_of_helpers_count_where_a_kernel_may_call_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "from triton import language as tl\nfrom triton.runtime.interpreter import "
+    head += "InterpretedFunction as jit\n"
+    helper = "@jit\ndef helper(x, FLAG):\n    if FLAG:\n        x = x * 3\n    return x\n"
+    kernel = "@jit\ndef kernel(x, FLAG):\n    return helpers_of.helper(x, FLAG)\n"
+    (tmp_path / "helpers_of.py").write_text(head + helper, encoding="utf-8")
+    (tmp_path / "kernel_of.py").write_text(f"{head}import helpers_of\n{kernel}", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = importlib.import_module("kernel_of").kernel
+    lines = INTERPRETER._Lines(function)
+    with lines.counted():
+        assert function.rewrite()(2, False) == 2
+    assert lines.all - lines.seen == {"helpers_of:6"}
+    assert lines.seen == {"helpers_of:5", "helpers_of:7", "6"}

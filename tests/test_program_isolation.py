@@ -501,12 +501,12 @@ def test_what_a_triton_library_prints_is_not_an_answer() -> None:
     [
         {}, {"written": []}, {"written": {"x": 3}}, {"written": {"x": {"type": "float32"}}},
         {"type": "float99"}, {"count": -1}, {"count": 1e30}, {"values": "not base64 !"},
-        {"places": ["a"]}, {"lines": ["1"]}, {"all_lines": 7}, {"read": [3]},
+        {"places": ["a"]}, {"lines": [1]}, {"all_lines": 7}, {"read": [3]},
     ],
 )  # fmt: skip
 def test_a_forged_answer_of_a_triton_library_says_nothing(forged: dict[str, object]) -> None:
     own = {"type": "float32", "count": 1, "places": "d", "values": "AAAAAA=="}
-    good: dict[str, object] = {"written": {"x": own}, "read": [], "lines": [3], "all_lines": [3]}
+    good: dict[str, object] = {"written": {"x": own}, "read": [], "lines": ["3"], "all_lines": []}
     assert "unknown" not in triton_answers.formed(good, "written")
     if forged.keys() <= own.keys():
         bad = good | {"written": {"x": own | forged}}

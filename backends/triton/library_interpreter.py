@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -328,13 +329,17 @@ def _told(values: Array, places: npt.NDArray[np.intp], type_: str) -> dict[str, 
 
 
 class _Lines:
-    """Which lines of the kernel's body ran."""
+    """Which lines of the kernel ran, and of the functions that it may call; one of another file is
+    told with that file's name."""
 
     def __init__(self, function: Any) -> None:
-        self._code: CodeType = function.rewrite().__code__
-        first = self._code.co_firstlineno
-        self.all = {line for _, _, line in self._code.co_lines() if line and line > first}
-        self.seen: set[int] = set()
+        own, self._files = function.fn.__code__.co_filename, dict[CodeType, str]()
+        self.all, self.seen = set[str](), set[str]()
+        for one in _reachable(function):
+            code, file = one.rewrite().__code__, one.fn.__code__.co_filename
+            self._files[code] = "" if file == own else f"{one.fn.__module__}:"
+            lines = {line for _, _, line in code.co_lines() if line and line > code.co_firstlineno}
+            self.all |= {f"{self._files[code]}{line}" for line in lines}
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -346,11 +351,41 @@ class _Lines:
             self.seen &= self.all
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
-        return self._line if frame.f_code is self._code else None
+        return self._line if frame.f_code in self._files else None
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Callable[..., object]:
-        self.seen.add(frame.f_lineno)
+        self.seen.add(f"{self._files[frame.f_code]}{frame.f_lineno}")
         return self._line
+
+
+def _reachable(function: Any) -> list[Any]:
+    """The kernel and the functions that it names, one through another; none of Triton's own."""
+    found: dict[object, Any] = {}
+    left = [function]
+    while left:
+        one = plain(left.pop())
+        fn = getattr(one, "fn", None)
+        is_kernel = isinstance(fn, FunctionType) and hasattr(one, "rewrite") and not _is_triton(fn)
+        if is_kernel and fn not in found:
+            found[fn] = one
+            left += _named(fn)
+    return list(found.values())
+
+
+def _named(fn: FunctionType) -> list[object]:
+    """The values of names in a function, and of modules' attributes in it."""
+    known = inspect.getclosurevars(fn)
+    named = last = [*known.nonlocals.values(), *known.globals.values()]
+    for _ in range(4):  # so many packages, one in another
+        modules = [one for one in last if isinstance(one, ModuleType) and not _is_triton(one)]
+        last = [vars(m)[name] for m in modules for name in fn.__code__.co_names if name in vars(m)]
+        named = [*named, *last]
+    return named
+
+
+def _is_triton(one: FunctionType | ModuleType) -> bool:
+    name = one.__name__ if isinstance(one, ModuleType) else one.__module__
+    return name.partition(".")[0] == "triton"
 
 
 if __name__ == "__main__":

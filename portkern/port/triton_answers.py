@@ -56,7 +56,7 @@ def formed(answer: Mapping[str, object], *parts: str) -> dict[str, object]:
     try:
         told = {part: read(dict[str, _Written], answer.get(part)) for part in parts}
         counted = ("lines", "all_lines") if "written" in parts else ()
-        lines: dict[str, object] = {n: read(tuple[int, ...], answer.get(n)) for n in counted}
+        lines: dict[str, object] = {n: read(tuple[str, ...], answer.get(n)) for n in counted}
         if "written" in parts:
             lines["read"] = read(tuple[str, ...], answer.get("read"))
     except ValueError as error:

@@ -198,8 +198,10 @@ class Recorded:
         if why := self._open(place, target, launches):
             return line.model_copy(update={"why": why})
         if covered is None or covered.lines < covered.lines_total:
-            missed = sorted({n for a in said for n in a.get("all_lines", ())} - _seen(said))
-            why = f"no test launches an instance that reaches {_named(missed)}"
+            missed = {n for a in said for n in a.get("all_lines", ())} - _seen(said)
+            why = (
+                f"no test launches an instance that reaches {_named(sorted(missed, key=_by_line))}"
+            )
             return line.model_copy(update={"why": why})
         return line.model_copy(update={"outcome": Outcome.PROVEN, "why": self._remark(pairs)})
 
@@ -293,12 +295,17 @@ def _text(way: LaunchWay) -> str:
     return json.dumps([way.constants, way.grid], sort_keys=True)
 
 
-def _seen(said: Sequence[Answer]) -> set[int]:
+def _seen(said: Sequence[Answer]) -> set[str]:
     return {line for answer in said for line in answer.get("lines", ())}
 
 
-def _named(lines: Sequence[int]) -> str:
-    return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:6]))}"
+def _named(lines: Sequence[str]) -> str:
+    return f"line{'s' * (len(lines) > 1)} {', '.join(lines[:6])}"
+
+
+def _by_line(named: str) -> tuple[str, int]:
+    file, _, line = named.rpartition(":")
+    return file, int(line) if line.isdecimal() else 0
 
 
 def _settings(way: LaunchWay) -> str:
