@@ -15,7 +15,7 @@ import pytest
 from portkern.cli import main
 from portkern.port import triton_recorded, triton_tests
 from portkern.port.kernel_port import ProofLine
-from portkern.port.triton_answers import differs
+from portkern.port.triton_answers import differs, differs_in_small_ones
 from portkern.port.triton_recorded import Recorded
 from portkern.port.triton_tests import (
     LaunchWay,
@@ -270,6 +270,17 @@ def test_what_only_the_target_launches_is_not_proven(monkeypatch: pytest.MonkeyP
     assert "goes another way on gfx942" in other_test.why
     lost = proof(monkeypatch, own, recording(launch(), lost="t"))
     assert lost.why == "t launches it on gfx942 and does not pass there"
+
+
+def test_a_number_far_above_the_others_hides_no_error_of_theirs() -> None:
+    right = [*np.linspace(0.1, 1, 999), -1e9]
+    wrong = [1.5 * one for one in right[:-1]] + right[-1:]
+    assert not differs(written(right), written(wrong))
+    said = differs_in_small_ones(written(right), written(wrong))
+    assert said == "elements of 'out' that are small beside its largest differ"
+    rounded = [one * (1 + 1e-6) for one in right]
+    assert not differs_in_small_ones(written(right), written(rounded))
+    assert not differs_in_small_ones(written([0.0, 0.0]), written([0.0, 0.0]))
 
 
 def test_a_wrong_launch_is_told_before_one_that_shows_nothing(

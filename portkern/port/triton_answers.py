@@ -32,6 +32,10 @@ def of_original(original: Answer, back: Answer) -> str:
     return ""
 
 
+#: A number that is so many times as large as a buffer's others hides errors of theirs.
+_HIDES = 2.0**12
+
+
 @dataclass(frozen=True)
 class _Written:
     """The contents that an interpreter wrote to one buffer; ``places`` is a digest, ``values``
@@ -82,6 +86,25 @@ def differs(left: Answer, right: Answer) -> str:
         found = differing(number, name, ELEMENTS[a["type"]], content(a), content(b))
         if found is not None and found.kind is not Judged.ROUNDED:
             return str(found)
+    return ""
+
+
+def differs_in_small_ones(left: Answer, right: Answer) -> str:
+    """How numbers differ that the rounding of a much larger one in their buffer would excuse, or
+    ''. Sums of large terms may come out as small: such a difference only shows nothing."""
+    for name in sorted({*left["written"]} & {*right["written"]}):
+        element = ELEMENTS[left["written"][name]["type"]]
+        if not element.is_float:
+            continue
+        a, b = (element.values(content(one["written"][name]).data or b"") for one in (left, right))
+        known = np.isfinite(a) & np.isfinite(b)
+        a, b = a[known].astype(np.float64), b[known].astype(np.float64)
+        sizes = np.abs(a)
+        if not sizes.any():
+            continue
+        usual = _HIDES * float(np.median(sizes[sizes > 0]))
+        if (np.abs(a - b) > element.ulps * element.rounding * np.maximum(sizes, usual)).any():
+            return f"elements of '{name}' that are small beside its largest differ"
     return ""
 
 

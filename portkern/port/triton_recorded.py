@@ -20,6 +20,7 @@ from portkern.port.triton_answers import (
     Answer,
     coverage,
     differs,
+    differs_in_small_ones,
     formed,
     of_original,
     problem,
@@ -260,7 +261,8 @@ class Recorded:
         how = f"the code compiled for {target}, {where}"
         if why := problem(executed):
             return Outcome.UNPROVEN, f"{how}: {why}"
-        if why := differs({"written": first["whole"]}, {"written": executed["whole"]}):
+        wholes = {"written": first["whole"]}, {"written": executed["whole"]}
+        if why := differs(*wholes) or differs_in_small_ones(*wholes):
             return Outcome.UNPROVEN, f"{how}, does not do what the interpreter does: {why}"
         return Outcome.PROVEN, ""
 
