@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from portkern.cli import main
+from portkern.evaluator import object_program
 from portkern.port import triton_recorded, triton_tests
 from portkern.port.kernel_port import ProofLine
 from portkern.port.triton_answers import differs, differs_in_small_ones
@@ -223,7 +224,7 @@ def test_recorded_numbers_are_made_anew_between_their_bounds(dtype: str) -> None
     assert set(np.unique(INTERPRETER._again(few, np.random.default_rng(1)) != 0)) == {False, True}
 
 
-def written(values: Sequence[float]) -> dict[str, object]:
+def written(values: Sequence[float] | np.ndarray[Any, Any]) -> dict[str, object]:
     """An answer about a kernel that wrote these."""
     array = np.array(values, np.float32)
     return {"written": {"out": INTERPRETER._told(array, np.arange(len(array)), "float32")}}
@@ -253,7 +254,7 @@ def proof(
         return found
 
     monkeypatch.setattr(triton_recorded, "answers", answers)
-    monkeypatch.setattr(triton_recorded.object_program, "lacking", lambda target: "left out here")
+    monkeypatch.setattr(object_program, "lacking", lambda target: "left out here")
     tested = triton_tests.TestedLibrary("pytest", original, {"gfx942": on_target})
     line = Recorded(Path(), tested, 1).proof(("a.py", "k"), "gfx942")
     assert line is not None
@@ -315,7 +316,7 @@ def test_the_target_is_given_the_numbers_of_the_original(monkeypatch: pytest.Mon
         return {}
 
     monkeypatch.setattr(triton_recorded, "answers", answers)
-    monkeypatch.setattr(triton_recorded.object_program, "lacking", lambda target: "left out here")
+    monkeypatch.setattr(object_program, "lacking", lambda target: "left out here")
     other = recording(launch(memory=(SuiteMemory("x", "float32", 16, between=(0.0, 5.0)),)))
     Recorded(
         Path(), triton_tests.TestedLibrary("pytest", recording(launch()), {"gfx942": other}), 1

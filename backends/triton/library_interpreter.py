@@ -365,8 +365,9 @@ def _reachable(function: Any) -> list[Any]:
     while left:
         one = plain(left.pop())
         fn = getattr(one, "fn", None)
-        is_kernel = isinstance(fn, FunctionType) and hasattr(one, "rewrite") and not _is_triton(fn)
-        if is_kernel and fn not in found:
+        if not isinstance(fn, FunctionType) or not hasattr(one, "rewrite") or _is_triton(fn):
+            continue
+        if fn not in found:
             found[fn] = one
             left += _named(fn)
     return list(found.values())
