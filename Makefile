@@ -40,6 +40,7 @@ test: lint
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not full"
 
 test-full: DRAW := --drawn
+test-all: DRAW := --strict-writes
 test-full test-all: setup
 	HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25 -m "full or hypothesis" $(DRAW)
 

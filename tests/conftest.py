@@ -102,6 +102,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="of tests that are full because there are many, the tenth of this commit's date",
     )
+    parser.addoption(
+        "--strict-writes",
+        action="store_true",
+        help="a write outside of temporary folders and caches by anything that tests start fails",
+    )
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

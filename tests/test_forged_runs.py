@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import platform
@@ -392,7 +393,8 @@ int main(int count, char**) {
     source = folder / "whole.cu"
     source.write_text(UNCALLED.replace("BODY", work) + main, encoding="utf-8")
     built = build.build_program(source, folder / "whole", build.CompileOptions())
-    ended = program.run(built, timeout_s=60.0)
+    with contextlib.chdir(folder):
+        ended = program.run(built, timeout_s=60.0)
     assert ended.status is not None, ended
     return meddling.refers(built, runtime_library.ready().runtime)
 

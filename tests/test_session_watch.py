@@ -39,7 +39,16 @@ def session(
         f"def test_{name}():\n    assert os.system({command!r}) == 0\n\n"
         for name, command in commands.items()
     )
-    argv = [*before, sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"]
+    argv = [
+        *before,
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--strict-writes",
+        "-p",
+        "tests.conftest",
+    ]
     path = put(tmp_path / "test_inner.py", f"import os\n\n{tests}")
     return subprocess.run(
         [*argv, *("-p", "no:xdist", "-p", "no:cacheprovider", "-c", "/dev/null"), str(path)],
