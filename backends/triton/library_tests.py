@@ -22,7 +22,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from portkern.sandbox.message import MOST
 from portkern.simt.torch_extension import script, suite
 from portkern.simt.torch_extension.suite import MARK, MOST_NAME, MOST_REASON, Told
 from portkern.spec import target as targets
@@ -36,6 +35,8 @@ MOST_LAUNCHES, MOST_WAYS = 16, 16
 _MOST_EXACT, _MOST_TOLD = 1 << 18, 5 << 19
 #: Bytes of one launch's tensors.
 _MOST_MEMORY = 1 << 26
+#: What a message holds no more.
+_MOST_NUMBER = 1 << 63
 #: A tensor of fewer values is drawn from these.
 _FEW = 8
 _KNOBS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim")
@@ -210,7 +211,7 @@ def _constant(name: str, value: object) -> object:
     from triton import language as tl
 
     value = getattr(value, "value", value) if isinstance(value, tl.constexpr) else value
-    if isinstance(value, int) and abs(value) >= MOST:
+    if isinstance(value, int) and abs(value) >= _MOST_NUMBER:
         return {"unknown": f"constexpr {name} has more than 63 bits"}
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -247,7 +248,7 @@ def _content(given: Mapping[str, Any]) -> dict[str, object]:
     memory: dict[int, dict[str, object]] = {}
     for name, value in given.items():
         if isinstance(value, bool | int | float):
-            if isinstance(value, int) and abs(value) >= MOST:
+            if isinstance(value, int) and abs(value) >= _MOST_NUMBER:
                 raise Unkept(f"'{name}' has more than 63 bits")
             scalars[name] = value
             continue
