@@ -1,7 +1,8 @@
-"""A plugin of pytest: a session of tests in which somebody wrote where tests may not fails.
+"""A plugin of pytest that tells what was written where tests may not.
 
-Files that are run later by themselves are compared before and after; and where the system allows
-it, each write of any descendant is told with the tests that ran then (``write_watch.py``)."""
+Files that are run later by themselves are compared before and after: a change fails the session.
+Where the system allows it, each write of any descendant is told with the tests that ran then
+(``write_watch.py``), which fails the session with ``--strict-writes``."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def differs_in_small_ones(left: Answer, right: Answer) -> str:
         element = ELEMENTS[left["written"][name]["type"]]
         if not element.is_float:
             continue
-        a, b = (element.values(content(one["written"][name]).data or b"") for one in (left, right))
+        a, b = (_values(one["written"][name]) for one in (left, right))
         known = np.isfinite(a) & np.isfinite(b)
         a, b = a[known].astype(np.float64), b[known].astype(np.float64)
         sizes = np.abs(a)
@@ -113,19 +113,30 @@ def content(written: Answer) -> Content:
     return Content(len(data), hashlib.sha256(data).hexdigest(), data)
 
 
+def _values(written: Answer) -> np.ndarray[Any, Any]:
+    return ELEMENTS[written["type"]].values(base64.b64decode(written["values"]))
+
+
 def worth(answer: Answer) -> tuple[Outcome, str] | None:
     """The outcome where a result is mostly not finite, for such values agree with anything."""
     for name, written in answer["written"].items():
-        element = ELEMENTS[written["type"]]
-        values = element.values(content(written).data or b"")
-        if element.is_float and np.isfinite(values).mean() < 0.5:
+        is_float = ELEMENTS[written["type"]].is_float
+        if is_float and np.isfinite(_values(written)).mean() < 0.5:
             return Outcome.UNPROVEN, f"most of '{name}' is not finite on these inputs"
     return None
 
 
 def coverage(said: Sequence[Answer]) -> Coverage | None:
-    lines = {line for answer in said for line in answer.get("lines", ())}
-    total = {line for answer in said for line in answer.get("all_lines", ())}
+    lines, total = _lines(said, "lines"), _lines(said, "all_lines")
     if not total:
         return None
     return Coverage(lines=len(lines), lines_total=len(total), branches=0, branches_total=0)
+
+
+def missed(said: Sequence[Answer]) -> set[str]:
+    """The lines of a kernel that none of its runs reached."""
+    return _lines(said, "all_lines") - _lines(said, "lines")
+
+
+def _lines(said: Sequence[Answer], kind: str) -> set[str]:
+    return {line for answer in said for line in answer.get(kind, ())}

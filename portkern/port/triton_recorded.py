@@ -22,6 +22,7 @@ from portkern.port.triton_answers import (
     differs,
     differs_in_small_ones,
     formed,
+    missed,
     of_original,
     problem,
     worth,
@@ -159,8 +160,10 @@ class Recorded:
                 same = [own for own in launch.ways if own.constants == way.constants][:1]
                 number = self._asked.ask(_INTERPRETER, target, given, way)
                 ways.append((way, number, self._of_original(launch, same[0]) if same else None))
-            first, own = self._of_original(launch, launch.ways[0]), ported.ways[0]
-            first = ways[0][2] if ways[0][2] is not None else first
+            first = ways[0][2]
+            if first is None:
+                first = self._of_original(launch, launch.ways[0])
+            own = ported.ways[0]
             executed = self._asked.ask(_EXECUTOR, target, given, own) if has_model else None
             yield _Pair(launch, ported, back, ways, first, executed)
 
@@ -199,10 +202,8 @@ class Recorded:
         if why := self._open(place, target, launches):
             return line.model_copy(update={"why": why})
         if covered is None or covered.lines < covered.lines_total:
-            missed = {n for a in said for n in a.get("all_lines", ())} - _seen(said)
-            why = (
-                f"no test launches an instance that reaches {_named(sorted(missed, key=_by_line))}"
-            )
+            lines = _named(sorted(missed(said), key=_by_line))
+            why = f"no test launches an instance that reaches {lines}"
             return line.model_copy(update={"why": why})
         return line.model_copy(update={"outcome": Outcome.PROVEN, "why": self._remark(pairs)})
 
@@ -295,10 +296,6 @@ def _other_integers(pair: _Pair, *said: Answer) -> str:
 
 def _text(way: LaunchWay) -> str:
     return json.dumps([way.constants, way.grid], sort_keys=True)
-
-
-def _seen(said: Sequence[Answer]) -> set[str]:
-    return {line for answer in said for line in answer.get("lines", ())}
 
 
 def _named(lines: Sequence[str]) -> str:
