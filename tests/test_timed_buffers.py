@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -237,13 +237,14 @@ def test_nothing_of_a_worker_runs_while_its_outputs_are_read(
     stopped = []
     real, go_on, read = standstill.stop, standstill.go_on, RoundMemory.whole
 
-    def watched(pid: int, known: object = ()) -> bool:
-        assert real(pid, list(known))  # type: ignore[call-overload]
+    def watched(pid: int, known: Iterable[int] = ()) -> Collection[int]:
+        members = real(pid, known)
+        assert members
         stopped.append(pid)
-        return True
+        return members
 
-    def resumed(pid: int) -> None:
-        go_on(pid)
+    def resumed(pid: int, members: Collection[int] = ()) -> None:
+        go_on(pid, members)
         if pid in stopped:
             stopped.remove(pid)
 

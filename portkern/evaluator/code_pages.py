@@ -19,9 +19,8 @@ from portkern.evaluator.processor_time import family
 #: "7f0c…-7f0d… r-xp 00026000 fe:00 4242   /usr/lib/libc.so.6", then lines of "Name: 12 kB", of
 #: which one counts the pages that are no longer the file's. Dirty ones may still be: of a file that
 #: was just installed.
-_LINE = re.compile(
-    r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \S+[ \t]*(.*)$|^Anonymous: +([0-9]+)", re.MULTILINE
-)
+_CODE = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) ..xp \S+ \S+ \S+[ \t]*([^\n]*)\n")
+_OWN = re.compile(rb"\nAnonymous: +([0-9]+)")
 #: Signals of a bad access.
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS)
 
@@ -41,7 +40,7 @@ def written(pid: int) -> Mapping[str, MappedCode]:
     seen: dict[str, MappedCode] = {}
     for member in family(pid):
         try:
-            text = Path(f"/proc/{member}/smaps").read_text(encoding="utf-8", errors="replace")
+            text = Path(f"/proc/{member}/smaps").read_bytes()
         except OSError:
             continue
         for name, code in _read(text).items():
@@ -50,19 +49,24 @@ def written(pid: int) -> Mapping[str, MappedCode]:
     return seen
 
 
-def _read(text: str) -> dict[str, MappedCode]:
+def _read(text: bytes) -> dict[str, MappedCode]:
+    """The code in a text of some 30,000 lines, most of which are not looked at."""
     mapped: dict[str, MappedCode] = {}
-    name = ""
-    for start, end, access, path, own in _LINE.findall(text):
-        if access:
-            code = access[2] == "x" and access[3] == "p" and path.startswith(("/", "[vdso]"))
-            name = path if code else ""
-            if name:
-                known = mapped.get(name, MappedCode(own=False, size=0))
-                size = int(end, 16) - int(start, 16)
-                mapped[name] = MappedCode(known.own, known.size + size)
-        elif name and int(own) > 0:
-            mapped[name] = MappedCode(own=True, size=mapped[name].size)
+    at = 0
+    while (at := text.find(b"xp ", at)) >= 0:
+        code = _CODE.match(text, text.rfind(b"\n", 0, at) + 1)
+        own = _OWN.search(text, code.end() - 1) if code else None
+        if (
+            code
+            and own
+            and code.start() < at < code.end()
+            and code[3].startswith((b"/", b"[vdso]"))
+        ):
+            name = code[3].decode(errors="replace")
+            known = mapped.get(name, MappedCode(own=False, size=0))
+            size = int(code[2], 16) - int(code[1], 16)
+            mapped[name] = MappedCode(known.own or int(own[1]) > 0, known.size + size)
+        at = code.end() if code else at + 1
     return mapped
 
 

@@ -11,7 +11,7 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,6 +30,7 @@ from portkern.evaluator.busy_threads import AtRest
 from portkern.evaluator.clock_check import LONG_S, TimedRound, Usual, can_tell, suspicion
 from portkern.evaluator.idle_time import SETTLE_S, IdleTime
 from portkern.evaluator.long_rounds import LongRounds
+from portkern.evaluator.processor_time import ProcessorTime
 from portkern.evaluator.reference import on_host
 from portkern.evaluator.statistics import TimingPlan, floor_us, observations, write_back_us
 from portkern.evaluator.telemetry import Watch
@@ -220,7 +221,7 @@ class InterleavedTiming:
         # Of the rounds that are planned: a whole output is kept for each until all are over.
         whole = turn < self.plan.rounds and self.bases[made.base][0] == inputs.IN_PART
         last = partial(self._look, turn, calls=[calls - 1], whole=whole)
-        lap = self._lap(key, session, made, calls, last, settle_s=0.0)
+        lap = self._lap(key, session, made, calls, last, counted=False)
         if not isinstance(lap, TimedRound):
             self.lost[key] = lap
 
@@ -337,22 +338,26 @@ class InterleavedTiming:
         calls: int,
         look: Look | None = None,
         *,
-        settle_s: float = SETTLE_S,
+        counted: bool = True,
     ) -> TimedRound | Loss:
         """One call to warm up, then ``calls`` that are timed. A kernel on the host then stands
-        still, with all that it started, until ``look`` has seen its outputs."""
+        still, with all that it started, until ``look`` has seen its outputs. A round whose time is
+        not ``counted`` has no processor time either, to look at which takes as long as a call."""
         if not session.alive:
             return Doubt("its worker ended while its clock was looked at")
-        before, staged = processor_time.of_family(session.pid), time.perf_counter()
+        uncounted = ProcessorTime(0.0, {})
+        before = processor_time.of_family(session.pid) if counted else uncounted
+        staged = time.perf_counter()
         done = self._stage(key, session, now, calls)
         if not isinstance(done, Answered):
             return done
         stage_s = time.perf_counter() - staged
         if key in self._memory:
             stage_s += self._draws.call_s * (calls + 1)
-        time.sleep(settle_s)
+        time.sleep(SETTLE_S if counted else 0.0)
         family = list(processor_time.family(session.pid))
-        ready, own_wait_s = processor_time.of_family(session.pid), processor_time.own_wait_s()
+        ready = processor_time.of_family(session.pid, family) if counted else uncounted
+        own_wait_s = processor_time.own_wait_s()
         start = time.perf_counter()
         outcome = session.ask(protocol.Time(), timeout_s=self.limit_s)
         if isinstance(outcome, Answered) and key in self._memory:
@@ -364,7 +369,7 @@ class InterleavedTiming:
         with self._standing_still(key, session, outcome.reply, family) as stopped:
             if not stopped:
                 return Doubt("its processes could not be stopped to look at its outputs")
-            after = processor_time.of_family(session.pid)
+            after = processor_time.of_family(session.pid, stopped) if counted else uncounted
             timed = after.since(ready)
             waited_s = timed.waited_s + processor_time.own_wait_s() - own_wait_s
             try:
@@ -376,35 +381,45 @@ class InterleavedTiming:
                 samples, wall_s, stage_s, staging_s, waited_s, timed.beside_s, timed.busiest_s
             )
             if look is not None and isinstance(key, int):
+                so_far_s = processor_time.ran_s(session.pid, stopped)
                 look(key, self._reader(key, session, outcome.reply), now, lap)
-                if (late := self._late(key, session, outcome.reply, after.ran_s)) is not None:
+                late = self._late(key, session, outcome.reply, so_far_s, stopped)
+                if late is not None:
                     return late
         return lap
 
     @contextmanager
     def _standing_still(
         self, key: Key, session: Session, timed: protocol.Timed, family: Sequence[int]
-    ) -> Iterator[bool]:
+    ) -> Iterator[Collection[int]]:
         """A context in which nothing of a kernel's worker runs, if its outputs can be read without
-        it; it yields whether that is so. ``family``: its processes before it was timed, which are
-        stopped first."""
+        it; it yields the worker's processes, none where they do not stand still. ``family``: those
+        before it was timed, which are stopped first."""
         if not isinstance(key, int) or not self._is_read_here(key, timed):
-            yield True
+            yield list(processor_time.family(session.pid))
             return
+        stopped: Collection[int] = ()
         try:
-            yield standstill.stop(session.pid, family)
+            stopped = standstill.stop(session.pid, family)
+            yield stopped
         finally:
-            standstill.go_on(session.pid)
+            standstill.go_on(session.pid, stopped)
 
     def _late(
-        self, key: Key, session: Session, timed: protocol.Timed, ran_s: float
+        self,
+        key: Key,
+        session: Session,
+        timed: protocol.Timed,
+        ran_s: float,
+        stopped: Collection[int],
     ) -> Doubt | None:
-        """The doubt about a worker that stands still and had run for so long, where it went on."""
+        """The doubt about a worker whose ``stopped`` processes had run for so long, where one of
+        them went on."""
         if not self._is_read_here(key, timed):
             return None
         if self._memory[key].changed():
             return Doubt("an output of a timed call changed when the round was over", wrong=True)
-        if standstill.woke(session.pid, ran_s):
+        if standstill.woke(session.pid, ran_s, stopped):
             return Doubt("it ran on while its outputs were looked at")
         return None
 

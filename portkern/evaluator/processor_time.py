@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -45,11 +45,12 @@ class ProcessorTime:
         return ran_s + self.waited_s - busiest[1]
 
 
-def of_family(pid: int) -> ProcessorTime:
-    """The processor time of a process and its descendants; those that have ended count nothing."""
+def of_family(pid: int, known: Collection[int] = ()) -> ProcessorTime:
+    """The processor time of a process and its descendants, which are not looked for where they are
+    ``known``; those that have ended count nothing."""
     ran_s = 0.0
     threads: dict[int, tuple[float, float]] = {}
-    for member in family(pid):
+    for member in known or family(pid):
         try:
             ran_s += _of_process_s(member)
         except OSError:  # it has ended
@@ -61,10 +62,11 @@ def of_family(pid: int) -> ProcessorTime:
     return ProcessorTime(ran_s, threads)
 
 
-def ran_s(pid: int) -> float:
-    """The seconds that a process and its descendants ran, without a look at their threads."""
+def ran_s(pid: int, known: Collection[int] = ()) -> float:
+    """The seconds that a process and its descendants, as of :func:`of_family`, ran, without a look
+    at their threads."""
     total = 0.0
-    for member in family(pid):
+    for member in known or family(pid):
         with suppress(OSError):  # it has ended
             total += _of_process_s(member)
     return total

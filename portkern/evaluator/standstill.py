@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from signal import SIGCONT, SIGSTOP
 
@@ -23,10 +23,10 @@ STOPPED, WAITING, LOOKS = set("TtZX"), {"D"}, 20
 LEAVING_S = 0.00005
 
 
-def stop(pid: int, known: Iterable[int] = ()) -> bool:
-    """A process and all that it started, which none of them can refuse; whether all stand still.
-    They do not where new ones are started faster than one can look. Those that are ``known`` are
-    stopped at once."""
+def stop(pid: int, known: Iterable[int] = ()) -> Collection[int]:
+    """Stops a process and all that it started, which none of them can refuse, and returns them.
+    None where they do not all stand still, as where new ones are started faster than one can look.
+    Those that are ``known`` are stopped at once."""
     stopped = set(known)
     for member in stopped:
         _signal(member, SIGSTOP)
@@ -39,24 +39,26 @@ def stop(pid: int, known: Iterable[int] = ()) -> bool:
             _signal(other, SIGCONT)
         unchanged = 0 if new or states - STOPPED - WAITING else unchanged + 1
         if not new and (states <= STOPPED or unchanged > LOOKS):
-            return True
+            return members
         for member in new:
             _signal(member, SIGSTOP)
         stopped = members
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_S)
-    return False
+    return ()
 
 
-def woke(pid: int, before_s: float) -> bool:
-    """Whether a process that was stopped, or what it started, has run since its processor time was
-    ``before_s``: a timer of its own may send it SIGCONT."""
-    return abs(ran_s(pid) - before_s) > LEAVING_S
+def woke(pid: int, before_s: float, stopped: Collection[int] = ()) -> bool:
+    """Whether one of the processes that were ``stopped``, a process and what it started if none are
+    given, has run since their processor time was ``before_s``: a timer of its own may send it
+    SIGCONT."""
+    return abs(ran_s(pid, stopped) - before_s) > LEAVING_S
 
 
-def go_on(pid: int) -> None:
-    """A process and all that it started."""
-    for member in list(family(pid)):
+def go_on(pid: int, stopped: Collection[int] = ()) -> None:
+    """Lets the processes that were ``stopped`` run again; if none are given, a process and all that
+    it started."""
+    for member in stopped or list(family(pid)):
         _signal(member, SIGCONT)
 
 

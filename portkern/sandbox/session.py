@@ -539,7 +539,7 @@ def _parse(line: bytes) -> dict[str, object] | None:
     """The object in a line; None for what is not a JSON object, as half a line is. Raises
     FormError."""
     try:
-        reply = _kept(json.loads(line, parse_constant=_refuse), REPLY_LEVELS)
+        reply = _kept(_JSON.decode(line.decode(errors="surrogatepass")), REPLY_LEVELS)
     except FormError:
         raise
     except (ValueError, RecursionError):  # of JSON that is nested too deeply
@@ -549,6 +549,10 @@ def _parse(line: bytes) -> dict[str, object] | None:
 
 def _refuse(constant: str) -> float:
     raise FormError(f"{constant} is not a number of JSON")
+
+
+#: Made once: it takes longer than to read a short reply.
+_JSON = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _kept(value: object, levels: int) -> object:
