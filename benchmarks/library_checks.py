@@ -188,7 +188,7 @@ def hostile(case: Case) -> None:
                 if case.alone:  # twice, as where the library's operator has it as its formula
                     for _ in range(2):
                         with contextlib.suppress(*_REFUSED):
-                            case.theirs(*plain, scalars=scalars)
+                            case.theirs(*given, scalars=scalars)
                     if part == case.alone:
                         return
                     continue
@@ -500,7 +500,8 @@ def run(library: str, device: str, places: Sequence[Place], end: float) -> list[
                 found.append([_FATAL, " ".join(place[:3]), fatal, "", 0.0])
                 after.insert(0, [*place, fatal])
             else:
-                found.append([*place[:3], f"the process ended: {done}", 0.0])
+                last = f" in {parts[-1]}" if parts else ""
+                found.append([*place[:3], f"the process ended: {done}{last}", 0.0])
         left = after
     return found
 
