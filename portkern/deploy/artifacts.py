@@ -4,10 +4,11 @@ evaluation, and looked into before they are taken."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -62,18 +63,25 @@ class LeftOut(Exception):
     """Says in one line why a kernel is left out."""
 
 
-def built(found: Table, *, lazy: bool = False) -> list[BuiltArtifact]:
-    """Several at once; a kernel that is left out is refused in ``found``, with its cells. ``lazy``:
-    what can be is left to the machine that imports the library, as what cannot be built here is."""
+def built(
+    found: Table, *, lazy: bool = False, begun: Callable[[str], None] = lambda what: None
+) -> list[BuiltArtifact]:
+    """Builds several at once; a kernel that is left out is refused in ``found``, with its cells.
+    ``lazy``: what can be is left to the machine that imports the library, as what cannot be built
+    here is. ``begun`` is told what is built next."""
     cells: dict[KernelOf, list[Cell]] = defaultdict(list)
     for cell in found.cells:
         cells[cell.kernel].append(cell)
     cache = ArtifactCache(cache_root() / "builds")
+    numbers = itertools.count(1)
+
+    def make(one: KernelOf) -> BuiltArtifact | str:
+        begun(f"building {one.op.name}, kernel {next(numbers)} of {len(found.kernels)}")
+        return _one(one, cells[one], cache, lazy=lazy)
+
     try:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            made = list(
-                pool.map(lambda one: _one(one, cells[one], cache, lazy=lazy), found.kernels)
-            )
+            made = list(pool.map(make, found.kernels))
     finally:
         session.close_servers()
     for kernel, one in zip(found.kernels, made, strict=True):

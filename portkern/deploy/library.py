@@ -11,7 +11,7 @@ import keyword
 import re
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,16 +68,22 @@ def check_name(name: str) -> None:
         )
 
 
-def write(kernels: Sequence[KernelRecords], export: Export, options: LibraryOptions) -> Path | None:
-    """The wheel; None where no kernel is left. What is left out is skipped with its reason. Raises
-    ConfigError for a name that cannot be and where no C++ compiler is, and StorageError."""
+def write(
+    kernels: Sequence[KernelRecords],
+    export: Export,
+    options: LibraryOptions,
+    begun: Callable[[str], None] = lambda what: None,
+) -> Path | None:
+    """Writes the wheel; None where no kernel is left. What is left out is skipped with its reason,
+    and ``begun`` is told what is made next. Raises ConfigError for a name that cannot be and where
+    no C++ compiler is, and StorageError."""
     check_name(options.name)
     operators = _operators(kernels, options.name, export)
     known = {one.op.name: one for one in operators}
     own = [kernel for kernel in kernels if kernel.op.op.name in known]
     keys = {name: one.key for name, one in known.items()}
     found = table(own, options.evidence, keys)
-    built = artifacts.built(found, lazy=options.lazy)
+    built = artifacts.built(found, lazy=options.lazy, begun=begun)
     for line in found.refused:
         what, _, why = line.partition(": ")
         export.skip(what, why)
@@ -90,6 +96,7 @@ def write(kernels: Sequence[KernelRecords], export: Export, options: LibraryOpti
     ]
     document = _document(numbered, found, built, options)
     document["objects"] = [one.document() for one in beside]
+    begun("compiling the library's operators")
     files = _files(numbered, document, built, options)
     files |= {one.file: one.data for one in beside}
     files |= signing.metadata(files, json.loads(files["table.json"]), options.key)

@@ -14,6 +14,7 @@ from portkern import ops
 from portkern.cells.selection import load_op
 from portkern.cli import json_output
 from portkern.cli.config import Names, names, quoted, resolve
+from portkern.cli.heartbeat import Heartbeat
 from portkern.cli.verbs import export_harbor, export_learning, history, run_folder
 from portkern.errors import ConfigError, no_such
 from portkern.evaluator import from_torch
@@ -182,7 +183,9 @@ def _write_folder(options: ExportOptions, folder: Path, records: Sequence[Record
     if missing:
         raise ConfigError(f"No file or folder {missing[0]}, which kernels= names")
     sources = KernelSources(folder, files, _of_projects(files)).of(records)
-    _writer(options)(list(exported.grouped(records, known, sources, export)), export)
+    with Heartbeat("reading sources and records") as heartbeat:
+        write = _writer(options, heartbeat.at)
+        write(list(exported.grouped(records, known, sources, export)), export)
     return _told(options, export)
 
 
@@ -210,8 +213,10 @@ def _write_tasks(options: ExportOptions) -> int:
     return _told(options, export)
 
 
-def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export], object]:
-    """Raises ConfigError."""
+def _writer(
+    options: ExportOptions, begun: Callable[[str], None]
+) -> Callable[[Sequence[KernelRecords], Export], object]:
+    """Returns what writes the format and tells ``begun`` of its steps. Raises ConfigError."""
     if options.format != LIBRARY:
         return FOLDERS[options.format]
     from portkern.deploy import library
@@ -225,7 +230,7 @@ def _writer(options: ExportOptions) -> Callable[[Sequence[KernelRecords], Export
         name, known[options.evidence], key=options.key, objects=objects, lazy=options.lazy
     )
     library.check_name(name)
-    return lambda kernels, export: library.write(kernels, export, chosen)
+    return lambda kernels, export: library.write(kernels, export, chosen, begun)
 
 
 def _ops(
