@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from portkern.cli import main
-from portkern.errors import ConfigError
+from portkern.errors import BuildError, ConfigError
 from portkern.evaluator.jailed_compilers import JailedCompilers
 from portkern.port import library, setup_run, setup_script
 from portkern.port.key import Keys
+from portkern.port.proof import meddling
 from portkern.port.proof.compare import Judged, LaunchResult, Types, compare
 from portkern.port.proof.examine import Compared, Examination
 from portkern.port.proof.outcome import Outcome, ProofLimits, ProofSource
@@ -39,6 +40,7 @@ from portkern.port.proof.texts import SourceTexts
 from portkern.port.proving import files_of
 from portkern.port.request import PortRequest
 from portkern.sandbox import session
+from portkern.simt.execute.compile_options import CompileOptions
 from portkern.simt.torch_extension import absent, script
 from portkern.simt.torch_extension import suite as runner
 from portkern.simt.torch_extension.suite import MARK, Told
@@ -527,6 +529,66 @@ namespace rows {
 long counted(int pid) { return pid ? write(1, "a", 1) : execl("/b", "b", nullptr); }
 }
 """
+
+
+#: What a test builds as it runs: something is written as it is opened.
+BUILT_LATER = """
+#include <cstdio>
+static int opened = [] { std::fclose(std::fopen("OPENED", "w")); return 0; }();
+CODE
+long f(long r) { return r + opened; }
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("what", ["nothing", *OUT_OF_SIGHT])
+def test_an_extension_that_a_test_builds_is_looked_at_before_it_is_opened(
+    what: str, tmp_path: Path
+) -> None:
+    code, defines = OUT_OF_SIGHT.get(what, ("", []))
+    text = BUILT_LATER.replace("CODE", code.replace("long f(", "long g("))
+    text = text.replace("r + opened", "g(r) + opened" if what != "nothing" else "r + opened")
+    options = CompileOptions(target=targets.load("sm_90"), statements=True)
+    extensions = script.Extensions(tmp_path, options, meddling.of_built)
+    flags = [f"-D{define}" for define in defines]
+    opened = tmp_path / "opened"
+    text = text.replace("OPENED", str(opened))
+    if what == "nothing":
+        built = extensions.load_inline("m", text, functions="f", extra_cflags=flags)
+        assert built.functions["f"](1) == 1 and opened.exists()
+        return
+    with pytest.raises(BuildError, match="prove nothing"):
+        extensions.load_inline("m", text, functions="f", extra_cflags=flags)
+    assert not opened.exists()
+
+
+#: A library's test that builds what calls the system.
+BUILDS = """import torch.utils.cpp_extension as ext
+
+
+def test_it_is_built():
+    text = '#define J(a, b) a##b\\nlong f(long r) { J(as, m)("sys" "call" : "+a"(r)); return r; }'
+    assert ext.load_inline("m", text, functions="f").f(39) > 0
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["check", "cover"])
+def test_a_suite_opens_no_extension_that_it_has_built_and_that_proves_nothing(
+    mode: str, tmp_path: Path
+) -> None:
+    (tmp_path / "test_built.py").write_text(BUILDS, encoding="utf-8")
+    asked = {"kind": "pytest", "words": ["test_built.py"], "modules": {}, "target": "sm_90"}
+    asked |= {"language": "cuda", "mode": mode}
+    (tmp_path / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
+    process = [sys.executable, "-P", "-m", "portkern.port.proof.suite_process", "asked.json"]
+    ended = subprocess.run(process, cwd=tmp_path, capture_output=True, text=True)
+    (told,) = told_in(ended.stdout)
+    if mode == "cover":  # which is asked which lines ran, and for no launch
+        assert (told.outcome, ended.returncode) == ("passed", 0), ended.stdout
+    else:
+        assert told.outcome == "failed" and "m: the program calls the system" in told.why
+        assert ended.returncode == 1
 
 
 @pytest.mark.full

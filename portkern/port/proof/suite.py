@@ -30,8 +30,8 @@ from portkern.port.proof.runs import Program, ProgramNotBuilt, ProgramRun, Runs,
 from portkern.port.proof.texts import SourceTexts
 from portkern.sandbox import message
 from portkern.simt.execute.compile_options import CompileOptions, UnmodelledSource
-from portkern.simt.torch_extension import suite as runner
 from portkern.simt.torch_extension.suite import MARK, TEST, SuiteRequest, Told
+from portkern.spec.foreign_text import json_value
 from portkern.spec.target import Target
 
 NO_TEST = "no test launches it"
@@ -43,6 +43,7 @@ SEVERAL = "kernels of several files have its name, and a launch does not say whi
 #: Contents of buffers that a recording of tests holds.
 RECORD_BYTES = 256 << 20
 _MANIFEST = "modules.json"
+_PROCESS = "portkern.port.proof.suite_process"
 #: The exit code of pytest where a test fails, and of a script that does.
 _TESTS_FAILED = 1
 _PYTHON = frozenset(["python", "python3"])
@@ -172,7 +173,7 @@ class SuiteRuns(Runs):
         )
         file = program.path.with_name("asked.json")
         file.write_text(json.dumps(asdict(asked)), encoding="utf-8")
-        return (sys.executable, "-P", "-m", runner.__name__, str(file))
+        return (sys.executable, "-P", "-m", _PROCESS, str(file))
 
     def _place(self, program: Program) -> Path:
         return self._seen[_root(program.source)]
@@ -219,8 +220,8 @@ def told_in(output: str) -> Iterator[Told]:
         if not mark:
             continue
         try:
-            one = message.read(Told, json.loads(text))
-        except (ValueError, RecursionError):
+            one = message.read(Told, json_value(text))
+        except ValueError:
             continue
         told[one.test] = one
     yield from told.values()

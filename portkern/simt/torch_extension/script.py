@@ -14,13 +14,14 @@ import runpy
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from portkern.errors import BuildError
 from portkern.simt.execute import build
 from portkern.simt.torch_extension import bindings
 from portkern.spec import target as targets
@@ -46,10 +47,12 @@ _CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtim
 @dataclass(frozen=True)
 class Extensions:
     """The stand-in for torch.utils.cpp_extension: ``load`` and ``load_inline`` have its
-    parameters, of which those for compilers are understood where they are macros and folders."""
+    parameters, of which those for compilers are understood where they are macros and folders. One
+    that ``refused`` gives a reason for is not opened, so that nothing of it has run by then."""
 
     folder: Path
     options: build.CompileOptions
+    refused: Callable[[Path], str] = lambda _: ""
 
     def load(
         self,
@@ -111,9 +114,12 @@ class Extensions:
             defines=defines,
             search=search,
             timeout_s=self.options.timeout_s,
+            statements=self.options.statements,
         )
         out = Path(tempfile.mkdtemp(dir=self.folder)) / f"{name}.so"
         library = build.build_extension(sources[0], out, options, further=sources[1:])
+        if why := self.refused(library):
+            raise BuildError(f"{name}: {why}")
         extension = bindings.load(library)
         register(extension)
         return extension

@@ -1,6 +1,6 @@
 """Runs the tests of a library, or a script, with its extensions in the executor.
 
-Called as ``python -m portkern.simt.torch_extension.suite FILE``, where FILE is JSON, see
+Called as ``python -m portkern.port.proof.suite_process FILE``, where FILE is JSON, see
 :class:`SuiteRequest`. The library's modules were built before; what is imported by their names is
 opened here, and what is put on "cuda" stays on the CPU. What becomes of each test is told by one
 line on standard output, which begins with :data:`MARK`.
@@ -18,7 +18,7 @@ import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -258,8 +258,11 @@ def _run_script(words: Sequence[str], tell: Callable[[Told], None]) -> int:
     return 0
 
 
-def main() -> int:
+def main(refused: Callable[[Path], str]) -> int:
+    """``refused`` gives the reason why an extension that a test has built may not be opened, or
+    ''. Where coverage is counted it is not asked: GCC's own counters write files."""
     asked = SuiteRequest(**json.loads(Path(sys.argv[1]).read_text("utf-8")))
+    counts_nothing = asked.mode != "cover"
     target = targets.load(asked.target)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")  # what pytest captures is another
 
@@ -279,13 +282,17 @@ def main() -> int:
         defines=list(asked.defines),
         search=[Path(folder) for folder in asked.include],
         timeout_s=asked.build_timeout_s,
+        statements=counts_nothing,
     )
     import torch
 
     operators: Any = torch.ops
     operators.load_library = modules.load_library
     with tempfile.TemporaryDirectory(prefix="portkern-suite-") as place:
-        with script.patch(script.Extensions(Path(place), options), target):
+        extensions = script.Extensions(Path(place), options)
+        if counts_nothing:
+            extensions = replace(extensions, refused=refused)
+        with script.patch(extensions, target):
             return run_tests(
                 asked.kind,
                 asked.words,
@@ -294,7 +301,3 @@ def main() -> int:
                 lambda test: bindings.mark(f"{TEST}{test}"),
                 modules.forgive,
             )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
