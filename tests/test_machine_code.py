@@ -3,6 +3,7 @@ named, and kernels without hardware have exact counts that may not grow."""
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from portkern.errors import BuildError
 from portkern.records.record import Counts, Evidence, Record
 from portkern.regression import counts
 from portkern.regression.cell_change import Cause, CellChange
@@ -241,3 +243,51 @@ def test_a_section_takes_no_more_memory_than_the_file_has(tmp_path: Path, kind: 
     )
     machine_code._read.cache_clear()
     assert machine_code.of(path) is None
+
+
+#: Sections of code, of which the last has data, and more of them than a symbol can number.
+MANY_SECTIONS = """
+.macro one flags
+.section s\\@,"\\flags",@progbits
+ret
+.endm
+.rept 65400
+one ax
+.endr
+.section zz,"ax",@progbits
+.type data,@object
+data: .long 0
+.rept 1000
+one a
+.endr
+"""
+
+
+def test_data_among_code_does_not_hide_behind_many_sections(tmp_path: Path) -> None:
+    few = MANY_SECTIONS.replace("65400", "10").replace("1000", "10")
+    for text, why in ((few, "has data among its code (data)"), (MANY_SECTIONS, "more sections")):
+        (tmp_path / "a.s").write_text(text)
+        command = [shutil.which("gcc") or pytest.skip("no gcc"), "-c", "a.s", "-o", "a.o"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        assert why in elf.changeable_code(tmp_path / "a.o")
+
+
+def test_a_file_whose_tables_lie_is_refused_in_a_line(tmp_path: Path) -> None:
+    data = library(tmp_path, SUM).read_bytes()
+    (sections,) = struct.unpack_from("<Q", data, 40)
+    draw, file, refused = random.Random(44), tmp_path / "made.so", 0
+    for _ in range(200):
+        made = bytearray(data)
+        size = draw.choice([2, 4, 8])
+        at = draw.choice([range(16, 64), range(64, 600), range(sections, len(data))])
+        value = draw.choice([0, 1, 1 << 15, (1 << 31) - 1, (1 << 32) - 1, (1 << 64) - 1])
+        place = draw.choice(at) // size * size
+        made[place : place + size] = (value % (1 << 8 * size)).to_bytes(size, "little")
+        file.write_bytes(made[: len(data)])
+        for reader in (elf.linked, elf.changeable_code, lambda path: elf.note(path, 1)):
+            try:
+                reader(file)
+            except BuildError as error:
+                refused += 1
+                assert "\n" not in str(error)
+    assert refused

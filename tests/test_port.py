@@ -248,7 +248,7 @@ def test_the_plan_builds_and_runs_what_is_there(ported: Ported, tmp_path: Path) 
     )
     assert "ok      same-fine.cu" in ended.stdout and "ok      run-wave64.cu" in ended.stdout
     assert ended.returncode == 0, ended.stdout
-    assert "--offload-arch=gfx942 -Iinclude fine.cu" in calls.read_text()
+    assert "--offload-arch=gfx942 -Iinclude ./fine.cu" in calls.read_text()
 
 
 def test_the_plan_gives_programs_the_arguments_that_they_were_proven_with(tmp_path: Path) -> None:
@@ -256,6 +256,24 @@ def test_the_plan_gives_programs_the_arguments_that_they_were_proven_with(tmp_pa
     notes = BuildNotes(("a.cu", "b.cu"), ("a.cu",), (), (), arguments=("64", "a b"))
     plan = build_notes.script(result, notes, tmp_path)
     assert "\nprogram a.cu 64 'a b'\n" in plan and "\nobject b.cu\n" in plan
+
+
+def test_no_name_of_a_source_is_an_option_or_a_command_to_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    hipcc = tmp_path / "bin" / "hipcc"
+    hipcc.parent.mkdir()
+    hipcc.write_text('#!/bin/bash\nfor one; do printf "%s\\0" "$one" >> "$CALLS"; done\n')
+    hipcc.chmod(0o755)
+    names = ("-o made", "@args.cu", "-n", "$(touch made)", "a;touch made", "a\ntouch made\n", "'\"")
+    result = PortResult("lib", tmp_path, tmp_path / "tree", "hip", ("gfx942",), (), ())
+    notes = BuildNotes(names, names[:2], (), (), linked={names[0]: names[1:2]})
+    (tmp_path / "plan.sh").write_text(build_notes.script(result, notes, tmp_path))
+    calls = tmp_path / "calls"
+    environment = {"PATH": f"{hipcc.parent}:{os.environ['PATH']}", "CALLS": str(calls)}
+    subprocess.run(["bash", tmp_path / "plan.sh"], env=environment, check=False)
+    said = calls.read_text().split("\0")
+    assert {f"./{name}" for name in names} <= {*said} and not {*names} & {*said}
+    assert not [*tmp_path.rglob("made")]
 
 
 def test_porting_again_does_nothing_again(ported: Ported) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from portkern.errors import WorkerError
 from portkern.evaluator.jailed_process import JailedOutcome, JailedProcesses
-from portkern.port import triton_answers, triton_worker
+from portkern.port import triton_answers, triton_recorded, triton_worker
 from portkern.port.proof import meddling, recording
 from portkern.sandbox import jail
 from portkern.sandbox import session as sandbox
@@ -488,6 +488,7 @@ def test_what_a_triton_library_prints_is_not_an_answer() -> None:
             'mark{"number": 9, "error": "of none that was wanted"}',
             'mark{"number": true, "error": "of none"}',
             f"mark{'[' * 100_000}",
+            f'mark{{"number": 2, "error": {"[" * 900}{"]" * 900}}}',
         ]
     )
     assert triton_worker._read(said, "mark", frozenset({1, 2}), known) == 2
@@ -500,8 +501,9 @@ def test_what_a_triton_library_prints_is_not_an_answer() -> None:
     "forged",
     [
         {}, {"written": []}, {"written": {"x": 3}}, {"written": {"x": {"type": "float32"}}},
-        {"type": "float99"}, {"count": -1}, {"count": 1e30}, {"values": "not base64 !"},
-        {"places": ["a"]}, {"lines": [1]}, {"all_lines": 7}, {"read": [3]},
+        {"type": "float99"}, {"type": "float64"}, {"count": -1}, {"count": 0}, {"count": 1e30},
+        {"values": "not base64 !"}, {"values": ""}, {"values": "AAAAAAAA"}, {"places": ["a"]},
+        {"lines": [1]}, {"all_lines": 7}, {"read": [3]},
     ],
 )  # fmt: skip
 def test_a_forged_answer_of_a_triton_library_says_nothing(forged: dict[str, object]) -> None:
@@ -515,3 +517,14 @@ def test_a_forged_answer_of_a_triton_library_says_nothing(forged: dict[str, obje
     if not forged:
         bad = {}
     assert "no form that is known" in str(triton_answers.formed(bad, "written")["unknown"])
+
+
+def test_forged_answers_of_a_triton_library_are_compared_by_their_types() -> None:
+    def answer(kind: str, count: int) -> dict[str, object]:
+        own = {"type": kind, "count": count, "places": "d", "values": "AACAPwAAgD8="}
+        return triton_answers.formed({"whole": {"x": own}}, "whole")
+
+    told, other = ({"written": answer(*one)["whole"]} for one in (("float32", 2), ("int8", 8)))
+    assert triton_answers.differs(told, other) == "'x' is written as int8, expected float32"
+    assert not triton_answers.differs(told, told)
+    assert triton_recorded._by_line(f"a.py:{'9' * 5000}") == ("a.py", 0)

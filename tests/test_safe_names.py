@@ -64,6 +64,10 @@ CALLS = {
 }
 
 
+#: Rooms that look at the folders of strangers.
+LOOKING = ("port", "project", "spec", "toolchain", "formats", "experiment")
+
+
 def module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
@@ -90,6 +94,19 @@ def test_no_name_becomes_a_path_but_by_the_type_that_checks_it() -> None:
         "join SafeName(name), or use file_of or inside of portkern.spec.safe_name; a name that no "
         f"stranger chooses belongs to {KNOWN.name}: {new}"
     )
+
+
+def test_a_strangers_path_is_followed_by_what_raises_of_no_link() -> None:
+    """Path.resolve() does of one that leads to itself, until Python 3.13."""
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path, tree in modules().items()
+        if module(path).startswith(LOOKING) and path.name != "task_runner.py"
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and not call.args and not call.keywords
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "resolve"
+    ]
+    assert not found, f"use real_path of portkern.spec.safe_name: {found}"
 
 
 @pytest.mark.parametrize(

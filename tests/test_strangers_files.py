@@ -588,7 +588,15 @@ YAML = [
     "!!float x",
     "\0",
 ]
-JSON = ["[" * 50_000, '{"a":' * 50_000, "1" * 50_000, "[" + "1," * 99 + "]", "\0", "nul"]
+JSON = [
+    "[" * 101 + "]" * 101,
+    "[" * 50_000,
+    '{"a":' * 50_000,
+    "1" * 50_000,
+    "[" + "1," * 99 + "]",
+    "\0",
+    "nul",
+]
 
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
@@ -656,6 +664,27 @@ def test_an_expression_has_a_value_that_something_may_have_or_none(text: str) ->
         assert "\n" not in str(error) and len(str(error)) < 500
     else:
         assert abs(value) <= 1 << 128
+
+
+def test_an_odd_file_of_a_library_is_named_and_costs_no_other(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = "__global__ void k(float* x) { x[threadIdx.x] = 1; }\n"
+    put(scene.box / "lib/good.cu", kernel)
+    put(scene.box / "lib/long.cu", f'{kernel}void f() {{ asm("mov.u32 %{"9" * 5000}, 1;"); }}\n')
+    put(scene.box / "lib/CMakeLists.txt", f"cmake_minimum_required(VERSION {'9' * 5000})\n")
+    (scene.box / "lib/loop.cu").symlink_to("loop.cu")
+    (scene.box / "lib/up").symlink_to("..")
+    os.mkfifo(scene.box / "lib/pipe.cu")
+    put(scene.box / "lib" / os.fsdecode(b"\xff.cu"), kernel)
+    put(scene.box / "lib" / os.fsdecode(b"\xfe") / "k.cu", kernel)
+    asked = ["to=gfx942", "prove=false", f"reports={scene.box / 'out'}", "run=r"]
+    code = main.run(["port", str(scene.box / "lib"), *asked])
+    said = capsys.readouterr()
+    assert code in (0, 1, 3), said.err
+    assert "long.cu: has a number of 1,000 digits or more in line 2" in said.err + said.out
+    assert "a name in it is not UTF-8" in said.err + said.out
+    assert "good.cu" in said.out
 
 
 def test_build_files_and_sources_do_not_grow_without_end(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from portkern.formats.problem import TENSORS, Item, Problem, UnreadableProblem
 from portkern.spec import flashinfer, stored_tensors
 from portkern.spec.foreign_text import Malformed, json_value, read_text
 from portkern.spec.op import Op
-from portkern.spec.safe_name import SafeName, short
+from portkern.spec.safe_name import SafeName, real_path, short
 
 
 def read(path: Path) -> list[Item]:
@@ -99,7 +99,7 @@ class Workloads:
 
 def _name(path: Path) -> SafeName:
     """One name per file: those of a data set are in folders, and may be called alike."""
-    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256(str(real_path(path)).encode("utf-8", "surrogateescape")).hexdigest()
     return SafeName.like(f"{digest[:8]}-{path.name}")
 
 

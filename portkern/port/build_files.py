@@ -8,6 +8,7 @@ from pathlib import Path
 
 from portkern.port import cmake_lists, makefile, setup_script, source_text
 from portkern.port.setup_script import Module
+from portkern.spec.safe_name import real_path
 from portkern.toolchain.source_view import is_system
 
 NAMES = ("setup.py", "CMakeLists.txt", "Makefile", "makefile", "GNUmakefile")
@@ -46,7 +47,7 @@ class BuildSettings:
         place, and have it read."""
 
         def ours(path: Path) -> bool:
-            real = path.resolve()
+            real = real_path(path)
             return real.is_relative_to(folder) or is_system(real)
 
         kept = replace(
@@ -91,7 +92,7 @@ def read(file: Path, root: Path) -> BuildSettings:
         include, defines = makefile.settings(source.text, file.parent)
         programs = makefile.programs(source.text, file.parent)
         arguments = makefile.arguments(source.text, file.parent)
-    folders = dict.fromkeys(path.resolve() for path in include if _is_dir(path))
+    folders = dict.fromkeys(real_path(path) for path in include if _is_dir(path))
     return BuildSettings(
         tuple(folders),
         tuple(dict.fromkeys(defines)),

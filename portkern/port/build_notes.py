@@ -12,6 +12,7 @@ from portkern.port.result import PortResult
 from portkern.port.translate import single_source
 from portkern.printable import printable
 from portkern.records import atomic_write
+from portkern.spec.safe_name import real_path
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def script(result: PortResult, notes: BuildNotes, folder: Path) -> str:
     runs programs and counter-examples, and holds what they print against what was recorded, if
     it was."""
     tree = Path(result.tree)
-    where = tree.relative_to(folder) if tree.is_relative_to(folder) else tree.resolve()
+    where = tree.relative_to(folder) if tree.is_relative_to(folder) else real_path(tree)
     flags = shlex.join([*(["-fgpu-rdc"] if notes.relocatable else []), *notes.flags])
     objects = [f"object {shlex.quote(source)}" for source in notes.objects]
     programs = [
@@ -247,16 +248,16 @@ step() {{ # NAME COMMAND...
   if (cd "$TREE" && "$@") > "$OUT/$name.log" 2>&1; then echo "ok      $name"
   else echo "FAILED  $name (hardware/$name.log)"; failed=$((failed + 1)); return 1; fi
 }}
-label() {{ echo "${{1//\\//_}}"; }}
+label() {{ printf '%s\\n' "${{1//\\//_}}"; }}
 build() {{ hipcc -O3 --offload-arch="$GPU" {flags} "$@"; }}
-object() {{ step "build-$(label "$1")" build -c "$1" -o "$OUT/$(label "$1").o"; }}
+object() {{ step "build-$(label "$1")" build -c "./$1" -o "$OUT/$(label "$1").o"; }}
 stable() {{ # without what is the machine's: times, rates, names of devices
   grep -viE '(time|elapsed|[^a-z](ms|us|ns|sec(onds?)?|s)([^a-z]|$)|B/s|flop|device|gpu)' "$1"
 }}
 same() {{ diff <(stable "$1") <(stable "$2"); }}
 program() {{ # SOURCE ARGUMENTS: built, run, and compared with expected/NAME.txt if that is there
   local source="$1" name; name="$(label "$1")"; shift
-  step "build-$name" build "$source" "${{linked[@]}}" -o "$OUT/$name.exe" || return
+  step "build-$name" build "./$source" "${{linked[@]/#/./}}" -o "$OUT/$name.exe" || return
   step "run-$name" timeout "${{TIMEOUT_S:-300}}" "$OUT/$name.exe" "$@"
   if [ -f "$HERE/expected/$name.txt" ]; then
     step "same-$name" same "$HERE/expected/$name.txt" "$OUT/run-$name.log"

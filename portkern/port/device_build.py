@@ -28,6 +28,7 @@ from portkern.spec.backend import Missing
 from portkern.spec.file_build import FileBuild, FileBuilder, FileObject, FirstHeaders, KernelObject
 from portkern.spec.foreign_text import json_value
 from portkern.spec.occupancy import Occupancy, occupancy
+from portkern.spec.safe_name import real_path
 from portkern.spec.target import AmdLimits, NvidiaLimits, Target
 from portkern.toolchain.compiler_log import ERROR, CompilerMessage, messages
 from portkern.toolchain.run_tool import cache_root
@@ -122,13 +123,13 @@ def build(
     if isinstance(probe, Missing) or not isinstance(backend, FileBuilder):
         return NotBuilt(str(probe), cause="machine")
     request = FileBuild(
-        file.resolve(),
+        real_path(file),
         target,
-        tuple(folder.resolve() for folder in include),
+        tuple(real_path(folder) for folder in include),
         tuple(defines),
         standard,
         timeout_s,
-        tuple(source.resolve() for source in further),
+        tuple(real_path(source) for source in further),
     )
     store = _Store(request, probe.toolchain) if cache else None
     known = store.get() if store else None

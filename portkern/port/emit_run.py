@@ -40,6 +40,7 @@ from portkern.port.proving import CASES
 from portkern.port.request import PortRequest
 from portkern.port.result import FileResult, PortResult
 from portkern.records import atomic_write
+from portkern.spec.safe_name import real_path
 
 WAYS = ("cpu", "opencl")
 _WRITTEN = re.compile(r"-?\d+|true|false")
@@ -149,7 +150,7 @@ class _Emitting:
 
 def _source(request: PortRequest, read: Library, file: SourceFile) -> ProofSource:
     include, defines = read.settings(file.path)
-    folders = tuple(folder.resolve() for folder in (*request.include, *include))
+    folders = tuple(real_path(folder) for folder in (*request.include, *include))
     hip = re.search(r"\bhip/hip_|hipLaunchKernel|\bhipMalloc", file.text) is not None
     return ProofSource(
         read.root / file.path,

@@ -17,6 +17,7 @@ from portkern.port import source_text
 from portkern.port.source_text import UnreadableSource
 from portkern.port.torch_headers import TorchHeaders
 from portkern.spec.file_build import FirstHeaders
+from portkern.spec.safe_name import real_path
 
 #: They are precompiled outside of the jail: no name leads elsewhere.
 _OF_TORCH = re.compile(r"(?:torch|ATen|c10)(?:/\w+)+\.(?:h|cuh)")
@@ -84,7 +85,7 @@ class _Walk:
         places = [*([file.parent] if quoted else []), *self.folders]
         own = next((folder / name for folder in places if _is_file(folder / name)), None)
         if own is not None:
-            return self.goes_on(own.resolve())
+            return self.goes_on(real_path(own))
         if _OF_TORCH.fullmatch(name):
             self.names.append(name)
             return name not in _UMBRELLAS

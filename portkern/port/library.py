@@ -23,6 +23,7 @@ from portkern.port.build_files import BuildSettings
 from portkern.port.setup_script import Module
 from portkern.port.source_text import SourceText, UnreadableSource
 from portkern.port.triton_source import TritonKernel
+from portkern.spec.safe_name import is_text, real_path
 from portkern.toolchain.run_tool import package_dir
 from portkern.toolchain.source_view import neighbours
 
@@ -169,7 +170,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
     Raises ConfigError for what is none of them.
     """
     root = _place(path)
-    avoided = {place.resolve() for place in avoid}
+    avoided = {real_path(place) for place in avoid}
     problems: list[LibraryProblem] = []
     if root.is_file():
         files, root = [root], root.parent
@@ -199,7 +200,7 @@ def read(path: Path | str, *, avoid: Sequence[Path] = ()) -> Library:
 
 def texts(root: Path, avoid: Sequence[Path]) -> Iterator[Path]:
     """The sources, headers and files of Python below a folder, but not below those to avoid."""
-    files = _files(root, {place.resolve() for place in avoid}, [])
+    files = _files(root, {real_path(place) for place in avoid}, [])
     return (file for file in files if file.suffix)
 
 
@@ -212,7 +213,7 @@ def _place(path: Path | str) -> Path:
     place = Path(path).expanduser()
     try:
         if place.exists():
-            return place.resolve()
+            return real_path(place)
     except OSError as error:
         raise ConfigError(f"Cannot read {path}: {error.strerror or error}") from error
     name = str(path)
@@ -222,7 +223,7 @@ def _place(path: Path | str) -> Path:
             f"No {name!r}: neither a file, a folder nor an installed Python package; "
             "give the path of a kernel library"
         )
-    return folder.resolve()
+    return real_path(folder)
 
 
 def _files(root: Path, avoid: set[Path], problems: list[LibraryProblem]) -> Iterator[Path]:
@@ -237,8 +238,12 @@ def _files(root: Path, avoid: set[Path], problems: list[LibraryProblem]) -> Iter
     count = 0
     for place, folders, names in os.walk(root, onerror=report, followlinks=False):
         here = Path(place)
-        folders[:] = sorted(name for name in folders if _is_read(here / name, avoid))
-        for name in sorted(names):
+        odd = {name for name in (*folders, *names) if not is_text(name)}
+        reason = "a name in it is not UTF-8, and is left out: {!a}"
+        where = from_root(here, root)
+        problems += [LibraryProblem(where, 0, reason.format(name)) for name in sorted(odd)]
+        folders[:] = sorted(name for name in {*folders} - odd if _is_read(here / name, avoid))
+        for name in sorted({*names} - odd):
             file = here / name
             if file.suffix.lower() not in _ALWAYS | _PERHAPS | {".py", ".txt", ""}:
                 continue
@@ -258,14 +263,14 @@ def _is_read(folder: Path, avoid: set[Path]) -> bool:
     name = folder.name
     if name in _LEFT_OUT or _BUILD_FOLDER.fullmatch(name) or folder.is_symlink():
         return False
-    return not avoid or folder.resolve() not in avoid
+    return not avoid or real_path(folder) not in avoid
 
 
 def _is_inside(file: Path, root: Path) -> bool:
     """Whether a file is one of the folder's, and not a pipe, a device, or a link that leads out or
     nowhere."""
     try:
-        return file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(root))
+        return file.is_file() and (not file.is_symlink() or real_path(file).is_relative_to(root))
     except OSError:
         return False
 
@@ -279,7 +284,7 @@ def _settings(
     builds: Iterable[Path], root: Path, problems: list[LibraryProblem]
 ) -> dict[Path, BuildSettings]:
     by_folder: dict[Path, BuildSettings] = {}
-    around = neighbours(root).resolve()
+    around = real_path(neighbours(root))
     for file in builds:
         known = build_files.read(file, root)
         if known.problem:

@@ -13,6 +13,7 @@ from portkern.port.request import PortRequest
 from portkern.port.source_text import INCLUDE, QUOTED
 from portkern.port.translate import Context, language, translate
 from portkern.port.tree import PortedFile, encoded, place_of
+from portkern.spec.safe_name import real_path
 
 
 def headers(read: Library, request: PortRequest) -> list[PortedFile]:
@@ -45,7 +46,7 @@ def _asked(source: SourceFile, read: Library, request: PortRequest) -> Iterator[
 
 
 def _elsewhere(folders: Iterable[Path], root: Path) -> list[Path]:
-    return [f.resolve() for f in folders if not f.resolve().is_relative_to(root)]
+    return [real_path(f) for f in folders if not real_path(f).is_relative_to(root)]
 
 
 def _together(folder: Path, header: Path) -> Iterator[Path]:
@@ -55,7 +56,7 @@ def _together(folder: Path, header: Path) -> Iterator[Path]:
         path = Path(os.path.normpath(queue.pop()))
         if path in seen or not path.is_relative_to(folder) or not path.is_file():
             continue
-        if not path.resolve().is_relative_to(folder):
+        if not real_path(path).is_relative_to(folder):
             continue  # a link leads out
         alone = _read(path)
         if alone is None or (path == header and not library.has_device_code(alone.text)):

@@ -33,6 +33,7 @@ from portkern.simt.diagnostics import Diagnostic
 from portkern.simt.execute.build import language_of
 from portkern.simt.execute.machine import Language
 from portkern.spec import target as targets
+from portkern.spec.safe_name import real_path
 from portkern.spec.target import Target
 
 #: Names of CUDA's runtime, or of its compiler.
@@ -64,7 +65,7 @@ class Prover:
     ) -> None:
         self._shop = shop
         self._request, self._read, self._files = request, read, files
-        self._ported, self._run = ported.resolve(), run.resolve()
+        self._ported, self._run = real_path(ported), real_path(run)
         whole = not request.path.is_file()  # of one file, the others are not ported
         self._programs = linked.programs(read) if whole else {}
         self._proofs = Once[tuple[PurePosixPath, PurePosixPath], _Proofs](self._prove)
@@ -161,7 +162,7 @@ class Prover:
             source = self._source(first, original=original)
             home = root if original else self._ported
             include = tree.moved(
-                [folder.resolve() for folder in module.include],
+                [real_path(folder) for folder in module.include],
                 root=root,
                 folder=root if original else self._ported,
                 complete=True,
@@ -340,7 +341,7 @@ class Prover:
     def _source(self, unit: PurePosixPath, *, original: bool) -> ProofSource:
         request, root = self._request, self._read.root
         include, defines = self._read.settings(unit)
-        folders = tuple(folder.resolve() for folder in (*request.include, *include))
+        folders = tuple(real_path(folder) for folder in (*request.include, *include))
         if not original:
             complete = not request.path.is_file()
             folders = tree.moved(folders, root=root, folder=self._ported, complete=complete)
@@ -409,7 +410,7 @@ def files_of(module: Module, root: Path) -> list[Path]:
     for file in (Path(normpath(file)) for file in module.sources):
         with suppress(OSError, ValueError):
             ours = file.is_relative_to(root) and file.is_file()
-            if ours and file.resolve().is_relative_to(root):
+            if ours and real_path(file).is_relative_to(root):
                 found.append(file)
     return found
 

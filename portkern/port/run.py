@@ -41,6 +41,7 @@ from portkern.port.tree import PortedFile, Tree
 from portkern.port.workshop import Workshop
 from portkern.records import atomic_write
 from portkern.sandbox import session
+from portkern.spec.safe_name import real_path
 
 if TYPE_CHECKING:
     from portkern.port.repair.plan import RepairPlan
@@ -324,5 +325,5 @@ def _linked(request: PortRequest, read: Library) -> dict[str, tuple[str, ...]]:
 
 def _from(folder: Path, place: Path) -> str:
     """A folder as the tree's root sees it."""
-    inside = place.is_relative_to(folder.resolve())
-    return place.relative_to(folder.resolve()).as_posix() if inside else str(place)
+    inside = place.is_relative_to(real_path(folder))
+    return place.relative_to(real_path(folder)).as_posix() if inside else str(place)

@@ -16,6 +16,7 @@ from portkern.port.kernel_port import NOT_ASKED, PROVEN, HazardLine
 from portkern.port.result import FileResult, KernelRow, PortResult
 from portkern.records import atomic_write
 from portkern.report import sarif
+from portkern.spec.safe_name import real_path
 
 #: What is said of kernels and files, beside the pitfalls: titles, and levels.
 _STATES: Mapping[str, tuple[str, str]] = {
@@ -126,6 +127,6 @@ def _result(finding: _Finding, index: int, prefix: str) -> dict[str, object]:
 
 
 def _prefix(root: Path) -> str:
-    here = Path.cwd().resolve()
-    inside = root.resolve().relative_to(here).as_posix() if root.is_relative_to(here) else "."
+    here = real_path(Path.cwd())
+    inside = real_path(root).relative_to(here).as_posix() if root.is_relative_to(here) else "."
     return "" if inside == "." else f"{inside}/"

@@ -16,6 +16,8 @@ INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]')
 QUOTED = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"')
 #: Larger ones are data, or generated.
 MOST_BYTES = 4 << 20
+#: No compiler takes such a number, nor does Python's int().
+_LONG_NUMBER = re.compile(r"(?<![0-9])[0-9]{1000}")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -76,7 +78,12 @@ def encode(text: str, like: SourceText) -> bytes:
         return text.encode("utf-8", "surrogateescape")
 
 
-def _lines(text: str, encoding: str) -> SourceText:
+def _lines(text: str, encoding: str) -> SourceText | UnreadableSource:
+    if number := _LONG_NUMBER.search(text):
+        line = text.count("\n", 0, number.start()) + 1
+        return UnreadableSource(
+            f"has a number of 1,000 digits or more in line {line}; leave it out"
+        )
     windows = text.count("\r\n")
     newline = "\r\n" if windows * 2 > text.count("\n") else "\n"
     return SourceText(text.replace("\r\n", "\n"), encoding, newline)

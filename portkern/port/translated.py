@@ -22,6 +22,7 @@ from portkern.port.result import FileResult
 from portkern.port.surroundings import Surroundings
 from portkern.port.translate import Translation, single_source, translate
 from portkern.port.tree import PortedFile
+from portkern.spec.safe_name import real_path
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,11 @@ def _line(hazard: Hazard) -> HazardLine:
 def translated(read: Library, request: PortRequest) -> list[TranslatedFile]:
     """Sources and headers, in the order of their names."""
     files = sorted([*read.sources, *read.headers], key=lambda file: file.path)
-    avoid = [place.resolve() for place in (*request.avoid, request.out)]
+    avoid = [real_path(place) for place in (*request.avoid, request.out)]
     taken = [
         file
         for file in files
-        if not any((read.root / file.path).resolve().is_relative_to(place) for place in avoid)
+        if not any(real_path(read.root / file.path).is_relative_to(place) for place in avoid)
     ]
     around = Surroundings(read, request.include)
     made = {file.path: _translation(file, request, around) for file in taken}

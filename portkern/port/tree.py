@@ -18,7 +18,7 @@ from portkern.port import patch
 from portkern.port.library import SourceFile
 from portkern.records import atomic_write
 from portkern.spec.foreign_text import json_object
-from portkern.spec.safe_name import inside
+from portkern.spec.safe_name import inside, is_text, real_path
 
 #: Files beyond these are data more often than source; they are named, and not copied.
 _MOST_FILE, _MOST_TREE = 1 << 20, 64 << 20
@@ -96,7 +96,7 @@ def write(
     for name, data in ported.items():
         _put(inside(folder, name), data)
     if whole:
-        avoided = [place.resolve() for place in (*avoid, folder)]
+        avoided = [real_path(place) for place in (*avoid, folder)]
         room = _MOST_TREE
         for name in _others(root, avoided):
             if name in ported:
@@ -110,7 +110,7 @@ def write(
                 names.add(name)
     for name in sorted(earlier - names):
         inside(folder, name).unlink(missing_ok=True)
-    written = {"folder": str(folder.resolve()), "files": sorted(names)}
+    written = {"folder": str(real_path(folder)), "files": sorted(names)}
     atomic_write.write(manifest, json.dumps(written, indent=1) + "\n")
     return Tree(folder, tuple(left_out))
 
@@ -126,7 +126,7 @@ def _manifest(path: Path, folder: Path) -> set[str]:
     """Files that a run with these notes wrote to this folder."""
     try:
         known = json_object(path)
-        own = known["folder"] == str(folder.resolve())
+        own = known["folder"] == str(real_path(folder))
         return {str(name) for name in known["files"] if inside(folder, str(name))} if own else set()
     except (ConfigError, ValueError, KeyError, TypeError):
         return set()
@@ -151,8 +151,8 @@ def _copy(root: Path, name: str, copy: Path) -> bool:
     try:
         if source.is_symlink():
             target = source.readlink()
-            real = (source.parent / target).resolve()
-            if target.is_absolute() or not real.is_relative_to(root.resolve()):
+            real = real_path(source.parent / target)
+            if target.is_absolute() or not real.is_relative_to(real_path(root)):
                 return False
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not copy.is_symlink():
@@ -174,11 +174,12 @@ def _others(root: Path, avoid: Sequence[Path]) -> Iterator[str]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _LEFT_OUT and name not in links and (here / name).resolve() not in avoid
+            if name not in _LEFT_OUT and name not in links and real_path(here / name) not in avoid
+            if is_text(name)
         )
         for name in sorted([*names, *links]):
             path = here / name
-            if path.is_symlink() or path.is_file():
+            if is_text(name) and (path.is_symlink() or path.is_file()):
                 yield path.relative_to(root).as_posix()
 
 
@@ -186,14 +187,14 @@ def moved(folders: Iterable[Path], *, root: Path, folder: Path, complete: bool) 
     """Folders of headers as the ported tree has them: those inside it, from there, and those
     elsewhere with what the tree has of them first. The tree of one file has the headers alone that
     are ported; others are where they were."""
-    whole = root.resolve()
+    whole = real_path(root)
     places: list[Path] = []
-    for place in (place.resolve() for place in folders):
+    for place in (real_path(place) for place in folders):
         if not place.is_relative_to(whole):
-            copy = folder.resolve() / place_of(place)
+            copy = real_path(folder) / place_of(place)
             places += [copy, place] if copy.is_dir() else [place]
             continue
-        copy = folder.resolve() / place.relative_to(whole)
+        copy = real_path(folder) / place.relative_to(whole)
         places += [copy] if copy.is_dir() else []
         places += [] if complete else [place]
     return tuple(dict.fromkeys(places))
@@ -201,5 +202,5 @@ def moved(folders: Iterable[Path], *, root: Path, folder: Path, complete: bool) 
 
 def place_of(folder: Path) -> PurePosixPath:
     """The place at which the tree has the headers of a folder elsewhere."""
-    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
+    digest = hashlib.sha256(str(real_path(folder)).encode()).hexdigest()[:6]
     return PurePosixPath(OUTSIDE, f"{folder.name}-{digest}")

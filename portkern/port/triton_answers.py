@@ -39,7 +39,7 @@ _HIDES = 2.0**12
 @dataclass(frozen=True)
 class _Written:
     """The contents that an interpreter wrote to one buffer; ``places`` is a digest, ``values``
-    base64."""
+    base64, of some where there are many."""
 
     type: str
     count: int
@@ -49,7 +49,10 @@ class _Written:
     def __post_init__(self) -> None:
         if self.type not in ELEMENTS or self.count < 0:
             raise FormError(f"{self.count} of {self.type!r:.40} were not written")
-        base64.b64decode(self.values, validate=True)
+        size = len(base64.b64decode(self.values, validate=True))
+        shown, rest = divmod(size, ELEMENTS[self.type].size)
+        if rest or not min(self.count, 1) <= shown <= self.count:
+            raise FormError(f"{size} bytes do not show {self.count} of {self.type}")
 
 
 def formed(answer: Mapping[str, object], *parts: str) -> dict[str, object]:
@@ -79,6 +82,8 @@ def differs(left: Answer, right: Answer) -> str:
         a, b = left["written"].get(name), right["written"].get(name)
         if a is None or b is None:
             return f"'{name}' is written by one of them alone"
+        if a["type"] != b["type"]:
+            return f"'{name}' is written as {b['type']}, expected {a['type']}"
         if (a["count"], a["places"]) != (b["count"], b["places"]):
             if a["count"] != b["count"]:
                 return f"{b['count']} elements of '{name}' are written, expected {a['count']}"
@@ -121,7 +126,7 @@ def worth(answer: Answer) -> tuple[Outcome, str] | None:
     """The outcome where a result is mostly not finite, for such values agree with anything."""
     for name, written in answer["written"].items():
         is_float = ELEMENTS[written["type"]].is_float
-        if is_float and np.isfinite(_values(written)).mean() < 0.5:
+        if is_float and written["count"] and np.isfinite(_values(written)).mean() < 0.5:
             return Outcome.UNPROVEN, f"most of '{name}' is not finite on these inputs"
     return None
 

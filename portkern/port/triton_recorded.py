@@ -302,9 +302,13 @@ def _named(lines: Sequence[str]) -> str:
     return f"line{'s' * (len(lines) > 1)} {', '.join(lines[:6])}"
 
 
+#: Digits of a line's number; a stranger's may have more than Python reads.
+_MOST_DIGITS = 9
+
+
 def _by_line(named: str) -> tuple[str, int]:
     file, _, line = named.rpartition(":")
-    return file, int(line) if line.isdecimal() else 0
+    return file, int(line) if line.isdecimal() and len(line) < _MOST_DIGITS else 0
 
 
 def _settings(way: LaunchWay) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from portkern.errors import WorkerError
 from portkern.evaluator.jailed_process import JailedProcesses, readable
 from portkern.sandbox import session
+from portkern.spec.foreign_text import Malformed, json_value
 from portkern.toolchain.run_tool import import_root
 from portkern.worker.protocol import Execute
 
@@ -137,8 +138,8 @@ def lines(output: str, mark: str) -> Iterator[Mapping[str, object]]:
     for line in output.splitlines():
         if line.startswith(mark):
             try:
-                said = json.loads(line.removeprefix(mark))
-            except (ValueError, RecursionError):
+                said = json_value(line.removeprefix(mark))
+            except Malformed:
                 continue
             if isinstance(said, dict):
                 yield said

@@ -15,7 +15,7 @@ from portkern.spec.backend import Backend
 from portkern.spec.candidate import Candidate
 from portkern.spec.catalogue import languages_of, of_one
 from portkern.spec.companions import Companions
-from portkern.spec.safe_name import short
+from portkern.spec.safe_name import real_path, short
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class OwnKernels:
         return list(dict.fromkeys(kernel.candidate.backend for kernel in self.kernels))
 
     def of_file(self, file: Path) -> list[OwnKernel]:
-        return [kernel for kernel in self.kernels if kernel.file.resolve() == file.resolve()]
+        return [kernel for kernel in self.kernels if real_path(kernel.file) == real_path(file)]
 
     @property
     def errors(self) -> list[ProjectProblem]:
@@ -112,11 +112,11 @@ def read(name: str, items: Sequence[ProjectItem], settings: Settings) -> OwnKern
                 ProjectProblem(item.place, f"{error.strerror}: {short(source.name)}")
             )
     used = {
-        (settings.root / path).resolve()
+        real_path(settings.root / path)
         for kernel in own.kernels
         for path in kernel.candidate.companions.texts
-    } | {kernel.file.resolve() for kernel in own.kernels}
-    own.problems += [problem for file, problem in unmatched.items() if file.resolve() not in used]
+    } | {real_path(kernel.file) for kernel in own.kernels}
+    own.problems += [problem for file, problem in unmatched.items() if real_path(file) not in used]
     return own
 
 
@@ -141,7 +141,7 @@ def _read_folder(
             include=entry.include,
             defines=entry.defines,
         )
-        if file.resolve() in settings.operators:
+        if real_path(file) in settings.operators:
             continue
         if not _is_kernel(file, place, settings.known, unmatched):
             continue
@@ -189,7 +189,7 @@ def _add(
     name = _named(file, item.entry, settings.known)
     if listed and not file.exists():
         raise ConfigError(f"no file {item.entry.source!r}; paths are relative to {item.base}")
-    if not file.resolve().is_relative_to(settings.root.resolve()):
+    if not real_path(file).is_relative_to(real_path(settings.root)):
         raise companions.outside(str(file), settings.root)
     text = companions.read_text(file, file.name)
     extension = sources.extension_line(text)
@@ -231,7 +231,7 @@ def _candidate(
     file: Path, text: str, name: Named, backend: Backend, item: ProjectItem, settings: Settings
 ) -> Candidate:
     entry = item.entry
-    resolved, root = file.resolve(), settings.root.resolve()
+    resolved, root = real_path(file), real_path(settings.root)
     shown = resolved.relative_to(root) if resolved.is_relative_to(root) else Path(file.name)
     author = f"file:{shown.as_posix()}"
     if sources.is_module(file, text):

@@ -13,6 +13,7 @@ from portkern.project.document import FILE, Expected, KernelEntry, ProjectDocume
 from portkern.project.kernels import OwnKernels, ProjectItem, ProjectProblem, Settings, read
 from portkern.spec import companions, registry, target
 from portkern.spec.op import FLOATS, ITEMSIZE, WORKLOAD_SETS
+from portkern.spec.safe_name import real_path
 
 #: ``project=none``: a project file that lies in this folder is not looked at.
 NONE = "none"
@@ -35,7 +36,7 @@ class Project:
     @property
     def name(self) -> str:
         folder = self.file.folder if self.file else self.kernels.root if self.kernels else Path()
-        return folder.resolve().name
+        return real_path(folder).name
 
     @property
     def folder(self) -> Path:
@@ -103,7 +104,7 @@ def _file(project: str) -> ProjectFile | None:
 def _files(definitions: Mapping[str, str]) -> tuple[Path, ...]:
     """``mine.py`` of ``mine.py:NAME``."""
     return tuple(
-        Path(name.partition(".py:")[0] + ".py" * (".py:" in name)).resolve()
+        real_path(Path(name.partition(".py:")[0] + ".py" * (".py:" in name)))
         for name in definitions.values()
     )
 
@@ -120,7 +121,7 @@ def _own(path: Path, settings: Settings) -> OwnKernels:
     if not path.exists():
         raise ConfigError(f"Got kernels={path}, expected a folder of kernels; there is none")
     root = path if path.is_dir() else path.parent
-    if not path.resolve().is_relative_to(settings.root.resolve()):
+    if not real_path(path).is_relative_to(real_path(settings.root)):
         settings = Settings(root, settings.known, operators=settings.operators)
     entry = KernelEntry(source="." if path.is_dir() else path.name)
     return read(str(path), [ProjectItem(entry, root, str(path))], settings)

@@ -17,6 +17,7 @@ from portkern.project.kernels import (
     Settings,
     read,
 )
+from portkern.spec.safe_name import real_path
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ def survey(folder: Path) -> FolderSurvey:
 def _common(folder: Path, own: OwnKernels) -> str:
     """The folder in which all kernels lie; a folder with a backend's name is a part of how they are
     named."""
-    parents = [kernel.file.resolve().parent for kernel in own.kernels]
+    parents = [real_path(kernel.file).parent for kernel in own.kernels]
     if not parents:
         return "."
     top = Path(os.path.commonpath(parents))
     tells = {kernel.candidate.backend for kernel in own.kernels} | {"gpu"}
-    while top.name in tells and top != folder.resolve():
+    while top.name in tells and top != real_path(folder):
         top = top.parent
-    return top.relative_to(folder.resolve()).as_posix()
+    return top.relative_to(real_path(folder)).as_posix()
 
 
 def text(seen: FolderSurvey) -> str:

@@ -17,6 +17,7 @@ from portkern.spec.companions import Companions
 from portkern.spec.kernel_forms import KernelForm
 from portkern.spec.module_form import CLASS, defines_class
 from portkern.spec.op import Signature
+from portkern.spec.safe_name import real_path
 from portkern.spec.target import Target
 
 #: The folder of calibration kernels, and what they are called in records.
@@ -84,7 +85,7 @@ def from_file(path: Path, *, op: str, backend: Backend, entry: str | None = None
         entry or op,
         author=f"file:{path.name}",
         style=backend.style,
-        companions=companions.gather(path, source, root=path.resolve().parent, strict=False),
+        companions=companions.gather(path, source, root=real_path(path).parent, strict=False),
     )
 
 

@@ -18,6 +18,7 @@ from posixpath import normpath
 from portkern.cuda_source.comments import without_comments
 from portkern.errors import ConfigError
 from portkern.spec import foreign_text
+from portkern.spec.safe_name import real_path
 
 #: Files that a source may include; whatever else lies in a folder is nobody's code.
 SUFFIXES = frozenset(
@@ -114,13 +115,13 @@ def gather(
     Raises ConfigError for a file that cannot be read or is not UTF-8, and, if ``strict``, for an
     include that leads out of ``root``.
     """
-    reader = _Reader(root.resolve(), tuple(folder.resolve() for folder in include), strict)
-    own = file.resolve()
+    reader = _Reader(real_path(root), tuple(real_path(folder) for folder in include), strict)
+    own = real_path(file)
     for folder in reader.include:
         reader.named(folder, str(folder))
     reader.follow(own, text)
     for source in sources:
-        reader.take(source.resolve(), str(source))
+        reader.take(real_path(source), str(source))
     reader.files.pop(own, None)
     try:
         made = Companions(
@@ -128,7 +129,7 @@ def gather(
             tuple(sorted((reader.named(f, str(f)), text) for f, text in reader.files.items())),
             tuple(reader.named(folder, "") for folder in reader.include),
             tuple(defines),
-            tuple(reader.named(source.resolve(), str(source)) for source in sources),
+            tuple(reader.named(real_path(source), str(source)) for source in sources),
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
@@ -184,7 +185,7 @@ class _Reader:
             file = folder / target
             if not file.is_file():
                 continue
-            if file.resolve().is_relative_to(self.root):
+            if real_path(file).is_relative_to(self.root):
                 self._take_as(file, includer)
             elif self.strict:
                 raise outside(f'{includer.name}: #include "{target}"', self.root)
@@ -197,7 +198,7 @@ class _Reader:
         if place.is_relative_to(self.root):
             self.take(place, f"{place.relative_to(self.root)} (included by {includer.name})")
         else:
-            self.take(file.resolve(), str(file))
+            self.take(real_path(file), str(file))
 
 
 def is_folder(path: Path) -> bool:

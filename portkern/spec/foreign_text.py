@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -84,6 +85,8 @@ def json_value(text: str | bytes) -> Any:
         if isinstance(text, bytes):
             text = text.decode(json.detect_encoding(text), "surrogatepass")
         value = json.loads(text, parse_int=_integer)
+        if text.count("[") + text.count("{") > MOST_LEVELS:
+            _check_levels(value)
         if _HALF.search(text):
             json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -96,6 +99,17 @@ def json_value(text: str | bytes) -> Any:
         raise
     except ValueError as error:
         raise Malformed(str(error)) from error
+
+
+def _check_levels(value: object) -> None:
+    """Raises Malformed for lists and mappings that whoever walks through them has no stack for."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        inner = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
+        level = [one for one in inner if type(one) in (dict, list)]
+        if not level:
+            return
+    raise Malformed(f"it is nested too deep, expected at most {MOST_LEVELS} levels")
 
 
 def python_tree(source: str | bytes) -> ast.Module:

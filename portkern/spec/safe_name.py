@@ -8,6 +8,7 @@ file that a document refers to, within the document's own folder.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -106,6 +107,17 @@ def inside(folder: Path, listed: str | PurePath) -> Path:
     return path
 
 
+def real_path(path: Path) -> Path:
+    """Where a path leads to, as far as it does. Path.resolve() raises of a link that leads to
+    itself, which a stranger's folder may have."""
+    return Path(os.path.realpath(path))
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8; Linux takes other bytes, and no document does."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def refuse_collisions(names: Iterable[str], what: str = "name") -> None:
     """Raises ConfigError for two that some file systems take for the same file."""
     seen: dict[str, str] = {}
@@ -154,6 +166,6 @@ def _validated(word: str) -> SafeName:
 
 def _within(folder: Path, path: Path) -> bool:
     try:
-        return path.resolve().is_relative_to(folder.resolve())
+        return real_path(path).is_relative_to(real_path(folder))
     except (OSError, RuntimeError, ValueError):  # a circle of links
         return False

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import Section
 
+#: What pyelftools raises of files that it believes.
+_OF_LIES = (
+    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, OverflowError),
+    *(RuntimeError, OSError, MemoryError),
+)
+#: The first number that a symbol has no room for: those of more sections stand elsewhere.
+_MOST_SECTIONS = 0xFF00
 #: A section's flag: it is packed, into whatever it says.
 _COMPRESSED = 0x800
 
@@ -28,14 +35,17 @@ def opened(path: Path) -> Iterator[ELFFile]:
 
 @contextmanager
 def parsed(stream: BinaryIO, name: str) -> Iterator[ELFFile]:
-    """The same of a stream, which errors call ``name``."""
+    """The same of a stream, which errors call ``name``. What is read within this context is a
+    stranger's: a place or a number that cannot be is a BuildError as well."""
     from elftools.common.exceptions import ELFError
+    from elftools.construct import ConstructError
     from elftools.elf.elffile import ELFFile
 
     try:
         yield ELFFile(stream)
-    except ELFError as error:
-        raise BuildError(f"{name} is not a readable ELF file: {error}") from error
+    except (ELFError, ConstructError, *_OF_LIES) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise BuildError(f"{name} is not a readable ELF file: {why:.200}") from error
 
 
 def content(section: Section) -> bytes:
@@ -83,6 +93,8 @@ def changeable_code(path: Path) -> str:
     from elftools.elf.sections import SymbolTableSection
 
     with opened(path) as elf:
+        if elf.num_sections() >= _MOST_SECTIONS:
+            return "has more sections than its symbols can name"
         for segment in elf.iter_segments():
             flags, kind = int(segment["p_flags"]), segment["p_type"]
             if flags & _EXECUTED and (flags & _WRITTEN or kind == "PT_GNU_STACK"):

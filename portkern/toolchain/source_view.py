@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from portkern.spec.companions import SUFFIXES, included
+from portkern.spec.safe_name import real_path
 
 #: Folders in which a compiler finds itself, and nothing is a user's own.
 SYSTEM = tuple(map(Path, ("/usr", "/opt", "/nix", "/gnu")))
@@ -56,7 +57,7 @@ class SourceView:
 
     def sees(self, path: Path) -> bool:
         """Whether the file that ``path`` leads to is in view. System folders are, too."""
-        real = path.resolve()
+        real = real_path(path)
         if any(real.is_relative_to(folder) for folder in self._real[0]) or is_system(real):
             return True
         return any(_is_source_of(folder, real) for folder in self._real[1])
@@ -66,7 +67,7 @@ class SourceView:
         of the ``whole`` folders: by the names by which a compiler looks for it, and where links
         lead to."""
         seen = self.reached(files, search)
-        places = dict.fromkeys(place for file in seen for place in (file, file.resolve()))
+        places = dict.fromkeys(place for file in seen for place in (file, real_path(file)))
         return tuple(place for place in places if not self._is_in_whole(place))
 
     def reached(self, files: Iterable[Path], search: Sequence[Path] = ()) -> tuple[Path, ...]:
@@ -84,7 +85,7 @@ class SourceView:
 
     @cached_property
     def _real(self) -> tuple[list[Path], list[Path]]:
-        return [place.resolve() for place in self.whole], [p.resolve() for p in self.projects]
+        return [real_path(place) for place in self.whole], [real_path(p) for p in self.projects]
 
     def _is_in_whole(self, file: Path) -> bool:
         return is_system(file) or any(file.is_relative_to(folder) for folder in self.whole)
@@ -117,8 +118,8 @@ def neighbours(folder: Path) -> Path:
 def is_shared(folder: Path) -> bool:
     """Whether a folder holds more than one person's one project: it holds the home folder, or
     everybody writes to it."""
-    real = folder.resolve()
-    if Path.home().resolve().is_relative_to(real):
+    real = real_path(folder)
+    if real_path(Path.home()).is_relative_to(real):
         return True
     try:
         mode = real.stat().st_mode

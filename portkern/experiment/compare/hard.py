@@ -14,7 +14,7 @@ from portkern.agent.attempt import Status
 from portkern.errors import ConfigError
 from portkern.experiment.compare.sample import Sample
 from portkern.spec.foreign_text import Malformed, read_text, yaml_value
-from portkern.spec.safe_name import file_of, short
+from portkern.spec.safe_name import file_of, real_path, short
 
 #: The file's name where a folder is given, and where annotations lie beside it.
 FILE: Final = "leaderboard.json"
@@ -56,7 +56,7 @@ class _Place:
 
 def _suite(path: Path, data: Mapping[str, Any]) -> str:
     """``kernelbench-mega`` where a folder around the file says so, with the set's version."""
-    kind = "mega" if "mega" in str(path.resolve().parent).lower() else "hard"
+    kind = "mega" if "mega" in str(real_path(path).parent).lower() else "hard"
     version = _plain(data.get("environment"))
     return f"kernelbench-{kind}/{version}".rstrip("/")
 

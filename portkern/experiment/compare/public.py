@@ -26,7 +26,7 @@ from portkern.formats.exported import NoSuchForm
 from portkern.formats.kernelbench_baseline import KernelBenchBaseline
 from portkern.spec import target
 from portkern.spec.foreign_text import Malformed, content, json_value, read_text
-from portkern.spec.safe_name import short
+from portkern.spec.safe_name import real_path, short
 
 T = TypeVar("T")
 
@@ -179,7 +179,7 @@ def _kernelbench(
 def _named(path: Path, folder: Path) -> str:
     """The file's name where it has one of its own, else the folder's."""
     own = path.suffix == ".json" and path.name != kernelbench_runs.RESULTS
-    return path.stem if own else folder.resolve().name
+    return path.stem if own else real_path(folder).name
 
 
 def _name(level: int | None, problem: int, baseline: KernelBenchBaseline | None) -> str:

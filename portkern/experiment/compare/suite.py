@@ -13,7 +13,7 @@ from portkern.errors import ConfigError
 from portkern.evaluator import from_torch
 from portkern.formats.table import ImportRow
 from portkern.records.jsonl import LineFile
-from portkern.spec.safe_name import file_of
+from portkern.spec.safe_name import file_of, real_path
 
 #: What ``portkern import`` leaves beside the operators.
 _IMPORTED: Final = "rows.jsonl"
@@ -97,4 +97,4 @@ def _numbered(path: Path) -> tuple[str, int, str]:
 
 def _suite(folder: Path) -> str:
     """``operators/kernelbench/level1`` is ``kernelbench/level1``."""
-    return "/".join(folder.resolve().parts[-2:])
+    return "/".join(real_path(folder).parts[-2:])

@@ -17,6 +17,7 @@ from portkern.port.proof.runs import ProgramNotBuilt
 from portkern.port.proof.slice import Slices, root_of, written
 from portkern.port.proof.texts import SourceTexts
 from portkern.simt.diagnostics import Diagnostic
+from portkern.spec.safe_name import real_path
 
 _PLACE = re.compile(r"([\w.+-]+):(\d+)")
 _ABSENT = re.compile(r"SX013 [^<\"]*[<\"]([^>\"]+)[>\"]|error: (\S+): No such file")
@@ -200,7 +201,7 @@ class Grouping:
         for role, texts, slices in zip(
             ("original", "port"), (self._original, self._ported), self._slices, strict=True
         ):
-            home = texts.source.path.parent.resolve()
+            home = real_path(texts.source.path.parent)
             folder = place / role
             path = written(texts, slices.of(kept, without), folder)
             source = replace(texts.source, path=path, include=(*texts.source.include, home))

@@ -17,6 +17,7 @@ from pathlib import Path
 from portkern.cuda_source.lexer import IFS, Kind
 from portkern.cuda_source.source_map import SourceMap
 from portkern.port.proof.texts import SourceTexts
+from portkern.spec.safe_name import real_path
 
 #: Folders above a source's own whose headers it may include by ``../``.
 _ABOVE = 3
@@ -196,9 +197,9 @@ class SliceFile:
 
 def root_of(texts: SourceTexts) -> Path:
     """The folder that has the file and the headers that lie around it."""
-    home = texts.source.path.parent.resolve()
+    home = real_path(texts.source.path.parent)
     around = [home, *home.parents[:_ABOVE]][-1]
-    paths = (file.path.resolve().parent for file in texts.files)
+    paths = (real_path(file.path).parent for file in texts.files)
     return Path(os.path.commonpath([home, *(p for p in paths if p.is_relative_to(around))]))
 
 
@@ -207,12 +208,12 @@ def written(texts: SourceTexts, slices: Sequence[str], folder: Path) -> Path:
     :func:`root_of` the texts."""
     root = root_of(texts)
     for file, text in zip(texts.files, slices, strict=True):
-        path = file.path.resolve()
+        path = real_path(file.path)
         if path.is_relative_to(root):
             copy = folder / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text, encoding="utf-8")
-    home = texts.source.path.parent.resolve()
+    home = real_path(texts.source.path.parent)
     return folder / home.relative_to(root) / texts.source.path.name
 
 

@@ -17,6 +17,7 @@ from portkern.port.proof.findings import Text
 from portkern.port.proof.instances import Instances
 from portkern.port.proof.outcome import ProofSource
 from portkern.port.proof.records import StructClass, records, rows
+from portkern.spec.safe_name import real_path
 
 #: Headers are read until there are so many characters: a project's own are not more.
 _MOST_TEXT = 4_000_000
@@ -109,7 +110,7 @@ class SourceTexts:
             if sum(map(len, headers.values())) > _MOST_TEXT:
                 return
             for folder in (beside, *self.source.include):
-                path = (folder / name).resolve()
+                path = real_path(folder / name)
                 if path in headers or not path.is_file() or not self._view.sees(path):
                     continue
                 inner = read(path)

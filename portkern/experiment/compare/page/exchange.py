@@ -17,6 +17,7 @@ from portkern.errors import RecordError
 from portkern.experiment.compare.sample import Sample
 from portkern.records.jsonl import LineFile
 from portkern.records.record import Record
+from portkern.spec.safe_name import real_path
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Exchanges:
     """The exchanges of a sweep that lies in ``folder``. Each run's files are read once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
+        self._folder = real_path(folder)
         self._runs: dict[Path, _Run | None] = {}
 
     def _has_run(self, place: str) -> bool:
@@ -72,7 +73,7 @@ class Exchanges:
         # One look first: of tens of thousands of samples most may have left no run here.
         if not place or not self._has_run(place):
             return None
-        path = (self._folder / place).resolve()
+        path = real_path(self._folder / place)
         if not path.is_relative_to(self._folder):
             return None
         if path not in self._runs:
