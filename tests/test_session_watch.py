@@ -28,10 +28,24 @@ CONTAINER = (
 )
 
 
+#: Code of a file of tests which leaves a process that has all handles of the session but the
+#: standard ones, and has not begun another program.
+FORKS = """
+import time
+from pathlib import Path
+if os.fork() == 0:
+    Path("PLACE").write_text(str(os.getpid()))
+    os.closerange(0, 3)
+    time.sleep(60)
+    os._exit(0)
+"""
+
+
 def session(
-    tmp_path: Path, commands: Mapping[str, str], *before: str, **settings: str
+    tmp_path: Path, commands: Mapping[str, str], *before: str, first: str = "", **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    """A session in a home of its own, whose tests pass: each runs a command of the shell."""
+    """A session in a home of its own, whose tests pass: each runs a command of the shell. Their
+    file begins with ``first``."""
     home = tmp_path / "home"
     put(home / ".bashrc", "alias ls=ls\n")
     put(home / ".cache" / "there", "x\n")
@@ -49,7 +63,7 @@ def session(
         "-p",
         "tests.conftest",
     ]
-    path = put(tmp_path / "test_inner.py", f"import os\n\n{tests}")
+    path = put(tmp_path / "test_inner.py", f"import os\n{first}\n{tests}")
     return subprocess.run(
         [*argv, *("-p", "no:xdist", "-p", "no:cacheprovider", "-c", "/dev/null"), str(path)],
         env={**os.environ, "HOME": str(home), WATCHED: "another home", **settings},
@@ -103,6 +117,22 @@ def test_a_write_of_what_a_test_starts_fails_the_session_and_names_the_test(
     for name, test in (("new", "new"), ("left", "daemon"), (".bashrc", "removed")):
         line = next(one for one in ended.stderr.splitlines() if f" {home}/{name} (" in one)
         assert f"::test_{test}" in line and "::test_before" not in line, ended.stderr
+
+
+@pytest.mark.usefixtures("told")
+def test_the_watch_ends_though_a_forked_process_holds_its_input(tmp_path: Path) -> None:
+    """Handles of the session, the watch's input among them, are those of all that it forks."""
+    place = tmp_path / "forked"
+    first = FORKS.replace("PLACE", str(place))
+    try:
+        ended = session(
+            tmp_path, {"it": "echo x > ~/new"}, first=first, PYTEST_ADDOPTS="-s -p no:faulthandler"
+        )
+        assert Path(f"/proc/{place.read_text()}").exists(), "it held the input to the end"
+    finally:
+        os.kill(int(place.read_text()), 9)
+    assert ended.returncode == 1 and "home/new (" in ended.stderr, ended
+    assert "did not end" not in ended.stderr, ended
 
 
 @pytest.mark.usefixtures("told")

@@ -101,12 +101,12 @@ def json_value(text: str | bytes) -> Any:
         raise Malformed(str(error)) from error
 
 
-def _check_levels(value: object) -> None:
+def _check_levels(value: Any) -> None:
     """Raises Malformed for lists and mappings that whoever walks through them has no stack for."""
     level = [value]
     for _ in range(MOST_LEVELS):
-        inner = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
-        level = [one for one in inner if type(one) in (dict, list)]
+        inner = (one.values() if type(one) is dict else one for one in level)
+        level = [one for one in chain.from_iterable(inner) if type(one) in (dict, list)]
         if not level:
             return
     raise Malformed(f"it is nested too deep, expected at most {MOST_LEVELS} levels")
