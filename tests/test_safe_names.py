@@ -65,7 +65,7 @@ CALLS = {
 
 
 #: Rooms that look at the folders of strangers.
-LOOKING = ("port", "project", "spec", "toolchain", "formats", "experiment")
+LOOKING = ("port", "project", "spec", "toolchain", "formats", "experiment", "cli.verbs")
 
 
 def module(path: Path) -> str:

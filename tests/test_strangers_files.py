@@ -844,3 +844,17 @@ def test_a_stored_bool_is_what_it_is_to_torch(tmp_path: Path) -> None:
     file.write_bytes(struct.pack("<Q", len(header)) + header + b"\x07\xff\x01\x00")
     loaded = inputs._loaded(StoredTensor(file, "m"))
     assert loaded.view(torch.uint8).tolist() == [1, 1, 1, 0]
+
+
+def test_a_name_that_is_not_utf8_ends_no_command_and_no_file_of_records(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = os.fsdecode(b"\xff.py")
+    put(scene.box / "set" / name, "def f(x):\n    return x\n")
+    record = make(run="night#0123456789abcdef")
+    records = RecordFile(scene.box / "records.jsonl")
+    records.append([record.model_copy(update={"run": f"{name}#0123456789abcdef"})])
+    assert [one.run for one in records.read()[0]] == ["\\udcff.py#0123456789abcdef"]
+    for words in (["init"], ["import", "kernelbench"]):
+        assert main.run([*words, str(scene.box / "set")]) != 4, capsys.readouterr().err
+    assert "is not UTF-8; rename it" in capsys.readouterr().err

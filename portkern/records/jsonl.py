@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
 from portkern.errors import RecordError, StorageError, UnreadableRecords
 from portkern.records import atomic_write, packed
@@ -36,7 +36,11 @@ class JsonLine(JsonPart):
     model_config = ConfigDict(alias_generator=lambda n: n.rstrip("_"), populate_by_name=True)
 
     def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
+        try:
+            return self.model_dump_json(by_alias=True)
+        except PydanticSerializationError:  # the name of a file that is not UTF-8
+            spelled = self.model_validate(_spelled(self.model_dump(by_alias=True)))
+            return spelled.model_dump_json(by_alias=True)
 
     def document(self) -> dict[str, Any]:
         """The line as values that JSON has: an infinite number is a text, as it is in a file."""
@@ -71,6 +75,15 @@ class JsonLine(JsonPart):
             field = place_of(first["loc"]) or cls.__name__.lower()
             said = first["msg"].removeprefix("Value error, ")
             raise RecordError(f"{field}: {said}") from error
+
+
+def _spelled(value: Any) -> Any:
+    """The value with halves of characters spelled out, which no document can hold."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_spelled(name): _spelled(one) for name, one in value.items()}
+    return [_spelled(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class Written(Protocol):

@@ -38,6 +38,7 @@ from portkern.regression import history_file
 from portkern.report import rows
 from portkern.spec.candidate import Candidate
 from portkern.spec.from_torch.names import identifier
+from portkern.spec.safe_name import real_path
 
 #: One file: what it holds of all records.
 TABLES: dict[str, Callable[[Sequence[Record]], bytes]] = {
@@ -261,7 +262,7 @@ def _of_file(text: str) -> ExportedOp:
     file = from_torch.OperatorFile.read(text)
     sheet, _ = from_torch.sheet_of(file)
     problem = _NUMBERED.match(file.path.stem)
-    level = _LEVEL.fullmatch(file.path.resolve().parent.name)
+    level = _LEVEL.fullmatch(real_path(file.path).parent.name)
     return ExportedOp(
         op,
         file.source,

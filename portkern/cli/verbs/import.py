@@ -42,6 +42,7 @@ from portkern.printable import printable
 from portkern.records import atomic_write
 from portkern.records.jsonl import LineFile
 from portkern.regression.runs import RECORDS as FILE
+from portkern.spec.safe_name import real_path
 
 
 @dataclass
@@ -155,7 +156,7 @@ def main(overrides: Sequence[str]) -> int:
 def _kernels(options: ImportOptions) -> int:
     """0: all of them; 1: some are none that portkern takes; 3: none is."""
     project = KERNELS[options.format](options)
-    folder = Path(options.out or f"kernels/{options.format}/{Path(options.path).resolve().name}")
+    folder = Path(options.out or f"kernels/{options.format}/{real_path(Path(options.path)).name}")
     if project.kernels:
         project.write(folder, f"{options.format} {printable(options.path)}")
     code = (1 if project.skipped else 0) if project.kernels else 3

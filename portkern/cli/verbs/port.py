@@ -26,6 +26,7 @@ from portkern.port.translate import Style
 from portkern.printable import printable
 from portkern.simt.execute import options as executor
 from portkern.spec import target as targets
+from portkern.spec.safe_name import real_path
 from portkern.spec.target import Target
 
 #: The GPU that a way to CUDA is proven for.
@@ -120,8 +121,8 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         raise no_such("choice of lint", options.lint, _LINT)
     to, chosen = _targets(names(options.to))
     style = _style(options.style, to, chosen)
-    name = path.resolve().name or "root"
-    reports = Path(options.reports).resolve()
+    name = real_path(path).name or "root"
+    reports = real_path(Path(options.reports))
     emitted = () if chosen else tuple(dict.fromkeys(names(options.to)))
     own = "-".join(["port", name, *emitted])
     folder = run_folder.run_folder(options.reports, options.run or own)
@@ -149,7 +150,7 @@ def _requested(options: PortOptions) -> tuple[PortRequest, Path]:
         timeout_s=options.timeout_s,
         run_s=options.timeout_s / _RUNS,
         fresh=options.fresh,
-        avoid=(reports,) if reports.is_relative_to(path.resolve()) else (),
+        avoid=(reports,) if reports.is_relative_to(real_path(path)) else (),
     )
     return request, folder
 
