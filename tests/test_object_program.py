@@ -225,14 +225,13 @@ void launch(float* y, const float* x, int n) {
 """
 
 
-@pytest.mark.full
-@EXECUTES
-def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
-    files = {"cuda_runtime.h": tmp_path / "k.cu", "hip/hip_runtime.h": tmp_path / "k.hip"}
-    for header, file in files.items():
-        file.write_text(BY_COMPILER.replace("RUNTIME", header), encoding="utf-8")
-    original, ported = files.values()
-    proofs: dict[str, KernelProof] = {
+def _proofs(text: str, folder: Path) -> dict[str, KernelProof]:
+    """The proofs of a text as its own port, run as it is compiled too."""
+    original, ported = folder / "k.cu", folder / "k.hip"
+    original.write_text(text.replace("RUNTIME", "cuda_runtime.h"), encoding="utf-8")
+    hip = text.replace("RUNTIME", "hip/hip_runtime.h").replace("cuda", "hip")
+    ported.write_text(hip, encoding="utf-8")
+    return {
         proof.kernel: proof
         for proof in prove(
             ProofSource(original, "cuda"),
@@ -240,14 +239,61 @@ def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
             target=GFX942,
             other=None,
             kernels=parse(ported.read_text("utf-8")).kernels,
-            workdir=tmp_path / "work",
+            workdir=folder / "work",
             limits=ProofLimits(run_s=30.0, objects=(GFX942,)),
         )
     }
+
+
+@pytest.mark.full
+@EXECUTES
+def test_a_port_is_proven_as_it_is_compiled_too(tmp_path: Path) -> None:
+    proofs = _proofs(BY_COMPILER, tmp_path)
     assert proofs["waved"].outcome is Outcome.PROVEN, proofs
     assert "the code compiled for gfx942 does the same" in proofs["waved"].why
     assert proofs["scaled"].outcome is Outcome.WRONG, proofs
     assert "in the code compiled for gfx942" in proofs["scaled"].why
+
+
+#: Sums of what nobody wrote: the tail of a tile, and counts that do not begin with 0.
+UNWRITTEN = """
+#include <RUNTIME>
+__global__ void tailed(float* sums, const float* x, int n) {
+  __shared__ float tile[64];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) tile[threadIdx.x] = x[i];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    float sum = 0;
+    for (int t = 0; t < 64; ++t) sum += tile[t];
+    sums[blockIdx.x] = sum;
+  }
+}
+__global__ void counted(int* y, const float* x) {
+  __shared__ int counts[2];
+  atomicAdd(&counts[x[threadIdx.x] > 0], 1);
+  __syncthreads();
+  if (threadIdx.x < 2) y[threadIdx.x] = counts[threadIdx.x];
+}
+int main() {
+  float *x, *y, h[100] = {1};
+  int* z;
+  cudaMalloc(&x, sizeof h), cudaMalloc(&y, sizeof h), cudaMalloc(&z, 8);
+  cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+  cudaMemset(y, 0, sizeof h);
+  tailed<<<2, 64>>>(y, x, 100);
+  counted<<<1, 64>>>(z, x);
+  cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.full
+@EXECUTES
+def test_what_the_original_reads_unwritten_does_not_make_the_port_wrong(tmp_path: Path) -> None:
+    proofs = _proofs(UNWRITTEN, tmp_path)
+    assert {proof.outcome for proof in proofs.values()} == {Outcome.UNPROVEN}, proofs
+    assert all("SX107" in proof.why for proof in proofs.values())
 
 
 #: A kernel that writes 2 to each element, and host code that would have had it write 1.

@@ -424,7 +424,20 @@ void run(float* x, int n, int mode) { clip<<<(n + 255) / 256, 256>>>(x, n, mode)
     assert (proof.coverage.lines, proof.coverage.lines_total) == (6, 8)
     assert proof.coverage.branches < proof.coverage.branches_total
     assert "its inputs reached 6 of 8 lines" in proof.why
+    # One line is enough to be said: a mode that nothing launches.
+    steps = "".join(f"    x[i] += {step};\n" for step in range(1, 40))
+    long = text.replace(
+        "    if (mode == 78 && i == 9)\n        x[i] = 2;\n", f"    if (i >= n) return;\n{steps}"
+    )
+    original.write_text(long, encoding="utf-8")
+    ported.write_text(f"#include <hip/hip_runtime.h>\n{long}", encoding="utf-8")
+    most = proven(original, ported, tmp_path / "most")["clip"]
+    assert most.outcome is Outcome.PROVEN and most.coverage is not None
+    assert most.coverage.lines == most.coverage.lines_total - 1 and most.coverage.part > 0.8
+    assert f"its inputs reached {most.coverage.lines} of {most.coverage.lines_total}" in most.why
     # The proposed case is edited, and then it reaches more.
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(f"#include <hip/hip_runtime.h>\n{text}", encoding="utf-8")
     case = tmp_path / "work" / "clip.yaml"
     entry = yaml.safe_load(case.read_text("utf-8"))
     assert [a["kind"] for a in entry["arguments"]] == ["buffer", "scalar", "scalar"]
@@ -741,6 +754,45 @@ def test_a_race_of_the_originals_own_program_leaves_its_kernel_unproven(
     proof = proven(original, ported, tmp_path / "work")["total"]
     assert proof.outcome is outcome, proof.why
     assert ("differs between vendors' GPUs" in proof.why) == (not fence)
+
+
+FAILS = """#include <cuda_runtime.h>
+__global__ void scale(float* x, int n) { BODY }
+int main() {
+    const int n = 33000;
+    static float h[n];
+    float* x;
+    cudaMalloc(&x, sizeof h);
+    cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    scale<<<16, 256>>>(x, n);
+    cudaDeviceSynchronize();
+}
+"""
+STRIDES = "for ({} i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) x[i] *= 2;"
+
+
+@pytest.mark.full
+@COMPILES
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        (STRIDES.format("int"), Outcome.PROVEN),
+        (STRIDES.format("short"), Outcome.UNPROVEN),  # -32,768 comes behind 32,767
+        (STRIDES.format("int").replace("x[i]", "x[n > 32768 ? i + n : i]"), Outcome.UNPROVEN),
+    ],
+)
+def test_a_launch_of_a_program_that_fails_in_the_original_is_shown_by_no_other_inputs(
+    body: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    text = FAILS.replace("BODY", body)
+    original, ported = tmp_path / "scale.cu", tmp_path / "scale.hip"
+    original.write_text(text, encoding="utf-8")
+    ported.write_text(
+        text.replace("cuda_runtime", "hip/hip_runtime").replace("cuda", "hip"), encoding="utf-8"
+    )
+    proof = proven(original, ported, tmp_path / "work")["scale"]
+    assert proof.outcome is outcome, proof.why
+    assert proof.why.startswith("the original's launch failed: ") == (outcome is Outcome.UNPROVEN)
 
 
 SWITCHED = """#include <cuda_runtime.h>

@@ -13,6 +13,7 @@ from portkern.port.hazard import Hazard
 from portkern.port.proof.findings import says_nothing
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
+    ORIGINAL_FAILED,
     KernelProof,
     Outcome,
     ProofLimits,
@@ -119,8 +120,10 @@ def prove(
 
 def _is_open(proof: KernelProof) -> bool:
     """Whether another program may say more: this one did not end, or does not launch it. Where its
-    original races, smaller inputs may only hide that."""
+    original races, smaller inputs may only hide that; and where its launch fails, no other one
+    shows it."""
     is_final = any(says_nothing(finding.code) for finding in proof.original_findings)
+    is_final = is_final or ORIGINAL_FAILED in proof.why
     return proof.outcome is Outcome.UNPROVEN and not is_final
 
 

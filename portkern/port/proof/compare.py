@@ -18,6 +18,7 @@ from portkern.cuda_source.syntax import Parameter, SourceKernel
 from portkern.port.proof.accessors import pointee
 from portkern.port.proof.commas import of_template
 from portkern.port.proof.element import Element, element_of, of_tensor
+from portkern.port.proof.outcome import ORIGINAL_FAILED
 from portkern.port.proof.recording import Content, LaunchRecord
 from portkern.port.proof.records import StructClass, members, rows
 
@@ -25,8 +26,6 @@ from portkern.port.proof.records import StructClass, members, rows
 _MOST_GROWTH = 64.0
 #: Two orders of the original's threads show a part of what others change.
 _NOISE_SHOWN = 4.0
-#: Why nothing is said of a launch that the original's GPU does not run.
-ORIGINAL_FAILED = "the original's launch failed"
 
 #: The distance of the original's own results in other orders of threads, by launch and buffer.
 Noise = Mapping[tuple[int, int], float]

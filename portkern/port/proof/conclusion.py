@@ -7,11 +7,12 @@ from pathlib import Path
 
 from portkern.cuda_source.syntax import SourceKernel
 from portkern.port.hazard import Hazard
-from portkern.port.proof.compare import ORIGINAL_FAILED, Judged, LaunchResult
+from portkern.port.proof.compare import Judged, LaunchResult
 from portkern.port.proof.examine import Examination, Subject
 from portkern.port.proof.findings import Text, hanging, is_race, says_nothing
 from portkern.port.proof.outcome import (
     NOT_LAUNCHED,
+    ORIGINAL_FAILED,
     WROTE_NOTHING,
     ByAlgebra,
     KernelProof,
@@ -22,9 +23,11 @@ from portkern.simt.diagnostics import HANGS, Diagnostic, Severity
 
 #: A missing header or an undefined function does not mean that a model is lacking.
 _NOT_OF_HARDWARE = frozenset(["SX013", "SX014", "SX008", "SX011"])
+#: Reads of memory that nobody wrote.
+_UNWRITTEN = frozenset(["SX107", "SX108"])
 #: Calls of the host that a device refuses: what they were to bring to a kernel has not come.
 _REFUSED_CALLS = frozenset(["SX101", "SX105", "SX112", "SX118"])
-#: Below, a proof says that its inputs reached little.
+#: The part of branches below which a proof says what its inputs reached; any line left is said.
 ENOUGH = 0.8
 
 
@@ -85,7 +88,9 @@ def conclude(
     ]
     for how, result in executed if not doubt else ():
         outcome, why = _of_result(result, examination, original)
-        if outcome is Outcome.WRONG:
+        if outcome is Outcome.WRONG and (unwritten := _unwritten(inherited)):
+            doubt = unwritten
+        elif outcome is Outcome.WRONG:
             return proof(outcome, f"in {how}, launch {result.number}: {why}")
     if errors := _errors(kernel, hazards):
         codes = ", ".join(dict.fromkeys(hazard.code for hazard in errors))
@@ -104,6 +109,15 @@ def _open(inherited: Sequence[Diagnostic]) -> str:
     if found is None:
         return ""
     return f"the original has {found.code} at {place(found)}: {says_nothing(found.code)}"
+
+
+def _unwritten(inherited: Sequence[Diagnostic]) -> str:
+    """Why two runs may differ without a fault of the port's: the original reads what nobody
+    wrote."""
+    found = next((finding for finding in inherited if finding.code in _UNWRITTEN), None)
+    if found is None:
+        return ""
+    return f"the original has {found.code} at {place(found)}: what it finds there is any value"
 
 
 def outcome_of(unmodelled: Sequence[Diagnostic]) -> Outcome:
@@ -184,7 +198,7 @@ def _remarks(
         [] if kernel.name not in examination.algebra else [str(examination.algebra[kernel.name])]
     )
     coverage: TextCoverage | None = examination.coverage.get(kernel.name)
-    if coverage is not None and coverage.part < ENOUGH:
+    if coverage is not None and (coverage.part < ENOUGH or coverage.lines < coverage.lines_total):
         remarks.append(f"its inputs reached {coverage}")
     if any(result.judged is Judged.REORDERED for _, result in results):
         remarks.append("its results come in any order, as the original's do")

@@ -24,6 +24,8 @@ class Outcome(StrEnum):
 NOT_LAUNCHED = "the program does not launch it"
 #: Why nothing is known of a kernel whose program does not compile.
 NO_CASE = "case is not built"
+#: Why nothing is said of a launch that the original's GPU does not run.
+ORIGINAL_FAILED = "the original's launch failed"
 #: Why a run does, in which everything stays as it was.
 WROTE_NOTHING = "it wrote no buffer"
 

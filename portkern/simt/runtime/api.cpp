@@ -175,6 +175,10 @@ size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 // ---- what launch.cpp asks
 
 size_t dynamic_limit(const Call& call) {
+    return std::max(granted_dynamic(call), facts.shared_static);
+}
+
+size_t granted_dynamic(const Call& call) {
     std::lock_guard<std::mutex> guard(lock);
     const std::string name = last_name(call.kernel);
     size_t most = 0, any = 0;
@@ -185,10 +189,10 @@ size_t dynamic_limit(const Call& call) {
         named = true;
         most = std::max(most, granted.bytes);
     }
-    if (named) return std::max(most, facts.shared_static);
+    if (named) return most;
     // A name that is not a function's is a variable's, which may hold any kernel that was granted.
     const bool variable = any && !defines_function((const void*)call.run, name);
-    return std::max(variable ? any : 0, facts.shared_static);
+    return variable ? any : 0;
 }
 
 int refuse_launch(const Shape& shape) { return enter_on(shape.stream); }

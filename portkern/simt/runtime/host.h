@@ -13,8 +13,10 @@ int finish(int error);  // keeps an error for last_error()
 // completes "16 bytes ..., from offset 0 of buffer #3".
 bool on_device(const void* p, size_t bytes, const char* what, Site at);
 
-// The most bytes of dynamic shared memory that cudaFuncSetAttribute has granted to the kernel of a
-// launch; facts.shared_static without a grant.
+// The bytes of dynamic shared memory that cudaFuncSetAttribute has granted to the kernel of a launch;
+// 0 without a grant.
+size_t granted_dynamic(const Call& call);
+// The most that such a launch may have.
 size_t dynamic_limit(const Call& call);
 // The error that a launch fails with before anything else is looked at: the context has met a
 // fault, or the stream does not exist. 0: go on.

@@ -336,8 +336,8 @@ bool has_room(Launch& launch, size_t offset, size_t size, size_t align) {
     if (used - launch.shape.dynamic > facts.shared_static || used > facts.shared_dynamic ||
         offset + size + red_zone > shared_arena)
         return false;
-    // CUDA: together more than a static limit's worth only where the kernel was granted it.
-    const bool granted = facts.hip || dynamic_limit(launch.call) > facts.shared_static;
+    // CUDA: together more than a static limit's worth only where the kernel was granted its part.
+    const bool granted = facts.hip || granted_dynamic(launch.call) >= launch.shape.dynamic;
     if (launch.shape.dynamic && used > facts.shared_static && !granted) return false;
     launch.shared_used = used;
     launch.shared_top = offset + size + red_zone;

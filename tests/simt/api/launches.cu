@@ -26,6 +26,12 @@ static __global__ void use_dynamic_too(int* out) {
     kept[threadIdx.x] = 1;
     *out = kept[threadIdx.x];
 }
+static __global__ void use_both(int* out) {
+    __shared__ int kept[10 << 10];
+    extern __shared__ int words[];
+    kept[threadIdx.x] = words[threadIdx.x] = 1;
+    if (threadIdx.x == 0) *out = kept[0] + words[0];
+}
 __global__ void fails(int* p) { p[1 << 28] = 1; }  // SX101
 
 static void named() {
@@ -91,6 +97,10 @@ static void dynamic_memory() {
     EXPECT(cudaLaunchKernel(use_dynamic_too, 1, 64, arguments, bytes) == 1);  // SX402
     EXPECT(cudaLaunchKernel(use_dynamic, 1, 64, arguments, bytes) == cudaSuccess);
     EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
+    // A grant need not be of more than 48 KB: static memory counts too.
+    cudaFuncSetAttribute(use_both, cudaFuncAttributeMaxDynamicSharedMemorySize, 30 << 10);
+    use_both<<<1, 64, 30 << 10>>>(out);
+    EXPECT(cudaDeviceSynchronize() == cudaSuccess);
     cudaFree(out);
 }
 
