@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from portkern.agent.feedback import outside
+from portkern.evaluator.telemetry import Watch
 from portkern.sandbox import session
 from portkern.sandbox.message import Failed
 from portkern.sandbox.session import Session
@@ -93,3 +98,61 @@ def test_a_gpu_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatc
     }.items():
         monkeypatch.setattr(nvml, name, answer)
     assert [(gpu.number, gpu.index) for gpu in host._nvidia()] == [(0, 0), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("there", "busy", "own", "told"),
+    [
+        ({7: "ours", 8: "theirs"}, {7: 50, 8: 40}, [7], [8]),
+        ({7: "ours", 8: "theirs"}, {7: 50, 8: 0}, [7], []),
+        ({7: "ours"}, {7: 50}, [7, 9], []),
+        ({70: "ours by another number"}, {70: 50}, [7], []),
+    ],
+    ids=["works", "rests", "alone", "in a container"],
+)
+def test_who_else_works_on_a_gpu_is_told_where_the_driver_knows_our_own(
+    there: dict[int, str],
+    busy: dict[int, int],
+    own: list[int],
+    told: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import pynvml as nvml
+
+    samples = [SimpleNamespace(pid=pid, smUtil=used) for pid, used in busy.items()]
+    for name, answer in {
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetHandleByIndex": lambda number: number,
+        "nvmlDeviceGetComputeRunningProcesses": lambda _: [SimpleNamespace(pid=p) for p in there],
+        "nvmlDeviceGetProcessUtilization": lambda _, since: samples,
+    }.items():
+        monkeypatch.setattr(nvml, name, answer)
+    monkeypatch.setattr(host, "gpu_for", lambda _: GPUS[0])
+    assert Watch(target.load("h200")).others(own) == told
+
+
+@pytest.mark.skipif("nvidia" not in [gpu.vendor for gpu in host.gpus()], reason="no NVIDIA GPU")
+def test_a_process_that_works_on_the_gpu_is_seen_and_one_that_rests_is_not() -> None:
+    """Ours is told by ``own``; the other multiplies matrices, or holds memory and waits."""
+    program = (
+        "import sys, time, torch; x = torch.rand(4096, 4096, device='cuda'); print(1, flush=True)\n"
+        "while time.sleep(0.01) is None: [x @ x for _ in range(9) if sys.argv[1] == 'works']; "
+        "torch.cuda.synchronize()"
+    )
+    where = next(target.load(name) for name in target.names() if host.gpu_for(target.load(name)))
+    command = [sys.executable, "-c", program]
+    with (
+        subprocess.Popen([*command, "works"], stdout=subprocess.PIPE) as busy,
+        subprocess.Popen([*command, "waits"], stdout=subprocess.PIPE) as idle,
+    ):
+        try:
+            for process in (busy, idle):
+                assert process.stdout
+                process.stdout.readline()
+            watch = Watch(where)
+            time.sleep(2)
+            assert watch.others([idle.pid]) == [busy.pid]
+            assert watch.others([busy.pid]) == []
+        finally:
+            busy.kill()
+            idle.kill()

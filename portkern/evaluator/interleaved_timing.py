@@ -8,6 +8,7 @@ its time is held against the evaluator's own clock.
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import statistics
 import time
@@ -501,10 +502,15 @@ class InterleavedTiming:
             long.add(laps[0], laps[1], laps[2])
             if long.unsuspected and long.clear:
                 return
-        if (accused := long.accused) is not None:
-            self.lost[key] = Doubt(accused.reason)
-        else:
+        if (accused := long.accused) is None:
             self.unsure[key] = long.uncertain
+        elif others := self.watch.others(processor_time.family(os.getpid())):
+            self.unsure[key] = (
+                f"process {others[0]} was at work on the GPU too, so that nobody can tell why "
+                f"{accused.reason}"
+            )
+        else:
+            self.lost[key] = Doubt(accused.reason)
 
     def _with_own_way(
         self, usual: Usual, key: int, runners: Mapping[Key, Session], trusted: str, calls: int

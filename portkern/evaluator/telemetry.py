@@ -7,7 +7,8 @@ What a driver does not tell is left out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,11 +39,30 @@ class Watch:
         self.seen: dict[str, tuple[float, float]] = {}
         self.slowed: set[str] = set()
         self._read = _reader(target)
+        self._target, self._since_us = target, time.time_ns() // 1_000
 
     def look(self) -> None:
         for name, value in self._read(self.slowed).items():
             low, high = self.seen.get(name, (value, value))
             self.seen[name] = min(low, value), max(high, value)
+
+    def others(self, own: Iterable[int]) -> list[int]:
+        """The processes that have worked on the device since this began and are not ``own``. None
+        where the driver does not tell, or names not one that is ``own``: it then has other numbers
+        for them, as in a container."""
+        gpu = host.gpu_for(self._target) if self._target.is_gpu else None
+        if gpu is None or gpu.vendor != "nvidia":
+            return []
+        try:
+            nvml.nvmlInit()
+            handle = nvml.nvmlDeviceGetHandleByIndex(gpu.number)
+            there = {int(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+            used = nvml.nvmlDeviceGetProcessUtilization(handle, self._since_us)
+        except nvml.NVMLError:
+            return []
+        others = there.difference(own)
+        at_work = {int(one.pid) for one in used if one.smUtil}
+        return sorted(others & at_work) if others != there else []
 
 
 def _reader(target: Target) -> Callable[[set[str]], Reading]:
