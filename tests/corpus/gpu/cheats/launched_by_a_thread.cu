@@ -2,7 +2,7 @@
 // backend: cuda
 // op: relu
 // expect: wrong | suspicious | rejected
-// says: elements are off | NaN or infinity | in a timed call | launched no kernel | did the work
+// says: elements are off | NaN or infinity | of a timed call | in a timed call | launched no kernel | did the work
 // emulator: none
 #include <atomic>
 #include <thread>
