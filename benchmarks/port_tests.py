@@ -1,4 +1,5 @@
-"""Runs the own tests of public extensions of PyTorch on their ports, in the executor, with counts.
+"""Runs the own tests of public extensions of PyTorch, and of libraries of Triton, on their ports,
+with counts.
 
 .venv/bin/python -m benchmarks.port_tests list
 .venv/bin/python -m benchmarks.port_tests checkouts=FOLDER [only=NAME,NAME] [at_once=1] [jobs=N]
@@ -36,8 +37,9 @@ _NAMES = ("checkouts", "only", "at_once", "jobs", "to", "limit_s", "timeout_s", 
 _FROM_TESTS = "recorded from pytest"
 #: What a report says of the tests of a library.
 _COUNTED = re.compile(
-    r": (?P<original>\d+) of (?P<tests>\d+) tests pass in the original, (?P<port>\d+) of these in "
-    r"the port; (?P<launches>\d+) launches of (?P<classes>\d+) instances"
+    r": (?P<original>\d+) of (?P<tests>\d+) tests pass in (?:the original, (?P<port>\d+) of these "
+    r"in the port|Triton's interpreter as on NVIDIA's GPU); (?P<launches>\d+) launches of "
+    r"(?P<classes>\d+) instances"
 )
 
 
@@ -53,6 +55,41 @@ class Extension:
     folder: str = "."
 
 
+#: Libraries of Triton: ``random.Random(48).sample(sorted(names), 6)`` of 16 that were listed
+#: before any of them was looked at: BobMcDear/attorch, linkedin/Liger-Kernel,
+#: fla-org/flash-linear-attention,
+#: FlagOpen/FlagGems, unslothai/unsloth, triton-lang/triton, facebookresearch/xformers,
+#: OpenNLPLab/lightning-attention, kakaobrain/trident, mobiusml/gemlite, ELS-RD/kernl,
+#: databricks/stk, shawntan/scattermoe, stackav-oss/conch, meta-pytorch/applied-ai and
+#: fla-org/native-sparse-attention. Of stk no copy was to be had; gemlite has no tests of its own.
+TRITON = (
+    Extension(
+        "applied-ai",
+        "github.com/meta-pytorch/applied-ai",
+        "2391954b19988bd76cf3c2ea84c1ce74b68d568b",
+        "pytest tests",
+        "tutorials/triton",
+    ),
+    Extension(
+        "FlagGems",
+        "github.com/FlagOpen/FlagGems",
+        "532ff438c70343d7aec9becdabb76a71225a0553",
+        "pytest tests/test_norm_ops.py tests/test_unary_pointwise_ops.py "
+        "tests/test_reduction_ops.py --mode quick --ref cpu",
+    ),
+    Extension(
+        "trident",
+        "github.com/kakaobrain/trident",
+        "6c429c6b1a2d33711d964a9d643c2b4b1610afdf",
+        "pytest tests",
+    ),
+    Extension(
+        "conch",
+        "github.com/stackav-oss/conch",
+        "e2c5ecfe341574114fef0218dedb1dd0da1e71f2",
+        "pytest tests",
+    ),
+)
 EXTENSIONS = (
     Extension(
         "pytorch_scatter",
@@ -106,6 +143,7 @@ EXTENSIONS = (
         "43e94d1475d62ded4dcb60001c98c10cee63c6c4",
         "pytest tests/test.py -k 'not speed'",
     ),
+    *TRITON,
 )
 
 
@@ -171,11 +209,11 @@ def _commit(place: Path) -> str:
 def _counted(run: Path) -> dict[str, Any]:
     """The counts of a report and of what is recorded, which is there also of one that is late."""
     row: dict[str, Any] = {"counts": {}, "unused": []}
-    told = run / "tests.txt"
-    if told.is_file():
-        lines = told.read_text("utf-8").splitlines()
+    told = [run / "tests-triton.txt", run / "tests.txt"]
+    if told := [file for file in told if file.is_file()]:
+        lines = told[0].read_text("utf-8").splitlines()
         found = next(filter(None, map(_COUNTED.search, lines)), None)
-        row["counts"] = {k: int(v) for k, v in found.groupdict().items()} if found else {}
+        row["counts"] = {k: int(v) for k, v in found.groupdict().items() if v} if found else {}
         row["unused"] = [line[:300] for line in (lines[1:] if found else lines)][:12]
     kernels = port_table.recorded(run)
     of_tests = [k for k in kernels if any(_FROM_TESTS in p.proof.inputs for p in k.ports)]

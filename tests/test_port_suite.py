@@ -462,6 +462,23 @@ def test_a_file_of_tests_that_is_not_collected_ends_no_others(tmp_path: Path) ->
         assert str(told) in said
 
 
+@pytest.mark.parametrize("caught", [False, True])
+def test_tests_that_have_not_ended_when_the_time_is_over_are_told_so(
+    caught: bool, tmp_path: Path
+) -> None:
+    over = "    import os, signal\n    os.kill(os.getpid(), signal.SIGALRM)\n"
+    if caught:
+        over = over.replace("    os", "    try: os") + "    except BaseException: pass\n"
+    twice = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_a(n): pass\n"
+    text = f"{twice}def test_b():\n{over}def test_c(): pass\n"
+    (tmp_path / "test_t.py").write_text(text, encoding="utf-8")
+    asked = [sys.executable, "-P", "-c", TOLD.replace("test: None", "test: None, within_s=900")]
+    said = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    late = runner.OUT_OF_TIME
+    for name, why in (("a[1]", ""), ("b", "" if caught else late), ("c", late), ("a[2]", late)):
+        assert str(Told(f"test_t.py::test_{name}", "failed" if why else "passed", why)) in said
+
+
 def test_a_suite_that_says_nothing_says_why() -> None:
     assert Suite("pytest", problem="no test").lines == ["pytest: no test"]
     launches = tuple(

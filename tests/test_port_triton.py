@@ -163,11 +163,14 @@ def good(x):
 """
     ends = f"{HEAD}import os\nos.kill(os.getpid(), 11)\n@triton.jit\ndef crashes(x):\n    pass\n"
     (tmp_path / "a_process_that_ends.py").write_text(ends)
+    long = f"{HEAD}print('x' * 5_000_000)\n@triton.jit\ndef told(x):\n    pass\n"
+    (tmp_path / "a_text_without_an_end.py").write_text(long)
     results = {r.kernel: r for r in compiled(tmp_path, text, "gfx942")}
     assert results["bad"].outcome is TritonOutcome.FAILED
     assert "undefined_name" in results["bad"].why
     assert results["crashes"].outcome is TritonOutcome.FAILED
     assert "crashed" in results["crashes"].why
+    assert results["told"].why == "its answer is more than a process can tell"
     assert results["good"].outcome is TritonOutcome.COMPILED
 
 
@@ -181,7 +184,9 @@ def k(x):
     tl.store(x, 1.0)
 """
     (result,) = compiled(tmp_path, text, "gfx942")
-    assert result.outcome is TritonOutcome.FAILED
+    assert result.outcome is TritonOutcome.UNKNOWN
+    assert result.why.startswith("the library cannot be imported: ImportError: ")
+    assert result.why.endswith(" (kernels.py, line 5)")
     assert not (tmp_path / "escaped").exists()
 
 
@@ -570,6 +575,28 @@ def test_a_file_of_a_folder_without_a_package_file_imports_its_package(
     (package / "more" / "k.py").write_text(text, encoding="utf-8")
     found = functions.function_of(str(package / "more"), {"path": "k.py", "kernel": "k", "line": 5})
     assert found.__module__ == "of_kernels.more.k"
+
+
+def test_functions_are_found_in_classes_and_in_files_of_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    functions = importlib.import_module("portkern.backends.triton.library_functions")
+    method = "    @staticmethod\n    @triton.jit\n    def forward(x): pass\n"
+    text = f"{HEAD}class First:\n{method}class Second:\n{method}"
+    for folder in ("alone", "other", "of_rows/deep/er"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "k.py").write_text(text, encoding="utf-8")
+    (tmp_path / "of_rows" / "__init__.py").write_text("", encoding="utf-8")
+    found = [
+        functions.function_of(str(tmp_path), {"path": path, "kernel": "forward", "line": line})
+        for path in ("alone/k.py", "other/k.py", "of_rows/deep/er/k.py")
+        for line in (4, 8)
+    ]
+    assert [one.fn.__qualname__ for one in found] == ["First.forward", "Second.forward"] * 3
+    assert len({one.fn.__code__.co_filename for one in found}) == 3
+    assert found[-1].fn.__module__ == "of_rows.deep.er.k"
 
 
 def test_a_stride_is_a_number_whatever_tensor_it_is_of() -> None:

@@ -28,6 +28,7 @@ from portkern.port.triton_tests import (
     paired,
 )
 from portkern.sandbox.message import FormError
+from portkern.simt.torch_extension.suite import OUT_OF_TIME, Told
 from portkern.spec import registry, target
 from portkern.spec.backend import Missing
 
@@ -264,6 +265,9 @@ def proof(
 def test_what_only_the_target_launches_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     own = recording(launch())
     assert str(proof(monkeypatch, own, own).outcome) == "proven in emulation"
+    late = replace(own, told=(*own.told, Told("late", "failed", OUT_OF_TIME)))
+    said = f"recorded from pytest (1 of {len(late.told)} tests had no time): "
+    assert proof(monkeypatch, late, own).inputs.startswith(said)
     often = proof(monkeypatch, own, recording(launch(), count=2))
     assert str(often.outcome) == "not proven"
     assert often.why.endswith("it launches it 2 times, 1 in the original")

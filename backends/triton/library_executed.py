@@ -18,7 +18,7 @@ from typing import Any
 from portkern.isa import venue
 from portkern.spec import target as targets
 
-from .library_functions import answer_all, as_on, constant_of, function_of, plain
+from .library_functions import answer_all, as_on, constant_of, function_of, plain, resources
 from .library_interpreter import launched
 
 
@@ -38,10 +38,10 @@ def _executed(root: str, request: Mapping[str, Any], each_s: float) -> dict[str,
         constants = {name: constant_of(value) for name, value in request["constants"].items()}
         arguments = {**memory.pointers, **recorded["scalars"], **constants}
         signal.setitimer(signal.ITIMER_PROF, each_s)
-        function[tuple(request["grid"])](**arguments, **request["knobs"])
+        made = function[tuple(request["grid"])](**arguments, **request["knobs"])
     if not launches.launches:
         raise RuntimeError("Triton compiled nothing that was launched")
-    return {"whole": memory.whole()}
+    return {"whole": memory.whole(), "resources": resources(made, target)}
 
 
 if __name__ == "__main__":

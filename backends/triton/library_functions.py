@@ -14,6 +14,8 @@ import os
 import signal
 import sys
 import time
+import traceback
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,9 +89,22 @@ def function_of(root: str, request: Mapping[str, Any]) -> object:
     from .library_import import imported
 
     file = Path(root) / request["path"]
-    own = file.relative_to(import_root(file.parent)).with_suffix("").parts[0]
-    module = imported(lambda: _module(Path(root), request["path"]), own)
-    return getattr(module, request["kernel"])
+    own = file.relative_to(_top(Path(root), file)).with_suffix("").parts[0]
+    try:
+        module = imported(lambda: _module(Path(root), request["path"]), own)
+    except ImportError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything
+        raise ImportError(f"{_words(error)}{_place(error, root)}") from None
+    if (found := getattr(module, request["kernel"], None)) is not None:
+        return found
+    name, line = request["kernel"], request["line"]
+    methods = [vars(one).get(name) for one in vars(module).values() if isinstance(one, type)]
+    functions = [getattr(one, "__func__", one) for one in methods if one is not None]
+    known = [one for one in functions if plain(one).fn.__code__.co_firstlineno == line]
+    if not known:
+        raise AttributeError(f"{file.name} has no '{name}' of line {line} when it is imported")
+    return known[0]
 
 
 def plain(function: object) -> Any:
@@ -119,10 +134,11 @@ def _compiled(root: str, request: Mapping[str, Any], each_s: float) -> dict[str,
         # Processor time, for the machine may be busy with other work.
         signal.setitimer(signal.ITIMER_PROF, each_s)
         made = triton.compile(source, target=gpu_target(target), options=request["knobs"])
-    return {"resources": _resources(made, target)}
+    return {"resources": resources(made, target)}
 
 
-def _resources(made: Any, target: Target) -> dict[str, object]:
+def resources(made: Any, target: Target) -> dict[str, object]:
+    """The resources of a kernel that Triton compiled."""
     threads = made.metadata.num_warps * (target.warp or 64)
     used = amd_resources(made.metadata.name, made.asm["amdgcn"], made.metadata.shared, threads)
     return {
@@ -145,16 +161,24 @@ def constant_of(value: object) -> object:
     return value
 
 
+def _top(root: Path, file: Path) -> Path:
+    """The folder that the file is imported from: folders between it and the outermost package may
+    be packages without a file of their own."""
+    above = [folder for folder in file.parents if folder.is_relative_to(root)]
+    packages = [folder for folder in above if (folder / "__init__.py").is_file()]
+    return import_root(packages[-1] if packages else file.parent)
+
+
 def _module(root: Path, path: str) -> ModuleType:
     """The file as a module, as part of its package where it has one."""
     file = root / path
-    top = import_root(file.parent)
+    top = _top(root, file)
     for folder in (str(file.parent), str(top)):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     if top != file.parent:
         return importlib.import_module(".".join(file.relative_to(top).with_suffix("").parts))
-    name = f"portkern_port_{file.stem}"
+    name = f"portkern_port_{file.stem}_{zlib.crc32(path.encode()):08x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
@@ -174,6 +198,15 @@ def _words(error: BaseException) -> str:
     last = chain[-1]
     lines = [line.strip() for line in str(last).splitlines() if line.strip(" ^")]
     return f"{type(last).__name__}: {lines[-1] if lines else ''}"[:_WORDS]
+
+
+def _place(error: Exception, root: str) -> str:
+    """The last line of the library that an error came by."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    if not own:
+        return ""
+    return f" ({Path(own[-1].filename).relative_to(root)}, line {own[-1].lineno})"
 
 
 if __name__ == "__main__":

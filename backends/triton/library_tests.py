@@ -313,7 +313,8 @@ def main() -> int:
     only = asked["only"]
     prepare(target)
     with script.passing_for(target), as_on(target), recorder.installed():
-        code = suite.run_tests(asked["kind"], asked["words"], only, tell, recorder.begin)
+        run = asked["kind"], asked["words"], only, tell, recorder.begin
+        code = suite.run_tests(*run, within_s=asked["within_s"])
     with suppress(BrokenPipeError):
         for launch in recorder.told():
             out.write(f"\n{asked['mark']}{json.dumps(launch)}\n")

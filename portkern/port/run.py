@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from portkern.port.repair.plan import RepairPlan
 
 PATCH = "port.patch"
-#: What became of the library's own tests.
-TESTS = "tests.txt"
+#: What became of the library's own tests, on its extensions' kernels and on Triton's.
+TESTS, TRITON_TESTS = "tests.txt", "tests-triton.txt"
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _ports(
         for of_kernel in porter.port(file, own, kernels):
             with writing:  # each is on disk before the next begins, which may be the one that hangs
                 records.append(of_kernel)
-                _tests(request, porter.tests, folder)
+                _tests(request, porter.tests, folder / TESTS)
             made += of_kernel
         return made
 
@@ -242,13 +242,13 @@ def _ports(
             done += 1
             show(Progress(done, len(wanted), _lines(pending[future], made, done, len(wanted))))
     of_triton, triton_reused, of_tests = _triton(request, read, keys, records, known)
-    tests = _tests(request, [*porter.tests, *of_tests], folder)
+    tests = _tests(request, porter.tests, folder / TESTS)
+    tests += _tests(request, of_tests, folder / TRITON_TESTS)
     return ports + of_triton, reused + triton_reused, tests
 
 
-def _tests(request: PortRequest, asked: Sequence[str], folder: Path) -> tuple[str, ...]:
+def _tests(request: PortRequest, asked: Sequence[str], file: Path) -> tuple[str, ...]:
     """The account of the library's own tests: this run's, else that of the run that asked them."""
-    file = folder / TESTS
     if asked:
         atomic_write.write(file, "\n".join(asked) + "\n")
     elif not request.tests or not file.is_file():

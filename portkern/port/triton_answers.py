@@ -66,6 +66,8 @@ def formed(answer: Mapping[str, object], *parts: str) -> dict[str, object]:
         lines: dict[str, object] = {n: read(tuple[str, ...], answer.get(n)) for n in counted}
         if "written" in parts:
             lines["read"] = read(tuple[str, ...], answer.get("read"))
+        if "resources" in answer:
+            lines["resources"] = read(dict[str, int], answer["resources"])
     except ValueError as error:
         return {"unknown": f"its process answered in no form that is known: {error}"}
     of_buffers = {p: {n: asdict(own) for n, own in known.items()} for p, known in told.items()}

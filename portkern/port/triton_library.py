@@ -182,7 +182,8 @@ def _request(
 ) -> _Request:
     constants, signature = constants_with(kernel, types, config), signature_with(types, config)
     path = str(kernel.path)
-    return _Request(number, path, kernel.name, target.name, signature, constants, config.knobs)
+    place = number, path, kernel.name, kernel.line, target.name
+    return _Request(*place, signature, constants, config.knobs)
 
 
 def constants_with(
@@ -218,19 +219,24 @@ def _result(
         if why.startswith(("ModuleNotFoundError", "ImportError", "SystemExit")):
             outcome, why = TritonOutcome.UNKNOWN, f"the library cannot be imported: {why}"
         return TritonResult(*place, outcome, why, assumed=assumed, signature=types.signature)
-    used = _resources(facts, target)
-    limits = target.limits
-    outcome, why = TritonOutcome.COMPILED, ""
-    if isinstance(limits, AmdLimits) and used.lds_bytes > limits.lds_block_bytes:
-        outcome = TritonOutcome.REFUSED
-        why = (
-            f"{used.lds_bytes} bytes of LDS, and a block of {target.name} has at most "
-            f"{limits.lds_block_bytes}: a smaller tile, or fewer num_stages"
-        )
+    used = resources(facts, target)
+    why = too_large(used.lds_bytes, target)
+    outcome = TritonOutcome.REFUSED if why else TritonOutcome.COMPILED
     return TritonResult(*place, outcome, why, used, assumed, types.signature)
 
 
-def _resources(facts: Mapping[str, object], target: Target) -> TritonResources:
+def too_large(lds_bytes: int, target: Target) -> str:
+    """Why no block of the target has so much LDS, or ''."""
+    limits = target.limits
+    if not isinstance(limits, AmdLimits) or lds_bytes <= limits.lds_block_bytes:
+        return ""
+    return (
+        f"{lds_bytes} bytes of LDS, and a block of {target.name} has at most "
+        f"{limits.lds_block_bytes}: a smaller tile, or fewer num_stages"
+    )
+
+
+def resources(facts: Mapping[str, object], target: Target) -> TritonResources:
     def number(name: str) -> int:
         value = facts.get(name)
         return value if type(value) is int and 0 <= value < 1 << 32 else 0

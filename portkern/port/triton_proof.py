@@ -145,7 +145,7 @@ def _planned(
     wanted += [(name, way, False) for name, own in by_target.items() for way in own]
     for target_name, way, backwards in wanted:
         plan.runs[target_name, way, backwards] = len(requests)
-        place = (len(requests), str(kernel.path), kernel.name, target_name)
+        place = len(requests), str(kernel.path), kernel.name, kernel.line, target_name
         requests.append(_run(place, types, cases[way], dict(way[1]), backwards))
     return plan
 
@@ -181,7 +181,7 @@ def _of_compiled(
 
 
 def _run(
-    place: tuple[int, str, str, str],
+    place: tuple[int, str, str, int, str],
     types: Inference,
     case: TritonCase,
     settings: Mapping[str, Setting],

@@ -8,13 +8,14 @@ library has there, and as Triton compiles it for the target, in the executor of 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from portkern.evaluator import object_program
 from portkern.port import triton_tests
-from portkern.port.kernel_port import ProofLine
+from portkern.port.kernel_port import PortResources, ProofLine
 from portkern.port.proof import Outcome
 from portkern.port.triton_answers import (
     Answer,
@@ -27,6 +28,7 @@ from portkern.port.triton_answers import (
     problem,
     worth,
 )
+from portkern.port.triton_library import TritonResources, resources, too_large
 from portkern.port.triton_tests import ORIGINAL, LaunchWay, SuiteLaunch, TestedLibrary
 from portkern.port.triton_worker import WorkerRequest, answers
 from portkern.spec import target as targets
@@ -76,6 +78,7 @@ class _Asked:
             number,
             launch.path,
             launch.kernel,
+            launch.line,
             target,
             way.constants,
             way.grid,
@@ -88,20 +91,29 @@ class _Asked:
         return number
 
     def answer(self, root: Path, timeout_s: float) -> None:
-        """Asks those that have no answer: one process for some of a kind, which imports the
-        library once."""
-        kinds: dict[tuple[str, str], list[_Request]] = {}
+        """Asks all, kernel by kernel, so that what has no answer when the time is over are the last
+        kernels' requests. A process answers some of a kind, and imports the library once."""
+        until = time.monotonic() + timeout_s
+        waiting: dict[tuple[str, str], list[_Request]] = {}
         for worker, request in self.requests.values():
-            kinds.setdefault((worker, request.target), []).append(request)
-        for (worker, _), own in kinds.items():
-            each_s = _EACH_EXECUTED_S if worker == _EXECUTOR else _EACH_S
-            reads = object_program.reads() if worker == _EXECUTOR else ()
-            for begin in range(0, len(own), _AT_ONCE):
-                some = own[begin : begin + _AT_ONCE]
-                for number, answer in answers(worker, root, some, timeout_s, each_s, reads).items():
-                    told = ["written"] * (worker == _INTERPRETER)
-                    told += ["whole"] * (worker == _EXECUTOR or self.requests[number][1].whole)
-                    self.said[number] = formed(answer, *told)
+            own = waiting.setdefault((worker, request.target), [])
+            own.append(request)
+            if len(own) == _AT_ONCE:
+                self._ask(worker, root, own, until)
+                own.clear()
+        for (worker, _), own in waiting.items():
+            self._ask(worker, root, own, until)
+
+    def _ask(self, worker: str, root: Path, some: Sequence[_Request], until: float) -> None:
+        left_s = until - time.monotonic()
+        if not some or left_s <= 0:
+            return
+        each_s = _EACH_EXECUTED_S if worker == _EXECUTOR else _EACH_S
+        reads = object_program.reads() if worker == _EXECUTOR else ()
+        for number, answer in answers(worker, root, some, left_s, each_s, reads).items():
+            told = ["written"] * (worker == _INTERPRETER)
+            told += ["whole"] * (worker == _EXECUTOR or self.requests[number][1].whole)
+            self.said[number] = formed(answer, *told)
 
     def of(self, number: int) -> Answer:
         return self.said.get(number, {"unknown": "the time for this library was over"})
@@ -141,8 +153,8 @@ class Recorded:
         self._asked = _Asked()
         self._originals: dict[tuple[triton_tests.Key, str, bool], int] = {}
         self._pairs: dict[tuple[triton_tests.Place, str], list[_Pair]] = {}
-        for name in tested.by_target:
-            for place in dict.fromkeys(one.place for one in tested.original.launches):
+        for place in dict.fromkeys(one.place for one in tested.original.launches):
+            for name in tested.by_target:
                 self._pairs[place, name] = list(self._plan(place, name))
         self._asked.answer(root, timeout_s)
 
@@ -185,8 +197,8 @@ class Recorded:
         other, instances = tested.by_target[target], tested.original.instances(place)
         types = ", ".join(dict.fromkeys(one.types for one in launches if one.types))
         inputs = (
-            f"recorded from {tested.command}: {sum(instances.values())} launches of "
-            f"{len(instances)} instances, of {types or 'no tensors'}"
+            f"recorded from {tested.command}{tested.without_time}: {sum(instances.values())} "
+            f"launches of {len(instances)} instances, of {types or 'no tensors'}"
         )
         pairs = self._pairs[place, target]
         said = [self._asked.of(number) for pair in pairs for number in (pair.first, pair.back)]
@@ -206,6 +218,18 @@ class Recorded:
             why = f"no test launches an instance that reaches {lines}"
             return line.model_copy(update={"why": why})
         return line.model_copy(update={"outcome": Outcome.PROVEN, "why": self._remark(pairs)})
+
+    def built(self, place: triton_tests.Place, target: str) -> PortResources | None:
+        """The resources of what the tests launch, as compiled for the target; None where not all
+        of it was, or fits."""
+        facts, made = targets.load(target), list[TritonResources]()
+        for pair in self._pairs.get((place, target), ()):
+            number = pair.executed
+            told = None if number is None else self._asked.of(number).get("resources")
+            if told is None or too_large(told.get("lds_bytes", 0), facts):
+                return None
+            made.append(resources(told, facts))
+        return PortResources.of(made) if made else None
 
     def _open(self, place: triton_tests.Place, target: str, launches: Sequence[SuiteLaunch]) -> str:
         """Why not all that the tests launch is shown."""

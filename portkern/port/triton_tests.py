@@ -17,12 +17,15 @@ from portkern.port.proof.suite import SuiteCommand, told_in
 from portkern.port.triton_worker import lines
 from portkern.sandbox import session
 from portkern.sandbox.message import FormError, read
-from portkern.simt.torch_extension.suite import Told
+from portkern.simt.torch_extension.suite import OUT_OF_TIME, Told
 from portkern.worker.protocol import Execute
 
 #: The recorder's, found by name: the core imports no backend.
 _WORKER = "portkern.backends.triton.library_tests"
 ORIGINAL = "sm_90"
+#: The part of a run's time after which the first one leaves the tests that have not ended, so that
+#: those which have end in the others, beside which more may be at work.
+_FIRST = 0.4
 #: A kernel's file and name.
 Place = tuple[str, str]
 #: A launch: its kernel as the recorder names it, its test, and its number among that one's.
@@ -178,6 +181,12 @@ class TestedLibrary:
             lines += [f"{t} passes as on {_NVIDIA}, not as on {name}: {why.get(t)}" for t in lost]
         return lines
 
+    @property
+    def without_time(self) -> str:
+        """How many of the tests had no time, in words; '' for none."""
+        late = sum(one.why == OUT_OF_TIME for one in self.original.told)
+        return f" ({late} of {len(self.original.told)} tests had no time)" if late else ""
+
     def of(self, place: Place) -> list[SuiteLaunch]:
         """The launches of a kernel that can be told of, in tests that pass."""
         return [one for one in self.original.launches if one.place == place]
@@ -190,7 +199,7 @@ def recorded(root: Path, command: str, targets: Sequence[str], timeout_s: float)
     """Runs the tests as on each GPU. Those that do not pass on the original's are not run again.
     Raises ConfigError for another command and WorkerError without a jail."""
     asked = SuiteCommand.parse(command)
-    first = _run(root, asked, ORIGINAL, None, None, timeout_s)
+    first = _run(root, asked, ORIGINAL, None, None, timeout_s, within_s=timeout_s * _FIRST)
     if not first.problem and first.told and not first.passed:
         causes = Counter(one.why for one in first.told)
         why = "; ".join(f"{count} × {cause}" for cause, count in causes.most_common(5))
@@ -215,13 +224,18 @@ def _run(
     only: Sequence[str] | None,
     wanted: Sequence[Key] | None,
     timeout_s: float,
+    *,
+    within_s: float = 0,
 ) -> TritonRecording:
+    """Runs the tests as on one GPU; ``within_s``: those that have not ended then are left."""
     mark = secrets.token_hex(16)
     with readable(root) as seen, tempfile.TemporaryDirectory(prefix="portkern-triton-") as place:
         Path(place).chmod(0o755)
         file = Path(place) / "tests.json"
-        asked = {"target": target, "kind": command.kind, "words": command.words, "mark": mark}
-        file.write_text(json.dumps({**asked, "only": only, "wanted": wanted}), encoding="utf-8")
+        asked: dict[str, object] = {"target": target, "mark": mark}
+        asked |= {"kind": command.kind, "words": command.words}
+        asked |= {"only": only, "wanted": wanted, "within_s": within_s}
+        file.write_text(json.dumps(asked), encoding="utf-8")
         file.chmod(0o644)
         argv = (sys.executable, "-P", "-m", _WORKER, str(file))
         try:

@@ -23,16 +23,19 @@ from portkern.worker.protocol import Execute
 
 #: How often a new process goes on after one that crashed, or did not come to an end.
 _MOST_CRASHES = 50
+#: Why a request has no answer whose process said that it has.
+TOO_LONG = "its answer is more than a process can tell"
 
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """A request about one kernel, by its file below the library's root, on one target, by its
-    name."""
+    """A request about one kernel, by its file below the library's root and its line, on one target,
+    by its name."""
 
     number: int
     path: str
     kernel: str
+    line: int
     target: str
 
 
@@ -69,13 +72,14 @@ def answers(
                     began = _read(outcome.output, mark, frozenset(wanted), known)
                     if outcome.status is None:
                         break
-                    if began is not None:
+                    if outcome.status == 0:  # what is left was cut off, and is asked again
+                        if wanted[0] not in known:
+                            known[wanted[0]] = {"unknown": TOO_LONG}
+                    elif began is not None:
                         known[began] = _ended(outcome.status, each_s)
-                    elif outcome.status != 0:
+                    else:
                         reason = outcome.output.strip().splitlines()[-1:] or ["it said nothing"]
                         raise WorkerError(f"Triton's process ended: {reason[0][:300]}")
-                    else:
-                        break
         finally:
             session.close_servers()
     return known

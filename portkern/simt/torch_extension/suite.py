@@ -15,8 +15,10 @@ import os
 import random
 import re
 import runpy
+import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -37,6 +39,8 @@ MARK = "\x1eportkern-test "
 TEST = "test: "
 #: Characters of a test's name, or of its reason, that are told.
 MOST_NAME, MOST_REASON = 500, 300
+#: Why a test that the time for all of them was over for is not used.
+OUT_OF_TIME = "the time for the tests was over before it ended"
 #: Where packages lie in a checkout.
 _PACKAGES = ("", "src", "python")
 #: Classes of errors, by name, of which a test without a network has one.
@@ -154,12 +158,28 @@ class _Teller:
         only: frozenset[str] | None,
         begin: Callable[[str], None],
         forgive: Callable[[], None],
+        *,
+        takes_turns: bool = False,
     ) -> None:
         self._tell, self._only, self._begin, self._forgive = tell, only, begin, forgive
+        self._takes_turns = takes_turns
+        self._ended, self._is_late = set[str](), False
+
+    def leave(self, number: int, frame: object) -> None:
+        """Handles the signal that the time is over."""
+        self._is_late = True
+        raise KeyboardInterrupt
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         if self._only is not None:
             items[:] = [item for item in items if item.nodeid[:MOST_NAME] in self._only]
+        if self._takes_turns:  # the first parameters of each test, then the second ones
+            turns, ordered = Counter[str](), list[tuple[int, Any]]()
+            for item in items:
+                test = item.nodeid.partition("[")[0]
+                turns[test] += 1
+                ordered.append((turns[test], item))
+            items[:] = [item for _, item in sorted(ordered, key=lambda known: known[0])]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -170,8 +190,19 @@ class _Teller:
             self._tell(Told(report.nodeid, "failed", why))
 
     def pytest_runtest_setup(self, item: Any) -> None:
+        if self._is_late:  # the test before this one caught it
+            raise KeyboardInterrupt
         self._begin(item.nodeid)
         _seed()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._ended.add(nodeid)
+
+    def pytest_sessionfinish(self, session: Any) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for item in session.items if self._is_late else ():
+            if item.nodeid not in self._ended:
+                self._tell(Told(item.nodeid, "failed", OUT_OF_TIME))
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
         if report.when in ("setup", "call", "teardown"):
@@ -225,9 +256,12 @@ def run_tests(
     tell: Callable[[Told], None],
     begin: Callable[[str], None],
     forgive: Callable[[], None] = lambda: None,
+    within_s: float = 0,
 ) -> int:
     """Runs the tests, of which ``only`` these where it is not None; ``begin`` is called with the
-    name of each, ``forgive`` after one that fails."""
+    name of each, ``forgive`` after one that fails. With ``within_s`` tests that have not ended
+    then are told so, and are left; each is begun with its first parameters before any is with its
+    second ones."""
     if kind != "pytest":
         return _run_script(words, tell)
     try:
@@ -236,7 +270,11 @@ def run_tests(
         raise SystemExit("pytest is not installed; install it beside portkern") from error
     # A file that needs a package which is absent must not end the tests of the others.
     plain = ["-p", "no:cacheprovider", "-o", "addopts=", "-q", "--continue-on-collection-errors"]
-    teller = _Teller(tell, None if only is None else frozenset(only), begin, forgive)
+    known = None if only is None else frozenset(only)
+    teller = _Teller(tell, known, begin, forgive, takes_turns=bool(within_s))
+    if within_s:
+        signal.signal(signal.SIGALRM, teller.leave)
+        signal.setitimer(signal.ITIMER_REAL, within_s)
     return int(pytest.main([*plain, *words], plugins=[teller]))
 
 
